@@ -7,13 +7,13 @@
 namespace nereid {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are read as they lie");
+static_assert(std::endian::native == std::endian::little, "words are copied without a byte swap");
 
 constexpr std::array<uint64_t, 8> kInitial = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
 
-// RFC 7693, section 2.7: the order in which each round takes the words of the block.
+// RFC 7693, section 2.7: the order in which each round reads the words of the block.
 constexpr unsigned char kSigma[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                                           {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
                                           {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
@@ -64,7 +64,7 @@ void Blake2b::Compress(bool last) {
 void Blake2b::Add(const void* data, size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   while (size > 0) {
-    // A full block waits until it is known not to be the last.
+    // A full block is compressed only when more bytes follow: the last block is marked as the last.
     if (in_block_ == kBlock) {
       total_ += kBlock;
       Compress(false);

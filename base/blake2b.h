@@ -1,5 +1,5 @@
-// BLAKE2b with 256 bits (RFC 7693, no key): names content so that nobody can make two contents of
-// one name. [one thread an object]
+// BLAKE2b with a 256-bit digest and no key (RFC 7693). A cryptographic hash: no two inputs with the
+// same digest can be constructed. [one thread per object]
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class Blake2b {
   Blake2b();
   void Add(const void* data, size_t size);
   void Add(std::string_view text) { Add(text.data(), text.size()); }
-  // The 64 hexadecimal digits of everything added. Once.
+  // The digest of all added bytes as 64 hexadecimal digits. May be called only once.
   std::string HexDigest();
 
  private:
@@ -26,7 +26,7 @@ class Blake2b {
   std::array<uint64_t, 8> state_;
   std::array<unsigned char, kBlock> block_{};
   size_t in_block_ = 0;
-  uint64_t total_ = 0;  // bytes compressed; 2^64 are never reached
+  uint64_t total_ = 0;  // number of compressed bytes; it never reaches 2^64
 };
 
 }  // namespace nereid

@@ -1,5 +1,4 @@
-// A queue between threads with a fixed capacity: many producers, many consumers, closed once. [any
-// thread]
+// A queue with a fixed capacity for many producer and many consumer threads. [any thread]
 #pragma once
 
 #include <chrono>
@@ -17,7 +16,7 @@ class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
 
-  // False, with `item` untouched, when the queue is full or closed.
+  // Returns false and leaves `item` unchanged if the queue is full or closed.
   bool TryPush(T&& item) {
     {
       std::lock_guard lock(mutex_);
@@ -28,7 +27,8 @@ class BoundedQueue {
     return true;
   }
 
-  // Waits for room; false, with `item` untouched, once closed.
+  // Waits while the queue is full. Returns false and leaves `item` unchanged if the queue is
+  // closed.
   bool Push(T&& item) {
     {
       std::unique_lock lock(mutex_);
@@ -40,21 +40,21 @@ class BoundedQueue {
     return true;
   }
 
-  // Waits for an item; empty once the queue is closed and drained.
+  // Waits for an item. Returns nullopt when the queue is closed and empty.
   std::optional<T> Pop() {
     std::unique_lock lock(mutex_);
     readable_.wait(lock, [this] { return closed_ || !items_.empty(); });
     return TakeFront(lock);
   }
 
-  // As Pop, and empty also when nothing came before `deadline`.
+  // Like Pop, but also returns nullopt if no item arrived before `deadline`.
   std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     readable_.wait_until(lock, deadline, [this] { return closed_ || !items_.empty(); });
     return TakeFront(lock);
   }
 
-  // No item enters any more; those inside can still be popped.
+  // Accepts no more items. Items in the queue can still be popped.
   void Close() {
     {
       std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// The two clocks of the core. Durations, queue times and the stamps that backends report are
-// steady; what users read as a date is wall time. [any thread]
+// The two clocks of the host. Durations, queue times and the timestamps that backends report use
+// the steady clock. Dates that users read use the wall clock. [any thread]
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ inline uint64_t SteadyNowNs() {
                                    .count());
 }
 
-// `deadline_ns` for a condition variable's wait_until, at most an hour ahead: clocks of the
-// standard library overflow with deadlines in a far future. Waits look again when they wake, so an
-// early end does no harm.
+// `deadline_ns` of the steady clock for a condition variable's wait_until, limited to one hour
+// ahead: the standard library's clock arithmetic overflows for deadlines in the far future. Waiting
+// loops check their condition again after waking up, so an early timeout does no harm.
 inline std::chrono::steady_clock::time_point SteadyDeadline(uint64_t deadline_ns) {
   constexpr uint64_t kHourNs = 3'600'000'000'000;
   const uint64_t latest_ns = SteadyNowNs() + kHourNs;
@@ -23,11 +23,11 @@ inline std::chrono::steady_clock::time_point SteadyDeadline(uint64_t deadline_ns
       std::chrono::nanoseconds(deadline_ns < latest_ns ? deadline_ns : latest_ns));
 }
 
-// Their sum, or the largest number where it does not fit: never.
+// The sum, or UINT64_MAX ("never") if it overflows.
 inline uint64_t AddNs(uint64_t a_ns, uint64_t b_ns) {
   return a_ns > UINT64_MAX - b_ns ? UINT64_MAX : a_ns + b_ns;
 }
-// Microseconds of a configuration in nanoseconds, at most the largest number.
+// Converts microseconds from a configuration to nanoseconds; UINT64_MAX if that overflows.
 inline uint64_t UsToNs(uint64_t us) {
   return us > UINT64_MAX / 1000 ? UINT64_MAX : us * 1000;
 }

@@ -1,6 +1,6 @@
-// Texts and integers in a row. StrCat takes whatever a stream takes, at the price of a stream: this
-// is for what every load of a model does some dozen times. A character is neither: a text of one is
-// what its place means.
+// Concatenates strings and integers. StrCat accepts everything that a stream accepts, but
+// constructs a stream each time. Concat is for code that runs dozens of times in each load of a
+// model.
 #pragma once
 
 #include <charconv>
@@ -16,7 +16,7 @@ std::string Concat(const Parts&... parts) {
   std::string text;
   const auto append = [&text](const auto& part) {
     using Part = std::remove_cvref_t<decltype(part)>;
-    static_assert(!std::same_as<Part, char>, "a char would become a number: give a text of one");
+    static_assert(!std::same_as<Part, char>, "a char would become a number: pass a string");
     if constexpr (std::integral<Part>) {
       char digits[24];
       text.append(digits, std::to_chars(digits, digits + sizeof(digits), part).ptr);

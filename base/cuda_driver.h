@@ -1,6 +1,6 @@
-// The CUDA driver, opened by dlopen when it is first asked for, so that one build serves machines
-// with and without it. A device's primary context, which other libraries use too, is entered for
-// each call and kept until the process ends. [any thread]
+// The CUDA driver API, loaded with dlopen on first use, so that one build runs on machines with and
+// without a driver. Each call makes the device's primary context current, which other libraries use
+// too. The context is retained until the process ends. [any thread]
 #pragma once
 
 #include <dlfcn.h>
@@ -21,26 +21,26 @@ namespace nereid {
 
 class CudaDriver {
  public:
-  // Null without a driver or without a device.
+  // Null if this machine has no driver or no device.
   static const CudaDriver* Get() {
     static const CudaDriver* const driver = new CudaDriver;  // never destroyed
     return driver->devices_.empty() ? nullptr : driver;
   }
 
-  // Ids, ascending from 0.
+  // Device ids, ascending from 0.
   const std::vector<int32_t>& devices() const { return devices_; }
-  // Major and minor compute capability; 0.0 where the driver does not tell.
+  // Major and minor compute capability; 0.0 if the driver does not return it.
   struct Capability {
     int32_t major = 0, minor = 0;
   };
   Capability CapabilityOf(int32_t device) const;
-  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; empty where the driver does not tell.
+  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; empty if the driver does not return it.
   std::string UuidOf(int32_t device) const;
 
-  // UNAVAILABLE when there is no room. `device` is one of devices().
+  // UNAVAILABLE if there is not enough free memory. `device` is one of devices().
   Result<void*> AllocateOnDevice(int64_t device, size_t byte_size) const;
   void FreeOnDevice(int64_t device, void* buffer) const;
-  // Page-locked host memory that every device may access.
+  // Page-locked host memory that every device can access.
   Result<void*> AllocatePinned(size_t byte_size) const;
   void FreePinned(void* buffer) const;
   struct MemoryUse {
@@ -48,35 +48,37 @@ class CudaDriver {
   };
   Result<MemoryUse> MemoryUseOf(int64_t device) const;
 
-  // Memory that grows where it is: addresses first, then memory behind them, piece by piece.
-  // UNSUPPORTED where the driver cannot do it. Sizes are multiples of the device's granularity.
+  // Memory that grows without moving: a range of virtual addresses is reserved first, then physical
+  // memory is mapped into it chunk by chunk. UNSUPPORTED if the driver cannot do that. All sizes
+  // are multiples of the device's granularity in bytes.
   Result<size_t> GranularityOf(int64_t device) const;
   Result<void*> ReserveAddresses(int64_t device, size_t byte_size) const;
   void FreeAddresses(int64_t device, void* base, size_t byte_size) const;
-  // New memory behind the addresses from `at` on, for the device alone: what UnmapMemory calls it.
+  // Allocates memory and maps it at address `at`, with access for this device only. Returns the
+  // handle that UnmapMemory takes.
   Result<uint64_t> MapMemory(int64_t device, void* at, size_t byte_size) const;
   void UnmapMemory(int64_t device, void* at, size_t byte_size, uint64_t handle) const;
 
-  // From any memory to any other, `device` being one of those involved; returns when the bytes are
-  // there. Work that was put on streams before is not waited for.
+  // Copies between any two kinds of memory and returns when the copy is complete. `device` is one
+  // of the devices involved. The copy does not wait for work that was queued on streams before.
   Status Copy(int64_t device, void* to, const void* from, size_t byte_size) const;
-  // `device` may use the memory of `peer` directly from now on. UNSUPPORTED where it cannot.
+  // Lets `device` access the memory of `peer` directly. UNSUPPORTED if the hardware cannot.
   Status EnablePeerAccess(int64_t device, int64_t peer) const;
 
-  // CUipcMemHandle, cudaIpcMemHandle_t: names an allocation to other processes.
+  // A CUipcMemHandle or cudaIpcMemHandle_t: identifies an allocation in other processes.
   using IpcHandle = std::array<char, 64>;
-  // Of an allocation of this process.
-  Result<IpcHandle> Export(int64_t device, void* buffer) const;
-  struct Opened {
+  // The handle of an allocation of this process.
+  Result<IpcHandle> ExportIpcHandle(int64_t device, void* buffer) const;
+  struct IpcMapping {
     std::byte* base = nullptr;
-    size_t size_bytes = 0;  // to the allocation's end
+    size_t size_bytes = 0;  // from `base` to the end of the allocation
   };
-  // Of another process; Close ends it.
-  Result<Opened> Open(int64_t device, const IpcHandle& handle) const;
-  void Close(int64_t device, void* base) const;
+  // Maps an allocation of another process until CloseIpcHandle.
+  Result<IpcMapping> OpenIpcHandle(int64_t device, const IpcHandle& handle) const;
+  void CloseIpcHandle(int64_t device, void* base) const;
 
  private:
-  // The driver's ABI, as far as it is needed: CUdeviceptr, and values of its enumerations.
+  // The part of the driver's ABI that is used here: CUdeviceptr and enumerators.
   using DevicePointer = unsigned long long;
   static constexpr int kCapabilityMajor = 75;
   static constexpr int kCapabilityMinor = 76;
@@ -103,17 +105,17 @@ class CudaDriver {
     int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
   };
   struct Functions;
-  struct AddressFunctions;
-  class Entered;
-  // What is made of a device when it is first used.
+  struct VirtualMemoryFunctions;
+  class ScopedContext;
+  // Created when the device is first used.
   struct Device {
-    std::mutex mutex;  // guards what follows
+    std::mutex mutex;  // guards the members below
     void* context = nullptr;
     void* stream = nullptr;  // for copies
   };
 
   inline CudaDriver();
-  ~CudaDriver() = delete;  // drivers end with the process
+  ~CudaDriver() = delete;  // the object lives until the process ends
   Status CheckDevice(int64_t device) const;
   std::string ErrorText(int code) const;
   static DevicePointer ToDevice(const void* pointer) {
@@ -121,7 +123,7 @@ class CudaDriver {
   }
 
   Functions* functions_ = nullptr;
-  AddressFunctions* addresses_ = nullptr;  // null: the driver does not have them
+  VirtualMemoryFunctions* virtual_memory_ = nullptr;  // null: the driver lacks these functions
   std::vector<int32_t> devices_;
   std::vector<std::unique_ptr<Device>> contexts_;  // by device
 };
@@ -172,8 +174,8 @@ struct CudaDriver::Functions {
   }
 };
 
-// Of CUDA 10.2 and later.
-struct CudaDriver::AddressFunctions {
+// Functions of CUDA 10.2 and later.
+struct CudaDriver::VirtualMemoryFunctions {
   int (*granularity)(size_t*, const Allocation*, int);
   int (*reserve)(DevicePointer*, size_t, size_t, DevicePointer, unsigned long long);
   int (*free)(DevicePointer, size_t);
@@ -196,10 +198,10 @@ struct CudaDriver::AddressFunctions {
   }
 };
 
-// A device's primary context, current on this thread while the object lives.
-class CudaDriver::Entered {
+// Makes a device's primary context current on the calling thread while the object lives.
+class CudaDriver::ScopedContext {
  public:
-  Entered(const CudaDriver& driver, int64_t device)
+  ScopedContext(const CudaDriver& driver, int64_t device)
       : functions_(*driver.functions_), device_(*driver.contexts_[static_cast<size_t>(device)]) {
     {
       const std::lock_guard lock(device_.mutex);
@@ -210,14 +212,14 @@ class CudaDriver::Entered {
     }
     if (code_ == 0) code_ = functions_.push(device_.context);
   }
-  ~Entered() {
+  ~ScopedContext() {
     void* popped = nullptr;
     if (code_ == 0) functions_.pop(&popped);
   }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  ScopedContext(const ScopedContext&) = delete;
+  ScopedContext& operator=(const ScopedContext&) = delete;
 
-  // 0, or why the context was not entered.
+  // 0, or the error because of which the context is not current.
   int code() const { return code_; }
   void* context() const { return device_.context; }
   int Stream(void** stream) {
@@ -243,10 +245,10 @@ inline CudaDriver::CudaDriver() {
       functions_->count(&num_devices) != 0) {
     return;
   }
-  addresses_ = new AddressFunctions;
-  if (!addresses_->Load(library)) {
-    delete addresses_;
-    addresses_ = nullptr;
+  virtual_memory_ = new VirtualMemoryFunctions;
+  if (!virtual_memory_->Load(library)) {
+    delete virtual_memory_;
+    virtual_memory_ = nullptr;
   }
   for (int32_t id = 0; id < num_devices; ++id) {
     devices_.push_back(id);
@@ -284,14 +286,14 @@ inline std::string CudaDriver::ErrorText(int code) const {
 
 inline Status CudaDriver::CheckDevice(int64_t device) const {
   if (device >= 0 && static_cast<size_t>(device) < devices_.size()) return {};
-  return InvalidArgError("GPU ", device, ": this machine has ", devices_.size());
+  return InvalidArgError("GPU ", device, ": this machine has ", devices_.size(), " GPUs");
 }
 
 inline Result<void*> CudaDriver::AllocateOnDevice(int64_t device, size_t byte_size) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   DevicePointer buffer = 0;
-  int code = entered.code();
+  int code = context.code();
   if (code == 0) code = functions_->allocate(&buffer, byte_size);
   if (code == 0) return reinterpret_cast<void*>(buffer);
   return UnavailableError("failed to allocate ", byte_size, " bytes on GPU ", device, ": ",
@@ -299,14 +301,14 @@ inline Result<void*> CudaDriver::AllocateOnDevice(int64_t device, size_t byte_si
 }
 
 inline void CudaDriver::FreeOnDevice(int64_t device, void* buffer) const {
-  const Entered entered(*this, device);
-  if (entered.code() == 0) functions_->free(ToDevice(buffer));
+  const ScopedContext context(*this, device);
+  if (context.code() == 0) functions_->free(ToDevice(buffer));
 }
 
 inline Result<void*> CudaDriver::AllocatePinned(size_t byte_size) const {
-  const Entered entered(*this, devices_.front());
+  const ScopedContext context(*this, devices_.front());
   void* buffer = nullptr;
-  int code = entered.code();
+  int code = context.code();
   if (code == 0) code = functions_->allocate_host(&buffer, byte_size, kPortable);
   if (code == 0) return buffer;
   return UnavailableError("failed to allocate ", byte_size,
@@ -314,15 +316,15 @@ inline Result<void*> CudaDriver::AllocatePinned(size_t byte_size) const {
 }
 
 inline void CudaDriver::FreePinned(void* buffer) const {
-  const Entered entered(*this, devices_.front());
-  if (entered.code() == 0) functions_->free_host(buffer);
+  const ScopedContext context(*this, devices_.front());
+  if (context.code() == 0) functions_->free_host(buffer);
 }
 
 inline Result<CudaDriver::MemoryUse> CudaDriver::MemoryUseOf(int64_t device) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   size_t free_bytes = 0, total_bytes = 0;
-  int code = entered.code();
+  int code = context.code();
   if (code == 0) code = functions_->memory_info(&free_bytes, &total_bytes);
   if (code == 0) return MemoryUse{free_bytes, total_bytes};
   return UnavailableError("the memory of GPU ", device, " is not known: ", ErrorText(code));
@@ -330,47 +332,47 @@ inline Result<CudaDriver::MemoryUse> CudaDriver::MemoryUseOf(int64_t device) con
 
 inline Result<size_t> CudaDriver::GranularityOf(int64_t device) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
-  if (addresses_ == nullptr) {
+  if (virtual_memory_ == nullptr) {
     return UnsupportedError("the driver of GPU ", device, " has no memory that grows in place");
   }
   Allocation allocation;
   allocation.location.id = static_cast<int>(device);
   size_t granularity = 0;
-  const int code = addresses_->granularity(&granularity, &allocation, /*option=minimum*/ 0);
+  const int code = virtual_memory_->granularity(&granularity, &allocation, /*option=minimum*/ 0);
   if (code == 0 && granularity > 0) return granularity;
   return UnsupportedError("GPU ", device, " has no memory that grows in place: ", ErrorText(code));
 }
 
 inline Result<void*> CudaDriver::ReserveAddresses(int64_t device, size_t byte_size) const {
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   DevicePointer base = 0;
-  int code = entered.code();
-  if (code == 0) code = addresses_->reserve(&base, byte_size, 0, 0, 0);
+  int code = context.code();
+  if (code == 0) code = virtual_memory_->reserve(&base, byte_size, 0, 0, 0);
   if (code == 0) return reinterpret_cast<void*>(base);
   return UnavailableError("failed to reserve addresses for ", byte_size, " bytes on GPU ", device,
                           ": ", ErrorText(code));
 }
 
 inline void CudaDriver::FreeAddresses(int64_t device, void* base, size_t byte_size) const {
-  const Entered entered(*this, device);
-  if (entered.code() == 0) addresses_->free(ToDevice(base), byte_size);
+  const ScopedContext context(*this, device);
+  if (context.code() == 0) virtual_memory_->free(ToDevice(base), byte_size);
 }
 
 inline Result<uint64_t> CudaDriver::MapMemory(int64_t device, void* at, size_t byte_size) const {
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   Allocation allocation;
   allocation.location.id = static_cast<int>(device);
   unsigned long long handle = 0;
-  int code = entered.code();
-  if (code == 0) code = addresses_->create(&handle, byte_size, &allocation, 0);
+  int code = context.code();
+  if (code == 0) code = virtual_memory_->create(&handle, byte_size, &allocation, 0);
   if (code == 0) {
-    code = addresses_->map(ToDevice(at), byte_size, 0, handle, 0);
+    code = virtual_memory_->map(ToDevice(at), byte_size, 0, handle, 0);
     if (code == 0) {
       const Access access{allocation.location};
-      code = addresses_->set_access(ToDevice(at), byte_size, &access, 1);
-      if (code != 0) addresses_->unmap(ToDevice(at), byte_size);
+      code = virtual_memory_->set_access(ToDevice(at), byte_size, &access, 1);
+      if (code != 0) virtual_memory_->unmap(ToDevice(at), byte_size);
     }
-    if (code != 0) addresses_->release(handle);
+    if (code != 0) virtual_memory_->release(handle);
   }
   if (code == 0) return handle;
   return UnavailableError("failed to allocate ", byte_size, " bytes on GPU ", device, ": ",
@@ -379,20 +381,20 @@ inline Result<uint64_t> CudaDriver::MapMemory(int64_t device, void* at, size_t b
 
 inline void CudaDriver::UnmapMemory(int64_t device, void* at, size_t byte_size,
                                     uint64_t handle) const {
-  const Entered entered(*this, device);
-  if (entered.code() != 0) return;
-  addresses_->unmap(ToDevice(at), byte_size);
-  addresses_->release(handle);
+  const ScopedContext context(*this, device);
+  if (context.code() != 0) return;
+  virtual_memory_->unmap(ToDevice(at), byte_size);
+  virtual_memory_->release(handle);
 }
 
 inline Status CudaDriver::Copy(int64_t device, void* to, const void* from, size_t byte_size) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
   if (byte_size == 0) return {};
-  Entered entered(*this, device);
+  ScopedContext context(*this, device);
   void* stream = nullptr;
-  int code = entered.code();
-  if (code == 0) code = entered.Stream(&stream);
-  // Addresses are unified: the driver sees from them which way the bytes go.
+  int code = context.code();
+  if (code == 0) code = context.Stream(&stream);
+  // Addresses are unified: the driver derives the direction of the copy from them.
   if (code == 0) code = functions_->copy(ToDevice(to), ToDevice(from), byte_size, stream);
   if (code == 0) code = functions_->wait(stream);
   if (code == 0) return {};
@@ -411,46 +413,48 @@ inline Status CudaDriver::EnablePeerAccess(int64_t device, int64_t peer) const {
   void* peer_context = nullptr;
   int code = 0;
   {
-    const Entered entered(*this, peer);
-    peer_context = entered.context();
-    code = entered.code();
+    const ScopedContext context(*this, peer);
+    peer_context = context.context();
+    code = context.code();
   }
-  const Entered entered(*this, device);
-  if (code == 0) code = entered.code();
+  const ScopedContext context(*this, device);
+  if (code == 0) code = context.code();
   if (code == 0) code = functions_->enable_peer(peer_context, 0);
   if (code == 0 || code == kAlreadyEnabled) return {};
   return InternalError("GPU ", device, " got no access to the memory of GPU ", peer, ": ",
                        ErrorText(code));
 }
 
-inline Result<CudaDriver::IpcHandle> CudaDriver::Export(int64_t device, void* buffer) const {
+inline Result<CudaDriver::IpcHandle> CudaDriver::ExportIpcHandle(int64_t device,
+                                                                 void* buffer) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   IpcHandle handle{};
-  int code = entered.code();
+  int code = context.code();
   if (code == 0) code = functions_->ipc_export(&handle, ToDevice(buffer));
   if (code == 0) return handle;
   return UnavailableError("memory of GPU ", device, " cannot be shared: ", ErrorText(code));
 }
 
-inline Result<CudaDriver::Opened> CudaDriver::Open(int64_t device, const IpcHandle& handle) const {
+inline Result<CudaDriver::IpcMapping> CudaDriver::OpenIpcHandle(int64_t device,
+                                                                const IpcHandle& handle) const {
   NEREID_RETURN_IF_ERROR(CheckDevice(device));
-  const Entered entered(*this, device);
+  const ScopedContext context(*this, device);
   DevicePointer base = 0, begin = 0;
   size_t size_bytes = 0;
-  int code = entered.code();
+  int code = context.code();
   if (code == 0) code = functions_->ipc_open(&base, handle, kLazyPeerAccess);
   if (code == 0 && (code = functions_->address_range(&begin, &size_bytes, base)) != 0) {
     functions_->ipc_close(base);
   }
-  if (code == 0) return Opened{reinterpret_cast<std::byte*>(base), size_bytes - (base - begin)};
+  if (code == 0) return IpcMapping{reinterpret_cast<std::byte*>(base), size_bytes - (base - begin)};
   return UnavailableError("memory that another process shares on GPU ", device,
                           " cannot be opened: ", ErrorText(code));
 }
 
-inline void CudaDriver::Close(int64_t device, void* base) const {
-  const Entered entered(*this, device);
-  if (entered.code() == 0) functions_->ipc_close(ToDevice(base));
+inline void CudaDriver::CloseIpcHandle(int64_t device, void* base) const {
+  const ScopedContext context(*this, device);
+  if (context.code() == 0) functions_->ipc_close(ToDevice(base));
 }
 
 }  // namespace nereid

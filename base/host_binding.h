@@ -1,5 +1,5 @@
-// --host-policy: which processor cores and which memory node a thread keeps to. Immutable once
-// read. [any thread]
+// The option --host-policy: binds threads to CPU cores and to a NUMA node's memory. Immutable after
+// it is read. [any thread]
 #pragma once
 
 #include <sched.h>
@@ -14,40 +14,40 @@
 namespace nereid {
 
 struct HostBinding {
-  std::string policy;      // its name
-  std::vector<int> cores;  // empty: those of the node, or any
-  int numa_node = -1;      // -1: any
+  std::string policy;      // name of the host policy
+  std::vector<int> cores;  // empty: all cores of the NUMA node, or any core if numa_node is -1
+  int numa_node = -1;      // -1: any node
 
   bool empty() const { return cores.empty() && numa_node < 0; }
 };
 
-// The settings `numa-node` (a number) and `cpu-cores` (numbers and ranges, "0-3,8"); the last of
-// each counts. INVALID_ARG names policy, setting and value, also where this machine has no such
-// node or core; UNSUPPORTED names an unknown setting.
+// Reads the settings `numa-node` (a number) and `cpu-cores` (numbers and ranges, "0-3,8"). The last
+// value of each setting applies. INVALID_ARG names policy, setting and value if the value cannot be
+// read or this machine has no such node or core. UNSUPPORTED names an unknown setting.
 Result<HostBinding> ReadHostBinding(
     const std::string& policy, const std::vector<std::pair<std::string, std::string>>& settings);
 
-// Binds the calling thread for good.
+// Binds the calling thread until it exits.
 Status BindThread(const HostBinding& binding);
 
-// What a thread gets from the one that starts it: its cores, its memory's nodes, its blocked
-// signals. [made on one thread, applied on another]
+// The attributes that a thread inherits from the thread that starts it: CPU affinity, memory policy
+// and blocked signals. [constructed on one thread, applied on another]
 class ThreadPlacement {
  public:
-  // That of the calling thread.
+  // Captures the attributes of the calling thread.
   ThreadPlacement();
-  // Gives it to the calling thread, which another one started.
+  // Sets them on the calling thread, which may have been started by another thread.
   void Apply() const;
 
  private:
   bool has_cores_ = false, has_memory_ = false, has_signals_ = false;
   cpu_set_t cores_;
-  int memory_mode_ = 0;  // a policy of set_mempolicy, with its nodes
+  int memory_mode_ = 0;  // policy and nodes (nodes_) for set_mempolicy
   unsigned long nodes_[CPU_SETSIZE / (8 * sizeof(unsigned long))] = {};
   sigset_t blocked_;
 };
 
-// Binds the calling thread until the end of its scope.
+// Binds the calling thread until the object is destroyed.
 class ScopedHostBinding {
  public:
   explicit ScopedHostBinding(const HostBinding& binding);
@@ -58,9 +58,9 @@ class ScopedHostBinding {
   const Status& status() const { return status_; }
 
  private:
-  bool bound_ = false;
+  bool is_bound_ = false;
   bool has_memory_policy_ = false;
-  cpu_set_t before_;
+  cpu_set_t previous_cores_;
   Status status_;
 };
 

@@ -1,5 +1,6 @@
-// A vector whose first N elements need no heap: shapes, buffers and inputs of a request are almost
-// always few. Elements move when it grows past N. [one thread at a time]
+// A vector that stores up to N elements inside the object, without a heap allocation: a request
+// almost always has few dimensions, buffers and inputs. Elements are moved when the vector grows
+// beyond its capacity. [one thread at a time]
 #pragma once
 
 #include <cstddef>

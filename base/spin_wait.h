@@ -1,7 +1,7 @@
-// A short look for work before a thread sleeps. Waking a thread on an idle core costs tens of
-// microseconds, most of all in a virtual machine; the next piece of work of a busy server often
-// comes sooner. Every look gives way to whoever else wants the core, and looks that do not pay
-// become rare, so that an idle process spends nothing. [each object: one thread]
+// Spins for a short time before a thread sleeps. Waking a thread on an idle core takes tens of
+// microseconds, most of all in a virtual machine, and the next work of a busy server often arrives
+// sooner. The spin loop yields the core to other threads. Spins that find no work become rare, so
+// that an idle process uses no CPU time. [each object: one thread]
 #pragma once
 
 #include <sched.h>
@@ -19,24 +19,24 @@ class SpinWait {
   using Clock = std::chrono::steady_clock;
 
  public:
-  // Looks are `times` as long as NEREID_SPIN_US says.
-  explicit SpinWait(int times = 1) : limit_(times * Get().limit) {}
+  // A spin takes at most `factor` times the duration in NEREID_SPIN_US.
+  explicit SpinWait(int factor = 1) : limit_(factor * Get().limit) {}
 
-  // To be asked once before each sleep: whether a look may pay.
-  bool MayPay() {
+  // Whether a spin is likely to find work. Call it once before each sleep.
+  bool ShouldSpin() {
     if (num_skipped_ >= num_to_skip_) return limit_.count() != 0;
     ++num_skipped_;
     return false;
   }
 
-  // True once ready() is; false when the thread should sleep.
+  // Spins until ready() returns true. Returns false if the thread should sleep instead.
   template <typename Ready>
-  bool Until(const Ready& ready) {
+  bool SpinUntil(const Ready& ready) {
     if (num_spinning_.fetch_add(1, std::memory_order_relaxed) >= Get().max_spinning) {
       num_spinning_.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
-    has_looked_ = true;
+    has_spun_ = true;
     const auto start = Clock::now();
     auto spent = Clock::duration::zero();
     bool is_ready = false;
@@ -45,23 +45,25 @@ class SpinWait {
       spent = Clock::now() - start;
     }
     num_spinning_.fetch_sub(1, std::memory_order_relaxed);
-    // Far beyond the limit another thread had the core: sleepers get it back sooner than spinners.
-    Learn(is_ready, spent > 2 * limit_);
+    // A spin far beyond the limit means that another thread used the core. A sleeping thread gets
+    // the core back sooner than a spinning one.
+    Adapt(is_ready, spent > 2 * limit_);
     return is_ready;
   }
 
-  // Sleeps by sleep(). A sleep that no look came before, though one would have spared it, brings
-  // looks back; after a look that found its core crowded nothing does.
-  template <typename Sleep>
-  void Rest(const Sleep& sleep) {
-    if (has_looked_ || is_crowded_) {
+  // Sleeps by calling sleep(). If the spin before this sleep was skipped but would have been long
+  // enough, spinning is enabled again, except after a spin that had to share its core.
+  template <typename Function>
+  void Sleep(const Function& sleep) {
+    if (has_spun_ || is_core_shared_) {
       sleep();
     } else {
       const auto start = Clock::now();
       sleep();
-      if (Clock::now() - start <= limit_ + Get().limit) num_to_skip_ = 0;  // and time to wake up
+      // The second term allows for the time that waking up takes.
+      if (Clock::now() - start <= limit_ + Get().limit) num_to_skip_ = 0;
     }
-    has_looked_ = false;
+    has_spun_ = false;
   }
 
  private:
@@ -72,8 +74,8 @@ class SpinWait {
     int max_spinning = 0;
   };
 
-  // NEREID_SPIN_US is the longest look of a SpinWait(1), 0 for none. On one core nothing comes
-  // while one looks.
+  // NEREID_SPIN_US is the longest spin of a SpinWait(1) in microseconds; 0 disables spinning. On a
+  // machine with one core no work can arrive while a thread spins.
   static const Settings& Get() {
     static const Settings settings = [] {
       Settings made;
@@ -88,24 +90,25 @@ class SpinWait {
     return settings;
   }
 
-  void Learn(bool has_paid, bool is_crowded) {
+  void Adapt(bool found_work, bool is_core_shared) {
     num_skipped_ = 0;
-    is_crowded_ = is_crowded;
-    if (is_crowded) {
+    is_core_shared_ = is_core_shared;
+    if (is_core_shared) {
       num_to_skip_ = kMaxToSkip;
     } else {
-      num_to_skip_ = has_paid ? 0 : std::min(2 * num_to_skip_ + 1, kMaxToSkip);
+      num_to_skip_ = found_work ? 0 : std::min(2 * num_to_skip_ + 1, kMaxToSkip);
     }
   }
 
-  // Of the library that this is compiled into; more than some would only take cores from work.
+  // Number of threads that spin, per shared library. It is limited, because more of them would take
+  // cores from threads that work.
   static inline std::atomic<int> num_spinning_{0};
 
   std::chrono::microseconds limit_;
-  unsigned num_to_skip_ = 0;  // looks to leave out before the next
+  unsigned num_to_skip_ = 0;  // spins to skip before the next one
   unsigned num_skipped_ = 0;
-  bool has_looked_ = false;  // since the last sleep
-  bool is_crowded_ = false;  // at the last look
+  bool has_spun_ = false;        // since the last sleep
+  bool is_core_shared_ = false;  // another thread used the core during the last spin
 };
 
 }  // namespace nereid

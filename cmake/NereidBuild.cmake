@@ -1,4 +1,4 @@
-# Compiler settings and the stage tree, shared by every folder.
+# Compiler settings and the stage directory, for all folders.
 include(GNUInstallDirs)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -24,24 +24,24 @@ if(NEREID_MOLD)
 endif()
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter)
-include_directories(${PROJECT_SOURCE_DIR})  # the one include root: every include is a path from it, but those of installed headers
+include_directories(${PROJECT_SOURCE_DIR})  # the only include root, except for installed headers
 if(NEREID_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_compile_definitions(NEREID_SANITIZE_ADDRESS)
   add_link_options(-fsanitize=address,undefined)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    # Clang's runtime lies in the executable, where the libraries (which are otherwise linked with --no-undefined) find it. Its check of function types
-    # compares descriptions by address, which differ between libraries with hidden symbols.
+    # Clang's sanitizer runtime is part of the executable, and the libraries, which are otherwise linked with --no-undefined, find it there. Clang's
+    # check of function types compares type descriptions by address. These addresses differ between libraries with hidden symbols.
     add_compile_options(-fno-sanitize=function)
     string(APPEND CMAKE_CXX_STANDARD_LIBRARIES " -Wl,-z,undefs")
     string(APPEND CMAKE_C_STANDARD_LIBRARIES " -Wl,-z,undefs")
   endif()
   if(NEREID_BUILD_FUZZERS)
-    add_compile_options(-fsanitize=fuzzer-no-link)  # so that the fuzzer sees which branches of the libraries were taken
+    add_compile_options(-fsanitize=fuzzer-no-link)  # lets the fuzzer see which branches of the libraries run
   endif()
 elseif(NEREID_SANITIZE STREQUAL "thread")
-  # Protobuf's headers lay classes out differently where __SANITIZE_THREAD__ is defined, and the system's library was built without it:
-  # the macro is hidden from them, and libstdc++ is told by its own name of the sanitizer.
+  # Protobuf's headers change the layout of classes if __SANITIZE_THREAD__ is defined, but the system's library was built without it. The macro is
+  # therefore undefined, and libstdc++ learns of the sanitizer by its own macro.
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
   add_compile_definitions(NEREID_SANITIZE_THREAD)
   add_link_options(-fsanitize=thread)
@@ -49,7 +49,7 @@ elseif(NEREID_SANITIZE)
   message(FATAL_ERROR "NEREID_SANITIZE: expected address or thread, got '${NEREID_SANITIZE}'")
 endif()
 
-# What runs from the build directory lies as it does once installed: bin, lib, backends/<name>.
+# Programs run from the build directory in the same layout as the installed one: bin, lib, backends/<name>.
 set(NEREID_STAGE ${CMAKE_BINARY_DIR}/stage)
 set(CMAKE_INSTALL_LIBDIR lib)
 

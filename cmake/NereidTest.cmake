@@ -1,9 +1,9 @@
 # nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU] [SINGLE_THREADED])
 #
-# A GoogleTest program, part of the target unit_tests; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
-# variable NEREID_TEST_DATA (a folder; absent on a stranger's machine: such tests call GTEST_SKIP and are counted so).
-# GPU: its cases need a GPU. They are built with the others, but carry the label gpu instead of unit, and scripts/test-gpu runs them.
-# SINGLE_THREADED: what it tests starts no thread, so that ThreadSanitizer builds leave it out.
+# A GoogleTest program, part of the target unit_tests. Every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
+# variable NEREID_TEST_DATA, a folder. If the folder is absent, such tests call GTEST_SKIP and are counted as skipped.
+# GPU: the cases need a GPU. They are built with the others, but have the label gpu instead of unit, and scripts/test-gpu runs them.
+# SINGLE_THREADED: the tested code starts no thread, so builds with ThreadSanitizer omit the program.
 function(nereid_test name)
   cmake_parse_arguments(arg "GPU;SINGLE_THREADED" "" "SOURCES;LIBS;ENV" ${ARGN})
   set(label unit)
@@ -14,7 +14,7 @@ function(nereid_test name)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
-  # Optimising the assertions' code is a third of a build, half of one with sanitizers.
+  # Optimising the code of assertions takes a third of the build time, half with sanitizers.
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${NEREID_SANITIZE}>,-O0,-O1>>)
   if(NEREID_SANITIZE STREQUAL "thread")
     target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/sanitizers/options.cc)
@@ -36,7 +36,7 @@ endfunction()
 
 # nereid_fuzzer(<name> SOURCES <file>... [LIBS <target>...])
 #
-# A libFuzzer target named fuzz_<folder>, built only with clang++ and NEREID_BUILD_FUZZERS. Its kept corpus is tests/fuzz/<folder>/corpus/.
+# A libFuzzer target named fuzz_<folder>, built only with clang++ and NEREID_BUILD_FUZZERS. Its stored corpus is tests/fuzz/<folder>/corpus/.
 function(nereid_fuzzer name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -50,8 +50,8 @@ function(nereid_fuzzer name)
   add_dependencies(fuzzers ${name})
 endfunction()
 
-# nereid_end_to_end_target(): the target end_to_end is all that is installed and all that the pytest files run: every program and library but
-# those of unit_tests and fuzzers.
+# nereid_end_to_end_target(): defines the target end_to_end, which builds everything that is installed or run by the pytest files: every program and
+# library except those of unit_tests and fuzzers.
 function(nereid_end_to_end_target)
   add_custom_target(end_to_end)
   set(folders ${PROJECT_SOURCE_DIR})

@@ -1,5 +1,6 @@
-// SageMaker's and Vertex AI's words for what the other options already know.
-#include "host/cloud_flags.h"
+// Options of the SageMaker and Vertex AI ports: their flags, and the environment variables that the
+// platforms set in a container.
+#include "host/option_table.h"
 
 #include <cstdlib>
 
@@ -54,7 +55,7 @@ Status ApplySafePortRange(Options& options, const std::string& text) {
 }
 
 void CompleteCloudOptions(Options& options) {
-  for (http::ServerConfig* config : {&options.sagemaker, &options.vertex_ai}) {
+  for (http::HttpServerOptions* config : {&options.sagemaker, &options.vertex_ai}) {
     config->address = options.http.address;
     config->limits = options.http.limits;
   }

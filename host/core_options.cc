@@ -1,5 +1,5 @@
-// What the command line leaves open gets the defaults of the executable, which are not always those
-// of the C API.
+// Options that are not given receive the executable's defaults, some of which differ from those of
+// the C API.
 #include "host/core_options.h"
 
 #include "host/frontend/http/json/json_writer.h"

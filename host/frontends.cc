@@ -1,4 +1,4 @@
-// The lines that it logs are Triton's: scripts wait for them.
+// The log lines are Triton's, because scripts wait for them.
 #include "host/frontends.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ LogValues ToLogValues(const Options& options) {
           options.log_error, options.log_verbose, options.log_format};
 }
 
-// In the words that scripts look for in the log.
-Status Started(const char* service, Status status) {
+// Adds the text that Triton logs, because scripts look for it.
+Status AddStartContext(const char* service, Status status) {
   if (status.ok()) return status;
   const char* const code = status.code() == StatusCode::kUnavailable ? "Unavailable - " : "";
   return {status.code(), StrCat("failed to start ", service, " service: ", code, status.message())};
@@ -27,25 +27,26 @@ Status Started(const char* service, Status status) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{LogSettings(ToLogValues(options)), SharedMemory(options.allow_client_shm), nullptr} {}
+      state_{LogSettings(ToLogValues(options)), SharedMemoryManager(options.allow_client_shm),
+             nullptr} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
   if (options.allow_grpc) {
-    NEREID_RETURN_IF_ERROR(Started("GRPC", frontends->StartGrpc(options)));
+    NEREID_RETURN_IF_ERROR(AddStartContext("GRPC", frontends->StartGrpc(options)));
   }
   if (options.allow_http) {
-    NEREID_RETURN_IF_ERROR(Started("HTTP", frontends->StartHttp(options)));
+    NEREID_RETURN_IF_ERROR(AddStartContext("HTTP", frontends->StartHttp(options)));
   }
   if (options.allow_sagemaker) {
-    NEREID_RETURN_IF_ERROR(Started("Sagemaker", frontends->StartSageMaker(options)));
+    NEREID_RETURN_IF_ERROR(AddStartContext("Sagemaker", frontends->StartSageMaker(options)));
   }
   if (options.allow_vertex_ai) {
-    NEREID_RETURN_IF_ERROR(Started("Vertex AI", frontends->StartVertexAi(options)));
+    NEREID_RETURN_IF_ERROR(AddStartContext("Vertex AI", frontends->StartVertexAi(options)));
   }
   if (options.allow_metrics) {
-    NEREID_RETURN_IF_ERROR(Started("Metrics", frontends->StartMetrics(options)));
+    NEREID_RETURN_IF_ERROR(AddStartContext("Metrics", frontends->StartMetrics(options)));
   }
   return frontends;
 }
@@ -58,8 +59,8 @@ Status Frontends::StartGrpc(const Options& options) {
   return Status::Ok();
 }
 
-Status Frontends::Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
-                         const http::ServerConfig& config, const char* protocol) {
+Status Frontends::Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
+                         const http::HttpServerOptions& config, const char* protocol) {
   NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
   LogInfo("Started ", protocol, "Service at ", config.address, ":", server->port());
   http_ports_.push_back({std::move(service), kserve, std::move(server), protocol});
@@ -104,23 +105,23 @@ void Frontends::DrainHttp(Clock::time_point deadline) {
   for (const HttpPort& port : http_ports_) WaitForClients(port, deadline);
 }
 
-// Says once a second that it waits, but not before it has waited for a moment: a connection takes
-// its time to close.
+// Waits until all clients are gone, and logs once a second that it waits. The first 20 ms are not
+// logged, because connections take a moment to close.
 void Frontends::WaitForClients(const HttpPort& port, Clock::time_point deadline) {
-  constexpr std::chrono::milliseconds kNap(1);
-  Clock::time_point report = Clock::now() + 20 * kNap;
+  constexpr std::chrono::milliseconds kPollPause(1);
+  Clock::time_point report = Clock::now() + 20 * kPollPause;
   while (true) {
-    // In this order: one that closes between the two is no underflow.
-    const size_t num_kept = port.server->num_kept();
+    // Read in this order: a connection that closes in between then causes no underflow.
+    const size_t num_kept_open = port.server->num_kept_open();
     const size_t num_open = port.server->num_connections();
     const Clock::time_point now = Clock::now();
-    if (num_open <= num_kept || now >= deadline) return;
+    if (num_open <= num_kept_open || now >= deadline) return;
     if (now >= report) {
       report += std::chrono::seconds(1);
       LogInfo("Timeout ", std::chrono::ceil<std::chrono::seconds>(deadline - now).count(),
-              ": Found ", num_open - num_kept, " ", port.protocol, " service connections");
+              ": Found ", num_open - num_kept_open, " ", port.protocol, " service connections");
     }
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollPause);
   }
 }
 
@@ -133,7 +134,7 @@ void Frontends::End(Clock::time_point deadline) {
   for (const HttpPort& port : http_ports_) {
     port.server->EndDrain();
     if (!port.server->WaitUntilIdle(deadline)) {
-      LogWarning("exit timeout: cancelling what runs on ", port.server->num_connections(),
+      LogWarning("exit timeout: cancelling the requests of ", port.server->num_connections(),
                  " HTTP connections");
     }
     port.server->CloseConnections();

@@ -1,5 +1,4 @@
-// The ports of the server: starts those that the options ask for, drains and closes them. [main
-// thread]
+// The server's ports: starts those that the options enable, drains and closes them. [main thread]
 #pragma once
 
 #include <chrono>
@@ -21,19 +20,18 @@ class Frontends {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `server` outlives the object. When it returns Ok, every port listens.
+  // `server` outlives the object. Every enabled port listens when this returns Ok.
   static Result<std::unique_ptr<Frontends>> Start(const Server& server, const Options& options);
 
-  // The stop, in two parts with the core's between them. First HTTP takes no client any more, and
-  // its requests in flight are waited for; connections that had requests of sequences stay, and
-  // the gRPC port as it is.
+  // First part of the shutdown, before the core stops: HTTP ports accept no new clients, and this
+  // waits for their requests in flight. Connections that served sequence requests stay open; the
+  // gRPC port is unaffected.
   void DrainHttp(Clock::time_point deadline);
-  // Then every port ends: answers that are not yet sent have until `deadline`, what still runs is
-  // cancelled.
+  // Second part, after the core stops: ends every port. Unsent responses have until `deadline`,
+  // then the remaining calls are cancelled.
   void End(Clock::time_point deadline);
 
-  // True when no model holds a request and no load runs any more: only then may the object be
-  // destroyed.
+  // True if no request and no model load is in flight. Only then may the object be destroyed.
   bool IsIdle() const {
     for (const HttpPort& port : http_ports_) {
       if (port.kserve->num_calls() != 0) return false;
@@ -43,26 +41,26 @@ class Frontends {
 
  private:
   Frontends(const Server& server, const Options& options);
-  // A port on which the inference protocol is spoken, at its own paths or at a platform's.
+  // A port that serves the inference protocol, at its own paths or at those of a cloud platform.
   struct HttpPort {
-    std::unique_ptr<http::Service> service;
-    http::KServeService* kserve;  // within `service`
+    std::unique_ptr<http::HttpService> service;
+    http::KServeService* kserve;  // part of `service`
     std::unique_ptr<http::HttpServer> server;
-    const char* protocol;  // as the log names it
+    const char* protocol;  // name in log lines
   };
 
   Status StartHttp(const Options& options);
   Status StartSageMaker(const Options& options);
   Status StartVertexAi(const Options& options);
-  Status Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
-                const http::ServerConfig& config, const char* protocol);
+  Status Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
+                const http::HttpServerOptions& config, const char* protocol);
   static void WaitForClients(const HttpPort& port, Clock::time_point deadline);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
 
   const Server& server_;
   FrontendState state_;
-  // Services before the servers that call them.
+  // Services are declared before the servers that call them.
   std::unique_ptr<http::MetricsService> metrics_service_;
   std::vector<HttpPort> http_ports_;
   std::unique_ptr<http::HttpServer> metrics_;

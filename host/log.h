@@ -1,4 +1,4 @@
-// Lines of the executable in the server's log. [any thread]
+// Log functions of the executable and the frontends. [any thread]
 #pragma once
 
 #include "nereid/error.h"
@@ -11,7 +11,7 @@ void LogInfo(const Args&... args) {
   (void)ToStatus(
       TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, "main.cc", 0, StrCat(args...).c_str()));
 }
-// Costs next to nothing where no verbose line is wanted.
+// Almost free if verbose logging is disabled.
 template <typename... Args>
 void LogVerbose(const Args&... args) {
   if (!TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE)) return;

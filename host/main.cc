@@ -1,5 +1,6 @@
-// The executable: flags -> core -> frontends, then a wait for the signal to stop, then the same way
-// back. Exit status 0 after a signal, 1 when the start failed or something did not end in time.
+// The executable: parses flags, starts the core and the frontends, waits for a signal, and stops
+// them in reverse order. Exit status 0 after a signal; 1 if the start failed or the shutdown did
+// not complete in time.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -14,11 +15,10 @@
 #include <vector>
 
 #include "host/core_options.h"
-#include "host/crash_handler.h"
 #include "host/frontends.h"
 #include "host/log.h"
 #include "host/options.h"
-#include "host/shutdown_signal.h"
+#include "host/process_signals.h"
 #include "nereid/server.h"
 
 namespace nereid {
@@ -33,7 +33,7 @@ std::string InstallRoot() {
   return error ? "." : executable.parent_path().parent_path().string();
 }
 
-// A connection is a descriptor: take as many as the system gives.
+// Raises the limit of open files to the maximum, because each connection uses a descriptor.
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -53,7 +53,7 @@ void WaitForSignal(const Server& server, const Options& options) {
   }
 }
 
-// The core's stop, which takes as long as requests and sequences go on: on a thread of its own.
+// Stops the core on its own thread, because that waits for requests and sequences in flight.
 std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
   const Status status =
@@ -64,10 +64,10 @@ std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) 
   return stopped->get_future();
 }
 
-// False when the core or a model is still busy after `deadline`: a load or an unload hangs within
-// its backend.
+// Returns false if the core is still busy after `deadline`, because a load or unload hangs in its
+// backend.
 bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
-  // The core keeps to its own limit, unless it cannot.
+  // The core normally meets its own exit timeout; this bound applies if it cannot.
   constexpr std::chrono::seconds kGrace(8);
   if (stopped.wait_until(std::max(deadline, Clock::now()) + kGrace) ==
       std::future_status::timeout) {
@@ -79,8 +79,8 @@ bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   return status.ok();
 }
 
-// HTTP first, then the core, while the gRPC port answers, then the ports. False when something
-// still runs that nothing can end.
+// Drains HTTP, then stops the core while the gRPC port still answers, then ends all ports. Returns
+// false if something still runs that cannot be stopped.
 bool StopServing(const Server& server, Frontends& frontends, const Options& options) {
   const auto deadline = Clock::now() + std::chrono::seconds(options.exit_timeout_s);
   frontends.DrainHttp(deadline);
@@ -88,23 +88,24 @@ bool StopServing(const Server& server, Frontends& frontends, const Options& opti
   stopped.wait_until(deadline);
   frontends.End(deadline);
   const bool is_stopped = FinishStop(std::move(stopped), deadline);
-  // Cancelled requests end when their model notices.
+  // Cancelled requests end when their model notices the cancellation.
   for (int i = 0; i < 200 && !frontends.IsIdle(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return is_stopped && frontends.IsIdle();
 }
 
-// Code of a backend that has not ended must not run under static destructors.
+// Ends the process without static destructors if a backend is still running, because its code must
+// not run concurrently with them.
 void EndServer(Server server, const Status& outcome) {
-  const Status ended = std::move(server).End();
+  const Status ended = std::move(server).Delete();
   if (ended.ok()) return;
   if (!outcome.ok()) LogError(outcome.message());
-  LogError("ending without what still runs: ", ended.message());
+  LogError("exiting although work is still running: ", ended.message());
   std::_Exit(1);
 }
 
-// In the words that scripts look for.
+// Adds the text that Triton logs, because scripts look for it.
 Status FailedToCreate(const Status& status) {
   TRITONSERVER_Error* const error = ToError(status);
   Status worded(status.code(), StrCat("creating server: ", TRITONSERVER_ErrorCodeString(error),
@@ -119,7 +120,7 @@ Status Serve(const Options& options) {
   if (!created.ok()) return FailedToCreate(created.status());
   Server server = std::move(created).value();
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
-  // Whoever sees a port answer may stop the server as it should be stopped.
+  // From the moment a port answers, a signal must shut the server down gracefully.
   ShutdownSignal::BeginServing();
   Result<std::unique_ptr<Frontends>> frontends = Frontends::Start(server, options);
   if (!frontends.ok()) {
@@ -128,8 +129,8 @@ Status Serve(const Options& options) {
   }
   WaitForSignal(server, options);
   if (!StopServing(server, **frontends, options)) {
-    // A model that ignores its cancellation still points into what would be destroyed now.
-    LogError("ending without what still runs: models or their requests");
+    // A model that ignores cancellation still references objects that would be destroyed now.
+    LogError("exiting although work is still running: models or their requests");
     std::_Exit(1);
   }
   frontends->reset();
@@ -152,7 +153,7 @@ int Main(const std::vector<std::string>& args) {
     std::fprintf(stderr, "%s\n", warning.c_str());
   }
   RaiseDescriptorLimit();
-  // Before the first thread starts.
+  // Environment variables may be set only before the first thread starts.
   if (options->spin_us) setenv("NEREID_SPIN_US", std::to_string(*options->spin_us).c_str(), 1);
   if (options->log_format == "json") setenv("NEREID_LOG_FORMAT", "json", 1);
   ShutdownSignal::Install();
@@ -160,7 +161,7 @@ int Main(const std::vector<std::string>& args) {
   const Status status = Serve(*options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
-  // What a start that failed has left running must not meet static destructors either.
+  // Code that a failed start left running must not run concurrently with static destructors.
   std::fflush(nullptr);
   std::_Exit(1);
 }

@@ -1,5 +1,5 @@
-// Flags of the core. What the core does not do yet it refuses itself, by name, when the server
-// starts.
+// Flags of the core. The core itself rejects, when the server starts, options that it does not
+// support.
 #include <array>
 #include <climits>
 
@@ -11,8 +11,8 @@ namespace {
 
 using Text = const std::string&;
 
-// Leaves a setter of the C API, with its arguments, for the moment when the core's options are
-// made.
+// Stores a setter of the C API with its arguments, to be called when the core's options are
+// created.
 template <typename Setter, typename... Args>
 Status Defer(Options& options, Setter setter, Args... args) {
   options.core_settings.push_back(
@@ -37,7 +37,7 @@ Status DeferInt(Options& options, Text text) {
       ParseIntValue(text, min, static_cast<int64_t>(std::min<uint64_t>(kMax, INT64_MAX))));
   return Defer(options, setter, static_cast<Int>(value));
 }
-// "<gpu>:<bytes>"
+// Parses "<gpu>:<bytes>".
 template <auto setter, typename Size>
 Status DeferGpuSize(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const auto pair, SplitValue(text, ':'));
@@ -45,7 +45,7 @@ Status DeferGpuSize(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const int64_t bytes, ParseIntValue(pair.second, 0));
   return Defer(options, setter, static_cast<int>(gpu), static_cast<Size>(bytes));
 }
-// "<name>,<key>=<value>"
+// Parses "<name>,<key>=<value>".
 template <auto setter>
 Status DeferSetting(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const NamedSetting setting, ParseNamedSetting(text));
@@ -70,12 +70,12 @@ Status ApplyRateLimit(Options& options, Text text) {
   return Defer(options, TRITONSERVER_ServerOptionsSetRateLimiterMode, kModes[choice]);
 }
 
-// "<name>:<count>[:<device>]"
+// Parses "<name>:<count>[:<device>]".
 Status ApplyRateLimitResource(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const auto pair, SplitValue(text, ':'));
   const size_t colon = pair.second.find(':');
   NEREID_ASSIGN_OR_RETURN(const int64_t count, ParseIntValue(pair.second.substr(0, colon), 1));
-  int64_t device = -1;  // every device
+  int64_t device = -1;  // all devices
   if (colon != std::string::npos) {
     NEREID_ASSIGN_OR_RETURN(device, ParseIntValue(pair.second.substr(colon + 1), 0, 1023));
   }
@@ -83,7 +83,7 @@ Status ApplyRateLimitResource(Options& options, Text text) {
                static_cast<size_t>(count), static_cast<int>(device));
 }
 
-// "<gpu>:<fraction>"
+// Parses "<gpu>:<fraction>".
 Status ApplyGpuLimit(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const auto pair, SplitValue(text, ':'));
   if (const Result<int64_t> any = ParseIntValue(pair.first, INT64_MIN); any.ok() && *any < 0) {
@@ -134,110 +134,130 @@ constexpr std::string_view kServer = "Server";
 constexpr std::string_view kBackend = "Backends and memory";
 
 const Flag kFlags[] = {
-    {kRepository, "--model-repository", "path", "A folder of models; may be given several times.",
-     &ApplyRepository},
+    {kRepository, "--model-repository", "path",
+     "The path of a model repository. The flag may be given several times.", &ApplyRepository},
     {kRepository, "--model-store", "path", "The same as --model-repository.", &ApplyRepository},
     {kRepository, "--model-control-mode", "none|poll|explicit",
-     "none: load every model at start, then leave them. poll: follow changes of the repository. "
-     "explicit: load what --load-model names, then what clients ask for. Default: none.",
+     "With none, the server loads every model at start and ignores later changes. With poll, it "
+     "follows changes of the repositories. With explicit, it loads the models of --load-model at "
+     "start and then those that clients request. Default: none.",
      &ApplyControlMode},
     {kRepository, "--repository-poll-secs", "integer",
-     "Seconds between two polls; 0 and below: never. Default: 15.",
+     "The number of seconds between two polls of the repositories. With 0 or less the server does "
+     "not poll. Default: 15.",
      [](Options& options, Text text) {
        NEREID_ASSIGN_OR_RETURN(options.repository_poll_s, ParseIntValue(text, INT_MIN, INT_MAX));
        return Status::Ok();
      }},
     {kRepository, "--load-model", "name",
-     "A model to load at start, in explicit mode; may be given several times; * is every model.",
+     "The name of a model to load at start in explicit mode. The flag may be given several times; "
+     "* means every model.",
      [](Options& options, Text text) {
        options.startup_models.push_back(text);
        return Status::Ok();
      }},
     {kRepository, "--disable-auto-complete-config", "",
-     "Backends do not complete model configurations.",
+     "Backends may not complete model configurations.",
      [](Options& options, Text) {
        options.disable_auto_complete = true;
        return Status::Ok();
      }},
     {kRepository, "--strict-model-config", "boolean",
-     "Old form: true is --disable-auto-complete-config. Default: false.", &ApplyStrictConfig},
+     "Deprecated; true has the effect of --disable-auto-complete-config. Default: false.",
+     &ApplyStrictConfig},
     {kRepository, "--model-config-name", "name",
-     "Use <model>/configs/<name>.pbtxt where it exists, else config.pbtxt.", &ApplyConfigName},
-    {kRepository, "--model-load-thread-count", "integer", "Models loaded at a time. Default: 4.",
+     "The server reads <model>/configs/<name>.pbtxt if that file exists, and config.pbtxt "
+     "otherwise.",
+     &ApplyConfigName},
+    {kRepository, "--model-load-thread-count", "integer",
+     "The number of models that are loaded concurrently. Default: 4.",
      &DeferInt<TRITONSERVER_ServerOptionsSetModelLoadThreadCount, unsigned, 1>},
     {kRepository, "--model-load-retry-count", "integer",
-     "Further attempts after a failed load. Default: 0.",
+     "The number of further attempts after a model failed to load. Default: 0.",
      &DeferInt<TRITONSERVER_ServerOptionsSetModelLoadRetryCount, unsigned, 0>},
     {kRepository, "--model-namespacing", "boolean",
      "Models of different repositories may have the same name. Default: false.",
      &DeferBool<TRITONSERVER_ServerOptionsSetModelNamespacing>},
     {kRepository, "--repoagent-directory", "path",
-     "Folder of repository agents. Default: repoagents beside bin.",
+     "The folder of the repository agents. Default: the folder repoagents next to bin.",
      [](Options& options, Text text) {
        options.repoagent_directory = text;
        return Status::Ok();
      }},
 
     {kServer, "--spin-us", "integer",
-     "How long a busy server's threads look for work before they sleep, where that pays; Python "
-     "models that call others look four times as long; 0: never. Default: 50.",
+     "The number of microseconds for which threads poll for work before they sleep while the "
+     "server is busy. Python models that call other models poll four times as long. With 0 threads "
+     "never poll. Default: 50.",
      [](Options& options, Text text) {
        NEREID_ASSIGN_OR_RETURN(options.spin_us, ParseIntValue(text, 0, 1000));
        return Status::Ok();
      }},
-    {kServer, "--id", "name", "Name of this server. Default: triton.",
+    {kServer, "--id", "name", "The name of this server. Default: triton.",
      &DeferText<TRITONSERVER_ServerOptionsSetServerId>},
     {kServer, "--exit-on-error", "boolean",
-     "End with status 1 when a repository is not there or a model fails to load at start. Default: "
-     "true.",
+     "The server ends with status 1 if a repository does not exist or a model fails to load at "
+     "start. Default: true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetExitOnError>},
     {kServer, "--exit-timeout-secs", "integer",
-     "Seconds that requests in flight get when the server stops. Default: 30.",
+     "The number of seconds for which a stopping server waits for requests in flight. Default: 30.",
      [](Options& options, Text text) {
        NEREID_ASSIGN_OR_RETURN(options.exit_timeout_s, ParseIntValue(text, 0, INT32_MAX));
        return Status::Ok();
      }},
-    {kServer, "--strict-readiness", "boolean", "Ready only when every model is. Default: true.",
+    {kServer, "--strict-readiness", "boolean",
+     "The server is ready only if every model is ready. Default: true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetStrictReadiness>},
-    {kServer, "--rate-limit", "off|execution_count", "Default: off.", &ApplyRateLimit},
+    {kServer, "--rate-limit", "off|execution_count",
+     "With execution_count, the rate limiter limits executions by the resources that model "
+     "instances require. Default: off.",
+     &ApplyRateLimit},
     {kServer, "--rate-limit-resource", "name:count[:device]",
-     "Amount of a resource of the rate limiter.", &ApplyRateLimitResource},
-    {kServer, "--cache-config", "cache,key=value", "A setting of a response cache.",
+     "The available amount of a resource of the rate limiter.", &ApplyRateLimitResource},
+    {kServer, "--cache-config", "cache,key=value", "Sets one setting of a response cache.",
      &ApplyCacheConfig},
-    {kServer, "--cache-directory", "path", "Folder of caches. Default: caches beside bin.",
+    {kServer, "--cache-directory", "path",
+     "The folder of the response caches. Default: the folder caches next to bin.",
      [](Options& options, Text text) {
        options.cache_directory = text;
        return Status::Ok();
      }},
     {kServer, "--response-cache-byte-size", "integer",
-     "Old form of --cache-config local,size=<integer>. Default: 0.", &ApplyOldCacheSize},
+     "Deprecated form of --cache-config local,size=<integer>. Default: 0.", &ApplyOldCacheSize},
 
     {kBackend, "--backend-directory", "path",
-     "Folder of backends, searched before the server's own. Default: backends beside bin.",
+     "The folder in which the server looks for backends before its own folder. Default: the folder "
+     "backends next to bin.",
      [](Options& options, Text text) {
        options.backend_directory = text;
        return Status::Ok();
      }},
     {kBackend, "--backend-config", "backend,key=value",
-     "A setting of a backend, or of all when no backend is named.",
+     "Sets one setting of a backend, or of all backends if no backend is named.",
      &DeferSetting<TRITONSERVER_ServerOptionsSetBackendConfig>},
     {kBackend, "--host-policy", "policy,key=value",
-     "numa-node or cpu-cores of the instances that follow a policy.",
+     "Sets numa-node or cpu-cores of the model instances with this host policy.",
      &DeferSetting<TRITONSERVER_ServerOptionsSetHostPolicy>},
-    {kBackend, "--pinned-memory-pool-byte-size", "integer", "Default: 268435456; 0 is none.",
+    {kBackend, "--pinned-memory-pool-byte-size", "integer",
+     "The size of the pool of pinned memory in bytes; 0 disables the pool. Default: 268435456.",
      &DeferInt<TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize, uint64_t, 0>},
-    {kBackend, "--cuda-memory-pool-byte-size", "gpu:integer", "Default: 67108864 a GPU.",
+    {kBackend, "--cuda-memory-pool-byte-size", "gpu:integer",
+     "The size of the memory pool of a GPU in bytes. Default: 67108864 for each GPU.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize, uint64_t>},
     {kBackend, "--cuda-virtual-address-size", "gpu:integer",
-     "How far a growable state may grow. Default: 1 GiB a GPU.",
+     "The maximum size in bytes of a growable sequence state on a GPU. Default: 1 GiB for each "
+     "GPU.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize, size_t>},
-    {kBackend, "--enable-peer-access", "boolean", "GPUs may read each other. Default: true.",
+    {kBackend, "--enable-peer-access", "boolean",
+     "GPUs may access the memory of each other. Default: true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetEnablePeerAccess>},
-    {kBackend, "--min-supported-compute-capability", "number", "Older GPUs are not used.",
-     &ApplyComputeCapability},
+    {kBackend, "--min-supported-compute-capability", "number",
+     "The server does not use GPUs with a lower compute capability.", &ApplyComputeCapability},
     {kBackend, "--model-load-gpu-limit", "gpu:fraction",
-     "No model is loaded on a GPU of which more is in use.", &ApplyGpuLimit},
-    {kBackend, "--buffer-manager-thread-count", "integer", "Accepted; without effect.",
+     "The server loads no model on a GPU if more than this fraction of its memory is in use.",
+     &ApplyGpuLimit},
+    {kBackend, "--buffer-manager-thread-count", "integer",
+     "Accepted for compatibility; it has no effect.",
      &DeferInt<TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned, 0>},
 };
 

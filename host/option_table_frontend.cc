@@ -1,8 +1,6 @@
-// Flags of the frontends, the log and the metrics.
-#include "host/cloud_flags.h"
+// Flags of the frontends, log, metrics, traces and cloud platforms.
 #include "host/option_table.h"
 #include "host/option_values.h"
-#include "host/trace_flags.h"
 
 namespace nereid {
 namespace {
@@ -24,13 +22,14 @@ Status SetText(std::string& target, Text text) {
   return Status::Ok();
 }
 
-// `setting` is an lvalue in terms of `o`, the options.
+// `setting` is a member of `o`, the options.
 #define NEREID_BOOL(setting) [](Options& o, Text text) { return SetBool(o.setting, text); }
 #define NEREID_TEXT(setting) [](Options& o, Text text) { return SetText(o.setting, text); }
 #define NEREID_INT(setting, min, max) \
   [](Options& o, Text text) { return SetInt(o.setting, text, min, max); }
 
-// A port of a frontend that is switched off may be any number, as with Triton.
+// As in Triton, the port of a disabled frontend may be any number, so the error is only stored
+// here.
 template <auto frontend, Status Options::*fault>
 Status ApplyPort(Options& options, Text text) {
   const Result<int64_t> port = ParseIntValue(text, 0, 65535);
@@ -40,7 +39,7 @@ Status ApplyPort(Options& options, Text text) {
   return Status::Ok();
 }
 
-// Accepted because scripts give it; it tunes what this server does in another way.
+// Accepted for compatibility with launch scripts. The setting has no counterpart in this server.
 template <const char* name>
 Status NoEffect(Options& options, Text text) {
   NEREID_RETURN_IF_ERROR(ParseIntValue(text, 0).status());
@@ -58,15 +57,15 @@ Status ApplyCompression(Options& options, Text text) {
   return Status::Ok();
 }
 
-// TLS with certificates on both sides is TLS.
-template <TlsOptions Options::*tls, bool Options::*use>
+// Enabling mutual TLS also enables TLS.
+template <net::TlsOptions Options::*tls, bool Options::*use>
 Status ApplyMutualTls(Options& options, Text text) {
   NEREID_RETURN_IF_ERROR(SetBool((options.*tls).is_mutual, text));
   options.*use = options.*use || (options.*tls).is_mutual;
   return Status::Ok();
 }
 
-// The C API's setter, and a copy for the frontends.
+// Stores a call of the C API's setter, and a copy of the value for the frontends.
 template <auto setter, bool Options::*copy>
 Status ApplyLogBool(Options& options, Text text) {
   NEREID_RETURN_IF_ERROR(SetBool(options.*copy, text));
@@ -76,7 +75,7 @@ Status ApplyLogBool(Options& options, Text text) {
 }
 
 Status ApplyLogVerbose(Options& options, Text text) {
-  // It was a switch once, and Triton takes it as one to this day.
+  // Triton also accepts true and false, from the time when the flag was a boolean.
   const bool is_switch = text == "true" || text == "false";
   NEREID_RETURN_IF_ERROR(
       SetInt(options.log_verbose, is_switch ? (text == "true" ? "1" : "0") : text, 0, INT32_MAX));
@@ -131,7 +130,7 @@ Status ApplyMetricsAddress(Options& options, Text text) {
   return SetText(options.metrics.address, text);
 }
 
-// The older flags are settings of --trace-config.
+// The deprecated --trace-* flags are converted to settings of --trace-config.
 template <const char* setting>
 Status ApplyTraceAs(Options& options, Text text) {
   return ApplyTraceConfig(options, StrCat(setting, "=", text));
@@ -155,167 +154,225 @@ const Flag kFlags[] = {
     {kShared, "--allow-client-shm", "boolean", "Clients may register shared memory. Default: true.",
      NEREID_BOOL(allow_client_shm)},
 
-    {kHttp, "--allow-http", "boolean", "Default: true.", NEREID_BOOL(allow_http)},
-    {kHttp, "--http-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(http.address)},
-    {kHttp, "--http-port", "integer", "Default: 8000.",
-     &ApplyPort<&Options::http, &Options::http_port_fault>},
-    {kHttp, "--reuse-http-port", "boolean", "Share the port with other processes. Default: false.",
-     NEREID_BOOL(http.reuse_port)},
-    {kHttp, "--http-thread-count", "integer", "Event loops. Default: one a core, at most 8.",
+    {kHttp, "--allow-http", "boolean", "The server opens the HTTP port. Default: true.",
+     NEREID_BOOL(allow_http)},
+    {kHttp, "--http-address", "address", "The address of the HTTP port. Default: 0.0.0.0.",
+     NEREID_TEXT(http.address)},
+    {kHttp, "--http-port", "integer", "The number of the HTTP port. Default: 8000.",
+     &ApplyPort<&Options::http, &Options::http_port_error>},
+    {kHttp, "--reuse-http-port", "boolean",
+     "Other processes may share the HTTP port. Default: false.", NEREID_BOOL(http.reuse_port)},
+    {kHttp, "--http-thread-count", "integer",
+     "The number of event loops of the HTTP port. Default: one for each core, at most 8.",
      NEREID_INT(http.num_threads, 1, 1024)},
-    {kHttp, "--http-max-input-size", "integer", "Bytes of a request body. Default: 67108864.",
+    {kHttp, "--http-max-input-size", "integer",
+     "The maximum size of a request body in bytes. Default: 67108864.",
      NEREID_INT(http.limits.max_body_bytes, 1, INT64_MAX)},
     {kHttp, "--http-header-forward-pattern", "pattern",
-     "Headers whose names match become parameters of requests.",
+     "Headers whose names match this regular expression become parameters of requests.",
      NEREID_TEXT(kserve.header_forward_pattern)},
     {kHttp, "--http-restricted-api", "groups:key=value",
-     "Groups of endpoints that need the header <key> with this value. Repeatable.",
+     "These groups of endpoints require the header <key> with this value. The flag may be given "
+     "several times.",
      [](Options& o, Text text) { return o.kserve.restricted.Add(text); }},
-    {kHttp, "--http-use-ssl", "boolean", "Speak TLS (https) on the HTTP port. Default: false.",
+    {kHttp, "--http-use-ssl", "boolean", "The HTTP port uses TLS (https). Default: false.",
      NEREID_BOOL(use_http_tls)},
-    {kHttp, "--http-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
+    {kHttp, "--http-use-ssl-mutual", "boolean",
+     "The HTTP port uses TLS, and clients must present a certificate. Default: false.",
      &ApplyMutualTls<&Options::http_tls, &Options::use_http_tls>},
-    {kHttp, "--http-server-cert", "path", "PEM.", NEREID_TEXT(http_tls.server_cert_path)},
-    {kHttp, "--http-server-key", "path", "PEM.", NEREID_TEXT(http_tls.server_key_path)},
-    {kHttp, "--http-root-cert", "path", "PEM: who signs the clients' certificates.",
+    {kHttp, "--http-server-cert", "path", "The PEM file of the server certificate.",
+     NEREID_TEXT(http_tls.server_cert_path)},
+    {kHttp, "--http-server-key", "path", "The PEM file of the server's private key.",
+     NEREID_TEXT(http_tls.server_key_path)},
+    {kHttp, "--http-root-cert", "path",
+     "The PEM file of the root certificates that sign client certificates.",
      NEREID_TEXT(http_tls.root_cert_path)},
-    {kHttp, "--http-max-connections", "integer", "Open at a time. Default: 16384.",
+    {kHttp, "--http-max-connections", "integer",
+     "The maximum number of open connections. Default: 16384.",
      NEREID_INT(http.limits.max_connections, 1, INT32_MAX)},
-    {kHttp, "--http-max-header-size", "integer", "Bytes of a request's head. Default: 65536.",
+    {kHttp, "--http-max-header-size", "integer",
+     "The maximum size of a request head in bytes. Default: 65536.",
      NEREID_INT(http.limits.max_head_bytes, 1024, INT32_MAX)},
-    {kHttp, "--http-max-headers", "integer", "Header lines of a request. Default: 128.",
+    {kHttp, "--http-max-headers", "integer",
+     "The maximum number of headers of a request. Default: 128.",
      NEREID_INT(http.limits.max_headers, 1, 65536)},
-    {kHttp, "--http-max-json-depth", "integer", "Nesting of a JSON body. Default: 64.",
+    {kHttp, "--http-max-json-depth", "integer",
+     "The maximum nesting depth of a JSON body. Default: 64.",
      NEREID_INT(http.limits.max_json_depth, 4, 1000)},
     {kHttp, "--http-max-unsent-size", "integer",
-     "Bytes of a stream that its client has not read; beyond that it is dropped. "
-     "Default: 16777216.",
+     "The server closes a stream if its client leaves more bytes than this unread. Default: "
+     "16777216.",
      NEREID_INT(http.limits.max_unsent_bytes, 1, INT64_MAX)},
     {kHttp, "--http-idle-timeout-secs", "integer",
-     "Until a connection without a request is closed. Default: 600.",
+     "The server closes a connection that has no request for this number of seconds. Default: 600.",
      NEREID_INT(http.limits.idle_timeout_s, 1, INT32_MAX)},
     {kHttp, "--http-read-timeout-secs", "integer",
-     "Until a client that stalls within its request is dropped. Default: 60.",
+     "The server closes a connection if a client pauses for this number of seconds within a "
+     "request. Default: 60.",
      NEREID_INT(http.limits.read_timeout_s, 1, INT32_MAX)},
     {kHttp, "--http-write-timeout-secs", "integer",
-     "Until a client that does not read its answer is dropped. Default: 60.",
+     "The server closes a connection if a client reads nothing of a response for this number of "
+     "seconds. Default: 60.",
      NEREID_INT(http.limits.write_timeout_s, 1, INT32_MAX)},
 
-    {kGrpc, "--allow-grpc", "boolean", "Default: true.", NEREID_BOOL(allow_grpc)},
-    {kGrpc, "--grpc-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(grpc.address)},
-    {kGrpc, "--grpc-port", "integer", "Default: 8001.",
-     &ApplyPort<&Options::grpc, &Options::grpc_port_fault>},
-    {kGrpc, "--reuse-grpc-port", "boolean", "Default: false.", NEREID_BOOL(grpc.is_port_reused)},
-    {kGrpc, kGrpcInferThreads, "integer", "Accepted; calls need no threads of their own.",
+    {kGrpc, "--allow-grpc", "boolean", "The server opens the gRPC port. Default: true.",
+     NEREID_BOOL(allow_grpc)},
+    {kGrpc, "--grpc-address", "address", "The address of the gRPC port. Default: 0.0.0.0.",
+     NEREID_TEXT(grpc.address)},
+    {kGrpc, "--grpc-port", "integer", "The number of the gRPC port. Default: 8001.",
+     &ApplyPort<&Options::grpc, &Options::grpc_port_error>},
+    {kGrpc, "--reuse-grpc-port", "boolean",
+     "Other processes may share the gRPC port. Default: false.", NEREID_BOOL(grpc.is_port_reused)},
+    {kGrpc, kGrpcInferThreads, "integer",
+     "Accepted for compatibility; it has no effect, because calls need no threads of their own.",
      &NoEffect<kGrpcInferThreads>},
-    {kGrpc, kGrpcAllocationPool, "integer", "Accepted; without effect.",
+    {kGrpc, kGrpcAllocationPool, "integer", "Accepted for compatibility; it has no effect.",
      &NoEffect<kGrpcAllocationPool>},
-    {kGrpc, kGrpcResponsePool, "integer", "Accepted; without effect.",
+    {kGrpc, kGrpcResponsePool, "integer", "Accepted for compatibility; it has no effect.",
      &NoEffect<kGrpcResponsePool>},
-    {kGrpc, "--grpc-max-message-size", "integer", "Bytes of a request. Default: 2147483647.",
+    {kGrpc, "--grpc-max-message-size", "integer",
+     "The maximum size of a request message in bytes. Default: 2147483647.",
      NEREID_INT(grpc.max_message_bytes, 1, INT32_MAX)},
     {kGrpc, "--grpc-max-streams", "integer",
-     "Calls open at a time on a connection. Default: 0, no limit.",
+     "The maximum number of concurrent calls on a connection; 0 means no limit. Default: 0.",
      NEREID_INT(grpc.max_streams_per_connection, 0, INT32_MAX)},
     {kGrpc, "--grpc-max-requests-per-stream", "integer",
-     "In flight at a time; further ones are left unread. Default: 1024.",
+     "The maximum number of requests in flight on one ModelStreamInfer call. The server reads "
+     "further requests later. Default: 1024.",
      NEREID_INT(grpc.max_requests_per_stream, 1, INT32_MAX)},
     {kGrpc, "--grpc-max-unsent-size", "integer",
-     "Bytes of a stream that its client has not read; beyond that it is dropped. "
-     "Default: 67108864.",
+     "The server ends a call if its client leaves more bytes than this unread. Default: 67108864.",
      NEREID_INT(grpc.max_unsent_bytes_per_stream, 1, INT64_MAX)},
     {kGrpc, "--grpc-write-timeout", "ms",
-     "Until an answer of which its client takes nothing is dropped, or twice as long. "
-     "Default: 60000.",
+     "The server drops a response if its client reads nothing of it for this time, or for up to "
+     "twice as long. Default: 60000.",
      NEREID_INT(grpc.write_timeout_ms, 1, 86'400'000)},
     {kGrpc, "--grpc-header-forward-pattern", "pattern",
-     "Headers whose names match become parameters of requests.",
+     "Headers whose names match this regular expression become parameters of requests.",
      NEREID_TEXT(grpc.header_forward_pattern)},
     {kGrpc, "--grpc-restricted-protocol", "groups:key=value",
-     "Groups of calls that need the header triton-grpc-protocol-<key> with this value. Repeatable.",
+     "These groups of calls require the header triton-grpc-protocol-<key> with this value. The "
+     "flag may be given several times.",
      [](Options& o, Text text) { return o.grpc.restricted.Add(text); }},
-    {kGrpc, "--grpc-use-ssl", "boolean", "Default: false.", NEREID_BOOL(use_grpc_tls)},
-    {kGrpc, "--grpc-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
+    {kGrpc, "--grpc-use-ssl", "boolean", "The gRPC port uses TLS. Default: false.",
+     NEREID_BOOL(use_grpc_tls)},
+    {kGrpc, "--grpc-use-ssl-mutual", "boolean",
+     "The gRPC port uses TLS, and clients must present a certificate. Default: false.",
      &ApplyMutualTls<&Options::grpc_tls, &Options::use_grpc_tls>},
-    {kGrpc, "--grpc-server-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.server_cert_path)},
-    {kGrpc, "--grpc-server-key", "path", "PEM.", NEREID_TEXT(grpc_tls.server_key_path)},
-    {kGrpc, "--grpc-root-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.root_cert_path)},
-    {kGrpc, "--grpc-infer-response-compression-level", "none|low|medium|high", "Default: none.",
-     &ApplyCompression},
-    {kGrpc, "--grpc-keepalive-time", "ms", "Default: 7200000.",
+    {kGrpc, "--grpc-server-cert", "path", "The PEM file of the server certificate.",
+     NEREID_TEXT(grpc_tls.server_cert_path)},
+    {kGrpc, "--grpc-server-key", "path", "The PEM file of the server's private key.",
+     NEREID_TEXT(grpc_tls.server_key_path)},
+    {kGrpc, "--grpc-root-cert", "path",
+     "The PEM file of the root certificates that sign client certificates.",
+     NEREID_TEXT(grpc_tls.root_cert_path)},
+    {kGrpc, "--grpc-infer-response-compression-level", "none|low|medium|high",
+     "The compression level of inference responses. Default: none.", &ApplyCompression},
+    {kGrpc, "--grpc-keepalive-time", "ms",
+     "The server pings a client that has been silent for this time. Default: 7200000.",
      NEREID_INT(grpc.keepalive.time_ms, 0, INT64_MAX)},
-    {kGrpc, "--grpc-keepalive-timeout", "ms", "Default: 20000.",
+    {kGrpc, "--grpc-keepalive-timeout", "ms",
+     "The server closes a connection if a ping is not answered within this time. Default: 20000.",
      NEREID_INT(grpc.keepalive.timeout_ms, 0, INT64_MAX)},
-    {kGrpc, "--grpc-keepalive-permit-without-calls", "boolean", "Default: false.",
+    {kGrpc, "--grpc-keepalive-permit-without-calls", "boolean",
+     "Server and client may send pings while no call is open. Default: false.",
      NEREID_BOOL(grpc.keepalive.permit_without_calls)},
-    {kGrpc, "--grpc-http2-max-pings-without-data", "integer", "Default: 2.",
+    {kGrpc, "--grpc-http2-max-pings-without-data", "integer",
+     "The maximum number of pings that the server sends without sending data; 0 means no limit. "
+     "Default: 2.",
      NEREID_INT(grpc.keepalive.max_pings_without_data, 0, INT32_MAX)},
-    {kGrpc, "--grpc-http2-min-recv-ping-interval-without-data", "ms", "Default: 300000.",
+    {kGrpc, "--grpc-http2-min-recv-ping-interval-without-data", "ms",
+     "The minimum time between two pings of a client while no data is sent. Default: 300000.",
      NEREID_INT(grpc.keepalive.min_recv_ping_interval_without_data_ms, 0, INT64_MAX)},
-    {kGrpc, "--grpc-http2-max-ping-strikes", "integer", "Default: 2.",
+    {kGrpc, "--grpc-http2-max-ping-strikes", "integer",
+     "The server closes a connection after more early pings than this; 0 means no limit. Default: "
+     "2.",
      NEREID_INT(grpc.keepalive.max_ping_strikes, 0, INT32_MAX)},
-    {kGrpc, "--grpc-max-connection-age", "ms", "Default: 0, none.",
+    {kGrpc, "--grpc-max-connection-age", "ms",
+     "The server closes a connection gracefully after this time; 0 means never. Default: 0.",
      NEREID_INT(grpc.keepalive.max_connection_age_ms, 0, INT64_MAX)},
-    {kGrpc, "--grpc-max-connection-age-grace", "ms", "Default: 0, none.",
+    {kGrpc, "--grpc-max-connection-age-grace", "ms",
+     "The time that calls get to complete after --grpc-max-connection-age; 0 means no limit. "
+     "Default: 0.",
      NEREID_INT(grpc.keepalive.max_connection_age_grace_ms, 0, INT64_MAX)},
 
-    {kMetrics, "--allow-metrics", "boolean", "Default: true.", NEREID_BOOL(allow_metrics)},
-    {kMetrics, "--metrics-address", "address", "Default: that of HTTP.", &ApplyMetricsAddress},
-    {kMetrics, "--metrics-port", "integer", "Default: 8002.",
-     &ApplyPort<&Options::metrics, &Options::metrics_port_fault>},
-    {kMetrics, "--allow-gpu-metrics", "boolean", "Default: true.",
+    {kMetrics, "--allow-metrics", "boolean",
+     "The server opens the metrics port and collects metrics. Default: true.",
+     NEREID_BOOL(allow_metrics)},
+    {kMetrics, "--metrics-address", "address",
+     "The address of the metrics port. Default: the address of the HTTP port.",
+     &ApplyMetricsAddress},
+    {kMetrics, "--metrics-port", "integer", "The number of the metrics port. Default: 8002.",
+     &ApplyPort<&Options::metrics, &Options::metrics_port_error>},
+    {kMetrics, "--allow-gpu-metrics", "boolean",
+     "The metrics include those of GPUs. Default: true.",
      &ApplyMetricsBool<TRITONSERVER_ServerOptionsSetGpuMetrics>},
-    {kMetrics, "--allow-cpu-metrics", "boolean", "Default: true.",
+    {kMetrics, "--allow-cpu-metrics", "boolean",
+     "The metrics include those of the CPU. Default: true.",
      &ApplyMetricsBool<TRITONSERVER_ServerOptionsSetCpuMetrics>},
     {kMetrics, "--metrics-interval-ms", "integer",
-     "CPU, GPUs and pinned memory are read at most as often. Default: 2000.",
+     "The minimum number of milliseconds between two readings of the CPU, the GPUs and pinned "
+     "memory. Default: 2000.",
      &ApplyMetricsInterval},
     {kMetrics, "--metrics-config", "[name,]key=value",
-     "counter_latencies, histogram_latencies, summary_latencies, summary_quantiles.",
+     "Sets counter_latencies, histogram_latencies, summary_latencies or summary_quantiles.",
      &ApplyMetricsConfig},
 
-    {kLog, "--log-verbose", "integer", "0 is none. Default: 0.", &ApplyLogVerbose},
-    {kLog, "--log-info", "boolean", "Default: true.",
+    {kLog, "--log-verbose", "integer",
+     "The level of verbose log messages; 0 disables them. Default: 0.", &ApplyLogVerbose},
+    {kLog, "--log-info", "boolean", "The server logs messages of level info. Default: true.",
      &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogInfo, &Options::log_info>},
-    {kLog, "--log-warning", "boolean", "Default: true.",
+    {kLog, "--log-warning", "boolean", "The server logs warnings. Default: true.",
      &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogWarn, &Options::log_warning>},
-    {kLog, "--log-error", "boolean", "Default: true.",
+    {kLog, "--log-error", "boolean", "The server logs errors. Default: true.",
      &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogError, &Options::log_error>},
-    {kLog, "--log-format", "default|ISO8601|json", "json: an object a line. Default: default.",
+    {kLog, "--log-format", "default|ISO8601|json",
+     "The format of log lines. With json each line is a JSON object. Default: default.",
      &ApplyLogFormat},
-    {kLog, "--log-file", "path", "Default: standard error.", &ApplyLogFile},
+    {kLog, "--log-file", "path", "The file to which the server logs. Default: standard error.",
+     &ApplyLogFile},
 
     {kTrace, "--trace-config", "[mode,]key=value",
-     "mode=triton|opentelemetry, level, rate, count; triton,file and log-frequency; "
-     "opentelemetry,url, resource and bsp_*.",
+     "Sets one trace setting. The settings are mode=triton|opentelemetry, level, rate and count; "
+     "triton,file and triton,log-frequency; opentelemetry,url, opentelemetry,resource and "
+     "opentelemetry,bsp_*.",
      &ApplyTraceConfig},
-    {kTrace, "--trace-file", "path", "Older form of triton,file.", &ApplyTraceAs<kTraceFile>},
-    {kTrace, "--trace-level", "level", "Older form of level.", &ApplyTraceAs<kTraceLevel>},
-    {kTrace, "--trace-rate", "integer", "Older form of rate.", &ApplyTraceAs<kTraceRate>},
-    {kTrace, "--trace-count", "integer", "Older form of count.", &ApplyTraceAs<kTraceCount>},
-    {kTrace, "--trace-log-frequency", "integer", "Older form of triton,log-frequency.",
+    {kTrace, "--trace-file", "path", "Deprecated form of --trace-config triton,file=<path>.",
+     &ApplyTraceAs<kTraceFile>},
+    {kTrace, "--trace-level", "level", "Deprecated form of --trace-config level=<level>.",
+     &ApplyTraceAs<kTraceLevel>},
+    {kTrace, "--trace-rate", "integer", "Deprecated form of --trace-config rate=<integer>.",
+     &ApplyTraceAs<kTraceRate>},
+    {kTrace, "--trace-count", "integer", "Deprecated form of --trace-config count=<integer>.",
+     &ApplyTraceAs<kTraceCount>},
+    {kTrace, "--trace-log-frequency", "integer",
+     "Deprecated form of --trace-config triton,log-frequency=<integer>.",
      &ApplyTraceAs<kTraceLogFrequency>},
 
     {kSageMaker, "--allow-sagemaker", "boolean",
-     "The routes /ping, /invocations and /models on a port of their own. Default: false.",
+     "The server opens the SageMaker port with the routes /ping, /invocations and /models. "
+     "Default: false.",
      NEREID_BOOL(allow_sagemaker)},
-    {kSageMaker, "--sagemaker-port", "integer", "Default: 8080.",
+    {kSageMaker, "--sagemaker-port", "integer", "The number of the SageMaker port. Default: 8080.",
      NEREID_INT(sagemaker.port, 0, 65535)},
     {kSageMaker, "--sagemaker-safe-port-range", "first-last",
-     "The ports of HTTP, gRPC and metrics must lie within.", &ApplySafePortRange},
+     "The HTTP, gRPC and metrics ports must be in this range.", &ApplySafePortRange},
     {kSageMaker, "--sagemaker-thread-count", "integer",
-     "Event loops. Default: one a core, at most 8.", NEREID_INT(sagemaker.num_threads, 1, 1024)},
+     "The number of event loops of the SageMaker port. Default: one for each core, at most 8.",
+     NEREID_INT(sagemaker.num_threads, 1, 1024)},
     {kVertexAi, "--allow-vertex-ai", "boolean",
-     "The routes that AIP_PREDICT_ROUTE and AIP_HEALTH_ROUTE name, on a port of their own. "
-     "Default: "
-     "true where AIP_MODE is PREDICTION, which also makes the default of HTTP and gRPC false.",
+     "The server opens the Vertex AI port with the routes in AIP_PREDICT_ROUTE and "
+     "AIP_HEALTH_ROUTE. Default: true if AIP_MODE is PREDICTION, which also changes the default of "
+     "--allow-http and --allow-grpc to false; otherwise false.",
      NEREID_BOOL(allow_vertex_ai)},
-    {kVertexAi, "--vertex-ai-port", "integer", "Default: AIP_HTTP_PORT, else 8080.",
+    {kVertexAi, "--vertex-ai-port", "integer",
+     "The number of the Vertex AI port. Default: AIP_HTTP_PORT if that is set, otherwise 8080.",
      NEREID_INT(vertex_ai.port, 0, 65535)},
     {kVertexAi, "--vertex-ai-thread-count", "integer",
-     "Event loops. Default: one a core, at most 8.", NEREID_INT(vertex_ai.num_threads, 1, 1024)},
+     "The number of event loops of the Vertex AI port. Default: one for each core, at most 8.",
+     NEREID_INT(vertex_ai.num_threads, 1, 1024)},
     {kVertexAi, "--vertex-ai-default-model", "name",
-     "The model of predictions. Default: the only one there is.",
+     "The model that answers predictions. Default: the only ready model.",
      NEREID_TEXT(vertex_ai_routes.default_model)},
 };
 

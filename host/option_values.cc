@@ -1,4 +1,4 @@
-// Small parsers.
+// See option_values.h.
 #include "host/option_values.h"
 
 #include <strings.h>

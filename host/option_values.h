@@ -1,5 +1,5 @@
-// The texts that flags take, parsed. Errors name what was expected and what was given; the caller
-// adds the flag. Pure. [main thread]
+// Parsers for flag values. Errors name the expected and the actual value; the caller adds the flag.
+// Pure functions. [main thread]
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace nereid {
 
-// true, false, 1, 0; letter case aside.
+// Accepts true, false, 1 and 0, ignoring case.
 Result<bool> ParseBoolValue(std::string_view text);
 Result<int64_t> ParseIntValue(std::string_view text, int64_t min,
                               int64_t max = std::numeric_limits<int64_t>::max());
 Result<double> ParseDoubleValue(std::string_view text);
-// The place of `text` among `choices`, which are in lower case; letter case aside.
+// Returns the index of `text` in `choices`, ignoring case. `choices` are in lower case.
 Result<size_t> ParseChoice(std::string_view text, std::span<const char* const> choices);
-// "<left><separator><right>", at the first separator; both sides are there.
+// Splits "<left><separator><right>" at the first separator. Neither side may be empty.
 Result<std::pair<std::string, std::string>> SplitValue(std::string_view text, char separator);
 
-// "<name>,<key>=<value>"; without "<name>," the name is empty.
+// "<name>,<key>=<value>" or "<key>=<value>", for which the name is empty.
 struct NamedSetting {
   std::string name;
   std::string key;

@@ -1,4 +1,5 @@
-// Arguments to table rows, and the table to help text.
+// Matches arguments with table entries, checks options against each other, and prints the help
+// text.
 #include "host/options.h"
 
 #include <cstdlib>
@@ -6,14 +7,12 @@
 #include <sstream>
 #include <string_view>
 
-#include "host/cloud_flags.h"
 #include "host/option_table.h"
-#include "host/trace_flags.h"
 
 namespace nereid {
 namespace {
 
-// A name may be cut where no other flag begins like it, as Triton's getopt_long takes it.
+// A flag name may be abbreviated if it stays unambiguous, as with Triton's getopt_long.
 Result<const Flag*> FindFlag(std::string_view name) {
   const Flag* found = nullptr;
   std::string possible;
@@ -40,7 +39,7 @@ constexpr std::pair<std::string_view, const char*> kDeprecated[] = {
     {"--trace-log-frequency", "--trace-config triton,log-frequency=<integer>"},
 };
 
-void NoteDeprecated(std::string_view name, Options& options) {
+void WarnIfDeprecated(std::string_view name, Options& options) {
   for (const auto& [deprecated, instead] : kDeprecated) {
     if (name != deprecated) continue;
     const bool is_trace = name.starts_with("--trace-");
@@ -50,22 +49,22 @@ void NoteDeprecated(std::string_view name, Options& options) {
   }
 }
 
-// Triton's words, which scripts look for: Bad option: "--trace-config rate".
+// Triton's error text, which scripts look for: Bad option: "--trace-config rate".
 std::string BadOption(std::string_view name, std::string_view value) {
   if (name != "--trace-config") return StrCat("Bad option: \"", name, "\"");
   return StrCat("Bad option: \"", name, " ", value.substr(0, value.find('=')), "\"");
 }
 
 Status CheckPorts(const Options& options) {
-  const auto check = [](bool is_open, const Status& fault, const char* flag) {
-    return is_open ? Status(fault).WithContext(BadOption(flag, {})) : Status::Ok();
+  const auto check = [](bool is_open, const Status& error, const char* flag) {
+    return is_open ? Status(error).WithContext(BadOption(flag, {})) : Status::Ok();
   };
-  NEREID_RETURN_IF_ERROR(check(options.allow_http, options.http_port_fault, "--http-port"));
-  NEREID_RETURN_IF_ERROR(check(options.allow_grpc, options.grpc_port_fault, "--grpc-port"));
-  return check(options.allow_metrics, options.metrics_port_fault, "--metrics-port");
+  NEREID_RETURN_IF_ERROR(check(options.allow_http, options.http_port_error, "--http-port"));
+  NEREID_RETURN_IF_ERROR(check(options.allow_grpc, options.grpc_port_error, "--grpc-port"));
+  return check(options.allow_metrics, options.metrics_port_error, "--metrics-port");
 }
 
-// Rules between flags.
+// Checks rules that involve several flags.
 Status CheckOptions(const Options& options) {
   const bool is_explicit = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
   if (!options.startup_models.empty() && !is_explicit) {
@@ -99,12 +98,13 @@ void AppendFlag(std::ostringstream& text, const Flag& flag) {
   text << '\n';
 }
 
-// The C API knows two formats; the third is asked for by the environment, see main.cc.
+// The C API supports two formats; the third, json, is selected by an environment variable, see
+// main.cc.
 void CompleteLogFormat(Options& options) {
   if (options.log_format.empty()) {
-    const char* const wanted = std::getenv("NEREID_LOG_FORMAT");
+    const char* const format = std::getenv("NEREID_LOG_FORMAT");
     options.log_format =
-        wanted != nullptr && std::string_view(wanted) == "json" ? "json" : "default";
+        format != nullptr && std::string_view(format) == "json" ? "json" : "default";
     return;
   }
   if (options.log_format == "json") return;
@@ -159,7 +159,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
       if (i + 1 == args.size()) return InvalidArgError(name, ": expected <", flag->value, ">");
       value = args[++i];
     }
-    NoteDeprecated(name, options);
+    WarnIfDeprecated(name, options);
     NEREID_RETURN_IF_ERROR(
         flag->apply(options, value.value_or("")).WithContext(BadOption(name, value.value_or(""))));
   }

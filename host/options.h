@@ -1,5 +1,6 @@
-// The command line, understood: what main.cc wires the server from. Flags are Triton's; each is one
-// row of the table in option_table.cc, which also makes the help text. [main thread]
+// Parsed command-line options, from which main.cc starts the server. The flags are Triton's; each
+// is one entry of the tables in option_table_core.cc and option_table_frontend.cc, which also
+// produce the help text. [main thread]
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,17 @@
 
 #include "host/frontend/cloud/cloud_options.h"
 #include "host/frontend/grpc/grpc_options.h"
-#include "host/frontend/http/kserve_options.h"
+#include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_server.h"
 #include "host/frontend/tracing/tracer.h"
-#include "nereid/server_options.h"
+#include "nereid/server.h"
 #include "nereid/status.h"
 
 namespace nereid {
 
 struct PortRange {
   int first = 0;
-  int last = 0;  // included
+  int last = 0;  // inclusive
 };
 
 struct Options {
@@ -32,60 +33,62 @@ struct Options {
   // ---- the core
   std::vector<std::string> repositories;
   std::string backend_directory;  // empty: <executable's folder>/../backends
-  std::string cache_directory;    // likewise ../caches
+  std::string cache_directory;    // empty: <executable's folder>/../caches
   std::string repoagent_directory;
   TRITONSERVER_ModelControlMode control_mode = TRITONSERVER_MODEL_CONTROL_NONE;
-  int64_t repository_poll_s = 15;  // from 0 down: never
+  int64_t repository_poll_s = 15;  // 0 or less: never
   std::vector<std::string> startup_models;
   bool strict_model_config = false;
-  bool has_strict_model_config = false;  // it was given by that name
-  bool disable_auto_complete = false;    // sets strict_model_config, whatever else says of it
+  bool has_strict_model_config = false;  // --strict-model-config was given
+  bool disable_auto_complete = false;    // sets strict_model_config, overriding its own flag
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
   int64_t old_cache_size = 0;  // of --response-cache-byte-size
   int64_t exit_timeout_s = 30;
-  std::optional<int64_t> spin_us;  // of SpinWait, in the core and here; none: its own default
-  // Settings that the core alone understands, in the order of the command line.
+  // Limit of SpinWait in the core and the frontends; nullopt: its default.
+  std::optional<int64_t> spin_us;
+  // Settings that only the core interprets, in command-line order.
   std::vector<std::function<Status(ServerOptions&)>> core_settings;
 
   // ---- frontends
   bool allow_client_shm = true;
   TraceOptions trace;
   bool allow_http = true;
-  http::ServerConfig http;
-  TlsOptions http_tls{.flag_prefix = "--http"};
+  http::HttpServerOptions http;
+  net::TlsOptions http_tls{.flag_prefix = "--http"};
   bool use_http_tls = false;
   http::KServeOptions kserve;
   bool allow_grpc = true;
   GrpcOptions grpc;
-  TlsOptions grpc_tls{.flag_prefix = "--grpc"};
+  net::TlsOptions grpc_tls{.flag_prefix = "--grpc"};
   bool use_grpc_tls = false;
   bool allow_sagemaker = false;
-  http::ServerConfig sagemaker;
+  http::HttpServerOptions sagemaker;
   http::SageMakerOptions sagemaker_routes;
   std::optional<PortRange> sagemaker_safe_ports;
   bool allow_vertex_ai = false;
-  http::ServerConfig vertex_ai;
+  http::HttpServerOptions vertex_ai;
   http::VertexAiOptions vertex_ai_routes;
   bool allow_metrics = true;
-  http::ServerConfig metrics;
+  http::HttpServerOptions metrics;
   bool has_metrics_address = false;
-  Status http_port_fault, grpc_port_fault, metrics_port_fault;  // count where the port is opened
+  // Errors of the port flags, reported only if the port is enabled.
+  Status http_port_error, grpc_port_error, metrics_port_error;
 
-  // ---- the log, as the frontends report it
+  // ---- log settings, as reported by the frontends
   std::string log_file;
   bool log_info = true;
   bool log_warning = true;
   bool log_error = true;
   uint32_t log_verbose = 0;
-  std::string log_format;  // the flag's, else that of NEREID_LOG_FORMAT, else default
+  std::string log_format;  // value of --log-format, else NEREID_LOG_FORMAT, else default
 
-  // Flags that were given and change nothing here.
+  // Flags that were given but have no effect in this server.
   std::vector<std::string> ineffective_flags;
-  // Of flags of an older form, for standard error.
+  // Warnings about deprecated flags, for standard error.
   std::vector<std::string> warnings;
 };
 
-// `args` excludes the program's name. Takes "--flag value" and "--flag=value".
+// `args` excludes the program's name. Values may follow as "--flag value" or "--flag=value".
 Result<Options> ParseOptions(const std::vector<std::string>& args);
 
 std::string UsageText(std::string_view program);

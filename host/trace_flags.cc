@@ -1,4 +1,4 @@
-#include "host/trace_flags.h"
+#include "host/option_table.h"
 
 #include <cctype>
 #include <cstdlib>
@@ -22,7 +22,7 @@ Status SetUnsigned(const std::string& text, int64_t min, auto& target) {
   return Status::Ok();
 }
 
-// Flags take older names of levels too, in any letter case.
+// Flags also accept deprecated level names, ignoring case.
 std::string LevelOfFlag(std::string level) {
   for (char& letter : level)
     letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
@@ -54,7 +54,7 @@ Status SetTriton(TraceOptions& trace, const std::string& key, const std::string&
   return Status::Ok();
 }
 
-// The settings of the batches in which spans are sent, with their variables in the environment.
+// Batch settings of the span exporter with their environment variables.
 struct BatchSetting {
   const char* key;
   const char* variable;
@@ -78,7 +78,7 @@ constexpr BatchSetting kBatchSettings[] = {
 Status SetBatch(OtlpOptions& otlp, const BatchSetting& setting, const std::string& value) {
   NEREID_ASSIGN_OR_RETURN(const int64_t number, ParseIntValue(value, 1));
   setting.set(otlp, number);
-  otlp.shown[setting.key] = {std::to_string(number)};
+  otlp.reported_settings[setting.key] = {std::to_string(number)};
   return Status::Ok();
 }
 
@@ -92,7 +92,7 @@ Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::st
     if (key == setting.key) return SetBatch(otlp, setting, value);
   }
   if (key == "resource") {
-    otlp.shown[key].push_back(value);
+    otlp.reported_settings[key].push_back(value);
     NEREID_ASSIGN_OR_RETURN(const auto attribute, SplitValue(value, '='));
     otlp.resource[attribute.first] = attribute.second;
     return Status::Ok();
@@ -102,7 +102,7 @@ Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::st
                            "': expected url, resource, bsp_max_queue_size, bsp_schedule_delay or "
                            "bsp_max_export_batch_size");
   }
-  otlp.shown[key] = {value};
+  otlp.reported_settings[key] = {value};
   return SetUrl(otlp, value);
 }
 
@@ -114,7 +114,7 @@ std::string Variable(const char* name) {
 constexpr char kTracesEndpoint[] = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-// A collector that a variable of OpenTelemetry's names; both empty where none does.
+// Collector URL from OpenTelemetry's environment variables; both empty if none is set.
 struct NamedUrl {
   const char* variable = "";
   std::string url;
@@ -146,7 +146,7 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
   if (trace.mode != TraceMode::kOpenTelemetry) return Status::Ok();
   OtlpOptions& otlp = trace.otlp;
   for (const BatchSetting& setting : kBatchSettings) {
-    if (otlp.shown.contains(setting.key)) continue;  // a flag gave it
+    if (otlp.reported_settings.contains(setting.key)) continue;  // set by a flag
     const std::string value = Variable(setting.variable);
     NEREID_RETURN_IF_ERROR(
         SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
@@ -157,7 +157,7 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
     if (std::string path = Variable(variable); !path.empty()) otlp.roots_path = std::move(path);
   }
   const NamedUrl named = UrlOfEnvironment();
-  if (named.url.empty() || otlp.shown.contains("url")) return Status::Ok();
+  if (named.url.empty() || otlp.reported_settings.contains("url")) return Status::Ok();
   return SetUrl(otlp, named.url).WithContext(named.variable);
 }
 
@@ -166,7 +166,7 @@ Status CheckTraceOptions(const TraceOptions& trace) {
     return Status::Ok();
   }
   return InvalidArgError(
-      "--trace-config: a trace level is set, but there is no file to write to: give "
+      "--trace-config: a trace level is set, but no file to write to; add "
       "triton,file=<path>");
 }
 

@@ -1,8 +1,8 @@
 # add_backend(<name> SOURCES <file>... [LIBS <target>...])
 #
-# Builds libtriton_<name>.so: it exports TRITONBACKEND_* alone and needs libtritonserver.so (linked through the stub), so that it
-# loads in any host of this API. It lands in backends/<name>/ of the build directory (of the stage, in the host's own tree), so
-# that the folder above serves as a host's --backend-directory at once, and is installed to the same place.
+# Builds libtriton_<name>.so. The library exports only TRITONBACKEND_* and NEREID_*, and is linked to libtritonserver.so through the stub, so that it
+# loads in any host of this API. It is written to backends/<name>/ of the build directory (in the host's own tree, of the stage directory) and
+# installed to the same path. The folder backends/ can therefore be passed to a host as --backend-directory.
 function(add_backend name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)

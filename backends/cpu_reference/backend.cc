@@ -5,17 +5,17 @@
 namespace nereid {
 namespace {
 
-class CpuModel : public llm_adapter::LlmModel {
+class CpuModel : public llm::LlmModel {
  public:
   static Status DescribeBackend(BackendAttributes& attributes) {
     return attributes.AddPreferredInstanceGroup(TRITONSERVER_INSTANCEGROUPKIND_CPU, 1);
   }
 
  protected:
-  bool TakesQuantised() const override { return true; }
+  bool SupportsQuantizedWeights() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
-      const llm_adapter::LlmParameters& parameters) override {
+      const llm::LlmParameters& parameters) override {
     cpu::CpuExecutorOptions options;
     options.num_threads = parameters.num_threads;
     options.max_num_sequences = parameters.max_num_sequences;

@@ -1,4 +1,4 @@
-// Executor on the CPU.
+// The executor on the CPU.
 #include "backends/cpu_reference/cpu_executor.h"
 
 #include <sched.h>
@@ -19,7 +19,7 @@ int64_t PhysicalMemoryBytes() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
 }
 
-// What the layer that looks back furthest sees; 0 when one sees everything.
+// The largest window of all layers; 0 if a layer has full attention.
 int32_t AttentionWindow(const llm::DecoderSpec& spec) {
   int32_t window = 0;
   for (const llm::LayerSpec& layer : spec.layers) {
@@ -40,8 +40,8 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   limits.attention_window = AttentionWindow(spec);
   limits.num_sink_tokens = spec.num_sink_tokens;
   for (const llm::RopeSpec& rope : spec.ropes) {
-    if (!rope.short_inv_freq.empty()) limits.long_positions = rope.short_positions;
-    if (rope.trained_positions > 0) limits.dynamic_positions = rope.trained_positions;
+    if (!rope.short_inv_freq.empty()) limits.long_rope_positions = rope.short_positions;
+    if (rope.trained_positions > 0) limits.dynamic_rope_positions = rope.trained_positions;
   }
   const int64_t memory_blocks =
       PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec, options.kv_format);
@@ -86,7 +86,7 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm:
       decoder_(model_.spec, weights_, cache_, ops, pool_),
       samplers_(pool_.num_threads()) {}
 
-Status CpuExecutor::Submit(const llm::Batch& batch) {
+Status CpuExecutor::Submit(const llm::StepBatch& batch) {
   for (const llm::BlockCopy& copy : batch.block_copies) cache_.CopyBlock(copy.from, copy.to);
   pool_.BeginStep();
   logits_ = decoder_.Forward(batch);
@@ -96,18 +96,18 @@ Status CpuExecutor::Submit(const llm::Batch& batch) {
 }
 
 Result<llm::StepResult> CpuExecutor::Collect() {
-  NEREID_RETURN_IF_ERROR(checkpoint_->CheckWhole());
+  NEREID_RETURN_IF_ERROR(checkpoint_->CheckIntact());
   return std::move(result_);
 }
 
-void CpuExecutor::Sample(const llm::Batch& batch) {
-  const size_t num_sequences = batch.sequences.size();
+void CpuExecutor::Sample(const llm::StepBatch& batch) {
+  const size_t num_sequences = batch.entries.size();
   result_ = {};
   result_.tokens.resize(num_sequences);
   std::vector<int64_t> first_row(num_sequences);
   int64_t rows = 0;
   for (size_t i = 0; i < num_sequences; ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+    const llm::BatchEntry& sequence = batch.entries[i];
     first_row[i] = rows;
     rows += sequence.num_logits;
     if (sequence.num_candidates > 0) result_.candidates.resize(num_sequences);
@@ -116,16 +116,16 @@ void CpuExecutor::Sample(const llm::Batch& batch) {
   }
   const int64_t vocab_size = model_.spec.vocab_size;
   pool_.ParallelFor(static_cast<int64_t>(num_sequences), [&](int64_t i, int thread) {
-    SampleOne(
+    SampleEntry(
         batch, static_cast<size_t>(i),
-        logits_.subspan(first_row[i] * vocab_size, batch.sequences[i].num_logits * vocab_size),
+        logits_.subspan(first_row[i] * vocab_size, batch.entries[i].num_logits * vocab_size),
         samplers_[thread]);
   });
 }
 
-void CpuExecutor::SampleOne(const llm::Batch& batch, size_t index, std::span<float> logits,
-                            llm::Sampler& sampler) {
-  const llm::BatchSequence& sequence = batch.sequences[index];
+void CpuExecutor::SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
+                              llm::Sampler& sampler) {
+  const llm::BatchEntry& sequence = batch.entries[index];
   const auto vocab_size = static_cast<size_t>(model_.spec.vocab_size);
   if (sequence.returns_logits) result_.logits[index].assign(logits.begin(), logits.end());
   for (size_t row = 0; row < sequence.next_ids.size(); ++row) {

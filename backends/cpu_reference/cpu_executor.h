@@ -1,5 +1,5 @@
-// The executor of the CPU: runs a batch through the decoder and samples, on the engine's thread and
-// the pool's. [engine thread]
+// The executor on the CPU: runs a batch through the decoder and samples, on the engine's thread and
+// the threads of its pool. [engine thread]
 #pragma once
 
 #include <memory>
@@ -18,18 +18,19 @@
 namespace nereid::cpu {
 
 struct CpuExecutorOptions {
-  int32_t num_threads = 0;  // 0: as many as this process may run on
+  int32_t num_threads = 0;  // 0: all processors that this process may use
   int32_t max_num_sequences = 64;
-  int32_t max_num_tokens = 256;  // raised to max_num_sequences when less
-  int32_t max_positions = 0;     // 0: the model's own limit
-  int64_t max_cache_tokens = 0;  // 0: all sequences at full length, within a quarter of the memory
+  int32_t max_num_tokens = 256;  // raised to max_num_sequences if smaller
+  int32_t max_positions = 0;     // 0: the limit of the model
+  // 0: all sequences at full length, but at most a quarter of the memory.
+  int64_t max_cache_tokens = 0;
   KvFormat kv_format = KvFormat::kFloat;
-  const OpTable* ops = nullptr;  // null: the best
+  const OpTable* ops = nullptr;  // null: the best available
 };
 
 class CpuExecutor : public llm::Executor {
  public:
-  // Keeps the checkpoint: weights point into it.
+  // Keeps the checkpoint, because weights point into it.
   static Result<std::unique_ptr<CpuExecutor>> Create(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const CpuExecutorOptions& options);
@@ -45,10 +46,10 @@ class CpuExecutor : public llm::Executor {
   llm::ExecutorMemory memory() const override {
     return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step()};
   }
-  Status Submit(const llm::Batch& batch) override;
+  Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
-  // Logits that the last Submit computed, as the decoder returned them; changed by sampling rules.
+  // Logits of the last Submit. Sampling rules have changed them.
   std::span<const float> logits() const { return logits_; }
   const llm::DecoderSpec& spec() const { return model_.spec; }
   const ThreadPool& pool() const { return pool_; }
@@ -59,10 +60,10 @@ class CpuExecutor : public llm::Executor {
   CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
               CpuWeights weights, KvCache cache, const llm::ExecutorLimits& limits,
               int32_t num_threads, const OpTable& ops);
-  void Sample(const llm::Batch& batch);
-  // Results of one sequence, from its rows of logits [num_logits, vocab_size].
-  void SampleOne(const llm::Batch& batch, size_t index, std::span<float> logits,
-                 llm::Sampler& sampler);
+  void Sample(const llm::StepBatch& batch);
+  // Computes the results of one entry from its logits [num_logits, vocab_size].
+  void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
+                   llm::Sampler& sampler);
 
   const std::shared_ptr<const llm::Checkpoint> checkpoint_;
   const llm::DecoderModel model_;
@@ -71,7 +72,7 @@ class CpuExecutor : public llm::Executor {
   const llm::ExecutorLimits limits_;
   ThreadPool pool_;
   Decoder decoder_;
-  std::vector<llm::Sampler> samplers_;  // one a thread
+  std::vector<llm::Sampler> samplers_;  // one per thread
   std::span<float> logits_;
   llm::StepResult result_;
 };

@@ -1,4 +1,4 @@
-// Fork and join by one atomic word.
+// Fork and join through one atomic word.
 #include "backends/cpu_reference/thread_pool.h"
 
 #include <sched.h>
@@ -10,8 +10,9 @@ namespace {
 
 constexpr int kIndexBits = 20;
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-constexpr int64_t kMaxChunks = 1 << 16;  // leaves room for the takes that find nothing
-constexpr int kSpinsBeforeYield = 1000;  // some ten microseconds
+// Leaves room in the counter for attempts that find no chunk.
+constexpr int64_t kMaxChunks = 1 << 16;
+constexpr int kSpinsBeforeYield = 1000;  // about ten microseconds
 constexpr int kYieldsBeforeSleep = 20;
 
 uint64_t NextChunk(uint64_t state) {
@@ -55,9 +56,10 @@ void ThreadPool::EndStep() {
 
 void ThreadPool::Run(int64_t num_chunks, const void* context, Call call) {
   for (int64_t first = 0; first < num_chunks; first += kMaxChunks) {
-    // One loop at most of kMaxChunks; longer ones are run in parts, which only huge prompts need.
+    // A loop has at most kMaxChunks chunks. Longer ones, which only huge prompts need, run in
+    // parts.
     const int64_t count = std::min(kMaxChunks, num_chunks - first);
-    struct Shifted {
+    struct ShiftedCall {
       const void* context;
       Call call;
       int64_t first;
@@ -66,20 +68,20 @@ void ThreadPool::Run(int64_t num_chunks, const void* context, Call call) {
     Loop& loop = loops_[epoch_ & 1];
     loop.context = &shifted;
     loop.call = [](const void* part, int64_t chunk, int thread) {
-      const auto& p = *static_cast<const Shifted*>(part);
+      const auto& p = *static_cast<const ShiftedCall*>(part);
       p.call(p.context, p.first + chunk, thread);
     };
     loop.num_done.store(0, std::memory_order_relaxed);
     state_.store(epoch_ << (2 * kIndexBits) | static_cast<uint64_t>(count) << kIndexBits,
                  std::memory_order_release);
-    Work(0);
+    RunChunks(0);
     for (int spins = 0; loop.num_done.load(std::memory_order_acquire) != count; ++spins) {
       spins < kSpinsBeforeYield ? Pause() : static_cast<void>(sched_yield());
     }
   }
 }
 
-void ThreadPool::Work(int thread) {
+void ThreadPool::RunChunks(int thread) {
   Loop* loop = nullptr;
   int64_t num_taken = 0;
   while (true) {
@@ -87,8 +89,8 @@ void ThreadPool::Work(int thread) {
     if (NextChunk(seen) >= NumChunks(seen)) break;
     const uint64_t taken = state_.fetch_add(1, std::memory_order_acq_rel);
     if (NextChunk(taken) >= NumChunks(taken)) break;
-    // The chunk counts as not done until we say so, thus the loop stays this one and its slot does
-    // not change under us.
+    // The chunk is not done until num_done is increased below, so that the loop and its slot stay
+    // unchanged meanwhile.
     loop = &loops_[Epoch(taken) & 1];
     loop->call(loop->context, static_cast<int64_t>(NextChunk(taken)), thread);
     ++num_taken;
@@ -102,7 +104,7 @@ void ThreadPool::WorkerMain(int thread) {
     const uint32_t awake = awake_.load(std::memory_order_acquire);
     const uint64_t state = state_.load(std::memory_order_relaxed);
     if (NextChunk(state) < NumChunks(state)) {
-      Work(thread);
+      RunChunks(thread);
       spins = 0;
     } else if (++spins < kSpinsBeforeYield) {
       Pause();

@@ -1,6 +1,6 @@
-// A few threads that share the loops of one engine. Between steps they sleep; within a step they
-// spin, for loops follow each other within a microsecond. Chunks of a loop are taken in turn, so
-// that a thread that comes late (or not at all) delays nobody.
+// A thread pool for the parallel loops of one engine. The workers sleep between steps and spin
+// within a step, because loops follow each other within a microsecond. Threads take the chunks of a
+// loop one by one, so that a late thread delays no other.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace nereid::cpu {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the caller's thread; at least 1.
+  // `num_threads` includes the caller's thread; at least 1.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,12 +21,12 @@ class ThreadPool {
 
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Wakes the workers, and lets them sleep again: around a step. [owner's thread]
+  // Mark the begin and end of a step, between which the workers stay awake. [owner's thread]
   void BeginStep();
   void EndStep();
 
-  // body(chunk, thread) for every chunk in [0, num_chunks), each once, on any thread; `thread` is
-  // in [0, num_threads). Returns when all are done. Not reentrant. [owner's thread]
+  // Calls body(chunk, thread) once for every chunk in [0, num_chunks), on any thread, with `thread`
+  // in [0, num_threads). Returns when all calls are done. Not reentrant. [owner's thread]
   template <typename Body>
   void ParallelFor(int64_t num_chunks, const Body& body) {
     if (num_chunks == 1 || workers_.empty()) {
@@ -38,14 +38,15 @@ class ThreadPool {
     });
   }
 
-  // Cuts [0, count) into ranges of a multiple of `grain`, several a thread, and calls
-  // body(first, last, thread) for each. Few ranges begin seldom, many wait less for a late thread.
+  // Splits [0, count) into ranges whose size is a multiple of `grain`, several per thread, and
+  // calls body(first, last, thread) for each. Fewer ranges have less overhead; more ranges wait
+  // less for a late thread.
   template <typename Body>
   void ParallelRanges(int64_t count, int64_t grain, const Body& body,
                       int64_t ranges_per_thread = 4) {
     const int64_t units = (count + grain - 1) / grain;
-    const int64_t wanted = num_threads() == 1 ? 1 : num_threads() * ranges_per_thread;
-    const int64_t units_per_range = (units + wanted - 1) / (wanted > 0 ? wanted : 1);
+    const int64_t num_ranges = num_threads() == 1 ? 1 : num_threads() * ranges_per_thread;
+    const int64_t units_per_range = (units + num_ranges - 1) / (num_ranges > 0 ? num_ranges : 1);
     if (units_per_range == 0) return;
     const int64_t size = units_per_range * grain;
     ParallelFor((count + size - 1) / size, [&](int64_t chunk, int thread) {
@@ -57,8 +58,8 @@ class ThreadPool {
  private:
   using Call = void (*)(const void* context, int64_t chunk, int thread);
 
-  // One loop. Two of them alternate: a worker that still looks at the last one never sees the next
-  // one being written.
+  // One parallel loop. Two slots alternate, so that a worker that still reads the last loop never
+  // sees the next one being written.
   struct Loop {
     Call call = nullptr;
     const void* context = nullptr;
@@ -67,13 +68,13 @@ class ThreadPool {
 
   void Run(int64_t num_chunks, const void* context, Call call);
   // Takes and runs chunks until none is left.
-  void Work(int thread);
+  void RunChunks(int thread);
   void WorkerMain(int thread);
 
-  // epoch (24 bits) | number of chunks (20) | next chunk (20): one fetch_add takes a chunk and
-  // tells of which loop it is.
+  // epoch (24 bits) | number of chunks (20) | next chunk (20). One fetch_add takes a chunk and
+  // identifies its loop.
   alignas(64) std::atomic<uint64_t> state_{0};
-  alignas(64) std::atomic<uint32_t> awake_{0};  // odd within a step; -> sleepers wait on it
+  alignas(64) std::atomic<uint32_t> awake_{0};  // odd within a step; sleeping workers wait on it
   std::atomic<bool> stop_{false};
   uint64_t epoch_ = 0;
   Loop loops_[2];

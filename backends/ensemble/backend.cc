@@ -1,5 +1,5 @@
-// The entry points of the ensemble backend: handles in, EnsembleModel out. Everything else is
-// behind that class; no exception passes.
+// The entry points of the ensemble backend. They convert handles to EnsembleModel and exceptions to
+// errors; all other code is behind that class.
 #include <exception>
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace {
 using nereid::Status;
 using nereid::ToError;
 using nereid::ToStatus;
-using nereid::ensemble::CancelWatch;
+using nereid::ensemble::CancellationMonitor;
 using nereid::ensemble::EnsembleModel;
 
 template <typename Body>
@@ -36,12 +36,12 @@ Status CheckApiVersion() {
       TRITONBACKEND_API_VERSION_MINOR, " or a later minor, got ", major, ".", minor);
 }
 
-nereid::Result<CancelWatch*> WatchOf(TRITONBACKEND_Model* model) {
+nereid::Result<CancellationMonitor*> MonitorOf(TRITONBACKEND_Model* model) {
   TRITONBACKEND_Backend* backend = nullptr;
   void* state = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelBackend(model, &backend)));
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendState(backend, &state)));
-  return static_cast<CancelWatch*>(state);
+  return static_cast<CancellationMonitor*>(state);
 }
 
 nereid::Result<EnsembleModel*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
@@ -52,8 +52,8 @@ nereid::Result<EnsembleModel*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
   return static_cast<EnsembleModel*>(state);
 }
 
-// Answers a request that could not be started.
-void Refuse(TRITONBACKEND_Request* request, const Status& status) {
+// Sends an error response to a request that could not be started, and releases it.
+void AnswerWithError(TRITONBACKEND_Request* request, const Status& status) {
   TRITONBACKEND_Response* response = nullptr;
   TRITONSERVER_Error* error = ToError(status);
   if (ToStatus(TRITONBACKEND_ResponseNew(&response, request)).ok()) {
@@ -71,9 +71,9 @@ extern "C" {
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
   return Guard([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckApiVersion());
-    auto watch = std::make_unique<CancelWatch>();
-    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendSetState(backend, watch.get())));
-    watch.release();
+    auto monitor = std::make_unique<CancellationMonitor>();
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendSetState(backend, monitor.get())));
+    monitor.release();
     return {};
   });
 }
@@ -82,16 +82,16 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Bac
   return Guard([&]() -> Status {
     void* state = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendState(backend, &state)));
-    delete static_cast<CancelWatch*>(state);
+    delete static_cast<CancellationMonitor*>(state);
     return {};
   });
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
   return Guard([&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(CancelWatch * watch, WatchOf(model));
+    NEREID_ASSIGN_OR_RETURN(CancellationMonitor * monitor, MonitorOf(model));
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EnsembleModel> state,
-                            EnsembleModel::Load(model, *watch));
+                            EnsembleModel::Load(model, *monitor));
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelSetState(model, state.get())));
     state.release();
     return {};
@@ -107,7 +107,7 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEN
   });
 }
 
-// Starting the first steps waits for nothing.
+// Starting the first steps does not wait for anything.
 TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceExecuteInline(
     TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
     const uint32_t request_count) {
@@ -121,7 +121,7 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
     NEREID_ASSIGN_OR_RETURN(EnsembleModel * model, ModelOf(instance));
     for (uint32_t i = 0; i < request_count; ++i) {
       const Status status = model->Execute(instance, requests[i]);
-      if (!status.ok()) Refuse(requests[i], status);
+      if (!status.ok()) AnswerWithError(requests[i], status);
     }
     return {};
   });

@@ -9,7 +9,7 @@
 namespace nereid::ensemble {
 namespace {
 
-// Levenshtein distance; a change of case alone counts as nothing, so that it always wins.
+// Levenshtein distance. A change of case costs nothing, so that such a candidate always wins.
 size_t EditDistance(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
   std::vector<size_t> row(b.size() + 1);

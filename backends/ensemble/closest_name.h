@@ -1,4 +1,4 @@
-// "Did you mean": the known name that is nearest to a misspelt one. Used only to word errors.
+// Finds the known name that is closest to a misspelt one. Used only in error messages.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace nereid::ensemble {
 
-// The candidate within a third of the name's length (at least two edits); empty when none is near.
+// Returns the candidate with the smallest edit distance, at most a third of the name's length (but
+// at least 2). Empty if no candidate is that close.
 std::string ClosestName(std::string_view name, const std::vector<std::string>& candidates);
 
-// " (did you mean 'X'?)" or nothing.
+// " (did you mean 'X'?)", or an empty string.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace nereid::ensemble

@@ -1,5 +1,5 @@
-// Reads the JSON form of a model configuration; integers of 64 bits may be numbers or strings,
-// since hosts differ in that.
+// Reads the JSON form of a model configuration. 64-bit integers may be numbers or strings, because
+// hosts differ in this.
 #include "backends/ensemble/ensemble_config.h"
 
 #include <charconv>
@@ -17,7 +17,7 @@ const TensorSpec* Find(const std::vector<TensorSpec>& tensors, std::string_view 
   return nullptr;
 }
 
-// For error texts: never throws, whatever bytes the value holds.
+// For error messages: never throws, whatever bytes the value has.
 std::string Text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -58,12 +58,12 @@ bool BoolField(const Json& object, const char* field) {
   return it != object.end() && it->is_boolean() && it->get<bool>();
 }
 
-// Whose side of a `reshape` the dims are: those who call the model see `dims`, those inside it what
-// the reshape makes of them.
-enum class Side { kOutside, kInside };
+// The two sides of a tensor's `reshape`: callers of the model see `dims`, the model itself sees the
+// shape after the reshape.
+enum class ReshapeSide { kCaller, kBehindReshape };
 
-const Json* FindDims(const Json& tensor, Side side) {
-  if (side == Side::kInside) {
+const Json* FindDims(const Json& tensor, ReshapeSide side) {
+  if (side == ReshapeSide::kBehindReshape) {
     const auto reshape = tensor.find("reshape");
     if (reshape != tensor.end() && reshape->is_object()) {
       const auto shape = reshape->find("shape");
@@ -74,7 +74,8 @@ const Json* FindDims(const Json& tensor, Side side) {
   return dims == tensor.end() ? nullptr : &*dims;
 }
 
-Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* field, Side side) {
+Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* field,
+                                            ReshapeSide side) {
   std::vector<TensorSpec> tensors;
   const auto list = config.find(field);
   if (list == config.end()) return tensors;
@@ -97,7 +98,7 @@ Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* fiel
   return tensors;
 }
 
-Result<ModelSpec> ReadModelSpec(const Json& config, Side side) {
+Result<ModelSpec> ReadModelSpec(const Json& config, ReshapeSide side) {
   ModelSpec model;
   model.name = StringField(config, "name");
   NEREID_ASSIGN_OR_RETURN(model.max_batch_size, IntField(config, "max_batch_size", 0));
@@ -146,13 +147,13 @@ const TensorSpec* ModelSpec::FindOutput(std::string_view tensor) const {
 
 Result<ModelSpec> ParseModelSpec(std::string_view json) {
   NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
-  return ReadModelSpec(config, Side::kOutside);
+  return ReadModelSpec(config, ReshapeSide::kCaller);
 }
 
 Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json) {
   NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
   EnsembleConfig ensemble;
-  NEREID_ASSIGN_OR_RETURN(ensemble.model, ReadModelSpec(config, Side::kInside));
+  NEREID_ASSIGN_OR_RETURN(ensemble.model, ReadModelSpec(config, ReshapeSide::kBehindReshape));
   const auto scheduling = config.find("ensemble_scheduling");
   if (scheduling == config.end() || !scheduling->is_object()) {
     return InvalidArgError("ensemble '", ensemble.model.name,

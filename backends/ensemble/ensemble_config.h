@@ -1,5 +1,5 @@
-// What an ensemble's configuration says, and what it needs to know of each step's model. Read by
-// the backend at load and by nereid-repo; plain data without behaviour. [any thread]
+// The configuration of an ensemble and the parts of its steps' model configurations that it needs.
+// The backend parses them at load, nereid-repo for its checks. Plain data. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct TensorSpec {
 
 struct ModelSpec {
   std::string name;
-  int64_t max_batch_size = 0;  // > 0: requests carry a leading batch dimension
+  int64_t max_batch_size = 0;  // > 0: requests have a leading batch dimension
   bool decoupled = false;
-  bool is_complete = true;  // false: its backend names the tensors later; they are not checked
+  bool is_complete = true;  // false: the backend adds the tensors later, so they are not checked
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
 
@@ -33,23 +33,24 @@ struct ModelSpec {
 
 struct StepConfig {
   std::string model_name;
-  int64_t model_version = -1;  // -1: the latest that is served
-  std::string target;  // the name to call it by: with its repository, where the host says which
+  int64_t model_version = -1;  // -1: the latest version that is served
+  // The name in calls: with its repository as namespace, if the host gives one.
+  std::string target;
   std::vector<std::pair<std::string, std::string>> input_map;   // model's input -> ensemble tensor
   std::vector<std::pair<std::string, std::string>> output_map;  // model's output -> ensemble tensor
 };
 
 struct EnsembleConfig {
-  ModelSpec model;  // the ensemble's own declaration; dims as its steps see them, behind a reshape
+  ModelSpec model;  // the ensemble's own tensors; dims as its steps see them, after a reshape
   std::vector<StepConfig> steps;
   uint64_t max_inflight_requests = 0;  // 0: not set
 };
 
-// From the JSON form of a model configuration. Errors name the field.
+// Parses the JSON form of a model configuration. Errors name the field.
 Result<ModelSpec> ParseModelSpec(std::string_view json);
 Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json);
 
-// The same configuration with that in model_transaction_policy.
+// Returns the configuration with model_transaction_policy.decoupled set to `decoupled`.
 Result<std::string> WithDecoupled(std::string_view json, bool decoupled);
 
 }  // namespace nereid::ensemble

@@ -12,9 +12,9 @@ int FindBinding(const std::vector<Binding>& bindings, std::string_view name) {
   return it == bindings.end() ? -1 : static_cast<int>(it - bindings.begin());
 }
 
-class Builder {
+class GraphBuilder {
  public:
-  explicit Builder(Graph& graph) : graph_(graph) {}
+  explicit GraphBuilder(Graph& graph) : graph_(graph) {}
 
   int Intern(const std::string& name) {
     const auto [it, added] = index_.try_emplace(name, static_cast<int>(graph_.tensors.size()));
@@ -54,7 +54,7 @@ class Builder {
   std::unordered_map<std::string, int> index_;
 };
 
-// Relaxation in at most one round a step: the graph has no cycle.
+// Relaxation; it ends after at most one round for each step, because the graph has no cycle.
 void SetDepths(Graph& graph) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -72,7 +72,7 @@ void SetDepths(Graph& graph) {
   }
 }
 
-// A tensor between a side that batches and one that does not gains or loses the batch dimension.
+// Marks where a tensor gains or loses the batch dimension, because only one of its sides batches.
 void SetBatchChanges(Graph& graph) {
   std::vector<bool> batching(graph.tensors.size());
   const auto produce = [&](const Binding& binding) { batching[binding.tensor] = binding.batching; };
@@ -112,7 +112,7 @@ int Graph::FindOutput(std::string_view output) const {
 
 Graph BuildGraph(const EnsembleConfig& config, std::span<const ModelSpec> models) {
   Graph graph{.name = config.model.name};
-  Builder builder(graph);
+  GraphBuilder builder(graph);
   for (const TensorSpec& input : config.model.inputs) {
     graph.inputs.push_back(builder.Bind(config.model, input, input.name));
   }

@@ -14,12 +14,12 @@ void InflightLimiter::OnStepEnded(int step) {
 
 void InflightLimiter::Wake() {
   if (num_waiters_.load() == 0) return;
-  // Taken so that a waiter is either before its check or already asleep.
+  // Locked once, so that a waiting thread is either before its check or already asleep.
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 
-bool InflightLimiter::HasRoom(std::span<const int> consumers) const {
+bool InflightLimiter::HasCapacity(std::span<const int> consumers) const {
   uint64_t total = 0, most = 0;
   for (const int step : consumers) {
     const uint64_t running = running_[step].load();
@@ -31,19 +31,19 @@ bool InflightLimiter::HasRoom(std::span<const int> consumers) const {
   return bytes_held() <= limits_.max_bytes;
 }
 
-Status InflightLimiter::WaitForRoom(std::span<const int> consumers,
-                                    const std::function<bool()>& stop) {
-  if (HasRoom(consumers)) return {};
+Status InflightLimiter::WaitForCapacity(std::span<const int> consumers,
+                                        const std::function<bool()>& stop) {
+  if (HasCapacity(consumers)) return {};
   num_waiters_.fetch_add(1);
   std::unique_lock lock(mutex_);
   const bool done =
-      changed_.wait_for(lock, limits_.max_wait, [&] { return HasRoom(consumers) || stop(); });
+      changed_.wait_for(lock, limits_.max_wait, [&] { return HasCapacity(consumers) || stop(); });
   num_waiters_.fetch_sub(1);
   if (done) return {};
-  return UnavailableError("the steps that follow did not make room within ",
+  return UnavailableError("the following steps did not free capacity within ",
                           limits_.max_wait.count(), " ms; limits: max_inflight_requests ",
                           limits_.max_requests_per_step, ", bytes between steps ",
-                          limits_.max_bytes, ", of which are held ", bytes_held());
+                          limits_.max_bytes, ", in use ", bytes_held());
 }
 
 }  // namespace nereid::ensemble

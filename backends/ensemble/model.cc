@@ -4,17 +4,18 @@
 #include <string>
 #include <utility>
 
-#include "backends/ensemble/core_client.h"
-#include "backends/ensemble/runner.h"
+#include "backends/ensemble/capi_client_request.h"
+#include "backends/ensemble/request_runner.h"
 #include "backends/ensemble/step_buffer.h"
 #include "backends/ensemble/validate.h"
-#include "nereid/message.h"
+#include "nereid/handles.h"
 
 namespace nereid::ensemble {
 namespace {
 
-// Clients choose which outputs they ask for; plans beyond so many subsets are made anew each time.
-constexpr size_t kMaxKeptPlans = 64;
+// Maximum number of cached plans. For further subsets of outputs, each request creates its plan
+// anew.
+constexpr size_t kMaxCachedPlans = 64;
 
 Result<std::string> ConfigOf(TRITONBACKEND_Model* model) {
   TRITONSERVER_Message* handle = nullptr;
@@ -38,13 +39,13 @@ Result<ModelSpec> SpecOf(const Server& server, const StepConfig& step) {
 }
 
 Status Check(const EnsembleConfig& config, std::span<const Result<ModelSpec>> models) {
-  const std::vector<Fault> faults = Validate(config, models);
-  for (const Fault& fault : faults) {
-    if (!fault.is_warning) continue;
+  const std::vector<ValidationIssue> issues = Validate(config, models);
+  for (const ValidationIssue& issue : issues) {
+    if (!issue.is_warning) continue;
     (void)ToStatus(
-        TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, fault.message.c_str()));
+        TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, issue.message.c_str()));
   }
-  return StatusOf(faults);
+  return StatusOf(issues);
 }
 
 Status SetDecoupled(TRITONBACKEND_Model* model, const std::string& config, bool decoupled) {
@@ -56,18 +57,20 @@ Status SetDecoupled(TRITONBACKEND_Model* model, const std::string& config, bool 
   return ToStatus(TRITONBACKEND_ModelSetConfig(model, /*config_version=*/1, message.get()));
 }
 
-// What a runner works with; made before it and gone after it.
-struct RunParts {
-  CoreClient client;
-  CoreModels models;
+// The objects that a runner uses; constructed before it and destroyed after it.
+struct RunEndpoints {
+  CApiClientRequest client;
+  CApiStepModels models;
 };
 
-// One request, in one allocation.
-struct CoreRun : RunParts, Runner {
-  CoreRun(const std::shared_ptr<const CallContext>& context, TRITONBACKEND_ModelInstance* instance,
-          TRITONBACKEND_Request* request, std::shared_ptr<const Plan> plan, CancelWatch& watch)
-      : RunParts{{instance, request, plan, watch}, {context, plan, request}},
-        Runner(std::move(plan), context->limiter, RunParts::models, RunParts::client) {}
+// The objects of one request in one allocation.
+struct EnsembleRun : RunEndpoints, RequestRunner {
+  EnsembleRun(const std::shared_ptr<const CallContext>& context,
+              TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request,
+              std::shared_ptr<const Plan> plan, CancellationMonitor& monitor)
+      : RunEndpoints{{instance, request, plan, monitor}, {context, plan, request}},
+        RequestRunner(std::move(plan), context->limiter, RunEndpoints::models,
+                      RunEndpoints::client) {}
 };
 
 std::shared_ptr<const Plan> MakeSharedPlan(const std::shared_ptr<const Graph>& graph,
@@ -78,7 +81,7 @@ std::shared_ptr<const Plan> MakeSharedPlan(const std::shared_ptr<const Graph>& g
 }  // namespace
 
 Result<std::unique_ptr<EnsembleModel>> EnsembleModel::Load(TRITONBACKEND_Model* model,
-                                                           CancelWatch& watch) {
+                                                           CancellationMonitor& monitor) {
   NEREID_ASSIGN_OR_RETURN(const std::string json, ConfigOf(model));
   NEREID_ASSIGN_OR_RETURN(const EnsembleConfig config, ParseEnsembleConfig(json));
   TRITONSERVER_Server* handle = nullptr;
@@ -91,7 +94,7 @@ Result<std::unique_ptr<EnsembleModel>> EnsembleModel::Load(TRITONBACKEND_Model* 
   std::vector<ModelSpec> specs;
   for (Result<ModelSpec>& spec : found) specs.push_back(std::move(spec).value());
   auto graph = std::make_shared<Graph>(BuildGraph(config, specs));
-  // The steps decide, whatever the configuration says.
+  // The steps decide whether the ensemble is decoupled, whatever its configuration says.
   if (graph->decoupled != config.model.decoupled) {
     NEREID_RETURN_IF_ERROR(SetDecoupled(model, json, graph->decoupled));
   }
@@ -104,24 +107,26 @@ Result<std::unique_ptr<EnsembleModel>> EnsembleModel::Load(TRITONBACKEND_Model* 
   auto context = std::make_shared<const CallContext>(
       CallContext{handle, std::move(limiter), std::move(allocator)});
   return std::unique_ptr<EnsembleModel>(
-      new EnsembleModel(std::move(graph), std::move(context), watch));
+      new EnsembleModel(std::move(graph), std::move(context), monitor));
 }
 
 EnsembleModel::EnsembleModel(std::shared_ptr<const Graph> graph,
-                             std::shared_ptr<const CallContext> context, CancelWatch& watch)
-    : graph_(std::move(graph)), context_(std::move(context)), watch_(watch) {
+                             std::shared_ptr<const CallContext> context,
+                             CancellationMonitor& monitor)
+    : graph_(std::move(graph)), context_(std::move(context)), monitor_(monitor) {
   std::vector<int> all(graph_->outputs.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  whole_ = MakeSharedPlan(graph_, all);
+  full_plan_ = MakeSharedPlan(graph_, all);
 }
 
 Status EnsembleModel::Execute(TRITONBACKEND_ModelInstance* instance,
                               TRITONBACKEND_Request* request) {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, PlanFor(request));
-  const auto run = std::make_shared<CoreRun>(context_, instance, request, std::move(plan), watch_);
+  const auto run =
+      std::make_shared<EnsembleRun>(context_, instance, request, std::move(plan), monitor_);
   NEREID_RETURN_IF_ERROR(run->client.Open());
   NEREID_ASSIGN_OR_RETURN(const TensorRefs inputs, run->client.ReadInputs());
-  run->client.Watch(run);
+  run->client.MonitorCancellation(run);
   run->Begin(inputs);
   return {};
 }
@@ -142,14 +147,14 @@ Result<std::shared_ptr<const Plan>> EnsembleModel::PlanFor(TRITONBACKEND_Request
   std::sort(outputs.begin(), outputs.end());
   const auto* const end = std::unique(outputs.begin(), outputs.end());
   const auto num_outputs = static_cast<size_t>(end - outputs.begin());
-  if (num_outputs == 0 || num_outputs == graph_->outputs.size()) return whole_;
+  if (num_outputs == 0 || num_outputs == graph_->outputs.size()) return full_plan_;
 
   const std::vector<int> subset(outputs.data(), outputs.data() + num_outputs);
   std::lock_guard lock(mutex_);
   const auto known = plans_.find(subset);
   if (known != plans_.end()) return known->second;
   std::shared_ptr<const Plan> plan = MakeSharedPlan(graph_, subset);
-  if (plans_.size() < kMaxKeptPlans) plans_.emplace(subset, plan);
+  if (plans_.size() < kMaxCachedPlans) plans_.emplace(subset, plan);
   return plan;
 }
 

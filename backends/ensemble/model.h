@@ -1,5 +1,5 @@
-// An ensemble model as it is loaded: the validated graph and what its requests share. Made on a
-// load thread, then read by every request; only the plans for subsets of outputs are added
+// A loaded ensemble model: the validated graph and the state that its requests share. Created on a
+// load thread and then read by every request; only plans for subsets of the outputs are added
 // later.
 #pragma once
 
@@ -8,35 +8,36 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/ensemble/cancel_watch.h"
-#include "backends/ensemble/core_models.h"
+#include "backends/ensemble/cancellation_monitor.h"
+#include "backends/ensemble/capi_step_models.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid::ensemble {
 
 class EnsembleModel {
  public:
-  // Reads the configuration, checks it against the steps' models (which are loaded already) and
-  // marks the model decoupled when a step is. `watch` outlives the model. [load thread]
+  // Reads the configuration, validates it against the steps' models, which are already loaded, and
+  // marks the model decoupled if a step is. `monitor` outlives the model. [load thread]
   static Result<std::unique_ptr<EnsembleModel>> Load(TRITONBACKEND_Model* model,
-                                                     CancelWatch& watch);
+                                                     CancellationMonitor& monitor);
 
-  // Takes the request over; on error it stays the caller's. [any thread]
+  // Takes the request over; with an error it stays the caller's. [any thread]
   Status Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request);
 
  private:
   EnsembleModel(std::shared_ptr<const Graph> graph, std::shared_ptr<const CallContext> context,
-                CancelWatch& watch);
+                CancellationMonitor& monitor);
 
   Result<std::shared_ptr<const Plan>> PlanFor(TRITONBACKEND_Request* request);
 
   const std::shared_ptr<const Graph> graph_;
   const std::shared_ptr<const CallContext> context_;
-  CancelWatch& watch_;
-  std::shared_ptr<const Plan> whole_;  // every output
+  CancellationMonitor& monitor_;
+  std::shared_ptr<const Plan> full_plan_;  // for all outputs
 
-  std::mutex mutex_;                                               // guards plans_
-  std::map<std::vector<int>, std::shared_ptr<const Plan>> plans_;  // by requested outputs, bounded
+  std::mutex mutex_;  // guards plans_
+  std::map<std::vector<int>, std::shared_ptr<const Plan>>
+      plans_;  // by requested outputs; limited in number
 };
 
 }  // namespace nereid::ensemble

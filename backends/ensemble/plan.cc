@@ -5,7 +5,7 @@
 namespace nereid::ensemble {
 namespace {
 
-// Marks what the requested outputs are made from, walking upstream.
+// Marks the tensors and steps from which the requested outputs are computed, walking upstream.
 void MarkNeeded(const Graph& graph, std::vector<int> frontier, std::vector<bool>& tensors,
                 std::vector<bool>& steps) {
   while (!frontier.empty()) {
@@ -20,21 +20,23 @@ void MarkNeeded(const Graph& graph, std::vector<int> frontier, std::vector<bool>
   }
 }
 
-void PlaceAt(std::vector<std::vector<int>>& by_depth, int depth, int item, int& slot) {
+void AddToDepth(std::vector<std::vector<int>>& by_depth, int depth, int item, int& slot) {
   if (by_depth.size() <= static_cast<size_t>(depth)) by_depth.resize(depth + 1);
   slot = static_cast<int>(by_depth[depth].size());
   by_depth[depth].push_back(item);
 }
 
-void SetFollowers(Plan& plan) {
-  plan.followers.resize(plan.graph->steps.size());
+void SetDownstreamSteps(Plan& plan) {
+  plan.downstream_steps.resize(plan.graph->steps.size());
   for (size_t tensor = 0; tensor < plan.consumers.size(); ++tensor) {
     const int producer = plan.graph->tensors[tensor].producer;
     if (producer == kEnsembleInput) continue;
-    std::vector<int>& followers = plan.followers[producer];
-    followers.insert(followers.end(), plan.consumers[tensor].begin(), plan.consumers[tensor].end());
-    std::sort(followers.begin(), followers.end());
-    followers.erase(std::unique(followers.begin(), followers.end()), followers.end());
+    std::vector<int>& downstream_steps = plan.downstream_steps[producer];
+    downstream_steps.insert(downstream_steps.end(), plan.consumers[tensor].begin(),
+                            plan.consumers[tensor].end());
+    std::sort(downstream_steps.begin(), downstream_steps.end());
+    downstream_steps.erase(std::unique(downstream_steps.begin(), downstream_steps.end()),
+                           downstream_steps.end());
   }
 }
 
@@ -66,31 +68,31 @@ Plan MakePlan(std::shared_ptr<const Graph> shared_graph, std::span<const int> ou
   std::vector<int> requested;
   for (const int output : outputs) {
     requested.push_back(graph.outputs[output].tensor);
-    plan.leaf_depth = std::max(plan.leaf_depth, graph.tensors[requested.back()].depth);
+    plan.response_depth = std::max(plan.response_depth, graph.tensors[requested.back()].depth);
   }
   std::vector<bool> needs_tensor(graph.tensors.size());
   std::vector<bool> needs_step(graph.steps.size());
   MarkNeeded(graph, requested, needs_tensor, needs_step);
 
-  plan.tensors_at.resize(plan.leaf_depth + 1);
-  plan.steps_at.resize(plan.leaf_depth + 1);
+  plan.tensors_at.resize(plan.response_depth + 1);
+  plan.steps_at.resize(plan.response_depth + 1);
   plan.slot_of_tensor.assign(graph.tensors.size(), -1);
   plan.slot_of_step.assign(graph.steps.size() + 1, -1);
   plan.consumers.resize(graph.tensors.size());
   for (int tensor = 0; tensor < static_cast<int>(graph.tensors.size()); ++tensor) {
     if (!needs_tensor[tensor]) continue;
-    PlaceAt(plan.tensors_at, graph.tensors[tensor].depth, tensor, plan.slot_of_tensor[tensor]);
+    AddToDepth(plan.tensors_at, graph.tensors[tensor].depth, tensor, plan.slot_of_tensor[tensor]);
     for (const int step : graph.tensors[tensor].consumers) {
       if (needs_step[step]) plan.consumers[tensor].push_back(step);
     }
   }
   for (int step = 0; step < plan.sink; ++step) {
     if (!needs_step[step]) continue;
-    PlaceAt(plan.steps_at, graph.steps[step].depth, step, plan.slot_of_step[step]);
+    AddToDepth(plan.steps_at, graph.steps[step].depth, step, plan.slot_of_step[step]);
   }
-  SetFollowers(plan);
+  SetDownstreamSteps(plan);
   SetNeededBy(plan);
-  PlaceAt(plan.steps_at, plan.leaf_depth, plan.sink, plan.slot_of_step[plan.sink]);
+  AddToDepth(plan.steps_at, plan.response_depth, plan.sink, plan.slot_of_step[plan.sink]);
   for (const int tensor : requested) {
     std::vector<int>& consumers = plan.consumers[tensor];
     if (consumers.empty() || consumers.back() != plan.sink) consumers.push_back(plan.sink);

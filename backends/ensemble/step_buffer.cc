@@ -13,15 +13,16 @@ constexpr size_t RoundUp(size_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Makes one object with room for a tensor's bytes behind it: the tensor, the count of its owners
-// and its bytes are one allocation.
+// Allocates one object with a buffer for a tensor's bytes behind it. The tensor, its reference
+// count and its bytes are thus one allocation.
 template <typename T>
-struct RoomBehind {
+struct TrailingBufferAllocator {
   using value_type = T;
 
-  RoomBehind(size_t size, void** place) : size_bytes(size), bytes(place) {}
+  TrailingBufferAllocator(size_t size, void** place) : size_bytes(size), bytes(place) {}
   template <typename U>
-  RoomBehind(const RoomBehind<U>& other) : size_bytes(other.size_bytes), bytes(other.bytes) {}
+  TrailingBufferAllocator(const TrailingBufferAllocator<U>& other)
+      : size_bytes(other.size_bytes), bytes(other.bytes) {}
 
   T* allocate(size_t count) {
     const size_t begin = RoundUp(count * sizeof(T));
@@ -31,10 +32,12 @@ struct RoomBehind {
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, size_t) { std::free(memory); }
-  friend bool operator==(const RoomBehind&, const RoomBehind&) { return true; }
+  friend bool operator==(const TrailingBufferAllocator&, const TrailingBufferAllocator&) {
+    return true;
+  }
 
   size_t size_bytes;
-  void** bytes;  // where the place of the bytes is told; not after allocate
+  void** bytes;  // receives the address of the buffer; unused after allocate
 };
 
 struct StepTensor : Tensor {
@@ -46,7 +49,7 @@ struct StepTensor : Tensor {
 
   const std::shared_ptr<InflightLimiter> limiter;
   const size_t size_bytes;
-  std::shared_ptr<StepTensor> of_response;  // the response's share
+  std::shared_ptr<StepTensor> response_share;  // the reference of the response that has the buffer
 };
 
 }  // namespace
@@ -56,20 +59,20 @@ Result<OutputBuffer> StepBufferPolicy::Allocate(const OutputRequest& output, voi
   if (output.size_bytes > PTRDIFF_MAX / 2) throw std::bad_alloc();
   const auto& limiter = *static_cast<const std::shared_ptr<InflightLimiter>*>(request_userp);
   void* bytes = nullptr;
-  auto tensor = std::allocate_shared<StepTensor>(RoomBehind<StepTensor>(output.size_bytes, &bytes),
-                                                 limiter, output.size_bytes);
+  auto tensor = std::allocate_shared<StepTensor>(
+      TrailingBufferAllocator<StepTensor>(output.size_bytes, &bytes), limiter, output.size_bytes);
   StepTensor* const userp = tensor.get();
-  userp->of_response = std::move(tensor);
+  userp->response_share = std::move(tensor);
   return OutputBuffer{.base = bytes, .userp = userp};
 }
 
 void StepBufferPolicy::Release(const OutputBuffer& buffer, size_t) {
   if (buffer.userp == nullptr) return;
-  const auto dropped = std::move(static_cast<StepTensor*>(buffer.userp)->of_response);
+  const auto dropped = std::move(static_cast<StepTensor*>(buffer.userp)->response_share);
 }
 
 std::shared_ptr<Tensor> TensorOfStepBuffer(void* userp) {
-  return static_cast<StepTensor*>(userp)->of_response;
+  return static_cast<StepTensor*>(userp)->response_share;
 }
 
 }  // namespace nereid::ensemble

@@ -1,5 +1,5 @@
-// Memory for the outputs of steps: written by one model, read in place by the next ones, freed when
-// the last of them is through. Counted against the ensemble's limit. [any thread]
+// Memory for the outputs of steps. One model writes it, the next ones read it in place, and it is
+// freed after the last of them. It counts against the ensemble's limit. [any thread]
 #pragma once
 
 #include <memory>
@@ -10,15 +10,16 @@
 
 namespace nereid::ensemble {
 
-// A ResponseAllocator policy; the request's userp is a `const std::shared_ptr<InflightLimiter>*`.
-// Always host memory, whatever the model would like.
+// A ResponseAllocator policy. The request's userp is a `const std::shared_ptr<InflightLimiter>*`.
+// Always provides host memory, whatever the model prefers.
 struct StepBufferPolicy {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
   static void Release(const OutputBuffer& buffer, size_t size_bytes);
 };
 
-// The tensor that keeps a buffer of StepBufferPolicy, by its OutputBuffer::userp: made with the
-// buffer, for the buffer's reader to fill in. While the buffer's response lives.
+// The tensor that was allocated together with a buffer of StepBufferPolicy, by its
+// OutputBuffer::userp. The reader of the response sets its type and shape. Call it while the
+// buffer's response exists.
 std::shared_ptr<Tensor> TensorOfStepBuffer(void* userp);
 
 }  // namespace nereid::ensemble

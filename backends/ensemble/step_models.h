@@ -1,5 +1,6 @@
-// The seam between the runner and what it runs: calling a step's model, and answering the client.
-// The backend implements both on the C API; tests implement them by hand.
+// The interfaces between the runner and its surroundings: StepModels calls a step's model,
+// ClientRequest answers the client. The backend implements both on the C API, tests implement them
+// with fakes.
 #pragma once
 
 #include <memory>
@@ -12,21 +13,21 @@
 
 namespace nereid::ensemble {
 
-// What a model tells the one who called it. [any thread, also before Start() has returned; events
-// of one call do not overlap, except OnReleased]
+// Events of one call of a model. [any thread, also before Start() has returned; events of one call
+// do not overlap, except OnReleased]
 class StepEvents {
  public:
   virtual ~StepEvents() = default;
-  // `outputs` is parallel to Step::outputs; null: not in the response.
+  // `outputs` is parallel to Step::outputs; null for an absent output.
   virtual void OnResponse(std::span<const TensorRef> outputs, bool is_final) = 0;
   virtual void OnError(Status error, bool is_final) = 0;
-  // The last response was the last.
+  // The final response without outputs: the response before was the last.
   virtual void OnFinal() = 0;
-  // The model reads the inputs no more.
+  // The model no longer reads the inputs.
   virtual void OnReleased() = 0;
 };
 
-// A request that a model is working on.
+// A request that a model is executing.
 class StepCall {
  public:
   virtual ~StepCall() = default;
@@ -43,22 +44,22 @@ struct StepRequest {
 class StepModels {
  public:
   virtual ~StepModels() = default;
-  // On error no event comes. The inputs are kept until OnReleased.
+  // If it returns an error, no event follows. The inputs are kept until OnReleased.
   virtual Result<std::shared_ptr<StepCall>> Start(const StepRequest& request,
                                                   std::shared_ptr<StepEvents> events) = 0;
 };
 
-// The request that the ensemble answers. Calls never overlap, except IsCancelled.
+// The client's request, which the ensemble answers. Calls never overlap, except IsCancelled.
 class ClientRequest {
  public:
   virtual ~ClientRequest() = default;
   virtual bool IsCancelled() = 0;
-  virtual void Send(const Emission& emission, bool is_final) = 0;
+  virtual void Send(const EnsembleResponse& response, bool is_final) = 0;
   // Always the final answer.
   virtual void SendError(const Status& error) = 0;
-  // Final, without a response: only of a decoupled ensemble.
+  // The end of the stream without a response; only for a decoupled ensemble.
   virtual void SendFinal() = 0;
-  // The request is over and no step reads its inputs. The last call.
+  // The request is finished and no step reads its inputs. This is the last call.
   virtual void Release() = 0;
 };
 

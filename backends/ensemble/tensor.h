@@ -1,6 +1,5 @@
-// A tensor on its way between two models: shape and type, and the bytes where they lie. Immutable
-// once made and shared by every step and chain that reads it; bytes are never copied here. [any
-// thread]
+// A tensor between two models: type, shape and references to its bytes. Immutable once created, and
+// shared by every step that reads it; the bytes are never copied here. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace nereid::ensemble {
 
-// One contiguous piece of a tensor's bytes.
+// One contiguous buffer of a tensor's bytes.
 struct Segment {
   const void* base = nullptr;
   size_t byte_size = 0;
@@ -22,11 +21,11 @@ struct Segment {
 
 using Shape = InlineVector<int64_t, 6>;
 
-// The bytes belong to the client's request or, of a step's output, to the tensor's own allocation.
+// The bytes belong to the client's request, or for a step's output to the tensor's own allocation.
 struct Tensor {
   uint32_t data_type = 0;             // a TRITONSERVER_DataType
-  Shape shape;                        // with the batch dimension, where there is one
-  InlineVector<Segment, 1> segments;  // of one model or client: almost always one
+  Shape shape;                        // includes the batch dimension, if there is one
+  InlineVector<Segment, 1> segments;  // almost always one
 
   size_t byte_size() const {
     size_t total = 0;

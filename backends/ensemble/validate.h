@@ -1,6 +1,6 @@
-// Checks an ensemble against the models that it calls, before anything runs. Finds every fault, not
-// the first alone, and says where each stands, so that nereid-repo can point at the line. Pure.
-// [any thread]
+// Validates an ensemble's configuration against the models that it calls, before any request runs.
+// It finds all issues, not only the first, and gives each a location, so that nereid-repo can point
+// at the line. No side effects. [any thread]
 #pragma once
 
 #include <span>
@@ -12,22 +12,22 @@
 
 namespace nereid::ensemble {
 
-struct Fault {
-  enum class Place { kEnsemble, kInput, kOutput, kModel, kInputMap, kOutputMap };
+struct ValidationIssue {
+  enum class Location { kEnsemble, kInput, kOutput, kModel, kInputMap, kOutputMap };
 
   std::string message;  // names the ensemble, the step, the tensors and both values
-  Place place = Place::kEnsemble;
-  int step = -1;            // of kModel, kInputMap, kOutputMap
+  Location location = Location::kEnsemble;
+  int step = -1;            // for kModel, kInputMap, kOutputMap
   std::string key;          // the entry of the map, or the tensor of kInput, kOutput
-  bool is_warning = false;  // works, but hardly as meant
+  bool is_warning = false;  // the ensemble works, but probably not as intended
 };
 
-// `models`: one a step, or the reason why it is not there, which goes on from "ensemble 'a' depends
-// on 'b'".
-std::vector<Fault> Validate(const EnsembleConfig& config,
-                            std::span<const Result<ModelSpec>> models);
+// `models` has one entry for each step: its model, or the reason why there is none. The reason's
+// text continues "ensemble 'a' depends on 'b' ".
+std::vector<ValidationIssue> Validate(const EnsembleConfig& config,
+                                      std::span<const Result<ModelSpec>> models);
 
-// Ok when no fault is an error; else INVALID_ARG with all of them.
-Status StatusOf(std::span<const Fault> faults);
+// Ok if no issue is an error; otherwise INVALID_ARG with the text of all of them.
+Status StatusOf(std::span<const ValidationIssue> issues);
 
 }  // namespace nereid::ensemble

@@ -1,4 +1,4 @@
-// libtriton_gpu_llm.so: an LLM served by the engine on a GPU.
+// libtriton_gpu_llm.so: the backend that serves an LLM with the engine on GPUs.
 #include <cstdlib>
 
 #include "backends/gpu_llm/gpu_executor.h"
@@ -8,9 +8,9 @@
 namespace nereid {
 namespace {
 
-// The parameters that the `tensorrt_llm` model has for the GPU, and our sizes for one.
+// Reads the GPU parameters of TensorRT-LLM's `tensorrt_llm` model, and our own.
 Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
-                                            const llm_adapter::LlmParameters& parameters) {
+                                            const llm::LlmParameters& parameters) {
   gpu::GpuExecutorOptions options;
   if (parameters.kv_cache_dtype == "fp8") {
     options.cache_format = gpu::CacheFormat::kFp8;
@@ -35,34 +35,34 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                              "', expected more than 0, up to 1");
     }
   }
-  if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
+  if (parameters.uses_dummy_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
   options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
-  options.is_invariant = parameters.is_batch_invariant;
+  options.is_batch_invariant = parameters.is_batch_invariant;
   NEREID_ASSIGN_OR_RETURN(options.fuses_decode, given.Bool("fused_decode", true));
   return options;
 }
 
-class GpuModel : public llm_adapter::LlmModel {
+class GpuModel : public llm::LlmModel {
  public:
   static Status DescribeBackend(BackendAttributes& attributes) {
     return attributes.AddPreferredInstanceGroup(TRITONSERVER_INSTANCEGROUPKIND_CPU, 1);
   }
 
  protected:
-  bool TakesQuantised() const override { return true; }
-  bool MakesUpWeights() const override { return true; }
-  // Steps of some 10 ms on a model of 8B, and whole tiles of cuBLASLt.
-  int32_t MixedStepTokens() const override { return 384; }
-  bool RecordsSteps() const override { return true; }
+  bool SupportsQuantizedWeights() const override { return true; }
+  bool SupportsDummyWeights() const override { return true; }
+  // Steps of about 10 ms for an 8B model, and whole tiles of cuBLASLt.
+  int32_t DefaultMixedStepTokens() const override { return 384; }
+  bool SupportsCudaGraphs() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
-      const llm_adapter::LlmParameters& parameters) override {
+      const llm::LlmParameters& parameters) override {
     NEREID_ASSIGN_OR_RETURN(gpu::GpuExecutorOptions options,
                             ReadOptions(context().parameters(), parameters));
     options.on_profile = [model = std::string(name())](const std::string& table) {
-      LogInfo(StrCat("model '", model, "': what operators took\n", table));
+      LogInfo(StrCat("model '", model, "': operator times\n", table));
     };
     options.on_warning = [model = std::string(name())](const std::string& what) {
       LogWarning(StrCat("model '", model, "': ", what));
@@ -81,7 +81,7 @@ class GpuModel : public llm_adapter::LlmModel {
                             gpu::GpuExecutor::Create(std::move(model), options));
     if (const std::string& why = executor->decode_refusal(); !why.empty()) {
       LogWarning(
-          StrCat("model '", name(), "': small decode steps take a kernel an operation: ", why));
+          StrCat("model '", name(), "': small decode steps are not fused into one launch: ", why));
     }
     return std::unique_ptr<llm::Executor>(std::move(executor));
   }

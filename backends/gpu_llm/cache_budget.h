@@ -1,8 +1,11 @@
-// How many KV blocks a GPU's memory has room for, or the arithmetic of why not. No CUDA here.
+// Computes how many KV blocks fit in a GPU's memory. The error lists the numbers if none fits. No
+// CUDA here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -12,15 +15,39 @@ struct CacheBudget {
   int64_t free_bytes = 0, total_bytes = 0;  // of the GPU, with the weights loaded
   int64_t weight_bytes = 0;
   int64_t block_bytes = 0;       // of a KV block, all layers
-  double memory_fraction = 0.9;  // of what is free
-  int64_t max_tokens = 0;        // wanted; 0: as the fraction says
-  int64_t most_blocks = 0;       // more are never used
+  double memory_fraction = 0.9;  // of the free memory
+  int64_t max_tokens = 0;        // requested; 0: determined by memory_fraction
+  int64_t max_blocks = 0;        // upper limit: more blocks would never be used
 };
 
-// UNAVAILABLE: what is wanted, or a single block, does not fit.
-Result<int64_t> CountCacheBlocks(const CacheBudget& budget);
+// Number of blocks for `tokens` tokens.
+inline int64_t BlocksFor(int64_t tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
 
-// Blocks that hold so many tokens.
-int64_t BlocksFor(int64_t tokens);
+// UNAVAILABLE if the requested tokens, or a single block, do not fit.
+inline Result<int64_t> CountCacheBlocks(const CacheBudget& budget) {
+  int64_t blocks =
+      static_cast<int64_t>(static_cast<double>(budget.free_bytes) * budget.memory_fraction) /
+      budget.block_bytes;
+  if (budget.max_tokens > 0) {
+    blocks = BlocksFor(budget.max_tokens);
+    if (blocks > budget.free_bytes / budget.block_bytes) {
+      return UnavailableError("max_tokens_in_paged_kv_cache ", budget.max_tokens, " needs ", blocks,
+                              " blocks x ", budget.block_bytes,
+                              " bytes = ", blocks * budget.block_bytes, "; GPU ", budget.device,
+                              " has ", budget.free_bytes, " of ", budget.total_bytes,
+                              " bytes free beside ", budget.weight_bytes, " of weights");
+    }
+  }
+  blocks = std::min(blocks, budget.max_blocks);
+  if (blocks < 1) {
+    return UnavailableError("kv_cache_free_gpu_mem_fraction ", budget.memory_fraction, " of ",
+                            budget.free_bytes, " free bytes is less than one KV block of ",
+                            budget.block_bytes, " bytes; GPU ", budget.device, " has ",
+                            budget.total_bytes, " bytes, the weights take ", budget.weight_bytes);
+  }
+  return blocks;
+}
 
 }  // namespace nereid::gpu

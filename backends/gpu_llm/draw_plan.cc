@@ -1,4 +1,4 @@
-// Rules as lists.
+// DrawPlanner: turns sampling rules into draw items and logit edits. [engine thread]
 #include "backends/gpu_llm/draw_plan.h"
 
 #include <cmath>
@@ -6,16 +6,16 @@
 
 namespace nereid::gpu {
 
-void DrawPlanner::Plan(const llm::Batch& batch) {
+void DrawPlanner::Plan(const llm::StepBatch& batch) {
   items_.clear();
   edits_.clear();
   on_host_.clear();
   int32_t row = 0;
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
     if (!sequence.samples) continue;
     ++row;
-    if (sequence.num_candidates > 0) continue;  // nothing is drawn
+    if (sequence.num_candidates > 0) continue;  // beam candidates: nothing is sampled
     const llm::SamplingInput& input = sequence.sampling;
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();
@@ -24,10 +24,10 @@ void DrawPlanner::Plan(const llm::Batch& batch) {
     item.row = row - 1;
     item.is_greedy = params.is_greedy() ? 1 : 0;
     item.first_edit = static_cast<int32_t>(edits_.size());
-    const bool has_room = !edits || AddEdits(input);
+    const bool fits = !edits || AddEdits(input);
     item.num_edits = static_cast<int32_t>(edits_.size()) - item.first_edit;
     for (const LogitEdit& edit : std::span(edits_).subspan(item.first_edit)) edit_of_[edit.id] = -1;
-    if (!has_room) {
+    if (!fits) {
       edits_.resize(item.first_edit);
       on_host_.push_back(static_cast<int32_t>(i));
       continue;

@@ -1,25 +1,25 @@
-// Executor on one GPU.
+// GpuExecutor: sets up device, weights, decoder and cache, and runs steps. [engine thread]
 #include "backends/gpu_llm/gpu_executor.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "backends/gpu_llm/cache_budget.h"
-#include "backends/gpu_llm/cuda/device.h"
+#include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/sampling/draw.h"
-#include "backends/gpu_llm/kernels/sampling/pick_log_probs.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
 
 namespace nereid::gpu {
 namespace {
 
-// Seconds; a longer gap between steps is a wait for requests.
-constexpr double kLongestGap = 5e-3;
+// A longer gap between steps counts as waiting for requests, not as idle time.
+constexpr double kMaxIdleGapSeconds = 5e-3;
 
 // Logits that rules may change in one step, 16 bytes each.
 constexpr int32_t kMaxEdits = 1 << 16;
 
-Result<int32_t> OpenDevice(int32_t device) {
+Result<int32_t> SelectDevice(int32_t device) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
     return UnavailableError("no GPU: ",
@@ -41,18 +41,19 @@ Result<int32_t> OpenDevice(int32_t device) {
 }
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
-                                  bool is_invariant) {
+                                  bool is_batch_invariant) {
   return {spec.num_heads, spec.num_kv_heads, num_processors,
-          RopeTables::ShortPositionsOffset(spec, spec.max_positions), is_invariant};
+          RopeTables::ShortPositionsOffset(spec, spec.max_positions), is_batch_invariant};
 }
 
-// Of the decoder itself, and of sequences that are at most so long.
-llm::DecoderModel Limited(llm::DecoderModel model, int32_t max_positions) {
+// Limits the model to sequences of at most `max_positions` tokens.
+llm::DecoderModel WithPositionLimit(llm::DecoderModel model, int32_t max_positions) {
   llm::LimitPositions(model.spec, max_positions);
   return model;
 }
 
-// A table of angles has one row a position, whatever the length of the prompt.
+// A dynamic rope is only supported up to its trained length, because the rope table has one row for
+// each position, independent of the prompt's length.
 Status CheckLimit(const llm::DecoderSpec& spec, int32_t max_positions) {
   for (const llm::RopeSpec& rope : spec.ropes) {
     if (rope.trained_positions > 0 && max_positions > rope.trained_positions) {
@@ -64,7 +65,7 @@ Status CheckLimit(const llm::DecoderSpec& spec, int32_t max_positions) {
   return Status::Ok();
 }
 
-// What the layer that looks back furthest sees; 0 when one sees everything.
+// Largest sliding window of all layers; 0 if a layer has none.
 int32_t AttentionWindow(const llm::DecoderSpec& spec) {
   int32_t window = 0;
   for (const llm::LayerSpec& layer : spec.layers) {
@@ -84,7 +85,7 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
   NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
-  NEREID_ASSIGN_OR_RETURN(const int32_t num_processors, OpenDevice(options.device));
+  NEREID_ASSIGN_OR_RETURN(const int32_t num_processors, SelectDevice(options.device));
   std::unique_ptr<GpuExecutor> executor(
       new GpuExecutor(std::move(model), sharding, options, num_processors));
   NEREID_RETURN_IF_ERROR(executor->Initialize());
@@ -94,10 +95,10 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
 GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
                          const GpuExecutorOptions& options, int32_t num_processors)
     : sharding_(sharding),
-      model_(Limited(std::move(model), options.max_positions)),
+      model_(WithPositionLimit(std::move(model), options.max_positions)),
       options_(options),
-      planner_(PlannerOptions(model_.spec, num_processors, options.is_invariant)),
-      draws_(model_.spec.vocab_size, kMaxEdits),
+      planner_(PlannerOptions(model_.spec, num_processors, options.is_batch_invariant)),
+      draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
@@ -116,12 +117,13 @@ Status GpuExecutor::Initialize() {
   limits_.max_positions = spec.max_positions;
   limits_.attention_window = AttentionWindow(spec);
   for (const llm::RopeSpec& rope : spec.ropes) {
-    if (!rope.short_inv_freq.empty()) limits_.long_positions = rope.short_positions;
+    if (!rope.short_inv_freq.empty()) limits_.long_rope_positions = rope.short_positions;
   }
   limits_.max_num_sequences = std::max(1, options_.max_num_sequences);
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
-  // GPUs that wait for each other may not wait for a launch that itself waits for a whole GPU.
+  // GPUs of a group get an urgent stream: a GPU must not wait behind a launch of another model that
+  // itself waits for the whole GPU.
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(options_.group != nullptr));
   NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
@@ -134,7 +136,7 @@ Status GpuExecutor::Initialize() {
   limits.max_num_sequences = padded;
   limits.num_processors = num_processors_;
   limits.cache_format = options_.cache_format;
-  limits.is_invariant = options_.is_invariant;
+  limits.is_batch_invariant = options_.is_batch_invariant;
   limits.fuses_decode = options_.fuses_decode && options_.profile_steps == 0;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, weights_, limits, {options_.group, sharding_}));
@@ -145,7 +147,7 @@ Status GpuExecutor::Initialize() {
     decoder_->SetTimer(timer_.get());
   }
   if (decoder_->fuses_decode()) {
-    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_invariant);
+    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
     planned.fused_rows = kDecodeStepRows;
     planner_ = StepPlanner(planned);
   }
@@ -161,15 +163,16 @@ Status GpuExecutor::Initialize() {
                               max_num_logits_ * sizeof(DrawItem) + kMaxEdits * sizeof(LogitEdit) +
                               64;
   NEREID_ASSIGN_OR_RETURN(words_, DeviceMemory::Allocate(words_bytes, "the step's plan"));
-  for (Flight& flight : flights_) {
-    NEREID_ASSIGN_OR_RETURN(flight.done, MakeEvent());
-    NEREID_ASSIGN_OR_RETURN(flight.words, PinnedMemory::Allocate(words_bytes));
+  for (InFlightStep& in_flight : in_flight_) {
+    NEREID_ASSIGN_OR_RETURN(in_flight.done, MakeEvent());
+    NEREID_ASSIGN_OR_RETURN(in_flight.words, PinnedMemory::Allocate(words_bytes));
   }
   NEREID_ASSIGN_OR_RETURN(
-      argmax_parts_, DeviceMemory::Allocate(sizeof(ArgMaxPart) * kArgMaxParts * max_num_logits_,
-                                            "parts of sampling"));
+      argmax_partials_,
+      DeviceMemory::Allocate(sizeof(PartialArgMax) * kArgMaxSplits * max_num_logits_,
+                             "partial results of sampling"));
   NEREID_ASSIGN_OR_RETURN(argmax_tickets_,
-                          DeviceMemory::Allocate(4 * max_num_logits_, "sampling's tickets"));
+                          DeviceMemory::Allocate(4 * max_num_logits_, "sampling's counters"));
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
   NEREID_ASSIGN_OR_RETURN(log_sums_, DeviceMemory::Allocate(4 * max_num_logits_, "log sums"));
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
@@ -188,10 +191,10 @@ Status GpuExecutor::SizeCache() {
   budget.block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format);
   budget.memory_fraction = options_.cache_memory_fraction;
   budget.max_tokens = options_.max_cache_tokens;
-  budget.most_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
+  budget.max_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
   NEREID_ASSIGN_OR_RETURN(int64_t blocks, CountCacheBlocks(budget));
   if (options_.group != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(blocks, options_.group->Meet(blocks));
+    NEREID_ASSIGN_OR_RETURN(blocks, options_.group->WaitForAll(blocks));
   }
   limits_.num_blocks = static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / kBlockTokens));
   return decoder_->AllocateCache(limits_.num_blocks);
@@ -200,34 +203,34 @@ Status GpuExecutor::SizeCache() {
 llm::ExecutorMemory GpuExecutor::memory() const {
   llm::ExecutorMemory memory;
   memory.gpu_bytes = static_cast<int64_t>(weights_.memory.size_bytes() + words_.size_bytes() +
-                                          argmax_parts_.size_bytes()) +
+                                          argmax_partials_.size_bytes()) +
                      decoder_->memory_bytes();
   memory.pinned_bytes = static_cast<int64_t>(sampled_.size_bytes());
-  for (const Flight& flight : flights_) {
-    memory.pinned_bytes += static_cast<int64_t>(flight.words.size_bytes());
+  for (const InFlightStep& in_flight : in_flight_) {
+    memory.pinned_bytes += static_cast<int64_t>(in_flight.words.size_bytes());
   }
   return memory;
 }
 
-Status GpuExecutor::Submit(const llm::Batch& batch) {
+Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  const auto half = static_cast<int32_t>(num_submitted_ % 2);
-  Flight& flight = flights_[half];
-  planner_.Plan(batch, half);
-  if (options_.rank == 0) draws_.Plan(batch);
+  const auto buffer_index = static_cast<int32_t>(num_submitted_ % 2);
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  planner_.Plan(batch, buffer_index);
+  if (options_.rank == 0) draw_planner_.Plan(batch);
   const StepShape shape = planner_.shape();
-  flight.rows.clear();
-  flight.more = {};
-  flight.log_prob_rows.clear();
+  in_flight.rows.clear();
+  in_flight.result = {};
+  in_flight.log_prob_rows.clear();
   int32_t num_sampled = 0;
-  bool wants_more = false;
-  for (const llm::BatchSequence& sequence : batch.sequences) {
-    flight.rows.push_back(sequence.samples ? num_sampled++ : -1);
-    wants_more |=
+  bool needs_logits = false;
+  for (const llm::BatchEntry& sequence : batch.entries) {
+    in_flight.rows.push_back(sequence.samples ? num_sampled++ : -1);
+    needs_logits |=
         sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
-  NEREID_RETURN_IF_ERROR(Upload(half));
+  NEREID_RETURN_IF_ERROR(Upload(buffer_index));
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
@@ -238,7 +241,7 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   }
   if (!is_launched) {
     NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
-    NEREID_RETURN_IF_ERROR(TakeOtherRows(batch, shape, half));
+    NEREID_RETURN_IF_ERROR(ComputeUnsampledRows(batch, shape, buffer_index));
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
   }
   const bool is_settled = decoder_->TakeSettled();
@@ -249,46 +252,47 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
         [&] { return Run(shape, false); }, stream_.get()));
   }
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
-  if (wants_more && options_.rank == 0) {
-    NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, 0, num_sampled, half));
-    NEREID_RETURN_IF_ERROR(FindCandidates(batch, half));
+  if (needs_logits && options_.rank == 0) {
+    NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
+    NEREID_RETURN_IF_ERROR(FindCandidates(batch, buffer_index));
   }
   NEREID_RETURN_IF_ERROR(Draw(shape));
-  for (const int32_t i : draws_.on_host()) {
-    NEREID_RETURN_IF_ERROR(DrawOnHost(batch.sequences[i], flight.rows[i], half));
+  for (const int32_t i : draw_planner_.on_host()) {
+    NEREID_RETURN_IF_ERROR(DrawOnHost(batch.entries[i], in_flight.rows[i], buffer_index));
   }
   if (options_.group != nullptr && shape.num_sampled > 0) {
-    ShareTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
+    BroadcastTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
     NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   }
   if (timer_ != nullptr) NEREID_RETURN_IF_ERROR(timer_->EndStep(stream_.get()));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(flight.done.get(), stream_.get()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(in_flight.done.get(), stream_.get()));
   ++num_steps_;
   ++num_submitted_;
-  if (collected_) {
-    const std::chrono::duration<double> gap = std::chrono::steady_clock::now() - *collected_;
-    if (gap.count() < kLongestGap) idle_seconds_ += gap.count();
-    collected_.reset();
+  if (last_collect_) {
+    const std::chrono::duration<double> gap = std::chrono::steady_clock::now() - *last_collect_;
+    if (gap.count() < kMaxIdleGapSeconds) idle_seconds_ += gap.count();
+    last_collect_.reset();
   }
   return {};
 }
 
-// The half's previous step was collected: its copy is done.
-Status GpuExecutor::Upload(int32_t half) {
+// The previous step of this buffer was collected, so its copy has completed.
+Status GpuExecutor::Upload(int32_t buffer_index) {
   const std::span<const int32_t> words = planner_.words();
   const size_t items_at = (words.size_bytes() + 15) / 16 * 16;
-  const size_t edits_at = items_at + (draws_.items().size_bytes() + 15) / 16 * 16;
-  const size_t size_bytes =
-      draws_.items().empty() ? words.size_bytes() : edits_at + draws_.edits().size_bytes();
+  const size_t edits_at = items_at + (draw_planner_.items().size_bytes() + 15) / 16 * 16;
+  const size_t size_bytes = draw_planner_.items().empty()
+                                ? words.size_bytes()
+                                : edits_at + draw_planner_.edits().size_bytes();
   if (size_bytes > words_.size_bytes()) {
-    return InternalError("a step's plan takes ", size_bytes, " bytes, ", words_.size_bytes(),
-                         " are there");
+    return InternalError("a step's plan takes ", size_bytes, " bytes, but its buffer has ",
+                         words_.size_bytes());
   }
-  char* to = flights_[half].words.as<char>();
+  char* to = in_flight_[buffer_index].words.as<char>();
   std::memcpy(to, words.data(), words.size_bytes());
-  if (!draws_.items().empty()) {
-    std::memcpy(to + items_at, draws_.items().data(), draws_.items().size_bytes());
-    std::memcpy(to + edits_at, draws_.edits().data(), draws_.edits().size_bytes());
+  if (!draw_planner_.items().empty()) {
+    std::memcpy(to + items_at, draw_planner_.items().data(), draw_planner_.items().size_bytes());
+    std::memcpy(to + edits_at, draw_planner_.edits().data(), draw_planner_.edits().size_bytes());
   }
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemcpyAsync(words_.data(), to, size_bytes, cudaMemcpyHostToDevice, stream_.get()));
@@ -298,7 +302,7 @@ Status GpuExecutor::Upload(int32_t half) {
 SampleTarget GpuExecutor::Target(const StepShape& shape) const {
   const StepLayout layout(shape);
   SampleTarget target = {};
-  target.half = words_.as<int32_t>() + layout.half;
+  target.buffer_index = words_.as<int32_t>() + layout.buffer_index;
   target.ids = sampled_.as<int32_t>();
   target.log_probs = sampled_.as<float>() + 2 * max_num_logits_;
   target.slots = words_.as<int32_t>() + layout.logit_slots;
@@ -316,14 +320,14 @@ Status GpuExecutor::RunHead(const StepShape& shape, bool may_time) {
   if (shape.num_sampled == 0) return {};
   NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(shape, words_.as<int32_t>(), 0, shape.num_sampled,
                                                  may_time, stream_.get()));
-  if (options_.rank == 0) FindLikeliest(shape, 0, shape.num_sampled);
+  if (options_.rank == 0) FindMostLikely(shape, 0, shape.num_sampled);
   return CudaStatus(cudaGetLastError(), "sampling");
 }
 
-void GpuExecutor::FindLikeliest(const StepShape& shape, int32_t first, int32_t count) {
+void GpuExecutor::FindMostLikely(const StepShape& shape, int32_t first, int32_t count) {
   ArgMaxParams params = {};
   params.logits = decoder_->logits();
-  params.parts = argmax_parts_.as<ArgMaxPart>();
+  params.partials = argmax_partials_.as<PartialArgMax>();
   params.tickets = argmax_tickets_.as<int32_t>();
   params.log_sums = log_sums_.as<float>();
   params.target = Target(shape);
@@ -331,35 +335,36 @@ void GpuExecutor::FindLikeliest(const StepShape& shape, int32_t first, int32_t c
   params.num_rows = count;
   params.vocab_size = decoder_->logits_stride();
   if (timer_ != nullptr)
-    timer_->Mark("likeliest token", {4.0 * count * params.vocab_size}, stream_.get());
+    timer_->Mark("most likely token", {4.0 * count * params.vocab_size}, stream_.get());
   ArgMax(params, stream_.get());
 }
 
-Status GpuExecutor::TakeOtherRows(const llm::Batch& batch, const StepShape& shape, int32_t half) {
+Status GpuExecutor::ComputeUnsampledRows(const llm::StepBatch& batch, const StepShape& shape,
+                                         int32_t buffer_index) {
   for (int32_t first = shape.num_sampled; first < shape.num_logits; first += max_num_logits_) {
     const int32_t count = std::min(max_num_logits_, shape.num_logits - first);
     NEREID_RETURN_IF_ERROR(
         decoder_->ComputeLogits(shape, words_.as<int32_t>(), first, count, true, stream_.get()));
     if (options_.rank > 0) continue;
-    FindLikeliest(shape, first, count);
-    NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, first, count, half));
+    FindMostLikely(shape, first, count);
+    NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, first, count, buffer_index));
     num_logits_ = count;
   }
   return CudaStatus(cudaGetLastError(), "rows of logits");
 }
 
-Status GpuExecutor::TakeRows(const llm::Batch& batch, const StepShape& shape, int32_t first,
-                             int32_t count, int32_t half) {
-  Flight& flight = flights_[half];
+Status GpuExecutor::ExtractRows(const llm::StepBatch& batch, const StepShape& shape, int32_t first,
+                                int32_t count, int32_t buffer_index) {
+  InFlightStep& in_flight = in_flight_[buffer_index];
   const auto rows = planner_.logit_rows().subspan(first, count);
   bool any_logits = false, any_log_probs = false;
-  const int32_t log_probs_at = half * static_cast<int32_t>(log_probs_.size_bytes() / 8);
+  const int32_t log_probs_at = buffer_index * static_cast<int32_t>(log_probs_.size_bytes() / 8);
   for (int32_t i = 0; i < count; ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[rows[i].sequence];
+    const llm::BatchEntry& sequence = batch.entries[rows[i].sequence];
     any_logits |= sequence.returns_logits;
     if (rows[i].index < static_cast<int32_t>(sequence.next_ids.size())) {
       any_log_probs = true;
-      flight.log_prob_rows.push_back({rows[i].sequence, log_probs_at + first + i});
+      in_flight.log_prob_rows.push_back({rows[i].sequence, log_probs_at + first + i});
     }
   }
   if (any_log_probs) {
@@ -370,12 +375,12 @@ Status GpuExecutor::TakeRows(const llm::Batch& batch, const StepShape& shape, in
   }
   if (!any_logits) return {};
   NEREID_RETURN_IF_ERROR(CopyRows(0, count));
-  flight.more.logits.resize(batch.sequences.size());
+  in_flight.result.logits.resize(batch.entries.size());
   const int64_t vocab_size = limits_.vocab_size;
   for (int32_t i = 0; i < count; ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[rows[i].sequence];
+    const llm::BatchEntry& sequence = batch.entries[rows[i].sequence];
     if (!sequence.returns_logits) continue;
-    std::vector<float>& to = flight.more.logits[rows[i].sequence];
+    std::vector<float>& to = in_flight.result.logits[rows[i].sequence];
     to.resize(sequence.num_logits * vocab_size);
     std::copy_n(host_logits_.begin() + i * vocab_size, vocab_size,
                 to.begin() + rows[i].index * vocab_size);
@@ -383,7 +388,7 @@ Status GpuExecutor::TakeRows(const llm::Batch& batch, const StepShape& shape, in
   return {};
 }
 
-// Rows of logits() to host_logits_; waits for them.
+// Copies rows of logits() to host_logits_ and waits.
 Status GpuExecutor::CopyRows(int32_t first, int32_t count) {
   const int64_t row_bytes = int64_t{limits_.vocab_size} * 4;
   const int64_t stride = decoder_->logits_stride();
@@ -394,31 +399,31 @@ Status GpuExecutor::CopyRows(int32_t first, int32_t count) {
   return CudaStatus(cudaStreamSynchronize(stream_.get()), "rows of logits");
 }
 
-// Of beams: the rules and the order are the host's.
-Status GpuExecutor::FindCandidates(const llm::Batch& batch, int32_t half) {
-  Flight& flight = flights_[half];
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+// Beam candidates are ranked on the host, which has the rules.
+Status GpuExecutor::FindCandidates(const llm::StepBatch& batch, int32_t buffer_index) {
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
     if (sequence.num_candidates == 0 || !sequence.samples) continue;
-    NEREID_RETURN_IF_ERROR(CopyRows(flight.rows[i], 1));
-    flight.more.candidates.resize(batch.sequences.size());
-    flight.more.candidates[i] =
+    NEREID_RETURN_IF_ERROR(CopyRows(in_flight.rows[i], 1));
+    in_flight.result.candidates.resize(batch.entries.size());
+    in_flight.result.candidates[i] =
         sampler_.Candidates(host_logits_, sequence.sampling, sequence.num_candidates);
   }
   return {};
 }
 
 Status GpuExecutor::Draw(const StepShape& shape) {
-  if (draws_.items().empty()) return {};
+  if (draw_planner_.items().empty()) return {};
   DrawParams params = {};
   params.logits = decoder_->logits();
   params.log_sums = log_sums_.as<float>();
   const size_t items_at = (planner_.words().size_bytes() + 15) / 16 * 16;
-  const size_t edits_at = items_at + (draws_.items().size_bytes() + 15) / 16 * 16;
+  const size_t edits_at = items_at + (draw_planner_.items().size_bytes() + 15) / 16 * 16;
   params.items = reinterpret_cast<const DrawItem*>(words_.as<char>() + items_at);
   params.edits = reinterpret_cast<LogitEdit*>(words_.as<char>() + edits_at);
   params.target = Target(shape);
-  params.num_items = static_cast<int>(draws_.items().size());
+  params.num_items = static_cast<int>(draw_planner_.items().size());
   params.vocab_size = decoder_->logits_stride();
   if (timer_ != nullptr)
     timer_->Mark("draw", {4.0 * params.num_items * params.vocab_size}, stream_.get());
@@ -426,10 +431,10 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   return CudaStatus(cudaGetLastError(), "drawing");
 }
 
-Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half) {
+Status GpuExecutor::DrawOnHost(const llm::BatchEntry& sequence, int32_t row, int32_t buffer_index) {
   NEREID_RETURN_IF_ERROR(CopyRows(row, 1));
   const llm::SampledToken token = sampler_.Sample(host_logits_, sequence.sampling);
-  const int32_t at = half * max_num_logits_ + row;
+  const int32_t at = buffer_index * max_num_logits_ + row;
   sampled_.as<int32_t>()[at] = token.id;
   sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(decoder_->last_tokens() + sequence.slot,
@@ -440,23 +445,23 @@ Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, 
 
 Result<llm::StepResult> GpuExecutor::Collect() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  const auto half = static_cast<int32_t>(num_collected_ % 2);
-  Flight& flight = flights_[half];
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(flight.done.get()));
+  const auto buffer_index = static_cast<int32_t>(num_collected_ % 2);
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(in_flight.done.get()));
   if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->status());
   if (timer_ != nullptr) NEREID_RETURN_IF_ERROR(timer_->Collect());
   ++num_collected_;
-  if (num_collected_ == num_submitted_) collected_ = std::chrono::steady_clock::now();
-  llm::StepResult result = std::move(flight.more);
+  if (num_collected_ == num_submitted_) last_collect_ = std::chrono::steady_clock::now();
+  llm::StepResult result = std::move(in_flight.result);
   if (options_.rank > 0) return result;
-  result.tokens.resize(flight.rows.size());
-  for (const auto& [sequence, at] : flight.log_prob_rows) {
-    result.prompt_log_probs.resize(flight.rows.size());
+  result.tokens.resize(in_flight.rows.size());
+  for (const auto& [sequence, at] : in_flight.log_prob_rows) {
+    result.prompt_log_probs.resize(in_flight.rows.size());
     result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
   }
-  for (size_t i = 0; i < flight.rows.size(); ++i) {
-    if (flight.rows[i] < 0) continue;
-    const int32_t at = half * max_num_logits_ + flight.rows[i];
+  for (size_t i = 0; i < in_flight.rows.size(); ++i) {
+    if (in_flight.rows[i] < 0) continue;
+    const int32_t at = buffer_index * max_num_logits_ + in_flight.rows[i];
     result.tokens[i].id = sampled_.as<int32_t>()[at];
     result.tokens[i].log_prob = sampled_.as<float>()[2 * max_num_logits_ + at];
   }

@@ -1,30 +1,31 @@
-// Events, and the roof of a device.
+// OperatorTimer, and the device's roofline. [engine thread]
 #include "backends/gpu_llm/operator_timer.h"
 
 #include <algorithm>
 
-#include "backends/gpu_llm/cuda/device.h"
-#include "backends/gpu_llm/kernels/device/hold.h"
+#include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/device/delay.h"
 
 namespace nereid::gpu {
 namespace {
 
 // Longer than the host takes to launch an operator and its event.
-constexpr int64_t kHoldPerOperatorNs = 12'000;
-constexpr int64_t kLongestHoldNs = 30'000'000;
+constexpr int64_t kDelayPerOperatorNs = 12'000;
+constexpr int64_t kMaxDelayNs = 30'000'000;
 
-// What large copies and products of bf16 reach, of what the clocks would allow: 4.65 TB/s and 790
-// TFLOP/s on an H200.
+// Measured rates of large copies and bf16 matrix products, relative to the nominal rates: 4.65 TB/s
+// and 790 TFLOP/s on an H200.
 constexpr double kOfBandwidth = 0.945;
 constexpr double kOperationsPerProcessor = 790e12 / 132;
 
-Result<Roof> RoofOf(int device) {
+Result<DeviceRoofline> ReadRoofline(int device) {
   NEREID_ASSIGN_OR_RETURN(const int clock_khz, DeviceAttribute(cudaDevAttrMemoryClockRate, device));
   NEREID_ASSIGN_OR_RETURN(const int bus_bits,
                           DeviceAttribute(cudaDevAttrGlobalMemoryBusWidth, device));
   NEREID_ASSIGN_OR_RETURN(const int processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, device));
-  return Roof{2e3 * clock_khz * bus_bits / 8 * kOfBandwidth, processors * kOperationsPerProcessor};
+  return DeviceRoofline{2e3 * clock_khz * bus_bits / 8 * kOfBandwidth,
+                        processors * kOperationsPerProcessor};
 }
 
 }  // namespace
@@ -32,26 +33,26 @@ Result<Roof> RoofOf(int device) {
 Result<std::unique_ptr<OperatorTimer>> OperatorTimer::Create(
     int device, int32_t num_steps, std::function<void(const std::string&)> on_table) {
   std::unique_ptr<OperatorTimer> timer(new OperatorTimer());
-  NEREID_ASSIGN_OR_RETURN(timer->roof_, RoofOf(device));
+  NEREID_ASSIGN_OR_RETURN(timer->roofline_, ReadRoofline(device));
   timer->num_steps_ = num_steps;
   timer->on_table_ = std::move(on_table);
   return timer;
 }
 
-void OperatorTimer::BeginStep(bool is_decode, const llm::Batch& batch, cudaStream_t stream) {
+void OperatorTimer::BeginStep(bool is_decode, const llm::StepBatch& batch, cudaStream_t stream) {
   is_decode_ = is_decode;
   num_tokens_ = static_cast<int32_t>(batch.token_ids.size());
-  runs_.clear();
-  for (const llm::BatchSequence& sequence : batch.sequences)
-    runs_.push_back({sequence.num_tokens, sequence.num_cached});
+  chunks_.clear();
+  for (const llm::BatchEntry& sequence : batch.entries)
+    chunks_.push_back({sequence.num_tokens, sequence.num_cached});
   const auto num_operators = static_cast<int64_t>(timed_.size());
   timed_.clear();
   num_events_ = 0;
   status_ = {};
-  HoldStream(std::min(num_operators * kHoldPerOperatorNs, kLongestHoldNs), stream);
-  // What an operator that does nothing would take: it is part of each time.
-  Mark("(an empty one)", {}, stream);
-  HoldStream(0, stream);
+  DelayStream(std::min(num_operators * kDelayPerOperatorNs, kMaxDelayNs), stream);
+  // The time of an operator that does nothing, which every measured time includes.
+  Mark("(empty)", {}, stream);
+  DelayStream(0, stream);
 }
 
 void OperatorTimer::Record(cudaStream_t stream) {
@@ -85,22 +86,22 @@ Status OperatorTimer::Collect() {
     profile_.Add(timed_[i].name, std::max(1e-9, 1e-3 * ms), timed_[i].work);
   }
   if (profile_.num_steps() < num_steps_) return {};
-  on_table_(profile_.Table(roof_));
+  on_table_(profile_.Table(roofline_));
   profile_ = {};
   return {};
 }
 
 OperatorTimer::AttentionWork OperatorTimer::Attention(bool of_decoding, int32_t window) const {
   AttentionWork work;
-  for (const Run& run : runs_) {
-    if ((run.num_tokens == 1) != of_decoding) continue;
-    const double length = run.num_cached + run.num_tokens;
+  for (const SequenceChunk& chunk : chunks_) {
+    if ((chunk.num_tokens == 1) != of_decoding) continue;
+    const double length = chunk.num_cached + chunk.num_tokens;
     if (window == 0 || length <= window) {
       work.tokens_read += length;
-      work.pairs += run.num_tokens * (run.num_cached + (run.num_tokens + 1) / 2.0);
+      work.pairs += chunk.num_tokens * (chunk.num_cached + (chunk.num_tokens + 1) / 2.0);
     } else {  // most of its tokens see a whole window
-      work.tokens_read += std::min<double>(length, window + run.num_tokens);
-      work.pairs += static_cast<double>(run.num_tokens) * window;
+      work.tokens_read += std::min<double>(length, window + chunk.num_tokens);
+      work.pairs += static_cast<double>(chunk.num_tokens) * window;
     }
   }
   return work;

@@ -1,6 +1,6 @@
-// Times a step's operators on the device: an event between each two on the stream. They run one
-// after the other then, without the overlap of a plain step; and the stream is held back at a
-// step's begin, so that nothing waits for the host to launch it. [engine thread]
+// Measures the operators of a step on the device with an event between each two of them. Operators
+// then run one after the other, without the overlap of a normal step. At the start of a step the
+// stream is delayed, so that no operator waits for its launch by the host. [engine thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,20 +20,20 @@ namespace nereid::gpu {
 
 class OperatorTimer {
  public:
-  // `on_table` is called after every `num_steps` steps with the table of those.
+  // `on_table` is called with a table after every `num_steps` steps.
   static Result<std::unique_ptr<OperatorTimer>> Create(
       int device, int32_t num_steps, std::function<void(const std::string&)> on_table);
 
-  void BeginStep(bool is_decode, const llm::Batch& batch, cudaStream_t stream);
-  // What is launched from here to the next call is this operator's. `name` is a literal.
+  void BeginStep(bool is_decode, const llm::StepBatch& batch, cudaStream_t stream);
+  // The kernels launched from here to the next call belong to this operator. `name` is a literal.
   void Mark(const char* name, const OperatorWork& work, cudaStream_t stream);
-  // Also what went wrong since BeginStep.
+  // Also returns the first error since BeginStep().
   Status EndStep(cudaStream_t stream);
-  // Once the device is through with the step.
+  // Call it when the device has completed the step.
   Status Collect();
 
-  // Of the step's attention in a layer that sees so many tokens back (0: all): tokens of the cache
-  // that are read, and pairs of query and key, of decoding sequences or of prompts.
+  // The work of attention in a layer with this window (0: none), of decoding sequences or of
+  // prompts: tokens read from the cache, and pairs of query and key.
   struct AttentionWork {
     double tokens_read = 0.0;
     double pairs = 0.0;
@@ -45,22 +45,22 @@ class OperatorTimer {
     const char* name;
     OperatorWork work;
   };
-  struct Run {
+  struct SequenceChunk {
     int32_t num_tokens, num_cached;
   };
 
   OperatorTimer() = default;
   void Record(cudaStream_t stream);
 
-  Roof roof_;
+  DeviceRoofline roofline_;
   int32_t num_steps_ = 0;
   std::function<void(const std::string&)> on_table_;
   StepProfile profile_;
   bool is_decode_ = false;
   int32_t num_tokens_ = 0;
-  std::vector<Run> runs_;
+  std::vector<SequenceChunk> chunks_;
   std::vector<Timed> timed_;   // operators of the step
-  std::vector<Event> events_;  // one more of them are in use
+  std::vector<Event> events_;  // one more of them than operators is in use
   size_t num_events_ = 0;
   Status status_;
 };

@@ -1,4 +1,4 @@
-// Every call is one turn of the ranks' threads.
+// Every call runs once on all rank threads.
 #include "backends/gpu_llm/sharded_executor.h"
 
 namespace nereid::gpu {
@@ -15,14 +15,14 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
     own.device = devices[rank];
     own.rank = rank;
     own.group = executor->group_.get();
-    if (rank > 0) own.on_profile = [](const std::string&) {};  // they take what rank 0 takes
+    if (rank > 0) own.on_profile = [](const std::string&) {};  // rank 0 reports the profile
     NEREID_ASSIGN_OR_RETURN(executor->ranks_[rank], GpuExecutor::Create(model, own));
     return {};
   }));
   return executor;
 }
 
-// No GPU frees what another may yet write.
+// Drains all GPUs first, so that no GPU frees memory that another one may still write.
 ShardedExecutor::~ShardedExecutor() {
   (void)threads_.Run([&](int32_t rank) -> Status {
     if (ranks_[rank] != nullptr) ranks_[rank]->Drain();
@@ -42,7 +42,7 @@ llm::ExecutorMemory ShardedExecutor::memory() const {
   return sum;
 }
 
-Status ShardedExecutor::Submit(const llm::Batch& batch) {
+Status ShardedExecutor::Submit(const llm::StepBatch& batch) {
   return threads_.Run([&](int32_t rank) { return ranks_[rank]->Submit(batch); });
 }
 

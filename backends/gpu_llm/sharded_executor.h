@@ -1,6 +1,6 @@
-// One model on several GPUs: an executor for each, all of which take every step with their shares
-// of the weights, each on a thread of its own. Rank 0 draws the tokens. [engine thread, which is
-// rank 0's too]
+// One model on several GPUs: one executor for each GPU. All of them run every step with their
+// shards of the weights, each on its own thread. Rank 0 samples the tokens. [engine thread, which
+// is also rank 0's thread]
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace nereid::gpu {
 
 class ShardedExecutor : public llm::Executor {
  public:
-  // As GpuExecutor::Create; options.device is not read. UNSUPPORTED also names what so many GPUs
-  // can not share out.
+  // As GpuExecutor::Create(); options.device is ignored. UNSUPPORTED also if the model cannot be
+  // divided among so many GPUs.
   static Result<std::unique_ptr<ShardedExecutor>> Create(const llm::DecoderModel& model,
                                                          const GpuExecutorOptions& options,
                                                          std::span<const int32_t> devices);
@@ -27,8 +27,8 @@ class ShardedExecutor : public llm::Executor {
   llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
   llm::ExecutorMemory memory() const override;
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
-  // A fault of one GPU ends the step on all: those that wait for it are woken.
-  Status Submit(const llm::Batch& batch) override;
+  // A fault of one GPU ends the step on all of them; waiting ranks are woken.
+  Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
   GpuExecutor& rank(int32_t rank) { return *ranks_[rank]; }

@@ -1,7 +1,7 @@
-// A stream's launches, captured.
+// StepGraphs: captures, instantiates and launches CUDA graphs. [engine thread]
 #include "backends/gpu_llm/step_graphs.h"
 
-#include "backends/gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/runtime.h"
 
 namespace nereid::gpu {
 
@@ -13,24 +13,25 @@ Result<bool> StepGraphs::Launch(int32_t num_rows, cudaStream_t stream) {
   return true;
 }
 
-Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t patience,
+Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
                           const std::function<Status()>& launch, cudaStream_t stream) {
-  if (!recorded_.IsNew(num_rows)) return {};
+  if (!recorded_.IsUntried(num_rows)) return {};
   if (group_ != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(const int64_t least, group_->Meet(is_settled ? 1 : 0));
-    is_settled = least > 0;
+    NEREID_ASSIGN_OR_RETURN(const int64_t minimum, group_->WaitForAll(is_settled ? 1 : 0));
+    is_settled = minimum > 0;
   }
-  if (!is_settled || !recorded_.IsDue(num_rows, patience)) return {};
+  if (!is_settled || !recorded_.IsDue(num_rows, min_steps)) return {};
   if (group_ != nullptr) {
-    // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
+    // Recording allocates memory, which may wait for all GPUs. So no GPU may wait for this one
+    // meanwhile.
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
-    NEREID_RETURN_IF_ERROR(group_->Meet().status());
+    NEREID_RETURN_IF_ERROR(group_->WaitForAll().status());
   }
   Result<Graph> graph = Capture(launch, stream);
   bool is_recorded = graph.ok();
-  if (group_ != nullptr) {  // all of them have it, or none
-    NEREID_ASSIGN_OR_RETURN(const int64_t least, group_->Meet(is_recorded ? 1 : 0));
-    is_recorded = least > 0;
+  if (group_ != nullptr) {  // all GPUs use the graph, or none
+    NEREID_ASSIGN_OR_RETURN(const int64_t minimum, group_->WaitForAll(is_recorded ? 1 : 0));
+    is_recorded = minimum > 0;
   }
   if (is_recorded) {
     recorded_.Keep(num_rows, std::move(*graph));
@@ -54,7 +55,7 @@ Result<Graph> StepGraphs::Capture(const std::function<Status()>& launch, cudaStr
     (void)cudaGetLastError();
     return status;
   }
-  if (fails_) (void)cudaStreamSynchronize(stream);  // not allowed now: spoils the recording
+  if (fails_) (void)cudaStreamSynchronize(stream);  // not allowed during a capture: makes it fail
   status = launch();
   cudaGraph_t nodes = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &nodes);
@@ -68,7 +69,8 @@ Result<Graph> StepGraphs::Capture(const std::function<Status()>& launch, cudaStr
   if (status.ok()) status = CudaStatus(cudaGraphUpload(graph.get(), stream), "cudaGraphUpload");
   if (nodes != nullptr) (void)cudaGraphDestroy(nodes);
   if (status.ok()) return graph;
-  // What is left of it would be taken for a fault of the next launch; one that stays comes again.
+  // Clears the error, which the next launch would report otherwise. A sticky error is reported
+  // again.
   (void)cudaGetLastError();
   return status;
 }

@@ -1,4 +1,4 @@
-// Packs a batch.
+// StepPlanner: packs a batch into words, decode items and prefill tiles. [engine thread]
 #include "backends/gpu_llm/step_plan.h"
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int32_t kInvariantItems = 32;  // a sequence, at most
-constexpr int32_t kInvariantTiles = 8;   // of an item, at least
-constexpr int32_t kFusedTiles = 6;       // of an item, at least: about what is there beforehand
-constexpr int32_t kAlignWords = 4;       // arrays start at multiples of 16 bytes
+constexpr int32_t kBatchInvariantItems = 32;  // maximum for a sequence
+constexpr int32_t kBatchInvariantTiles = 8;   // minimum for an item
+constexpr int32_t kFusedTiles = 6;            // minimum for an item: about what the ring prefetches
+constexpr int32_t kAlignWords = 4;            // arrays start at multiples of 16 bytes
 
 int32_t Blocks(int32_t tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
@@ -25,20 +25,20 @@ int32_t Aligned(int32_t words) {
 
 StepLayout::StepLayout(const StepShape& shape) {
   int32_t next = 0;
-  const auto place = [&](size_t words) {
+  const auto reserve = [&](size_t words) {
     const int32_t at = next;
     next = Aligned(next + static_cast<int32_t>(words));
     return at;
   };
-  half = place(1);
-  token_ids = place(shape.num_tokens);
-  positions = place(shape.num_tokens);
-  cache_slots = place(shape.num_tokens);
-  logit_rows = place(shape.num_logits);
-  logit_slots = place(shape.num_logits);
-  next_ids = place(shape.num_logits);
-  decode_items = place(shape.num_decode * sizeof(DecodeItem) / 4);
-  prefill_tiles = place(shape.num_prefill * sizeof(PrefillTile) / 4);
+  buffer_index = reserve(1);
+  token_ids = reserve(shape.num_tokens);
+  positions = reserve(shape.num_tokens);
+  cache_slots = reserve(shape.num_tokens);
+  logit_rows = reserve(shape.num_logits);
+  logit_slots = reserve(shape.num_logits);
+  next_ids = reserve(shape.num_logits);
+  decode_items = reserve(shape.num_decode * sizeof(DecodeItem) / 4);
+  prefill_tiles = reserve(shape.num_prefill * sizeof(PrefillTile) / 4);
   block_tables = next;
 }
 
@@ -49,23 +49,23 @@ int32_t StepPlanner::PaddedBatch(int32_t n) {
 }
 
 int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
-  if (options_.is_invariant) return num_sequences * kInvariantItems;
-  // Each sequence has one; the splits share out two blocks of threads a processor.
+  if (options_.is_batch_invariant) return num_sequences * kBatchInvariantItems;
+  // Each sequence has one item. The splits fill two blocks of threads on each multiprocessor.
   return num_sequences + 2 * options_.num_processors / options_.num_kv_heads + 1;
 }
 
-bool StepPlanner::IsDecoding(const llm::BatchSequence& sequence) const {
+bool StepPlanner::IsDecoding(const llm::BatchEntry& sequence) const {
   if (sequence.num_tokens != 1) return false;
-  if (!options_.is_invariant) return true;
+  if (!options_.is_batch_invariant) return true;
   const auto num_tokens = static_cast<int32_t>(sequence.sampling.token_ids.size());
   return sequence.samples && num_tokens > sequence.sampling.num_prompt;
 }
 
-void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
+void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
   is_decode_ = true;
   int32_t num_logits = 0, num_sampled = 0, num_single = 0, num_tiles = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
-  for (const llm::BatchSequence& sequence : batch.sequences) {
+  for (const llm::BatchEntry& sequence : batch.entries) {
     is_decode_ &= IsDecoding(sequence) && sequence.num_logits == 1 && sequence.samples;
     num_logits += sequence.num_logits;
     num_sampled += sequence.samples ? 1 : 0;
@@ -84,7 +84,7 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   shape_.num_prefill = num_tiles;
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);
-  words_[layout.half] = half;
+  words_[layout.buffer_index] = buffer_index;
   std::fill_n(words_.begin() + layout.logit_slots, shape_.num_logits, -1);
   std::fill_n(words_.begin() + layout.next_ids, shape_.num_logits, -1);
   std::copy(batch.token_ids.begin(), batch.token_ids.end(), words_.begin() + layout.token_ids);
@@ -92,13 +92,13 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   table_offsets_.clear();
   logit_rows_.assign(num_logits, {});
   int32_t next_sampled = 0, next_other = num_sampled;
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const llm::BatchSequence& sequence = batch.sequences[s];
+  for (size_t s = 0; s < batch.entries.size(); ++s) {
+    const llm::BatchEntry& sequence = batch.entries[s];
     table_offsets_.push_back(static_cast<int32_t>(words_.size()));
     const int32_t length = sequence.num_cached + sequence.num_tokens;
     const auto used = sequence.block_table.first(Blocks(length));
     words_.insert(words_.end(), used.begin(), used.end());
-    const int32_t offset = sequence.is_long ? 0 : options_.short_positions_offset;
+    const int32_t offset = sequence.uses_long_rope ? 0 : options_.short_positions_offset;
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
       const int32_t position = sequence.num_cached + i;
       words_[layout.positions + sequence.first_token + i] = position + offset;
@@ -120,22 +120,22 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   AddPrefillTiles(batch, layout);
 }
 
-// Long contexts are cut so that all processors have something to read; the cuts are whole KV
-// blocks.
-void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layout) {
+// Long contexts are split at KV blocks, so that all multiprocessors have work.
+void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout) {
   if (shape_.num_decode == 0) return;
   int64_t total_tiles = 0;
-  for (const llm::BatchSequence& sequence : batch.sequences) {
+  for (const llm::BatchEntry& sequence : batch.entries) {
     if (IsDecoding(sequence)) total_tiles += Blocks(sequence.num_cached + 1);
   }
   const bool is_fused = is_decode_ && shape_.num_tokens <= options_.fused_rows;
-  const int64_t room = is_fused ? std::max(1, options_.num_processors / options_.num_kv_heads)
-                                : 2 * options_.num_processors / options_.num_kv_heads + 1;
-  const auto tiles_per_item = static_cast<int32_t>(
-      std::max<int64_t>(is_fused ? kFusedTiles : 2, (total_tiles + room - 1) / room));
+  const int64_t target_items = is_fused
+                                   ? std::max(1, options_.num_processors / options_.num_kv_heads)
+                                   : 2 * options_.num_processors / options_.num_kv_heads + 1;
+  const auto tiles_per_item = static_cast<int32_t>(std::max<int64_t>(
+      is_fused ? kFusedTiles : 2, (total_tiles + target_items - 1) / target_items));
   int32_t next = 0, decoding = 0;
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
     if (!IsDecoding(sequence)) continue;
     DecodeItem item = {};
     item.row = sequence.first_token;
@@ -144,11 +144,12 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
     item.first_item = next;
     item.sequence = decoding++;
     const int32_t tiles = Blocks(item.length);
-    const int32_t at_once =
-        options_.is_invariant
-            ? std::max(kInvariantTiles, (tiles + kInvariantItems - 1) / kInvariantItems)
+    const int32_t item_tiles =
+        options_.is_batch_invariant
+            ? std::max(kBatchInvariantTiles,
+                       (tiles + kBatchInvariantItems - 1) / kBatchInvariantItems)
             : tiles_per_item;
-    item.num_items = (tiles + at_once - 1) / at_once;
+    item.num_items = (tiles + item_tiles - 1) / item_tiles;
     for (int32_t part = 0; part < item.num_items; ++part, ++next) {
       item.first_tile = static_cast<int32_t>(int64_t{tiles} * part / item.num_items);
       item.last_tile = static_cast<int32_t>(int64_t{tiles} * (part + 1) / item.num_items);
@@ -158,13 +159,13 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
   }
 }
 
-// The longest work first.
-void StepPlanner::AddPrefillTiles(const llm::Batch& batch, const StepLayout& layout) {
+// Tiles are sorted by decreasing work.
+void StepPlanner::AddPrefillTiles(const llm::StepBatch& batch, const StepLayout& layout) {
   if (shape_.num_prefill == 0) return;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   std::vector<std::pair<int32_t, PrefillTile>> tiles;
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
     if (IsDecoding(sequence)) continue;
     const int32_t rows = sequence.num_tokens * group;
     for (int32_t tile = 0; tile * kQueryRows < rows; ++tile) {

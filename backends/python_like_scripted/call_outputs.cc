@@ -7,82 +7,82 @@
 
 #include "backends/python_like_scripted/tensor_codec.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
-// Where one output lies.
-struct OutputPlace {
-  std::optional<Block> block;
+// Memory of one output: exactly one of `block`, `gpu` and `bytes`.
+struct CallOutputMemory {
+  std::optional<SharedBlock> block;
   std::optional<GpuBlock> gpu;
-  bool is_workers = false;  // the message that names the memory is on its way
+  bool is_owned_by_worker = false;  // the worker releases it
   std::unique_ptr<char[]> bytes;
 };
 
-struct CallerMemory {
+struct CallerMemoryAllocator {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp) {
-    const auto& target = *static_cast<const CallTarget*>(request_userp);
-    auto place = std::make_unique<OutputPlace>();
+    const auto& target = *static_cast<const CallOutputTarget*>(request_userp);
+    auto memory = std::make_unique<CallOutputMemory>();
     OutputBuffer buffer{nullptr};
     if (target.gpu_id >= 0 && output.size_bytes != 0) {
       Result<GpuBlock> block = target.worker.gpu().Allocate(target.gpu_id, output.size_bytes);
-      if (block.ok()) place->gpu = std::move(*block);  // else it is a wish that is not granted
+      if (block.ok()) memory->gpu = std::move(*block);  // the preference is only a hint
     }
-    if (place->gpu.has_value()) {
-      buffer.base = place->gpu->data;
+    if (memory->gpu.has_value()) {
+      buffer.base = memory->gpu->data;
       buffer.memory_type = TRITONSERVER_MEMORY_GPU;
       buffer.memory_type_id = target.gpu_id;
-    } else if (output.size_bytes > kInlineBytes) {
-      NEREID_ASSIGN_OR_RETURN(place->block, target.worker.to_worker().Allocate(output.size_bytes));
-      buffer.base = place->block->data();
+    } else if (output.size_bytes > kMaxInlineBytes) {
+      NEREID_ASSIGN_OR_RETURN(memory->block, target.worker.to_worker().Allocate(output.size_bytes));
+      buffer.base = memory->block->data();
     } else {
-      place->bytes = std::make_unique<char[]>(output.size_bytes + 1);
-      buffer.base = place->bytes.get();
+      memory->bytes = std::make_unique<char[]>(output.size_bytes + 1);
+      buffer.base = memory->bytes.get();
     }
-    buffer.userp = place.release();
+    buffer.userp = memory.release();
     return buffer;
   }
   static void Release(const OutputBuffer& buffer, size_t) {
-    const std::unique_ptr<OutputPlace> place(static_cast<OutputPlace*>(buffer.userp));
-    if (place->is_workers) return;
-    if (place->block.has_value()) place->block->Release();
-    if (place->gpu.has_value()) place->gpu->token.Release();
+    const std::unique_ptr<CallOutputMemory> memory(static_cast<CallOutputMemory*>(buffer.userp));
+    if (memory->is_owned_by_worker) return;
+    if (memory->block.has_value()) memory->block->Release();
+    if (memory->gpu.has_value()) memory->gpu->token.Release();
   }
 };
 
-// Texts are for the processor to read: they are copied to memory of the host.
-Status MoveToHost(const OutputView& output, Worker& worker, OutputPlace& place) {
+// BYTES tensors are read by the CPU: copies one from the GPU to host memory.
+Status CopyToHost(const OutputView& output, Worker& worker, CallOutputMemory& memory) {
   const CudaDriver* const driver = CudaDriver::Get();
-  Block block;
+  SharedBlock block;
   char* target = nullptr;
-  if (output.size_bytes > kInlineBytes) {
+  if (output.size_bytes > kMaxInlineBytes) {
     NEREID_ASSIGN_OR_RETURN(block, worker.to_worker().Allocate(output.size_bytes));
     target = reinterpret_cast<char*>(block.data());
   } else {
-    place.bytes = std::make_unique<char[]>(output.size_bytes + 1);
-    target = place.bytes.get();
+    memory.bytes = std::make_unique<char[]>(output.size_bytes + 1);
+    target = memory.bytes.get();
   }
-  if (block.mapping != nullptr) place.block = block;
+  if (block.mapping != nullptr) memory.block = block;
   NEREID_RETURN_IF_ERROR(
       driver->Copy(output.memory_type_id, target, output.base, output.size_bytes));
-  place.gpu->token.Release();
-  place.gpu.reset();
+  memory.gpu->token.Release();
+  memory.gpu.reset();
   return {};
 }
 
 Status WriteOutput(const OutputView& output, Worker& worker, MarshalWriter& writer) {
-  auto* const place = static_cast<OutputPlace*>(output.userp);
-  if (place != nullptr && place->gpu.has_value()) {
+  auto* const memory = static_cast<CallOutputMemory*>(output.userp);
+  if (memory != nullptr && memory->gpu.has_value()) {
     if (output.datatype != TRITONSERVER_TYPE_BYTES) {
-      WriteGpuTensor(output.name, output.datatype, output.shape, *place->gpu, writer);
+      WriteGpuTensor(output.name, output.datatype, output.shape, *memory->gpu, writer);
       return {};
     }
-    NEREID_RETURN_IF_ERROR(MoveToHost(output, worker, *place));
+    NEREID_RETURN_IF_ERROR(CopyToHost(output, worker, *memory));
   }
-  const Block* const block =
-      place != nullptr && place->block.has_value() ? &*place->block : nullptr;
+  const SharedBlock* const block =
+      memory != nullptr && memory->block.has_value() ? &*memory->block : nullptr;
   std::string_view bytes;
   if (block == nullptr) {
-    const void* const base = place != nullptr ? place->bytes.get() : output.base;
+    const void* const base = memory != nullptr ? memory->bytes.get() : output.base;
     bytes = {static_cast<const char*>(base), output.size_bytes};
   }
   WriteTensor(output.name, output.datatype, output.shape, bytes, block, writer);
@@ -93,7 +93,7 @@ Status WriteOutput(const OutputView& output, Worker& worker, MarshalWriter& writ
 
 Result<const ResponseAllocator*> CallOutputAllocator() {
   static const auto* const allocator =
-      new Result<ResponseAllocator>(ResponseAllocator::Create<CallerMemory>());
+      new Result<ResponseAllocator>(ResponseAllocator::Create<CallerMemoryAllocator>());
   if (!allocator->ok()) return allocator->status();
   return &allocator->value();
 }
@@ -108,17 +108,17 @@ Status WriteOutputs(const InferResponse& response, Worker& worker, MarshalWriter
   return {};
 }
 
-void SetWorkers(const InferResponse& response, bool is_workers) {
+void SetOwnedByWorker(const InferResponse& response, bool is_owned_by_worker) {
   const Result<uint32_t> count = response.OutputCount();
   for (uint32_t i = 0; count.ok() && i < *count; ++i) {
     const Result<OutputView> output = response.Output(i);
     if (!output.ok() || output->userp == nullptr) continue;
-    auto* const place = static_cast<OutputPlace*>(output->userp);
-    place->is_workers = is_workers;
-    // The worker frees the block: whoever takes it then must see what was written here before, and
-    // no sanitizer sees an order that goes through another process.
-    if (is_workers && place->block.has_value()) place->block->Use();
+    auto* const memory = static_cast<CallOutputMemory*>(output->userp);
+    memory->is_owned_by_worker = is_owned_by_worker;
+    // The worker releases the block, and the next user must see what was written here before.
+    // Sanitizers do not see an ordering that goes through another process.
+    if (is_owned_by_worker && memory->block.has_value()) memory->block->Use();
   }
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,5 +1,6 @@
-// Where the outputs of a called model lie: the model writes them straight into the caller's shared
-// memory, into memory of the GPU that the caller prefers, or here when they are short.
+// Output memory of calls that a worker makes of other models. The called model writes directly into
+// the caller's shared memory, or into the GPU memory that the caller prefers; short outputs are in
+// host memory and travel in the message.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +10,21 @@
 #include "nereid/infer_response.h"
 #include "nereid/response_allocator.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
-// Of one call; what the allocator's `request_userp` points to.
-struct CallTarget {
-  Worker& worker;       // the caller's
-  int64_t gpu_id = -1;  // which it prefers; -1: none
+// For one call; the allocator's `request_userp` points to it.
+struct CallOutputTarget {
+  Worker& worker;       // the caller
+  int64_t gpu_id = -1;  // preferred for outputs; -1: none
 };
 
-// One for the process; callees may hold responses until its end.
+// One for the process, because called models may hold responses until it ends.
 Result<const ResponseAllocator*> CallOutputAllocator();
 
-// (outputs), as the worker reads them.
+// Appends the tuple of outputs, as the worker decodes it.
 Status WriteOutputs(const InferResponse& response, Worker& worker, MarshalWriter& writer);
-// Whether the worker, who hears of them, gives the outputs' memory back; else the response does.
-void SetWorkers(const InferResponse& response, bool is_workers);
+// Sets who releases the outputs' memory: the worker, which gets the message that names it, or the
+// response.
+void SetOwnedByWorker(const InferResponse& response, bool is_owned_by_worker);
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -9,13 +9,14 @@
 
 #include "backends/python_like_scripted/marshal.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
-// In place of a message: where in shared memory it lies. Messages themselves are tuples.
-constexpr char kElsewhereTag = 'l';
+// The first byte of a packet that gives the message's location in shared memory. Messages are
+// tuples and begin differently.
+constexpr char kIndirectTag = 'l';
 
-Status Gone() {
+Status WorkerClosedError() {
   return UnavailableError("the worker is gone");
 }
 
@@ -29,59 +30,60 @@ Result<std::unique_ptr<Channel>> Channel::Create(UniqueFd* worker_end, SharedReg
   }
   worker_end->Reset(fds[1]);
   UniqueFd own_end(fds[0]);
-  const timeval longest{kLongestWait.count() / 1000, kLongestWait.count() % 1000 * 1000};
+  const timeval longest{kMaxWait.count() / 1000, kMaxWait.count() % 1000 * 1000};
   if (setsockopt(own_end.get(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest) != 0) {
     return UnavailableError("SO_RCVTIMEO: ", std::strerror(errno));
   }
   return std::unique_ptr<Channel>(new Channel(std::move(own_end), outgoing, incoming));
 }
 
-Result<std::string> Channel::Packed(std::string message) {
+Result<std::string> Channel::ToPacket(std::string message) {
   if (message.size() <= kMaxPacketBytes) return message;
-  NEREID_ASSIGN_OR_RETURN(const Block block, outgoing_->Allocate(message.size()));
+  NEREID_ASSIGN_OR_RETURN(const SharedBlock block, outgoing_->Allocate(message.size()));
   std::memcpy(block.data(), message.data(), message.size());
-  const uint64_t place[2] = {block.offset, block.size_bytes};
-  std::string packet(1, kElsewhereTag);
-  packet.append(reinterpret_cast<const char*>(place), sizeof place);
+  const uint64_t location[2] = {block.offset, block.size_bytes};
+  std::string packet(1, kIndirectTag);
+  packet.append(reinterpret_cast<const char*>(location), sizeof location);
   return packet;
 }
 
-Result<std::string> Channel::Unpacked(std::string packet) {
-  uint64_t place[2];
-  if (packet.empty() || packet.front() != kElsewhereTag) return packet;
-  if (packet.size() != 1 + sizeof place) return InvalidArgError("a message without its place");
-  std::memcpy(place, packet.data() + 1, sizeof place);
-  NEREID_ASSIGN_OR_RETURN(const Block block, incoming_->Find(place[0], place[1]));
+Result<std::string> Channel::FromPacket(std::string packet) {
+  uint64_t location[2];
+  if (packet.empty() || packet.front() != kIndirectTag) return packet;
+  if (packet.size() != 1 + sizeof location)
+    return InvalidArgError("a packet without the location of its message");
+  std::memcpy(location, packet.data() + 1, sizeof location);
+  NEREID_ASSIGN_OR_RETURN(const SharedBlock block, incoming_->Find(location[0], location[1]));
   std::string message(reinterpret_cast<const char*>(block.data()), block.size_bytes);
   block.Release();
   return message;
 }
 
 Status Channel::Send(std::string message) {
-  NEREID_ASSIGN_OR_RETURN(const std::string packet, Packed(std::move(message)));
+  NEREID_ASSIGN_OR_RETURN(const std::string packet, ToPacket(std::move(message)));
   while (send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
     is_closed_ = true;
-    return Gone();
+    return WorkerClosedError();
   }
   return {};
 }
 
 Status Channel::Post(std::string message) {
-  NEREID_ASSIGN_OR_RETURN(std::string packet, Packed(std::move(message)));
+  NEREID_ASSIGN_OR_RETURN(std::string packet, ToPacket(std::move(message)));
   std::lock_guard lock(mutex_);
-  waiting_.push_back(std::move(packet));
+  unsent_.push_back(std::move(packet));
   return {};
 }
 
 bool Channel::Flush() {
   std::lock_guard lock(mutex_);
-  while (!waiting_.empty()) {
-    const std::string& packet = waiting_.front();
+  while (!unsent_.empty()) {
+    const std::string& packet = unsent_.front();
     const ssize_t sent = send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return false;
-    waiting_.pop_front();  // sent, or never to be: the worker is gone
+    unsent_.pop_front();  // sent, or dropped because the worker has closed the socket
   }
   return true;
 }
@@ -97,7 +99,8 @@ Result<std::optional<std::string>> Channel::Receive(int timeout_ms) {
   thread_local std::string buffer(2 * kMaxPacketBytes, '\0');
   ssize_t size = 0;
   const int flags = timeout_ms == 0 ? MSG_DONTWAIT : 0;
-  // An end that closed with messages unread says so once, ahead of what it had sent before.
+  // A peer that closes with unread messages causes one ECONNRESET before the messages that it had
+  // sent.
   while ((size = recv(fd_.get(), buffer.data(), buffer.size(), flags | MSG_TRUNC)) < 0 &&
          (errno == EINTR || errno == ECONNRESET)) {
   }
@@ -111,7 +114,7 @@ Result<std::optional<std::string>> Channel::Receive(int timeout_ms) {
                            " were expected");
   }
   NEREID_ASSIGN_OR_RETURN(std::string message,
-                          Unpacked(buffer.substr(0, static_cast<size_t>(size))));
+                          FromPacket(buffer.substr(0, static_cast<size_t>(size))));
   return std::optional<std::string>(std::move(message));
 }
 
@@ -120,4 +123,4 @@ void Channel::Shutdown() {
   shutdown(fd_.get(), SHUT_RDWR);
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

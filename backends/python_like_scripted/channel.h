@@ -1,5 +1,6 @@
-// One of the two sockets between host and worker: whole messages, in order, an end that both sides
-// notice. What is long goes through shared memory, and the message says where. [any thread]
+// One of the two sockets between host and worker. It carries whole messages in order, and both
+// sides notice when the other one closes it. A long message goes through shared memory, and the
+// packet says where it is. [any thread]
 #pragma once
 
 #include <chrono>
@@ -13,31 +14,32 @@
 #include "nereid/status.h"
 #include "nereid/unique_fd.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
-// Longer messages take the way through shared memory; the sockets' default buffers hold a few.
+// Longer messages go through shared memory; a socket's default buffer holds a few packets.
 inline constexpr size_t kMaxPacketBytes = 60000;
 
-// Whoever waits for a message without end looks this often what became of the other side.
-inline constexpr std::chrono::milliseconds kLongestWait{1000};
+// A wait without a time limit is interrupted this often to check the worker.
+inline constexpr std::chrono::milliseconds kMaxWait{1000};
 
 class Channel {
  public:
-  // `worker_end` gets the other end, to be inherited. Both regions outlive the channel.
+  // `worker_end` receives the end that the worker inherits. Both regions outlive the channel.
   static Result<std::unique_ptr<Channel>> Create(UniqueFd* worker_end, SharedRegion* outgoing,
                                                  SharedRegion* incoming);
   int fd() const { return fd_.get(); }
 
-  // Blocks while the worker does not read. UNAVAILABLE when it is gone, which is_closed() then
-  // says, or when there is no room for a long message.
+  // Blocks while the worker does not read. UNAVAILABLE if the worker has closed the socket, in
+  // which case is_closed() is true, or if there is no shared memory for a long message.
   Status Send(std::string message);
-  // Never blocks: the message waits for Flush.
+  // Queues the message for Flush. Never blocks.
   Status Post(std::string message);
-  // Sends what waits; true when nothing is left.
+  // Sends queued messages until the socket is full; true if none is left.
   bool Flush();
 
-  // The next message; nothing when there is none within the time (-1: kLongestWait) and, with
-  // is_closed(), none will come. INVALID_ARG for one that names what is not there.
+  // Returns the next message; nothing if none arrives within the time (-1: kMaxWait), or if
+  // is_closed(), after which none will arrive. INVALID_ARG if the packet refers to memory outside
+  // of the region.
   Result<std::optional<std::string>> Receive(int timeout_ms);
   bool is_closed() const { return is_closed_; }
   // Ends a Receive on another thread.
@@ -46,15 +48,15 @@ class Channel {
  private:
   Channel(UniqueFd fd, SharedRegion* outgoing, SharedRegion* incoming)
       : fd_(std::move(fd)), outgoing_(outgoing), incoming_(incoming) {}
-  Result<std::string> Packed(std::string message);
-  Result<std::string> Unpacked(std::string packet);
+  Result<std::string> ToPacket(std::string message);
+  Result<std::string> FromPacket(std::string packet);
 
   const UniqueFd fd_;
   SharedRegion* const outgoing_;
   SharedRegion* const incoming_;
   std::atomic<bool> is_closed_{false};
-  std::mutex mutex_;  // guards waiting_
-  std::deque<std::string> waiting_;
+  std::mutex mutex_;  // guards unsent_
+  std::deque<std::string> unsent_;
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
@@ -26,7 +26,7 @@ class FileActions {
  public:
   FileActions() { posix_spawn_file_actions_init(&actions_); }
   ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
-  // To its own number: the child's copy is not closed on exec.
+  // dup2 onto the same number clears close-on-exec in the child.
   void Keep(int fd) { posix_spawn_file_actions_adddup2(&actions_, fd, fd); }
   void Redirect(int fd, int target) { posix_spawn_file_actions_adddup2(&actions_, fd, target); }
   void Null(int target) {
@@ -70,21 +70,21 @@ std::string HowEnded(const siginfo_t& info) {
 
 }  // namespace
 
-Result<std::unique_ptr<ChildProcess>> ChildProcess::Start(Command command,
+Result<std::unique_ptr<ChildProcess>> ChildProcess::Start(ProcessCommand command,
                                                           const std::vector<int>& fds,
                                                           int output_fd) {
-  int life[2];
-  if (pipe2(life, O_CLOEXEC) != 0) return UnavailableError("pipe: ", strerror(errno));
-  const UniqueFd life_read(life[0]);
-  UniqueFd life_write(life[1]);
+  int lifetime_pipe[2];
+  if (pipe2(lifetime_pipe, O_CLOEXEC) != 0) return UnavailableError("pipe: ", strerror(errno));
+  const UniqueFd lifetime_read(lifetime_pipe[0]);
+  UniqueFd lifetime_write(lifetime_pipe[1]);
   FileActions actions;
   for (const int fd : fds) actions.Keep(fd);
-  actions.Keep(life_read.get());
+  actions.Keep(lifetime_read.get());
   actions.Null(STDIN_FILENO);
   actions.Redirect(output_fd, STDOUT_FILENO);
   actions.Redirect(output_fd, STDERR_FILENO);
   actions.Directory(command.directory);
-  command.arguments.push_back(std::to_string(life_read.get()));
+  command.arguments.push_back(std::to_string(lifetime_read.get()));
 
   const std::string program = command.arguments.front();
   std::vector<char*> arguments = Pointers(command.arguments);
@@ -103,7 +103,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::Start(Command command,
     return UnsupportedError("pidfd_open: ", strerror(cause), "; Linux 5.3 or later is needed");
   }
   return std::unique_ptr<ChildProcess>(
-      new ChildProcess(pid, std::move(pidfd), std::move(life_write)));
+      new ChildProcess(pid, std::move(pidfd), std::move(lifetime_write)));
 }
 
 ChildProcess::~ChildProcess() {
@@ -125,7 +125,7 @@ void ChildProcess::Kill() const {
 
 std::string ChildProcess::Wait() {
   siginfo_t info{};
-  // Not reaped yet, so that its number, which is also its group's, belongs to nobody else.
+  // The process is not reaped yet, so that its id, which is also its group's, is not reused.
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) != 0) {
     if (errno != EINTR) return "ended";
   }
@@ -150,4 +150,4 @@ std::vector<std::string> EnvironmentWith(const std::vector<std::string>& changes
   return result;
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -9,18 +9,18 @@
 
 #include "backends/python_like_scripted/child_process.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::mutex unpacking_mutex;  // guards what follows; one archive is unpacked at a time
+std::mutex unpacking_mutex;  // guards UnpackedEnvs(); one archive is unpacked at a time
 std::map<std::string, std::weak_ptr<const ExecutionEnv>>& UnpackedEnvs() {
   static auto* const envs = new std::map<std::string, std::weak_ptr<const ExecutionEnv>>();
   return *envs;
 }
 
-// A file that was replaced is another one.
+// A key of the archive that changes when the file is replaced.
 std::string Identity(const fs::path& file) {
   std::error_code error;
   const auto time = fs::last_write_time(file, error).time_since_epoch().count();
@@ -28,9 +28,9 @@ std::string Identity(const fs::path& file) {
 }
 
 Status RunTar(const fs::path& file, const fs::path& folder) {
-  Command command;
+  ProcessCommand command;
   command.environment = EnvironmentWith({});
-  // In a shell that drops the number which Start appends.
+  // The shell drops the descriptor number that ChildProcess::Start appends.
   command.arguments = {"/bin/sh", "-c", "exec tar -xf \"$0\" -C \"$1\"", file.string(),
                        folder.string()};
   NEREID_ASSIGN_OR_RETURN(const auto process,
@@ -92,4 +92,4 @@ bool ExecutionEnv::has_activate() const {
   return fs::exists(folder_ / "bin" / "activate", error);
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

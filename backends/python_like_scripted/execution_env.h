@@ -1,5 +1,6 @@
-// The Python environment that a model brings: EXECUTION_ENV_PATH, a folder or a packed one. A
-// packed one is unpacked once for all models that name it, and removed after the last. [any thread]
+// The Python environment that a model brings (EXECUTION_ENV_PATH): a folder or an archive. An
+// archive is unpacked once for all models that name it, and removed after the last of them. [any
+// thread]
 #pragma once
 
 #include <filesystem>
@@ -8,11 +9,11 @@
 
 #include "nereid/status.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 class ExecutionEnv {
  public:
-  // `path` as the configuration gives it; $$TRITON_MODEL_DIRECTORY stands for `model_directory`.
+  // `path` as in the configuration; $$TRITON_MODEL_DIRECTORY is replaced by `model_directory`.
   static Result<std::shared_ptr<const ExecutionEnv>> Open(
       const std::string& path, const std::filesystem::path& model_directory);
   ~ExecutionEnv();
@@ -21,7 +22,7 @@ class ExecutionEnv {
 
   // The folder that holds bin/.
   const std::filesystem::path& folder() const { return folder_; }
-  // bin/activate is there, to be read by a shell before the interpreter starts.
+  // True if bin/activate exists; a shell must source it before it starts the interpreter.
   bool has_activate() const;
   std::filesystem::path interpreter() const { return folder_ / "bin" / "python3"; }
 
@@ -34,4 +35,4 @@ class ExecutionEnv {
   const bool is_unpacked_;
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

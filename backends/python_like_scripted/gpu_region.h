@@ -1,7 +1,7 @@
-// Memory of GPUs between a worker and the host. What the host writes lies in allocations of its
-// own, which the worker opens; each block has a token in the shared memory that the host writes, so
-// that it comes back as every other block does. What the worker answers with is opened here.
-// [any thread]
+// GPU memory that a worker and the host share. The host writes into allocations of its own, which
+// the worker opens by CUDA IPC. Each of its blocks has a token in the shared memory that the host
+// writes, so that the worker releases it like any other block. Allocations of the worker that its
+// answers refer to are opened here. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 #include "base/cuda_driver.h"
 #include "nereid/status.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
-// Bytes in an allocation of a GPU.
-struct GpuPlace {
+// A byte range within an allocation of GPU memory.
+struct GpuRange {
   int64_t device = 0;
   CudaDriver::IpcHandle handle{};
   uint64_t offset = 0;
@@ -27,25 +27,25 @@ struct GpuPlace {
 };
 
 struct GpuBlock {
-  GpuPlace place;
+  GpuRange range;
   std::byte* data = nullptr;
-  Block token;  // its release gives the block back
+  SharedBlock token;  // releasing it releases the block
 };
 
 class GpuRegion {
  public:
-  // `tokens` outlives it.
+  // `tokens` outlives the region.
   explicit GpuRegion(SharedRegion& tokens) : tokens_(tokens) {}
   ~GpuRegion();
   GpuRegion(const GpuRegion&) = delete;
   GpuRegion& operator=(const GpuRegion&) = delete;
 
-  // Of the host's own allocations.
+  // Allocates a block from the host's own allocations.
   Result<GpuBlock> Allocate(int64_t device, uint64_t size_bytes);
 
-  // Copies bytes that the worker named, of its own allocations or of these, to memory of the host
-  // or of a GPU. INVALID_ARG for a place outside of its allocation.
-  Status CopyFrom(const GpuPlace& place, void* target);
+  // Copies a range that the worker named, of its own allocations or of the host's, to host or GPU
+  // memory. INVALID_ARG if the range is outside of its allocation.
+  Status CopyFrom(const GpuRange& range, void* target);
 
  private:
   struct Chunk {
@@ -53,17 +53,17 @@ class GpuRegion {
     CudaDriver::IpcHandle handle{};
     std::byte* base = nullptr;
     uint64_t size_bytes = 0;
-    std::map<uint64_t, std::pair<uint64_t, Block>> used;  // begin -> end, token
+    std::map<uint64_t, std::pair<uint64_t, SharedBlock>> used;  // begin -> end, token
   };
-  // One that has room at `begin`; a new one when none has.
-  Result<Chunk*> ChunkWithRoom(int64_t device, uint64_t needed_bytes, uint64_t* begin);
-  static bool FindRoom(Chunk& chunk, uint64_t needed_bytes, uint64_t* begin);
-  Result<const Chunk*> Find(const GpuPlace& place);
+  // Returns a chunk with free space at `begin`; allocates one if none has.
+  Result<Chunk*> ChunkWithSpace(int64_t device, uint64_t needed_bytes, uint64_t* begin);
+  static bool FindSpace(Chunk& chunk, uint64_t needed_bytes, uint64_t* begin);
+  Result<const Chunk*> Find(const GpuRange& range);
 
   SharedRegion& tokens_;
-  std::mutex mutex_;          // guards what follows
-  std::deque<Chunk> chunks_;  // of the host
-  std::list<Chunk> opened_;   // of the worker, the last used first
+  std::mutex mutex_;          // guards the members below
+  std::deque<Chunk> chunks_;  // allocations of the host
+  std::list<Chunk> opened_;   // allocations of the worker, most recently used first
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

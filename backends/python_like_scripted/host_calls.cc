@@ -3,7 +3,7 @@
 #include <charconv>
 #include <utility>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 template <typename Write>
@@ -34,7 +34,7 @@ MetricFamily::Labels ReadLabels(MarshalReader& message) {
   return labels;
 }
 
-// Of a call that nobody waits for (0) nothing is said.
+// Posts the answer. `call` is 0 if the worker does not wait for an answer; then nothing is posted.
 void Reply(Worker& worker, int64_t call, const Status& status, const std::string& value = "N") {
   if (call == 0) return;
   MarshalWriter writer;
@@ -43,7 +43,7 @@ void Reply(Worker& worker, int64_t call, const Status& status, const std::string
   writer.Int(call);
   writer.Bool(status.ok());
   if (status.ok()) {
-    writer.Packed(value);
+    writer.Encoded(value);
   } else {
     writer.Tuple(2);
     writer.Int(static_cast<int64_t>(status.code()));
@@ -51,11 +51,11 @@ void Reply(Worker& worker, int64_t call, const Status& status, const std::string
   }
   const Status posted = worker.Post(writer.Take());
   if (posted.ok()) return;
-  // No room for a long one, and whoever asked waits.
+  // There was no shared memory for a long answer, and the worker waits: posts that error instead.
   if (status.ok() || status.message() != posted.message()) Reply(worker, call, posted, "");
 }
 
-// -1, the newest one, for an empty text.
+// Parses a version; -1, the newest one, for an empty text.
 Result<int64_t> VersionOf(const std::string& text) {
   if (text.empty()) return -1;
   int64_t version = -1;
@@ -74,13 +74,13 @@ bool IsMetric(Operation operation) {
 
 }  // namespace
 
-HostCalls::HostCalls(const InstanceContext& instance, OpenRequests& open, Errands& errands,
-                     std::shared_ptr<Worker> worker)
+HostCalls::HostCalls(const InstanceContext& instance, OpenRequests& open,
+                     DeferredCalls& deferred_calls, std::shared_ptr<Worker> worker)
     : server_(instance.model().server()),
       open_(open),
       worker_(std::move(worker)),
       infer_calls_(instance.model().server(), open, worker_),
-      errands_(errands) {}
+      deferred_calls_(deferred_calls) {}
 
 Status HostCalls::OnCall(MarshalReader& message) {
   const int64_t call = message.Int();
@@ -90,7 +90,7 @@ Status HostCalls::OnCall(MarshalReader& message) {
   if (operation == Operation::kLoadModel || operation == Operation::kUnloadModel) {
     return ControlModel(call, operation, message);
   }
-  if (operation == Operation::kIsModelReady) return AskReadiness(call, message);
+  if (operation == Operation::kIsModelReady) return CheckModelReady(call, message);
   const Result<std::string> value = Answer(operation, message);
   NEREID_RETURN_IF_ERROR(message.Finish());
   Reply(*worker_, call, value.status(), value.ok() ? *value : "");
@@ -104,9 +104,9 @@ Status HostCalls::OnCancel(MarshalReader& message) {
   return {};
 }
 
-// Reads its arguments whole, whatever comes of them.
+// Reads all of its arguments even if the call fails.
 Result<std::string> HostCalls::Answer(Operation operation, MarshalReader& message) {
-  if (IsMetric(operation)) return AskMetric(operation, message);
+  if (IsMetric(operation)) return CallMetric(operation, message);
   message.TupleOf(1);
   const auto key = static_cast<uint64_t>(message.Int());
   NEREID_RETURN_IF_ERROR(message.status());
@@ -132,7 +132,7 @@ Result<std::string> HostCalls::TraceContext(uint64_t request_key) {
   return value;
 }
 
-Result<std::string> HostCalls::AskMetric(Operation operation, MarshalReader& message) {
+Result<std::string> HostCalls::CallMetric(Operation operation, MarshalReader& message) {
   if (operation == Operation::kNewMetricFamily) {
     message.TupleOf(3);
     const std::string name(message.Text());
@@ -199,7 +199,7 @@ Status HostCalls::ControlModel(int64_t call, Operation operation, MarshalReader&
     with_dependents = message.Bool();
   }
   NEREID_RETURN_IF_ERROR(message.Finish());
-  RunErrand(call, [=, worker = worker_, handle = server_.get()] {
+  Defer(call, [=, worker = worker_, handle = server_.get()] {
     const Server server = Server::Borrow(handle);
     if (!is_load) return Reply(*worker, call, server.UnloadModel(name.c_str(), with_dependents));
     std::vector<Parameter> parameters;
@@ -210,7 +210,7 @@ Status HostCalls::ControlModel(int64_t call, Operation operation, MarshalReader&
   return {};
 }
 
-Status HostCalls::AskReadiness(int64_t call, MarshalReader& message) {
+Status HostCalls::CheckModelReady(int64_t call, MarshalReader& message) {
   message.TupleOf(2);
   const std::string name(message.Text());
   const Result<int64_t> version = VersionOf(std::string(message.Text()));
@@ -219,15 +219,16 @@ Status HostCalls::AskReadiness(int64_t call, MarshalReader& message) {
     Reply(*worker_, call, version.status());
     return {};
   }
-  RunErrand(call, [=, number = *version, worker = worker_, handle = server_.get()] {
+  Defer(call, [=, number = *version, worker = worker_, handle = server_.get()] {
     const Result<bool> is_ready = Server::Borrow(handle).IsModelReady(name.c_str(), number);
     Reply(*worker, call, is_ready.status(), BoolValue(is_ready.ok() && *is_ready));
   });
   return {};
 }
 
-void HostCalls::RunErrand(int64_t call, std::function<void()> errand) {
-  if (Status status = errands_.Run(std::move(errand)); !status.ok()) Reply(*worker_, call, status);
+void HostCalls::Defer(int64_t call, std::function<void()> work) {
+  if (Status status = deferred_calls_.Run(std::move(work)); !status.ok())
+    Reply(*worker_, call, status);
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,12 +1,12 @@
-// What a worker asks of the host while it runs: whether a request was cancelled, other models,
-// metrics, the loading of models. Answers are posted.
+// Serves the calls that a worker makes of the host: whether a request was cancelled, inference of
+// other models, metrics, loading and unloading models. Answers are posted to the worker.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "backends/python_like_scripted/errands.h"
+#include "backends/python_like_scripted/deferred_calls.h"
 #include "backends/python_like_scripted/infer_calls.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/metric_table.h"
@@ -14,15 +14,16 @@
 #include "backends/python_like_scripted/worker.h"
 #include "nereid/backend.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 class HostCalls {
  public:
-  // `open` and `errands` outlive it.
-  HostCalls(const InstanceContext& instance, OpenRequests& open, Errands& errands,
+  // `open` and `deferred_calls` outlive it.
+  HostCalls(const InstanceContext& instance, OpenRequests& open, DeferredCalls& deferred_calls,
             std::shared_ptr<Worker> worker);
 
-  // (call, operation, arguments). An error means that the message is garbage. [worker's thread]
+  // Handles the message (call, operation, arguments). An error means that the message is invalid.
+  // [worker thread]
   Status OnCall(MarshalReader& message);
   Status OnCancel(MarshalReader& message);
   // [any thread]
@@ -31,19 +32,19 @@ class HostCalls {
  private:
   Result<std::string> Answer(Operation operation, MarshalReader& message);
   Result<std::string> TraceContext(uint64_t request_key);
-  Result<std::string> AskMetric(Operation operation, MarshalReader& message);
-  // On threads of their own: loading takes its time, and a model that is asked whether it is ready
-  // may be this one, whose answer the worker's thread has to hear.
-  Status AskReadiness(int64_t call, MarshalReader& message);
+  Result<std::string> CallMetric(Operation operation, MarshalReader& message);
+  // These run as deferred calls: loading takes long, and a model whose readiness is queried may be
+  // this one, whose answer the worker thread has to receive.
+  Status CheckModelReady(int64_t call, MarshalReader& message);
   Status ControlModel(int64_t call, Operation operation, MarshalReader& message);
-  void RunErrand(int64_t call, std::function<void()> errand);
+  void Defer(int64_t call, std::function<void()> work);
 
   const Server server_;
   OpenRequests& open_;
   const std::shared_ptr<Worker> worker_;
   InferCalls infer_calls_;
   MetricTable metrics_;
-  Errands& errands_;
+  DeferredCalls& deferred_calls_;
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -13,7 +13,7 @@
 #include "nereid/infer_response.h"
 #include "nereid/log.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 Status WriteParameters(const InferResponse& response, MarshalWriter& writer) {
@@ -63,7 +63,8 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     return request.SetCallbacks(this, *allocator, &target_);
   }
 
-  // On Ok nothing more is to be done; otherwise no callback comes. Takes `trace` either way.
+  // If Ok, the callbacks follow. Otherwise none does, and the caller handles the error. Owns
+  // `trace` in both cases.
   Status Send(const Server& server, InferRequest request, TRITONSERVER_InferenceTrace* trace) {
     handle_ = request.get();
     self_ = shared_from_this();
@@ -73,7 +74,7 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     }
     Status status = server.InferAsync(std::move(request), trace);
     if (status.ok()) return status;
-    Forget();
+    RemoveFromTable();
     self_.reset();
     return status;
   }
@@ -86,32 +87,33 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     writer.Bool(is_final);
     const Status posted = worker_->Post(writer.Take());
     if (posted.ok() || posted.message() == error.message()) return;
-    PostError(posted, is_final);  // no room for a long one, and the worker waits
+    PostError(posted, is_final);  // no memory for a long text, and the worker waits
   }
 
   void Cancel() { (void)InferRequest::Cancel(handle_); }
 
   void OnResponse(InferResponse response, bool is_final) noexcept override {
-    const Status status = CatchAll("call", [&] { return Pass(std::move(response), is_final); });
+    const Status status =
+        CatchAll("call", [&] { return ForwardResponse(std::move(response), is_final); });
     if (!status.ok()) LogError(StrCat("call of a model: ", status.message()));
-    if (is_final) DropOne();
+    if (is_final) ReleaseOne();
   }
 
   void OnRelease(InferRequest request) noexcept override {
     released_.emplace(std::move(request));
     ReleaseInputs();
-    DropOne();
+    ReleaseOne();
   }
 
-  // Copies of what lies on a GPU, which the worker may have back.
-  Status TakeGpuInputs() {
+  // Copies inputs in GPU memory, so that the worker can have its memory back.
+  Status CopyGpuInputs() {
     gpu_inputs.resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const std::optional<GpuPlace>& place = inputs[i].gpu;
-      if (!place.has_value() || place->size_bytes == 0) continue;
+      const std::optional<GpuRange>& range = inputs[i].gpu;
+      if (!range.has_value() || range->size_bytes == 0) continue;
       NEREID_ASSIGN_OR_RETURN(gpu_inputs[i],
-                              worker_->gpu().Allocate(place->device, place->size_bytes));
-      NEREID_RETURN_IF_ERROR(worker_->gpu().CopyFrom(*place, gpu_inputs[i]->data));
+                              worker_->gpu().Allocate(range->device, range->size_bytes));
+      NEREID_RETURN_IF_ERROR(worker_->gpu().CopyFrom(*range, gpu_inputs[i]->data));
     }
     return {};
   }
@@ -124,9 +126,9 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     }
   }
 
-  std::vector<PackedTensor> inputs;                 // until the release
-  std::vector<std::optional<GpuBlock>> gpu_inputs;  // those that lie on a GPU, by the same index
-  std::string message;                              // which inline tensors are part of
+  std::vector<PackedTensor> inputs;                 // valid until OnRelease
+  std::vector<std::optional<GpuBlock>> gpu_inputs;  // copies of those in GPU memory, by index
+  std::string message;                              // contains the bytes of inline tensors
 
  private:
   void Begin(MarshalWriter& writer) const {
@@ -135,7 +137,7 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     writer.Int(number_);
   }
 
-  Status Pass(InferResponse response, bool is_final) {
+  Status ForwardResponse(InferResponse response, bool is_final) {
     if (response.empty()) {
       MarshalWriter writer;
       Begin(writer);
@@ -160,15 +162,15 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
       return {};
     }
     writer.Bool(is_final);
-    SetWorkers(response, true);
+    SetOwnedByWorker(response, true);
     status = worker_->Post(writer.Take());
     if (status.ok()) return {};
-    SetWorkers(response, false);
-    PostError(status, is_final);  // short: whoever waits hears of it
+    SetOwnedByWorker(response, false);
+    PostError(status, is_final);  // without tensors, so that it fits into the packet
     return {};
   }
 
-  void Forget() {
+  void RemoveFromTable() {
     std::shared_ptr<InferCall> kept;
     std::lock_guard lock(table_->mutex);
     const auto it = table_->calls.find(number_);
@@ -177,21 +179,21 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     table_->calls.erase(it);
   }
 
-  // After the second of final response and release nothing comes any more.
-  void DropOne() {
-    if (num_halves_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-    Forget();
+  // The final response and the release come in any order; after both no callback follows.
+  void ReleaseOne() {
+    if (num_pending_callbacks_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    RemoveFromTable();
     const std::shared_ptr<InferCall> keep = std::move(self_);
   }
 
   const int64_t number_;
   const std::shared_ptr<Worker> worker_;
   const std::shared_ptr<InferCalls::Table> table_;
-  CallTarget target_;
-  TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
-  std::optional<InferRequest> released_;             // handle_'s owner after the release
+  CallOutputTarget target_;
+  TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid during this object's life
+  std::optional<InferRequest> released_;             // owns handle_ after OnRelease
   std::shared_ptr<InferCall> self_;
-  std::atomic<int> num_halves_{2};
+  std::atomic<int> num_pending_callbacks_{2};
 };
 
 InferCalls::InferCalls(Server server, OpenRequests& open, std::shared_ptr<Worker> worker)
@@ -209,13 +211,13 @@ struct PackedCall {
   std::vector<PackedTensor> inputs;
   uint64_t trace_key = 0;
   int64_t gpu_id = -1;
-  bool takes_stream = false;
+  bool accepts_stream = false;
 };
 
 namespace {
 
 // ((model, version, id, correlation id, flags, timeout, parameters, outputs, inputs, trace,
-// preferred GPU), stream)
+// preferred GPU), accepts_stream)
 PackedCall ReadCall(MarshalReader& reader, SharedRegion& region) {
   PackedCall call;
   reader.TupleOf(2);
@@ -241,7 +243,7 @@ PackedCall ReadCall(MarshalReader& reader, SharedRegion& region) {
   }
   call.trace_key = static_cast<uint64_t>(reader.Int());
   call.gpu_id = reader.Int();
-  call.takes_stream = reader.Bool();
+  call.accepts_stream = reader.Bool();
   return call;
 }
 
@@ -265,15 +267,16 @@ Status AddInput(const PackedTensor& input, const std::optional<GpuBlock>& on_gpu
   const std::string name(input.name);
   NEREID_RETURN_IF_ERROR(request.AddInput(name.c_str(), ToC(input.datatype), input.shape));
   if (on_gpu.has_value()) {
-    return request.AppendInputData(name.c_str(), on_gpu->data, on_gpu->place.size_bytes,
-                                   TRITONSERVER_MEMORY_GPU, on_gpu->place.device);
+    return request.AppendInputData(name.c_str(), on_gpu->data, on_gpu->range.size_bytes,
+                                   TRITONSERVER_MEMORY_GPU, on_gpu->range.device);
   }
   const std::string_view bytes = input.bytes();
   return request.AppendInputData(name.c_str(), bytes.data(), bytes.size());
 }
 
-// A model that is not there, or not loaded, is told in the words that models may look for.
-Status NotReady(const Server& server, const PackedCall& call, const Status& error) {
+// Returns the text that Triton uses for a model that does not exist or is not ready. Models may
+// compare it.
+Status ModelNotReadyError(const Server& server, const PackedCall& call, const Status& error) {
   const Result<bool> is_ready = server.IsModelReady(call.model_name.c_str(), call.model_version);
   if (is_ready.ok() && *is_ready) return error;
   return UnavailableError("Failed for execute the inference request. Model '", call.model_name,
@@ -284,10 +287,10 @@ Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call,
                                  const InferCall& inputs) {
   const char* model = call.model_name.c_str();
   Result<InferRequest> made = server.NewRequest(model, call.model_version);
-  if (!made.ok()) return NotReady(server, call, made.status());
+  if (!made.ok()) return ModelNotReadyError(server, call, made.status());
   InferRequest request = std::move(*made);
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled, server.IsDecoupled(model, call.model_version));
-  if (is_decoupled && !call.takes_stream) {
+  if (is_decoupled && !call.accepts_stream) {
     return UnsupportedError(
         "Model ", model,
         " is using the decoupled. The current BLS request call doesn't support models using the "
@@ -318,18 +321,18 @@ Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call,
 
 Status InferCalls::Start(int64_t number, MarshalReader& reader) {
   auto call = std::make_shared<InferCall>(number, worker_, table_);
-  // The message's own copy: inline tensors are read from it as long as the model runs.
+  // Keeps a copy of the message, because inline tensors are read from it while the model runs.
   call->message = std::string(reader.rest());
   MarshalReader own(call->message);
   PackedCall packed = ReadCall(own, worker_->from_worker());
   NEREID_RETURN_IF_ERROR(own.Finish());
   call->inputs = std::move(packed.inputs);
   call->PreferGpu(packed.gpu_id);
-  Status status = call->TakeGpuInputs();
+  Status status = call->CopyGpuInputs();
   if (status.ok()) status = Send(packed, *call);
   if (status.ok()) return status;
   call->ReleaseInputs();
-  // As in Triton: a call that could not be made has one code, whatever the reason.
+  // As in Triton, a call that could not be started fails with INTERNAL, whatever the reason.
   call->PostError(InternalError("Model ", packed.model_name,
                                 " - Error when running inference: ", status.message()),
                   /*is_final=*/true);
@@ -373,4 +376,4 @@ void InferCalls::CancelAll() {
   for (const auto& call : calls) call->Cancel();
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

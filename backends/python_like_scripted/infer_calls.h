@@ -1,6 +1,6 @@
-// Calls that a worker makes of other models. Inputs stay where the worker put them until the model
-// has read them; outputs are written by the called model straight into the caller's shared memory.
-// A call outlives its session when the model takes longer than the worker lives.
+// Inference calls that a worker makes of other models. Inputs stay where the worker put them until
+// the model has read them; the called model writes its outputs directly into the caller's shared
+// memory. A call outlives its session if the model takes longer than the worker lives.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "backends/python_like_scripted/worker.h"
 #include "nereid/server.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 class InferCall;
 struct PackedCall;
@@ -22,15 +22,15 @@ class InferCalls {
  public:
   InferCalls(Server server, OpenRequests& open, std::shared_ptr<Worker> worker);
 
-  // (request, is_decoupled): starts it; what it comes to, a refusal included, is posted to the
-  // worker. An error means that the message is garbage. [the worker's thread]
+  // Starts the call (request, accepts_stream). The outcome, also a refusal, is posted to the
+  // worker. An error means that the message is invalid. [worker thread]
   Status Start(int64_t number, MarshalReader& message);
-  // Asks the model to stop. [any thread]
+  // Requests cancellation. [any thread]
   void Cancel(int64_t number);
   void CancelAll();
 
  private:
-  // The calls that are under way; they take themselves out.
+  // The calls in flight. Each removes itself when it ends.
   struct Table {
     std::mutex mutex;  // guards calls
     std::unordered_map<int64_t, std::shared_ptr<InferCall>> calls;
@@ -46,4 +46,4 @@ class InferCalls {
   const std::shared_ptr<Table> table_ = std::make_shared<Table>();
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -4,26 +4,25 @@
 #include <system_error>
 #include <utility>
 
-#include "backends/python_like_scripted/death.h"
 #include "nereid/error.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
-// A worker that lives longer than this was no failure of its start.
-constexpr std::chrono::seconds kLongLife{10};
-// Where executions are short, waking the worker for each is a good part of them. Where they are
-// long it is not, and requests had better wait where they can be cancelled.
-constexpr std::chrono::milliseconds kQuick{1};
-constexpr uint32_t kMostInTurn = 16;
+// A worker that exits after a longer time is restarted without a delay.
+constexpr std::chrono::seconds kStableLifetime{10};
+// If executions are short, waking the worker for each takes a large part of the time. If they are
+// long it does not matter, and requests should wait in the scheduler, where they can be cancelled.
+constexpr std::chrono::milliseconds kShortExecution{1};
+constexpr uint32_t kMaxSerialRequests = 16;
 constexpr std::chrono::milliseconds kFirstDelay{100};
-constexpr std::chrono::milliseconds kLongestDelay{10'000};
+constexpr std::chrono::milliseconds kMaxDelay{10'000};
 
-// None before the first restart, then doubling.
-std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
-  if (num_quick_deaths <= 1) return std::chrono::milliseconds(0);
-  const int doublings = std::min(num_quick_deaths - 2, 10);
-  return std::min(kFirstDelay * (1 << doublings), kLongestDelay);
+// No delay before the first restart; then the delay doubles.
+std::chrono::milliseconds DelayAfter(int num_early_exits) {
+  if (num_early_exits <= 1) return std::chrono::milliseconds(0);
+  const int doublings = std::min(num_early_exits - 2, 10);
+  return std::min(kFirstDelay * (1 << doublings), kMaxDelay);
 }
 
 }  // namespace
@@ -31,16 +30,16 @@ std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
 Status PythonInstance::Initialize() {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
   try {
-    restart_ = std::thread([this] { RestartAll(); });
+    restart_ = std::thread([this] { RunRestarts(); });
   } catch (const std::system_error& error) {
     return UnavailableError("no thread could be started for the Python worker: ", error.what());
   }
   std::lock_guard lock(mutex_);
-  return TakeOver(session);
+  return InstallSession(session);
 }
 
-Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
-  if (died_early_) return WorkerLost(name(), last_death_);
+Status PythonInstance::InstallSession(std::shared_ptr<Session>& session) {
+  if (exited_early_) return WorkerExitError(name(), last_exit_);
   session_ = std::move(session);
   started_ = std::chrono::steady_clock::now();
   state_ = State::kRunning;
@@ -50,8 +49,8 @@ Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
 
 Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, model().NewWorker());
-  auto session =
-      std::make_shared<Session>(std::move(worker), open_, model().errands(), *this, context());
+  auto session = std::make_shared<Session>(std::move(worker), open_, model().deferred_calls(),
+                                           *this, context());
   NEREID_RETURN_IF_ERROR(session->Initialize(model().settings().load_timeout));
   return session;
 }
@@ -59,10 +58,10 @@ Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
 Result<std::shared_ptr<Session>> PythonInstance::CurrentSession() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] {
-    return state_ != State::kStarting && (state_ != State::kRunning || !session_->is_dead());
+    return state_ != State::kStarting && (state_ != State::kRunning || !session_->has_exited());
   });
   if (state_ == State::kRunning) return session_;
-  return RequestLost(name(), StrCat(last_death_, "; it will be started again"));
+  return RequestExitError(name(), StrCat(last_exit_, "; it will be started again"));
 }
 
 Status PythonInstance::Execute(Batch& batch) {
@@ -74,29 +73,31 @@ Status PythonInstance::Execute(Batch& batch) {
     session->Execute(keys, model().settings().execute_timeout);
     return {};
   });
-  if (!done.ok()) GiveUp(*session, keys, done);
+  if (!done.ok()) AbandonSession(*session, keys, done);
   answers_on_gpu_ |= session->answers_on_gpu();
-  NoteTime(start, 1);
-  session->MakeRoomForOffers();
+  RecordDuration(start, 1);
+  session->GrowForMissedBuffers();
   return {};
 }
 
-void PythonInstance::GiveUp(Session& session, std::span<const uint64_t> keys, const Status& why) {
+void PythonInstance::AbandonSession(Session& session, std::span<const uint64_t> keys,
+                                    const Status& why) {
   session.Kill(why.message());
   for (const uint64_t key : keys) open_.Fail(key, why);
 }
 
-// Answers that are not read yet take room, too: where there is a limit each request has all of it.
-uint32_t PythonInstance::MostInTurn() const {
+// Unread answers use memory, too. If the region has a size limit, each request may need all of it.
+uint32_t PythonInstance::MaxSerialRequests() const {
   const bool has_room = model().settings().region_max_bytes == 0;
-  return is_quick_ && has_room && !answers_on_gpu_ ? kMostInTurn : 1;
+  return is_short_ && has_room && !answers_on_gpu_ ? kMaxSerialRequests : 1;
 }
 
-void PythonInstance::NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions) {
-  is_quick_ = std::chrono::steady_clock::now() - start <= kQuick * num_executions;
+void PythonInstance::RecordDuration(std::chrono::steady_clock::time_point start,
+                                    size_t num_executions) {
+  is_short_ = std::chrono::steady_clock::now() - start <= kShortExecution * num_executions;
 }
 
-void PythonInstance::ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests) {
+void PythonInstance::ExecuteSerially(std::span<TRITONBACKEND_Request*> requests) {
   std::vector<uint64_t> keys;
   size_t num_taken = 0;
   const Status taken = CatchAll("execute", [&]() -> Status {
@@ -109,7 +110,7 @@ void PythonInstance::ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests) {
     return {};
   });
   const Status done = CatchAll("execute", [&]() -> Status {
-    ExecuteInTurn(std::span<const uint64_t>(keys));
+    ExecuteSerially(std::span<const uint64_t>(keys));
     return {};
   });
   if (!done.ok()) {
@@ -120,8 +121,8 @@ void PythonInstance::ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests) {
   rest.Complete(taken);
 }
 
-// What a worker that died had not begun goes to the next one.
-void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
+// Requests that an exited worker had not started go to the next worker.
+void PythonInstance::ExecuteSerially(std::span<const uint64_t> keys) {
   while (!keys.empty()) {
     const Result<std::shared_ptr<Session>> session = CurrentSession();
     if (!session.ok()) {
@@ -129,23 +130,24 @@ void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
       return;
     }
     const auto start = std::chrono::steady_clock::now();
-    size_t num_over = keys.size();
+    size_t num_done = keys.size();
     const Status done = CatchAll("execute", [&]() -> Status {
-      num_over = (*session)->ExecuteInTurn(keys, model().settings().execute_timeout);
+      num_done = (*session)->ExecuteSerially(keys, model().settings().execute_timeout);
       return {};
     });
-    if (!done.ok()) GiveUp(**session, keys, done);
-    NoteTime(start, num_over);
-    (*session)->MakeRoomForOffers();
-    keys = keys.subspan(num_over);
+    if (!done.ok()) AbandonSession(**session, keys, done);
+    RecordDuration(start, num_done);
+    (*session)->GrowForMissedBuffers();
+    keys = keys.subspan(num_done);
   }
 }
 
-// With the lock, so that the session does not end on a thread that may not wait.
-Offers::Offer PythonInstance::OfferInput(uint64_t size_bytes) {
+// Holds the lock, so that this thread, which must not wait, does not drop the last reference to the
+// session.
+PostedInputBuffers::Buffer PythonInstance::PostInputBuffer(uint64_t size_bytes) {
   std::lock_guard lock(mutex_);
-  if (state_ != State::kRunning || session_->is_dead()) return {};
-  return session_->OfferInput(size_bytes);
+  if (state_ != State::kRunning || session_->has_exited()) return {};
+  return session_->PostInputBuffer(size_bytes);
 }
 
 Status PythonInstance::Ready() {
@@ -154,37 +156,37 @@ Status PythonInstance::Ready() {
     std::lock_guard lock(mutex_);
     if (state_ == State::kRunning) session = session_;
   }
-  if (session == nullptr) return WorkerLost(name(), "is not running");
+  if (session == nullptr) return WorkerExitError(name(), "is not running");
   return session->IsReady();
 }
 
-void PythonInstance::OnSessionDeath(const std::string& how) {
-  LogError(StrCat("model '", model().name(), "': ", DeathText(name(), how)));
+void PythonInstance::OnSessionEnd(const std::string& how) {
+  LogError(StrCat("model '", model().name(), "': ", WorkerExitText(name(), how)));
   {
     std::lock_guard lock(mutex_);
-    last_death_ = how;
-    died_early_ = true;
-    if (state_ != State::kRunning) return;  // whoever starts or stops it sees to it
+    last_exit_ = how;
+    exited_early_ = true;
+    if (state_ != State::kRunning) return;  // the thread that starts or stops it handles this
     state_ = State::kStarting;
     const auto life = std::chrono::steady_clock::now() - started_;
-    num_quick_deaths_ = life > kLongLife ? 1 : num_quick_deaths_ + 1;
+    num_early_exits_ = life > kStableLifetime ? 1 : num_early_exits_ + 1;
   }
-  open_.FailAll(RequestLost(name(), how));
+  open_.FailAll(RequestExitError(name(), how));
   {
     std::lock_guard lock(mutex_);
-    wants_restart_ = true;
+    is_restart_due_ = true;
   }
   changed_.notify_all();
 }
 
-void PythonInstance::RestartAll() {
+void PythonInstance::RunRestarts() {
   for (;;) {
     std::shared_ptr<Session> dead;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return wants_restart_ || is_ending_; });
+      changed_.wait(lock, [this] { return is_restart_due_ || is_ending_; });
       if (is_ending_) return;
-      wants_restart_ = false;
+      is_restart_due_ = false;
       dead = std::move(session_);
     }
     dead.reset();
@@ -195,9 +197,9 @@ void PythonInstance::RestartAll() {
     for (;;) {
       const Status status = CatchAll("restart", restart);
       if (status.ok()) break;
-      std::lock_guard lock(mutex_);  // memory ran out: one more failure
-      ++num_quick_deaths_;
-      last_death_ = "memory ran out";  // short enough to take none
+      std::lock_guard lock(mutex_);  // counts as one more early exit
+      ++num_early_exits_;
+      last_exit_ = "memory ran out";  // short enough to need no allocation
     }
   }
 }
@@ -206,7 +208,7 @@ void PythonInstance::Restart() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      const std::chrono::milliseconds delay = DelayAfter(num_quick_deaths_);
+      const std::chrono::milliseconds delay = DelayAfter(num_early_exits_);
       if (delay.count() > 0 && state_ != State::kStopped) {
         state_ = State::kWaiting;
         changed_.notify_all();
@@ -214,7 +216,7 @@ void PythonInstance::Restart() {
       }
       if (state_ == State::kStopped) return;
       state_ = State::kStarting;
-      died_early_ = false;
+      exited_early_ = false;
     }
     std::shared_ptr<Session> session;
     Status status = CatchAll("start", [&]() -> Status {
@@ -223,16 +225,16 @@ void PythonInstance::Restart() {
     });
     std::lock_guard lock(mutex_);
     if (state_ == State::kStopped) return;
-    if (status.ok()) status = TakeOver(session);
+    if (status.ok()) status = InstallSession(session);
     if (status.ok()) return;
-    ++num_quick_deaths_;
+    ++num_early_exits_;
     LogError(StrCat("model '", model().name(), "': instance '", name(),
                     "' could not be started again: ", status.message()));
-    last_death_ = StrCat("could not be started again: ", status.message());
+    last_exit_ = StrCat("could not be started again: ", status.message());
   }
 }
 
-void PythonInstance::EndRestarts() {
+void PythonInstance::StopRestarts() {
   {
     std::lock_guard lock(mutex_);
     state_ = State::kStopped;
@@ -243,7 +245,7 @@ void PythonInstance::EndRestarts() {
 }
 
 void PythonInstance::Finalize() {
-  EndRestarts();
+  StopRestarts();
   std::shared_ptr<Session> session;
   {
     std::lock_guard lock(mutex_);
@@ -252,4 +254,4 @@ void PythonInstance::Finalize() {
   if (session != nullptr) session->Stop(model().settings().start_timeout);
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "marshal is little-endian");
@@ -12,7 +12,7 @@ static_assert(std::endian::native == std::endian::little, "marshal is little-end
 constexpr int kDigitBits = 15;
 constexpr uint32_t kDigitMask = (1u << kDigitBits) - 1;
 
-// The length of the well-formed character at the front of `text`, 0 when there is none.
+// The length of the valid UTF-8 character at the start of `text`; 0 if there is none.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -207,4 +207,4 @@ Status MarshalReader::Finish() {
   return status_;
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,7 +1,7 @@
-// Messages between host and worker: Python's marshal format, version 2, of which tuples, texts,
-// bytes, numbers, booleans and None are used. *Rationale:* a worker packs or unpacks a whole
-// message in one call of its standard library, which no format that it would read in Python can
-// match. [any thread; one object, one thread]
+// Encodes and decodes messages between host and worker: Python's marshal format, version 2,
+// restricted to tuples, texts, bytes, numbers, booleans and None. *Rationale:* a worker encodes or
+// decodes a whole message in one call of its standard library, which is faster than any format that
+// it would decode in Python code. [any thread; each object: one thread]
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,39 @@
 
 #include "nereid/status.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 class MarshalWriter {
  public:
   MarshalWriter() { bytes_.reserve(512); }
 
-  // Precedes its `count` elements.
+  // Call it before the `count` elements.
   void Tuple(uint32_t count) { Tagged('(', count); }
   void None() { bytes_.push_back('N'); }
   void Bool(bool value) { bytes_.push_back(value ? 'T' : 'F'); }
   void Int(int64_t value);
   void Uint(uint64_t value);
   void Float(double value);
-  // Bytes that are not UTF-8 become '?': what a client sent must not break the message.
+  // Replaces bytes that are not UTF-8 by '?': invalid text of a client must not break the message.
   void Text(std::string_view text);
-  // A value that another writer made.
-  void Packed(std::string_view value) { bytes_.append(value); }
+  // Appends a value that another writer encoded.
+  void Encoded(std::string_view value) { bytes_.append(value); }
   void Bytes(std::string_view bytes) {
     Tagged('s', static_cast<uint32_t>(bytes.size()));
     bytes_.append(bytes);
   }
-  // Room for `size_bytes` of a bytes object, to be filled before the next call.
-  char* BytesPlace(uint32_t size_bytes) {
+  // Appends a bytes object of `size_bytes` and returns where to write its content, which must be
+  // written before the next call.
+  char* AppendBytes(uint32_t size_bytes) {
     Tagged('s', size_bytes);
     bytes_.resize(bytes_.size() + size_bytes);
     return bytes_.data() + bytes_.size() - size_bytes;
   }
 
-  // Where the next value goes; Rewind drops everything from there on.
+  // The position of the next value; Rewind drops everything after it.
   size_t Mark() const { return bytes_.size(); }
   void Rewind(size_t mark) { bytes_.resize(mark); }
-  // Changes the count of the tuple that begins at `mark`.
+  // Changes the element count of the tuple that begins at `mark`.
   void PatchTuple(size_t mark, uint32_t count) {
     bytes_.replace(mark + 1, sizeof count, reinterpret_cast<const char*>(&count), sizeof count);
   }
@@ -63,28 +64,29 @@ class MarshalWriter {
   std::string bytes_;
 };
 
-// Reads what a worker sent, which may be anything: the first fault sticks, and everything read
-// after it is empty, so that a caller checks status() once at the end. Texts and bytes are views
-// into the message.
+// Reads a message of a worker, which may contain anything. The first error is kept, and everything
+// read after it is empty, so that a caller checks status() once at the end. Texts and bytes are
+// views into the message.
 class MarshalReader {
  public:
   explicit MarshalReader(std::string_view bytes) : rest_(bytes) {}
 
-  // The number of elements that follow; each takes at least one byte, so it is bounded.
+  // The number of elements that follow. It is bounded by the remaining bytes, because each element
+  // takes at least one.
   uint32_t Tuple();
   void TupleOf(uint32_t count);
   int64_t Int();
-  double Float();  // of an int too
+  double Float();  // also reads an int
   bool Bool();
   std::string_view Text();
   std::string_view Bytes();
-  // Takes a None when one is next.
+  // Skips a None if it is next.
   bool TakeNone();
-  // What was not read yet.
+  // The bytes that were not read yet.
   std::string_view rest() const { return rest_; }
-  // The tag of what is next, 0 at the end.
+  // The tag of the next value; 0 at the end.
   char Next() const { return rest_.empty() || !status_.ok() ? '\0' : rest_.front(); }
-  // INVALID_ARG also when something follows the message.
+  // INVALID_ARG also if bytes follow the message.
   Status Finish();
 
   void Fail(std::string message) {
@@ -103,4 +105,4 @@ class MarshalReader {
   Status status_;
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

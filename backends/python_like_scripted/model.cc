@@ -4,15 +4,15 @@
 
 #include <system_error>
 
-#include "backends/python_like_scripted/own_stub.h"
+#include "backends/python_like_scripted/stub_interpreter.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of this shared object, beside which the worker's files lie.
-fs::path OwnFolder() {
+// The folder of this shared library; the worker's files are installed in it.
+fs::path LibraryFolder() {
   static const char kHere = 0;
   Dl_info info;
   if (dladdr(&kHere, &info) == 0 || info.dli_fname == nullptr) return {};
@@ -28,22 +28,23 @@ Result<std::string> BackendName(TRITONBACKEND_Model* model) {
   return std::string(name);
 }
 
-// What runs a model that names no environment: the interpreter of the version that a stub in its
-// folder is linked to, else the one of the settings.
-std::string InterpreterFor(const ModelContext& context, const Settings& settings) {
+// The interpreter of a model without an environment: that of the version which a stub in its folder
+// is linked to, else the one of the settings.
+std::string ChooseInterpreter(const ModelContext& context, const Settings& settings) {
   std::error_code error;
   const std::string& configured = settings.interpreter;
   const fs::path stub = context.directory() / "triton_python_backend_stub";
   if (!fs::exists(stub, error)) return configured;
-  const std::string version = PythonVersionOf(stub);
+  const std::string version = StubPythonVersion(stub);
   const std::string chosen =
-      version.empty() ? configured
-                      : InterpreterOf(version, configured, settings.is_interpreter_chosen);
+      version.empty()
+          ? configured
+          : InterpreterForVersion(version, configured, settings.is_interpreter_configured);
   const std::string text =
       StrCat("model '", context.name(), "': '", stub.string(), "' is linked to ",
              version.empty() ? "no Python" : "Python " + version, ": '", chosen,
              "' runs the model in its place");
-  if (!version.empty() && chosen == configured && VersionNamedBy(chosen).empty()) {
+  if (!version.empty() && chosen == configured && VersionInName(chosen).empty()) {
     LogWarning(StrCat(text, ", whose name does not say of which version it is"));
   } else {
     LogInfo(text);
@@ -67,8 +68,8 @@ Status PythonModel::Prepare() {
   }
   NEREID_ASSIGN_OR_RETURN(const std::string backend, BackendName(context().handle()));
   const std::string& configured = config().json()["default_model_filename"].AsString();
-  is_backends_file_ = backend != "python";
-  file_ = is_backends_file_
+  is_backend_file_ = backend != "python";
+  file_ = is_backend_file_
               ? context().backend_directory() / "model.py"
               : context().version_directory() / (configured.empty() ? "model.py" : configured);
   std::error_code error;
@@ -86,9 +87,9 @@ Status PythonModel::Prepare() {
     if (Status status = CheckForceCpuOnly(*value); !status.ok()) {
       return std::move(status).WithContext(StrCat("model '", name(), "'"));
     }
-    leaves_gpu_inputs_ = *value == "no";
+    keeps_gpu_inputs_ = *value == "no";
   }
-  if (env_ == nullptr) interpreter_ = InterpreterFor(context(), settings_);
+  if (env_ == nullptr) interpreter_ = ChooseInterpreter(context(), settings_);
   is_prepared_ = true;
   return {};
 }
@@ -96,13 +97,13 @@ Status PythonModel::Prepare() {
 Status PythonModel::AutoComplete(ConfigDraft& draft) {
   NEREID_RETURN_IF_ERROR(Prepare());
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, StartWorker());
-  MarshalWriter question;
-  question.Tuple(2);
-  question.Int(static_cast<int64_t>(Question::kComplete));
-  question.Text(draft.json().Dump());
+  MarshalWriter command;
+  command.Tuple(2);
+  command.Int(static_cast<int64_t>(WorkerCommand::kComplete));
+  command.Text(draft.json().Dump());
   NEREID_ASSIGN_OR_RETURN(
       const std::string answer,
-      worker->Ask(question.Take(), settings_.load_timeout, "finish auto_complete_config"));
+      worker->RunCommand(command.Take(), settings_.load_timeout, "finish auto_complete_config"));
   MarshalReader reader(answer);
   reader.TupleOf(2);
   (void)reader.Int();
@@ -123,18 +124,19 @@ Status PythonModel::Initialize() {
 Result<std::unique_ptr<Worker>> PythonModel::NewWorker() {
   {
     std::lock_guard lock(mutex_);
-    if (spare_ != nullptr && !spare_->is_dead()) return std::move(spare_);
+    if (spare_ != nullptr && !spare_->has_exited()) return std::move(spare_);
   }
   return StartWorker();
 }
 
-Result<Command> PythonModel::WorkerCommand() const {
-  const fs::path worker = OwnFolder() / "nereid_python_worker.py";
-  Command command;
+Result<ProcessCommand> PythonModel::InterpreterCommand() const {
+  const fs::path worker = LibraryFolder() / "nereid_python_worker.py";
+  ProcessCommand command;
   if (env_ == nullptr) {
     command.arguments = {interpreter_, worker.string()};
   } else if (env_->has_activate()) {
-    // Its libraries come first: packages of an environment need those that they were made with.
+    // The environment's libraries come first: its packages need the versions that they were built
+    // with.
     static constexpr char kEnter[] =
         "enter() { source \"$1/bin/activate\"; }; enter \"$0\" && "
         "LD_LIBRARY_PATH=\"$0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec python3 \"$@\"";
@@ -150,25 +152,25 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   WorkerOptions options;
   options.label = StrCat("model '", name(), "'");
   options.name = name();
-  NEREID_ASSIGN_OR_RETURN(options.command, WorkerCommand());
+  NEREID_ASSIGN_OR_RETURN(options.command, InterpreterCommand());
   options.region_bytes = settings_.region_bytes;
   options.region_growth_bytes = settings_.region_growth_bytes;
   options.region_max_bytes = settings_.region_max_bytes;
   options.region_prefix = settings_.region_prefix;
-  options.leaves_gpu_inputs = leaves_gpu_inputs_;
+  options.keeps_gpu_inputs = keeps_gpu_inputs_;
   options.start_timeout = settings_.start_timeout;
   options.stop_timeout = settings_.start_timeout;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::Start(options));
 
-  MarshalWriter question;
-  question.Tuple(4);
-  question.Int(static_cast<int64_t>(Question::kLoad));
-  question.Text(file_.string());
-  question.Text(is_backends_file_ ? "" : std::to_string(context().version()));
-  question.Text(context().version_directory().string());
+  MarshalWriter command;
+  command.Tuple(4);
+  command.Int(static_cast<int64_t>(WorkerCommand::kLoad));
+  command.Text(file_.string());
+  command.Text(is_backend_file_ ? "" : std::to_string(context().version()));
+  command.Text(context().version_directory().string());
   NEREID_RETURN_IF_ERROR(
-      worker->Ask(question.Take(), settings_.load_timeout, "read the model's file").status());
+      worker->RunCommand(command.Take(), settings_.load_timeout, "read the model's file").status());
   return worker;
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -4,37 +4,37 @@
 
 #include "nereid/log.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 uint64_t OpenRequests::Add(Request request, bool is_awaited) {
-  auto open = std::make_shared<Open>(std::move(request), is_awaited);
+  auto open = std::make_shared<OpenRequest>(std::move(request), is_awaited);
   std::lock_guard lock(mutex_);
   open_.emplace(next_key_, std::move(open));
   return next_key_++;
 }
 
-void OpenRequests::Begin(uint64_t key) {
-  const std::shared_ptr<Open> open = Find(key);
+void OpenRequests::MarkStarted(uint64_t key) {
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return;
   std::lock_guard lock(open->mutex);
-  if (open->request.is_open()) open->request.sender().MarkBegun();
+  if (open->request.is_open()) open->request.sender().MarkStarted();
 }
 
-void OpenRequests::Leave(uint64_t key) {
-  const std::shared_ptr<Open> open = Find(key);
+void OpenRequests::ClearAwaited(uint64_t key) {
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return;
   std::lock_guard lock(open->mutex);
   open->is_awaited = false;
 }
 
-std::shared_ptr<OpenRequests::Open> OpenRequests::Find(uint64_t key) {
+std::shared_ptr<OpenRequests::OpenRequest> OpenRequests::Find(uint64_t key) {
   std::lock_guard lock(mutex_);
   const auto it = open_.find(key);
   return it == open_.end() ? nullptr : it->second;
 }
 
 void OpenRequests::Remove(uint64_t key) {
-  std::shared_ptr<Open> removed;  // dies without the lock
+  std::shared_ptr<OpenRequest> removed;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto it = open_.find(key);
   if (it == open_.end()) return;
@@ -43,7 +43,7 @@ void OpenRequests::Remove(uint64_t key) {
 }
 
 void OpenRequests::Respond(uint64_t key, PackedResponse* response, bool is_final) {
-  const std::shared_ptr<Open> open = Find(key);
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return;
   bool is_finished = false;
   {
@@ -56,13 +56,13 @@ void OpenRequests::Respond(uint64_t key, PackedResponse* response, bool is_final
   if (is_finished) Remove(key);
 }
 
-Status OpenRequests::FailOne(Open& open, const Status& error) {
-  open.response.reset();  // it belongs to the request
+Status OpenRequests::FailOne(OpenRequest& open, const Status& error) {
+  open.response.reset();  // before the request, which owns it
   return open.request.Fail(error);
 }
 
-// A response that cannot be filled becomes the request's error.
-Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
+// If the response cannot be filled, the request fails with that error.
+Status OpenRequests::Send(OpenRequest& open, PackedResponse* response, bool is_final) {
   ResponseSender& sender = open.request.sender();
   sender.MarkComputed();
   if (response == nullptr) {
@@ -86,7 +86,7 @@ Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
 }
 
 void OpenRequests::Fail(uint64_t key, const Status& error) {
-  const std::shared_ptr<Open> open = Find(key);
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return;
   {
     std::lock_guard lock(open->mutex);
@@ -95,16 +95,16 @@ void OpenRequests::Fail(uint64_t key, const Status& error) {
   Remove(key);
 }
 
-void OpenRequests::FailUnrun(uint64_t key, const Status& error) {
-  if (const std::shared_ptr<Open> open = Find(key); open != nullptr) {
+void OpenRequests::FailNotExecuted(uint64_t key, const Status& error) {
+  if (const std::shared_ptr<OpenRequest> open = Find(key); open != nullptr) {
     std::lock_guard lock(open->mutex);
-    if (open->request.is_open()) open->request.sender().MarkNeverRan();
+    if (open->request.is_open()) open->request.sender().MarkNotExecuted();
   }
   Fail(key, error);
 }
 
 void OpenRequests::FailAll(const Status& error) {
-  std::vector<std::pair<uint64_t, std::shared_ptr<Open>>> all;
+  std::vector<std::pair<uint64_t, std::shared_ptr<OpenRequest>>> all;
   {
     std::lock_guard lock(mutex_);
     all.assign(open_.begin(), open_.end());
@@ -118,12 +118,12 @@ void OpenRequests::FailAll(const Status& error) {
 }
 
 void OpenRequests::Reschedule(uint64_t key) {
-  const std::shared_ptr<Open> open = Find(key);
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return;
   {
     std::lock_guard lock(open->mutex);
     if (!open->request.is_open()) return;
-    open->response.reset();  // it belongs to the request
+    open->response.reset();  // before the request, which owns it
     const Status status = open->request.sender().Reschedule();
     if (!status.ok()) (void)FailOne(*open, status);
   }
@@ -134,12 +134,12 @@ bool OpenRequests::IsOpen(uint64_t key) {
   return Find(key) != nullptr;
 }
 
-// Of a request that is answered nobody wants more.
+// An answered request counts as cancelled: more responses would be dropped.
 bool OpenRequests::IsCancelled(uint64_t key) {
-  const std::shared_ptr<Open> open = Find(key);
+  const std::shared_ptr<OpenRequest> open = Find(key);
   if (open == nullptr) return true;
   std::lock_guard lock(open->mutex);
   return !open->request.is_open() || open->request.IsCancelled();
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,19 +1,19 @@
-// The kinds of messages, each the first element of its tuple. The worker's side of this list is
-// worker/nereid_worker/protocol.py.
+// The kinds of messages; the kind is the first element of each tuple.
+// worker/nereid_worker/protocol.py has the same list.
 #pragma once
 
 #include <cstdint>
 
-namespace nereid::scripted {
+namespace nereid::python {
 
-// Asked by the host, each answered by (0, value...) or (1, error text). An answer that nobody asked
-// for comes first: (0, description of the interpreter), when it is ready.
-enum class Question : int32_t {
+// Commands of the host. The worker answers each with (0, value...) or (1, error text). Before the
+// first command it sends (0, description of the interpreter) when it is ready.
+enum class WorkerCommand : int32_t {
   kLoad = 1,        // (kind, path of model.py, version or "", folder of the version)
   kComplete = 2,    // (kind, configuration) -> the completed one, or None
   kInitialize = 3,  // (kind, arguments as a tuple of pairs, instance name, is_decoupled)
-  // (kind, requests, how many answers before it may not have been read yet; or None: every one was,
-  // and its own will be before the next question)
+  // (kind, requests, number of earlier answers that the host may not have read yet, or None if it
+  // has read all and will read this one before the next command)
   kExecute = 4,
   kFinalize = 5,  // (kind,)
 };
@@ -34,7 +34,7 @@ enum class HostMessage : int32_t {
   kIsReady = 22,  // (kind, query)
 };
 
-// What a call asks for.
+// The operation of a kCall.
 enum class Operation : int32_t {
   kInfer = 1,
   kIsCancelled = 2,
@@ -52,4 +52,4 @@ enum class Operation : int32_t {
   kDeleteMetricFamily = 14,
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

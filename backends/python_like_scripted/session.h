@@ -1,5 +1,5 @@
-// What an instance has with one worker, from its start to its death: the requests that it runs, the
-// calls that it makes of the host and of other models.
+// The use of one worker by an instance, from the worker's start to its exit: it runs the instance's
+// requests and serves the worker's calls of the host and of other models.
 #pragma once
 
 #include <condition_variable>
@@ -10,19 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "backends/python_like_scripted/errands.h"
+#include "backends/python_like_scripted/deferred_calls.h"
 #include "backends/python_like_scripted/open_requests.h"
 #include "backends/python_like_scripted/worker.h"
 #include "nereid/backend.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
 class HostCalls;
 
 class SessionOwner {
  public:
-  // [the worker's thread]
-  virtual void OnSessionDeath(const std::string& how) = 0;
+  // `how` as in WorkerListener::OnWorkerExit. [worker thread]
+  virtual void OnSessionEnd(const std::string& how) = 0;
 
  protected:
   ~SessionOwner() = default;
@@ -30,92 +30,94 @@ class SessionOwner {
 
 class Session : public WorkerListener {
  public:
-  // `open`, `errands`, `owner` and `instance` outlive it.
-  Session(std::unique_ptr<Worker> worker, OpenRequests& open, Errands& errands, SessionOwner& owner,
-          const InstanceContext& instance);
+  // `open`, `deferred_calls`, `owner` and `instance` outlive the session.
+  Session(std::unique_ptr<Worker> worker, OpenRequests& open, DeferredCalls& deferred_calls,
+          SessionOwner& owner, const InstanceContext& instance);
   ~Session();
 
-  // Lets the model initialize itself within the time (0: without limit). [load and restart threads]
+  // Calls the model's initialize(), for at most `timeout` (0: without limit). [load and restart
+  // threads]
   Status Initialize(std::chrono::milliseconds timeout);
-  // Runs requests that are in `open`, and answers those that end with it. [instance's thread]
+  // Executes requests of `open` as one batch and answers those that end with it. [instance thread]
   void Execute(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
-  // Runs awaited requests of `open` one after the other, each by itself. The worker has
-  // the next questions in hand while it works, so that it need not be woken for each. Returns how
-  // many of them are over: all, or those up to the one in which the worker died. [instance's
-  // thread]
-  size_t ExecuteInTurn(std::span<const uint64_t> keys, std::chrono::milliseconds timeout);
-  // Some output lay on a GPU. There a model may write to what it answered with, so that only
-  // answers that are read at once may name it; in turn it would be copied. [instance's thread]
+  // Executes awaited requests of `open` one after the other. The next commands are sent while the
+  // worker executes, so that it need not be woken for each request. Returns how many requests are
+  // done: all, or those up to the one during which the worker exited. [instance thread]
+  size_t ExecuteSerially(std::span<const uint64_t> keys, std::chrono::milliseconds timeout);
+  // True once an output was in GPU memory. The model may overwrite such memory after its answer, so
+  // that only answers that are read at once may refer to it. Serial execution would have to copy
+  // it. [instance thread]
   bool answers_on_gpu() const { return answers_on_gpu_; }
-  // Memory for inputs that somebody receives, where the worker's has room. [any thread]
-  Offers::Offer OfferInput(uint64_t size_bytes) {
-    return worker_->offers().Make(worker_->to_worker(), size_bytes);
-  }
-  // So that there is room for what could not be offered; without it inputs are copied. [instance's
+  // Posts memory for inputs that a frontend receives, if the worker's region has free space. [any
   // thread]
-  void MakeRoomForOffers() { (void)worker_->to_worker().GrowAsMissed(); }
-  // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
+  PostedInputBuffers::Buffer PostInputBuffer(uint64_t size_bytes) {
+    return worker_->posted_input_buffers().Post(worker_->to_worker(), size_bytes);
+  }
+  // Allocates the memory that PostInputBuffer lacked. If this fails, inputs are copied. [instance
+  // thread]
+  void GrowForMissedBuffers() { (void)worker_->to_worker().GrowForMissedAllocations(); }
+  // Calls the model's is_ready(), if it has one. Concurrent callers share one query. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
-  // Ends the worker because of `why`, and returns when it has ended. [instance's thread]
+  // Kills the worker with the reason `why` and waits until it has exited. [instance thread]
   void Kill(const std::string& why) {
     worker_->Kill(why);
-    (void)worker_->DeadError();
+    (void)worker_->ExitError();
   }
-  // The owner has heard of it, or is about to. [any thread]
-  bool is_dead() const { return worker_->is_dead(); }
+  // True once the worker has exited. The owner was notified or is about to be. [any thread]
+  bool has_exited() const { return worker_->has_exited(); }
 
   Status OnPosted(WorkerMessage kind, MarshalReader& message) override;
-  void OnDeath(const std::string& how) override;
+  void OnWorkerExit(const std::string& how) override;
 
  private:
-  // Of questions that are not answered.
-  struct Bytes {
+  // Bytes of commands that have no answer yet.
+  struct UnansweredBytes {
     uint64_t messages = 0;
-    uint64_t tensors = 0;  // in shared memory
+    uint64_t tensors = 0;  // of tensors in shared memory
 
-    Bytes& operator+=(const Bytes& other) {
+    UnansweredBytes& operator+=(const UnansweredBytes& other) {
       messages += other.messages;
       tensors += other.tensors;
       return *this;
     }
-    Bytes& operator-=(const Bytes& other) {
+    UnansweredBytes& operator-=(const UnansweredBytes& other) {
       messages -= other.messages;
       tensors -= other.tensors;
       return *this;
     }
-    bool MayBeMore() const;
+    bool IsBelowLimit() const;
   };
 
-  // Writes what can be written; the others are failed and leave `keys`.
-  std::string WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks);
-  // Asks about one request while `num_unread` answers are awaited. On error nothing was asked.
-  Result<Bytes> AskAbout(uint64_t key, size_t num_unread);
-  // Appends the request, or nothing.
-  Status WriteRequest(uint64_t key, std::vector<Block>& blocks, MarshalWriter& writer);
-  Status WriteRequest(Request& request, uint64_t key, std::vector<Block>& blocks,
-                      MarshalWriter& writer);
-  // Waits for the answer about requests and answers them, with an error too. False: none came.
-  bool TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
+  // Encodes the requests that can be encoded. The others fail and are removed from `keys`.
+  std::string WriteExecuteCommand(std::vector<uint64_t>& keys, std::vector<SharedBlock>& blocks);
+  // Sends the command for one request while `num_unread` earlier answers are outstanding. On an
+  // error nothing was sent.
+  Result<UnansweredBytes> SendRequest(uint64_t key, size_t num_unread);
+  // Appends the encoded request; appends nothing on an error.
+  Status WriteRequest(uint64_t key, std::vector<SharedBlock>& blocks, MarshalWriter& writer);
+  // Waits for the answer to a command and responds to its requests, also if the answer is an error.
+  // Returns false if the worker sent no valid answer.
+  bool ReceiveAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
   Status Finish(const std::vector<uint64_t>& keys, const std::string& answer);
   Status OnRespond(MarshalReader& message);
   Status OnReadiness(MarshalReader& message);
-  // Nobody answers any more whether the model is ready.
-  void EndQueries(const Status& why);
+  // Ends all waits in IsReady with the status `why`.
+  void EndReadinessQueries(const Status& why);
 
   const std::shared_ptr<Worker> worker_;
   OpenRequests& open_;
   SessionOwner& owner_;
   const InstanceContext& instance_;
   const bool is_decoupled_;
-  bool asks_model_ready_ = false;
+  bool has_readiness_check_ = false;
   bool answers_on_gpu_ = false;
   std::unique_ptr<HostCalls> calls_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable answered_;
-  int64_t num_queries_ = 0, num_answered_ = 0;  // one waits for its answer at most
-  Status readiness_;                            // the last answer
+  int64_t num_queries_ = 0, num_answered_ = 0;  // at most one query has no answer yet
+  Status readiness_;                            // result of the last answered query
 };
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

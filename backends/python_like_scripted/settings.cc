@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 constexpr std::string_view kKeys[] = {"interpreter",
@@ -18,14 +18,14 @@ constexpr std::string_view kKeys[] = {"interpreter",
                                       "execute-timeout-seconds",
                                       "thread-pool-size",
                                       "shm_message_queue_size"};
-// What the host says to every backend.
+// Keys that the host passes to every backend.
 constexpr std::string_view kHostKeys[] = {"auto-complete-config", "backend-directory",
                                           "min-compute-capability", "default-max-batch-size",
                                           "runtime_modeldir"};
 
-class Keys {
+class BackendConfig {
  public:
-  explicit Keys(const Json& backend_config) : cmdline_(backend_config["cmdline"]) {}
+  explicit BackendConfig(const Json& backend_config) : cmdline_(backend_config["cmdline"]) {}
 
   std::vector<std::string> Unknown() const {
     const auto is_in = [](const auto& keys, const std::string& key) {
@@ -72,13 +72,13 @@ std::string Settings::KnownKeys() {
 }
 
 Result<Settings> Settings::Parse(const Json& backend_config) {
-  const Keys keys(backend_config);
+  const BackendConfig keys(backend_config);
   Settings settings;
   settings.unknown_keys = keys.Unknown();
   const char* named = std::getenv("NEREID_PYTHON");
   settings.interpreter = keys.Text("interpreter", named != nullptr ? named : "");
-  settings.is_interpreter_chosen = !settings.interpreter.empty();
-  if (!settings.is_interpreter_chosen) settings.interpreter = "python3";
+  settings.is_interpreter_configured = !settings.interpreter.empty();
+  if (!settings.is_interpreter_configured) settings.interpreter = "python3";
   settings.region_prefix = keys.Text("shm-region-prefix-name", settings.region_prefix);
   NEREID_ASSIGN_OR_RETURN(settings.region_bytes,
                           keys.Number("shm-default-byte-size", settings.region_bytes, 1));
@@ -94,12 +94,12 @@ Result<Settings> Settings::Parse(const Json& backend_config) {
   NEREID_ASSIGN_OR_RETURN(const uint64_t execute_s, keys.Number("execute-timeout-seconds", 0, 0));
   NEREID_RETURN_IF_ERROR(keys.Number("thread-pool-size", 32, 1).status());
   NEREID_RETURN_IF_ERROR(keys.Number("shm_message_queue_size", 1000, 1).status());
-  constexpr uint64_t kMaxSeconds = 1'000'000;  // what poll's milliseconds hold
+  constexpr uint64_t kMaxSeconds = 1'000'000;  // so that poll's timeout in ms fits an int
   settings.start_timeout = std::chrono::seconds(std::min(start_s, kMaxSeconds));
-  // Without the key a model may take as long as it needs to read its weights.
+  // Without the key, loading has no time limit: a model may have to read large weights.
   if (keys.Has("stub-timeout-seconds")) settings.load_timeout = settings.start_timeout;
   settings.execute_timeout = std::chrono::seconds(std::min(execute_s, kMaxSeconds));
   return settings;
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

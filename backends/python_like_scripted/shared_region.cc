@@ -10,10 +10,10 @@
 #include <limits>
 #include <utility>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a block
+constexpr uint64_t kMaxAllocationBytes = uint64_t{1} << 46;  // of one block
 
 uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
@@ -32,41 +32,42 @@ Status ErrnoError(const char* what, uint64_t size_bytes) {
                           std::strerror(errno));
 }
 
-// In Triton's words, which scripts look for.
-Status NoRoom(const std::string& region, uint64_t size_bytes, const std::string& why) {
+// The text of Triton's error, which scripts look for.
+Status RegionFullError(const std::string& region, uint64_t size_bytes, const std::string& why) {
   return UnavailableError("Failed to increase the shared memory pool size for key '", region,
                           "' to ", size_bytes, " bytes: ", why);
 }
 
 }  // namespace
 
-Result<std::shared_ptr<Mapping>> Mapping::Of(int fd, uint64_t size_bytes) {
+Result<std::shared_ptr<SharedMapping>> SharedMapping::Of(int fd, uint64_t size_bytes) {
   void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return ErrnoError("mmap", size_bytes);
-  return std::shared_ptr<Mapping>(new Mapping(static_cast<std::byte*>(base), size_bytes));
+  return std::shared_ptr<SharedMapping>(
+      new SharedMapping(static_cast<std::byte*>(base), size_bytes));
 }
 
-Mapping::~Mapping() {
+SharedMapping::~SharedMapping() {
   munmap(base_, size_bytes_);
 }
 
-void Block::Release() const {
+void SharedBlock::Release() const {
   if (mapping != nullptr) InUse(data() - kBlockHeaderBytes).store(0, std::memory_order_release);
 }
 
-void Block::Use() const {
+void SharedBlock::Use() const {
   InUse(data() - kBlockHeaderBytes).store(1, std::memory_order_release);
 }
 
-bool Block::is_in_use() const {
+bool SharedBlock::is_in_use() const {
   return InUse(data() - kBlockHeaderBytes).load(std::memory_order_acquire) != 0;
 }
 
-void Block::AddReader() const {
+void SharedBlock::AddReader() const {
   NumReaders(data() - kBlockHeaderBytes).fetch_add(1, std::memory_order_relaxed);
 }
 
-void Block::DropReader() const {
+void SharedBlock::RemoveReader() const {
   NumReaders(data() - kBlockHeaderBytes).fetch_sub(1, std::memory_order_release);
 }
 
@@ -84,41 +85,41 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& na
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
     return ErrnoError("sealing", size_bytes);
   }
-  NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd.get(), size_bytes));
+  NEREID_ASSIGN_OR_RETURN(auto mapping, SharedMapping::Of(fd.get(), size_bytes));
   return std::unique_ptr<SharedRegion>(new SharedRegion(
       std::move(file_name), std::move(fd), std::move(mapping),
       RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096), RoundUp(max_bytes, 4096)));
 }
 
-Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
-  if (size_bytes > kMostBytes) {
+Result<SharedBlock> SharedRegion::Allocate(uint64_t size_bytes) {
+  if (size_bytes > kMaxAllocationBytes) {
     return UnavailableError("shared memory: ", size_bytes, " bytes are too many");
   }
   for (;;) {
-    const Place place = Take(size_bytes);
+    const Allocation place = TryTake(size_bytes);
     if (place.block.has_value()) return *place.block;
     NEREID_RETURN_IF_ERROR(Grow(place.needed_bytes));
   }
 }
 
-std::optional<Block> SharedRegion::AllocateAtOnce(uint64_t size_bytes) {
-  if (size_bytes > kMostBytes) return std::nullopt;
-  const Place place = Take(size_bytes);
+std::optional<SharedBlock> SharedRegion::TryAllocate(uint64_t size_bytes) {
+  if (size_bytes > kMaxAllocationBytes) return std::nullopt;
+  const Allocation place = TryTake(size_bytes);
   if (place.block.has_value()) return place.block;
   std::lock_guard lock(mutex_);
   missed_bytes_ = std::max(missed_bytes_, place.needed_bytes);
   return std::nullopt;
 }
 
-Status SharedRegion::GrowAsMissed() {
+Status SharedRegion::GrowForMissedAllocations() {
   std::unique_lock lock(mutex_);
   const uint64_t missed_bytes = std::exchange(missed_bytes_, 0);
   lock.unlock();
   return missed_bytes == 0 ? Status() : Grow(missed_bytes);
 }
 
-// First fit: the memory that was used last is used again, and is warm.
-SharedRegion::Place SharedRegion::Take(uint64_t size_bytes) {
+// First fit: recently used memory is used again, while it is in the cache.
+SharedRegion::Allocation SharedRegion::TryTake(uint64_t size_bytes) {
   const uint64_t needed_bytes = kBlockHeaderBytes + RoundUp(size_bytes, kBlockHeaderBytes);
   std::lock_guard lock(mutex_);
   uint64_t begin = 0;
@@ -138,10 +139,11 @@ SharedRegion::Place SharedRegion::Take(uint64_t size_bytes) {
   used_.emplace(begin, end);
   NumReaders(mapping_->base() + begin).store(0, std::memory_order_relaxed);
   InUse(mapping_->base() + begin).store(1, std::memory_order_release);
-  return {Block{mapping_, begin + kBlockHeaderBytes, size_bytes}, end};
+  return {SharedBlock{mapping_, begin + kBlockHeaderBytes, size_bytes}, end};
 }
 
-// Memory is reserved here, so that a full machine is an error and not a signal later.
+// posix_fallocate reserves the memory, so that exhausted memory is an error here and not a SIGBUS
+// later.
 Status SharedRegion::Grow(uint64_t size_bytes) {
   std::lock_guard growth_lock(growth_mutex_);
   uint64_t old_bytes = 0;
@@ -149,25 +151,25 @@ Status SharedRegion::Grow(uint64_t size_bytes) {
     std::lock_guard lock(mutex_);
     old_bytes = mapping_->size_bytes();
   }
-  if (old_bytes >= size_bytes) return {};  // another thread's growth will do
+  if (old_bytes >= size_bytes) return {};  // another thread has grown it
   uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
   if (max_bytes_ != 0 && size_bytes > max_bytes_) {
-    return NoRoom(name_, new_bytes,
-                  StrCat("at most ", max_bytes_, " are allowed by shm-max-byte-size"));
+    return RegionFullError(name_, new_bytes,
+                           StrCat("at most ", max_bytes_, " are allowed by shm-max-byte-size"));
   }
   if (max_bytes_ != 0) new_bytes = std::min(new_bytes, max_bytes_);
   const int error = posix_fallocate(fd_.get(), static_cast<off_t>(old_bytes),
                                     static_cast<off_t>(new_bytes - old_bytes));
   if (error != 0) {
-    return NoRoom(name_, new_bytes, std::strerror(error));
+    return RegionFullError(name_, new_bytes, std::strerror(error));
   }
-  NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd_.get(), new_bytes));
+  NEREID_ASSIGN_OR_RETURN(auto mapping, SharedMapping::Of(fd_.get(), new_bytes));
   std::lock_guard lock(mutex_);
   if (mapping->size_bytes() > mapping_->size_bytes()) mapping_.swap(mapping);
   return {};
 }
 
-Result<Block> SharedRegion::Find(uint64_t offset, uint64_t size_bytes) {
+Result<SharedBlock> SharedRegion::Find(uint64_t offset, uint64_t size_bytes) {
   const bool is_sane = offset >= kBlockHeaderBytes && offset % kBlockHeaderBytes == 0 &&
                        size_bytes <= std::numeric_limits<uint64_t>::max() - offset;
   std::lock_guard lock(mutex_);
@@ -176,14 +178,14 @@ Result<Block> SharedRegion::Find(uint64_t offset, uint64_t size_bytes) {
     if (fstat(fd_.get(), &file) != 0) return ErrnoError("fstat", offset + size_bytes);
     if (offset + size_bytes <= static_cast<uint64_t>(file.st_size)) {
       NEREID_ASSIGN_OR_RETURN(mapping_,
-                              Mapping::Of(fd_.get(), static_cast<uint64_t>(file.st_size)));
+                              SharedMapping::Of(fd_.get(), static_cast<uint64_t>(file.st_size)));
     }
   }
   if (!is_sane || offset + size_bytes > mapping_->size_bytes()) {
     return InvalidArgError("a message names ", size_bytes, " bytes at ", offset,
                            " of shared memory, which has ", mapping_->size_bytes());
   }
-  return Block{mapping_, offset, size_bytes};
+  return SharedBlock{mapping_, offset, size_bytes};
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

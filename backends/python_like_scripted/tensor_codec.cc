@@ -5,15 +5,15 @@
 #include <string>
 
 #include "nereid/bytes_codec.h"
-#include "nereid/shape.h"
+#include "nereid/tensor_view.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 constexpr uint32_t kMaxDims = 1024;
 
-void WriteHead(const char* name, uint32_t datatype, std::span<const int64_t> shape,
-               MarshalWriter& writer) {
+void WriteTensorHeader(const char* name, uint32_t datatype, std::span<const int64_t> shape,
+                       MarshalWriter& writer) {
   writer.Tuple(4);
   writer.Text(name);
   writer.Int(datatype);
@@ -21,18 +21,18 @@ void WriteHead(const char* name, uint32_t datatype, std::span<const int64_t> sha
   for (const int64_t dim : shape) writer.Int(dim);
 }
 
-void WritePlace(const Block& block, MarshalWriter& writer) {
+void WriteLocation(const SharedBlock& block, MarshalWriter& writer) {
   writer.Tuple(2);
   writer.Uint(block.offset);
   writer.Uint(block.size_bytes);
 }
 
-// The element count and the bytes agree, whatever the model did.
+// Checks that element count and byte size agree, whatever the model sent.
 Status CheckSize(const PackedTensor& tensor) {
   const std::string_view bytes = tensor.bytes();
   const uint64_t size_bytes = tensor.gpu.has_value() ? tensor.gpu->size_bytes : bytes.size();
   if (tensor.datatype == DataType::kBytes) {
-    if (tensor.gpu.has_value()) return InvalidArgError("texts in memory of a GPU");
+    if (tensor.gpu.has_value()) return InvalidArgError("a BYTES tensor cannot be in GPU memory");
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(tensor.shape));
     const std::span data(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     return DecodeBytes(data, count).status();
@@ -49,9 +49,9 @@ Status NoDriver(const char* name) {
   return UnsupportedError("tensor '", name, "' lies in memory of a GPU: no CUDA driver was found");
 }
 
-// All bytes to one place in memory of the host, wherever they lie.
-Status CopyPieces(const TensorView& tensor, std::byte* target) {
-  for (const InputPiece& piece : tensor.pieces()) {
+// Copies all bytes of the tensor to host memory.
+Status CopyBuffers(const TensorView& tensor, std::byte* target) {
+  for (const InputBufferView& piece : tensor.buffers()) {
     if (piece.bytes.empty()) continue;
     if (piece.memory_type == TRITONSERVER_MEMORY_GPU) {
       const CudaDriver* const driver = CudaDriver::Get();
@@ -67,52 +67,53 @@ Status CopyPieces(const TensorView& tensor, std::byte* target) {
 }
 
 bool IsOnOneGpu(const TensorView& tensor) {
-  const auto pieces = tensor.pieces();
+  const auto pieces = tensor.buffers();
   return tensor.size_bytes() != 0 && tensor.datatype() != DataType::kBytes &&
-         std::all_of(pieces.begin(), pieces.end(), [&](const InputPiece& piece) {
+         std::all_of(pieces.begin(), pieces.end(), [&](const InputBufferView& piece) {
            return piece.memory_type == TRITONSERVER_MEMORY_GPU &&
                   piece.memory_type_id == pieces.front().memory_type_id;
          });
 }
 
 // (device, handle, offset, size, token)
-void WriteGpuPlace(const GpuBlock& block, MarshalWriter& writer) {
+void WriteGpuLocation(const GpuBlock& block, MarshalWriter& writer) {
   writer.Tuple(5);
-  writer.Int(block.place.device);
-  writer.Bytes({block.place.handle.data(), block.place.handle.size()});
-  writer.Uint(block.place.offset);
-  writer.Uint(block.place.size_bytes);
+  writer.Int(block.range.device);
+  writer.Bytes({block.range.handle.data(), block.range.handle.size()});
+  writer.Uint(block.range.offset);
+  writer.Uint(block.range.size_bytes);
   writer.Uint(block.token.offset);
 }
 
-// Its memory may be another process's, which cannot be shared on: it is copied to the region's own.
-Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block>& blocks,
+// Copies the input to memory of the region: the input's own memory may belong to another process
+// and cannot be shared further.
+Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<SharedBlock>& blocks,
                   MarshalWriter& writer) {
   const CudaDriver* const driver = CudaDriver::Get();
   if (driver == nullptr) return NoDriver(tensor.name());
-  const int64_t device = tensor.pieces().front().memory_type_id;
+  const int64_t device = tensor.buffers().front().memory_type_id;
   NEREID_ASSIGN_OR_RETURN(const GpuBlock block, region.Allocate(device, tensor.size_bytes()));
   blocks.push_back(block.token);
   std::byte* target = block.data;
-  for (const InputPiece& piece : tensor.pieces()) {
+  for (const InputBufferView& piece : tensor.buffers()) {
     NEREID_RETURN_IF_ERROR(driver->Copy(device, target, piece.bytes.data(), piece.bytes.size()));
     target += piece.bytes.size();
   }
-  WriteGpuPlace(block, writer);
+  WriteGpuLocation(block, writer);
   return {};
 }
 
-// Where the tensor was received into memory that the worker offered: (offset, size), or for a part
-// of a block (offset, size, offset of the block, size of the block).
-bool WriteOffered(const TensorView& tensor, Offers& offers, std::vector<Block>& blocks,
-                  MarshalWriter& writer) {
-  if (tensor.pieces().size() != 1) return false;
-  const InputPiece& piece = tensor.pieces().front();
+// Encodes a tensor that was received into a posted buffer: (offset, size), or for a part of a block
+// (offset, size, block offset, block size). Returns false if it was not.
+bool WritePostedInput(const TensorView& tensor, PostedInputBuffers& posted_input_buffers,
+                      std::vector<SharedBlock>& blocks, MarshalWriter& writer) {
+  if (tensor.buffers().size() != 1) return false;
+  const InputBufferView& piece = tensor.buffers().front();
   if (piece.memory_type == TRITONSERVER_MEMORY_GPU) return false;
-  const std::optional<Block> block = offers.Find(piece.bytes);
+  const std::optional<SharedBlock> block = posted_input_buffers.Find(piece.bytes);
   if (!block.has_value()) return false;
   const auto begin = static_cast<uint64_t>(piece.bytes.data() - block->data());
-  if (begin % kBlockHeaderBytes != 0) return false;  // as every tensor is aligned
+  if (begin % kBlockHeaderBytes != 0) return false;  // the worker expects aligned tensors
   blocks.push_back({block->mapping, block->offset, piece.bytes.size()});
   block->Use();
   const bool is_whole = piece.bytes.size() == block->size_bytes;
@@ -125,37 +126,38 @@ bool WriteOffered(const TensorView& tensor, Offers& offers, std::vector<Block>& 
   return true;
 }
 
-// (offset, size); with a third element of the memory that the host writes; or (device, handle,
-// offset, size).
-void ReadPlace(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker,
-               PackedTensor& tensor) {
+// (offset, size) in the region that the worker writes; (offset, size, True) in the one that the
+// host writes; or (device, handle, offset, size) in GPU memory.
+void ReadLocation(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker,
+                  PackedTensor& tensor) {
   const uint32_t count = reader.Tuple();
   if (count != 2 && count != 4 && (to_worker == nullptr || count != 3)) {
-    return reader.Fail(StrCat("a place has ", count, " elements"));
+    return reader.Fail(StrCat("the location of a tensor has ", count, " elements"));
   }
   if (count == 4) {
-    GpuPlace& place = tensor.gpu.emplace();
-    place.device = reader.Int();
+    GpuRange& range = tensor.gpu.emplace();
+    range.device = reader.Int();
     const std::string_view handle = reader.Bytes();
-    place.offset = static_cast<uint64_t>(reader.Int());
-    place.size_bytes = static_cast<uint64_t>(reader.Int());
-    if (handle.size() != place.handle.size()) {
-      return reader.Fail(StrCat("a handle of a GPU's memory has ", handle.size(), " bytes"));
+    range.offset = static_cast<uint64_t>(reader.Int());
+    range.size_bytes = static_cast<uint64_t>(reader.Int());
+    if (handle.size() != range.handle.size()) {
+      return reader.Fail(StrCat("a CUDA IPC handle has ", handle.size(), " bytes, expected ",
+                                range.handle.size()));
     }
-    std::copy(handle.begin(), handle.end(), place.handle.begin());
+    std::copy(handle.begin(), handle.end(), range.handle.begin());
     return;
   }
-  tensor.is_handed_back = count == 3;
+  tensor.is_host_block = count == 3;
   const auto offset = static_cast<uint64_t>(reader.Int());
   const auto size_bytes = static_cast<uint64_t>(reader.Int());
-  if (tensor.is_handed_back) (void)reader.Bool();
+  if (tensor.is_host_block) (void)reader.Bool();
   if (!reader.status().ok()) return;
-  Result<Block> block = (tensor.is_handed_back ? *to_worker : region).Find(offset, size_bytes);
+  Result<SharedBlock> block = (tensor.is_host_block ? *to_worker : region).Find(offset, size_bytes);
   if (!block.ok()) return reader.Fail(block.status().message());
   tensor.block = std::move(*block);
 }
 
-struct OutputMemory {
+struct OutputDestination {
   void* base = nullptr;
   TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
   int64_t type_id = 0;
@@ -170,10 +172,10 @@ Result<TRITONBACKEND_Output*> AddOutput(const PackedTensor& output, Response& re
   return handle;
 }
 
-// Where the client wants an output; what lies on a GPU is best left there.
-Result<OutputMemory> MemoryOf(const PackedTensor& output, size_t size_bytes,
-                              TRITONBACKEND_Output* handle) {
-  OutputMemory memory;
+// Gets the client's memory for an output; prefers the GPU for data in GPU memory.
+Result<OutputDestination> MemoryOf(const PackedTensor& output, size_t size_bytes,
+                                   TRITONBACKEND_Output* handle) {
+  OutputDestination memory;
   if (output.gpu.has_value()) {
     memory.type = TRITONSERVER_MEMORY_GPU;
     memory.type_id = output.gpu->device;
@@ -185,15 +187,15 @@ Result<OutputMemory> MemoryOf(const PackedTensor& output, size_t size_bytes,
 
 Status FillOutput(const PackedResponse& packed, PackedTensor& output, Response& response) {
   NEREID_ASSIGN_OR_RETURN(TRITONBACKEND_Output* const handle, AddOutput(output, response));
-  if (packed.MayLend(output)) {
-    NEREID_ASSIGN_OR_RETURN(output.is_lent,
-                            packed.loans->Lend(handle, *output.block, output.is_handed_back));
-    if (output.is_lent) return {};
+  if (packed.MayLease(output)) {
+    NEREID_ASSIGN_OR_RETURN(output.is_leased, packed.leased_outputs->TryLease(
+                                                  handle, *output.block, output.is_host_block));
+    if (output.is_leased) return {};
   }
   GpuRegion* const gpu = packed.gpu;
   const std::string_view bytes = output.bytes();
   const uint64_t size_bytes = output.gpu.has_value() ? output.gpu->size_bytes : bytes.size();
-  NEREID_ASSIGN_OR_RETURN(const OutputMemory memory, MemoryOf(output, size_bytes, handle));
+  NEREID_ASSIGN_OR_RETURN(const OutputDestination memory, MemoryOf(output, size_bytes, handle));
   if (size_bytes == 0) return {};
   if (output.gpu.has_value()) {
     if (gpu == nullptr) return InternalError("output '", output.name, "' has no GPU's memory");
@@ -227,39 +229,43 @@ Status SetParameter(const PackedParameter& parameter, Response& response) {
 
 void PackedResponse::Release() const {
   for (const PackedTensor& output : outputs) {
-    if (output.block.has_value() && !output.is_handed_back && !output.is_lent) {
+    if (output.block.has_value() && !output.is_host_block && !output.is_leased) {
       output.block->Release();
     }
   }
 }
 
-// Texts are checked once and read again later: the worker could change their lengths in between.
-bool PackedResponse::MayLend(const PackedTensor& output) const {
-  return loans != nullptr && output.block.has_value() && output.datatype != DataType::kBytes;
+// BYTES outputs are not leased: they are checked once and read again later, and the worker could
+// change their lengths in between.
+bool PackedResponse::MayLease(const PackedTensor& output) const {
+  return leased_outputs != nullptr && output.block.has_value() &&
+         output.datatype != DataType::kBytes;
 }
 
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, Offers& offers, GpuRegion* gpu,
-                   std::vector<Block>& blocks, MarshalWriter& writer) {
-  WriteHead(tensor.name(), static_cast<uint32_t>(tensor.datatype()), tensor.shape(), writer);
+Status WriteTensor(const TensorView& tensor, SharedRegion& region,
+                   PostedInputBuffers& posted_input_buffers, GpuRegion* gpu,
+                   std::vector<SharedBlock>& blocks, MarshalWriter& writer) {
+  WriteTensorHeader(tensor.name(), static_cast<uint32_t>(tensor.datatype()), tensor.shape(),
+                    writer);
   const size_t size_bytes = tensor.size_bytes();
   if (gpu != nullptr && IsOnOneGpu(tensor)) return WriteOnGpu(tensor, *gpu, blocks, writer);
-  if (size_bytes <= kInlineBytes) {
-    char* place = writer.BytesPlace(static_cast<uint32_t>(size_bytes));
-    return CopyPieces(tensor, reinterpret_cast<std::byte*>(place));
+  if (size_bytes <= kMaxInlineBytes) {
+    char* target = writer.AppendBytes(static_cast<uint32_t>(size_bytes));
+    return CopyBuffers(tensor, reinterpret_cast<std::byte*>(target));
   }
-  if (WriteOffered(tensor, offers, blocks, writer)) return {};
-  NEREID_ASSIGN_OR_RETURN(const Block block, region.Allocate(size_bytes));
+  if (WritePostedInput(tensor, posted_input_buffers, blocks, writer)) return {};
+  NEREID_ASSIGN_OR_RETURN(const SharedBlock block, region.Allocate(size_bytes));
   blocks.push_back(block);
-  NEREID_RETURN_IF_ERROR(CopyPieces(tensor, block.data()));
-  WritePlace(block, writer);
+  NEREID_RETURN_IF_ERROR(CopyBuffers(tensor, block.data()));
+  WriteLocation(block, writer);
   return {};
 }
 
 void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
-                 std::string_view bytes, const Block* block, MarshalWriter& writer) {
-  WriteHead(name, datatype, shape, writer);
+                 std::string_view bytes, const SharedBlock* block, MarshalWriter& writer) {
+  WriteTensorHeader(name, datatype, shape, writer);
   if (block != nullptr) {
-    WritePlace(*block, writer);
+    WriteLocation(*block, writer);
   } else {
     writer.Bytes(bytes);
   }
@@ -267,8 +273,8 @@ void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<con
 
 void WriteGpuTensor(const char* name, TRITONSERVER_DataType datatype,
                     std::span<const int64_t> shape, const GpuBlock& block, MarshalWriter& writer) {
-  WriteHead(name, datatype, shape, writer);
-  WriteGpuPlace(block, writer);
+  WriteTensorHeader(name, datatype, shape, writer);
+  WriteGpuLocation(block, writer);
 }
 
 PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker) {
@@ -286,7 +292,7 @@ PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region, SharedRegio
     tensor.shape.push_back(reader.Int());
   }
   if (reader.Next() == '(') {
-    ReadPlace(reader, region, to_worker, tensor);
+    ReadLocation(reader, region, to_worker, tensor);
   } else {
     tensor.inline_bytes = reader.Bytes();
   }
@@ -347,7 +353,7 @@ PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region, SharedR
 
 Status FillResponse(PackedResponse& packed, Response& response) {
   for (PackedTensor& output : packed.outputs) {
-    if (!response.Wants(output.name)) continue;
+    if (!response.IsRequested(output.name)) continue;
     NEREID_RETURN_IF_ERROR(FillOutput(packed, output, response));
   }
   for (const PackedParameter& parameter : packed.parameters) {
@@ -356,4 +362,4 @@ Status FillResponse(PackedResponse& packed, Response& response) {
   return {};
 }
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

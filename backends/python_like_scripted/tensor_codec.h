@@ -1,7 +1,6 @@
-// Tensors and responses between the C API and messages. Short tensors travel inside the message,
-// others through shared memory: an input is copied into it once, an output out of it once, if it is
-// not lent.
-// [any thread]
+// Converts tensors and responses between the C API and messages. Short tensors travel inside the
+// message, others through shared memory: an input is copied into it once, and an output out of it
+// once unless it is leased. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -10,37 +9,37 @@
 #include <vector>
 
 #include "backends/python_like_scripted/gpu_region.h"
-#include "backends/python_like_scripted/loans.h"
+#include "backends/python_like_scripted/leased_outputs.h"
 #include "backends/python_like_scripted/marshal.h"
-#include "backends/python_like_scripted/offers.h"
+#include "backends/python_like_scripted/posted_input_buffers.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/request.h"
 #include "nereid/response.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 
-// Shorter tensors travel inside their message.
-inline constexpr size_t kInlineBytes = 8192;
+// Tensors up to this size travel inside their message.
+inline constexpr size_t kMaxInlineBytes = 8192;
 
-// A tensor in a message: its bytes in the message, in a block, or in memory of a GPU.
+// A decoded tensor. Its bytes are in the message (`inline_bytes`), in `block`, or in GPU memory.
 struct PackedTensor {
   std::string_view name;
   DataType datatype = DataType::kInvalid;
   std::vector<int64_t> shape;
   std::string_view inline_bytes;
-  std::optional<Block> block;
-  bool is_handed_back = false;  // the block is one of the host's, which the worker will give back
-  bool is_lent = false;         // the client gives the block back
-  std::optional<GpuPlace> gpu;
+  std::optional<SharedBlock> block;
+  bool is_host_block = false;  // the host wrote the block; the worker releases it
+  bool is_leased = false;      // the lease releases the block
+  std::optional<GpuRange> gpu;
 
-  // Of memory of the host.
+  // The bytes of a tensor in host memory.
   std::string_view bytes() const {
     if (!block.has_value()) return inline_bytes;
     return {reinterpret_cast<const char*>(block->data()), block->size_bytes};
   }
 };
 
-// Views into the message that they were read from.
+// Views into the decoded message.
 struct PackedParameter {
   std::string_view name;
   enum class Kind { kText, kInt, kBool, kDouble } kind = Kind::kText;
@@ -52,38 +51,40 @@ struct PackedResponse {
   std::vector<PackedTensor> outputs;
   std::optional<Status> error;
   std::vector<PackedParameter> parameters;
-  GpuRegion* gpu = nullptr;  // of outputs that lie on a GPU
-  Loans* loans = nullptr;    // null: everything is copied
+  GpuRegion* gpu = nullptr;                 // opens outputs in GPU memory
+  LeasedOutputs* leased_outputs = nullptr;  // null: all outputs are copied
 
-  bool MayLend(const PackedTensor& output) const;
+  bool MayLease(const PackedTensor& output) const;
 
-  // Gives the blocks back to the worker.
+  // Releases the worker's blocks that are not leased.
   void Release() const;
 };
 
-// (name, type, shape, data). The block that it takes, if any, joins `blocks`; an error leaves a
-// part of the tensor in the message. What lies in one of the `offers` stays there. So does what
-// lies in memory of a GPU with `gpu`, else it is copied to the host's.
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, Offers& offers, GpuRegion* gpu,
-                   std::vector<Block>& blocks, MarshalWriter& writer);
-// The same of bytes in memory of a GPU that `block` names; the worker gives it back.
+// Encodes (name, type, shape, data). An allocated block is appended to `blocks`; an error leaves a
+// part of the tensor in the message. Data in one of `posted_input_buffers` is not copied. Data in
+// GPU memory is copied to `gpu` if that is not null, else to host memory.
+Status WriteTensor(const TensorView& tensor, SharedRegion& region,
+                   PostedInputBuffers& posted_input_buffers, GpuRegion* gpu,
+                   std::vector<SharedBlock>& blocks, MarshalWriter& writer);
+// Encodes a tensor whose data is in `block`, which the worker releases.
 void WriteGpuTensor(const char* name, TRITONSERVER_DataType datatype,
                     std::span<const int64_t> shape, const GpuBlock& block, MarshalWriter& writer);
-// The same of bytes that lie in a block of `region`, or short ones anywhere.
+// Encodes a tensor whose data is in `block`, or in `bytes` if `block` is null.
 void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
-                 std::string_view bytes, const Block* block, MarshalWriter& writer);
+                 std::string_view bytes, const SharedBlock* block, MarshalWriter& writer);
 
-// Checks that type, shape and size agree; faults go to the reader. What the worker got from the
-// host and hands back uncopied lies in `to_worker`, and is taken only where that is not null. It
-// and memory of a GPU stay as they are until the worker hears that the message was handled.
+// Decodes a tensor and checks that type, shape and size agree; errors are set on the reader. If the
+// worker sends back an input without a copy, the data is in `to_worker`; that is an error if
+// `to_worker` is null. Such data and GPU memory stay unchanged until the worker learns that the
+// message was handled.
 PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region,
                         SharedRegion* to_worker = nullptr);
 std::vector<PackedParameter> ReadParameters(MarshalReader& reader);
 PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region,
                             SharedRegion* to_worker = nullptr);
 
-// Copies outputs and parameters to what the client gets, in the memory where it wants them, or
-// lends the outputs; PackedResponse::Release gives the other blocks back.
+// Copies parameters and outputs to `response`, in the memory that the client prefers, or leases the
+// outputs. PackedResponse::Release releases the other blocks.
 Status FillResponse(PackedResponse& packed, Response& response);
 
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,5 +1,5 @@
-// The tokenizer backend: text to ids or ids to text, by the parameter `mode`. The instances of a
-// model share its tokenizer, and so do models of the same files.
+// The tokenizer backend: encodes text or decodes ids, depending on the model parameter `mode`. All
+// instances of a model, and all models that load the same files, share one tokenizer.
 #include "nereid/backend.h"
 
 #include <filesystem>
@@ -24,21 +24,21 @@ class TokenizerModel : public Model {
   }
 
   Status AutoComplete(ConfigDraft& draft) override {
-    NEREID_ASSIGN_OR_RETURN(const Mode mode, ModeOf(config()));
+    NEREID_ASSIGN_OR_RETURN(const BackendMode mode, ReadMode(config()));
     return CompleteTensors(mode, draft);
   }
 
   Status Initialize() override {
-    NEREID_ASSIGN_OR_RETURN(const Mode mode, ModeOf(config()));
+    NEREID_ASSIGN_OR_RETURN(const BackendMode mode, ReadMode(config()));
     NEREID_RETURN_IF_ERROR(CheckTensors(mode, config()));
     if (parameters().Find("tokenizer_type") != nullptr) {
       LogWarning(StrCat("model '", name(),
-                        "': parameter 'tokenizer_type' has no meaning any more: "
-                        "the tokenizer's own files say what it is"));
+                        "': parameter 'tokenizer_type' is ignored: the tokenizer's "
+                        "files determine its type"));
     }
     NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                             LoadShared(TokenizerPath().string()));
-    if (mode == Mode::kPreprocessing) {
+    if (mode == BackendMode::kPreprocessing) {
       NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
       NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());
       NEREID_ASSIGN_OR_RETURN(const bool truncate, ReadTruncation());
@@ -54,15 +54,15 @@ class TokenizerModel : public Model {
 
   Status Execute(Batch& batch) override {
     for (Request& request : batch) {
-      const Status status = preprocessing_ ? preprocessing_->Answer(request, config())
-                                           : postprocessing_->Answer(request, config());
+      const Status status = preprocessing_ ? preprocessing_->Process(request, config())
+                                           : postprocessing_->Process(request, config());
       if (!status.ok()) NEREID_RETURN_IF_ERROR(request.Fail(status));
     }
     return {};
   }
 
  private:
-  // Parameter `invalid_utf8`: what becomes of texts that are not UTF-8.
+  // Parameter `invalid_utf8`: how to handle texts that are not valid UTF-8.
   Result<InvalidUtf8> ReadInvalidUtf8() const {
     const std::string* value = parameters().Find("invalid_utf8");
     if (value == nullptr || *value == "replace") return InvalidUtf8::kReplace;
@@ -71,9 +71,10 @@ class TokenizerModel : public Model {
                            "'");
   }
 
-  // Parameter `truncation`: whether prompts are cut as tokenizer.json says. Not unless it is asked
-  // for, as in transformers: what a file says is often left over from training. Its padding is not
-  // for prompts: rows are padded to the longest, and their true lengths go beside them.
+  // Parameter `truncation`: whether prompts are truncated as tokenizer.json says. The default is
+  // no, as in transformers, because the setting in the file is often left over from training. The
+  // padding of tokenizer.json is not applied to prompts: rows are padded to the longest one and a
+  // separate output carries their lengths.
   Result<bool> ReadTruncation() const {
     const std::string* value = parameters().Find("truncation");
     if (value == nullptr || *value == "none") return false;
@@ -81,13 +82,13 @@ class TokenizerModel : public Model {
     return InvalidArgError("parameter 'truncation': expected none or file, got '", *value, "'");
   }
 
-  // `tokenizer_dir`, relative to the model's folder; the version's folder when unset.
+  // `tokenizer_dir`, relative to the model's folder. The default is the version's folder.
   std::filesystem::path TokenizerPath() const {
     const std::string* path = parameters().Find("tokenizer_dir");
     return path == nullptr ? context().version_directory() : context().directory() / *path;
   }
 
-  // One of them, by the mode.
+  // The mode decides which of the two is set.
   std::optional<Preprocessing> preprocessing_;
   std::optional<Postprocessing> postprocessing_;
 };

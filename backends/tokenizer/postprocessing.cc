@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "backends/tokenizer/decode_piece.h"
-#include "nereid/shape.h"
+#include "backends/tokenizer/lib/tokenizer.h"
+#include "nereid/tensor_view.h"
 
 namespace nereid::tokenizer {
 
 struct Postprocessing::Sequences {
-  TensorView tokens, lengths;  // keep the spans below alive
+  TensorView tokens, lengths;  // own the memory of the spans below
   std::optional<TensorView> prior;
   int64_t rows = 1, beams = 1, width = 0;
   std::span<const int32_t> ids;        // [rows, beams, width]
@@ -19,11 +19,12 @@ struct Postprocessing::Sequences {
   std::vector<bool> is_final;  // [rows]
 };
 
-Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestIo& io, Request& request,
+Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestTensors& tensors,
+                                                                Request& request,
                                                                 const ModelConfig& config) const {
   Sequences s;
   NEREID_ASSIGN_OR_RETURN(s.tokens, request.Input("TOKENS_BATCH"));
-  NEREID_RETURN_IF_ERROR(io.SetRows(s.tokens));
+  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(s.tokens));
   NEREID_ASSIGN_OR_RETURN(s.ids, s.tokens.As<int32_t>());
   const auto shape = s.tokens.shape();
   const size_t rank = config.max_batch_size() > 0 ? 3 : 2;
@@ -31,10 +32,10 @@ Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestIo& io, R
     return InvalidArgError("input 'TOKENS_BATCH': expected ", rank, " dimensions, got shape ",
                            ToString(shape));
   }
-  s.rows = io.rows();
+  s.rows = tensors.batch_size();
   s.beams = shape[rank - 2];
   s.width = shape[rank - 1];
-  NEREID_ASSIGN_OR_RETURN(s.lengths, io.Required("SEQUENCE_LENGTH"));
+  NEREID_ASSIGN_OR_RETURN(s.lengths, tensors.RequiredInput("SEQUENCE_LENGTH"));
   NEREID_ASSIGN_OR_RETURN(s.ends, s.lengths.As<int32_t>());
   if (static_cast<int64_t>(s.ends.size()) != s.rows * s.beams) {
     return InvalidArgError("input 'SEQUENCE_LENGTH': expected ", s.rows * s.beams,
@@ -44,23 +45,23 @@ Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestIo& io, R
   for (const int32_t end : s.ends) {
     if (end < 0) return InvalidArgError("input 'SEQUENCE_LENGTH': expected lengths, got ", end);
   }
-  NEREID_RETURN_IF_ERROR(ReadStream(io, s));
+  NEREID_RETURN_IF_ERROR(ReadStreamInputs(tensors, s));
   return s;
 }
 
-// Without PRIOR_IDS, and for beams, every sequence is decoded as a whole.
-Status Postprocessing::ReadStream(const RequestIo& io, Sequences& s) const {
+// Without PRIOR_IDS, and with several beams, each request carries complete sequences.
+Status Postprocessing::ReadStreamInputs(const RequestTensors& tensors, Sequences& s) const {
   s.is_final.assign(static_cast<size_t>(s.rows), true);
-  NEREID_ASSIGN_OR_RETURN(s.prior, io.Optional("PRIOR_IDS"));
+  NEREID_ASSIGN_OR_RETURN(s.prior, tensors.OptionalInput("PRIOR_IDS"));
   if (!s.prior || s.beams != 1) return {};
   NEREID_ASSIGN_OR_RETURN(s.prior_ids, s.prior->As<int32_t>());
-  NEREID_ASSIGN_OR_RETURN(s.prior_width, io.RowSize(*s.prior, s.prior_ids.size()));
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> reason, io.Optional("FINISH_REASON"));
+  NEREID_ASSIGN_OR_RETURN(s.prior_width, tensors.ElementsPerRow(*s.prior, s.prior_ids.size()));
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> reason, tensors.OptionalInput("FINISH_REASON"));
   s.is_final.assign(static_cast<size_t>(s.rows), false);
   if (!reason) return {};
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> reasons, reason->Strings());
   if (static_cast<int64_t>(reasons.size()) != s.rows) {
-    return InvalidArgError("input 'FINISH_REASON': expected 1 element a row, got shape ",
+    return InvalidArgError("input 'FINISH_REASON': expected 1 element per row, got shape ",
                            ToString(reason->shape()));
   }
   for (size_t r = 0; r < reasons.size(); ++r) s.is_final[r] = !reasons[r].empty();
@@ -75,26 +76,26 @@ std::vector<std::string> Postprocessing::DecodeAll(const Sequences& s) const {
       const int64_t length = std::min<int64_t>(s.ends[sequence], s.width);
       const auto ids = s.ids.subspan(sequence * s.width, length);
       const auto prior = s.prior_ids.subspan(row * s.prior_width, s.prior_width);
-      texts.push_back(DecodePiece(*tokenizer_, skip_special_tokens_, prior, ids, s.is_final[row]));
+      texts.push_back(DecodeChunk(*tokenizer_, skip_special_tokens_, prior, ids, s.is_final[row]));
     }
   }
   return texts;
 }
 
-Status Postprocessing::Answer(Request& request, const ModelConfig& config) const {
-  RequestIo io(request, config);
-  NEREID_ASSIGN_OR_RETURN(const Sequences sequences, ReadSequences(io, request, config));
-  if (io.Emits("OUTPUT")) {
-    // Flat over rows and beams, without a batch dimension of its own, as clients know it.
+Status Postprocessing::Process(Request& request, const ModelConfig& config) const {
+  RequestTensors tensors(request, config);
+  NEREID_ASSIGN_OR_RETURN(const Sequences sequences, ReadSequences(tensors, request, config));
+  if (tensors.IsRequestedOutput("OUTPUT")) {
+    // The output is flat over rows and beams and has no batch dimension, as clients expect.
     const std::vector<std::string> texts = DecodeAll(sequences);
     NEREID_RETURN_IF_ERROR(
         request.SetStrings("OUTPUT", {static_cast<int64_t>(texts.size())}, texts));
   }
-  NEREID_RETURN_IF_ERROR(io.PassOn("OUT_CUM_LOG_PROBS", "CUM_LOG_PROBS"));
-  NEREID_RETURN_IF_ERROR(io.PassOn("OUT_OUTPUT_LOG_PROBS", "OUTPUT_LOG_PROBS"));
-  NEREID_RETURN_IF_ERROR(io.PassOn("OUT_CONTEXT_LOGITS", "CONTEXT_LOGITS"));
-  NEREID_RETURN_IF_ERROR(io.PassOn("OUT_GENERATION_LOGITS", "GENERATION_LOGITS"));
-  return io.PassOn("OUT_BATCH_INDEX", "BATCH_INDEX");
+  NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CUM_LOG_PROBS", "CUM_LOG_PROBS"));
+  NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_OUTPUT_LOG_PROBS", "OUTPUT_LOG_PROBS"));
+  NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CONTEXT_LOGITS", "CONTEXT_LOGITS"));
+  NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_GENERATION_LOGITS", "GENERATION_LOGITS"));
+  return tensors.CopyInputToOutput("OUT_BATCH_INDEX", "BATCH_INDEX");
 }
 
 }  // namespace nereid::tokenizer

@@ -1,6 +1,6 @@
-// Mode postprocessing: ids in, text out. It keeps no state between the responses of a stream: each
-// brings the ids before it (PRIOR_IDS), from which the bytes that are still held back follow.
-// [instance threads, concurrently]
+// Mode "postprocessing": decodes token ids into text. It keeps no state between the responses of a
+// stream: each request carries the preceding ids (PRIOR_IDS), from which the undecoded bytes are
+// recomputed. [instance threads, concurrently]
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/tokenizer/lib/tokenizer.h"
-#include "backends/tokenizer/request_io.h"
+#include "backends/tokenizer/request_tensors.h"
 #include "nereid/model_config.h"
 #include "nereid/request.h"
 #include "nereid/status.h"
@@ -22,13 +22,14 @@ class Postprocessing {
   Postprocessing(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens)
       : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
 
-  // Fills the outputs of one request; an error is its answer.
-  Status Answer(Request& request, const ModelConfig& config) const;
+  // Fills the outputs of one request. The caller sends a returned error as the response.
+  Status Process(Request& request, const ModelConfig& config) const;
 
  private:
   struct Sequences;
-  Result<Sequences> ReadSequences(RequestIo& io, Request& request, const ModelConfig& config) const;
-  Status ReadStream(const RequestIo& io, Sequences& sequences) const;
+  Result<Sequences> ReadSequences(RequestTensors& tensors, Request& request,
+                                  const ModelConfig& config) const;
+  Status ReadStreamInputs(const RequestTensors& tensors, Sequences& sequences) const;
   std::vector<std::string> DecodeAll(const Sequences& sequences) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;

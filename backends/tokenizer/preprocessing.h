@@ -1,4 +1,5 @@
-// Mode preprocessing: text in, what the engine needs out. [instance threads, concurrently]
+// Mode "preprocessing": encodes prompts into the tensors that an LLM engine takes. [instance
+// threads, concurrently]
 #pragma once
 
 #include <memory>
@@ -6,7 +7,7 @@
 #include <vector>
 
 #include "backends/tokenizer/lib/tokenizer.h"
-#include "backends/tokenizer/request_io.h"
+#include "backends/tokenizer/request_tensors.h"
 #include "nereid/model_config.h"
 #include "nereid/request.h"
 #include "nereid/status.h"
@@ -17,25 +18,25 @@ class Preprocessing {
  public:
   Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, EncodeOptions options);
 
-  // Fills the outputs of one request; an error is its answer.
-  Status Answer(Request& request, const ModelConfig& config) const;
+  // Fills the outputs of one request. The caller sends a returned error as the response.
+  Status Process(Request& request, const ModelConfig& config) const;
 
  private:
   using Rows = std::vector<std::vector<int32_t>>;
 
-  Result<Rows> EncodeTexts(const RequestIo& io, TensorView& view) const;
-  Status EmitIds(RequestIo& io, const char* ids_name, const char* length_name, const Rows& rows,
-                 const std::vector<int32_t>& pad_ids) const;
-  Status EmitDecoderIds(RequestIo& io, const std::vector<int32_t>& pad_ids) const;
-  Status EmitWordList(RequestIo& io, const char* output, const char* input) const;
-  Status EmitEmbeddingBias(RequestIo& io) const;
-  // The ids that the client gave, else `fallback` for each row.
-  Result<std::vector<int32_t>> IdsOr(const RequestIo& io, const char* input,
-                                     int32_t fallback) const;
+  Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
+  Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
+                  const Rows& rows, const std::vector<int32_t>& pad_ids) const;
+  Status WriteDecoderIds(RequestTensors& tensors, const std::vector<int32_t>& pad_ids) const;
+  Status WriteWordList(RequestTensors& tensors, const char* output, const char* input) const;
+  Status WriteEmbeddingBias(RequestTensors& tensors) const;
+  // Returns the ids of the client's input, or `fallback` once per text if the input is absent.
+  Result<std::vector<int32_t>> ReadIdsOr(const RequestTensors& tensors, const char* input,
+                                         int32_t fallback) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const EncodeOptions options_;
-  const int32_t end_id_;  // -1: the tokenizer has none
+  const int32_t end_id_;  // -1 if the tokenizer defines none
   const int32_t pad_id_;
 };
 

@@ -7,10 +7,11 @@
 namespace nereid::tokenizer {
 namespace {
 
-struct Tensor {
+struct SupportedTensor {
   const char* name;
-  DataType datatype;          // kInvalid: any
-  std::vector<int64_t> dims;  // what an empty configuration is completed with; none: not at all
+  DataType datatype;  // kInvalid means any data type
+  std::vector<int64_t>
+      dims;  // used to complete an empty configuration; empty: the tensor is not added
   bool is_required = false;
 };
 
@@ -20,87 +21,88 @@ constexpr DataType kBytes = DataType::kBytes, kInt32 = DataType::kInt32, kFp32 =
 constexpr std::array<const char*, 6> kMultimodal = {
     "IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES", "IMAGES", "IMAGE", "PROMPT_EMBEDDING_TABLE"};
 
-struct TensorLists {
-  std::vector<Tensor> inputs, outputs;
+struct SupportedTensors {
+  std::vector<SupportedTensor> inputs, outputs;
 };
 
-const TensorLists& PreprocessingTensors() {
-  static const TensorLists lists = {{{"QUERY", kBytes, {1}, true},
-                                     {"REQUEST_OUTPUT_LEN", kInt32, {1}, true},
-                                     {"BAD_WORDS_DICT", kBytes, {-1}},
-                                     {"STOP_WORDS_DICT", kBytes, {-1}},
-                                     {"EMBEDDING_BIAS_WORDS", kBytes, {-1}},
-                                     {"EMBEDDING_BIAS_WEIGHTS", kFp32, {-1}},
-                                     {"END_ID", kInt32, {1}},
-                                     {"PAD_ID", kInt32, {1}},
-                                     {"DECODER_QUERY", kBytes, {1}},
-                                     {"PROMPT_TABLE_EXTRA_ID", kUint64, {1}},
-                                     {"IMAGE_BYTES", kAny, {}},
-                                     {"IMAGE_URL", kAny, {}},
-                                     {"VIDEO_BYTES", kAny, {}},
-                                     {"IMAGES", kAny, {}},
-                                     {"IMAGE", kAny, {}},
-                                     {"PROMPT_EMBEDDING_TABLE", kAny, {}}},
-                                    {{"INPUT_ID", kInt32, {-1}},
-                                     {"REQUEST_INPUT_LEN", kInt32, {1}},
-                                     {"BAD_WORDS_IDS", kInt32, {2, -1}},
-                                     {"STOP_WORDS_IDS", kInt32, {2, -1}},
-                                     {"EMBEDDING_BIAS", kFp32, {-1}},
-                                     {"REQUEST_OUTPUT_LEN", kInt32, {-1}},
-                                     {"OUT_END_ID", kInt32, {1}},
-                                     {"OUT_PAD_ID", kInt32, {1}},
-                                     {"DECODER_INPUT_ID", kInt32, {-1}},
-                                     {"REQUEST_DECODER_INPUT_LEN", kInt32, {1}},
-                                     {"OUT_PROMPT_TABLE_EXTRA_IDS", kUint64, {-1}},
-                                     {"OUT_PROMPT_EMBEDDING_TABLE", kAny, {}},
-                                     {"PIXEL_VALUES", kAny, {}},
-                                     {"ASPECT_RATIO_IDS", kAny, {}},
-                                     {"ASPECT_RATIO_MASK", kAny, {}},
-                                     {"CROSS_ATTENTION_MASK", kAny, {}},
-                                     {"IMAGE_SIZES", kAny, {}},
-                                     {"IS_VIDEO_INPUT", kAny, {}},
-                                     {"ATTENTION_MASK", kAny, {}},
-                                     {"IMAGE_GRID_THW", kAny, {}},
-                                     {"VISION_INPUT_ID", kAny, {}}}};
+const SupportedTensors& PreprocessingTensors() {
+  static const SupportedTensors lists = {{{"QUERY", kBytes, {1}, true},
+                                          {"REQUEST_OUTPUT_LEN", kInt32, {1}, true},
+                                          {"BAD_WORDS_DICT", kBytes, {-1}},
+                                          {"STOP_WORDS_DICT", kBytes, {-1}},
+                                          {"EMBEDDING_BIAS_WORDS", kBytes, {-1}},
+                                          {"EMBEDDING_BIAS_WEIGHTS", kFp32, {-1}},
+                                          {"END_ID", kInt32, {1}},
+                                          {"PAD_ID", kInt32, {1}},
+                                          {"DECODER_QUERY", kBytes, {1}},
+                                          {"PROMPT_TABLE_EXTRA_ID", kUint64, {1}},
+                                          {"IMAGE_BYTES", kAny, {}},
+                                          {"IMAGE_URL", kAny, {}},
+                                          {"VIDEO_BYTES", kAny, {}},
+                                          {"IMAGES", kAny, {}},
+                                          {"IMAGE", kAny, {}},
+                                          {"PROMPT_EMBEDDING_TABLE", kAny, {}}},
+                                         {{"INPUT_ID", kInt32, {-1}},
+                                          {"REQUEST_INPUT_LEN", kInt32, {1}},
+                                          {"BAD_WORDS_IDS", kInt32, {2, -1}},
+                                          {"STOP_WORDS_IDS", kInt32, {2, -1}},
+                                          {"EMBEDDING_BIAS", kFp32, {-1}},
+                                          {"REQUEST_OUTPUT_LEN", kInt32, {-1}},
+                                          {"OUT_END_ID", kInt32, {1}},
+                                          {"OUT_PAD_ID", kInt32, {1}},
+                                          {"DECODER_INPUT_ID", kInt32, {-1}},
+                                          {"REQUEST_DECODER_INPUT_LEN", kInt32, {1}},
+                                          {"OUT_PROMPT_TABLE_EXTRA_IDS", kUint64, {-1}},
+                                          {"OUT_PROMPT_EMBEDDING_TABLE", kAny, {}},
+                                          {"PIXEL_VALUES", kAny, {}},
+                                          {"ASPECT_RATIO_IDS", kAny, {}},
+                                          {"ASPECT_RATIO_MASK", kAny, {}},
+                                          {"CROSS_ATTENTION_MASK", kAny, {}},
+                                          {"IMAGE_SIZES", kAny, {}},
+                                          {"IS_VIDEO_INPUT", kAny, {}},
+                                          {"ATTENTION_MASK", kAny, {}},
+                                          {"IMAGE_GRID_THW", kAny, {}},
+                                          {"VISION_INPUT_ID", kAny, {}}}};
   return lists;
 }
 
-const TensorLists& PostprocessingTensors() {
-  static const TensorLists lists = {{{"TOKENS_BATCH", kInt32, {-1, -1}, true},
-                                     {"SEQUENCE_LENGTH", kInt32, {-1}, true},
-                                     {"PRIOR_IDS", kInt32, {-1}},
-                                     {"FINISH_REASON", kBytes, {1}},
-                                     {"CUM_LOG_PROBS", kFp32, {-1}},
-                                     {"OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
-                                     {"CONTEXT_LOGITS", kAny, {}},
-                                     {"GENERATION_LOGITS", kAny, {}},
-                                     {"BATCH_INDEX", kInt32, {}}},
-                                    {{"OUTPUT", kBytes, {-1}},
-                                     {"OUT_CUM_LOG_PROBS", kFp32, {-1}},
-                                     {"OUT_OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
-                                     {"OUT_CONTEXT_LOGITS", kAny, {}},
-                                     {"OUT_GENERATION_LOGITS", kAny, {}},
-                                     {"OUT_BATCH_INDEX", kInt32, {}}}};
+const SupportedTensors& PostprocessingTensors() {
+  static const SupportedTensors lists = {{{"TOKENS_BATCH", kInt32, {-1, -1}, true},
+                                          {"SEQUENCE_LENGTH", kInt32, {-1}, true},
+                                          {"PRIOR_IDS", kInt32, {-1}},
+                                          {"FINISH_REASON", kBytes, {1}},
+                                          {"CUM_LOG_PROBS", kFp32, {-1}},
+                                          {"OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
+                                          {"CONTEXT_LOGITS", kAny, {}},
+                                          {"GENERATION_LOGITS", kAny, {}},
+                                          {"BATCH_INDEX", kInt32, {}}},
+                                         {{"OUTPUT", kBytes, {-1}},
+                                          {"OUT_CUM_LOG_PROBS", kFp32, {-1}},
+                                          {"OUT_OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
+                                          {"OUT_CONTEXT_LOGITS", kAny, {}},
+                                          {"OUT_GENERATION_LOGITS", kAny, {}},
+                                          {"OUT_BATCH_INDEX", kInt32, {}}}};
   return lists;
 }
 
-const TensorLists& TensorsOf(Mode mode) {
-  return mode == Mode::kPreprocessing ? PreprocessingTensors() : PostprocessingTensors();
+const SupportedTensors& TensorsOf(BackendMode mode) {
+  return mode == BackendMode::kPreprocessing ? PreprocessingTensors() : PostprocessingTensors();
 }
 
-const Tensor* Find(const std::vector<Tensor>& tensors, const std::string& name) {
-  for (const Tensor& tensor : tensors) {
+const SupportedTensor* Find(const std::vector<SupportedTensor>& tensors, const std::string& name) {
+  for (const SupportedTensor& tensor : tensors) {
     if (name == tensor.name) return &tensor;
   }
   return nullptr;
 }
 
-Status CheckList(const char* what, Mode mode, const std::vector<TensorSpec>& configured,
-                 const std::vector<Tensor>& tensors) {
+Status CheckTensorList(const char* what, BackendMode mode,
+                       const std::vector<TensorSpec>& configured,
+                       const std::vector<SupportedTensor>& tensors) {
   for (const TensorSpec& spec : configured) {
-    const Tensor* tensor = Find(tensors, spec.name);
+    const SupportedTensor* tensor = Find(tensors, spec.name);
     if (tensor == nullptr) {
-      return InvalidArgError(what, " '", spec.name, "': mode ", NameOf(mode),
+      return InvalidArgError(what, " '", spec.name, "': mode ", ModeName(mode),
                              " has none of this name");
     }
     if (tensor->datatype != kAny && tensor->datatype != spec.datatype) {
@@ -118,43 +120,43 @@ bool HasInput(const ModelConfig& config, const char* name) {
 
 }  // namespace
 
-const char* NameOf(Mode mode) {
-  return mode == Mode::kPreprocessing ? "preprocessing" : "postprocessing";
+const char* ModeName(BackendMode mode) {
+  return mode == BackendMode::kPreprocessing ? "preprocessing" : "postprocessing";
 }
 
-Result<Mode> ModeOf(const ModelConfig& config) {
+Result<BackendMode> ReadMode(const ModelConfig& config) {
   const std::string mode = config.parameters().String("mode");
-  if (mode == "preprocessing") return Mode::kPreprocessing;
-  if (mode == "postprocessing") return Mode::kPostprocessing;
+  if (mode == "preprocessing") return BackendMode::kPreprocessing;
+  if (mode == "postprocessing") return BackendMode::kPostprocessing;
   if (!mode.empty()) {
     return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got '",
                            mode, "'");
   }
-  if (HasInput(config, "QUERY")) return Mode::kPreprocessing;
-  if (HasInput(config, "TOKENS_BATCH")) return Mode::kPostprocessing;
+  if (HasInput(config, "QUERY")) return BackendMode::kPreprocessing;
+  if (HasInput(config, "TOKENS_BATCH")) return BackendMode::kPostprocessing;
   return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got none");
 }
 
-Status CompleteTensors(Mode mode, ConfigDraft& draft) {
+Status CompleteTensors(BackendMode mode, ConfigDraft& draft) {
   const bool no_inputs = draft.json()["input"].elements().empty();
   const bool no_outputs = draft.json()["output"].elements().empty();
-  for (const Tensor& tensor : TensorsOf(mode).inputs) {
+  for (const SupportedTensor& tensor : TensorsOf(mode).inputs) {
     if (!no_inputs || tensor.dims.empty()) continue;
     NEREID_RETURN_IF_ERROR(
         draft.AddInput({tensor.name, tensor.datatype, tensor.dims, !tensor.is_required}));
   }
-  for (const Tensor& tensor : TensorsOf(mode).outputs) {
+  for (const SupportedTensor& tensor : TensorsOf(mode).outputs) {
     if (!no_outputs || tensor.dims.empty()) continue;
     NEREID_RETURN_IF_ERROR(draft.AddOutput({tensor.name, tensor.datatype, tensor.dims, false}));
   }
   return {};
 }
 
-Status CheckTensors(Mode mode, const ModelConfig& config) {
-  const TensorLists& lists = TensorsOf(mode);
-  NEREID_RETURN_IF_ERROR(CheckList("input", mode, config.inputs(), lists.inputs));
-  NEREID_RETURN_IF_ERROR(CheckList("output", mode, config.outputs(), lists.outputs));
-  for (const Tensor& tensor : lists.inputs) {
+Status CheckTensors(BackendMode mode, const ModelConfig& config) {
+  const SupportedTensors& lists = TensorsOf(mode);
+  NEREID_RETURN_IF_ERROR(CheckTensorList("input", mode, config.inputs(), lists.inputs));
+  NEREID_RETURN_IF_ERROR(CheckTensorList("output", mode, config.outputs(), lists.outputs));
+  for (const SupportedTensor& tensor : lists.inputs) {
     if (tensor.is_required && !HasInput(config, tensor.name)) {
       return InvalidArgError("input '", tensor.name, "' is missing from config.pbtxt");
     }

@@ -1,5 +1,5 @@
-// The tensors of the two modes, by the names of inflight_batcher_llm repositories of all
-// generations, and the check that a configuration asks for no others. [load thread]
+// The tensors of the two modes, named as in inflight_batcher_llm model repositories of all
+// generations, and the check that a configuration declares no others. [load thread]
 #pragma once
 
 #include <span>
@@ -9,21 +9,23 @@
 
 namespace nereid::tokenizer {
 
-enum class Mode { kPreprocessing, kPostprocessing };
+enum class BackendMode { kPreprocessing, kPostprocessing };
 
-const char* NameOf(Mode mode);
+const char* ModeName(BackendMode mode);
 
-// What `config` is for: its parameter `mode` or, where it has none, its inputs.
-Result<Mode> ModeOf(const ModelConfig& config);
+// Returns the parameter `mode`. Without it the mode follows from the configured inputs. INVALID_ARG
+// if neither determines it.
+Result<BackendMode> ReadMode(const ModelConfig& config);
 
-// Adds inputs where the draft has none, and outputs where it has none.
-Status CompleteTensors(Mode mode, ConfigDraft& draft);
+// Adds the mode's inputs if the draft has no inputs, and its outputs if the draft has no outputs.
+Status CompleteTensors(BackendMode mode, ConfigDraft& draft);
 
-// INVALID_ARG names a tensor that the mode does not have, or has with another type.
-Status CheckTensors(Mode mode, const ModelConfig& config);
+// INVALID_ARG names a tensor that the mode does not support, a wrong data type or a missing
+// required input.
+Status CheckTensors(BackendMode mode, const ModelConfig& config);
 
-// Image and video tensors of multimodal repositories: accepted in a configuration as long as no
-// request brings one.
+// Returns the image and video inputs of multimodal repositories. A configuration may declare them,
+// but requests that contain one are refused.
 std::span<const char* const> MultimodalInputs();
 
 }  // namespace nereid::tokenizer

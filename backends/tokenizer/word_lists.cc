@@ -6,12 +6,13 @@
 namespace nereid::tokenizer {
 namespace {
 
-struct Row {
+struct EncodedWords {
   std::vector<int32_t> ids, ends;
 };
 
-Result<Row> EncodeWords(const Tokenizer& tokenizer, const std::vector<std::string_view>& words) {
-  Row row;
+Result<EncodedWords> EncodeWords(const Tokenizer& tokenizer,
+                                 const std::vector<std::string_view>& words) {
+  EncodedWords row;
   for (const std::string_view word : words) {
     NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                             tokenizer.Encode(word, {.add_special_tokens = false}));
@@ -26,17 +27,17 @@ Result<Row> EncodeWords(const Tokenizer& tokenizer, const std::vector<std::strin
 
 Result<WordListTensor> MakeWordLists(const Tokenizer& tokenizer,
                                      const std::vector<std::vector<std::string_view>>& rows) {
-  std::vector<Row> encoded;
+  std::vector<EncodedWords> encoded;
   size_t width = 1;
   for (const std::vector<std::string_view>& words : rows) {
-    NEREID_ASSIGN_OR_RETURN(Row row, EncodeWords(tokenizer, words));
+    NEREID_ASSIGN_OR_RETURN(EncodedWords row, EncodeWords(tokenizer, words));
     width = std::max(width, row.ids.size());
     encoded.push_back(std::move(row));
   }
   WordListTensor tensor;
   tensor.width = static_cast<int64_t>(width);
   tensor.values.reserve(encoded.size() * 2 * width);
-  for (Row& row : encoded) {
+  for (EncodedWords& row : encoded) {
     row.ids.resize(width, 0);
     row.ends.resize(width, -1);
     tensor.values.insert(tensor.values.end(), row.ids.begin(), row.ids.end());

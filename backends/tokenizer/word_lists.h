@@ -1,4 +1,4 @@
-// Lists of words as the engine takes them. [any thread]
+// Stop word and bad word lists in the tensor format of the engine. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace nereid::tokenizer {
 
-// Word lists of several rows in one tensor.
+// The word lists of several batch rows in one tensor.
 struct WordListTensor {
   int64_t width = 0;
-  // [rows][2][width]: the ids of all words one behind the other, padded with 0, then the end of
-  // each word in them, padded with -1.
+  // [rows][2][width]. First the ids of all words, concatenated and padded with 0. Then the end
+  // offset of each word in them, padded with -1.
   std::vector<int32_t> values;
 };
 
-// `rows[r]` are the words of row r; a word that has no ids, such as "", counts for nothing.
+// `rows[r]` are the words of batch row r. Words that encode to no ids, such as "", are skipped.
 Result<WordListTensor> MakeWordLists(const Tokenizer& tokenizer,
                                      const std::vector<std::vector<std::string_view>>& rows);
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The CPU backend beside llama.cpp on the same weights, in one run: decode and prefill of a Llama shape of 1.24 billion parameters in bf16 and int4,
-and of a small one.
+"""Compares the CPU backend with llama.cpp on the same weights, in one run: decode and prefill of a Llama shape with 1.24 billion parameters in bf16
+and int4, and of a small one.
 
     bench/cpu_reference/compare.py [--build build/release] [--threads 2] [--rounds 5] [--cases bf16,int4,small] [--peer PYTHON]
 
-PYTHON is an interpreter whose environment has `llama-cpp-python` and `gguf` (pip install both); without it, ours is measured alone. Needs NumPy and,
-for all cases, 8 GB of free space under --folder. The two take turns, and a figure is the median of the rounds.
+PYTHON is an interpreter whose environment has `llama-cpp-python` and `gguf` (pip install both). Without it, only our backend is measured. Requires
+NumPy and, for all cases, 8 GB of free space under --folder. The two backends alternate, and each result is the median of the rounds.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ CONTEXT, PROMPT = 128, 512
 
 
 def matrices(s):
-    """Our name, llama.cpp's, outputs, inputs."""
+    """Yields our name, llama.cpp's name, outputs, inputs."""
     kv = s["hidden"] // s["heads"] * s["kv_heads"]
     for i in range(s["layers"]):
         ours, theirs = f"model.layers.{i}.", f"blk.{i}."
@@ -49,19 +49,19 @@ def norms(s):
 
 
 def random_bf16(random, *shape):
-    """+-(0.03 .. 0.06)."""
+    """Values +-(0.03 .. 0.06)."""
     bits = random.integers(0, 1 << 16, shape, numpy.uint16)
     return (bits & 0x807F) | 0x3D00
 
 
 def random_int4(random, rows, columns):
-    """Values 0 to 15 [rows, columns], scales in fp16 [rows, columns / GROUP]."""
+    """Values 0 to 15 [rows, columns], and scales in fp16 [rows, columns / GROUP]."""
     scales = random.uniform(0.002, 0.004, (rows, columns // GROUP)).astype(numpy.float16)
     return random.integers(0, 16, (rows, columns), numpy.uint8), scales
 
 
 class Safetensors:
-    """Writes the data as it comes, then the header before it."""
+    """Writes tensor data as it arrives, and the header before the data at the end."""
 
     def __init__(self, folder):
         self.folder, self.header, self.size = folder, {}, 0
@@ -85,7 +85,7 @@ class Safetensors:
 
 
 def write_ours(folder, shape, kind):
-    """A Hugging Face directory; what write_theirs writes of the same numbers."""
+    """Writes a Hugging Face directory with the same numbers as write_theirs."""
     folder.mkdir(parents=True)
     random = numpy.random.default_rng(1)
     out = Safetensors(folder)
@@ -111,7 +111,7 @@ def write_ours(folder, shape, kind):
 
 
 def write_theirs(path, shape, kind):
-    """The same numbers for llama.cpp: bf16, or Q4_0, whose blocks of 32 repeat the scale of their group."""
+    """Writes the same numbers for llama.cpp: bf16, or Q4_0, whose blocks of 32 repeat the scale of their group."""
     import gguf
 
     random = numpy.random.default_rng(1)
@@ -149,7 +149,7 @@ def write_theirs(path, shape, kind):
 
 
 def measure_theirs(path, threads, seconds):
-    """Prints seconds a decoded token and a prefill."""
+    """Prints the seconds per decoded token and per prefill."""
     import time
 
     import llama_cpp
@@ -166,7 +166,7 @@ def measure_theirs(path, threads, seconds):
     llama.eval(ids[:CONTEXT])
     decode = []
     while sum(decode) < seconds or len(decode) < 8:
-        llama.n_tokens = CONTEXT  # eval() forgets what lies behind
+        llama.n_tokens = CONTEXT  # eval() continues from here and discards later tokens
         start = time.perf_counter()
         llama.eval([17])
         decode.append(time.perf_counter() - start)

@@ -1,6 +1,6 @@
-// Decode and prefill of a checkpoint on the CPU, beside what the machine could do: bytes of weights
-// a step against the measured read bandwidth at the same footprint, multiply-adds against the
-// measured peak. Without --checkpoint, a synthetic Llama of the given shape.
+// Decode and prefill of a checkpoint on the CPU, compared with the limits of the machine: bytes of
+// weights per step against the measured read bandwidth for the same footprint, multiply-adds
+// against the measured peak. Without --checkpoint, uses a synthetic Llama of the given shape.
 //
 //   decode_bench [--checkpoint DIR] [--threads N] [--hidden 384 --layers 8 --heads 6 --kv-heads 6
 //                 --inner 1024 --vocab 4096 --weights bf16|int4] [--context 128] [--seconds 1]
@@ -35,8 +35,8 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Of a call, over about `seconds`. On a busy machine `processor`, all threads together, tells more
-// than the clock on the wall.
+// Time of a call, measured over about `seconds`. On a busy machine, `processor`, the sum over all
+// threads, is more meaningful than wall time.
 struct Timing {
   double least, median, processor;
 };
@@ -55,8 +55,8 @@ Timing Measure(double seconds, const std::function<void()>& body) {
   return {times.front(), times[times.size() / 2], processor[processor.size() / 2]};
 }
 
-// Several streams side by side, for one alone leaves bandwidth unused where the data is far larger
-// than the caches; a cache line of each in turn.
+// Reads several streams in parallel, one cache line of each in turn. A single stream does not reach
+// the full bandwidth for data much larger than the caches.
 __attribute__((target("avx2"))) int64_t SumAvx2(const int64_t* data, size_t count) {
   constexpr size_t kStreams = 4;
   const size_t part = count / kStreams / 8 * 8;
@@ -73,7 +73,7 @@ __attribute__((target("avx2"))) int64_t SumAvx2(const int64_t* data, size_t coun
   return sum;
 }
 
-// Reading `bytes` again and again by all threads of a pool, as a decode step does.
+// Time to read `bytes` repeatedly with all threads of a pool, as a decode step does.
 Timing ReadTime(cpu::ThreadPool& pool, int64_t bytes, double seconds) {
   std::vector<int64_t> data(bytes / 8, 1);
   std::atomic<int64_t> sink{0};
@@ -104,7 +104,7 @@ std::vector<int> Numbers(const std::string& text) {
   return numbers;
 }
 
-// What a load took of memory and of files: a mapped page counts once it has been touched.
+// Memory and file reads of a load. A mapped page counts once it has been touched.
 std::string LoadCost() {
   std::string text = "after the load:";
   for (const auto& [file, keys] : std::map<std::string, std::vector<std::string>>{
@@ -150,7 +150,7 @@ Options ParseOptions(int argc, char** argv) {
   return options;
 }
 
-// `num_sequences` runs of `num_tokens` tokens that follow `num_cached` ones; greedy.
+// `num_sequences` runs of `num_tokens` tokens that follow `num_cached` tokens; greedy.
 class Batches {
  public:
   Batches(const llm::ExecutorLimits& limits, int num_sequences, int num_tokens, int num_cached) {
@@ -160,7 +160,7 @@ class Batches {
     int next = 0;
     for (int s = 0; s < num_sequences; ++s) {
       for (int b = 0; b < blocks; ++b) tables_[s].push_back(next++ % limits.num_blocks);
-      llm::BatchSequence& sequence = batch_.sequences.emplace_back();
+      llm::BatchEntry& sequence = batch_.entries.emplace_back();
       sequence.slot = s;
       sequence.first_token = s * num_tokens;
       sequence.num_tokens = num_tokens;
@@ -174,13 +174,13 @@ class Batches {
       }
     }
   }
-  const llm::Batch& batch() const { return batch_; }
+  const llm::StepBatch& batch() const { return batch_; }
 
  private:
   llm::SamplingParams params_;
   std::vector<std::vector<int32_t>> tables_;
   std::vector<int32_t> history_;
-  llm::Batch batch_;
+  llm::StepBatch batch_;
 };
 
 Timing MeasureStep(cpu::CpuExecutor& executor, int num_sequences, int num_tokens, int num_cached,
@@ -242,7 +242,7 @@ int Run(Options options) {
     const Timing step = MeasureStep(executor, 1, tokens, 0, options.seconds);
     std::printf("prefill %4d tokens: %.2f ms (least %.2f, processor %.2f), %.0f tokens/s", tokens,
                 step.median * 1e3, step.least * 1e3, step.processor * 1e3, tokens / step.median);
-    if (is_synthetic) {  // the head works for the last token alone
+    if (is_synthetic) {  // the head runs for the last token only
       const auto macs =
           static_cast<double>(tokens * options.shape.layer_macs() + options.shape.head_macs());
       std::printf(", %.0f GFLOP/s (a processor %.0f)", 2.0 * macs / step.median / 1e9,
@@ -258,6 +258,6 @@ int Run(Options options) {
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run shows what it has
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // shows results during a long run
   return nereid::bench::Run(nereid::bench::ParseOptions(argc, argv));
 }

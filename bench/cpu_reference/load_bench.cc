@@ -1,5 +1,5 @@
-// What the load of a checkpoint costs on the CPU, and the first step after it, which touches every
-// weight: time, memory, bytes that came from the disk. One line of JSON, for loads.py.
+// The cost of loading a checkpoint on the CPU, and of the first step after it, which touches every
+// weight: time, memory, bytes read from disk. Prints one line of JSON for loads.py.
 //
 //   load_bench DIRECTORY [THREADS]
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first number behind `key` in a file of /proc/self.
+// The first number after `key` in a file of /proc/self.
 int64_t Counter(const char* file, const std::string& key) {
   std::ifstream in(std::string("/proc/self/") + file);
   for (std::string line; std::getline(in, line);) {
@@ -29,7 +29,7 @@ int64_t Counter(const char* file, const std::string& key) {
   return 0;
 }
 
-// Prints what has happened since `start` as members that begin with `stage`.
+// Prints the changes since `start` as members whose names begin with `stage`.
 void Report(const char* stage, Clock::time_point start) {
   timespec processor = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &processor);
@@ -63,9 +63,9 @@ int Run(const std::string& directory, int num_threads) {
   std::printf("{");
   Report("load", start);
   const std::vector<int32_t> table = {0};
-  llm::Batch batch;
+  llm::StepBatch batch;
   batch.token_ids = {1};
-  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  llm::BatchEntry& sequence = batch.entries.emplace_back();
   sequence.num_tokens = 1;
   sequence.block_table = table;
   sequence.num_logits = 1;

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What loading a checkpoint costs on the CPU, by format: time beside that of plainly reading its files from the page cache, memory beside their size.
+"""Measures the loading of a checkpoint on the CPU, by format: time, compared with reading its files from the page cache, and memory, compared with
+their size.
 
     bench/cpu_reference/loads.py [--build build/release] [--threads 2] [--rounds 3] [--folder DIR] [--formats bf16,sharded,awq,gptq,trtllm,trtllm-awq]
 
-A Llama shape of 617 million parameters; needs NumPy and 1.3 GB of free space under --folder. "cold" drops the files from the page cache first, and
-counts what came from the disk until every weight had been used once. Memory is the process' own, and what it has mapped of the files.
+Uses a Llama shape with 617 million parameters. Requires NumPy and 1.3 GB of free space under --folder. "cold" first drops the files from the page
+cache, and counts the bytes read from disk until every weight was used once. Memory is the private memory of the process and the mapped part of the
+files.
 """
 import argparse
 import json
@@ -33,7 +35,7 @@ BLOCK = ((numpy.random.default_rng(1).integers(0, 1 << 16, 1 << 22, numpy.uint16
 
 
 def save(path, tensors):
-    """tensors: name -> (type, shape); what they hold does not matter here."""
+    """tensors: name -> (type, shape). The values do not matter here."""
     header, size = {}, 0
     for name, (kind, shape) in tensors.items():
         count = BYTES[kind] * int(numpy.prod(shape))
@@ -79,7 +81,7 @@ def write_hf(folder, form, num_files=1):
 
 
 def write_trtllm(folder, is_awq):
-    """Two ranks of tensor parallel."""
+    """Writes two tensor-parallel ranks."""
     tensors = {"transformer.vocab_embedding.weight": ("BF16", (VOCAB, HIDDEN)), "transformer.ln_f.weight": ("BF16", (HIDDEN,)), "lm_head.weight": ("BF16", (VOCAB // 2, HIDDEN))}
 
     def add(name, rows, columns, split):
@@ -87,7 +89,7 @@ def write_trtllm(folder, is_awq):
         if not is_awq:
             tensors[name + ".weight"] = ("BF16", (rows, columns))
             return
-        tensors[name + ".weight"] = ("I8", (rows // 2, columns))  # as [in, out / 2] is stored after it was turned
+        tensors[name + ".weight"] = ("I8", (rows // 2, columns))  # the transposed layout [in, out / 2] of the converter
         tensors[name + ".weights_scaling_factor"] = ("BF16", (rows, columns // GROUP))
         tensors[name + ".prequant_scaling_factor"] = ("BF16", (columns,))
 
@@ -116,7 +118,7 @@ FORMATS = {
 
 
 def read_ms(files):
-    """Reading them from the page cache, one thread."""
+    """Milliseconds to read the files from the page cache on one thread."""
     start = time.perf_counter()
     buffer = bytearray(1 << 20)
     for file in files:

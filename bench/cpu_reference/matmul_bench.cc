@@ -1,7 +1,7 @@
-// Our matrix product beside OpenBLAS and oneDNN (where the build found them), on one thread, in
-// processor time, so that neighbours on the machine do not count. bf16 weights for ours; the
-// libraries get float weights converted beforehand, or, "with conversion", anew each time as they
-// would have to.
+// Our matrix product compared with OpenBLAS and oneDNN (if the build found them), on one thread, in
+// processor time, so that other load on the machine does not count. Ours has bf16 weights. The
+// libraries get float weights that were converted before or, "with conversion", are converted in
+// each call.
 //
 //   matmul_bench [rows outputs columns]...
 #include <time.h>
@@ -76,7 +76,7 @@ void Run(const Shape& shape) {
     cpu::MatmulParams params;
     params.in = in.data();
     params.num_rows = shape.rows;
-    params.weights = {weights.data(), cpu::WeightType::kBf16, shape.outputs, shape.columns};
+    params.weights = {weights.data(), cpu::WeightFormat::kBf16, shape.outputs, shape.columns};
     params.out = out.data();
     params.out_stride = params.last_output = shape.outputs;
     params.scratch = scratch.data();

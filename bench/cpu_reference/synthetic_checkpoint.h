@@ -1,4 +1,4 @@
-// Writes a Llama checkpoint of any shape with random weights, bf16 or int4, as benchmarks need it.
+// Writes a Llama checkpoint of any shape with random weights, bf16 or int4, for benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@ namespace nereid::bench {
 struct LlamaShape {
   int64_t hidden = 384, layers = 8, heads = 6, kv_heads = 6, inner = 1024, vocab = 4096;
   int64_t max_positions = 4096;
-  bool is_int4 = false;  // linear layers and head in groups of 128, as compressed-tensors has them
+  // Linear layers and head are int4 with groups of 128 columns, in the compressed-tensors format.
+  bool is_int4 = false;
 
-  // Multiply-adds of a token in the layers, and in the head.
+  // Multiply-adds of one token in the layers, and in the head.
   int64_t layer_macs() const {
     const int64_t kv = hidden / heads * kv_heads;
     return layers * (2 * hidden * hidden + 2 * kv * hidden + 3 * hidden * inner);
@@ -36,7 +37,7 @@ inline std::string Dims(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-// A matrix of the linear layer or head `name`, in one tensor or in two.
+// Adds the matrix of a linear layer or head `name`, as one tensor or two.
 inline void AddMatrix(std::vector<SyntheticTensor>& tensors, const LlamaShape& s,
                       const std::string& name, int64_t rows, int64_t columns) {
   if (!s.is_int4) {
@@ -52,7 +53,8 @@ inline std::vector<SyntheticTensor> TensorsOf(const LlamaShape& s) {
   std::vector<SyntheticTensor> tensors = {
       {"model.embed_tokens.weight", "BF16", {s.vocab, s.hidden}, 2},
       {"model.norm.weight", "BF16", {s.hidden}, 2}};
-  if (s.is_int4) AddMatrix(tensors, s, "lm_head", s.vocab, s.hidden);  // else it is tied
+  // Otherwise the head is tied to the embedding.
+  if (s.is_int4) AddMatrix(tensors, s, "lm_head", s.vocab, s.hidden);
   for (int64_t layer = 0; layer < s.layers; ++layer) {
     const std::string p = "model.layers." + std::to_string(layer) + ".";
     tensors.push_back({p + "input_layernorm.weight", "BF16", {s.hidden}, 2});
@@ -83,8 +85,8 @@ inline void WriteConfig(const LlamaShape& s, const std::filesystem::path& folder
   out << "}";
 }
 
-// Random words whose bf16 halves are +-(0.03 .. 0.06): numbers for norms, weights and scales, and
-// as good as any for packed int4.
+// Random words whose bf16 halves are +-(0.03 .. 0.06). Suitable as norms, weights and scales;
+// packed int4 can be any bits.
 inline void WriteRandom(std::ofstream& out, int64_t bytes) {
   std::mt19937 random(1);
   std::vector<uint16_t> chunk(1 << 16);

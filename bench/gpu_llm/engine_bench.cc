@@ -1,6 +1,5 @@
-// Requests through the engine to the GPU, in process, on a Llama shape whose weights are made up on
-// the device: decode rates at fixed batches, time to the first token, prefill, many requests at
-// once.
+// Measures the engine on the GPU in process, with a Llama shape and random weights: decode rates at
+// fixed batch sizes, time to first token, prefill, and many concurrent requests.
 //
 //   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9]
 //                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|tiny]
@@ -10,10 +9,11 @@
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
 //                    [--fused 1] [--steps FILE]
-// --rate: requests of 503 tokens in and 256 out, so many a second, Poisson, --count of them;
-// --mixed: SchedulerOptions::mixed_step_tokens; --profile: so many steps a table of what
-// operators took; --steps: a line a step goes to the file, decoding sequences, tokens of prompts,
-// ms; a burst's steps are also added up by their kind.
+// --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
+// --mixed: SchedulerOptions::mixed_step_tokens;
+// --profile: steps between tables of operator times, 0: off;
+// --steps: writes a line for each step to the file: decoding sequences, prompt tokens, ms. The
+// steps of a burst are also summed by their kind.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -86,7 +86,7 @@ llm::DecoderSpec Shape(const std::string& name) {
   return Llama(4096, 32, 32, 8, 14336, 128256);
 }
 
-// When each token of a request came.
+// Arrival time of each token of a request.
 struct Trace {
   Clock::time_point sent;
   std::vector<Clock::time_point> tokens;
@@ -96,7 +96,7 @@ class TraceSink : public llm::OutputSink {
  public:
   TraceSink(Trace& trace, std::promise<void> done) : trace_(trace), done_(std::move(done)) {}
   bool IsCancelled() const override { return false; }
-  void OnOutput(const llm::Output& output) override {
+  void OnOutput(const llm::SequenceOutput& output) override {
     for (size_t i = output.first_new; i < output.ids.size(); ++i)
       trace_.tokens.push_back(Clock::now());
     if (output.finish != llm::FinishReason::kNone) done_.set_value();
@@ -120,7 +120,7 @@ T Checked(Result<T> result) {
   return std::move(*result);
 }
 
-// What each step had and how long it took. Steps end in the order in which they are launched.
+// Contents and duration of each step. Steps end in the order in which they are launched.
 class StepTrace {
  public:
   struct Step {
@@ -153,7 +153,7 @@ class StepTrace {
     num_steps_ = stats.num_steps;
     step_seconds_ = stats.step_seconds;
   }
-  // Those since the last call.
+  // Returns the steps since the last call.
   std::vector<Step> Take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(ended_, {});
@@ -194,7 +194,8 @@ void PrintKinds(const std::vector<StepTrace::Step>& steps) {
   }
 }
 
-// What it takes until the algorithms of a size are chosen and its steps recorded: prompts, tokens.
+// Prompts and tokens that are needed until the algorithms of a size are chosen and its steps
+// recorded.
 constexpr int kWarmUps = 6, kWarmUpTokens = 48;
 
 struct Work {
@@ -267,7 +268,7 @@ class Bench {
     const double idle = executor_->idle_seconds();
     const int64_t steps = executor_->num_steps();
     std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
-    // Steady: from when the last one has its first token until the first one ends.
+    // Steady state: from the last request's first token until the first request ends.
     Clock::time_point from = traces[0].tokens.front(), to = traces[0].tokens.back();
     for (const Trace& trace : traces) {
       from = std::max(from, trace.tokens.front());
@@ -369,7 +370,7 @@ class Bench {
  private:
   const llm::SamplingParams sampling_;
   int32_t vocab_size_ = 0;
-  const gpu::GpuExecutor* executor_ = nullptr;  // the engine's; read while it is idle
+  const gpu::GpuExecutor* executor_ = nullptr;  // owned by the engine; read while it is idle
   std::mt19937 random_{11};
   StepTrace steps_;
   std::optional<llm::Engine> engine_;

@@ -1,5 +1,4 @@
-// How long a kernel takes among others of its kind, one launch behind the other as in a recorded
-// step.
+// Times a kernel with consecutive launches in a CUDA graph, as in a recorded step.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,10 +25,10 @@ class GraphTimer {
         start_(std::move(*gpu::MakeEvent(cudaEventDefault))),
         end_(std::move(*gpu::MakeEvent(cudaEventDefault))) {}
 
-  // Where launches go.
+  // The stream to launch on.
   cudaStream_t stream() const { return stream_.get(); }
 
-  // Microseconds of one of `count` launches, which launch(i) makes, in the best of six runs.
+  // Microseconds of one of `count` launches made by launch(i): the best of six runs.
   template <typename LaunchOne>
   double Measure(int count, const LaunchOne& launch) {
     Check(cudaDeviceSynchronize());

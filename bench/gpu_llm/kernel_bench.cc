@@ -1,10 +1,10 @@
-// Products alone: each matrix of a layer, by format and rows, one behind the other as in a recorded
-// step, over more weights than the cache holds; with the norm and the gate that belong to them. Or
-// rope with its writes to the cache: up to 512 rows of as many sequences, more of one. Or attention
-// of prompts of so many rows, as many as make 8,192.
+// Measures matrix products alone: each matrix of a layer, by format and row count, in consecutive
+// launches as in a recorded step, over more weights than the cache has, with their norm and gate.
+// Or rope with its cache writes: up to 512 rows of as many sequences, more rows of one sequence. Or
+// attention of prompts of so many rows, 8,192 in all.
 //
-//   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4] [--kernel
-//   auto|stream|split|rope|attention] [--split 0]
+//   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4]
+//                    [--kernel auto|stream|split|rope|attention] [--split 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,12 +15,11 @@
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
-#include "backends/gpu_llm/kernels/products/quantize_rows.h"
-#include "backends/gpu_llm/kernels/products/random_fill.h"
-#include "backends/gpu_llm/kernels/products/split_gemm.h"
-#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/model/linear.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "bench/gpu_llm/graph_timer.h"
@@ -30,7 +29,7 @@ namespace {
 
 using namespace gpu;
 
-constexpr double kRoof = 4.65e12;  // bytes a second, of an H200
+constexpr double kPeakBandwidth = 4.65e12;  // bytes a second, of an H200
 constexpr int64_t kPoolBytes = int64_t{1} << 30;
 constexpr int kMaxRows = 8192, kMaxDepth = 14336, kMaxOutputs = 28672;
 
@@ -38,7 +37,7 @@ struct Shape {
   const char* name;
   int num_outputs, depth;
   bool norms;
-  StreamOutput output;
+  GemmEpilogue output;
 };
 
 int64_t SizeBytes(const WeightMatrix& matrix) {
@@ -133,7 +132,8 @@ class Bench {
     const double operations = 2.0 * num_rows * shape.num_outputs * shape.depth;
     std::printf("%-5s %-8s %4d rows: %6.1f us, %5.0f GB/s, %3.0f %% of the roof, %3.0f TFLOP/s\n",
                 name, shape.name, num_rows, us, static_cast<double>(bytes) / us / 1e3,
-                100.0 * static_cast<double>(bytes) / (us * 1e-6) / kRoof, operations / us / 1e6);
+                100.0 * static_cast<double>(bytes) / (us * 1e-6) / kPeakBandwidth,
+                operations / us / 1e6);
   }
 
   // 32 and 8 heads of 128; prompts of `length` tokens.
@@ -142,10 +142,10 @@ class Bench {
     const int count = std::max(1, 8192 / length);
     const int blocks = (length + kBlockTokens - 1) / kBlockTokens;
     std::vector<std::vector<int32_t>> tables(count);
-    llm::Batch batch;
+    llm::StepBatch batch;
     for (int i = 0; i < count; ++i) {
       for (int b = 0; b < blocks; ++b) tables[i].push_back(b * count + i);
-      llm::BatchSequence& sequence = batch.sequences.emplace_back();
+      llm::BatchEntry& sequence = batch.entries.emplace_back();
       sequence.first_token = i * length;
       sequence.num_tokens = length;
       sequence.block_table = tables[i];
@@ -215,7 +215,7 @@ class Bench {
     rope.num_kv_heads = kKvHeads;
     rope.head_dim = rope.rope_dim = kDim;
     rope.format = format;
-    rope.rows_are_single = is_decode;
+    rope.rows_are_independent = is_decode;
     const int64_t layer_bytes = blocks * kKvHeads * HeadBytes(kDim, format);
     const auto layers = static_cast<int>(std::min<int64_t>(32, kPoolBytes / layer_bytes));
     const double us = timer_.Measure(layers, [&](int layer) {
@@ -226,7 +226,7 @@ class Bench {
     const double bytes = num_rows * double{kDim} *
                          (2.0 * (kHeads + 2 * kKvHeads) + 2.0 * kHeads + element * 2 * kKvHeads);
     std::printf("rope, cache of %.0f bytes an element, %5d rows: %6.1f us, %3.0f %% of the roof\n",
-                element, num_rows, us, 100.0 * bytes / (us * 1e-6) / kRoof);
+                element, num_rows, us, 100.0 * bytes / (us * 1e-6) / kPeakBandwidth);
   }
 
  private:
@@ -235,10 +235,10 @@ class Bench {
 };
 
 std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {
-  return {{"qkv", qkv, hidden, true, StreamOutput::kBf16},
-          {"out", hidden, attention, false, StreamOutput::kAdd},
-          {"gate_up", 2 * inner, hidden, true, StreamOutput::kSiluGate},
-          {"down", hidden, inner, false, StreamOutput::kAdd}};
+  return {{"qkv", qkv, hidden, true, GemmEpilogue::kBf16},
+          {"out", hidden, attention, false, GemmEpilogue::kAdd},
+          {"gate_up", 2 * inner, hidden, true, GemmEpilogue::kSiluGate},
+          {"down", hidden, inner, false, GemmEpilogue::kAdd}};
 }
 
 int Main(int argc, char** argv) {

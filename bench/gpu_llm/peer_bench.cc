@@ -1,5 +1,6 @@
-// Sums over GPUs, as a model's layers ask for them: one behind the other on a stream each, from a
-// recorded graph, by mail and by meeting (kernels/rows/peer.h); and sums of rows with their norm.
+// Measures all-reduces over GPUs as in a model's layers: consecutive launches on one stream for
+// each GPU, in a CUDA graph, with the one-shot and the two-shot algorithm
+// (kernels/comm/all_reduce.h); and all-reduces of rows with their norm.
 //
 //   gpu_peer_bench [--gpus 0,1] [--sizes 8192,16384,...] [--hidden 8192] [--rows 1,2,4,...]
 //   sizes: bytes of bf16; rows: of `hidden` elements
@@ -21,16 +22,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSums = 64;  // of a graph
+constexpr int kSums = 64;  // in a graph
 constexpr int kRepeats = 10;
 
 struct Rank {
   gpu::Stream stream;
-  gpu::DeviceMemory parts, residual, normed;
+  gpu::DeviceMemory partials, residual, normed;
   gpu::Graph graph;
 };
 
-// What is measured, of one GPU.
+// The measured operation, launched on one GPU.
 using Sum = std::function<void(const gpu::Peers& peers, cudaStream_t stream)>;
 
 Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Sum& sum) {
@@ -49,7 +50,7 @@ Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Sum& sum) {
   return {};
 }
 
-// Microseconds of one sum, the least of several graphs.
+// Microseconds of one all-reduce: the minimum of several graphs.
 Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Sum& sum) {
   NEREID_RETURN_IF_ERROR(Record(group, ranks, sum));
   double least = 1e30;
@@ -69,17 +70,19 @@ Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Su
   return least;
 }
 
-// Of both ways; 0 where it does not go by mail.
+// Microseconds with both algorithms; 0 if one-shot does not support the size.
 struct Times {
-  double mail = 0.0, meet = 0.0;
+  double one_shot = 0.0, two_shot = 0.0;
 };
-Result<Times> MeasureBoth(gpu::PeerGroup& group, std::vector<Rank>& ranks, bool has_mail,
-                          const std::function<Sum(gpu::SumPath)>& sum) {
+Result<Times> MeasureBoth(gpu::PeerGroup& group, std::vector<Rank>& ranks, bool fits_one_shot,
+                          const std::function<Sum(gpu::AllReduceAlgorithm)>& sum) {
   Times times;
-  if (has_mail) {
-    NEREID_ASSIGN_OR_RETURN(times.mail, Measure(group, ranks, sum(gpu::SumPath::kMail)));
+  if (fits_one_shot) {
+    NEREID_ASSIGN_OR_RETURN(times.one_shot,
+                            Measure(group, ranks, sum(gpu::AllReduceAlgorithm::kOneShot)));
   }
-  NEREID_ASSIGN_OR_RETURN(times.meet, Measure(group, ranks, sum(gpu::SumPath::kMeet)));
+  NEREID_ASSIGN_OR_RETURN(times.two_shot,
+                          Measure(group, ranks, sum(gpu::AllReduceAlgorithm::kTwoShot)));
   return times;
 }
 
@@ -87,11 +90,11 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
            const std::vector<int64_t>& rows, int hidden) {
   NEREID_ASSIGN_OR_RETURN(const auto group, gpu::PeerGroup::Create(devices));
   std::vector<Rank> ranks(devices.size());
-  if (hidden <= 0 || hidden % 8 != 0 || hidden > gpu::kMaxSumRowSize) {
+  if (hidden <= 0 || hidden % 8 != 0 || hidden > gpu::kMaxAllReduceNormSize) {
     return InvalidArgError("--hidden is ", hidden, ", expected a multiple of 8 up to ",
-                           gpu::kMaxSumRowSize);
+                           gpu::kMaxAllReduceNormSize);
   }
-  int64_t most_bytes = int64_t{2} * hidden;  // of the norm's weights too
+  int64_t most_bytes = int64_t{2} * hidden;  // also used as the norm's weights
   for (const int64_t size : sizes) most_bytes = std::max(most_bytes, size);
   for (const int64_t count : rows) most_bytes = std::max(most_bytes, 2 * count * hidden);
   const auto most = static_cast<size_t>(most_bytes);
@@ -99,40 +102,47 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
     Rank& own = ranks[rank];
     NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(devices[rank]));
     NEREID_ASSIGN_OR_RETURN(own.stream, gpu::MakeStream());
-    NEREID_ASSIGN_OR_RETURN(own.parts, gpu::DeviceMemory::Allocate(most, "parts"));
+    NEREID_ASSIGN_OR_RETURN(own.partials, gpu::DeviceMemory::Allocate(most, "partials"));
     NEREID_ASSIGN_OR_RETURN(own.residual, gpu::DeviceMemory::Allocate(most, "the residual"));
     NEREID_ASSIGN_OR_RETURN(own.normed, gpu::DeviceMemory::Allocate(most, "rows"));
-    for (const gpu::DeviceMemory* memory : {&own.parts, &own.residual, &own.normed})
+    for (const gpu::DeviceMemory* memory : {&own.partials, &own.residual, &own.normed})
       NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(memory->data(), 0x3c, most));
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    group->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
-                        own.normed.as<__nv_bfloat16>()});
+    group->RegisterBuffers(rank,
+                           {own.partials.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
+                            own.normed.as<__nv_bfloat16>()});
   }
-  std::printf("%d GPUs; bytes: by mail us, by meeting us (GB/s of the message)\n", group->count());
+  std::printf("%d GPUs; bytes: one-shot us, two-shot us (GB/s of the message)\n", group->count());
   for (const int64_t size : sizes) {
-    NEREID_ASSIGN_OR_RETURN(
-        const Times times, MeasureBoth(*group, ranks, size / 2 <= gpu::PeerMailElements(),
-                                       [&](gpu::SumPath path) -> Sum {
-                                         return [=](const gpu::Peers& peers, cudaStream_t stream) {
-                                           gpu::SumOverPeers(peers, size / 2,
-                                                             gpu::SumInto::kResidual, path, stream);
-                                         };
-                                       }));
-    std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), times.mail,
-                times.meet, static_cast<double>(size) / times.meet / 1e3);
+    NEREID_ASSIGN_OR_RETURN(const Times times,
+                            MeasureBoth(*group, ranks, size / 2 <= gpu::MaxOneShotElements(),
+                                        [&](gpu::AllReduceAlgorithm algorithm) -> Sum {
+                                          return [=](const gpu::Peers& peers, cudaStream_t stream) {
+                                            gpu::AllReduce(peers, size / 2,
+                                                           gpu::AllReduceTarget::kResidual,
+                                                           algorithm, stream);
+                                          };
+                                        }));
+    std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), times.one_shot,
+                times.two_shot, static_cast<double>(size) / times.two_shot / 1e3);
   }
   if (!rows.empty()) std::printf("rows of %d with their norm\n", hidden);
   for (const int64_t count : rows) {
-    const bool has_mail = count <= gpu::kMailTiles && count * hidden <= gpu::PeerMailElements();
+    const bool fits_one_shot =
+        count <= gpu::kPacketTiles && count * hidden <= gpu::MaxOneShotElements();
     NEREID_ASSIGN_OR_RETURN(
-        const Times times, MeasureBoth(*group, ranks, has_mail, [&](gpu::SumPath path) -> Sum {
+        const Times times,
+        MeasureBoth(*group, ranks, fits_one_shot, [&](gpu::AllReduceAlgorithm algorithm) -> Sum {
           return [=, &ranks](const gpu::Peers& peers, cudaStream_t stream) {
-            // Weights: any that are there.
-            const auto* weight = ranks[static_cast<size_t>(peers.rank)].parts.as<__nv_bfloat16>();
-            gpu::SumRows(peers, {weight, static_cast<int>(count), hidden, 1e-5f}, path, stream);
+            // The values of the weights do not matter.
+            const auto* weight =
+                ranks[static_cast<size_t>(peers.rank)].partials.as<__nv_bfloat16>();
+            gpu::AllReduceNorm(peers, {weight, static_cast<int>(count), hidden, 1e-5f}, algorithm,
+                               stream);
           };
         }));
-    std::printf("%10lld: %8.2f %8.2f\n", static_cast<long long>(count), times.mail, times.meet);
+    std::printf("%10lld: %8.2f %8.2f\n", static_cast<long long>(count), times.one_shot,
+                times.two_shot);
   }
   return {};
 }

@@ -1,7 +1,7 @@
-// The kernels around the products, alone: what part of the memory's bandwidth each reaches with so
-// many rows of an 8B model (hidden 4096, inner 14336, vocabulary 128256), one launch behind the
-// other in a recorded graph, over more memory than the cache holds. Bytes are those that a kernel
-// must read and write.
+// Measures the kernels around the matrix products: the share of the memory bandwidth that each
+// reaches for so many rows of an 8B model (hidden 4096, inner 14336, vocabulary 128256), with
+// consecutive launches in a CUDA graph over more memory than the cache has. Counts the bytes that a
+// kernel must read and write.
 //
 //   gpu_row_bench [8192]
 #include <cuda_runtime_api.h>
@@ -13,18 +13,13 @@
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
-#include "backends/gpu_llm/kernels/products/dequantize.h"
-#include "backends/gpu_llm/kernels/products/gather_columns.h"
-#include "backends/gpu_llm/kernels/products/quantize_rows.h"
-#include "backends/gpu_llm/kernels/products/random_fill.h"
-#include "backends/gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/weight_format.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
-#include "backends/gpu_llm/kernels/rows/layer_norm.h"
-#include "backends/gpu_llm/kernels/rows/residual_add.h"
-#include "backends/gpu_llm/kernels/rows/rms_norm.h"
-#include "backends/gpu_llm/kernels/rows/silu_gate.h"
-#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "bench/gpu_llm/graph_timer.h"
 
@@ -33,22 +28,22 @@ namespace {
 
 using namespace gpu;
 
-constexpr double kRoof = 4.65e12;  // bytes a second, of an H200
+constexpr double kPeakBandwidth = 4.65e12;  // bytes a second, of an H200
 constexpr int kHidden = 4096, kInner = 14336, kVocabulary = 128256, kMaxLogitRows = 512;
 constexpr int kLaunches = 6;
 constexpr int64_t kPoolBytes = int64_t{4} << 30;
 
-DeviceMemory Room(int64_t size_bytes) {
-  return std::move(*DeviceMemory::Allocate(size_bytes, "a bench"));
+DeviceMemory AllocateMemory(int64_t size_bytes) {
+  return std::move(*DeviceMemory::Allocate(size_bytes, "a benchmark"));
 }
 
 class Bench {
  public:
   Bench()
-      : from_(Room(kPoolBytes)),
-        to_(Room(kPoolBytes)),
-        weight_(Room(1 << 20)),
-        words_(Room(1 << 20)) {
+      : from_(AllocateMemory(kPoolBytes)),
+        to_(AllocateMemory(kPoolBytes)),
+        weight_(AllocateMemory(1 << 20)),
+        words_(AllocateMemory(1 << 20)) {
     RandomFill(from_.as<__nv_bfloat16>(), kPoolBytes / 2, 1.0f, 1, nullptr);
     Check(cudaMemset(to_.data(), 0, kPoolBytes));
     ConstantFill(weight_.as<__nv_bfloat16>(), 1 << 19, 1.0f, nullptr);
@@ -77,13 +72,13 @@ class Bench {
       Activate({As(in), nullptr, As(out), num_rows, kInner, llm::Activation::kGelu, false},
                timer_.stream());
     });
-    Run("rows to fp8", num_rows, 1.5 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+    Run("quantize rows", num_rows, 1.5 * row, 2.0 * kHidden, [&](const char* in, char* out) {
       QuantizeRows(
           {As(in), nullptr, nullptr, reinterpret_cast<uint8_t*>(out),
            reinterpret_cast<float*>(weight_.as<char>() + (1 << 19)), num_rows, kHidden, 0.0f},
           timer_.stream());
     });
-    Run("gathered columns", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+    Run("gather columns", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
       GatherColumns({As(in), nullptr, nullptr, nullptr, As(out), num_rows, kHidden},
                     timer_.stream());
     });
@@ -93,8 +88,8 @@ class Bench {
             timer_.stream());
     });
     Logits(std::min(num_rows, kMaxLogitRows));
-    Unpacking(WeightFormat::kInt4, "unpacking int4", 2.0 + 0.5 + 2.0 / 128);
-    Unpacking(WeightFormat::kFp8, "unpacking fp8", 2.0 + 1.0);
+    MeasureDequantize(WeightFormat::kInt4, "dequantize int4", 2.0 + 0.5 + 2.0 / 128);
+    MeasureDequantize(WeightFormat::kFp8, "dequantize fp8", 2.0 + 1.0);
   }
 
  private:
@@ -105,37 +100,39 @@ class Bench {
 
   void Logits(int num_rows) {
     const double row = 4.0 * kVocabulary;
-    Run("logits' end", num_rows, 2 * row, row, [&](const char*, char* out) {
+    Run("logit bias and cap", num_rows, 2 * row, row, [&](const char*, char* out) {
       FinishLogits(
           {reinterpret_cast<float*>(out), nullptr, num_rows, kVocabulary, kVocabulary, 30.0f},
           timer_.stream());
     });
-    const DeviceMemory parts = Room(sizeof(ArgMaxPart) * kArgMaxParts * kMaxLogitRows),
-                       tickets = Room(4 * kMaxLogitRows), sums = Room(4 * kMaxLogitRows),
-                       results = Room(16 * kMaxLogitRows), half = Room(4),
-                       slots = Room(4 * kMaxLogitRows);
+    const DeviceMemory parts =
+                           AllocateMemory(sizeof(PartialArgMax) * kArgMaxSplits * kMaxLogitRows),
+                       tickets = AllocateMemory(4 * kMaxLogitRows),
+                       sums = AllocateMemory(4 * kMaxLogitRows),
+                       results = AllocateMemory(16 * kMaxLogitRows), half = AllocateMemory(4),
+                       slots = AllocateMemory(4 * kMaxLogitRows);
     Check(cudaMemset(tickets.data(), 0, tickets.size_bytes()));
     Check(cudaMemset(half.data(), 0, half.size_bytes()));
     Check(cudaMemset(slots.data(), 0xff, slots.size_bytes()));
     ArgMaxParams params = {};
-    params.parts = parts.as<ArgMaxPart>();
+    params.partials = parts.as<PartialArgMax>();
     params.tickets = tickets.as<int32_t>();
     params.log_sums = sums.as<float>();
-    params.target.half = half.as<int32_t>();
+    params.target.buffer_index = half.as<int32_t>();
     params.target.ids = results.as<int32_t>();
     params.target.log_probs = results.as<float>() + 2 * kMaxLogitRows;
     params.target.slots = slots.as<int32_t>();
     params.target.max_num_rows = kMaxLogitRows;
     params.num_rows = num_rows;
     params.vocab_size = kVocabulary;
-    Run("likeliest token", num_rows, row, row, [&](const char*, char* out) {
+    Run("most likely token", num_rows, row, row, [&](const char*, char* out) {
       params.logits = reinterpret_cast<const float*>(out);
       ArgMax(params, timer_.stream());
     });
   }
 
-  // Gate and up; `bytes`: of an element, read and written.
-  void Unpacking(WeightFormat format, const char* name, double bytes) {
+  // Gate and up; `bytes`: read and written for each element.
+  void MeasureDequantize(WeightFormat format, const char* name, double bytes) {
     WeightMatrix matrix;
     matrix.format = format;
     matrix.num_outputs = 2 * kInner;
@@ -147,8 +144,8 @@ class Bench {
     });
   }
 
-  // `row_bytes`: read and written; `stride`: bytes from one row to the next, the larger of both
-  // sides'.
+  // `row_bytes`: read and written; `stride`: bytes from one row to the next, the maximum of input
+  // and output.
   void Run(const char* name, int num_rows, double row_bytes, double stride,
            const std::function<void(const char* in, char* out)>& launch) {
     const auto step = static_cast<int64_t>(stride * num_rows);
@@ -156,8 +153,8 @@ class Bench {
       const int64_t at = (i + 1) * step <= kPoolBytes ? i * step : 0;
       launch(from_.as<char>() + at, to_.as<char>() + at);
     });
-    std::printf("%-18s %6d rows: %7.1f us, %3.0f %% of the roof\n", name, num_rows, us,
-                100.0 * num_rows * row_bytes / (us * 1e-6) / kRoof);
+    std::printf("%-18s %6d rows: %7.1f us, %3.0f %% of the bandwidth\n", name, num_rows, us,
+                100.0 * num_rows * row_bytes / (us * 1e-6) / kPeakBandwidth);
   }
 
   DeviceMemory from_, to_, weight_, words_;

@@ -1,3 +1,4 @@
+// See call_counters.h.
 #include "bench/host/call_counters.h"
 
 #include <dlfcn.h>
@@ -6,7 +7,7 @@
 #include <atomic>
 #include <cstddef>
 
-// Found before glibc's own by every library of the process.
+// Makes a function take precedence over glibc's in every library of the process.
 #define EXPORTED __attribute__((visibility("default")))
 
 namespace {

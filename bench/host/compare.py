@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""The host beside another server that takes Triton's flags: one run, both servers in turn, the same models, backend .so and clients.
+"""Compares the host with another server that accepts Triton's flags, in one run with the same models, backend library and clients.
 
     compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH] >>bench/results/host.md
 
-Needs wrk, and h2load for gRPC (Debian: wrk, nghttp2-client); the rows of perf_analyzer are left out without it. Every cell is measured on
-both servers, one after the other, so that both see the same machine; with --rounds they take turns, each figure is a median, and each ratio
-the median of the ratios of the rounds. A ratio is Nereid's figure over the other's. CPU is the server's, a request. A load that does not end
-is cut, and the cell says so.
-Prints Markdown. Judges nothing.
+Requires wrk, and h2load for gRPC (Debian: wrk, nghttp2-client); rows of perf_analyzer are omitted without it. Each cell is measured on one
+server directly after the other, so that machine conditions are the same. With --rounds they alternate; each value is then a median, and each
+ratio the median of the ratios of the rounds. A ratio is Nereid's value divided by the other server's. CPU is the server's CPU time per request.
+A load that does not end is stopped, and its cell says so. Prints Markdown. Never asserts.
 """
 import argparse
 import datetime
@@ -32,7 +31,7 @@ def cpu_name():
 
 
 def cases(folder, perf_analyzer):
-    """(name, concurrencies, load)"""
+    """Yields (name, concurrencies, load)."""
     infer = "/v2/models/identity/infer"
     yield "health/ready, wrk", (1, 8, 64), loads.wrk(folder, "/v2/health/ready")
     yield "identity 16 floats, JSON, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.json_body(16))
@@ -44,7 +43,7 @@ def cases(folder, perf_analyzer):
     yield "two-step ensemble, gRPC, h2load", (64,), loads.h2load(folder, "chain", loads.grpc_body("chain", 16))
     yield "dynamic batching, gRPC, h2load", (64,), loads.h2load(folder, "batched", loads.grpc_body("batched", 16, (1,)))
     if perf_analyzer:
-        # At 64 over HTTP perf_analyzer 2.49 does not end on two cores, whichever server it drives.
+        # With 64 connections over HTTP, perf_analyzer 2.49 does not end on two cores, with either server.
         yield "identity 16 floats, HTTP, perf_analyzer", (1, 8), loads.perf_analyzer(perf_analyzer, "http", "identity")
         yield "identity 16 floats, gRPC, perf_analyzer", (1, 8, 64), loads.perf_analyzer(perf_analyzer, "grpc", "identity")
         yield "two-step ensemble, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "chain")
@@ -52,15 +51,15 @@ def cases(folder, perf_analyzer):
 
 
 def measure(server, load, concurrency, seconds):
-    """The figure and the server's CPU microseconds a request."""
+    """Returns the load's result and the server's CPU time per request in microseconds."""
     before = server.cpu_seconds()
     try:
-        figure = load(server, concurrency, seconds)
+        result = load(server, concurrency, seconds)
     except OSError:
         if server.process.poll() is None:
             raise
-        raise loads.NoFigure(f"the server ended by itself with {server.process.returncode}") from None
-    return figure, (server.cpu_seconds() - before) / figure.requests * 1e6 if figure.requests else 0
+        raise loads.LoadFailed(f"the server ended by itself with {server.process.returncode}") from None
+    return result, (server.cpu_seconds() - before) / result.requests * 1e6 if result.requests else 0
 
 
 def cell(measured):
@@ -69,7 +68,7 @@ def cell(measured):
 
 
 def ratios(ours, peers):
-    """Rate, p99, CPU: each the median of the rounds."""
+    """Ratios of rate, p99 and CPU: each is the median over the rounds."""
     pairs = [(our.rate / peer.rate, our.p99_ms / peer.p99_ms, cpu / peer_cpu) for (our, cpu), (peer, peer_cpu) in zip(ours, peers)]
     return [f"{statistics.median(values):.2f}" for values in zip(*pairs)]
 
@@ -87,10 +86,10 @@ def print_loads(running, folder, arguments):
                 for name in list(running) if round_index % 2 == 0 else reversed(running):
                     try:
                         measured[name].append(measure(running[name], load, concurrency, arguments.seconds))
-                    except loads.NoFigure as why:
+                    except loads.LoadFailed as why:
                         stopped[name] = str(why)
                         if running[name].process.poll() is not None:
-                            running[name] = running[name].again()
+                            running[name] = running[name].restart()
                 if stopped:
                     break
             cells = [stopped[name] if name in stopped else cell(measured[name]) for name in running]
@@ -99,7 +98,7 @@ def print_loads(running, folder, arguments):
 
 
 def idle_connection(server):
-    """A connection that asked once."""
+    """Returns a connection after one request, to stay idle."""
     client = socket.create_connection(("127.0.0.1", server.http), timeout=60)
     client.sendall(HEAD)
     if b" 200 " not in client.recv(4096):
@@ -107,13 +106,13 @@ def idle_connection(server):
     return client
 
 
-def print_held(what, count, running, connect):
-    """Memory and threads with count clients, each made by connect(server), that stay silent. What a server refuses, the row says; one that ended is
-    started again."""
+def print_idle_clients(what, count, running, connect):
+    """Prints memory and threads with count idle clients, each created by connect(server). The row reports a refused connection; a server that ended
+    is restarted."""
     print(f"\n| {count:,} {what} | before | with them | threads before / with |\n|---|---|---|---|")
     for name in running:
         if running[name].process.poll() is not None:
-            running[name] = running[name].again()
+            running[name] = running[name].restart()
         server = running[name]
         before, threads = server.resident_mb(), server.status("Threads")
         clients, end = [], ""
@@ -132,7 +131,8 @@ def print_held(what, count, running, connect):
 
 
 def print_starts(commands, backends, num_models, rounds=7):
-    """Time to ready with so many models whose loading itself costs nothing: of the rounds, in which the servers take turns, the median and the least."""
+    """Prints the time until ready with num_models models that load at almost no cost: median and minimum of the rounds. The servers
+    alternate."""
     print(f"\n| start with {num_models} models | ready after, median / least of {rounds} | threads | resident |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         for i in range(num_models):
@@ -155,18 +155,19 @@ def main():
     parser.add_argument("--peer", help="command of the other server, without flags")
     parser.add_argument("--perf-analyzer", help="path of perf_analyzer")
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=1, help="repetitions, of which the median counts")
-    parser.add_argument("--only", default="", help="rows whose names contain this")
-    parser.add_argument("--idle", type=int, default=10000, help="idle connections to open")
-    parser.add_argument("--streams", type=int, default=1000, help="silent gRPC streams to open")
-    parser.add_argument("--models", type=int, default=50, help="models to start with")
+    parser.add_argument("--rounds", type=int, default=1, help="number of repetitions, whose median is printed")
+    parser.add_argument("--only", default="", help="measure only rows whose names contain this text")
+    parser.add_argument("--idle", type=int, default=10000, help="number of idle connections to open")
+    parser.add_argument("--streams", type=int, default=1000, help="number of idle gRPC streams to open")
+    parser.add_argument("--models", type=int, default=50, help="number of models for the start test")
     arguments = parser.parse_args()
     backends = os.path.abspath(arguments.backends)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
     commands = {"nereid": [arguments.nereid]} | ({"peer": shlex.split(arguments.peer)} if arguments.peer else {})
-    print(f"\n## {datetime.date.today()}, {os.cpu_count()} x {cpu_name()}, load {os.getloadavg()[0]:.1f}\n\n`{shlex.join(['compare.py', *sys.argv[1:]])}`; "
+    print(f"\n## {datetime.date.today()}, {os.cpu_count()} x {cpu_name()}, load {os.getloadavg()[0]:.1f}\n\n"
+          f"`{shlex.join(['compare.py', *sys.argv[1:]])}`; "
           f"{arguments.seconds} s a cell, medians of {arguments.rounds}; the clients share the cores.\n")
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
@@ -174,9 +175,9 @@ def main():
         running = {name: servers.Server(command, folder / "models", backends) for name, command in commands.items()}
         try:
             print_loads(running, folder, arguments)
-            print_held("idle HTTP connections", min(arguments.idle, limit - 200), running, idle_connection)
-            # Frames by hand: a client of gRPC's would need more threads than the server.
-            print_held("open gRPC streams", min(arguments.streams, limit - 200), running, lambda server: loads.open_stream(server.grpc))
+            print_idle_clients("idle HTTP connections", min(arguments.idle, limit - 200), running, idle_connection)
+            # The streams are opened with hand-made frames, because a gRPC client library would need more threads than the server.
+            print_idle_clients("open gRPC streams", min(arguments.streams, limit - 200), running, lambda server: loads.open_stream(server.grpc))
         finally:
             for server in running.values():
                 server.stop()

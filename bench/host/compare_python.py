@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Python models of the host beside those of another server that takes Triton's flags: one run, both in turn, the same model.py files.
+"""Compares Python models of the host with those of another server that accepts Triton's flags, in one run with the same model.py files.
 
     compare_python.py --nereid dist/bin/nereid --peer "tritonserver" --python build/venv/bin/python >>bench/results/python.md
 
-Needs wrk and curl. Every cell is measured on both servers, one after the other; with --rounds the best counts. A ratio is Nereid's figure over
-the other's. Prints Markdown. Judges nothing.
+Requires wrk and curl. Each cell is measured on one server directly after the other; with --rounds the best value counts. A ratio is Nereid's
+value divided by the other server's. Prints Markdown. Never asserts.
 """
 import argparse
 import datetime
@@ -82,7 +82,7 @@ def write_repository(folder):
     write_model(folder, "call_c", CALLER % "identity_c")
 
 
-def ask(server, model, value):
+def infer(server, model, value):
     body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [value]}]}
     request = urllib.request.Request(f"http://127.0.0.1:{server.http}/v2/models/{model}/infer", data=json.dumps(body).encode())
     with urllib.request.urlopen(request, timeout=300) as answer:
@@ -97,8 +97,8 @@ def streamed_per_second(server, count):
     return count / (time.perf_counter() - started)
 
 
-def private_mb(pid):
-    """Memory that no other process shares, and its share of the rest."""
+def pss_mb(pid):
+    """Proportional set size (PSS): private memory plus the process's share of shared memory."""
     return int(re.search(r"^Pss:\s+(\d+)", pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M).group(1)) / 1024
 
 
@@ -118,13 +118,13 @@ def descendants(pid):
 def bare_interpreter_mb(python):
     with subprocess.Popen([python, "-c", "import numpy; print(); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        size = private_mb(process.pid)
+        size = pss_mb(process.pid)
         process.communicate(b"\n")
     return size
 
 
 def cpu_seconds(server):
-    """Of the server and its workers so far."""
+    """CPU time of the server and its worker processes so far."""
     total = server.cpu_seconds()
     for pid in descendants(server.process.pid):
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -133,18 +133,18 @@ def cpu_seconds(server):
 
 
 def with_cpu(load, concurrency, seconds):
-    """(figure, CPU us a request)"""
+    """Returns a measurement of (result, CPU microseconds per request)."""
     def measure(server):
         before = cpu_seconds(server)
-        figure = load(server, concurrency, seconds)
-        return figure, (cpu_seconds(server) - before) / max(figure.requests, 1) * 1e6
+        result = load(server, concurrency, seconds)
+        return result, (cpu_seconds(server) - before) / max(result.requests, 1) * 1e6
     return measure
 
 
 def call_us(server, model, count):
-    """(us, CPU us) of one of `count` calls that the model makes."""
+    """Returns the mean (time, CPU time) in microseconds of `count` calls that the model makes."""
     before = cpu_seconds(server)
-    spent_s = ask(server, model, float(count))
+    spent_s = infer(server, model, float(count))
     return spent_s * 1e6, (cpu_seconds(server) - before) / count * 1e6
 
 
@@ -152,8 +152,8 @@ def best_of(rounds, running, measure, is_better):
     best = {}
     for _ in range(rounds):
         for name, server in running.items():
-            figure = measure(server)
-            best[name] = figure if name not in best or is_better(figure, best[name]) else best[name]
+            result = measure(server)
+            best[name] = result if name not in best or is_better(result, best[name]) else best[name]
     return best
 
 
@@ -175,11 +175,11 @@ def print_rows(running, folder, arguments):
     print("| responses of one decoupled request, a second | " + " | ".join(f"{best[name]:,.0f}" for name in names)
           + f" | {best[names[0]] / best[names[-1]]:.2f} |", flush=True)
     for model, callee in (("call_c", "C"), ("call_python", "Python")):
-        best = best_of(arguments.rounds, running, lambda server: call_us(server, model, 500), lambda a, b: a < b)
+        best = best_of(arguments.rounds, running, lambda server, model=model: call_us(server, model, 500), lambda a, b: a < b)
         for column, what in enumerate(("us", "CPU us")):
             print(f"| call of a {callee} model from a model, {what} | " + " | ".join(f"{best[name][column]:,.0f}" for name in names)
                   + f" | {best[names[0]][column] / best[names[-1]][column]:.2f} |", flush=True)
-    memory = {name: sum(map(private_mb, descendants(server.process.pid))) / 4 for name, server in running.items()}
+    memory = {name: sum(map(pss_mb, descendants(server.process.pid))) / 4 for name, server in running.items()}
     print("| memory a worker (PSS), MB | " + " | ".join(f"{memory[name]:.1f}" for name in names)
           + f" | bare interpreter with NumPy: {bare_interpreter_mb(arguments.python):.1f} |", flush=True)
 

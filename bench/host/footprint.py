@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measures what the host costs at rest: time to ready, resident memory, threads, size of the installed tree.
+"""Measures an idle server: time until ready, resident memory, threads, and the size of the installed tree.
 
-usage: footprint.py DIST [REPOSITORY] [--runs 7]. REPOSITORY defaults to DIST/share/demo_repository.
-Time to ready runs from the start of the process to the first 200 of /v2/health/ready. Prints one JSON object with medians. Never asserts.
+Usage: footprint.py DIST [REPOSITORY] [--runs 7]. REPOSITORY defaults to DIST/share/demo_repository.
+The time until ready is from the start of the process to the first status 200 of /v2/health/ready. Prints one JSON object with medians. Never
+asserts.
 """
 import argparse
 import json
@@ -58,8 +59,8 @@ def main():
     parser.add_argument("repository", type=pathlib.Path, nargs="?")
     parser.add_argument("--runs", type=int, default=7)
     args = parser.parse_args()
-    rows = [one_run(args.dist, args.repository or args.dist / "share/demo_repository") for _ in range(args.runs)]
-    ready_s, rss, threads, stop_s = (statistics.median(column) for column in zip(*rows))
+    runs = [one_run(args.dist, args.repository or args.dist / "share/demo_repository") for _ in range(args.runs)]
+    ready_s, rss, threads, stop_s = (statistics.median(column) for column in zip(*runs))
     print(json.dumps({"runs": args.runs, "ready_s": round(ready_s, 3), "rss_mb": round(rss, 1), "threads": threads,
                       "shutdown_s": round(stop_s, 3), "installed_mb_without_weights": round(size_mb(args.dist), 1)}, indent=1))
 

@@ -1,6 +1,6 @@
-// What the host costs a request: identity of 16 floats through the C API in this process, closed
-// loop. Prints microseconds, allocations and lock operations a request, client and backend
-// included.
+// Measures the cost of the host per request: an identity model with 16 floats, called through the C
+// API in this process in a closed loop. Prints microseconds, allocations and lock operations per
+// request, including those of the client and the backend.
 //   inprocess_bench [--requests=N] [--clients=C] [--batching] [--reuse] [--backends=DIR]
 #include <sys/resource.h>
 
@@ -69,11 +69,11 @@ TRITONSERVER_Server* StartServer(const std::string& repository, const std::strin
   return server;
 }
 
-// One client's fixed memory: input, output and the signal that the answer has come.
+// One client's input, output, and semaphore for the end of its request.
 struct Client {
   float input[16] = {};
   float output[16] = {};
-  std::counting_semaphore<2> answered{0};  // response and release
+  std::counting_semaphore<2> answered{0};  // released by the response and by the release callback
   TRITONSERVER_ResponseAllocator* allocator = nullptr;
 };
 

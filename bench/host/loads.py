@@ -1,6 +1,7 @@
-"""Closed-loop loads on a server, by tools that others wrote: wrk over HTTP, h2load over gRPC, perf_analyzer over both.
+"""Closed-loop loads on a server from third-party tools: wrk over HTTP, h2load over gRPC, perf_analyzer over both.
 
-Each load is called as load(server, concurrency, seconds) and returns a Figure, or raises NoFigure where the tool does not end or says nothing.
+Each load is called as load(server, concurrency, seconds) and returns a LoadResult. It raises LoadFailed if the tool does not end or reports no
+results.
 """
 import csv
 import dataclasses
@@ -21,27 +22,27 @@ wrk.body = file:read("*a")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Figure:
+class LoadResult:
     rate: float  # requests a second
     p50_ms: float
     p99_ms: float
-    requests: int = 0  # in all, where the tool says it
+    requests: int = 0  # total number, if the tool reports it
 
 
-class NoFigure(Exception):
+class LoadFailed(Exception):
     pass
 
 
 def run(command, limit_s):
-    """What the command printed. It and its children end with the limit."""
+    """Returns the output of the command. The command and its children are killed after limit_s seconds."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            raise NoFigure(f"cut after {limit_s} s") from None
+            raise LoadFailed(f"stopped after {limit_s} s") from None
     if process.returncode != 0:
-        raise NoFigure(f"{os.path.basename(command[0])} failed ({process.returncode})")
+        raise LoadFailed(f"{os.path.basename(command[0])} failed ({process.returncode})")
     return output
 
 
@@ -57,7 +58,7 @@ def binary_body(num_floats, batch=()):
 
 
 def grpc_body(model, num_floats, batch=()):
-    """A ModelInferRequest behind gRPC's five bytes. Every length is below 128, so one byte each, but for the raw input's."""
+    """A ModelInferRequest with gRPC's 5-byte prefix. Every length is below 128 and therefore one byte, except for that of the raw input."""
     field = lambda number, data: bytes([number << 3 | 2]) + (bytes([len(data)]) if len(data) < 128 else
                                                              bytes([len(data) & 127 | 128, len(data) >> 7])) + data
     tensor = field(1, b"INPUT0") + field(2, b"FP32") + field(3, bytes([*batch, num_floats]))
@@ -66,7 +67,7 @@ def grpc_body(model, num_floats, batch=()):
 
 
 def open_stream(port):
-    """The socket of a connection with one ModelStreamInfer call, open on the server: it acknowledged what came after the call's headers."""
+    """Returns the socket of a connection with one open ModelStreamInfer call. The server has acknowledged a ping sent after the call's headers."""
     def frame(kind, flags, stream, payload):
         return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
@@ -95,7 +96,7 @@ def milliseconds(text):
 
 
 def wrk(folder, path, body=None):
-    """A load by wrk: POST of body, a (bytes, headers) pair, or GET without one. folder keeps the script that wrk reads."""
+    """A load by wrk: POST of body, a (bytes, headers) pair, or GET if it is None. folder receives the script that wrk reads."""
     script = []
     if body:
         stem = folder / f"wrk-{len(list(folder.glob('*.lua')))}"
@@ -110,7 +111,7 @@ def wrk(folder, path, body=None):
         output = run(command, 30 + 3 * seconds)
         assert "Non-2xx" not in output, output
         percentile = lambda p: milliseconds(re.search(rf"^\s+{p}%\s+(\S+)", output, re.M).group(1))
-        return Figure(float(re.search(r"Requests/sec:\s+([\d.]+)", output).group(1)), percentile(50), percentile(99),
+        return LoadResult(float(re.search(r"Requests/sec:\s+([\d.]+)", output).group(1)), percentile(50), percentile(99),
                       int(re.search(r"(\d+) requests in", output).group(1)))
 
     return load
@@ -125,17 +126,17 @@ def h2load(folder, model, body):
         streams = min(concurrency, 8)
         connections = concurrency // streams
         log = folder / "h2load.log"
-        log.unlink(missing_ok=True)  # it would be appended to
+        log.unlink(missing_ok=True)  # h2load would append to it
         before = server.num_executed(model)
-        output = run(["h2load", f"-c{connections}", f"-m{streams}", "-t2" if connections > 1 else "-t1", f"-D{seconds}", f"-d{path}",
+        run(["h2load", f"-c{connections}", f"-m{streams}", "-t2" if connections > 1 else "-t1", f"-D{seconds}", f"-d{path}",
                       "-Hcontent-type: application/grpc", "-Hte: trailers", f"--log-file={log}",
                       f"http://127.0.0.1:{server.grpc}/inference.GRPCInferenceService/ModelInfer"], 30 + 3 * seconds)
         us = sorted(int(line.split("\t")[2]) for line in log.read_text().splitlines())
-        # An error in gRPC is a 200 to h2load: the server's own count says whether the model ran.
+        # h2load counts gRPC errors as status 200, so the server's statistics must confirm that the model ran.
         executed = server.num_executed(model) - before
         if not us or executed < len(us):
-            raise NoFigure(f"{len(us)} answers, {executed} executions")
-        return Figure(len(us) / seconds, us[len(us) // 2] / 1000, us[len(us) * 99 // 100] / 1000, executed)
+            raise LoadFailed(f"{len(us)} responses, {executed} executions")
+        return LoadResult(len(us) / seconds, us[len(us) // 2] / 1000, us[len(us) * 99 // 100] / 1000, executed)
 
     return load
 
@@ -151,8 +152,8 @@ def perf_analyzer(program, protocol, model, shape=16):
                  "--stability-percentage", "999", "--max-trials", "10", "-f", table.name], 60 + 12 * seconds)
             row = next(csv.DictReader(open(table.name)), None)
         if row is None:
-            raise NoFigure("perf_analyzer wrote no figures")
-        return Figure(float(row["Inferences/Second"]), float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000,
+            raise LoadFailed("perf_analyzer wrote no results")
+        return LoadResult(float(row["Inferences/Second"]), float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000,
                       server.num_executed(model) - before)
 
     return load

@@ -1,6 +1,5 @@
-"""Two servers over one model repository of C identity models, for the comparisons of this folder."""
+"""Starts servers with a model repository of C identity models, for the comparisons in this folder."""
 import json
-import os
 import pathlib
 import re
 import signal
@@ -33,7 +32,7 @@ def write_model(repository, name, config):
 
 
 def write_repository(repository):
-    """identity and second: any length; batched: 16 floats under the dynamic batcher; chain: identity, then second."""
+    """identity and second accept any length; batched accepts 16 floats through the dynamic batcher; chain is an ensemble of identity and second."""
     for name in ("identity", "second"):
         write_model(repository, name, C_MODEL + "max_batch_size: 0\n" + IO.format(dims=-1))
     write_model(repository, "batched", C_MODEL + "max_batch_size: 64\ndynamic_batching { }\n" + IO.format(dims=16))
@@ -41,10 +40,10 @@ def write_repository(repository):
 
 
 class Server:
-    """A running server with HTTP and gRPC on free ports; ready once constructed. ready_s: seconds from its start until then."""
+    """A running server with HTTP and gRPC on free ports, ready once constructed. ready_s is the time from its start until then, in seconds."""
 
     def __init__(self, command, repository, backends, flags=()):
-        self.again = lambda given=flags: Server(command, repository, backends, given)
+        self.restart = lambda given=flags: Server(command, repository, backends, given)
         self.http, self.grpc = free_port(), free_port()
         flags = [f"--model-repository={repository}", f"--backend-directory={backends}", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
                  "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--allow-metrics=false", *flags]
@@ -56,7 +55,7 @@ class Server:
         self.ready_s = time.perf_counter() - started
 
     def ready(self):
-        # By a bare socket: asking must not take the core on which the server starts.
+        # Uses a plain socket, so that polling does not take CPU time from the starting server.
         try:
             with socket.create_connection(("127.0.0.1", self.http), timeout=5) as one:
                 one.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
@@ -73,12 +72,12 @@ class Server:
             self.process.wait()
 
     def num_executed(self, model):
-        """Inferences of the model so far, by the server's own count."""
+        """Number of inferences of the model so far, from the server's statistics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/models/{model}/stats", timeout=30) as reply:
             return sum(int(each["inference_count"]) for each in json.load(reply)["model_stats"])
 
     def cpu_seconds(self):
-        """Of all its threads that live."""
+        """CPU time of all threads that still exist."""
         times = (path.read_text() for path in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"))
         return sum(int(line.split()[0]) for line in times) / 1e9
 

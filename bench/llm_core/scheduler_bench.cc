@@ -1,5 +1,5 @@
-// What the scheduler costs: a step of many running sequences, with an executor that costs nothing,
-// and the lookup of a long prompt in the prefix cache.
+// The cost of the scheduler: a step of many running sequences with an executor without cost, and
+// the lookup of a long prompt in the prefix cache.
 //
 //   scheduler_bench [steps [running]]
 #include <algorithm>
@@ -50,7 +50,8 @@ std::unique_ptr<Sequence> MakeSequence(std::mt19937& random, int32_t max_tokens)
   return sequence;
 }
 
-// A server under load: whoever ends is replaced, so that steps hold decodes and a few prompts.
+// A server under load: each finished sequence is replaced, so that steps contain decodes and a few
+// prompts.
 void RunSteps(const Case& c, int num_steps) {
   ExecutorLimits limits;
   limits.vocab_size = 100000;
@@ -66,7 +67,7 @@ void RunSteps(const Case& c, int num_steps) {
   std::mt19937 random(1);
   const auto add = [&](int32_t max_tokens) { scheduler.Add(MakeSequence(random, max_tokens)); };
   for (int32_t i = 0; i < c.num_running; ++i) add(1 + static_cast<int32_t>(random() % kMaxTokens));
-  Batch batch;
+  StepBatch batch;
   std::vector<double> micros;
   int64_t num_tokens = 0;
   const int warmup = num_steps / 4;
@@ -74,18 +75,18 @@ void RunSteps(const Case& c, int num_steps) {
     const Clock::time_point start = Clock::now();
     scheduler.Schedule(batch);
     double cost = MicrosSince(start);
-    // The fake executor: what it writes is what a step's results would bring into the cache.
+    // Applies random tokens as the results of the step, in place of an executor.
     const auto drawn = static_cast<int32_t>(random() % 100000);
     const Clock::time_point resumed = Clock::now();
     scheduler.MarkComputed();
     std::vector<const Sequence*> finished;
     const std::vector<Sequence*>& scheduled = scheduler.scheduled();
     for (size_t i = 0; i < scheduled.size(); ++i) {
-      if (i + 2 * Sequence::kAhead < scheduled.size()) {
-        scheduled[i + 2 * Sequence::kAhead]->Prefetch();
-        scheduled[i + Sequence::kAhead]->PrefetchTokens();
+      if (i + 2 * Sequence::kPrefetchDistance < scheduled.size()) {
+        scheduled[i + 2 * Sequence::kPrefetchDistance]->Prefetch();
+        scheduled[i + Sequence::kPrefetchDistance]->PrefetchTokens();
       }
-      if (!batch.sequences[i].samples) continue;
+      if (!batch.entries[i].samples) continue;
       Sequence& sequence = *scheduled[i];
       sequence.token_ids.push_back(drawn + static_cast<int32_t>(i));
       if (sequence.num_tokens() >= sequence.num_max_tokens) {
@@ -98,7 +99,7 @@ void RunSteps(const Case& c, int num_steps) {
     cost += MicrosSince(resumed);
     if (step >= warmup) {
       micros.push_back(cost);
-      num_tokens += static_cast<int64_t>(batch.sequences.size());
+      num_tokens += static_cast<int64_t>(batch.entries.size());
     }
     for (; num_finished > 0; --num_finished) add(kMaxTokens);
   }
@@ -110,7 +111,7 @@ void RunSteps(const Case& c, int num_steps) {
 
 void RunLookup(int32_t num_tokens, int32_t block_size, int rounds) {
   const int32_t num_blocks = 8 * num_tokens / block_size;
-  BlockManager blocks(num_blocks, block_size, true);
+  BlockPool blocks(num_blocks, block_size, true);
   std::mt19937 random(2);
   std::vector<TokenIds> prompts(8, TokenIds(num_tokens));
   for (TokenIds& prompt : prompts) {
@@ -120,7 +121,7 @@ void RunLookup(int32_t num_tokens, int32_t block_size, int rounds) {
     for (int32_t i = 0; i + block_size <= num_tokens; i += block_size) {
       table.push_back(blocks.Allocate());
       const uint64_t hash = blocks.PreparePrefix(prompt.data() + i, table.back(), chain);
-      blocks.KeepPrefix(prompt.data() + i, table.back(), hash, chain);
+      blocks.InsertPrefix(prompt.data() + i, table.back(), hash, chain);
     }
     blocks.ReleaseAll(table);
   }
@@ -128,7 +129,8 @@ void RunLookup(int32_t num_tokens, int32_t block_size, int rounds) {
   std::vector<int32_t> found;
   size_t num_found = 0;
   for (int round = 0; round < rounds; ++round) {
-    const TokenIds& prompt = prompts[round % prompts.size()];  // not the one still in the cache
+    // Not the prompt that is still in the CPU's cache.
+    const TokenIds& prompt = prompts[round % prompts.size()];
     found.clear();
     PrefixChain chain = PrefixChain::Start(0);
     const Clock::time_point start = Clock::now();

@@ -1,4 +1,4 @@
-"""How a request looks to each kind of endpoint, and how many tokens an event of its stream brings."""
+"""Request bodies for each kind of endpoint, and the number of tokens in each event of its response stream."""
 import asyncio
 import json
 import time
@@ -6,21 +6,21 @@ import urllib.parse
 
 from workload import prompt_ids
 
-# Random words for endpoints that take text alone: about a token each in most vocabularies.
+# Random words for endpoints that accept only text; each is about one token in most vocabularies.
 WORDS = ["time", "house", "water", "day", "part", "hand", "world", "life", "night", "story", "light", "stone", "road", "tree", "bird", "sea"]
 
 
-def text_of(args, index, row):
-    _, prompt, _, text = row
+def text_of(args, index, entry):
+    _, prompt, _, text = entry
     return text if text is not None else " ".join(WORDS[i % len(WORDS)] for i in prompt_ids(args, index, prompt))
 
 
 class KserveTokens:
     """generate_stream with the tensors of the `tensorrt_llm` model."""
 
-    def request(self, args, index, row):
-        ids = prompt_ids(args, index, row[1])
-        fields = {"input_ids": ids, "input_lengths": len(ids), "request_output_len": row[2], "streaming": True, "end_id": -1}
+    def request(self, args, index, entry):
+        ids = prompt_ids(args, index, entry[1])
+        fields = {"input_ids": ids, "input_lengths": len(ids), "request_output_len": entry[2], "streaming": True, "end_id": -1}
         if args.top_p:
             fields |= {"runtime_top_p": args.top_p, "temperature": args.temperature, "random_seed": ids[0]}
         return f"/v2/models/{args.model}/generate_stream", fields
@@ -31,10 +31,10 @@ class KserveTokens:
 
 
 class KserveText:
-    """generate_stream with text in and text out: an ensemble, or another server's model of that kind."""
+    """generate_stream with text input and output: an ensemble, or such a model of another server."""
 
-    def request(self, args, index, row):
-        fields = {"text_input": text_of(args, index, row), "max_tokens": row[2], "stream": True}
+    def request(self, args, index, entry):
+        fields = {"text_input": text_of(args, index, entry), "max_tokens": entry[2], "stream": True}
         if args.top_p:
             fields |= {"top_p": args.top_p, "temperature": args.temperature, "random_seed": index}
         return f"/v2/models/{args.model}/generate_stream", fields
@@ -48,17 +48,17 @@ class KserveText:
 class OpenAiCompletions:
     path = "/v1/completions"
 
-    def request(self, args, index, row):
-        fields = {"model": args.model, "max_tokens": row[2], "stream": True, "stream_options": {"include_usage": True},
+    def request(self, args, index, entry):
+        fields = {"model": args.model, "max_tokens": entry[2], "stream": True, "stream_options": {"include_usage": True},
                   "temperature": args.temperature if args.top_p else 0}
         if args.top_p:
             fields["top_p"] = args.top_p
         if args.ignore_eos:
             fields["ignore_eos"] = True
-        return self.path, fields | self.prompt(args, index, row)
+        return self.path, fields | self.prompt(args, index, entry)
 
-    def prompt(self, args, index, row):
-        return {"prompt": row[3] if row[3] is not None else prompt_ids(args, index, row[1])}
+    def prompt(self, args, index, entry):
+        return {"prompt": entry[3] if entry[3] is not None else prompt_ids(args, index, entry[1])}
 
     def tokens(self, event, seen):
         if event.get("usage"):
@@ -72,8 +72,8 @@ class OpenAiCompletions:
 class OpenAiChat(OpenAiCompletions):
     path = "/v1/chat/completions"
 
-    def prompt(self, args, index, row):
-        return {"messages": [{"role": "user", "content": text_of(args, index, row)}]}
+    def prompt(self, args, index, entry):
+        return {"messages": [{"role": "user", "content": text_of(args, index, entry)}]}
 
     def text(self, choice):
         delta = choice.get("delta", {})
@@ -83,19 +83,19 @@ class OpenAiChat(OpenAiCompletions):
 HTTP = {"kserve": KserveTokens(), "kserve-text": KserveText(), "openai": OpenAiCompletions(), "openai-chat": OpenAiChat()}
 
 
-async def send(args, index, row):
-    """One request over HTTP; its record: lengths, when it was sent, when each token came, when it ended, what went wrong."""
+async def send(args, index, entry):
+    """Sends one request over HTTP. Returns its record: token counts, times of sending, of each token and of the end, and the error."""
     if args.api == "kserve-grpc":
         from grpc_endpoint import send as send_by_grpc
-        return await send_by_grpc(args, index, row)
+        return await send_by_grpc(args, index, entry)
     endpoint, url = HTTP[args.api], urllib.parse.urlparse(args.url)
-    path, fields = endpoint.request(args, index, row)
+    path, fields = endpoint.request(args, index, entry)
     body = json.dumps(fields).encode()
     head = (f"POST {url.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n")
     if args.api_key:
         head += f"Authorization: Bearer {args.api_key}\r\n"
-    record = {"prompt": row[1], "output": row[2], "times": [], "error": None, "sent": time.monotonic()}
+    record = {"prompt": entry[1], "output": entry[2], "times": [], "error": None, "sent": time.monotonic()}
     try:
         is_tls = url.scheme == "https"
         reader, writer = await asyncio.open_connection(url.hostname, url.port or (443 if is_tls else 80), limit=1 << 24, ssl=is_tls or None)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""How long a server takes from its start to the first token of a real checkpoint: writes one of a Llama shape (random weights, safetensors in
-bf16) to a folder, best on a memory disk, starts `nereid` over it, and asks until the first token comes. Prints one JSON object. Never asserts.
+"""Measures the time from server start to the first token of a checkpoint of realistic size. Writes a checkpoint of a Llama shape (random bf16
+weights, safetensors) to a folder, preferably in memory, starts `nereid` with it, and retries a request until it is answered. Prints one JSON
+object. Never asserts.
 
     first_token.py --folder /dev/shm/llama-8b [--shape 8b] [--backend gpu_llm] [--dist dist] [--prompt 128] [--runs 3] [--keep]"""
 import argparse
@@ -42,7 +43,7 @@ def tensors(hidden, layers, heads, kv_heads, inner, vocab):
 
 
 def write_checkpoint(folder, shape):
-    """bf16 of 0.0078 to 0.0156 and their negatives: random bytes in the mantissa and the sign."""
+    """Weights are bf16 values of magnitude 0.0078 to 0.0156: the sign and the mantissa are random."""
     hidden, layers, heads, kv_heads, inner, vocab = SHAPES[shape]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({
@@ -98,7 +99,7 @@ def main():
     parser.add_argument("--dist", default="dist")
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--keep", action="store_true", help="the checkpoint stays for the next time")
+    parser.add_argument("--keep", action="store_true", help="keep the checkpoint for the next run")
     args = parser.parse_args()
     folder = pathlib.Path(args.folder).resolve()
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""ModelStreamInfer with the tensors of the `tensorrt_llm` model; needs the package tritonclient[grpc]."""
+"""Requests through ModelStreamInfer with the tensors of the `tensorrt_llm` model. Requires the package tritonclient[grpc]."""
 import time
 
 import numpy as np
@@ -8,12 +8,12 @@ from tritonclient.utils import InferenceServerException
 
 from workload import prompt_ids
 
-clients = {}  # of this process, by address: one connection carries all streams
+clients = {}  # address -> client of this process; all streams share its connection
 
 
-def inputs_of(args, index, row):
-    ids = np.array([prompt_ids(args, index, row[1])], np.int32)
-    values = {"input_ids": ids, "input_lengths": np.array([[row[1]]], np.int32), "request_output_len": np.array([[row[2]]], np.int32),
+def inputs_of(args, index, entry):
+    ids = np.array([prompt_ids(args, index, entry[1])], np.int32)
+    values = {"input_ids": ids, "input_lengths": np.array([[entry[1]]], np.int32), "request_output_len": np.array([[entry[2]]], np.int32),
               "streaming": np.array([[True]]), "end_id": np.array([[-1]], np.int32)}
     if args.top_p:
         values |= {"runtime_top_p": np.array([[args.top_p]], np.float32), "temperature": np.array([[args.temperature]], np.float32)}
@@ -25,12 +25,12 @@ def inputs_of(args, index, row):
     return tensors
 
 
-async def send(args, index, row):
+async def send(args, index, entry):
     address = args.url.split("://")[-1]
     if address not in clients:
         clients[address] = grpc.InferenceServerClient(address)
-    request = {"model_name": args.model, "inputs": inputs_of(args, index, row), "enable_empty_final_response": True}
-    record = {"prompt": row[1], "output": row[2], "times": [], "error": None, "sent": time.monotonic()}
+    request = {"model_name": args.model, "inputs": inputs_of(args, index, entry), "enable_empty_final_response": True}
+    record = {"prompt": entry[1], "output": entry[2], "times": [], "error": None, "sent": time.monotonic()}
 
     async def requests():
         yield request

@@ -1,9 +1,9 @@
-// Requests to an LLM model that this process loads itself, through the C API: what llm_load.py
-// sends with `--api c`. Reads a line a request, "seconds prompt_tokens output_tokens", and writes a
-// JSON record a line when all have ended.
+// Sends requests to an LLM model that this process loads itself through the C API; llm_load.py runs
+// it for `--api c`. Reads one request per line, "seconds prompt_tokens output_tokens", and writes
+// one JSON record per line when all have ended.
 //   llm_inprocess --repository=DIR --backends=DIR [--model=tensorrt_llm] [--vocab=32000] [--seed=1]
 //                 [--concurrency=0] [--top-p=0] [--temperature=1]
-// With a concurrency, so many run at a time, whatever their seconds.
+// With --concurrency=N, N requests run at a time and their start times are ignored.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,28 +35,28 @@ T Checked(Result<T> result) {
   return std::move(*result);
 }
 
-struct Row {
-  double at;
+struct WorkloadEntry {
+  double start_s;
   int32_t num_prompt, num_output;
 };
 
-// A request from its sending to its end: the model's thread writes, the main one reads once it has
-// ended.
+// One request. The model's thread writes its results; the main thread reads them after the end.
 class Call final : public InferObserver {
  public:
-  Call(const Row& row, std::counting_semaphore<>& ended) : row_(row), ended_(ended) {}
+  Call(const WorkloadEntry& entry, std::counting_semaphore<>& ended)
+      : entry_(entry), ended_(ended) {}
 
   Status Send(const Server& server, const std::string& model, bool is_batched,
-              const ResponseAllocator& allocator, const std::map<std::string, std::string>& given,
+              const ResponseAllocator& allocator, const std::map<std::string, std::string>& flags,
               uint64_t seed) {
     std::mt19937_64 random(seed);
-    const auto vocab = static_cast<uint64_t>(std::stoll(given.at("vocab")));
-    ids_.resize(row_.num_prompt);
+    const auto vocab = static_cast<uint64_t>(std::stoll(flags.at("vocab")));
+    ids_.resize(entry_.num_prompt);
     for (int32_t& id : ids_) id = static_cast<int32_t>(random() % vocab);
-    length_ = row_.num_prompt;
-    num_output_ = row_.num_output;
-    top_p_ = std::stof(given.at("top-p"));
-    temperature_ = std::stof(given.at("temperature"));
+    length_ = entry_.num_prompt;
+    num_output_ = entry_.num_output;
+    top_p_ = std::stof(flags.at("top-p"));
+    temperature_ = std::stof(flags.at("temperature"));
     seed_ = seed;
     NEREID_ASSIGN_OR_RETURN(InferRequest request, server.NewRequest(model.c_str()));
     const auto add = [&](const char* name, TRITONSERVER_DataType type, const void* data,
@@ -79,14 +79,14 @@ class Call final : public InferObserver {
     }
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput("output_ids"));
     NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, allocator, nullptr));
-    times_.reserve(row_.num_output);
+    times_.reserve(entry_.num_output);
     sent_ = Clock::now();
     return server.InferAsync(std::move(request));
   }
 
   void OnResponse(InferResponse response, bool is_final) noexcept override {
     const Clock::time_point now = Clock::now();
-    if (!response.empty()) Take(response, now);
+    if (!response.empty()) Record(response, now);
     if (is_final) Finish(now);
   }
   void OnRelease(InferRequest) noexcept override { Finish(Clock::now()); }
@@ -104,14 +104,14 @@ class Call final : public InferObserver {
     std::printf(
         "{\"prompt\": %d, \"output\": %d, \"sent\": %.6f, \"ended\": %.6f, \"error\": %s, "
         "\"times\": [",
-        row_.num_prompt, row_.num_output, seconds(sent_), seconds(last_), error.c_str());
+        entry_.num_prompt, entry_.num_output, seconds(sent_), seconds(last_), error.c_str());
     for (size_t i = 0; i < times_.size(); ++i)
       std::printf("%s%.6f", i == 0 ? "" : ", ", seconds(times_[i]));
     std::printf("]}\n");
   }
 
  private:
-  void Take(const InferResponse& response, Clock::time_point now) {
+  void Record(const InferResponse& response, Clock::time_point now) {
     if (const Status status = response.Error(); !status.ok()) {
       error_ = status.message();
       return;
@@ -119,16 +119,16 @@ class Call final : public InferObserver {
     const auto output = response.Output(0);
     if (output.ok()) times_.insert(times_.end(), output->size_bytes / 4, now);
   }
-  // Twice: with the last response, and with the request.
+  // Called twice: for the final response and for the release of the request.
   void Finish(Clock::time_point now) {
-    if (num_parts_.fetch_sub(1) > 1) return;
+    if (num_pending_callbacks_.fetch_sub(1) > 1) return;
     last_ = now;
     ended_.release();
   }
 
-  const Row row_;
+  const WorkloadEntry entry_;
   std::counting_semaphore<>& ended_;
-  std::atomic<int> num_parts_{2};
+  std::atomic<int> num_pending_callbacks_{2};
   std::vector<int32_t> ids_;
   int32_t length_ = 0, num_output_ = 0, end_id_ = -1;
   float top_p_ = 0.0f, temperature_ = 1.0f;
@@ -139,18 +139,18 @@ class Call final : public InferObserver {
   std::string error_;
 };
 
-Result<Server> Start(const std::map<std::string, std::string>& given) {
+Result<Server> Start(const std::map<std::string, std::string>& flags) {
   NEREID_ASSIGN_OR_RETURN(ServerOptions options, ServerOptions::Create());
-  NEREID_RETURN_IF_ERROR(options.AddModelRepository(given.at("repository")));
-  NEREID_RETURN_IF_ERROR(options.SetBackendDirectory(given.at("backends")));
+  NEREID_RETURN_IF_ERROR(options.AddModelRepository(flags.at("repository")));
+  NEREID_RETURN_IF_ERROR(options.SetBackendDirectory(flags.at("backends")));
   NEREID_RETURN_IF_ERROR(options.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_EXPLICIT));
-  NEREID_RETURN_IF_ERROR(options.AddStartupModel(given.at("model")));
+  NEREID_RETURN_IF_ERROR(options.AddStartupModel(flags.at("model")));
   NEREID_RETURN_IF_ERROR(options.Set(TRITONSERVER_ServerOptionsSetLogInfo, false));
   return Server::Start(options);
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {
+  std::map<std::string, std::string> flags = {
       {"repository", ""}, {"backends", ""},    {"model", "tensorrt_llm"},
       {"vocab", "32000"}, {"seed", "1"},       {"concurrency", "0"},
       {"top-p", "0"},     {"temperature", "1"}};
@@ -158,37 +158,38 @@ int Main(int argc, char** argv) {
     const std::string text = argv[i];
     const size_t equals = text.find('=');
     if (!text.starts_with("--") || equals == std::string::npos ||
-        !given.contains(text.substr(2, equals - 2))) {
+        !flags.contains(text.substr(2, equals - 2))) {
       std::fprintf(stderr, "error: unknown option '%s'\n", argv[i]);
       return 1;
     }
-    given[text.substr(2, equals - 2)] = text.substr(equals + 1);
+    flags[text.substr(2, equals - 2)] = text.substr(equals + 1);
   }
-  std::vector<Row> rows;
-  for (Row row; std::cin >> row.at >> row.num_prompt >> row.num_output;) rows.push_back(row);
-  const std::string& model = given["model"];
-  const Server server = Checked(Start(given));
+  std::vector<WorkloadEntry> entries;
+  for (WorkloadEntry entry; std::cin >> entry.start_s >> entry.num_prompt >> entry.num_output;)
+    entries.push_back(entry);
+  const std::string& model = flags["model"];
+  const Server server = Checked(Start(flags));
   if (!Checked(server.IsModelReady(model.c_str()))) {
-    Check(UnavailableError("model '", model, "' of '", given["repository"], "' is not ready"));
+    Check(UnavailableError("model '", model, "' of '", flags["repository"], "' is not ready"));
   }
   const bool is_batched = Checked(server.IsBatched(model.c_str()));
   const ResponseAllocator allocator = Checked(ResponseAllocator::Create<HeapOutputPolicy>());
-  const int concurrency = std::stoi(given["concurrency"]);
-  const uint64_t seed = std::stoull(given["seed"]) * 1000003;
+  const int concurrency = std::stoi(flags["concurrency"]);
+  const uint64_t seed = std::stoull(flags["seed"]) * 1000003;
   std::counting_semaphore<> ended(0);
   std::vector<std::unique_ptr<Call>> calls;
   const Clock::time_point start = Clock::now();
   int num_ended = 0;
-  for (const Row& row : rows) {
+  for (const WorkloadEntry& entry : entries) {
     if (concurrency == 0) {
       std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
-                                                std::chrono::duration<double>(row.at)));
+                                                std::chrono::duration<double>(entry.start_s)));
     } else if (static_cast<int>(calls.size()) - num_ended >= concurrency) {
       ended.acquire();
       ++num_ended;
     }
-    calls.push_back(std::make_unique<Call>(row, ended));
-    Check(calls.back()->Send(server, model, is_batched, allocator, given, seed + calls.size()));
+    calls.push_back(std::make_unique<Call>(entry, ended));
+    Check(calls.back()->Send(server, model, is_batched, allocator, flags, seed + calls.size()));
   }
   while (num_ended < static_cast<int>(calls.size())) {
     ended.acquire();

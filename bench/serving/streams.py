@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Opens many generate_stream connections at once and reports how they end and what the server's memory does.
+"""Opens many generate_stream connections at once, and reports how they end and how much memory the server uses.
 
-usage: streams.py [--url http://localhost:8000] [--model ensemble] [--connections 500] [--max-tokens 64] [--pid SERVER_PID]
-Prints one JSON object: finished and failed streams, events, tokens a second, time to first event and between events (p50, p99), and with
---pid the server's resident memory before, at its peak, and after the streams ended, with its threads and open files. Never asserts.
+Usage: streams.py [--url http://localhost:8000] [--model ensemble] [--connections 500] [--max-tokens 64] [--pid SERVER_PID]
+Prints one JSON object: finished and failed streams, events, events per second, and time to the first event and between events (p50, p99). With
+--pid it adds the server's resident memory, threads and open files before the run, at peak memory and after the streams ended. Never asserts.
 """
 import argparse
 import asyncio
@@ -70,9 +70,9 @@ async def main():
     if args.pid:
         await asyncio.sleep(1)
         memory["after"] = status(args.pid)
-    whole = [result for result in results if isinstance(result, tuple) and not result[1]]
-    events = sum(result[0] for result in whole)
-    print(json.dumps({"connections": args.connections, "finished": len(whole), "failed": len(results) - len(whole), "events": events,
+    finished = [result for result in results if isinstance(result, tuple) and not result[1]]
+    events = sum(result[0] for result in finished)
+    print(json.dumps({"connections": args.connections, "finished": len(finished), "failed": len(results) - len(finished), "events": events,
                       "seconds": round(seconds, 2), "events_per_second": round(events / seconds), "first_event": percentiles(times["first"]),
                       "between_events": percentiles(times["between"]), "memory": memory}, indent=1))
 

@@ -1,4 +1,4 @@
-"""What is asked, and when: rows of (arrival in seconds, None: when another one ends; prompt tokens; output tokens; text or None)."""
+"""The workload: a list of entries (arrival time in seconds, or None if sent when another request ends; prompt tokens; output tokens; text)."""
 import csv
 import datetime
 import json
@@ -7,11 +7,11 @@ import random
 
 
 def workload(args):
-    rows = read_trace(pathlib.Path(args.trace)) if args.trace else fixed(args)
-    rows = rows[:args.count]
-    rows = [(at, min(prompt, args.max_prompt), max(1, min(output, args.max_output))) for at, prompt, output in rows]
-    texts = read_texts(args, len(rows))
-    return [(at, prompt, output, text) for at, (_, prompt, output), text in zip(arrivals(args, rows), rows, texts)]
+    entries = read_trace(pathlib.Path(args.trace)) if args.trace else fixed(args)
+    entries = entries[:args.count]
+    entries = [(at, min(prompt, args.max_prompt), max(1, min(output, args.max_output))) for at, prompt, output in entries]
+    texts = read_texts(args, len(entries))
+    return [(at, prompt, output, text) for at, (_, prompt, output), text in zip(arrivals(args, entries), entries, texts)]
 
 
 def fixed(args):
@@ -19,26 +19,26 @@ def fixed(args):
     return [(0.0, prompt, output)] * args.count
 
 
-def arrivals(args, rows):
+def arrivals(args, entries):
     if args.trace_times:
-        return [(at - rows[0][0]) / args.trace_times for at, _, _ in rows]
+        return [(at - entries[0][0]) / args.trace_times for at, _, _ in entries]
     if args.rate:
-        draws, at, times = random.Random(args.seed), 0.0, []
-        for _ in rows:
+        random_generator, at, times = random.Random(args.seed), 0.0, []
+        for _ in entries:
             times.append(at)
-            at += draws.expovariate(args.rate)
+            at += random_generator.expovariate(args.rate)
         return times
-    return [0.0 if args.burst else None for _ in rows]
+    return [0.0 if args.burst else None for _ in entries]
 
 
 def read_trace(path):
     """[(seconds, prompt tokens, output tokens)] of an Azure (.csv) or Mooncake (.jsonl) trace."""
     if path.suffix == ".csv":
-        rows = []
+        entries = []
         for row in csv.DictReader(path.open()):
             at = datetime.datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp()
-            rows.append((at, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
-        return rows
+            entries.append((at, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
+        return entries
     lines = [json.loads(line) for line in path.open()]
     return [(line["timestamp"] / 1e3, line["input_length"], line["output_length"]) for line in lines]
 
@@ -51,5 +51,5 @@ def read_texts(args, count):
 
 
 def prompt_ids(args, index, length):
-    draws = random.Random(args.seed * 1000003 + index)
-    return [draws.randrange(args.vocab) for _ in range(length)]
+    random_generator = random.Random(args.seed * 1000003 + index)
+    return [random_generator.randrange(args.vocab) for _ in range(length)]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tokenizer library beside PyPI `tokenizers` and `tiktoken`, in one run on one thread; prints a Markdown table.
+"""Benchmarks the tokenizer library, PyPI `tokenizers` and `tiktoken` on one thread and prints a Markdown table.
 
     compare.py TOKENIZER_BENCH TOKENIZERS_DIR TEXT_FILE [FAMILY ...]
 
-TOKENIZERS_DIR holds one folder a family. TEXT_FILE is cut into documents of about 2 KB, as tokenizer_bench cuts it. Each library has a warm-up
-pass and is then timed by the CPU time of its own process: the median of 5 passes. tiktoken serves the families whose files are byte ranks.
+TOKENIZERS_DIR has one folder per family. TEXT_FILE is divided into documents of about 2 KB, as in tokenizer_bench. Each library has a warm-up pass;
+the result is the median CPU time of 5 passes (9 in tokenizer_bench). tiktoken is only measured for families with byte-rank vocabularies.
 """
 import json
 import os

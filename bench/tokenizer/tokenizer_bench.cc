@@ -1,8 +1,8 @@
-// Speed of the tokenizer library on one thread: load, encode, decode, streaming decode.
+// Benchmarks the tokenizer library on one thread: load, encode, decode, streaming decode.
 //   tokenizer_bench TOKENIZER TEXT_FILE [--json]
-// TEXT_FILE is cut at lines into documents of about 2 KB, and taken as one document too. Prints the
-// median CPU time of several passes with its median absolute deviation, and the heap that the
-// tokenizer takes; with --json as one JSON object, for compare.py.
+// TEXT_FILE is divided at line ends into documents of about 2 KB and is also encoded as one
+// document. Prints the median CPU time of several passes, its median absolute deviation, and the
+// heap memory of the tokenizer. --json prints one JSON object for compare.py.
 #include <malloc.h>
 #include <time.h>
 
@@ -36,7 +36,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of this thread: what else runs on the machine is not counted.
+// CPU time of this thread, so that other load on the machine is not counted.
 double CpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const Tokenizer& tokenizer = **loaded;
-  size_t string_bytes = 0;  // the file's own: each token once
+  size_t string_bytes = 0;  // total size of the token contents, each counted once
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     string_bytes += tokenizer.IdToToken(id).value_or("").size();
   }

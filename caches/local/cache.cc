@@ -1,5 +1,5 @@
-// The cache `local`: responses in this process's memory. Setting `size`: bytes that it may take.
-// [any thread]
+// The response cache `local`: keeps responses in the memory of this process. Its setting `size` is
+// the maximum number of bytes. [any thread]
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -19,7 +19,7 @@ using nereid::Status;
 using nereid::ToError;
 using nereid::ToStatus;
 using nereid::local_cache::CacheMetrics;
-using nereid::local_cache::Content;
+using nereid::local_cache::EntryBuffers;
 using nereid::local_cache::LruCache;
 
 struct AttributesDeleter {
@@ -63,12 +63,12 @@ Result<size_t> ReadSize(const char* config) {
   return size;
 }
 
-// Makes room for every buffer of the entry and lets the host fill it.
-Result<std::shared_ptr<Content>> TakeContent(TRITONCACHE_CacheEntry* entry,
-                                             TRITONCACHE_Allocator* allocator) {
+// Allocates memory for every buffer of the entry and lets the host copy the buffers into it.
+Result<std::shared_ptr<EntryBuffers>> CopyIntoCache(TRITONCACHE_CacheEntry* entry,
+                                                    TRITONCACHE_Allocator* allocator) {
   size_t count = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONCACHE_CacheEntryBufferCount(entry, &count)));
-  auto content = std::make_shared<Content>(count);
+  auto content = std::make_shared<EntryBuffers>(count);
   NEREID_ASSIGN_OR_RETURN(const Attributes attributes, NewAttributes());
   for (size_t i = 0; i < count; ++i) {
     void* base = nullptr;
@@ -85,13 +85,13 @@ Result<std::shared_ptr<Content>> TakeContent(TRITONCACHE_CacheEntry* entry,
   return content;
 }
 
-Status GiveContent(const Content& content, TRITONCACHE_CacheEntry* entry,
-                   TRITONCACHE_Allocator* allocator) {
+Status CopyFromCache(const EntryBuffers& content, TRITONCACHE_CacheEntry* entry,
+                     TRITONCACHE_Allocator* allocator) {
   NEREID_ASSIGN_OR_RETURN(const Attributes attributes, NewAttributes());
   for (const auto& buffer : content) {
     NEREID_RETURN_IF_ERROR(
         ToStatus(TRITONSERVER_BufferAttributesSetByteSize(attributes.get(), buffer.size())));
-    // The host only reads it.
+    // The host only reads the buffer.
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONCACHE_CacheEntryAddBuffer(
         entry, const_cast<std::byte*>(buffer.data()), attributes.get())));
   }
@@ -103,10 +103,10 @@ Status InsertEntry(LruCache& cache, const char* key, TRITONCACHE_CacheEntry* ent
   if (cache.Find(key) != nullptr) {
     return nereid::AlreadyExistsError("cache 'local': key '", key, "' is taken");
   }
-  NEREID_ASSIGN_OR_RETURN(auto content, TakeContent(entry, allocator));
+  NEREID_ASSIGN_OR_RETURN(auto content, CopyIntoCache(entry, allocator));
   const size_t bytes = LruCache::SizeOf(key, *content);
   switch (cache.Insert(key, std::move(content))) {
-    case LruCache::Outcome::kTaken:
+    case LruCache::Outcome::kKeyExists:
       return nereid::AlreadyExistsError("cache 'local': key '", key, "' is taken");
     case LruCache::Outcome::kTooLarge:
       return nereid::InvalidArgError("cache 'local': a response takes ", bytes,
@@ -122,10 +122,10 @@ Status Insert(LocalCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
   const uint64_t start_ns = NowNs();
   NEREID_RETURN_IF_ERROR(InsertEntry(cache.entries, key, entry, allocator));
   cache.metrics.OnInsertion(NowNs() - start_ns);
-  const LruCache::Figures figures = cache.entries.figures();
+  const LruCache::Stats stats = cache.entries.stats();
   cache.metrics.OnChange(
-      static_cast<double>(figures.bytes) / static_cast<double>(cache.entries.max_bytes()),
-      figures.num_entries, figures.num_evictions);
+      static_cast<double>(stats.bytes) / static_cast<double>(cache.entries.max_bytes()),
+      stats.num_entries, stats.num_evictions);
   return {};
 }
 
@@ -135,7 +135,7 @@ Status Lookup(LocalCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
   const auto content = cache.entries.Find(key);
   const Status status = content == nullptr
                             ? nereid::NotFoundError("cache 'local': no entry '", key, "'")
-                            : GiveContent(*content, entry, allocator);
+                            : CopyFromCache(*content, entry, allocator);
   cache.metrics.OnLookup(content != nullptr, NowNs() - start_ns);
   return status;
 }
@@ -146,7 +146,7 @@ extern "C" {
 
 TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInitialize(TRITONCACHE_Cache** cache,
                                                                   const char* config) {
-  return nereid::GuardCEdge("local", [&]() -> Status {
+  return nereid::GuardCBoundary("local", [&]() -> Status {
     if (cache == nullptr || config == nullptr) {
       return nereid::InvalidArgError("cache 'local': initialised with a null pointer");
     }
@@ -165,15 +165,15 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInsert(TRITONCACHE_Cache*
                                                               const char* key,
                                                               TRITONCACHE_CacheEntry* entry,
                                                               TRITONCACHE_Allocator* allocator) {
-  return nereid::GuardCEdge("local",
-                            [&] { return Insert(*FromHandle(cache), key, entry, allocator); });
+  return nereid::GuardCBoundary("local",
+                                [&] { return Insert(*FromHandle(cache), key, entry, allocator); });
 }
 
 TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheLookup(TRITONCACHE_Cache* cache,
                                                               const char* key,
                                                               TRITONCACHE_CacheEntry* entry,
                                                               TRITONCACHE_Allocator* allocator) {
-  return nereid::GuardCEdge(
+  return nereid::GuardCBoundary(
       "local", [&]() -> Status { return Lookup(*FromHandle(cache), key, entry, allocator); });
 }
 

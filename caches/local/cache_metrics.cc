@@ -7,7 +7,7 @@
 namespace nereid::local_cache {
 namespace {
 
-// In the order of the figures. Gauges, as they are there.
+// In the order of MetricIndex. All are gauges, as in Triton.
 constexpr struct {
   const char* name;
   const char* help;
@@ -22,8 +22,8 @@ constexpr struct {
     {"nv_cache_insertion_duration", "Total cache insertion duration, in microseconds"},
 };
 
-// What cannot be shown is not worth an error.
-void Ignore(TRITONSERVER_Error* error) {
+// A metric that cannot be set does not fail a cache operation.
+void DropError(TRITONSERVER_Error* error) {
   (void)ToStatus(error);
 }
 
@@ -34,26 +34,26 @@ double ToUs(uint64_t ns) {
 }  // namespace
 
 CacheMetrics::CacheMetrics() {
-  static_assert(std::size(kGauges) == kNumFigures);
-  for (size_t i = 0; i < kNumFigures; ++i) {
+  static_assert(std::size(kGauges) == kNumMetrics);
+  for (size_t i = 0; i < kNumMetrics; ++i) {
     Gauge& gauge = gauges_[i];
-    Ignore(TRITONSERVER_MetricFamilyNew(&gauge.family, TRITONSERVER_METRIC_KIND_GAUGE,
-                                        kGauges[i].name, kGauges[i].help));
+    DropError(TRITONSERVER_MetricFamilyNew(&gauge.family, TRITONSERVER_METRIC_KIND_GAUGE,
+                                           kGauges[i].name, kGauges[i].help));
     if (gauge.family == nullptr) continue;
-    Ignore(TRITONSERVER_MetricNew(&gauge.metric, gauge.family, nullptr, 0));
+    DropError(TRITONSERVER_MetricNew(&gauge.metric, gauge.family, nullptr, 0));
   }
 }
 
 CacheMetrics::~CacheMetrics() {
   for (const Gauge& gauge : gauges_) {
-    if (gauge.metric != nullptr) Ignore(TRITONSERVER_MetricDelete(gauge.metric));
-    if (gauge.family != nullptr) Ignore(TRITONSERVER_MetricFamilyDelete(gauge.family));
+    if (gauge.metric != nullptr) DropError(TRITONSERVER_MetricDelete(gauge.metric));
+    if (gauge.family != nullptr) DropError(TRITONSERVER_MetricFamilyDelete(gauge.family));
   }
 }
 
-void CacheMetrics::Set(Figure figure, double value) {
-  TRITONSERVER_Metric* const metric = gauges_[figure].metric;
-  if (metric != nullptr) Ignore(TRITONSERVER_MetricSet(metric, value));
+void CacheMetrics::Set(MetricIndex index, double value) {
+  TRITONSERVER_Metric* const metric = gauges_[index].metric;
+  if (metric != nullptr) DropError(TRITONSERVER_MetricSet(metric, value));
 }
 
 void CacheMetrics::OnLookup(bool is_hit, uint64_t duration_ns) {

@@ -1,5 +1,5 @@
-// What the cache tells on the metrics page, under Triton's names. A server without metrics has
-// none: then nothing is told. [any thread]
+// The cache's metrics on the metrics page, under Triton's names. If the server has no metrics, all
+// functions do nothing. [any thread]
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@ class CacheMetrics {
 
   void OnLookup(bool is_hit, uint64_t duration_ns);
   void OnInsertion(uint64_t duration_ns);
-  // What the cache holds now.
+  // The state of the cache after a change.
   void OnChange(double utilization, size_t num_entries, uint64_t num_evictions);
 
  private:
-  enum Figure {
+  enum MetricIndex {
     kUtilization,
     kEntries,
     kHits,
@@ -33,16 +33,16 @@ class CacheMetrics {
     kEvictions,
     kLookupUs,
     kInsertionUs,
-    kNumFigures
+    kNumMetrics
   };
   struct Gauge {
     TRITONSERVER_MetricFamily* family = nullptr;
     TRITONSERVER_Metric* metric = nullptr;
   };
 
-  void Set(Figure figure, double value);
+  void Set(MetricIndex index, double value);
 
-  std::array<Gauge, kNumFigures> gauges_;
+  std::array<Gauge, kNumMetrics> gauges_;
   std::atomic<uint64_t> num_hits_{0}, num_misses_{0}, lookup_ns_{0}, insertion_ns_{0};
 };
 

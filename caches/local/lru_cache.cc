@@ -5,17 +5,17 @@
 namespace nereid::local_cache {
 namespace {
 
-constexpr size_t kBookkeepingBytes = 200;  // a list node, an index node, a shared content
+constexpr size_t kBookkeepingBytes = 200;  // a list node, an index node and a shared pointer
 
 }  // namespace
 
-size_t LruCache::SizeOf(std::string_view key, const Content& content) {
+size_t LruCache::SizeOf(std::string_view key, const EntryBuffers& content) {
   size_t bytes = kBookkeepingBytes + key.size();
   for (const auto& buffer : content) bytes += buffer.size();
   return bytes;
 }
 
-std::shared_ptr<const Content> LruCache::Find(std::string_view key) {
+std::shared_ptr<const EntryBuffers> LruCache::Find(std::string_view key) {
   std::lock_guard lock(mutex_);
   const auto it = index_.find(key);
   if (it == index_.end()) return nullptr;
@@ -23,12 +23,13 @@ std::shared_ptr<const Content> LruCache::Find(std::string_view key) {
   return it->second->content;
 }
 
-LruCache::Outcome LruCache::Insert(std::string_view key, std::shared_ptr<const Content> content) {
+LruCache::Outcome LruCache::Insert(std::string_view key,
+                                   std::shared_ptr<const EntryBuffers> content) {
   const size_t bytes = SizeOf(key, *content);
   if (bytes > max_bytes_) return Outcome::kTooLarge;
   std::list<Entry> dropped;  // freed after the lock is released
   std::lock_guard lock(mutex_);
-  if (index_.count(key) > 0) return Outcome::kTaken;
+  if (index_.count(key) > 0) return Outcome::kKeyExists;
   while (bytes_ + bytes > max_bytes_) {
     const auto last = std::prev(entries_.end());
     bytes_ -= last->bytes;
@@ -42,7 +43,7 @@ LruCache::Outcome LruCache::Insert(std::string_view key, std::shared_ptr<const C
   return Outcome::kInserted;
 }
 
-LruCache::Figures LruCache::figures() {
+LruCache::Stats LruCache::stats() {
   std::lock_guard lock(mutex_);
   return {bytes_, entries_.size(), num_evictions_};
 }

@@ -11,31 +11,30 @@
 
 #include "base/clock.h"
 #include "host/core/backend/backend_search.h"
-#include "host/core/backend/current_call.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/model/core_services.h"
 #include "host/core/model/model.h"
 #include "host/core/observe/log.h"
 #include "host/core/repository/agent_chain.h"
 #include "host/core/repository/model_lifecycle.h"
-#include "host/core/repository/model_loader.h"
 #include "host/core/repository/model_name.h"
 #include "host/core/repository/model_repository.h"
 #include "host/core/request/infer_request.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// Ending models and backends takes its time also where the exit timeout is 0.
+// The minimum time for destroying models and backends, even with an exit timeout of 0.
 constexpr uint64_t kMinEndNs = 5'000'000'000;
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
-// When a stop that waits says so: at once, then once a second, and at its end.
+// Decides when a waiting Stop logs its progress: at once, then once per second, and at its end.
 class StopReport {
  public:
   explicit StopReport(uint64_t deadline_ns) : deadline_ns_(deadline_ns) {}
 
-  // The seconds that are left, rounded up; nothing while no line is due.
+  // The remaining seconds, rounded up; nullopt while no line is due.
   std::optional<uint64_t> IsDue(bool is_end) {
     const uint64_t now_ns = SteadyNowNs();
     if (now_ns < next_ns_ && !is_end) return std::nullopt;
@@ -50,19 +49,19 @@ class StopReport {
   uint64_t next_ns_ = 0;
 };
 
-// Counts a call of the control plane while it lasts.
-class CountedCall {
+// Counts a model control call while it runs.
+class ControlCallScope {
  public:
-  explicit CountedCall(std::atomic<unsigned>& count) : count_(count) { ++count_; }
-  ~CountedCall() { --count_; }
-  CountedCall(const CountedCall&) = delete;
-  CountedCall& operator=(const CountedCall&) = delete;
+  explicit ControlCallScope(std::atomic<unsigned>& count) : count_(count) { ++count_; }
+  ~ControlCallScope() { --count_; }
+  ControlCallScope(const ControlCallScope&) = delete;
+  ControlCallScope& operator=(const ControlCallScope&) = delete;
 
  private:
   std::atomic<unsigned>& count_;
 };
 
-// model/ behind the lifecycle's seam.
+// Implements the interface of the lifecycle with model/.
 class CoreModelLoader final : public ModelLoader {
  public:
   CoreModelLoader(CoreServices* services, const ModelTable* models)
@@ -75,7 +74,7 @@ class CoreModelLoader final : public ModelLoader {
     spec.name_space = NamespaceOf(request.name);
     spec.config = std::move(request.config);
     spec.on_destroyed = [lifetime = std::move(request.lifetime)]() mutable { lifetime.reset(); };
-    spec.labels_of = [this](const EnsembleStep& step, const std::string& output) {
+    spec.step_labels = [this](const EnsembleStep& step, const std::string& output) {
       return LabelsOfStep(step, output);
     };
     return Model::Load(std::move(spec), *services_);
@@ -92,27 +91,29 @@ class CoreModelLoader final : public ModelLoader {
         models_->Find(space.empty() ? step.model_name : QualifiedName(space, step.model_name),
                       step.model_version);
     if (!model.ok()) return {};
-    const RequestPlan& plan = (*model)->plan();
-    const int index = plan.FindOutput(output);
+    const RequestSchema& schema = (*model)->schema();
+    const int index = schema.FindOutput(output);
     if (index < 0) return {};
-    return plan.outputs[static_cast<size_t>(index)].labels;
+    return schema.outputs[static_cast<size_t>(index)].labels;
   }
 
   CoreServices* const services_;
   const ModelTable* const models_;
 };
 
-// Where plug-ins are looked for: the folder of the options, then the one beside this library.
-std::vector<std::string> GivenAndOwn(const std::string& given, const char* own) {
-  std::vector<std::string> dirs = {given, OwnDirectory(own)};
+// Directories searched for plug-ins: the configured one, then the one installed next to this
+// library.
+std::vector<std::string> PluginDirs(const std::string& given, const char* own) {
+  std::vector<std::string> dirs = {given, InstalledDirectory(own)};
   std::erase(dirs, std::string());
   return dirs;
 }
 
-// Where none is given, Triton's own folder holds the backends that this library does not bring.
+// Without a configured directory, Triton's directory is searched for backends that this library
+// does not include.
 std::vector<std::string> BackendDirs(const std::string& given) {
-  if (!given.empty()) return GivenAndOwn(given, "backends");
-  std::vector<std::string> dirs = {OwnDirectory("backends"), "/opt/tritonserver/backends"};
+  if (!given.empty()) return PluginDirs(given, "backends");
+  std::vector<std::string> dirs = {InstalledDirectory("backends"), "/opt/tritonserver/backends"};
   std::erase(dirs, std::string());
   return dirs;
 }
@@ -139,7 +140,7 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
       if (key == "counter_latencies") core.metrics.counter_latencies = value == "true";
       if (key == "histogram_latencies") latencies.histograms = value == "true";
       if (key == "summary_latencies") latencies.summaries = value == "true";
-      if (key == "summary_quantiles") latencies.quantiles = ReadQuantiles(value).value();
+      if (key == "summary_quantiles") latencies.quantiles = ParseQuantiles(value).value();
     }
   }
   core.state_growth_limits.insert(options.cuda_virtual_address_size.begin(),
@@ -168,9 +169,9 @@ Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
 }
 
 Status Server::Start() {
-  CurrentCall::WatchForExit();
+  PluginCallScope::InstallExitHandler();
   services_ =
-      std::make_unique<CoreServices>(ToHandle(&door(Caller::kBackend)), ToCoreOptions(options_));
+      std::make_unique<CoreServices>(ToHandle(&handle(Caller::kBackend)), ToCoreOptions(options_));
   NEREID_RETURN_IF_ERROR(StartCache());
   loader_ = std::make_unique<CoreModelLoader>(services_.get(), &models_);
   lifecycle_ = std::make_unique<ModelLifecycle>(
@@ -179,16 +180,17 @@ Status Server::Start() {
   std::set<std::string> paths;
   for (const std::string& path : options_.repository_paths) {
     NEREID_RETURN_IF_ERROR(CheckIsLocal(path));
-    // One that is given twice is one repository.
+    // A path that is given twice is one repository.
     if (!paths.insert(path).second) continue;
     repositories.push_back({path, {}, options_.model_namespacing});
   }
   repository_ = std::make_unique<ModelRepository>(
-      std::move(repositories), ConfigRule{options_.model_config_name, options_.strict_model_config},
-      lifecycle_.get(), GivenAndOwn(options_.repo_agent_directory, "repoagents"));
+      std::move(repositories),
+      ConfigLookup{options_.model_config_name, options_.strict_model_config}, lifecycle_.get(),
+      PluginDirs(options_.repo_agent_directory, "repoagents"));
   Status started = CheckStart();
   if (started.ok()) {
-    // Models may call the server while they load.
+    // Models may call the server while they are loaded.
     state_ = State::kReady;
     started = LoadStartupModels();
   } else {
@@ -204,12 +206,12 @@ Status Server::StartCache() {
   for (const auto& [name, config_json] : options_.cache_configs) {
     NEREID_ASSIGN_OR_RETURN(
         services_->cache,
-        ResponseCache::Create(name, config_json, GivenAndOwn(options_.cache_directory, "caches")));
+        ResponseCache::Create(name, config_json, PluginDirs(options_.cache_directory, "caches")));
   }
   return Status::Ok();
 }
 
-// What no repository manager could begin with.
+// Checks the options without which no model can be loaded.
 Status Server::CheckStart() const {
   const auto& names = options_.startup_models;
   if (options_.control_mode != ModelControlMode::kExplicit && !names.empty()) {
@@ -243,24 +245,27 @@ Server::~Server() {
 
 Status Server::End() {
   has_ended_ = true;
-  if (repository_ == nullptr) return Status::Ok();  // it did not get as far as to have models
+  if (repository_ == nullptr)
+    return Status::Ok();  // Start failed before the repository was created
   Status stopped = Stop();
-  // What still runs uses what it was given: leaking that is the lesser evil.
+  // The objects that running code uses are leaked, which is safer than destroying them.
   if (!stopped.ok()) {
     (void)services_.release();
     (void)loader_.release();
     return stopped;
   }
   repository_.reset();
-  lifecycle_.reset();  // and with it every thread that loads
+  lifecycle_.reset();  // joins the load threads
   services_->reaper.WaitIdle();
   const uint64_t timeout_ns = std::max(exit_timeout_secs_ * kNsPerSecond, kMinEndNs);
-  const bool backends_ended = services_->backends.EndAll(timeout_ns);
-  const bool cache_ended =
-      services_->cache == nullptr || ResponseCache::End(std::move(services_->cache), timeout_ns);
+  const bool backends_ended = services_->backends.FinalizeAll(timeout_ns);
+  const bool cache_ended = services_->cache == nullptr ||
+                           ResponseCache::Finalize(std::move(services_->cache), timeout_ns);
   if (!backends_ended) (void)services_.release();
-  if (backends_ended && cache_ended && AgentChain::NumLeftBehind() == 0) return Status::Ok();
-  return InternalError("what others wrote has not ended: the process must not end by exit()");
+  if (backends_ended && cache_ended && AgentChain::NumUnfinished() == 0) return Status::Ok();
+  return InternalError(
+      "third-party code (a backend, cache or repository agent) is still running: the process must "
+      "not end by exit()");
 }
 
 Status Server::Stop() {
@@ -276,7 +281,7 @@ Status Server::Stop() {
     WaitForModels(deadline_ns, std::max(deadline_ns, SteadyNowNs() + kMinEndNs));
     state_ = State::kStopped;
   }
-  const std::vector<std::string> left = lifecycle_->Alive();
+  const std::vector<std::string> left = lifecycle_->LiveModels();
   if (left.empty()) return Status::Ok();
   std::string names;
   for (const std::string& name : left) names += StrCat(names.empty() ? "'" : ", '", name, "'");
@@ -313,7 +318,7 @@ void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
     const unsigned num_calls = num_control_calls_;
     if (has_calls && num_calls == 0) {
       has_calls = false;
-      repository_->UnloadAll();  // what loads that began before the stop have brought since
+      repository_->UnloadAll();  // unloads models from loads that began before the stop
     }
     const size_t num_alive = lifecycle_->num_alive();
     const bool is_over = num_alive == 0 && !has_calls;
@@ -327,7 +332,7 @@ void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
       continue;
     }
     const uint64_t next_ns = std::min(report.next_ns(), give_up_ns);
-    lifecycle_->WaitUntilGone(
+    lifecycle_->WaitUntilDestroyed(
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_ns)));
   }
 }
@@ -354,24 +359,24 @@ Status Server::CheckNotStopping() const {
   return is_stopping ? UnavailableError("Server exiting") : Status::Ok();
 }
 
-Status Server::CheckServes() const {
-  return CheckServes(Caller::kBackend);
+Status Server::CheckServing() const {
+  return CheckServing(Caller::kBackend);
 }
 
-Status Server::CheckServes(Caller caller) const {
+Status Server::CheckServing(Caller caller) const {
   const State state = state_;
   if (state == State::kReady) return Status::Ok();
   if (state == State::kStopping && caller == Caller::kBackend) return Status::Ok();
   return UnavailableError("Server not ready");
 }
 
-Status Server::CheckTakes(const InferRequest& request, Caller caller) const {
+Status Server::CheckAcceptsRequest(const InferRequest& request, Caller caller) const {
   const State state = state_;
   if (state == State::kReady) return Status::Ok();
   if (state == State::kStopping && caller == Caller::kClient) {
-    return request.target()->CheckGoesOn(request);
+    return request.target()->CheckContinuesSequence(request);
   }
-  return CheckServes(caller);
+  return CheckServing(caller);
 }
 
 Status Server::CheckExplicit() const {
@@ -381,13 +386,13 @@ Status Server::CheckExplicit() const {
 }
 
 Status Server::LoadModel(const std::string& name, const std::vector<const Parameter*>& parameters) {
-  const CountedCall call(num_control_calls_);
+  const ControlCallScope call(num_control_calls_);
   NEREID_RETURN_IF_ERROR(CheckExplicit());
   return repository_->Load(name, parameters);
 }
 
 Status Server::UnloadModel(const std::string& name, bool dependents) {
-  const CountedCall call(num_control_calls_);
+  const ControlCallScope call(num_control_calls_);
   NEREID_RETURN_IF_ERROR(CheckExplicit());
   return repository_->Unload(name, dependents);
 }
@@ -423,7 +428,7 @@ Status Server::UnregisterRepository(const std::string& path) {
 }
 
 Status Server::PollRepositories() {
-  const CountedCall call(num_control_calls_);
+  const ControlCallScope call(num_control_calls_);
   if (state_ != State::kReady) return UnavailableError("Server not ready");
   if (options_.control_mode != ModelControlMode::kPoll) {
     return UnavailableError("polling is disabled");
@@ -431,4 +436,4 @@ Status Server::PollRepositories() {
   return repository_->Poll();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// The server: creates everything in order, answers what is asked of it as a whole, tears down in
-// reverse. One process may hold several. The C functions of capi/server*.cc forward to it. [any
-// thread]
+// The server: creates all services in order, implements the calls that concern the server as a
+// whole, and destroys the services in reverse order. A process may contain several servers. The C
+// functions in capi/server*.cc forward to it. [any thread]
 #pragma once
 
 #include <atomic>
@@ -16,78 +16,100 @@
 #include "host/core/server_options.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
-struct CoreServices;    // model/core_services.h: what all models share
-class ModelLifecycle;   // repository/model_lifecycle.h: loads, swaps, unloads
-class ModelLoader;      // repository/model_loader.h
-class ModelRepository;  // repository/model_repository.h: which models there are
+// The version of Triton that the server is compatible with. Clients and scripts compare it.
+inline constexpr char kServerVersion[] = "2.51.0";
+inline constexpr const char* kServerExtensions[] = {"classification",
+                                                    "sequence",
+                                                    "model_repository",
+                                                    "model_repository(unload_dependents)",
+                                                    "schedule_policy",
+                                                    "model_configuration",
+                                                    "system_shared_memory",
+                                                    "cuda_shared_memory",
+                                                    "binary_tensor_data",
+                                                    "parameters",
+                                                    "statistics",
+                                                    "trace",
+                                                    "logging"};
+
+struct CoreServices;    // model/core_services.h: services that all models share
+class ModelLifecycle;   // repository/model_lifecycle.h: loads and unloads versions
+class ModelLoader;      // repository/model_lifecycle.h
+class ModelRepository;  // repository/model_repository.h: model control
 class InferRequest;
 class Server;
 
-// Who asks. What backends ask while the server stops is for requests that it has taken.
+// Who calls the server. Calls of backends are accepted while the server stops, because they belong
+// to requests in flight.
 enum class Caller { kClient, kBackend };
 
-// What a TRITONSERVER_Server is: backends get another one than clients.
-struct ServerDoor {
+// The object behind a TRITONSERVER_Server pointer. Backends get another handle than clients, which
+// identifies the caller.
+struct ServerHandle {
   Server* const server;
   const Caller caller;
 };
 
 class Server {
  public:
-  // Loads the start-up models before it returns. With exit_on_error, a model that fails to load
-  // fails the call, as does a repository that is not there; without, a server that lacks one of its
-  // repositories says that it is not live, and takes neither models nor requests.
+  // Loads the start-up models before it returns. With exit_on_error, the call fails if a model
+  // fails to load or a repository does not exist. Without it, a server with a missing repository is
+  // not live and accepts neither models nor requests.
   static Result<std::unique_ptr<Server>> Create(const ServerOptions& options);
-  // Ends first, if End was not called; then an error is in the log alone.
+  // Calls End if it was not called before; an error is then only logged.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Waits up to the exit timeout for requests in flight and open sequences, then unloads every
-  // model. What clients begin meanwhile is refused; what goes on is taken: the next of an open
-  // sequence, and what backends ask for those that are in flight (the steps of an ensemble).
+  // Waits up to the exit timeout for requests in flight and open sequences, then unloads all
+  // models. Meanwhile new requests of clients are refused. Accepted are further requests of open
+  // sequences, and requests of backends for those in flight (such as the steps of an ensemble).
   Status Stop();
-  // Stops if that was not done, and ends what the server has. Once, with no other call beside or
-  // after it. An error: something of a model or a backend runs on and has what it uses.
+  // Stops the server if necessary and destroys its services. Called once, concurrently with and
+  // followed by no other call. On an error, a model or a backend is still running and the objects
+  // that it uses are leaked.
   Status End();
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
-  // UNAVAILABLE once it stops.
+  // UNAVAILABLE once the server stops.
   Status CheckNotStopping() const;
   bool IsLive() const;
-  // Accepts requests; with strict readiness also: every model that should serve does.
+  // True if the server accepts requests and, with strict readiness, every model that should serve
+  // does.
   bool IsReady() const;
-  // False also for models and versions that are not there.
+  // False also for unknown models and versions.
   bool IsModelReady(const std::string& name, int64_t version) const;
-  // UNAVAILABLE once stopped.
-  Status CheckServes() const;
-  // As CheckServes; UNAVAILABLE to clients while it stops.
-  Status CheckServes(Caller caller) const;
-  // As CheckServes; while it stops, UNAVAILABLE unless it takes the request all the same, see Stop.
-  Status CheckTakes(const InferRequest& request, Caller caller) const;
+  // UNAVAILABLE once the server has stopped.
+  Status CheckServing() const;
+  // Like CheckServing, and UNAVAILABLE to clients while the server stops.
+  Status CheckServing(Caller caller) const;
+  // Like CheckServing. While the server stops, UNAVAILABLE unless Stop permits the request.
+  Status CheckAcceptsRequest(const InferRequest& request, Caller caller) const;
 
-  ServerDoor& door(Caller caller) { return caller == Caller::kClient ? clients_ : backends_; }
+  ServerHandle& handle(Caller caller) {
+    return caller == Caller::kClient ? client_handle_ : backend_handle_;
+  }
   const ServerOptions& options() const { return options_; }
   ModelTable& models() { return models_; }
   const ModelTable& models() const { return models_; }
   CoreServices& services() { return *services_; }
 
-  // UNAVAILABLE unless the control mode is explicit.
+  // UNAVAILABLE unless the model control mode is explicit.
   Status LoadModel(const std::string& name, const std::vector<const Parameter*>& parameters);
   Status UnloadModel(const std::string& name, bool dependents);
   Status RegisterRepository(const std::string& path,
                             const std::vector<const Parameter*>& name_mapping);
   Status UnregisterRepository(const std::string& path);
-  // UNAVAILABLE unless the control mode is poll, and while it does not serve.
+  // UNAVAILABLE unless the model control mode is poll and the server is ready.
   Status PollRepositories();
 
-  // JSON texts of the metadata, config, statistics and index calls.
+  // JSON of the metadata, configuration, statistics and index calls.
   std::string MetadataJson() const;
   Result<std::string> ModelMetadataJson(const std::string& name, int64_t version) const;
   Result<std::string> ModelConfigJson(const std::string& name, int64_t version) const;
-  // Every serving model when `name` is empty; every serving version when `version` is kLatest.
+  // All serving models if `name` is empty; all serving versions if `version` is kLatest.
   Result<std::string> StatisticsJson(const std::string& name, int64_t version) const;
   std::string IndexJson(bool ready_only) const;
 
@@ -96,30 +118,30 @@ class Server {
 
   explicit Server(const ServerOptions& options);
   Status Start();
-  // The response cache, where one is configured.
+  // Creates the response cache if one is configured.
   Status StartCache();
   Status LoadStartupModels();
   Status CheckStart() const;
   Status CheckExplicit() const;
-  // False when the deadline came first.
+  // Returns false if requests are left at the deadline.
   bool WaitForRequests(uint64_t deadline_ns) const;
   void WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const;
-  // What it uses, what it serves, how it was told to.
+  // Logs the start-up tables: repository agents, backends, models and options.
   void LogTables() const;
   void LogAgents() const;
   void LogBackends() const;
   void LogModels() const;
   void LogOptions() const;
 
-  ServerDoor clients_{this, Caller::kClient};
-  ServerDoor backends_{this, Caller::kBackend};
+  ServerHandle client_handle_{this, Caller::kClient};
+  ServerHandle backend_handle_{this, Caller::kBackend};
   const ServerOptions options_;
   std::atomic<State> state_{State::kStarting};
   std::atomic<unsigned> exit_timeout_secs_;
-  std::atomic<unsigned> num_control_calls_{0};  // loads, unloads and the like under way
-  std::mutex stop_mutex_;                       // one Stop at a time
+  std::atomic<unsigned> num_control_calls_{0};  // model control calls in progress
+  std::mutex stop_mutex_;                       // serializes Stop
   bool has_ended_ = false;
-  // In the order of wiring.
+  // In order of construction.
   std::unique_ptr<CoreServices> services_;
   ModelTable models_;
   std::unique_ptr<ModelLoader> loader_;
@@ -127,19 +149,19 @@ class Server {
   std::unique_ptr<ModelRepository> repository_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONSERVER_Server, nereid::ServerDoor);
+NEREID_HANDLE(TRITONSERVER_Server, nereid::core::ServerHandle);
 
-namespace nereid {
+namespace nereid::core {
 inline TRITONSERVER_Server* ToHandle(Server* server) {
-  return ToHandle(&server->door(Caller::kClient));
+  return ToHandle(&server->handle(Caller::kClient));
 }
-// Null for null.
+// Returns null for null.
 inline Server* FromHandle(TRITONSERVER_Server* handle) {
   return handle == nullptr ? nullptr : FromHandle<TRITONSERVER_Server>(handle)->server;
 }
 inline Caller CallerOf(TRITONSERVER_Server* handle) {
   return FromHandle<TRITONSERVER_Server>(handle)->caller;
 }
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,12 +1,11 @@
-// The JSON texts that the server answers with.
+// The JSON answers of the server.
 #include <nlohmann/json.hpp>
 
 #include "host/core/model/model.h"
 #include "host/core/repository/model_repository.h"
 #include "host/core/server.h"
-#include "host/core/server_identity.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -15,15 +14,14 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json TensorsJson(const std::vector<TensorSpec>& tensors, bool batched) {
+Json TensorsJson(const std::vector<TensorConfig>& tensors, bool batched) {
   Json array = Json::array();
-  for (const TensorSpec& tensor : tensors) {
+  for (const TensorConfig& tensor : tensors) {
     Json shape = Json::array();
     if (batched) shape.push_back(-1);
     for (const int64_t dim : tensor.dims) shape.push_back(dim);
-    array.push_back({{"name", tensor.name},
-                     {"datatype", DataTypeName(tensor.data_type)},
-                     {"shape", std::move(shape)}});
+    array.push_back(
+        {{"name", tensor.name}, {"datatype", Name(tensor.data_type)}, {"shape", std::move(shape)}});
   }
   return array;
 }
@@ -39,7 +37,7 @@ std::string Server::MetadataJson() const {
 Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t version) const {
   NEREID_ASSIGN_OR_RETURN(const auto model, models_.Find(name, version));
   NEREID_ASSIGN_OR_RETURN(auto versions, models_.Versions(name));
-  if (version >= 0) versions.assign({version});  // of the one that was asked for
+  if (version >= 0) versions.assign({version});  // only the requested version
   const ModelConfig& config = model->config();
   Json json = {{"name", config.name}, {"versions", Json::array()}};
   for (const int64_t serving : versions) json["versions"].push_back(std::to_string(serving));
@@ -65,7 +63,7 @@ Result<std::string> Server::StatisticsJson(const std::string& name, int64_t vers
     return std::move(serving).status();
   }
   for (const auto& model : models) {
-    // As Triton has it, a version without a model means nothing.
+    // As in Triton, a version without a model name is ignored.
     if (!name.empty() && version != ModelTable::kLatest && model->version() != version) continue;
     if (!elements.empty()) elements += ",";
     elements += model->StatisticsJson();
@@ -94,4 +92,4 @@ std::string Server::IndexJson(bool ready_only) const {
   return Dump(index);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

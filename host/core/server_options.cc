@@ -1,15 +1,15 @@
 #include "host/core/server_options.h"
 
-#include "host/core/observe/latencies.h"
+#include "host/core/observe/latency_metrics.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 Status CheckMetricsConfig(const ServerOptions& options) {
   for (const auto& [name, settings] : options.metrics_config) {
     for (const auto& [key, value] : settings) {
       if (key == "summary_quantiles") {
-        NEREID_RETURN_IF_ERROR(ReadQuantiles(value).status());
+        NEREID_RETURN_IF_ERROR(ParseQuantiles(value).status());
         continue;
       }
       if (key != "counter_latencies" && key != "histogram_latencies" &&
@@ -37,4 +37,4 @@ Status CheckSupported(const ServerOptions& options) {
   return CheckMetricsConfig(options);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,5 @@
-// What TRITONSERVER_ServerOptions collects before a server starts. Plain data; setters are in
-// capi/server_options.cc, meaning and refusal of what is not built yet in server.cc. [one thread at
-// a time]
+// The options of a server (TRITONSERVER_ServerOptions). Plain data: the setters are in
+// capi/server_options.cc, server.cc uses the values. [one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,12 @@
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
-namespace nereid {
+namespace nereid::core {
 
 enum class ModelControlMode { kNone = 0, kPoll = 1, kExplicit = 2 };
 
-// Settings of one backend or host policy, in the order given; a later value of a key wins.
+// Settings of one backend or host policy, in the given order; a later value of a key overrides an
+// earlier one.
 using SettingList = std::vector<std::pair<std::string, std::string>>;
 
 struct ServerOptions {
@@ -37,7 +37,7 @@ struct ServerOptions {
   unsigned model_load_retry_count = 0;
   unsigned buffer_manager_thread_count = 0;
 
-  std::string backend_directory;  // empty: the one beside the library, then Triton's
+  std::string backend_directory;  // empty: the one installed next to the library, then Triton's
   std::string repo_agent_directory = "/opt/tritonserver/repoagents";
   std::string cache_directory = "/opt/tritonserver/caches";
   std::map<std::string, SettingList> backend_configs;  // "" holds the settings of every backend
@@ -70,11 +70,11 @@ struct ServerOptions {
   std::map<std::string, SettingList> metrics_config;
 };
 
-// UNSUPPORTED names an option that asks for what this server does not do. Options that only tune
-// (pool sizes, numbers of copy threads, peer access, directories of agents and caches) are accepted
-// without effect where there is nothing to tune.
+// UNSUPPORTED names an option that this server does not implement. Options that only tune
+// performance (pool sizes, numbers of copy threads, peer access) or name directories of agents and
+// caches are accepted, and ignored where they do not apply.
 Status CheckSupported(const ServerOptions& options);
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONSERVER_ServerOptions, nereid::ServerOptions);
+NEREID_HANDLE(TRITONSERVER_ServerOptions, nereid::core::ServerOptions);

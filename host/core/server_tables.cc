@@ -1,5 +1,5 @@
-// The tables that the server logs when it has started: what it uses, what it serves, how it was
-// told to. Their form is Triton's: scripts read them.
+// The tables that the server logs after its start: repository agents, backends, models and options.
+// Their format is Triton's, because scripts parse it.
 #include <cstdio>
 
 #include "host/core/model/core_services.h"
@@ -7,9 +7,8 @@
 #include "host/core/observe/text_table.h"
 #include "host/core/repository/model_repository.h"
 #include "host/core/server.h"
-#include "host/core/server_identity.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 void Log(const TextTable& table) {
@@ -122,4 +121,4 @@ void Server::LogOptions() const {
   Log(table);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -17,11 +17,12 @@ bool IsNan(T value) {
   return value != value;
 }
 
-// Writes the classes of the `count` values that start at value `first`.
+// Appends the classes of the `count` values from index `first` on.
 template <typename T>
 Status AppendBest(const InferResponse& response, uint32_t output_index, const void* base,
                   size_t first, size_t count, size_t num_classes, std::string& data) {
-  // A copy: others may write to the memory meanwhile, and the order has to be one.
+  // Copies the values: if other threads wrote to them during the sort, the order would be
+  // inconsistent.
   std::vector<T> values(count);
   const size_t size_bytes = count * sizeof(T);
   if (count != 0) {
@@ -49,8 +50,9 @@ Status AppendBest(const InferResponse& response, uint32_t output_index, const vo
 }
 
 template <typename T>
-Result<Classes> ClassifyAs(const InferResponse& response, uint32_t index, const OutputView& output,
-                           bool is_batched, uint64_t max_classes) {
+Result<ClassificationOutput> ClassifyAs(const InferResponse& response, uint32_t index,
+                                        const OutputView& output, bool is_batched,
+                                        uint64_t max_classes) {
   const size_t num_values = output.size_bytes / sizeof(T);
   const bool has_batch = is_batched && !output.shape.empty();
   const size_t batch_size = has_batch ? static_cast<size_t>(output.shape[0]) : 1;
@@ -60,7 +62,7 @@ Result<Classes> ClassifyAs(const InferResponse& response, uint32_t index, const 
   }
   const size_t values_per_element = num_values / batch_size;
   const size_t num_classes = std::min<uint64_t>(max_classes, values_per_element);
-  Classes classes;
+  ClassificationOutput classes;
   if (has_batch) classes.shape.push_back(static_cast<int64_t>(batch_size));
   classes.shape.push_back(static_cast<int64_t>(num_classes));
   for (size_t element = 0; element < batch_size; ++element) {
@@ -72,8 +74,9 @@ Result<Classes> ClassifyAs(const InferResponse& response, uint32_t index, const 
 
 }  // namespace
 
-Result<Classes> Classify(const InferResponse& response, uint32_t index, const OutputView& output,
-                         bool is_batched, uint64_t max_classes) {
+Result<ClassificationOutput> Classify(const InferResponse& response, uint32_t index,
+                                      const OutputView& output, bool is_batched,
+                                      uint64_t max_classes) {
   const auto with = [&]<typename T>(std::type_identity<T>) {
     return ClassifyAs<T>(response, index, output, is_batched, max_classes);
   };

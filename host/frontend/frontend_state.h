@@ -1,5 +1,5 @@
-// What a server's ports share: settings and names that a client gives over one protocol hold for
-// the other too. Outlives every port. [any thread]
+// State shared by all ports: settings and names that a client sets over one protocol also apply to
+// the other. Outlives every port. [any thread]
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace nereid {
 
 struct FrontendState {
   LogSettings log_settings;
-  SharedMemory shared_memory;
+  SharedMemoryManager shared_memory;
   std::unique_ptr<Tracer> tracer;
 };
 

@@ -8,14 +8,14 @@
 namespace nereid {
 namespace {
 
-// The setters ignore the options object: the log belongs to the process.
+// The setters ignore the options object, because the log belongs to the process.
 constexpr TRITONSERVER_ServerOptions* kNoOptions = nullptr;
 
-template <typename Wanted, typename T, typename Setter>
-Status Take(const std::optional<Wanted>& wanted, T& value, const Setter& set) {
-  if (!wanted.has_value()) return {};
-  NEREID_RETURN_IF_ERROR(ToStatus(set(kNoOptions, *wanted)));
-  value = static_cast<T>(*wanted);
+template <typename Requested, typename T, typename Setter>
+Status ApplySetting(const std::optional<Requested>& requested, T& value, const Setter& set) {
+  if (!requested.has_value()) return {};
+  NEREID_RETURN_IF_ERROR(ToStatus(set(kNoOptions, *requested)));
+  value = static_cast<T>(*requested);
   return {};
 }
 
@@ -42,15 +42,17 @@ Status LogSettings::Apply(const LogChange& change) {
   if (changes_format && *change.format != "default" && *change.format != "ISO8601") {
     return InvalidArgError("invalid argument for log_format, got: ", *change.format);
   }
-  NEREID_RETURN_IF_ERROR(Take(change.info, values_.info, TRITONSERVER_ServerOptionsSetLogInfo));
   NEREID_RETURN_IF_ERROR(
-      Take(change.warning, values_.warning, TRITONSERVER_ServerOptionsSetLogWarn));
-  NEREID_RETURN_IF_ERROR(Take(change.error, values_.error, TRITONSERVER_ServerOptionsSetLogError));
+      ApplySetting(change.info, values_.info, TRITONSERVER_ServerOptionsSetLogInfo));
   NEREID_RETURN_IF_ERROR(
-      Take(change.verbose_level, values_.verbose_level, [](auto* options, uint64_t level) {
+      ApplySetting(change.warning, values_.warning, TRITONSERVER_ServerOptionsSetLogWarn));
+  NEREID_RETURN_IF_ERROR(
+      ApplySetting(change.error, values_.error, TRITONSERVER_ServerOptionsSetLogError));
+  NEREID_RETURN_IF_ERROR(
+      ApplySetting(change.verbose_level, values_.verbose_level, [](auto* options, uint64_t level) {
         return TRITONSERVER_ServerOptionsSetLogVerbose(options, static_cast<int>(level));
       }));
-  return changes_format ? Take(change.format, values_.format, SetFormat) : Status::Ok();
+  return changes_format ? ApplySetting(change.format, values_.format, SetFormat) : Status::Ok();
 }
 
 }  // namespace nereid

@@ -1,5 +1,5 @@
-// The log settings that clients may read and change while the server runs. The C API can set them
-// but not tell them, so the frontends share this copy; main.cc makes it from the command line.
+// The log settings that clients may read and change at run time. The C API can set them but not
+// return them, so the frontends share this copy; frontends.cc initialises it from the command line.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct LogValues {
   bool warning = true;
   bool error = true;
   uint32_t verbose_level = 0;
-  std::string format = "default";  // or "ISO8601"; "json" from the start alone
+  std::string format = "default";  // or "ISO8601"; "json" can be chosen only at start
 };
 
-// What a client wants changed; the rest stays.
+// Settings that a client changes; empty ones stay unchanged.
 struct LogChange {
   std::optional<bool> info;
   std::optional<bool> warning;
@@ -32,15 +32,15 @@ struct LogChange {
 // [any thread]
 class LogSettings {
  public:
-  // `values` are in force already.
+  // `values` must already be in effect in the core.
   explicit LogSettings(LogValues values) : values_(std::move(values)) {}
 
   LogValues values() const;
-  // All of `change` or, with INVALID_ARG, nothing.
+  // Applies all of `change`. INVALID_ARG if a value is invalid; then nothing is changed.
   Status Apply(const LogChange& change);
 
  private:
-  mutable std::mutex mutex_;  // guards values_, and keeps it equal to what the core was told
+  mutable std::mutex mutex_;  // guards values_, and keeps it equal to the core's settings
   LogValues values_;
 };
 

@@ -16,11 +16,11 @@ std::optional<size_t> FindGroup(std::string_view name) {
 
 }  // namespace
 
-bool RestrictedApis::Secret::Matches(std::string_view given) const {
-  unsigned difference = given.size() != value.size();
+bool RestrictedApis::Secret::Matches(std::string_view received) const {
+  unsigned difference = received.size() != value.size();
   for (size_t i = 0; i < value.size(); ++i) {
-    const char at = given.empty() ? '\0' : given[i % given.size()];
-    difference |= static_cast<unsigned char>(at ^ value[i]);
+    const char received_byte = received.empty() ? '\0' : received[i % received.size()];
+    difference |= static_cast<unsigned char>(received_byte ^ value[i]);
   }
   return difference == 0;
 }
@@ -47,7 +47,8 @@ Status RestrictedApis::Add(const std::string& text) {
     if (secrets_[*group]) return InvalidArgError("group '", name, "' is restricted twice");
     secrets_[*group] = secret;
   }
-  return colon == 0 ? InvalidArgError("no group is named in '", text, "'") : Status::Ok();
+  return colon == 0 ? InvalidArgError("expected at least one group before ':' in '", text, "'")
+                    : Status::Ok();
 }
 
 }  // namespace nereid

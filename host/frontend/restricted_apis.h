@@ -1,5 +1,5 @@
-// --http-restricted-api and --grpc-restricted-protocol: groups of endpoints that answer only those
-// who send a secret header. Constant once the server has started. [any thread]
+// Endpoint groups restricted by --http-restricted-api and --grpc-restricted-protocol: only clients
+// that send a secret header may call them. Constant after the server has started. [any thread]
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@ class RestrictedApis {
   struct Secret {
     std::string key;  // the header's name
     std::string value;
-    // Takes as long whatever `given` is.
-    bool Matches(std::string_view given) const;
+    // Compares in constant time, whatever `received` is.
+    bool Matches(std::string_view received) const;
   };
 
-  // "<group>[,<group>...]:<key>=<value>". INVALID_ARG for an unknown group, and for one that is
-  // restricted already.
+  // Parses "<group>[,<group>...]:<key>=<value>". INVALID_ARG for an unknown group, and for one that
+  // is already restricted.
   Status Add(const std::string& text);
 
-  // Null when everybody may.
+  // Null if the group is not restricted.
   const Secret* Find(ApiGroup group) const {
     const auto& secret = secrets_[static_cast<size_t>(group)];
     return secret ? &*secret : nullptr;

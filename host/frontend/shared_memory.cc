@@ -1,4 +1,4 @@
-// The names; shared_region.h has the memory.
+// The registry of regions; shared_region.h has their memory.
 #include "host/frontend/shared_memory.h"
 
 #include <iterator>
@@ -15,8 +15,8 @@ std::string_view KindName(SharedMemoryKind kind) {
 
 }  // namespace
 
-Status SharedBlock::CheckTouched() const {
-  return keep == nullptr ? Status::Ok() : keep->CheckTouched();
+Status MappedRange::CheckIntact() const {
+  return region == nullptr ? Status::Ok() : region->CheckIntact();
 }
 
 const SharedOutput* FindShared(std::span<const SharedOutput> outputs, std::string_view tensor) {
@@ -30,16 +30,16 @@ Result<OutputBuffer> AllocateShared(std::span<const SharedOutput> outputs,
                                     const OutputRequest& output) {
   const SharedOutput* const found = FindShared(outputs, output.tensor_name);
   if (found == nullptr) return OutputBuffer{nullptr};
-  const SharedBlock& block = found->block;
-  if (output.size_bytes > block.size_bytes) {
+  const MappedRange& range = found->range;
+  if (output.size_bytes > range.size_bytes) {
     return InternalError("shared memory size specified with the request for output '",
-                         output.tensor_name, "' (", block.size_bytes, " bytes) should be at least ",
+                         output.tensor_name, "' (", range.size_bytes, " bytes) should be at least ",
                          output.size_bytes, " bytes to hold the results");
   }
-  return OutputBuffer{block.base, block.memory_type, block.memory_type_id, nullptr};
+  return OutputBuffer{range.base, range.memory_type, range.memory_type_id, nullptr};
 }
 
-Status SharedMemory::CheckNew(const std::string& name) const {
+Status SharedMemoryManager::CheckNew(const std::string& name) const {
   if (!allows_clients_) {
     return UnsupportedError("shared memory region '", name,
                             "': this server lets no client register shared memory "
@@ -51,41 +51,41 @@ Status SharedMemory::CheckNew(const std::string& name) const {
   return AlreadyExistsError("shared memory region '", name, "' already in manager");
 }
 
-Status SharedMemory::Add(std::shared_ptr<const SharedRegion> region) {
+Status SharedMemoryManager::Add(std::shared_ptr<const SharedRegion> region) {
   const std::string& name = region->info().name;
   const std::lock_guard lock(mutex_);
   if (regions_.emplace(name, Entry{region}).second) return Status::Ok();
   return AlreadyExistsError("shared memory region '", name, "' already in manager");
 }
 
-Status SharedMemory::RegisterSystem(const std::string& name, const std::string& key,
-                                    uint64_t offset, uint64_t size_bytes) {
+Status SharedMemoryManager::RegisterSystem(const std::string& name, const std::string& key,
+                                           uint64_t offset, uint64_t size_bytes) {
   NEREID_RETURN_IF_ERROR(CheckNew(name));
   NEREID_ASSIGN_OR_RETURN(auto region, MapSystemRegion({name, key, offset, size_bytes, 0}));
   return Add(std::move(region));
 }
 
-Status SharedMemory::RegisterCuda(const std::string& name, std::string_view raw_handle,
-                                  int64_t device_id, uint64_t size_bytes) {
+Status SharedMemoryManager::RegisterCuda(const std::string& name, std::string_view raw_handle,
+                                         int64_t device_id, uint64_t size_bytes) {
   NEREID_RETURN_IF_ERROR(CheckNew(name));
   NEREID_ASSIGN_OR_RETURN(auto region,
                           OpenCudaRegion({name, "", 0, size_bytes, device_id}, raw_handle));
   return Add(std::move(region));
 }
 
-Status SharedMemory::Unregister(SharedMemoryKind kind, const std::string& name) {
-  std::vector<Entry> ended;  // unmapped without the lock
+Status SharedMemoryManager::Unregister(SharedMemoryKind kind, const std::string& name) {
+  std::vector<Entry> removed;  // unmapped after the lock is released
   std::string in_use;
   const std::lock_guard lock(mutex_);
   auto region = name.empty() ? regions_.begin() : regions_.find(name);
   while (region != regions_.end()) {
     const auto next = std::next(region);
     if (region->second.region->kind() == kind) {
-      // Uses begin under the lock alone: a count of one stays one.
-      if (region->second.use.use_count() > 1) {
+      // New uses start only under the lock, so a count of one cannot grow here.
+      if (region->second.use_count.use_count() > 1) {
         in_use += region->first + " ,";
       } else {
-        ended.push_back(std::move(region->second));
+        removed.push_back(std::move(region->second));
         regions_.erase(region);
       }
     }
@@ -100,8 +100,8 @@ Status SharedMemory::Unregister(SharedMemoryKind kind, const std::string& name) 
                        " shared memory regions: ", in_use);
 }
 
-Result<std::vector<SharedRegionInfo>> SharedMemory::Describe(SharedMemoryKind kind,
-                                                             const std::string& name) const {
+Result<std::vector<SharedRegionInfo>> SharedMemoryManager::Describe(SharedMemoryKind kind,
+                                                                    const std::string& name) const {
   std::vector<SharedRegionInfo> regions;
   const std::lock_guard lock(mutex_);
   if (!name.empty()) {
@@ -122,7 +122,7 @@ Result<std::vector<SharedRegionInfo>> SharedMemory::Describe(SharedMemoryKind ki
   return regions;
 }
 
-Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
+Result<MappedRange> SharedMemoryManager::Find(const SharedRange& range) const {
   Entry entry{nullptr, nullptr};
   {
     const std::lock_guard lock(mutex_);
@@ -145,7 +145,7 @@ Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
   char* const base = region->base() + range.offset;
   const TRITONSERVER_MemoryType memory_type = region->memory_type();
   const int64_t device_id = region->info().device_id;
-  return SharedBlock{entry.region, entry.use, base, range.size_bytes, memory_type, device_id};
+  return MappedRange{entry.region, entry.use_count, base, range.size_bytes, memory_type, device_id};
 }
 
 }  // namespace nereid

@@ -1,6 +1,6 @@
-// The shared memory extensions: regions that clients registered, and the parts of them in which
-// tensors of a request lie. One object for every frontend, since a region that was registered over
-// HTTP may be named over gRPC. [any thread]
+// The shared-memory extensions: regions registered by clients, and the ranges of them that hold
+// tensors of a request. All frontends share one manager, because a region registered over HTTP may
+// be used over gRPC. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace nereid {
 
 enum class SharedMemoryKind { kSystem, kCuda };
 
-// What a client asks for: part of a region, in bytes.
+// A range of a region as named in a request, in bytes.
 struct SharedRange {
   std::string region;
   uint64_t offset = 0;
@@ -29,33 +29,33 @@ struct SharedRange {
 
 class SharedRegion;
 
-// That part, mapped. It stays mapped while the block lives, whatever becomes of the region's name.
-struct SharedBlock {
-  std::shared_ptr<const SharedRegion> keep;
-  std::shared_ptr<const void> use;  // until it is dropped, clients cannot unregister the region
+// A mapped range. It stays mapped while this object lives, even if the region is unregistered.
+struct MappedRange {
+  std::shared_ptr<const SharedRegion> region;
+  std::shared_ptr<const void> use_count;  // while held, clients cannot unregister the region
   char* base = nullptr;
   size_t size_bytes = 0;
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
   int64_t memory_type_id = 0;
 
-  // Before the answer to a request that used it: an error where what was read there, or written,
-  // was not the client's memory.
-  Status CheckTouched() const;
+  // Called before the response is sent: an error if memory that was read or written had been
+  // truncated.
+  Status CheckIntact() const;
 };
 
-// Where an output of a request goes instead of into the response.
+// An output that is written to shared memory instead of into the response.
 struct SharedOutput {
   std::string tensor;
-  SharedBlock block;
+  MappedRange range;
 };
 
-// The buffer for `output` when it is one of `outputs`; a null base when it is not. INTERNAL, as
-// Triton has it, when its block is too small.
+// Returns the buffer for `output` if it is one of `outputs`, else a null base. INTERNAL, as in
+// Triton, if its range is too small.
 Result<OutputBuffer> AllocateShared(std::span<const SharedOutput> outputs,
                                     const OutputRequest& output);
 const SharedOutput* FindShared(std::span<const SharedOutput> outputs, std::string_view tensor);
 
-// What the status calls tell of a region.
+// Region description returned by the status calls.
 struct SharedRegionInfo {
   std::string name;
   std::string key;  // of a system region
@@ -64,30 +64,32 @@ struct SharedRegionInfo {
   int64_t device_id = 0;  // of a CUDA region
 };
 
-class SharedMemory {
+class SharedMemoryManager {
  public:
-  // With `allows_clients` false nothing can be registered, and every name is unknown.
-  explicit SharedMemory(bool allows_clients) : allows_clients_(allows_clients) {}
+  // If `allows_clients` is false, nothing can be registered and every name is unknown.
+  explicit SharedMemoryManager(bool allows_clients) : allows_clients_(allows_clients) {}
 
-  // Maps `size_bytes` of the POSIX object `key`. ALREADY_EXISTS when the name is taken.
+  // Maps `size_bytes` of the POSIX object `key`. ALREADY_EXISTS if the name is registered.
   Status RegisterSystem(const std::string& name, const std::string& key, uint64_t offset,
                         uint64_t size_bytes);
-  // `raw_handle` holds the bytes of a cudaIpcMemHandle_t. May create a CUDA context: slow.
+  // `raw_handle` contains the bytes of a cudaIpcMemHandle_t. May create a CUDA context, which is
+  // slow.
   Status RegisterCuda(const std::string& name, std::string_view raw_handle, int64_t device_id,
                       uint64_t size_bytes);
-  // An empty name unregisters every region of the kind; an unknown one, or one of the other kind,
-  // is no error. INTERNAL, as Triton has it, for regions that requests use; they stay.
+  // An empty name unregisters every region of the kind. A name that is unknown or of the other kind
+  // is no error. INTERNAL, as in Triton, if requests use a region; that region stays registered.
   Status Unregister(SharedMemoryKind kind, const std::string& name);
-  // Sorted by name. An empty name asks for every region of the kind.
+  // Sorted by name. An empty name returns every region of the kind.
   Result<std::vector<SharedRegionInfo>> Describe(SharedMemoryKind kind,
                                                  const std::string& name) const;
 
-  Result<SharedBlock> Find(const SharedRange& range) const;
+  Result<MappedRange> Find(const SharedRange& range) const;
 
  private:
   struct Entry {
     std::shared_ptr<const SharedRegion> region;
-    std::shared_ptr<const void> use = std::make_shared<char>();  // shared by the region's blocks
+    // Shared with the region's mapped ranges.
+    std::shared_ptr<const void> use_count = std::make_shared<char>();
   };
   using Entries = std::map<std::string, Entry>;
 

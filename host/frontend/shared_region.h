@@ -1,4 +1,4 @@
-// One mapped region of memory that a client shares, of either kind. Immutable once made.
+// A mapped shared-memory region of a client: system or CUDA memory. Immutable after construction.
 // [any thread]
 #pragma once
 
@@ -22,10 +22,10 @@ class SharedRegion {
   const SharedRegionInfo& info() const { return info_; }
   virtual char* base() const = 0;
   virtual TRITONSERVER_MemoryType memory_type() const = 0;
-  // Whether the memory is still all there: its owner may have cut it short. Before a request.
+  // Called before a request: an error if the owner has truncated the memory.
   virtual Status Check() const { return Status::Ok(); }
-  // Whether what was read and written so far was the client's memory. After a request.
-  virtual Status CheckTouched() const { return Status::Ok(); }
+  // Called after a request: an error if pages that were accessed had been truncated.
+  virtual Status CheckIntact() const { return Status::Ok(); }
 
  private:
   const SharedMemoryKind kind_;

@@ -1,4 +1,4 @@
-// Device memory of another process.
+// CUDA shared-memory region: device memory of another process, opened through CUDA IPC.
 #include <algorithm>
 
 #include "base/cuda_driver.h"
@@ -11,7 +11,7 @@ class CudaRegion final : public SharedRegion {
  public:
   CudaRegion(SharedRegionInfo info, const CudaDriver& driver, std::byte* base)
       : SharedRegion(SharedMemoryKind::kCuda, std::move(info)), driver_(driver), base_(base) {}
-  ~CudaRegion() override { driver_.Close(info().device_id, base_); }
+  ~CudaRegion() override { driver_.CloseIpcHandle(info().device_id, base_); }
 
   char* base() const override { return reinterpret_cast<char*>(base_); }
   TRITONSERVER_MemoryType memory_type() const override { return TRITONSERVER_MEMORY_GPU; }
@@ -36,14 +36,14 @@ Result<std::shared_ptr<const SharedRegion>> OpenCudaRegion(SharedRegionInfo info
   if (driver == nullptr) {
     return UnsupportedError(failed, "this machine has no CUDA driver or no GPU");
   }
-  const Result<CudaDriver::Opened> opened = driver->Open(info.device_id, handle);
+  const Result<CudaDriver::IpcMapping> opened = driver->OpenIpcHandle(info.device_id, handle);
   if (!opened.ok()) return InvalidArgError(failed, opened.status().message());
-  // Closes the handle again when its memory turns out too small.
-  const uint64_t wanted_bytes = info.size_bytes;
+  // `region` closes the handle if the memory turns out to be too small.
+  const uint64_t requested_bytes = info.size_bytes;
   auto region = std::make_shared<CudaRegion>(std::move(info), *driver, opened->base);
-  if (wanted_bytes > opened->size_bytes) {
+  if (requested_bytes > opened->size_bytes) {
     return InvalidArgError(failed, "invalid args: the memory has ", opened->size_bytes,
-                           " bytes, got byte_size ", wanted_bytes);
+                           " bytes, got byte_size ", requested_bytes);
   }
   return std::shared_ptr<const SharedRegion>(std::move(region));
 }

@@ -1,4 +1,4 @@
-// A part of a POSIX shared memory object.
+// System shared-memory region: a mapped range of a POSIX shared memory object.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -6,13 +6,13 @@
 
 #include <optional>
 
-#include "base/lost_pages.h"
+#include "base/sigbus_guard.h"
 #include "host/frontend/shared_region.h"
 
 namespace nereid {
 namespace {
 
-// What the Python backend shares with its own workers is no client's business.
+// Objects that the Python backend shares with its worker processes are not available to clients.
 constexpr std::string_view kReservedPrefix = "triton_python_backend_shm_region_";
 
 bool IsReserved(std::string_view key) {
@@ -30,34 +30,36 @@ Result<uint64_t> ObjectBytes(int fd, const std::string& key) {
 
 class SystemRegion final : public SharedRegion {
  public:
-  // Takes `fd` and the mapping, which begins `lead_bytes` before the region.
-  SystemRegion(SharedRegionInfo info, int fd, void* mapping, size_t lead_bytes)
+  // Takes ownership of `fd` and the mapping. The mapping starts at a page boundary,
+  // `page_offset_bytes` before the region.
+  SystemRegion(SharedRegionInfo info, int fd, void* mapping, size_t page_offset_bytes)
       : SharedRegion(SharedMemoryKind::kSystem, std::move(info)),
         fd_(fd),
         mapping_(mapping),
-        lead_bytes_(lead_bytes),
-        lost_(std::in_place, mapping, lead_bytes + this->info().size_bytes,
-              PROT_READ | PROT_WRITE) {}
+        page_offset_bytes_(page_offset_bytes),
+        sigbus_guard_(std::in_place, mapping, page_offset_bytes + this->info().size_bytes,
+                      PROT_READ | PROT_WRITE) {}
   ~SystemRegion() override {
-    lost_.reset();
-    munmap(mapping_, lead_bytes_ + this->info().size_bytes);
+    sigbus_guard_.reset();
+    munmap(mapping_, page_offset_bytes_ + this->info().size_bytes);
     close(fd_);
   }
 
-  char* base() const override { return static_cast<char*>(mapping_) + lead_bytes_; }
+  char* base() const override { return static_cast<char*>(mapping_) + page_offset_bytes_; }
   TRITONSERVER_MemoryType memory_type() const override { return TRITONSERVER_MEMORY_CPU; }
 
   Status Check() const override {
     NEREID_ASSIGN_OR_RETURN(const uint64_t object_bytes, ObjectBytes(fd_, info().key));
-    if (info().offset + info().size_bytes <= object_bytes) return CheckTouched();
+    if (info().offset + info().size_bytes <= object_bytes) return CheckIntact();
     return InvalidArgError("shared memory region '", info().name, "': '", info().key,
                            "' was cut to ", object_bytes, " bytes, expected at least ",
                            info().offset + info().size_bytes);
   }
 
-  // Pages that were lost are none of the object's, and stay so when it grows again.
-  Status CheckTouched() const override {
-    if (!lost_->any()) return Status::Ok();
+  // Pages that were replaced after truncation no longer belong to the object, even if it grows
+  // again.
+  Status CheckIntact() const override {
+    if (!sigbus_guard_->has_replaced_pages()) return Status::Ok();
     return InvalidArgError("shared memory region '", info().name, "': '", info().key,
                            "' lost pages while a request used it: register it again");
   }
@@ -65,8 +67,8 @@ class SystemRegion final : public SharedRegion {
  private:
   const int fd_;
   void* const mapping_;
-  const size_t lead_bytes_;
-  std::optional<LostPages> lost_;
+  const size_t page_offset_bytes_;
+  std::optional<SigbusGuard> sigbus_guard_;
 };
 
 Result<std::shared_ptr<const SharedRegion>> Map(SharedRegionInfo info, int fd) {
@@ -77,14 +79,14 @@ Result<std::shared_ptr<const SharedRegion>> Map(SharedRegionInfo info, int fd) {
                            "': invalid args: '", info.key, "' has ", object_bytes,
                            " bytes, got offset ", info.offset, " and byte_size ", info.size_bytes);
   }
-  const size_t lead_bytes = info.offset % static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* const mapping = mmap(nullptr, lead_bytes + info.size_bytes, PROT_READ | PROT_WRITE,
-                             MAP_SHARED, fd, static_cast<off_t>(info.offset - lead_bytes));
+  const size_t page_offset_bytes = info.offset % static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const mapping = mmap(nullptr, page_offset_bytes + info.size_bytes, PROT_READ | PROT_WRITE,
+                             MAP_SHARED, fd, static_cast<off_t>(info.offset - page_offset_bytes));
   if (mapping == MAP_FAILED) {
     return InternalError("unable to map shared memory region '", info.name, "'");
   }
   return std::shared_ptr<const SharedRegion>(
-      std::make_shared<SystemRegion>(std::move(info), fd, mapping, lead_bytes));
+      std::make_shared<SystemRegion>(std::move(info), fd, mapping, page_offset_bytes));
 }
 
 }  // namespace

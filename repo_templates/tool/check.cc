@@ -5,10 +5,6 @@
 #include <tuple>
 
 #include "backends/ensemble/closest_name.h"
-#include "repo_templates/tool/check_ensemble.h"
-#include "repo_templates/tool/check_llm.h"
-#include "repo_templates/tool/place.h"
-#include "repo_templates/tool/repository.h"
 
 namespace nereid::repo {
 namespace {
@@ -28,19 +24,20 @@ void CheckVersions(const RepositoryModel& model, Findings& findings) {
                         false});
     return;
   }
-  if (model.config->version_policy.kind != VersionPolicy::Kind::kSpecific) return;
+  if (model.config->version_policy.kind != core::VersionPolicy::Kind::kSpecific) return;
   for (const int64_t version : model.config->version_policy.specific) {
     if (std::find(model.versions.begin(), model.versions.end(), version) != model.versions.end()) {
       continue;
     }
-    findings.push_back(At(model.folder, "version_policy",
-                          StrCat("version ", version, " is to be served, but '",
-                                 (fs::path(model.folder.path) / std::to_string(version)).string(),
-                                 "' does not exist")));
+    findings.push_back(
+        FindingAt(model.folder, "version_policy",
+                  StrCat("version ", version, " is to be served, but '",
+                         (fs::path(model.folder.path) / std::to_string(version)).string(),
+                         "' does not exist")));
   }
 }
 
-// The folders of backends, in any of the directories.
+// The names of the backend folders in all backend directories.
 std::vector<std::string> KnownBackends(const CheckOptions& options) {
   std::vector<std::string> names;
   for (const std::string& directory : options.backend_directories) {
@@ -65,10 +62,11 @@ bool HasBackend(const RepositoryModel& model, const CheckOptions& options,
 }
 
 void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Findings& findings) {
-  const ModelConfig& config = *model.config;
+  const core::ModelConfig& config = *model.config;
   if (config.is_ensemble()) return;
   if (config.backend.empty()) {
-    findings.push_back(At(model.folder, "backend", "neither 'backend' nor 'platform' is set"));
+    findings.push_back(
+        FindingAt(model.folder, "backend", "neither 'backend' nor 'platform' is set"));
     return;
   }
   if (config.backend == "python" && !model.versions.empty() && config.runtime.empty()) {
@@ -88,10 +86,11 @@ void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Fin
   for (const std::string& directory : options.backend_directories) {
     where += StrCat(where.empty() ? "" : ", ", "'", directory, "'");
   }
-  findings.push_back(At(model.folder, "backend",
-                        StrCat("backend '", config.backend, "': no libtriton_", config.backend,
-                               ".so in the model's folders nor in ", where,
-                               ensemble::DidYouMean(config.backend, KnownBackends(options)))));
+  findings.push_back(
+      FindingAt(model.folder, "backend",
+                StrCat("backend '", config.backend, "': no libtriton_", config.backend,
+                       ".so in the model's folders nor in ", where,
+                       ensemble::DidYouMean(config.backend, KnownBackends(options)))));
 }
 
 }  // namespace
@@ -110,8 +109,8 @@ Findings CheckRepository(const std::string& path, const CheckOptions& options) {
     }
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tie(a.fault.file, a.fault.line, a.fault.column) <
-           std::tie(b.fault.file, b.fault.line, b.fault.column);
+    return std::tie(a.error.file, a.error.line, a.error.column) <
+           std::tie(b.error.file, b.error.line, b.error.column);
   });
   return findings;
 }

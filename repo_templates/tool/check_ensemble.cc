@@ -1,19 +1,18 @@
-#include "repo_templates/tool/check_ensemble.h"
+#include "repo_templates/tool/check.h"
 
 #include <algorithm>
 
 #include "backends/ensemble/closest_name.h"
 #include "backends/ensemble/validate.h"
-#include "repo_templates/tool/place.h"
 
 namespace nereid::repo {
 namespace {
 
-using Place = ensemble::Fault::Place;
+using Location = ensemble::ValidationIssue::Location;
 
-// Falls back to what the step's map says when a model's configuration cannot be read: that fault
-// was found already.
-Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& repository) {
+// Returns an incomplete spec if the model's configuration cannot be read, because that error was
+// already reported. The validation then trusts the step's maps.
+Result<ensemble::ModelSpec> SpecOf(const core::EnsembleStep& step, const Repository& repository) {
   const RepositoryModel* model = FindModel(repository, step.model_name);
   if (model == nullptr) {
     std::vector<std::string> names;
@@ -26,18 +25,19 @@ Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& r
   if (!model->config.has_value()) return unknown;
   if (step.model_version >= 0 && std::find(model->versions.begin(), model->versions.end(),
                                            step.model_version) == model->versions.end()) {
-    return NotFoundError("whose required version ", step.model_version, " is not there");
+    return NotFoundError("whose required version ", step.model_version,
+                         " is not in the repository");
   }
   if (model->config->inputs.empty() || model->config->outputs.empty()) return unknown;
-  return ensemble::ParseModelSpec(config::JsonText(*model->config));
+  return ensemble::ParseModelSpec(core::config::JsonText(*model->config));
 }
 
-std::string InStep(int step, const char* field) {
+std::string StepKey(int step, const char* field) {
   const std::string path = StrCat("ensemble_scheduling.step[", step, "]");
   return field[0] == '\0' ? path : StrCat(path, ".", field);
 }
 
-std::string TensorKey(const std::vector<TensorSpec>& tensors, const char* field,
+std::string TensorKey(const std::vector<core::TensorConfig>& tensors, const char* field,
                       const std::string& name) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].name == name) return StrCat(field, "[", i, "].name");
@@ -45,40 +45,44 @@ std::string TensorKey(const std::vector<TensorSpec>& tensors, const char* field,
   return field;
 }
 
-Finding PlaceFault(const RepositoryModel& model, const ensemble::Fault& fault) {
-  switch (fault.place) {
-    case Place::kInput:
-      return At(model.folder, TensorKey(model.config->inputs, "input", fault.key), fault.message);
-    case Place::kOutput:
-      return At(model.folder, TensorKey(model.config->outputs, "output", fault.key), fault.message);
-    case Place::kModel:
-      return At(model.folder, InStep(fault.step, fault.key.c_str()), fault.message);
-    case Place::kInputMap:
-      return AtEntry(model.folder, InStep(fault.step, "input_map"), fault.key, fault.message);
-    case Place::kOutputMap:
-      return AtEntry(model.folder, InStep(fault.step, "output_map"), fault.key, fault.message);
-    case Place::kEnsemble:
+Finding LocateIssue(const RepositoryModel& model, const ensemble::ValidationIssue& issue) {
+  switch (issue.location) {
+    case Location::kInput:
+      return FindingAt(model.folder, TensorKey(model.config->inputs, "input", issue.key),
+                       issue.message);
+    case Location::kOutput:
+      return FindingAt(model.folder, TensorKey(model.config->outputs, "output", issue.key),
+                       issue.message);
+    case Location::kModel:
+      return FindingAt(model.folder, StepKey(issue.step, issue.key.c_str()), issue.message);
+    case Location::kInputMap:
+      return FindingAtMapEntry(model.folder, StepKey(issue.step, "input_map"), issue.key,
+                               issue.message);
+    case Location::kOutputMap:
+      return FindingAtMapEntry(model.folder, StepKey(issue.step, "output_map"), issue.key,
+                               issue.message);
+    case Location::kEnsemble:
       break;
   }
-  return At(model.folder, "ensemble_scheduling", fault.message);
+  return FindingAt(model.folder, "ensemble_scheduling", issue.message);
 }
 
 }  // namespace
 
 void CheckEnsemble(const RepositoryModel& model, const Repository& repository, Findings& findings) {
   const Result<ensemble::EnsembleConfig> config =
-      ensemble::ParseEnsembleConfig(config::JsonText(*model.config));
+      ensemble::ParseEnsembleConfig(core::config::JsonText(*model.config));
   if (!config.ok()) {
-    findings.push_back(At(model.folder, "ensemble_scheduling", config.status().message()));
+    findings.push_back(FindingAt(model.folder, "ensemble_scheduling", config.status().message()));
     return;
   }
   std::vector<Result<ensemble::ModelSpec>> models;
-  for (const EnsembleStep& step : model.config->ensemble_scheduling->steps) {
+  for (const core::EnsembleStep& step : model.config->ensemble_scheduling->steps) {
     models.push_back(SpecOf(step, repository));
   }
-  for (const ensemble::Fault& fault : ensemble::Validate(*config, models)) {
-    Finding finding = PlaceFault(model, fault);
-    finding.is_warning = fault.is_warning;
+  for (const ensemble::ValidationIssue& issue : ensemble::Validate(*config, models)) {
+    Finding finding = LocateIssue(model, issue);
+    finding.is_warning = issue.is_warning;
     findings.push_back(std::move(finding));
   }
 }

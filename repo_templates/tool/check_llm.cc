@@ -1,28 +1,26 @@
-#include "repo_templates/tool/check_llm.h"
+#include "repo_templates/tool/check.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "backends/ensemble/closest_name.h"
-#include "host/core/handle/data_type.h"
+#include "nereid/data_type.h"
 #include "repo_templates/tool/checkpoint.h"
-#include "repo_templates/tool/llm_parameters.h"
-#include "repo_templates/tool/llm_tensors.h"
-#include "repo_templates/tool/place.h"
+#include "repo_templates/tool/llm_tables.h"
 
 namespace nereid::repo {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Unfilled placeholders count as unset, as they do when the model loads.
+// An unfilled placeholder counts as unset, as it does when the model loads.
 bool IsUnset(const std::string& value) {
   return value.empty() || value.find("${") != std::string::npos;
 }
 
-LlmRole RoleOf(const ModelConfig& config) {
+LlmRole RoleOf(const core::ModelConfig& config) {
   if (config.backend == "tokenizer") {
-    // Without a mode the inputs tell, as they do when the model loads.
+    // Without `mode`, the inputs decide, as they do when the model loads.
     const auto mode = config.parameters.find("mode");
     const bool is_post = mode != config.parameters.end() && !IsUnset(mode->second)
                              ? mode->second == "postprocessing"
@@ -40,35 +38,32 @@ std::string DimsText(const std::vector<int64_t>& dims) {
   return text + "]";
 }
 
-std::string ConfigName(DataType type) {
-  return type == DataType::kBytes ? "TYPE_STRING" : StrCat("TYPE_", DataTypeName(type));
-}
-
-bool TypeAgrees(const TensorSpec& declared, const LlmTensor& known) {
+bool TypeAgrees(const core::TensorConfig& declared, const LlmTensor& known) {
   const DataType type = declared.data_type;
   if (known.data_type[0] != '*') return ConfigName(type) == StrCat("TYPE_", known.data_type);
   return type == DataType::kFp32 || type == DataType::kFp16 || type == DataType::kBf16;
 }
 
-void CheckTensor(const RepositoryModel& model, const std::string& field, const TensorSpec& declared,
-                 const LlmTensor& known, Findings& findings) {
+void CheckTensor(const RepositoryModel& model, const std::string& field,
+                 const core::TensorConfig& declared, const LlmTensor& known, Findings& findings) {
   if (!TypeAgrees(declared, known)) {
-    findings.push_back(At(model.folder, field + ".data_type",
-                          StrCat("tensor '", declared.name, "': expected ",
-                                 known.data_type[0] == '*' ? "a floating point type"
-                                                           : StrCat("TYPE_", known.data_type),
-                                 ", got ", ConfigName(declared.data_type))));
+    findings.push_back(
+        FindingAt(model.folder, field + ".data_type",
+                  StrCat("tensor '", declared.name, "': expected ",
+                         known.data_type[0] == '*' ? "a floating point type"
+                                                   : StrCat("TYPE_", known.data_type),
+                         ", got ", ConfigName(declared.data_type))));
   }
   const std::string dims = DimsText(declared.dims);
   if (dims != known.dims && dims != known.older_dims) {
     findings.push_back(
-        At(model.folder, field + ".dims",
-           StrCat("tensor '", declared.name, "': expected ", known.dims, ", got ", dims)));
+        FindingAt(model.folder, field + ".dims",
+                  StrCat("tensor '", declared.name, "': expected ", known.dims, ", got ", dims)));
   }
 }
 
 void CheckTensors(const RepositoryModel& model, const char* field,
-                  const std::vector<TensorSpec>& declared, std::span<const LlmTensor> known,
+                  const std::vector<core::TensorConfig>& declared, std::span<const LlmTensor> known,
                   Findings& findings) {
   for (size_t i = 0; i < declared.size(); ++i) {
     const std::string key = StrCat(field, "[", i, "]");
@@ -78,9 +73,9 @@ void CheckTensors(const RepositoryModel& model, const char* field,
       continue;
     }
     const std::string meant = ensemble::DidYouMean(declared[i].name, NamesOf(known));
-    Finding finding = At(model.folder, key + ".name",
-                         StrCat("tensor '", declared[i].name, "' means nothing to backend '",
-                                model.config->backend, "'", meant));
+    Finding finding = FindingAt(model.folder, key + ".name",
+                                StrCat("tensor '", declared[i].name, "' is unknown to backend '",
+                                       model.config->backend, "'", meant));
     finding.is_warning = meant.empty();
     findings.push_back(std::move(finding));
   }
@@ -90,9 +85,9 @@ void CheckRequiredInputs(const RepositoryModel& model, LlmRole role, Findings& f
   if (model.config->inputs.empty()) return;
   for (const LlmTensor& tensor : LlmInputs(role)) {
     if (!tensor.required || model.config->FindInput(tensor.name) != nullptr) continue;
-    findings.push_back(At(model.folder, "input",
-                          StrCat("input '", tensor.name, "', which backend '",
-                                 model.config->backend, "' needs, is not declared")));
+    findings.push_back(FindingAt(model.folder, "input",
+                                 StrCat("input '", tensor.name, "', which backend '",
+                                        model.config->backend, "' needs, is not declared")));
   }
 }
 
@@ -106,22 +101,23 @@ void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findi
     };
     const auto parameter = std::find_if(known.begin(), known.end(), is_key);
     if (parameter == known.end()) {
-      findings.push_back(Warning(AtEntry(model.folder, "parameters", key,
-                                         StrCat("means nothing to backend '", model.config->backend,
-                                                "'", ensemble::DidYouMean(key, names)))));
+      findings.push_back(
+          AsWarning(FindingAtMapEntry(model.folder, "parameters", key,
+                                      StrCat("unknown to backend '", model.config->backend, "'",
+                                             ensemble::DidYouMean(key, names)))));
     } else if (!value.empty() && IsUnset(value)) {
-      findings.push_back(Warning(
-          AtEntry(model.folder, "parameters", key,
-                  StrCat("'", value, "' was not filled in: counts as unset, the default holds"))));
+      findings.push_back(AsWarning(FindingAtMapEntry(
+          model.folder, "parameters", key,
+          StrCat("'", value, "' was not filled in: it counts as unset, and the default applies"))));
     } else if (!IsUnset(value) && !IsReadable(*parameter, value)) {
       findings.push_back(
-          AtEntry(model.folder, "parameters", key,
-                  StrCat("expected ", ExpectedValue(*parameter), ", got '", value, "'")));
+          FindingAtMapEntry(model.folder, "parameters", key,
+                            StrCat("expected ", ExpectedValue(*parameter), ", got '", value, "'")));
     }
   }
 }
 
-// Where the parameter points: relative to the model's folder; unset: the version's folder.
+// The path in the parameter, relative to the model's folder. If it is unset, the version's folder.
 std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
   const auto it = model.config->parameters.find(key);
   if (it == model.config->parameters.end() || IsUnset(it->second)) return model.VersionFolder();
@@ -131,7 +127,7 @@ std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
 void CheckPath(const RepositoryModel& model, const std::string& key, const Status& status,
                Findings& findings) {
   if (status.ok()) return;
-  findings.push_back(AtEntry(model.folder, "parameters", key, status.message()));
+  findings.push_back(FindingAtMapEntry(model.folder, "parameters", key, status.message()));
 }
 
 }  // namespace

@@ -15,22 +15,22 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// As the engine's table of architectures; a test compares the two.
+// The model types of the engine's architecture table; a test compares the two.
 constexpr const char* kModelTypes[] = {
     "gemma2",  "gemma3",  "gemma3_text", "gpt2",  "gpt_bigcode", "gpt_neox",  "llama",
     "mistral", "mixtral", "phi3",        "qwen2", "qwen3",       "qwen3_moe", "starcoder2"};
 
-// What the engine reads; it checks the details at load.
+// The quantization methods that the engine reads; it checks the details at load.
 constexpr std::string_view kQuantMethods[] = {"awq", "gptq",       "compressed-tensors",
                                               "fp8", "fbgemm_fp8", "modelopt"};
 
-// Where the tokenizer looks, in this order; then for a file that ends in .tiktoken.
+// The file names that the tokenizer tries in this order, before a file that ends in .tiktoken.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                            "tekken.json", "tiktoken.model"};
 
-// What is read beside weights and tokenizer, where it is there.
-constexpr const char* kSideFiles[] = {"generation_config.json", "tokenizer_config.json",
-                                      "special_tokens_map.json", "added_tokens.json"};
+// Optional files beside weights and tokenizer.
+constexpr const char* kOptionalFiles[] = {"generation_config.json", "tokenizer_config.json",
+                                          "special_tokens_map.json", "added_tokens.json"};
 
 std::string PathOf(const std::string& directory, const std::string& file) {
   return (fs::path(directory) / file).string();
@@ -80,7 +80,7 @@ Status CheckModelType(const std::string& path, const Json& config) {
                           ensemble::DidYouMean(model_type, known), "; known: ", list);
 }
 
-// As config.json names it; a TensorRT-LLM checkpoint's has one `architecture`.
+// The name in config.json; a TensorRT-LLM checkpoint has a single `architecture`.
 std::string Architecture(const Json& config) {
   const auto it = config.find("architectures");
   if (it != config.end() && it->is_array() && !it->empty() && it->front().is_string()) {
@@ -89,7 +89,7 @@ std::string Architecture(const Json& config) {
   return TextOr(config, "architecture", TextOr(config, "model_type", ""));
 }
 
-// The end of the last tensor, from the header of a safetensors file.
+// The end of the last tensor in bytes, from the header of a safetensors file.
 Result<uint64_t> DeclaredBytes(const std::string& path, std::ifstream& file, uint64_t size) {
   unsigned char prefix[8];
   if (size < sizeof(prefix) || !file.read(reinterpret_cast<char*>(prefix), sizeof(prefix))) {
@@ -129,7 +129,7 @@ Status CheckWeightFile(const std::string& path) {
                          " bytes, the file has ", size);
 }
 
-// A file of `directory` with one of these endings; empty: there is none.
+// A file of `directory` with one of these endings; empty if there is none.
 std::string FileThatEndsIn(const std::string& directory,
                            std::initializer_list<std::string_view> endings) {
   std::error_code error;
@@ -151,7 +151,7 @@ bool HasOneOf(const std::string& directory, std::initializer_list<const char*> f
                      [&](const char* file) { return IsFile(PathOf(directory, file)); });
 }
 
-// A TensorRT-LLM checkpoint has a file a rank.
+// A TensorRT-LLM checkpoint has one file for each rank.
 std::vector<std::string> RankFiles(const Json& config) {
   const Json mapping = config.value("mapping", Json::object());
   const auto size_of = [&](const char* key) {
@@ -165,7 +165,7 @@ std::vector<std::string> RankFiles(const Json& config) {
   return files;
 }
 
-// The shards that model.safetensors.index.json lists, or model.safetensors alone.
+// The index and the shards that it lists, or model.safetensors alone.
 Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
   const std::string index_name = kIndex;
   const std::string index_path = PathOf(directory, index_name);
@@ -217,13 +217,13 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson(config_path));
   if (!is_trtllm) NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
   summary.architecture = Architecture(config);
-  // Of a model that also reads pictures, the text model's.
+  // For a multimodal model, the values of its text model.
   const auto nested = config.find("text_config");
   const Json& text = nested != config.end() && nested->is_object() ? *nested : config;
   summary.context_length = IntOr(text, "max_position_embeddings", IntOr(text, "n_positions", 0));
   summary.vocabulary_size = IntOr(text, "vocab_size", 0);
   summary.files.push_back("config.json");
-  for (const char* file : kSideFiles) {
+  for (const char* file : kOptionalFiles) {
     if (IsFile(PathOf(directory, file))) summary.files.push_back(file);
   }
   std::vector<std::string> weights = RankFiles(config);

@@ -1,6 +1,5 @@
-// Looks into a checkpoint directory, Hugging Face's or TensorRT-LLM's, without loading it: what
-// model it holds, and whether everything that serving it needs is there. Every error names the
-// file.
+// Inspects a checkpoint directory of Hugging Face or TensorRT-LLM without loading it: its model,
+// and whether all files that serving needs exist. Every error names the file.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +13,27 @@ namespace nereid::repo {
 
 struct CheckpointSummary {
   std::string directory;  // absolute
-  // "LlamaForCausalLM"; the model_type where config.json has no such name.
+  // "LlamaForCausalLM", or the model_type if config.json has no such name.
   std::string architecture;
   int64_t context_length = 0;  // in tokens; 0: not stated
   int64_t vocabulary_size = 0;
   std::string tokenizer_file;      // tokenizer.json, tokenizer.model, ...
-  std::vector<std::string> files;  // what serving needs, relative to the directory
+  std::vector<std::string> files;  // the files that serving needs, relative to the directory
 };
 
-// What the engine can run: config.json is readable, its model_type and quantisation are known (of a
-// TensorRT-LLM checkpoint the engine judges those), all weights are there and not cut off. Leaves
-// the tokenizer fields empty, and its file out.
+// Checks that the engine can run the weights: config.json is readable, model_type and quantization
+// are supported, and all weight files exist with their full size. For a TensorRT-LLM checkpoint,
+// the engine itself checks the model type. Sets no tokenizer fields and does not list the
+// tokenizer's file.
 Result<CheckpointSummary> InspectWeights(const std::string& directory);
 
-// The tokenizer's file in `directory`, which may also be that file.
+// Returns the name of the tokenizer's file. `directory` may also be the path of that file.
 Result<std::string> FindTokenizer(const std::string& directory);
 
-// Both, for a checkpoint that becomes a repository.
+// Both checks, for a checkpoint that becomes a repository.
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory);
 
-// The model_types that the engine knows.
+// The values of model_type that the engine supports.
 std::vector<std::string> SupportedModelTypes();
 
 }  // namespace nereid::repo

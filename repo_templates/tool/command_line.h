@@ -1,4 +1,5 @@
-// The arguments of nereid-repo: `--name=value`, `--name value`, `--switch`, and the rest in order.
+// Parses the arguments of nereid-repo: `--name=value`, `--name value`, `--switch`, and positional
+// words.
 #pragma once
 
 #include <map>
@@ -11,17 +12,17 @@
 namespace nereid::repo {
 
 struct CommandLine {
-  std::vector<std::string> words;                          // without dashes, in order
-  std::map<std::string, std::vector<std::string>> values;  // by option, "--" included
+  std::vector<std::string> words;                          // positional, in order
+  std::map<std::string, std::vector<std::string>> values;  // by option, including the dashes
   std::set<std::string> switches;
 
   bool Has(const std::string& option) const { return switches.count(option) > 0; }
-  // The last value given.
+  // The last given value.
   std::string ValueOr(const std::string& option, const std::string& fallback) const;
   Result<int> IntOr(const std::string& option, int fallback) const;
 };
 
-// Options outside of the two lists are errors that name the nearest known one.
+// An option in neither list is an error, which suggests the closest known one.
 Result<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments,
                                      const std::vector<std::string>& valued,
                                      const std::vector<std::string>& switches);

@@ -1,4 +1,4 @@
-#include "repo_templates/tool/llm_parameters.h"
+#include "repo_templates/tool/llm_tables.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -56,7 +56,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"executor_worker_path"},
     {"worker_path"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next thirteen are this host's own
+    {"max_num_sequences", Kind::kInt},  // this one and the next thirteen exist only in this host
     {"max_num_tokens", Kind::kInt},
     {"mixed_step_tokens", Kind::kInt},
     {"profile_steps", Kind::kInt},

@@ -1,5 +1,5 @@
-// The table; a further tensor is one more line.
-#include "repo_templates/tool/llm_tensors.h"
+// The table of tensors. To add a tensor, add a line.
+#include "repo_templates/tool/llm_tables.h"
 
 namespace nereid::repo {
 namespace {
@@ -61,7 +61,7 @@ constexpr LlmTensor kEngineInputs[] = {
     {"runtime_top_k", "INT32", "[1]", "", false},
     {"runtime_top_p", "FP32", "[1]", "", false},
     {"min_p", "FP32", "[1]", "", false},
-    {"runtime_top_k_min", "FP32", "[1]", "", false},  // a published misspelling
+    {"runtime_top_k_min", "FP32", "[1]", "", false},  // a misspelling in published templates
     {"len_penalty", "FP32", "[1]", "", false},
     {"repetition_penalty", "FP32", "[1]", "", false},
     {"min_length", "INT32", "[1]", "", false},

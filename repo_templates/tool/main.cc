@@ -1,5 +1,5 @@
-// nereid-repo: makes model repositories and checks them. Exit status: 0 all is well, 1 faults were
-// found, 2 the command could not be carried out.
+// nereid-repo: creates model repositories and checks them. Exit status: 0 success, 1 the check
+// found errors, 2 the command could not be carried out.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -7,8 +7,7 @@
 
 #include "repo_templates/tool/check.h"
 #include "repo_templates/tool/command_line.h"
-#include "repo_templates/tool/new_llm.h"
-#include "repo_templates/tool/new_qaic.h"
+#include "repo_templates/tool/new_repository.h"
 
 namespace {
 
@@ -21,25 +20,25 @@ namespace fs = std::filesystem;
 
 constexpr const char* kUsage = R"(usage:
   nereid-repo new llm --checkpoint DIR --out REPO
-      makes a repository (ensemble, preprocessing, tensorrt_llm, postprocessing) that serves the Hugging Face
+      creates a repository (ensemble, preprocessing, tensorrt_llm, postprocessing) that serves the Hugging Face
       checkpoint in DIR
-      --backend auto|gpu_llm|cpu_reference   the engine; auto (default): the GPU's where there is one
+      --backend auto|gpu_llm|cpu_reference   the engine; auto (default): gpu_llm if there is a GPU
       --decoupled                            allow streaming
-      --max-batch-size N                     sequences in one request at most (default 64)
-      --max-queue-size N                     requests that may wait for the engine (default 1024; 0: no limit)
+      --max-batch-size N                     maximum number of sequences in one request (default 64)
+      --max-queue-size N                     maximum number of requests that wait for the engine (default 1024; 0: no limit)
       --copy | --link                        put the checkpoint's files into the repository, as copies or links;
-                                             without either the repository names DIR
-      --templates DIR                        template files other than the installed ones
+                                             by default the repository refers to DIR
+      --templates DIR                        template files to use instead of the installed ones
   nereid-repo new qaic-style --model_name NAME --hf_model_name DIR --out REPO
-      makes the same with a model NAME before it, in the manner of Qualcomm's LLM samples: input `prompt`, output
+      creates the same with a model NAME in front, in the style of Qualcomm's LLM samples: input `prompt`, output
       `generation`; sample clients are in share/repo_templates/qaic/clients
       --model_type causal|kv_cache           accepted; the engine keeps a KV cache either way
       --python_backend_dir DIR               accepted; the model runs in the backend `python`
-      --decoupled                            one response a token
-      --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are taken over
+      --decoupled                            one response for each token
+      --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are used
   nereid-repo check REPO
-      names file, line and key of every fault
-      --backend-directory DIR                where backends lie (default: those installed beside this program)
+      prints file, line and key of every error
+      --backend-directory DIR                the directory of backends (default: those installed with this program)
       --json                                 findings as JSON
   nereid-repo --help
 )";
@@ -93,7 +92,7 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   return options;
 }
 
-// What was made must load as it is: the same judge as for strangers' repositories.
+// Checks the created repository in the same way as any other: it must load without changes.
 int ReportNew(const std::string& out) {
   const Findings findings = CheckRepository(out, CheckOptions());
   std::fputs(ToText(findings).c_str(), stderr);
@@ -120,8 +119,8 @@ Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
   }
   if (const std::string binary = line.ValueOr("--aic_binary_dir", ""); !binary.empty()) {
     return nereid::UnsupportedError("new qaic-style: --aic_binary_dir: '", binary,
-                                    "': a compiled binary cannot be run here; without it the "
-                                    "checkpoint of --hf_model_name is");
+                                    "': compiled binaries are not supported; without this flag "
+                                    "the checkpoint of --hf_model_name is served");
   }
   options.has_backend_dir = !line.ValueOr("--python_backend_dir", "").empty();
   if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");

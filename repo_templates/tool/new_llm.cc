@@ -1,16 +1,25 @@
-#include "repo_templates/tool/new_llm.h"
+#include "repo_templates/tool/new_repository.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "repo_templates/tool/checkpoint.h"
-#include "repo_templates/tool/template.h"
 
 namespace nereid::repo {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string Escape(const std::string& value) {
+  std::string escaped;
+  for (const char c : value) {
+    if (c == '"' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
 
 constexpr const char* kModels[] = {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"};
 constexpr const char* kVersion = "1";
@@ -71,7 +80,7 @@ Status WriteModel(const NewLlmOptions& options, const std::string& model,
   return {};
 }
 
-Status PlaceFiles(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
+Status CopyOrLinkFiles(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
   const fs::path folder = fs::path(options.out) / "tensorrt_llm" / kVersion;
   for (const std::string& name : checkpoint.files) {
     const fs::path source = fs::path(checkpoint.directory) / name;
@@ -90,10 +99,10 @@ Status WriteRepository(const NewLlmOptions& options, const CheckpointSummary& ch
   const TemplateValues values = ValuesFor(options, checkpoint);
   for (const char* model : kModels) NEREID_RETURN_IF_ERROR(WriteModel(options, model, values));
   if (options.files == NewLlmOptions::Files::kReference) return {};
-  return PlaceFiles(options, checkpoint);
+  return CopyOrLinkFiles(options, checkpoint);
 }
 
-Status CheckOptions(const NewLlmOptions& options) {
+Status ValidateOptions(const NewLlmOptions& options) {
   if (options.backend != "auto" && options.backend != "gpu_llm" &&
       options.backend != "cpu_reference") {
     return InvalidArgError("--backend: expected auto, gpu_llm or cpu_reference, got '",
@@ -113,7 +122,7 @@ Status CheckOptions(const NewLlmOptions& options) {
 }  // namespace
 
 Status NewLlm(const NewLlmOptions& options) {
-  NEREID_RETURN_IF_ERROR(CheckOptions(options));
+  NEREID_RETURN_IF_ERROR(ValidateOptions(options));
   NEREID_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint,
                           InspectCheckpoint(options.checkpoint));
   std::error_code ignored;
@@ -123,6 +132,28 @@ Status NewLlm(const NewLlmOptions& options) {
   for (const char* model : kModels) fs::remove_all(fs::path(options.out) / model, ignored);
   if (!existed) fs::remove(options.out, ignored);
   return status;
+}
+
+Result<std::string> FillTemplate(std::string_view text, const TemplateValues& values,
+                                 const std::string& name) {
+  std::string filled;
+  while (true) {
+    const size_t start = text.find("${");
+    filled += text.substr(0, start);
+    if (start == std::string_view::npos) return filled;
+    const size_t end = text.find('}', start);
+    const auto line = 1 + std::count(filled.begin(), filled.end(), '\n');
+    if (end == std::string_view::npos) {
+      return InvalidArgError(name, ":", line, ": '${' without '}'");
+    }
+    const std::string key(text.substr(start + 2, end - start - 2));
+    const auto value = values.find(key);
+    if (value == values.end()) {
+      return InvalidArgError(name, ":", line, ": no value for ${", key, "}");
+    }
+    filled += Escape(value->second);
+    text.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace nereid::repo

@@ -1,4 +1,4 @@
-#include "repo_templates/tool/new_qaic.h"
+#include "repo_templates/tool/new_repository.h"
 
 #include <filesystem>
 #include <fstream>
@@ -7,15 +7,13 @@
 #include <optional>
 
 #include "repo_templates/tool/checkpoint.h"
-#include "repo_templates/tool/new_llm.h"
-#include "repo_templates/tool/template.h"
 
 namespace nereid::repo {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What compile_config.json may say that means something here.
+// The fields of compile_config.json that have an effect.
 struct CompileConfig {
   std::optional<int64_t> prefill_seq_len, ctx_len, batch_size, full_batch_size;
 };
@@ -26,15 +24,16 @@ Result<int64_t> Count(const std::string& key, const nlohmann::json& value) {
                          value.dump());
 }
 
-// Quantisation is the checkpoint's affair here, so that a wish for another one cannot be granted.
+// The checkpoint determines the quantization, so another one cannot be requested.
 Status RefuseWhenTrue(const std::string& key, const nlohmann::json& value) {
   if (!value.is_boolean()) {
     return InvalidArgError("compile_config: '", key, "': expected true or false, got ",
                            value.dump());
   }
   if (!value.get<bool>()) return {};
-  return UnsupportedError("compile_config: '", key,
-                          "': not supported; weights and cache are as the checkpoint stores them");
+  return UnsupportedError(
+      "compile_config: '", key,
+      "': not supported; the checkpoint determines the formats of weights and cache");
 }
 
 Status Apply(const std::string& key, const nlohmann::json& value, CompileConfig& config,
@@ -52,7 +51,7 @@ Status Apply(const std::string& key, const nlohmann::json& value, CompileConfig&
   if (key == "mxfp6_matmul" || key == "mxint8_kv_cache") return RefuseWhenTrue(key, value);
   for (const char* known : {"onnx_path", "num_cores", "aic_enable_depth_first", "mos"}) {
     if (key != known) continue;
-    notes.push_back(StrCat("compile_config: '", key, "' has no meaning here: nothing is compiled"));
+    notes.push_back(StrCat("compile_config: '", key, "' has no effect: nothing is compiled"));
     return {};
   }
   return InvalidArgError("compile_config: unknown key '", key, "'");
@@ -117,7 +116,7 @@ std::string EngineParameters(const CompileConfig& config) {
     text += StrCat("parameters { key: \"", key, "\" value { string_value: \"", value, "\" } }\n");
   };
   if (config.ctx_len) add("max_seq_len", *config.ctx_len);
-  // One prompt's piece beside a token of every sequence that decodes.
+  // One prefill chunk beside one token of every decoding sequence.
   if (config.prefill_seq_len) {
     add("max_num_tokens", *config.prefill_seq_len + config.full_batch_size.value_or(64));
   }
@@ -152,11 +151,10 @@ Status NewQaic(const NewQaicOptions& options, std::vector<std::string>& notes) {
   NEREID_ASSIGN_OR_RETURN(const CompileConfig config,
                           ReadCompileConfig(options.compile_config, notes));
   if (options.model_type == "causal") {
-    notes.push_back("--model_type causal: the engine keeps a KV cache all the same");
+    notes.push_back("--model_type causal: the engine keeps a KV cache in any case");
   }
   if (options.has_backend_dir) {
-    notes.push_back(
-        "--python_backend_dir has no meaning here: the backend `python` runs the model");
+    notes.push_back("--python_backend_dir has no effect: the backend `python` runs the model");
   }
   std::error_code ignored;
   const bool existed = fs::exists(options.out, ignored);

@@ -1,4 +1,4 @@
-#include "repo_templates/tool/repository.h"
+#include "repo_templates/tool/check.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The version that a folder's name means; -1: none.
+// The version number that a folder's name stands for; -1 if it is none.
 int64_t VersionOf(const std::string& name) {
   int64_t version = 0;
   const char* end = name.data() + name.size();
@@ -21,10 +21,10 @@ RepositoryModel ReadModel(const fs::path& path, Findings& findings) {
   RepositoryModel model;
   model.folder.name = path.filename().string();
   model.folder.path = path.string();
-  for (config::Fault& fault : config::CheckModelConfig(model.folder)) {
-    findings.push_back({std::move(fault), false});
+  for (core::config::ConfigError& error : core::config::CheckModelConfig(model.folder)) {
+    findings.push_back({std::move(error), false});
   }
-  Result<ModelConfig> config = config::ReadModelConfig(model.folder);
+  Result<core::ModelConfig> config = core::config::ReadModelConfig(model.folder);
   if (config.ok()) model.config = std::move(config).value();
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {

@@ -1,6 +1,6 @@
-// The agent `checksum`: refuses to load a model whose files are not what they were. Parameters of
-// the model's configuration: key "MD5:<file, relative to the model's folder>", value the 32
-// hexadecimal digits that md5sum prints. [load threads]
+// The repository agent `checksum`: fails the load of a model if the checksum of a file differs from
+// the expected one. Parameters in the model's configuration: the key is "MD5:<file, relative to the
+// model's folder>", the value the 32 hexadecimal digits that md5sum prints. [load threads]
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -80,7 +80,7 @@ extern "C" {
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelAction(
     TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model,
     const TRITONREPOAGENT_ActionType action_type) {
-  return nereid::GuardCEdge("checksum", [&]() -> Status {
+  return nereid::GuardCBoundary("checksum", [&]() -> Status {
     if (action_type != TRITONREPOAGENT_ACTION_LOAD) return {};
     return CheckFiles(agent, model);
   });

@@ -1,5 +1,5 @@
-// MD5 (RFC 1321), as md5sum prints it: finds files that changed by accident, not by malice. [one
-// thread an object]
+// MD5 (RFC 1321), with the result of md5sum. It detects files that changed by accident, not
+// deliberate changes. [one thread for each object]
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace nereid::checksum {
 class Md5 {
  public:
   void Add(const void* data, size_t size);
-  // 32 hexadecimal digits. Once.
+  // 32 hexadecimal digits. Call it once, after the last Add.
   std::string HexDigest();
 
  private:

@@ -1,5 +1,5 @@
-// Compares what the C headers declare with the tables of abi/, name by name: which functions there
-// are, which side implements each, and that the link stub has every one of the host's.
+// Compares the declarations of the C headers with the tables of abi/ by name: which functions
+// exist, which side implements each, and whether the link stub has all functions of the host.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 const std::string kAbiDir = NEREID_SOURCE_DIR "/tests/backend_api/abi/";
 const std::string kHeaderDir = NEREID_SOURCE_DIR "/backend_api/include/triton/core/";
 
-// What the tables leave out and hosts export all the same.
+// Functions that hosts export although the tables do not list them.
 const std::set<std::string> kAdditions = {"TRITONCACHE_CacheEntryNew",
                                           "TRITONCACHE_CacheEntryDelete",
                                           "TRITONSERVER_ServerOptionsSetLogCallback"};
@@ -67,7 +67,7 @@ SideByFunction FunctionsOfHeaders() {
   return functions;
 }
 
-TEST(AbiNamesTest, TheTablesAreWhole) {
+TEST(AbiNamesTest, TheTablesAreComplete) {
   EXPECT_EQ(FunctionsOfTables().size(), 304u);
   EXPECT_EQ(ReadTable("callbacks.tsv").size(), 10u);
   EXPECT_EQ(ReadTable("enums.tsv").size(), 86u);

@@ -1,6 +1,6 @@
-"""Writes a C++ source that compares the C headers with the tables of abi/, type by type: usage generate_abi_checks.py ABI_DIR OUT.cc
+"""Writes a C++ source that compares the C headers with the tables of abi/: usage generate_abi_checks.py ABI_DIR OUT.cc
 
-What the compiler sees is compared, not the text of the headers: a function's type, an enumerator's value, a handle's opacity.
+The compiler checks the types of functions, the values of enumerators and that handles are opaque; the text of the headers does not matter.
 """
 import csv
 import pathlib

@@ -1,4 +1,4 @@
-"""backend_api/template as a stranger uses it: copied out of the tree, built against the installed package, loaded, called.
+"""Tests backend_api/template like a third party: copies it, builds it against the installed package, loads it and sends requests.
 
 NEREID_DIST is the installed tree. NEREID_SERVER_COMMAND may name another server that takes Triton's flags, for comparison.
 """
@@ -25,7 +25,7 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The copied folder with its build: a second copy of the tree proves that the package can be moved."""
+    """Builds a copy of the template against a copy of the installed package, which proves that the package can be moved."""
     folder = tmp_path_factory.mktemp("template")
     prefix = folder / "moved"
     for part in ("include", "lib/cmake", "lib/stubs"):

@@ -1,4 +1,4 @@
-// Against Python's hashlib.blake2b(..., digest_size=32).
+// The expected digests come from Python's hashlib.blake2b(..., digest_size=32).
 #include "base/blake2b.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ std::string Hash(const std::string& text) {
   return hash.HexDigest();
 }
 
-TEST(Blake2bTest, GivesTheDigestsOfHashlib) {
+TEST(Blake2bTest, MatchesTheDigestsOfHashlib) {
   EXPECT_EQ(Hash(""), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
   EXPECT_EQ(Hash("abc"), "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
   EXPECT_EQ(Hash(std::string(128, 'x')),
@@ -24,14 +24,14 @@ TEST(Blake2bTest, GivesTheDigestsOfHashlib) {
             "03b0758fa71d249c846c2304a2b9996e6ae66ffa7e5528f9e612e089a360fc8d");
 }
 
-TEST(Blake2bTest, PiecesMakeTheSameWhole) {
+TEST(Blake2bTest, DigestDoesNotDependOnChunkSizes) {
   std::string bytes;
   for (int i = 0; i < 1024; ++i) bytes += static_cast<char>(i % 256);
-  for (const size_t piece : {1u, 7u, 127u, 128u, 129u, 1024u}) {
+  for (const size_t chunk : {1u, 7u, 127u, 128u, 129u, 1024u}) {
     Blake2b hash;
-    for (size_t at = 0; at < bytes.size(); at += piece) hash.Add(bytes.substr(at, piece));
+    for (size_t at = 0; at < bytes.size(); at += chunk) hash.Add(bytes.substr(at, chunk));
     EXPECT_EQ(hash.HexDigest(), "f1551feeb252c7e60bb362205bd1ac2f70b145260a91d41e8c5d0a187549a5f2")
-        << piece;
+        << chunk;
   }
 }
 

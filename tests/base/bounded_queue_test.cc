@@ -9,7 +9,7 @@
 namespace nereid {
 namespace {
 
-TEST(BoundedQueueTest, RefusesWhatDoesNotFitAndKeepsTheItemWithItsOwner) {
+TEST(BoundedQueueTest, RejectsAnItemWhenFullAndLeavesItUnchanged) {
   BoundedQueue<std::unique_ptr<int>> queue(1);
   auto second = std::make_unique<int>(2);
   EXPECT_TRUE(queue.TryPush(std::make_unique<int>(1)));
@@ -19,7 +19,7 @@ TEST(BoundedQueueTest, RefusesWhatDoesNotFitAndKeepsTheItemWithItsOwner) {
   EXPECT_TRUE(queue.TryPush(std::move(second)));
 }
 
-TEST(BoundedQueueTest, DrainsAfterClosing) {
+TEST(BoundedQueueTest, CanBeDrainedAfterClosing) {
   BoundedQueue<int> queue(4);
   EXPECT_TRUE(queue.Push(1));
   EXPECT_TRUE(queue.Push(2));
@@ -30,12 +30,12 @@ TEST(BoundedQueueTest, DrainsAfterClosing) {
   EXPECT_EQ(queue.Pop(), std::nullopt);
 }
 
-TEST(BoundedQueueTest, GivesUpAtTheDeadline) {
+TEST(BoundedQueueTest, PopUntilReturnsAtTheDeadline) {
   BoundedQueue<int> queue(1);
   EXPECT_EQ(queue.PopUntil(std::chrono::steady_clock::now()), std::nullopt);
 }
 
-TEST(BoundedQueueTest, HandsEveryItemToExactlyOneConsumer) {
+TEST(BoundedQueueTest, DeliversEveryItemToExactlyOneConsumer) {
   BoundedQueue<int> queue(3);
   std::vector<std::vector<int>> taken(3);
   std::vector<std::thread> threads;

@@ -19,7 +19,7 @@ TEST(HostBindingTest, ReadsNumbersAndRangesOfCores) {
   EXPECT_TRUE(ReadHostBinding("cpu", {})->empty());
 }
 
-TEST(HostBindingTest, RefusesWhatIsNoListOfCores) {
+TEST(HostBindingTest, RejectsAMalformedListOfCores) {
   for (const char* value : {"", "x", "-1", "1-", "3-1", "0,,1", "0,", "1.5", "99999999999"}) {
     EXPECT_EQ(Refusal("cpu-cores", value),
               StrCat("host policy 'cpu': cpu-cores: expected numbers and ranges of cores, like "
@@ -28,7 +28,7 @@ TEST(HostBindingTest, RefusesWhatIsNoListOfCores) {
   }
 }
 
-TEST(HostBindingTest, RefusesWhatThisMachineDoesNotHave) {
+TEST(HostBindingTest, RejectsNodesThatThisMachineDoesNotHaveAndUnknownSettings) {
   EXPECT_NE(Refusal("numa-node", "4097").find("expected a node of this machine, got '4097'"),
             std::string::npos);
   EXPECT_NE(Refusal("numa-node", "zero").find("expected the number of a node, got 'zero'"),

@@ -1,4 +1,4 @@
-// Looks that pay go on; looks that do not become rare.
+// Spins that find work continue; spins that find none become rare.
 #include "base/spin_wait.h"
 
 #include <gtest/gtest.h>
@@ -14,58 +14,59 @@ namespace {
 class SpinWaitTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!spin_.MayPay()) GTEST_SKIP() << "on one core, or with NEREID_SPIN_US=0, nobody looks";
+    if (!spin_.ShouldSpin()) GTEST_SKIP() << "no spinning on one core or with NEREID_SPIN_US=0";
   }
   SpinWait spin_;
 };
 
-TEST_F(SpinWaitTest, SeesWhatIsReady) {
+TEST_F(SpinWaitTest, ReturnsTrueWhenReady) {
   for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(spin_.MayPay());
-    EXPECT_TRUE(spin_.Until([] { return true; }));
+    ASSERT_TRUE(spin_.ShouldSpin());
+    EXPECT_TRUE(spin_.SpinUntil([] { return true; }));
   }
 }
 
-TEST_F(SpinWaitTest, GivesUpAndThenLooksLessOften) {
-  EXPECT_FALSE(spin_.Until([] { return false; }));
-  int num_left_out = 0;
-  while (!spin_.MayPay()) ++num_left_out;
-  EXPECT_GE(num_left_out, 1);
-  EXPECT_FALSE(spin_.Until([] { return false; }));
-  int num_left_out_then = 0;
-  while (!spin_.MayPay()) ++num_left_out_then;
-  EXPECT_GE(num_left_out_then, num_left_out);
+TEST_F(SpinWaitTest, SpinsLessOftenAfterFindingNoWork) {
+  EXPECT_FALSE(spin_.SpinUntil([] { return false; }));
+  int num_skipped = 0;
+  while (!spin_.ShouldSpin()) ++num_skipped;
+  EXPECT_GE(num_skipped, 1);
+  EXPECT_FALSE(spin_.SpinUntil([] { return false; }));
+  int num_skipped_later = 0;
+  while (!spin_.ShouldSpin()) ++num_skipped_later;
+  EXPECT_GE(num_skipped_later, num_skipped);
 }
 
-TEST_F(SpinWaitTest, LooksAgainAfterAShortSleep) {
-  const auto looks_again = [] {  // unless another thread had the core during the look or the sleep
+TEST_F(SpinWaitTest, SpinsAgainAfterAShortSleep) {
+  // False if another thread used the core during the spin or the sleep.
+  const auto spins_again = [] {
     SpinWait spin;
-    EXPECT_FALSE(spin.Until([] { return false; }));
-    spin.Rest([] {});
-    EXPECT_FALSE(spin.MayPay());
-    spin.Rest([] {});
-    return spin.MayPay();
+    EXPECT_FALSE(spin.SpinUntil([] { return false; }));
+    spin.Sleep([] {});
+    EXPECT_FALSE(spin.ShouldSpin());
+    spin.Sleep([] {});
+    return spin.ShouldSpin();
   };
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  bool has_looked = false;
-  while (!(has_looked = looks_again()) && std::chrono::steady_clock::now() < end) continue;
-  EXPECT_TRUE(has_looked);
+  bool has_spun = false;
+  while (!(has_spun = spins_again()) && std::chrono::steady_clock::now() < end) continue;
+  EXPECT_TRUE(has_spun);
 }
 
-TEST_F(SpinWaitTest, RestsByTheSleepThatItIsGiven) {
+TEST_F(SpinWaitTest, SleepsByCallingTheGivenFunction) {
   int num_slept = 0;
-  for (int i = 0; i < 3; ++i) spin_.Rest([&] { ++num_slept; });
+  for (int i = 0; i < 3; ++i) spin_.Sleep([&] { ++num_slept; });
   EXPECT_EQ(num_slept, 3);
 }
 
-TEST_F(SpinWaitTest, EndsWhateverManyThreadsLookFor) {
+TEST_F(SpinWaitTest, TerminatesWhenManyThreadsSpin) {
   std::atomic<int> num_done{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&num_done] {
       SpinWait spin;
       for (int i = 0; i < 100; ++i) {
-        if (spin.MayPay()) spin.Until([i] { return i % 3 == 0; });
+        if (spin.ShouldSpin()) spin.SpinUntil([i] { return i % 3 == 0; });
       }
       ++num_done;
     });

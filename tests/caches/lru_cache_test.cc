@@ -8,8 +8,8 @@
 namespace nereid::local_cache {
 namespace {
 
-std::shared_ptr<const Content> Bytes(size_t count) {
-  return std::make_shared<const Content>(1, std::vector<std::byte>(count));
+std::shared_ptr<const EntryBuffers> Bytes(size_t count) {
+  return std::make_shared<const EntryBuffers>(1, std::vector<std::byte>(count));
 }
 
 class LruCacheTest : public testing::Test {
@@ -21,7 +21,7 @@ class LruCacheTest : public testing::Test {
   LruCache cache_{3 * EntrySize()};
 };
 
-TEST_F(LruCacheTest, TheLeastRecentlyUsedLeaves) {
+TEST_F(LruCacheTest, EvictsTheLeastRecentlyUsedEntry) {
   for (const char* key : {"a", "b", "c"}) EXPECT_EQ(Insert(key), LruCache::Outcome::kInserted);
   EXPECT_NE(cache_.Find("a"), nullptr);  // b is the oldest now
   EXPECT_EQ(Insert("d"), LruCache::Outcome::kInserted);
@@ -29,7 +29,7 @@ TEST_F(LruCacheTest, TheLeastRecentlyUsedLeaves) {
   for (const char* key : {"a", "c", "d"}) EXPECT_NE(cache_.Find(key), nullptr) << key;
 }
 
-TEST_F(LruCacheTest, ALargeEntryDrivesOutAsManyAsItNeeds) {
+TEST_F(LruCacheTest, ALargeEntryEvictsAsManyAsNecessary) {
   for (const char* key : {"a", "b", "c"}) Insert(key);
   EXPECT_EQ(cache_.Insert("x", Bytes(2 * kBytes)), LruCache::Outcome::kInserted);
   EXPECT_EQ(cache_.Find("a"), nullptr);
@@ -37,18 +37,18 @@ TEST_F(LruCacheTest, ALargeEntryDrivesOutAsManyAsItNeeds) {
   EXPECT_NE(cache_.Find("c"), nullptr);
 }
 
-TEST_F(LruCacheTest, WhatIsLargerThanTheWholeDrivesNothingOut) {
+TEST_F(LruCacheTest, AnEntryLargerThanTheCacheEvictsNothing) {
   Insert("a");
   EXPECT_EQ(cache_.Insert("x", Bytes(3 * EntrySize())), LruCache::Outcome::kTooLarge);
   EXPECT_NE(cache_.Find("a"), nullptr);
 }
 
-TEST_F(LruCacheTest, AKeyIsTakenOnce) {
+TEST_F(LruCacheTest, RejectsAnExistingKey) {
   EXPECT_EQ(Insert("a"), LruCache::Outcome::kInserted);
-  EXPECT_EQ(Insert("a"), LruCache::Outcome::kTaken);
+  EXPECT_EQ(Insert("a"), LruCache::Outcome::kKeyExists);
 }
 
-TEST_F(LruCacheTest, WhoFoundAnEntryKeepsItThoughItHasLeft) {
+TEST_F(LruCacheTest, AFoundEntryStaysValidAfterItsEviction) {
   Insert("a");
   const auto found = cache_.Find("a");
   for (const char* key : {"b", "c", "d"}) Insert(key);

@@ -1,11 +1,11 @@
-"""call_with_nulls.py <library> <functions.tsv>: calls every function that a host provides with null pointers and zeros, and prints one JSON
-object a line: the function, what its error says or null where there was none. A crash leaves the name of its function as the last line."""
+"""call_with_nulls.py <library> <functions.tsv>: calls every function that a host provides with null pointers and zeros. Prints one JSON object per
+line: the function, and its error message or null. After a crash, the last line names the function."""
 import csv
 import ctypes
 import json
 import sys
 
-# Their arguments are values, or null is a legal one: no error is due.
+# Functions that return no error: their arguments are values, or null is valid.
 POINTER = ctypes.c_void_p
 
 

@@ -1,5 +1,5 @@
-"""Programs of others on our library and ours on theirs. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of
-the test backends. Without them every test here is skipped."""
+"""Runs third-party programs with our library, and our programs with Triton's library. Environment: NEREID_DIST, the installed tree;
+NEREID_TEST_BACKENDS, the folder of the test backends. Without them every test here is skipped."""
 import ctypes
 import os
 import pathlib
@@ -14,7 +14,7 @@ pytest.register_assert_rewrite("processes")
 import processes  # noqa: E402
 import wheels  # noqa: E402
 
-THEIR_CORE = "libtritonserver-717102f0.so"  # what the wheel's libraries need by name
+THEIR_CORE = "libtritonserver-717102f0.so"  # the file name under which the wheel's libraries load it
 IDENTITY = """backend: "identity_c"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -23,7 +23,7 @@ instance_group [ { kind: KIND_CPU } ]
 
 
 def pytest_collection_modifyitems(items):
-    """The first test of a wheel waits for its download."""
+    """The first test that uses a wheel waits for its download, so its time limit is longer."""
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.timeout(600))
@@ -45,14 +45,14 @@ def backends():
 
 @pytest.fixture(scope="session")
 def their_wheel():
-    """Triton 2.51.0 for the CPU, as PyPI has it: `pytriton/tritonserver` and `nvidia_pytriton.libs`."""
+    """Returns the CPU version of Triton 2.51.0 from PyPI: `pytriton/tritonserver` and `nvidia_pytriton.libs`."""
     return wheels.unpacked("nvidia-pytriton==0.7.0") / "content"
 
 
 @pytest.fixture(scope="session")
 def their_server_on_our_core(their_wheel, dist, tmp_path_factory):
-    """The wheel's executable and backends, with our library under the name that theirs has. Their run path leads to a folder beside them,
-    so the tree is made again around it."""
+    """Builds a tree with the wheel's executable and backends, and our library under the wheel's library name. Their run path is relative, so the
+    folder layout is the wheel's."""
     root = tmp_path_factory.mktemp("theirs_on_ours")
     shutil.copytree(their_wheel / "pytriton/tritonserver", root / "pytriton/tritonserver")
     libraries = root / "nvidia_pytriton.libs"
@@ -65,7 +65,7 @@ def their_server_on_our_core(their_wheel, dist, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def python_environment(their_server_on_our_core):
-    """The environment in which the wheel's python backend runs: its stub for our version of Python, and our numpy."""
+    """Returns the environment for the wheel's Python backend: its stub for our Python version, and our NumPy."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = their_server_on_our_core / f"python_backend_stubs/{version}/triton_python_backend_stub"
     if not stub.exists():
@@ -77,7 +77,7 @@ def python_environment(their_server_on_our_core):
     numpy = pytest.importorskip("numpy")
     shutil.copy(stub, their_server_on_our_core / "backends/python/triton_python_backend_stub")
     (their_server_on_our_core / "backends/python/triton_python_backend_stub").chmod(0o755)
-    # Some stubs find packages by PYTHONPATH alone, some only those of the first python3 on the path.
+    # Some stubs find packages only by PYTHONPATH, others only those of the first python3 on the path.
     folder = pathlib.Path(sys.executable).parent
     return dict(os.environ, PYTHONPATH=str(pathlib.Path(numpy.__file__).parents[1]), PATH=f"{folder}:{os.environ['PATH']}")
 
@@ -92,7 +92,7 @@ def identity_repository(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """start(command, repository, backends, environment=None, flags=()): a processes.Server, stopped at the end if the test did not."""
+    """start(command, repository, backends, environment=None, flags=()): returns a processes.Server, which is stopped after the test."""
     running = []
 
     def start_one(command, repository, backends, environment=None, flags=()):

@@ -1,4 +1,4 @@
-"""Writes ONNX models of a few operators: the protobuf messages of onnx.proto by hand, as far as the tests need them."""
+"""Writes ONNX models of a few operators. Serializes the messages of onnx.proto directly, as far as the tests need them."""
 import numpy as np
 
 TYPES = {"FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BYTES": 8, "BOOL": 9, "FP16": 10, "FP64": 11,
@@ -22,13 +22,13 @@ def field(number, value):
 
 
 def tensor(name, datatype, dims):
-    """A ValueInfoProto; a dimension of -1 has no value."""
+    """Returns a ValueInfoProto. A dimension of -1 has no value."""
     shape = b"".join(field(1, b"" if dim < 0 else field(1, dim)) for dim in dims)
     return field(1, name) + field(2, field(1, field(1, TYPES[datatype]) + field(2, shape)))
 
 
 def weights(name, values):
-    """A TensorProto of 32-bit floats."""
+    """Returns a TensorProto of 32-bit floats."""
     values = np.asarray(values, dtype=np.float32)
     return b"".join(field(1, dim) for dim in values.shape) + field(2, 1) + field(8, name) + field(9, values.tobytes())
 

@@ -1,4 +1,4 @@
-"""A server process of these tests, ours or another with Triton's flags, and what programs of others need beside it."""
+"""A server process of these tests, ours or another one with Triton's flags, and the environment for third-party programs."""
 import os
 import pathlib
 import sys
@@ -11,10 +11,9 @@ PATIENCE_S = 180
 
 
 def foreign_environment(**further):
-    """For a program of others that loads our library: where that was built with sanitizers, their runtime has to come first
-    (NEREID_SANITIZER_RUNTIME, which our own programs hold themselves), and what the program leaks is its own affair. So is that
-    perf_analyzer gives to free() what it has from new. ThreadSanitizer reports nothing there: it does not see how such a program
-    synchronises its threads."""
+    """Returns the environment for a third-party program that loads our library. If the library was built with sanitizers, their runtime must be
+    loaded first (NEREID_SANITIZER_RUNTIME; our own programs link it). Leaks of the program are not reported, nor that perf_analyzer frees
+    memory from new with free(). ThreadSanitizer reports nothing at all, because it does not see how the program synchronises its threads."""
     runtime = os.environ.get("NEREID_SANITIZER_RUNTIME")
     if not runtime:
         return {**os.environ, **further}
@@ -24,11 +23,11 @@ def foreign_environment(**further):
 
 
 class Server(ServerProcess):
-    """`command` is the executable; `environment` the whole of it. Ready once constructed."""
+    """`command` is the executable and its first arguments; `environment` is the complete environment. The server is ready after construction."""
 
     def __init__(self, command, repository, backends, log, environment, flags=()):
         super().__init__([command], [f"--model-repository={repository}", f"--backend-directory={backends}", *flags], log, environment,
-                         patience_s=PATIENCE_S)
+                         timeout_s=PATIENCE_S)
 
     def get(self, path, port=None):
         with urllib.request.urlopen(f"http://127.0.0.1:{port or self.http}{path}", timeout=60) as answer:

@@ -1,4 +1,4 @@
-"""docs/compatibility.md against the library: every function is listed once, says what is true, and survives null pointers."""
+"""Compares docs/compatibility.md with the library: every function is listed exactly once, its row is true, and it survives null pointers."""
 import json
 import pathlib
 import re
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests/backend_api/abi/functions.tsv"
-# Null is legal (nothing to delete; the log is the process's), or there is no error to return.
+# For these functions null is valid (nothing to delete; the log belongs to the process), or they return no error.
 NULL_IS_FINE = re.compile(r"(Delete|SetLog\w+|LogIsEnabled|ErrorNew|ErrorCode|ErrorCodeString|ErrorMessage|ParameterNew|ParameterBytesNew"
                           r"|\w*String|DataTypeByteSize|StringToDataType)$")
 
@@ -22,7 +22,7 @@ def documented():
 
 @pytest.fixture(scope="module")
 def answers(dist):
-    """What each function says to null pointers."""
+    """Returns each function's answer to null pointers."""
     done = subprocess.run([sys.executable, str(pathlib.Path(__file__).parent / "call_with_nulls.py"), str(dist / "lib/libtritonserver.so"), str(TABLE)],
                           capture_output=True, text=True, timeout=100, check=False, env=processes.foreign_environment())
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -50,7 +50,7 @@ def test_nulls_are_refused_by_name(answers):
         assert error is None or name in error or "must not be null" in error or "not supported" in error, f"{name}: {error}"
 
 
-def test_what_is_not_supported_is_listed_so(answers):
+def test_unsupported_functions_are_listed_as_such(answers):
     for name, (verdict, _) in documented()[0].items():
         if "not supported by this server yet" in (answers.get(name) or ""):
             assert verdict == "refused", f"{name}: the page says {verdict}, the library {answers.get(name)!r}"

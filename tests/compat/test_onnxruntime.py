@@ -1,4 +1,4 @@
-"""A framework through the backend API: ONNX Runtime, by a backend of ours over the wheel's shared object."""
+"""Tests a framework through the backend API: ONNX Runtime, in a backend of ours that uses the wheel's shared library."""
 import json
 import subprocess
 import urllib.request
@@ -17,7 +17,7 @@ WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
 
 @pytest.fixture(scope="module")
 def backend_directory(backends, tmp_path_factory):
-    """The backend with its framework beside it."""
+    """A folder with the backend and ONNX Runtime."""
     root = tmp_path_factory.mktemp("backends") / "onnxruntime"
     root.mkdir()
     wheel = wheels.unpacked("onnxruntime==1.31.1") / "content"
@@ -133,8 +133,8 @@ def test_every_numeric_type(server, datatype):
         assert infer(client, httpclient, f"same_{datatype}", empty, datatype).shape == (0, 3)
 
 
-def test_what_the_framework_refuses(server):
-    """An error of the framework becomes the answer to the one who asked, at the load and at the request."""
+def test_errors_of_the_framework(server):
+    """An error of ONNX Runtime becomes the error of the load or of the request."""
     index = {model["name"]: model for model in json.loads(post(server, "/v2/repository/index"))}
     assert index["broken"]["state"] == "UNAVAILABLE" and "model.onnx" in index["broken"]["reason"]
     assert index["texts"]["state"] == "UNAVAILABLE" and "'X': element type 8" in index["texts"]["reason"]

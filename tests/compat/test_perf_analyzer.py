@@ -1,4 +1,4 @@
-"""NVIDIA's perf_analyzer against our server, and in process against our library. Its figures are not judged."""
+"""Runs NVIDIA's perf_analyzer with our server, and in process with our library. Its measurements are not evaluated."""
 import re
 import subprocess
 
@@ -6,13 +6,13 @@ import processes
 import pytest
 import wheels
 
-# A fixed number of requests: it measures no stability, which a busy machine does not have.
+# A fixed number of requests: perf_analyzer does not wait for stable measurements, which a busy machine may never give.
 LOAD = ["--concurrency-range=2", "--request-count=40", "--stability-percentage=1000000000", "--shape=INPUT0:16", "--input-data=zero"]
 
 
 @pytest.fixture(scope="module")
 def analyze():
-    """analyze(*flags): what it prints."""
+    """analyze(*flags): returns the output."""
     program = wheels.unpacked("tritonclient==2.49.0", ["--platform=manylinux1_x86_64"]) / "content/tritonclient-2.49.0.data/data/bin/perf_analyzer"
     runtime = wheels.unpacked("nvidia-cuda-runtime-cu12==12.9.79") / "content/nvidia/cuda_runtime/lib"
     program.chmod(0o755)

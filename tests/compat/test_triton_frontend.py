@@ -1,4 +1,4 @@
-"""NVIDIA's `tritonserver` executable, unchanged, on our libtritonserver.so, and our server on NVIDIA's library."""
+"""Runs NVIDIA's `tritonserver` executable, unchanged, with our libtritonserver.so, and our server with NVIDIA's library."""
 import json
 import os
 import shutil
@@ -18,7 +18,7 @@ def infer(client, module, values):
 
 @pytest.fixture(scope="module")
 def theirs(start, their_server_on_our_core, identity_repository, backends, tmp_path_factory):
-    """Their frontends, our core."""
+    """NVIDIA's frontends with our core."""
     server = start(their_server_on_our_core / "bin/tritonserver", identity_repository, backends, processes.foreign_environment(),
                    flags=["--model-control-mode=explicit", "--load-model=identity", "--metrics-interval-ms=100"])
     yield server
@@ -48,7 +48,7 @@ def test_it_describes_models(theirs):
     assert "nv_inference_request_success" in theirs.get("/metrics", theirs.metrics)
 
 
-def test_it_reports_errors_as_it_does_at_home(theirs):
+def test_it_reports_errors_as_with_its_own_core(theirs):
     with httpclient.InferenceServerClient(f"127.0.0.1:{theirs.http}") as client:
         tensor = httpclient.InferInput("NO_SUCH", [1], "FP32")
         tensor.set_data_from_numpy(np.zeros(1, dtype=np.float32))
@@ -80,7 +80,7 @@ def test_its_traces_are_made_by_our_core(start, their_server_on_our_core, identi
     with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}") as client:
         infer(client, httpclient, [1, 2, 3])
     assert server.stop() == 0
-    # They write one file a log interval; without one, a single file, at the end.
+    # Triton writes one file per log interval; without an interval, a single file at the end.
     entries = [entry for file in tmp_path.iterdir() for entry in json.loads(file.read_text())]
     stamps = [stamp["name"] for entry in entries for stamp in entry.get("timestamps", [])]
     for name in ("REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END", "REQUEST_END"):

@@ -1,6 +1,5 @@
-"""NVIDIA's python backend, unchanged, in our server: what a model.py finds there."""
+"""Runs NVIDIA's Python backend, unchanged, in our server and tests what a model.py can use."""
 import json
-import os
 import subprocess
 
 import numpy as np
@@ -41,7 +40,7 @@ class TritonPythonModel:
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", tensor.as_numpy())]))
         return answers
 """,
-    # Answers each value on its own.
+    # Sends one response per value.
     "stream": """
 import triton_python_backend_utils as pb_utils
 
@@ -93,7 +92,7 @@ def server(start, dist, their_server_on_our_core, python_environment, tmp_path_f
         if name == "stream":
             config += "model_transaction_policy { decoupled: true }\n"
         (repository / name / "config.pbtxt").write_text(config)
-    # A backend that is itself a model.py: its models have no file of their own.
+    # A Python-based backend: it consists of a model.py, and its models have no file of their own.
     scripted = their_server_on_our_core / "backends/scripted"
     scripted.mkdir(exist_ok=True)
     (scripted / "model.py").write_text(MODELS["double"])

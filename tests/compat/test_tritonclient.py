@@ -1,4 +1,4 @@
-"""The whole of NVIDIA's Python client, HTTP and gRPC, blocking and asyncio, against our server."""
+"""Calls every method of NVIDIA's Python client on our server: HTTP and gRPC, blocking and asyncio."""
 import asyncio
 import json
 import queue
@@ -119,7 +119,7 @@ def test_models_are_loaded_and_unloaded(server, module):
         array = np.ones((3, 2), dtype=np.int32)
         with pytest.raises(InferenceServerException, match="2"):
             client.infer("batched", [tensor_of(module, array, "INT32")])
-        client.load_model("batched")  # nothing is new: what the call before brought stays
+        client.load_model("batched")  # nothing changed on disk: the override of the previous call remains
         with pytest.raises(InferenceServerException, match="2"):
             client.infer("batched", [tensor_of(module, array, "INT32")])
         client.unload_model("batched")
@@ -130,7 +130,7 @@ def test_models_are_loaded_and_unloaded(server, module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_errors_name_what_was_wrong(server, module):
+def test_errors_name_the_fault(server, module):
     with connect(module, server) as client:
         with pytest.raises(InferenceServerException, match="nosuch"):
             client.infer("nosuch", [tensor_of(module, values_of("FP32"), "FP32")])

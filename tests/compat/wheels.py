@@ -1,5 +1,5 @@
-"""Wheels of others that the tests run, unpacked but not installed: they would bring their dependencies into our environment. They are kept
-in build/compat/; what cannot be had skips its tests."""
+"""Third-party wheels for the tests, unpacked but not installed, because their dependencies would change our environment. They are kept in
+build/compat/. Tests of a wheel that cannot be downloaded are skipped."""
 import pathlib
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ STORE = pathlib.Path(__file__).resolve().parents[2] / "build/compat"
 
 
 def unpacked(requirement, extra=()):
-    """The folder with the content of the wheel `requirement`, as "name==1.2"."""
+    """Returns the folder with the unpacked wheel `requirement`, such as "name==1.2"."""
     target = STORE / requirement.replace("==", "-")
     if (target / "complete").exists():
         return target

@@ -1,5 +1,5 @@
-// nereid-backend-check: judges any backend library by the suite. Exit status: 0 all passed, 1
-// something failed, 2 the command could not be carried out.
+// nereid-backend-check: runs the conformance suite on any backend library. Exit status: 0 all
+// passed, 1 a check failed, 2 the command could not be carried out.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -15,16 +15,16 @@ using namespace nereid::conformance;
 
 constexpr const char* kUsage = R"(usage: nereid-backend-check [options] path/libtriton_<backend>.so
   --model DIR          the folder of a model that uses the backend (config.pbtxt and versions)
-  --config FILE        or a config.pbtxt alone; without both the backend completes an empty one
+  --config FILE        or only a config.pbtxt; without both, the backend completes an empty one
   --setting KEY=VALUE  a setting of the backend, as --backend-config gives it; may be repeated
-  --quirk CHECK        this check may fail: the backend means to; may be repeated
+  --quirk CHECK        this check may fail: the backend does so on purpose; may be repeated
   --patience SECONDS   how long one answer may take (default 60)
-  --verbose            the host's log, on stderr
-Prints one line a check and the counts.
+  --verbose            print the host's log to stderr
+Prints one line for each check, and the counts.
 )";
 
 struct CommandLine {
-  SubjectOptions subject;
+  ModelUnderTestOptions model;
   Quirks quirks;
   bool verbose = false;
   bool help = false;
@@ -47,15 +47,15 @@ Status CheckQuirk(const std::string& name) {
 
 Status TakeOption(const std::string& option, const std::string& value, CommandLine* line) {
   if (option == "--model") {
-    line->subject.model_folder = value;
+    line->model.model_folder = value;
   } else if (option == "--config") {
-    NEREID_ASSIGN_OR_RETURN(line->subject.config, ReadFile(value));
+    NEREID_ASSIGN_OR_RETURN(line->model.config, ReadFile(value));
   } else if (option == "--setting") {
     const size_t equals = value.find('=');
     if (equals == std::string::npos) {
       return InvalidArgError("--setting: expected KEY=VALUE, got '", value, "'");
     }
-    line->subject.backend_settings.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+    line->model.backend_settings.emplace_back(value.substr(0, equals), value.substr(equals + 1));
   } else if (option == "--quirk") {
     NEREID_RETURN_IF_ERROR(CheckQuirk(value));
     line->quirks.names.insert(value);
@@ -65,7 +65,7 @@ Status TakeOption(const std::string& option, const std::string& value, CommandLi
     if (seconds < 1 || seconds > 86400 || *end != '\0') {
       return InvalidArgError("--patience: expected 1 to 86400 seconds, got '", value, "'");
     }
-    line->subject.patience = std::chrono::seconds(seconds);
+    line->model.patience = std::chrono::seconds(seconds);
   } else {
     return InvalidArgError("unknown option '", option, "'");
   }
@@ -83,14 +83,14 @@ Result<CommandLine> Parse(const std::vector<std::string>& args) {
     } else if (arg.rfind("--", 0) == 0) {
       if (i + 1 == args.size()) return InvalidArgError("option '", arg, "': its value is missing");
       NEREID_RETURN_IF_ERROR(TakeOption(arg, args[++i], &line));
-    } else if (line.subject.library.empty()) {
-      line.subject.library = arg;
+    } else if (line.model.library.empty()) {
+      line.model.library = arg;
     } else {
-      return InvalidArgError("expected one library, got '", line.subject.library, "' and '", arg,
+      return InvalidArgError("expected one library, got '", line.model.library, "' and '", arg,
                              "'");
     }
   }
-  if (line.subject.library.empty() && !line.help) return InvalidArgError("no library is given");
+  if (line.model.library.empty() && !line.help) return InvalidArgError("no library is given");
   return line;
 }
 
@@ -114,11 +114,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!line->verbose) Silence();
-  auto subject = Subject::Create(line->subject);
-  if (!subject.ok()) {
-    std::fprintf(stderr, "%s\n", subject.status().message().c_str());
+  auto model = ModelUnderTest::Create(line->model);
+  if (!model.ok()) {
+    std::fprintf(stderr, "%s\n", model.status().message().c_str());
     return 2;
   }
-  const int failed = RunSuite(**subject, line->quirks);
+  const int failed = RunSuite(**model, line->quirks);
   return failed == 0 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// The checks that a backend must pass to serve under any host of the C API, in the order in which
-// they run. [one thread]
+// The checks that a backend must pass to serve under any host of the C API, in order of execution.
+// [one thread]
 #pragma once
 
 #include <functional>
@@ -7,31 +7,31 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/subject.h"
+#include "tests/conformance/model_under_test.h"
 
 namespace nereid::conformance {
 
 struct Outcome {
   enum class Verdict { kPassed, kFailed, kSkipped };
   Verdict verdict = Verdict::kPassed;
-  std::string detail;  // why, where it did not pass
+  std::string detail;  // the reason, if it did not pass
 };
 
 struct Check {
   const char* name;
   const char* meaning;
-  std::function<Outcome(Subject&)> run;
+  std::function<Outcome(ModelUnderTest&)> run;
 };
 
-// Named checks of which the author says that this backend fails them on purpose.
+// Checks that this backend fails on purpose, as its author declares.
 struct Quirks {
   std::set<std::string> names;
 };
 
 const std::vector<Check>& Suite();
 
-// Runs the suite, one line a check on stdout, and a last line with the counts. The number of checks
-// that failed and are no quirk.
-int RunSuite(Subject& subject, const Quirks& quirks);
+// Runs the suite. Prints one line for each check to stdout, then a line with the counts. Returns
+// the number of failed checks that are not quirks.
+int RunSuite(ModelUnderTest& model, const Quirks& quirks);
 
 }  // namespace nereid::conformance

@@ -1,4 +1,4 @@
-"""nereid-backend-check on backends that behave and on some that do not."""
+"""Tests nereid-backend-check on correct and on faulty backends."""
 import os
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ FAULT = TENSORS + 'parameters { key: "fault" value { string_value: "WHICH" } }\n
 
 @pytest.fixture(scope="module")
 def check():
-    """check(backend, config, *flags): exit status, verdicts by check, and all that it printed."""
+    """check(backend, config, *flags): exit status, verdicts by check, and the output."""
     dist, backends = os.environ.get("NEREID_DIST"), os.environ.get("NEREID_TEST_BACKENDS")
     if not dist or not backends:
         pytest.skip("NEREID_DIST or NEREID_TEST_BACKENDS names no folder")

@@ -1,4 +1,4 @@
-"""Throw-away certificates, made by openssl's command line, and contexts of Python's ssl over them."""
+"""Temporary certificates, made with the openssl command, and Python ssl contexts for them."""
 import ssl
 import subprocess
 
@@ -8,7 +8,7 @@ def openssl(*arguments):
 
 
 class Authority:
-    """Signs what servers and clients show. Files lie in `folder`."""
+    """A certificate authority for servers and clients. Its files are in `folder`."""
 
     def __init__(self, folder, name):
         self.folder = folder
@@ -17,7 +17,7 @@ class Authority:
                 "-keyout", self.key, "-out", self.cert)
 
     def sign(self, name):
-        """(certificate, key) for 127.0.0.1 and localhost."""
+        """Returns (certificate, key) for 127.0.0.1 and localhost."""
         request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         key, cert = self.folder / f"{name}.key", self.folder / f"{name}.pem"
         extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
@@ -28,7 +28,7 @@ class Authority:
         return cert, key
 
     def context(self, client=None):
-        """What a client uses that trusts this authority; `client`: (certificate, key) to show."""
+        """Returns an ssl context that trusts this authority. `client`: (certificate, key) of the client."""
         context = ssl.create_default_context(cafile=str(self.cert))
         if client:
             context.load_cert_chain(*map(str, client))
@@ -38,21 +38,21 @@ class Authority:
 class Certificates:
     def __init__(self, folder):
         self.folder = folder
-        self.authority, self.stranger = Authority(folder, "authority"), Authority(folder, "stranger")
+        self.authority, self.untrusted = Authority(folder, "authority"), Authority(folder, "untrusted")
         self.server, self.client = self.authority.sign("server"), self.authority.sign("client")
-        self.strange_client = self.stranger.sign("strange_client")
+        self.untrusted_client = self.untrusted.sign("untrusted_client")
         self.nonsense = folder / "nonsense.pem"
         self.nonsense.write_text("-----BEGIN NONSENSE-----\n")
         self.locked_key = folder / "locked.key"
         openssl("ec", "-in", self.server[1], "-aes256", "-passout", "pass:secret", "-out", self.locked_key)
 
     def flags(self, port, mutual=False):
-        """The flags that make `port`, http or grpc, speak TLS."""
+        """Returns the flags that enable TLS for `port`, "http" or "grpc"."""
         flags = [f"--{port}-use-ssl=true", f"--{port}-server-cert={self.server[0]}", f"--{port}-server-key={self.server[1]}"]
         return flags + ([f"--{port}-use-ssl-mutual=true", f"--{port}-root-cert={self.authority.cert}"] if mutual else [])
 
     def bad_flags(self, port):
-        """(flags, what the server's complaint must name) of every kind of mistake."""
+        """Returns (flags, what the server's error must name) for every kind of wrong flag."""
         cert, key = self.server
         missing = self.folder / "missing.pem"
 

@@ -1,5 +1,5 @@
-"""Servers for the end-to-end tests. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of the test backends.
-Without NEREID_DIST every test here is skipped."""
+"""Servers for the end-to-end tests. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of the test backends. Without
+NEREID_DIST every test here is skipped."""
 import os
 import pathlib
 import shutil
@@ -14,10 +14,10 @@ from server_process import ServerProcess  # noqa: E402
 
 
 class Server(ServerProcess):
-    """A running server of the installed tree. `flags` are further command-line flags."""
+    """A running server of the installed tree. `flags` are additional command-line flags."""
 
     def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
-        # Python models run in the interpreter that runs the tests: it has NumPy.
+        # Python models run in the interpreter that runs the tests, because it has NumPy.
         super().__init__([os.environ["NEREID_DIST"] + "/bin/nereid"], [f"--model-repository={repository}", *flags], log,
                          {"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})}, wait_for, tls)
 
@@ -31,8 +31,7 @@ def dist():
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory, dist):
-    """start_server(repository, flags=[], wait_for=path, tls=None, environment={}): a Server, stopped at the session's end if the test
-    did not."""
+    """start_server(repository, flags=[], wait_for=path, tls=None, environment={}): returns a Server, which is stopped at the end of the session."""
     running = []
 
     def start(repository, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
@@ -59,7 +58,7 @@ def test_backends():
 
 @pytest.fixture(scope="session")
 def demo(start_server, dist):
-    """The demo repository, served."""
+    """A server with the demo repository."""
     return start_server(dist / "share/demo_repository")
 
 
@@ -77,7 +76,7 @@ def python_repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python_server(start_server, python_repository):
-    """Every Python model but "spare" is loaded; models are controlled by request."""
+    """A server with every Python model except "spare". Models are loaded and unloaded by request."""
     models = [f"--load-model={each.name}" for each in python_repository.iterdir() if each.name != "spare"]
     running = start_server(python_repository, python_flags("--model-control-mode=explicit", *models))
     yield running
@@ -86,7 +85,7 @@ def python_server(start_server, python_repository):
 
 @pytest.fixture(scope="module")
 def own_repository(tmp_path_factory):
-    """Empty: for the models that a test writes."""
+    """An empty repository for models that a test writes."""
     root = tmp_path_factory.mktemp("own") / "models"
     root.mkdir()
     return root
@@ -94,7 +93,7 @@ def own_repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def own_server(start_server, own_repository):
-    """Of the models in own_repository, loaded by request."""
+    """A server for the models in own_repository, which are loaded by request."""
     running = start_server(own_repository, python_flags("--model-control-mode=explicit", "--log-verbose=1"))
     yield running
     assert running.stop() == 0

@@ -1,6 +1,6 @@
-"""A process with memory of a GPU, through the CUDA driver alone: `python cuda_client.py LIBCUDA`. A line of JSON for each line that it
-reads: {"allocate": bytes} -> {"id", "handle"}, {"write": id, "data": hex} -> {}, {"read": id, "bytes": n} -> {"data"}. What the driver
-refuses ends it."""
+"""A process with GPU memory that uses only the CUDA driver: `python cuda_client.py LIBCUDA`. It answers each line of JSON with a line:
+{"allocate": bytes} -> {"id", "handle"}, {"write": id, "data": hex} -> {}, {"read": id, "bytes": n} -> {"data"}. It exits if the driver returns
+an error."""
 import base64
 import ctypes
 import json
@@ -9,7 +9,7 @@ import sys
 
 
 class CudaClient:
-    """That process, seen from a test."""
+    """The test's side of that process."""
 
     def __init__(self, library, environment):
         self.process = subprocess.Popen([sys.executable, __file__, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

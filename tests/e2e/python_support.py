@@ -1,4 +1,4 @@
-"""What the tests of Python models share. The interpreter that runs them runs the models too."""
+"""Shared helpers for the tests of Python models. The interpreter that runs the tests also runs the models."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import urllib.request
 
 import numpy as np
 import pytest
-from streams import stream_of  # noqa: F401: for the tests of Python models
+from streams import stream_of  # noqa: F401 (re-exported for the tests of Python models)
 
 MODELS = pathlib.Path(__file__).parent / "python_models"
 PATIENCE_S = 60
@@ -19,18 +19,18 @@ def python_flags(*further):
     return [f"--backend-config=python,interpreter={sys.executable}", *further]
 
 
-def post(server, path, body, patience_s=PATIENCE_S):
-    """The status and the parsed answer."""
+def post(server, path, body, timeout_s=PATIENCE_S):
+    """Returns the status and the parsed answer."""
     request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=patience_s) as answer:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")
 
 
 def binary_request(model, values):
-    """The bytes of a request over HTTP with the floats IN, whose answer is binary too."""
+    """Returns the bytes of an HTTP request with the float input IN and binary output."""
     head = json.dumps({"inputs": [{"name": "IN", "datatype": "FP32", "shape": [values.size], "parameters": {"binary_data_size": values.nbytes}}],
                        "parameters": {"binary_data_output": True}}).encode()
     return (b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
@@ -38,7 +38,7 @@ def binary_request(model, values):
 
 
 def binary_output(raw):
-    """Of the answer to one of these: its only output."""
+    """Returns the only output of the answer to a binary_request."""
     status, headers, body = raw.answer()
     assert status == 200, body
     return np.frombuffer(body[int(headers["inference-header-content-length"]):], np.float32)
@@ -52,7 +52,7 @@ def ask_caller(server, case, values=(1.0, 2.0), **further):
     return json.loads(answer["outputs"][0]["data"][0])
 
 
-def hurt(server, case):
+def run_fragile(server, case):
     return post(server, "/v2/models/fragile/infer", {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]}]})
 
 
@@ -92,9 +92,9 @@ def wait_for(condition, what):
 
 
 def recovered_pid(server):
-    """Of the fragile model's worker, once it answers."""
+    """Returns the worker's process id of the model "fragile", once it answers."""
     def pid():
-        status, answer = hurt(server, "pid")
+        status, answer = run_fragile(server, "pid")
         return int(answer["outputs"][0]["data"][0]) if status == 200 else None
     return wait_for(pid, "the worker is back")
 
@@ -107,7 +107,7 @@ def is_running(pid):
 
 
 def is_stopped(pid):
-    """Every thread of it, as some time after SIGSTOP."""
+    """Whether every thread of the process is stopped, which happens some time after SIGSTOP."""
     states = [each.read_text().rsplit(")", 1)[1].split()[0] for each in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
     return bool(states) and set(states) == {"T"}
 
@@ -123,8 +123,8 @@ def children(pid):
     return sorted(found)
 
 
-def check_nothing_stays(server, prefix):
-    """No file has a name, and the server holds the memory of workers that live and of no others: two regions each."""
+def check_no_leaks(server, prefix):
+    """Checks that no shared-memory file has a name and that the server has only the memory of live workers: two regions each."""
     if os.path.isdir("/dev/shm"):
         assert not [each for each in os.listdir("/dev/shm") if prefix in each]
     if server.alive():

@@ -1,4 +1,4 @@
-"""A client that can misbehave: raw bytes to an HTTP port and what came back."""
+"""A client that can misbehave: sends raw bytes to an HTTP port and reads the answer."""
 import json
 import socket
 
@@ -46,7 +46,7 @@ class Raw:
         return found
 
     def answer(self):
-        """(status, headers, body) of the next answer; a chunked body is joined."""
+        """Returns (status, headers, body) of the next answer. The chunks of a chunked body are joined."""
         head = self.read_until(b"\r\n\r\n").decode()
         lines = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:] if line)}
@@ -60,7 +60,7 @@ class Raw:
         return int(lines[0].split()[1]), headers, body
 
     def closed(self):
-        """True when the server ends the connection without a further byte."""
+        """True if the server closes the connection without another byte."""
         try:
             return self.left == b"" and self.socket.recv(1) == b""
         except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""A gRPC client below gRPC: single HTTP/2 frames to a port, and the frames that come back. Headers go out uncompressed."""
+"""A low-level gRPC client: sends single HTTP/2 frames to a port and reads frames. Headers are sent uncompressed."""
 import socket
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -20,7 +20,7 @@ def request_headers(path, *others):
 
 
 def call(path, message, *headers):
-    """The frames of a whole call on stream 1."""
+    """Returns the frames of a complete call on stream 1."""
     data = b"\0" + len(message).to_bytes(4, "big") + message
     parts = [data[at:at + 16384] for at in range(0, len(data), 16384)]
     return frame(HEADERS, END_HEADERS, 1, request_headers(path, *headers)) + b"".join(
@@ -51,12 +51,12 @@ class RawHttp2:
         return data
 
     def read_frame(self):
-        """(kind, flags, payload)"""
+        """Returns (kind, flags, payload)."""
         head = self.read_exactly(9)
         return head[3], head[4], self.read_exactly(int.from_bytes(head[:3], "big"))
 
     def wait_for(self, kind, flags=None):
-        """The payload of the next such frame; others are read over."""
+        """Returns the payload of the next frame of this kind; other frames are skipped."""
         while True:
             found, found_flags, payload = self.read_frame()
             if found == kind and flags in (None, found_flags):

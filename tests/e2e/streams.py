@@ -1,4 +1,4 @@
-"""gRPC streams of one request, for every end-to-end test."""
+"""gRPC streams of one request, for all end-to-end tests."""
 import queue
 
 import tritonclient.grpc as grpcclient
@@ -7,7 +7,7 @@ PATIENCE_S = 60
 
 
 def stream_of(server, model, inputs, **further):
-    """The responses of a stream that have outputs, until its end."""
+    """Returns the responses of a stream that have outputs, until its end."""
     arrived, seen = queue.Queue(), []
     with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
         client.start_stream(lambda result, error: arrived.put((result, error)))
@@ -24,6 +24,6 @@ def stream_of(server, model, inputs, **further):
 
 
 def streamed_text(server, model, inputs):
-    """What the pieces of `text_output` join to."""
+    """Returns the concatenated `text_output` of a stream."""
     pieces = [result.as_numpy("text_output") for result in stream_of(server, model, inputs)]
     return "".join(piece.flatten()[0].decode() for piece in pieces if piece is not None and piece.size)

@@ -1,4 +1,4 @@
-"""Models that were damaged on disk: each load is refused with a message that names the fault, and the model beside them goes on answering."""
+"""Models that are damaged on disk: each load fails with a message that names the damage, and a working model continues to answer."""
 import json
 import os
 import pathlib
@@ -17,7 +17,7 @@ def weights(model):
 
 
 def rewrite_header(path, change):
-    """Applies change to the JSON header of a safetensors file; the tensors' bytes stay."""
+    """Applies `change` to the JSON header of a safetensors file. The tensor data is unchanged."""
     data = path.read_bytes()
     (size,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8:8 + size])
@@ -38,7 +38,7 @@ def edit_checkpoint_config(model, **fields):
 
 
 NORM = "model.layers.0.input_layernorm.weight"
-# Damage -> (what is done to the model's folder, words that the answer must hold).
+# Damage -> (a change to the model's folder, words that the error must contain).
 DAMAGES = {
     "missing_tensor": (lambda m: rewrite_header(weights(m), lambda h: h.update(other=h.pop(NORM))), [NORM]),
     "misshapen_tensor": (lambda m: rewrite_header(weights(m), lambda h: h[NORM].update(shape=[2, h[NORM]["shape"][0] // 2])), [NORM]),
@@ -60,7 +60,7 @@ DAMAGES = {
 
 @pytest.fixture(scope="module")
 def server(start_server, dist, tmp_path_factory):
-    """The demo repository and, unloaded, one damaged copy of its engine for each damage."""
+    """A server with the demo repository and one damaged copy of its engine per kind of damage, not loaded."""
     repository = tmp_path_factory.mktemp("broken") / "models"
     shutil.copytree(dist / "share/demo_repository", repository)
     for name, (damage, _) in DAMAGES.items():
@@ -70,7 +70,7 @@ def server(start_server, dist, tmp_path_factory):
 
 
 def post(server, path, body=b"{}"):
-    """Status and answer."""
+    """Returns the status and the answer."""
     try:
         with urllib.request.urlopen(urllib.request.Request(server.url + path, body), timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -79,7 +79,7 @@ def post(server, path, body=b"{}"):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_model_says_what_is_wrong_and_the_others_serve(server, damage):
+def test_damaged_model_fails_with_a_reason_and_others_serve(server, damage):
     status, answer = post(server, f"/v2/repository/models/{damage}/load")
     message = json.loads(answer)["error"]
     assert 400 <= status < 600, answer
@@ -90,8 +90,8 @@ def test_a_damaged_model_says_what_is_wrong_and_the_others_serve(server, damage)
     assert status == 200 and json.loads(answer)["num_output_tokens"] == 4
 
 
-def test_weights_that_are_cut_while_they_serve_fail_their_model_alone(server):
-    """What overwrites a file in place cuts it first. The bytes that are gone are asked for by the next step."""
+def test_weights_truncated_while_serving_fail_only_their_model(server):
+    """Overwriting a file in place truncates it first, and the next step reads the missing bytes."""
     repository = pathlib.Path(next(each for each in server.process.args if "--model-repository=" in each).partition("=")[2])
     shutil.copytree(repository / "tensorrt_llm", repository / "cut")
     request = json.dumps({"input_ids": [1, 2, 3], "input_lengths": 3, "request_output_len": 4}).encode()

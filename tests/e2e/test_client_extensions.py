@@ -1,5 +1,5 @@
-"""What NVIDIA's Python client has beside plain inference - shared memory, classification, sequences, settings, compression, plugins, TLS,
-keepalive - through each of its four clients: HTTP and gRPC, blocking and asyncio. Models: those of the recordings."""
+"""The functions of NVIDIA's Python client other than plain inference (shared memory, classification, sequences, settings, compression, plugins,
+TLS, keepalive) with each of its four clients: HTTP and gRPC, blocking and asyncio. The models are those of the recordings."""
 import asyncio
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ FRESH = itertools.count(1)
 
 
 class Caller:
-    """A client of any kind, whose methods return what they give: those of asyncio run in a loop of its own."""
+    """A client of any kind whose methods return results directly. Those of asyncio clients run in the Caller's own event loop."""
 
     def __init__(self, kind, server, **options):
         self.kind = kind
@@ -35,7 +35,7 @@ class Caller:
         self.loop = asyncio.new_event_loop() if kind.endswith("aio") else None
         host = options.pop("host", "127.0.0.1")
 
-        async def create():  # aiohttp wants a running loop
+        async def create():  # aiohttp requires a running event loop
             return module.InferenceServerClient(f"{host}:{server.http if self.is_http else server.grpc}", **options)
 
         self.client = self.loop.run_until_complete(create()) if self.loop else module.InferenceServerClient(
@@ -48,7 +48,7 @@ class Caller:
         return lambda *args, **kwargs: self.loop.run_until_complete(method(*args, **kwargs))
 
     def described(self, name, *args):
-        """What a describing method says, as Python values."""
+        """Returns the result of a describing method as Python values."""
         return getattr(self, name)(*args, **({} if self.is_http else {"as_json": True}))
 
     def tensor(self, name, array, datatype):
@@ -91,7 +91,7 @@ def caller(request, server):
 
 @pytest.fixture
 def region(caller):
-    """make(size): a region of system shared memory that this client has registered; (handle, name)."""
+    """make(size): a system shared-memory region that this client registered; returns (handle, name)."""
     made = []
 
     def make(size_bytes):
@@ -107,7 +107,7 @@ def region(caller):
         system_memory.destroy_shared_memory_region(handle)
 
 
-def test_tensors_lie_in_system_shared_memory(caller, region):
+def test_tensors_in_system_shared_memory(caller, region):
     array = np.arange(8, dtype=np.float32)
     handle, name = region(128)
     system_memory.set_shared_memory_region(handle, [array])
@@ -120,7 +120,7 @@ def test_tensors_lie_in_system_shared_memory(caller, region):
     assert result.get_output("OUTPUT0") is not None
 
 
-def test_strings_lie_in_system_shared_memory(caller, region):
+def test_strings_in_system_shared_memory(caller, region):
     texts = np.array([b"one", b"", "grüße".encode()], dtype=np.object_)
     packed = serialize_byte_tensor(texts)
     size_bytes = serialized_byte_size(packed)
@@ -141,7 +141,7 @@ def test_regions_are_described_and_unregistered(caller, region):
     assert (entry["name"], entry["key"], int(entry["byte_size"])) == (name, "/" + name, 64)
     with pytest.raises(InferenceServerException, match="already in manager"):
         caller.register_system_shared_memory(name, "/" + name, 64)
-    caller.unregister_cuda_shared_memory(name)  # of the other kind: nothing happens
+    caller.unregister_cuda_shared_memory(name)  # of the wrong kind: has no effect
     assert caller.described("get_system_shared_memory_status", name)
     caller.unregister_system_shared_memory(name)
     with pytest.raises(InferenceServerException, match="Unable to find"):
@@ -155,7 +155,7 @@ def test_regions_are_described_and_unregistered(caller, region):
 def test_cuda_regions_of_no_device_are_refused(caller):
     regions = caller.described("get_cuda_shared_memory_status")
     assert (regions if caller.is_http else regions.get("regions", {})) in ([], {})
-    handle = b"QUJD"  # base64 of three bytes: no handle of CUDA
+    handle = b"QUJD"  # base64 of three bytes: not a CUDA handle
     with pytest.raises(InferenceServerException):
         caller.register_cuda_shared_memory("none", handle, 0, 64)
     with pytest.raises(InferenceServerException, match="Unable to find cuda shared memory region: 'none'"):

@@ -1,4 +1,4 @@
-"""The routes of SageMaker and Vertex AI, as their platforms use them."""
+"""The routes of SageMaker and Vertex AI, as these platforms use them."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ VERTEX_BINARY = "application/vnd.vertex-ai-triton.binary+json;json-header-size="
 
 
 def ask(port, method, path, body=None, headers=None):
-    """(status, headers, body)"""
+    """Returns (status, headers, body)."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers or {}, method=method)
     try:
@@ -31,7 +31,7 @@ def ask(port, method, path, body=None, headers=None):
 
 
 def binary_request(content_type):
-    """(body, headers): two floats behind their JSON, the answer wanted likewise."""
+    """Returns (body, headers) of a request with two floats after its JSON header and binary output."""
     head = json.dumps({"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}],
                        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
     return head + struct.pack("<2f", 3, 4), {"Content-Type": f"{content_type}{len(head)}"}
@@ -88,13 +88,13 @@ def test_sagemaker_has_no_other_routes(sagemaker, path):
 
 
 def unpack(folder, *models):
-    """A folder as the platform unpacks an archive."""
+    """Creates a folder as the platform does when it unpacks an archive."""
     for model in models:
         shutil.copytree(GOLDEN / model, folder / model)
     return folder
 
 
-def test_sagemaker_loads_asks_and_unloads_models(sagemaker, tmp_path):
+def test_sagemaker_loads_calls_and_unloads_models(sagemaker, tmp_path):
     url = str(unpack(tmp_path / "abc123/model", "identity_fp32"))
     assert ask(sagemaker, "GET", "/models")[2] == b'{"models":[]}'
     assert ask(sagemaker, "POST", "/models/abc123/invoke", INFER, JSON)[0] == 404
@@ -110,7 +110,7 @@ def test_sagemaker_loads_asks_and_unloads_models(sagemaker, tmp_path):
     assert ask(sagemaker, "DELETE", "/models/abc123")[0] == 200
     assert ask(sagemaker, "DELETE", "/models/abc123")[0] == 404
     assert ask(sagemaker, "GET", "/models/abc123")[0] == 404
-    # Again, and under another name at once.
+    # The same model again, and under another name at the same time.
     assert ask(sagemaker, "POST", "/models", load, JSON)[0] == 200
     assert ask(sagemaker, "DELETE", "/models/abc123")[0] == 200
 
@@ -133,7 +133,7 @@ def test_sagemaker_refuses_bad_loads(sagemaker, tmp_path):
         status, _, answer = ask(sagemaker, "POST", "/models", body, JSON)
         assert status == 400 and json.loads(answer)["error"], body
     assert ask(sagemaker, "GET", "/models")[2] == b'{"models":[]}'
-    # What did not load is forgotten: the name is free.
+    # A failed load is forgotten, so that the name can be used again.
     shutil.rmtree(broken)
     shutil.copytree(GOLDEN / "identity_fp32", broken)
     assert ask(sagemaker, "POST", "/models", {"model_name": "m", "url": str(broken.parent)}, JSON)[0] == 200
@@ -159,7 +159,7 @@ ROUTES = {"AIP_PREDICT_ROUTE": "/predict", "AIP_HEALTH_ROUTE": "/health"}
 @pytest.fixture(scope="module")
 def vertex(start_server, test_backends, repository):
     [port] = free_ports(1)
-    # The mode would switch HTTP off, by which the tests see when the server is ready.
+    # This mode disables HTTP by default, but the tests use HTTP to find out when the server is ready.
     start_server(repository, [test_backends, "--allow-http=true"], environment={**ROUTES, "AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": str(port)})
     return port
 
@@ -172,7 +172,7 @@ def test_vertex_ai_health_and_prediction(vertex):
     assert ask(vertex, "GET", "/v2")[0] == 404
     body, headers = binary_request(VERTEX_BINARY)
     status, answered, answer = ask(vertex, "POST", "/predict", body, headers)
-    # The request's form alone is Vertex AI's: the answer has the header of the protocol, as Triton's has.
+    # Only the request uses Vertex AI's format. As in Triton, the answer has the protocol's own header.
     assert status == 200 and answered["Content-Type"] == "application/octet-stream"
     check_answer(answer, int(answered["Inference-Header-Content-Length"]))
     check_bad_lengths(vertex, "/predict", VERTEX_BINARY, body)
@@ -195,12 +195,12 @@ def test_vertex_ai_redirects_inference_and_refuses_the_rest(vertex):
 @pytest.mark.parametrize("environment, flags, complaint", [
     ({"AIP_HEALTH_ROUTE": "/health"}, ["--allow-vertex-ai=true"], "AIP_PREDICT_ROUTE"),
     ({"AIP_PREDICT_ROUTE": "/predict"}, ["--allow-vertex-ai=true"], "AIP_HEALTH_ROUTE"),
-    (ROUTES, ["--allow-vertex-ai=true"], "--vertex-ai-default-model: needed where there is not exactly one ready model, got 0"),
+    (ROUTES, ["--allow-vertex-ai=true"], "--vertex-ai-default-model: required unless exactly one model is ready, got 0"),
     (ROUTES, ["--allow-vertex-ai=true", "--vertex-ai-default-model=m"], "--vertex-ai-default-model: expected a ready model, got 'm'"),
     ({"AIP_HTTP_PORT": "x"}, [], "AIP_HTTP_PORT"),
     ({"SAGEMAKER_TRITON_INFERENCE_TYPE": "stream"}, ["--allow-sagemaker=true"], "SAGEMAKER_TRITON_INFERENCE_TYPE"),
 ])
-def test_what_the_platform_left_out_is_named(dist, tmp_path, environment, flags, complaint):
+def test_missing_platform_settings_are_named(dist, tmp_path, environment, flags, complaint):
     ended = subprocess.run([dist / "bin/nereid", f"--model-repository={tmp_path}", "--http-port=0", "--grpc-port=0", "--metrics-port=0",
                             "--sagemaker-port=0", *flags], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
     assert ended.returncode == 1

@@ -1,6 +1,5 @@
-"""The main job: a prompt goes in, text comes out, through plug-ins alone, with the clients that people have.
-
-The known answers (tests/data/demo_golden.json) were made by Hugging Face transformers in float32."""
+"""The main use case: prompts are completed by plug-ins alone, with common clients. The expected answers (tests/data/demo_golden.json) were made
+with Hugging Face transformers in float32."""
 import asyncio
 import concurrent.futures
 import json
@@ -55,14 +54,14 @@ def inputs_for(module, text, tokens, stream):
 
 
 @pytest.mark.parametrize("row", GOLDEN, ids=range(len(GOLDEN)))
-def test_generate_writes_what_transformers_writes(demo, row):
+def test_generate_returns_the_text_of_transformers(demo, row):
     answer = generate(demo, text_input=row["text"], max_tokens=TOKENS)
     assert answer["text_output"] == row["greedy_text"]
     assert answer["num_input_tokens"] == len(row["ids"])
 
 
 @pytest.mark.parametrize("row", GOLDEN, ids=range(len(GOLDEN)))
-def test_streamed_pieces_join_to_the_whole(demo, row):
+def test_streamed_chunks_join_to_the_whole_text(demo, row):
     pieces = events(demo, text_input=row["text"], max_tokens=TOKENS)
     assert len(pieces) > 1
     assert "".join(piece["text_output"] for piece in pieces) == row["greedy_text"]
@@ -117,14 +116,14 @@ def test_http_asyncio_client_reads_metadata(demo):
     assert {one["name"] for one in asyncio.run(run())["outputs"]} >= {"text_output", "finish_reason"}
 
 
-def test_a_crowd_gets_what_each_gets_alone(demo):
+def test_concurrent_requests_get_the_same_answers_as_single_ones(demo):
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         rows = GOLDEN * 8
         answers = list(pool.map(lambda row: generate(demo, text_input=row["text"], max_tokens=TOKENS)["text_output"], rows))
     assert answers == [row["greedy_text"] for row in rows]
 
 
-def test_a_seed_fixes_the_text_whatever_else_runs(demo):
+def test_seed_fixes_the_text_under_load(demo):
     fields = {"text_input": "Once upon a time", "max_tokens": 40, "temperature": 0.9, "top_p": 0.95, "top_k": 100, "random_seed": 11}
     alone = generate(demo, **fields)["text_output"]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -167,7 +166,7 @@ def test_unknown_models_are_not_found(demo):
 
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
 def test_a_client_that_leaves_frees_the_engine_at_once(demo, path):
-    """Long texts whose clients leave before the first byte must not delay the next one, and must count as cancelled."""
+    """Requests for long texts whose clients disconnect before the first byte must not delay the next request, and must count as cancelled."""
     body = json.dumps({"text_input": "Once upon a time", "max_tokens": 900, "stream": path.endswith("stream")}).encode()
     before = failures(demo, "CANCELED")
     for _ in range(24):

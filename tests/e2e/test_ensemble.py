@@ -1,4 +1,4 @@
-"""Ensembles as clients see them, over models that do one simple thing each."""
+"""Ensembles from a client's point of view, with models that do one simple operation each."""
 import json
 import pathlib
 import re
@@ -20,7 +20,7 @@ def tensors(specs):
 
 
 def write_ensemble(repository, name, inputs, outputs, steps, max_batch_size=0, more=""):
-    """steps: (model, {its input: tensor}, {its output: tensor}) each."""
+    """`steps` is a list of (model, {its input: tensor}, {its output: tensor})."""
     def maps(field, entries):
         return " ".join(f'{field} {{ key: "{key}" value: "{value}" }}' for key, value in entries.items())
 
@@ -52,7 +52,7 @@ def server(start_server, test_backends, tmp_path_factory):
     (repository / "classifier/labels.txt").write_text("".join(f"class {i}\n" for i in range(16)))
     write_ensemble(repository, "labelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("classifier", {"IN": "X"}, {"OUT": "Y"})], 8)
     write_ensemble(repository, "relabelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("labelled", {"X": "X"}, {"Y": "Y"})], 8)
-    # X is from before the decoupled step: every response carries it.
+    # X is produced before the decoupled step, so every response contains it.
     stream = [("identity_int32", {"INPUT0": "PART"}, {"OUTPUT0": "Y"}), ("repeat", {"IN": "X"}, {"OUT": "PART"}),
               ("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "BEFORE"})]
     write_ensemble(repository, "stream", [("X", *NUMBER)], [("Y", *NUMBER), ("BEFORE", *NUMBER)], stream)
@@ -99,7 +99,7 @@ def floats(*rows):
 
 
 @pytest.mark.parametrize("outputs", [None, ["Y"], ["MID"], ["MID", "Y"]], ids=str)
-def test_any_subset_of_outputs_can_be_asked_for(server, outputs):
+def test_any_subset_of_outputs_can_be_requested(server, outputs):
     data, answer = infer(server, "chain", [("X", "FP32", floats(1))], outputs)
     assert set(data) == set(outputs or ["Y", "MID"])
     assert data.get("MID", [2.0] * 16) == [2.0] * 16 and data.get("Y", [4.0] * 16) == [4.0] * 16
@@ -170,7 +170,7 @@ def test_a_part_from_before_the_stream_is_one_response(server):
     assert answers[-1][0].get_response().parameters["triton_final_response"].bool_param
 
 
-def test_what_the_request_says_reaches_the_step(server):
+def test_request_properties_reach_the_step(server):
     data, answer = infer(server, "describe", [("X", "INT32", [1])], id="r-7", parameters={
         "sequence_id": 42, "sequence_start": True, "timeout": 9000000, "color": "red", "depth": 3, "fast": True})
     said = json.loads(data["TEXT"][0])
@@ -201,7 +201,7 @@ def count(server, model):
 
 
 def failures(server, model):
-    """By their reason."""
+    """Returns the number of failures by reason."""
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics") as reply:
         lines = re.findall(r"nv_inference_request_failure{(.*)} (\d+)", reply.read().decode())
     return {re.search('reason="(\\w+)"', labels)[1]: int(value) for labels, value in lines if f'model="{model}"' in labels}
@@ -234,7 +234,7 @@ def test_statistics_count_the_ensemble_and_its_steps(server):
     infer(server, "chain", [("X", "FP32", floats(1, 2))])
     end = time.monotonic() + 60
     while count(server, "chain")["inference_stats"]["success"]["count"] == before[0]["success"]["count"] and time.monotonic() < end:
-        time.sleep(0.01)  # the ensemble counts a request once its answer is sent
+        time.sleep(0.01)  # the ensemble counts a request after its answer was sent
     after = count(server, "chain"), count(server, "add_one")
     for old, new in zip(before, after):
         assert new["inference_stats"]["success"]["count"] == old["success"]["count"] + 1

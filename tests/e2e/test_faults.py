@@ -1,4 +1,4 @@
-"""What the surroundings of a server can do to it: ports that are taken, loads that never end, memory that goes away."""
+"""Failures of a server's environment: ports in use, loads that never end, memory that disappears."""
 import concurrent.futures
 import json
 import os
@@ -43,7 +43,7 @@ def test_a_taken_port_ends_the_start_and_is_named(dist, tmp_path, taken):
 
 
 def names(protocol, port, wanted):
-    """Of the servers that answer at the port, each over a new connection, until all that are wanted did."""
+    """Returns the names of the servers that answer at the port, each on a new connection, until all of `wanted` answered or a minute has passed."""
     seen = set()
     deadline = time.monotonic() + 60
     while seen != wanted and time.monotonic() < deadline:
@@ -52,12 +52,12 @@ def names(protocol, port, wanted):
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2", timeout=60) as answer:
                     seen.add(json.load(answer)["name"])
             else:
-                alone = [("grpc.use_local_subchannel_pool", 1)]  # no connection is shared with an earlier channel
+                alone = [("grpc.use_local_subchannel_pool", 1)]  # separate connections for each channel
                 with grpc.insecure_channel(f"127.0.0.1:{port}", alone) as channel:
                     stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
                     seen.add(stub.ServerMetadata(service_pb2.ServerMetadataRequest(), timeout=60).name)
         except (OSError, grpc.RpcError):
-            pass  # the connection was given to a server that is about to end
+            pass  # the connection was assigned to a server that is about to exit
     return seen
 
 
@@ -149,8 +149,9 @@ def num_waiting(server):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("tensor", ["input", "output"])
-def test_shared_memory_that_its_client_cuts_while_the_request_waits_harms_nobody_else(start_server, test_backends, tmp_path, tensor, protocol):
-    """A page that the object has no longer would end the process by SIGBUS. Zeros in its place are nobody's data: an error, also later."""
+def test_shared_memory_truncated_by_its_client_fails_only_that_request(start_server, test_backends, tmp_path, tensor, protocol):
+    """Access to a page that was truncated away would end the process with SIGBUS. Zeros in its place are not the client's data: the request fails,
+    and so do later ones."""
     (tmp_path / "m/1").mkdir(parents=True)
     (tmp_path / "m/config.pbtxt").write_text(WAITS_FOR_TWO)
     server = start_server(tmp_path, [test_backends])
@@ -167,7 +168,7 @@ def test_shared_memory_that_its_client_cuts_while_the_request_waits_harms_nobody
             given.set_data_from_numpy(numpy.array([values], numpy.float32))
         if shares and tensor == "output":
             wanted.set_shared_memory("r", 8, page)
-        with kind.InferenceServerClient(address) as own:  # one over HTTP serves one thread
+        with kind.InferenceServerClient(address) as own:  # an HTTP client serves only one thread
             return own.infer("m", [given], outputs=[wanted])
 
     memory = shared_memory.SharedMemory(create=True, size=2 * page)

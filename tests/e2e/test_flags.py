@@ -1,4 +1,4 @@
-"""Flags that no other test needs: what the server does differently with them."""
+"""The effects of flags that no other test needs."""
 import json
 import os
 import pathlib
@@ -19,9 +19,9 @@ input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 parameters { key: "fault" value { string_value: "model_initialize_twice" } }
 """
-ON_GPU = """backend: "places" instance_group [ { kind: KIND_GPU } ]
+ON_GPU = """backend: "memory_types" instance_group [ { kind: KIND_GPU } ]
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
-output [ { name: "PLACES" data_type: TYPE_INT32 dims: [ 4 ] } ]
+output [ { name: "MEMORY_TYPES" data_type: TYPE_INT32 dims: [ 4 ] } ]
 """
 
 
@@ -39,7 +39,7 @@ def write_model(repository, config):
 
 
 def run(dist, repository, *flags, environment=None):
-    """A server that is to fail: its status and what it said."""
+    """Runs a server that is expected to fail; returns its exit status and output."""
     ports = [f"--{name}-port=0" for name in ("http", "grpc", "metrics")]
     done = subprocess.run([str(dist / "bin/nereid"), f"--model-repository={repository}", *ports, *flags], capture_output=True, text=True,
                           timeout=120, env={**os.environ, **(environment or {})})
@@ -55,8 +55,8 @@ def test_a_load_is_tried_again_as_often_as_the_flag_says(start_server, dist, tmp
         assert answer.status == 200
 
 
-def test_a_gpu_below_the_least_capability_is_not_used(start_server, dist, tmp_path, test_backends):
-    """On the GPU of the tests' driver, whose capability is 7.5."""
+def test_gpu_below_the_minimum_capability_is_not_used(start_server, dist, tmp_path, test_backends):
+    """With the test driver's GPU, whose compute capability is 7.5."""
     folder = pathlib.Path(test_backends.partition("=")[2]).parent / "cuda"
     environment = {"NEREID_FAKE_CUDA_DEVICES": "1", "LD_LIBRARY_PATH": ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))}
     write_model(tmp_path, ON_GPU)
@@ -87,7 +87,7 @@ def test_a_server_without_ports_for_requests_has_that_of_metrics(dist, tmp_path)
 
 
 def started(server):
-    """The lines that say so, one a port; the last two may come after the first answer."""
+    """Returns the log lines about started services, one per port. The last two may appear after the first answer."""
     deadline = time.monotonic() + 60
     while len(lines := [each for each in server.text().splitlines() if "Started" in each]) < 3:
         assert time.monotonic() < deadline, server.text()
@@ -103,7 +103,7 @@ def test_log_lines_have_the_format_that_the_flag_names(start_server, tmp_path, n
         assert re.match(line, each), each
 
 
-def test_log_messages_stand_as_they_are_where_the_environment_says_so(start_server, tmp_path, monkeypatch):
+def test_environment_disables_escaping_of_log_messages(start_server, tmp_path, monkeypatch):
     assert all(each.endswith('"') for each in started(start_server(tmp_path, [])))
     monkeypatch.setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "0")
     for each in started(start_server(tmp_path, [])):
@@ -126,7 +126,7 @@ def test_warnings_of_old_flags_come_before_anything_else(dist, tmp_path):
         "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of '--disable-auto-complete-config'!"]
 
 
-def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
+def test_json_log_has_one_object_per_line_and_is_reported(start_server, tmp_path):
     server = start_server(tmp_path, ["--log-format=json"])
     for line in started(server):
         said = json.loads(line)
@@ -138,7 +138,7 @@ def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
         with urllib.request.urlopen(urllib.request.Request(server.url + "/v2/logging", data), timeout=60) as answer:
             return json.load(answer)
 
-    assert settings()["log_format"] == settings({"log_format": "json"})["log_format"] == "json"  # what it is, is no change
+    assert settings()["log_format"] == settings({"log_format": "json"})["log_format"] == "json"  # setting the current value is accepted
     assert settings({"log_format": "default"})["log_format"] == "default"
     with pytest.raises(urllib.error.HTTPError) as refused:
         settings({"log_format": "json"})
@@ -148,7 +148,7 @@ def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
 @pytest.mark.parametrize("flags, variable, name", [([], "json", "json"), (["--log-format=default"], "json", "default"), ([], "other", "default"),
                                                    (["--log-format=ISO8601", "--log-format=json"], "", "json"),
                                                    (["--log-format=json", "--log-format=default"], "", "default")])
-def test_the_log_has_the_format_that_it_says_it_has(start_server, tmp_path, monkeypatch, flags, variable, name):
+def test_log_has_the_reported_format(start_server, tmp_path, monkeypatch, flags, variable, name):
     monkeypatch.setenv("NEREID_LOG_FORMAT", variable)
     server = start_server(tmp_path, flags)
     with urllib.request.urlopen(server.url + "/v2/logging", timeout=60) as answer:
@@ -162,8 +162,8 @@ def used_memory(server):
         return re.search(r"^nv_cpu_memory_used_bytes (.+)$", answer.read().decode(), re.MULTILINE).group(1)
 
 
-def test_the_machine_is_looked_at_once_an_interval(start_server, tmp_path):
-    """Memory is taken between the looks: what is used is another number each time."""
+def test_machine_metrics_are_read_once_per_interval(start_server, tmp_path):
+    """The test allocates memory between the measurements, so that the used memory changes each time."""
     slow = start_server(tmp_path, ["--metrics-interval-ms=3600000"])
     quick = start_server(tmp_path, ["--metrics-interval-ms=1"])
     before = used_memory(slow), used_memory(quick)
@@ -176,7 +176,7 @@ def test_the_machine_is_looked_at_once_an_interval(start_server, tmp_path):
     assert used_memory(slow) == before[0]
 
 
-def test_the_log_has_the_lines_that_scripts_look_for(start_server, tmp_path, test_backends):
+def test_log_has_the_lines_that_scripts_search_for(start_server, tmp_path, test_backends):
     write_model(tmp_path, WARM)
     for folder in ("007", "abc", "configs"):
         (tmp_path / "m" / folder).mkdir()

@@ -1,5 +1,5 @@
-"""Tensors in the memory of a GPU, shared by a client. Here with a driver of the tests (tests/support/cuda), whose device memory nobody can
-touch; with NEREID_TEST_GPU=1 with the machine's own."""
+"""Tensors in GPU memory that a client shares. By default with the test driver (tests/support/cuda), whose device memory cannot be accessed
+directly; with NEREID_TEST_GPU=1 with the machine's driver."""
 import json
 import os
 import pathlib
@@ -16,15 +16,15 @@ IDENTITY = """backend: "identity_c" %s
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 """
-PLACES = """backend: "places" instance_group [ { kind: %s } ]
+PLACES = """backend: "memory_types" instance_group [ { kind: %s } ]
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
-output [ { name: "PLACES" data_type: TYPE_INT32 dims: [ 4 ] } ]
+output [ { name: "MEMORY_TYPES" data_type: TYPE_INT32 dims: [ 4 ] } ]
 """
 ENSEMBLE = """platform: "ensemble"
 input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
-output [ { name: "PLACES" data_type: TYPE_INT32 dims: [ 4 ] }, { name: "COPY" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "MEMORY_TYPES" data_type: TYPE_INT32 dims: [ 4 ] }, { name: "COPY" data_type: TYPE_FP32 dims: [ -1 ] } ]
 ensemble_scheduling { step [
-  { model_name: "on_gpu" model_version: -1 input_map { key: "INPUT0" value: "IN" } output_map { key: "PLACES" value: "PLACES" } },
+  { model_name: "on_gpu" model_version: -1 input_map { key: "INPUT0" value: "IN" } output_map { key: "MEMORY_TYPES" value: "MEMORY_TYPES" } },
   { model_name: "identity" model_version: -1 input_map { key: "INPUT0" value: "IN" } output_map { key: "OUTPUT0" value: "COPY" } } ] }
 """
 MODELS = {"identity": IDENTITY % "", "cached": IDENTITY % "response_cache { enable: true }", "on_gpu": PLACES % "KIND_GPU",
@@ -42,7 +42,7 @@ def write_models(folder):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory, test_backends):
-    """The driver's library, and the environment of processes that use it."""
+    """Returns the driver's library and the environment for processes that use it."""
     if IS_REAL:
         return "libcuda.so.1", dict(os.environ)
     folder = pathlib.Path(test_backends.partition("=")[2]).parent / "cuda"
@@ -100,7 +100,7 @@ def given(name, region):
 
 @pytest.fixture(scope="module")
 def regions(server, client):
-    """The blocks of the regions "in", which holds DATA, and "out"."""
+    """Returns the memory blocks of the regions "in", which contains DATA, and "out"."""
     blocks = register(server, client, "in"), register(server, client, "out")
     client.write(blocks[0], DATA)
     return blocks
@@ -120,14 +120,14 @@ def test_outputs_without_a_region_come_in_the_body(server, regions):
 
 @pytest.mark.parametrize("model, kind", [("on_gpu", GPU), ("on_cpu", PINNED)])
 def test_a_backend_gets_pinned_memory_and_that_of_the_gpu(server, regions, model, kind):
-    answer = infer(server, model, [given("INPUT0", "in")], [{"name": "PLACES"}])
+    answer = infer(server, model, [given("INPUT0", "in")], [{"name": "MEMORY_TYPES"}])
     assert answer["outputs"][0]["data"] == [kind, 1, 1, CPU]
 
 
-def test_an_ensemble_hands_on_what_lies_on_the_gpu(server, client, regions):
+def test_ensemble_passes_on_gpu_tensors(server, client, regions):
     client.write(regions[1], bytes(len(DATA)))
-    answer = infer(server, "both", [given("IN", "in")], [{"name": "PLACES"}, {"name": "COPY", "parameters": in_region("out")}])
-    places = next(output for output in answer["outputs"] if output["name"] == "PLACES")
+    answer = infer(server, "both", [given("IN", "in")], [{"name": "MEMORY_TYPES"}, {"name": "COPY", "parameters": in_region("out")}])
+    places = next(output for output in answer["outputs"] if output["name"] == "MEMORY_TYPES")
     assert places["data"] == [GPU, 1, 1, CPU]
     assert client.read(regions[1], len(DATA)) == DATA
 
@@ -143,7 +143,7 @@ def test_the_cache_keeps_outputs_that_lay_on_the_gpu(server, client, regions):
     assert statistics["cache_hit"]["count"] == 1 and statistics["cache_miss"]["count"] == 1
 
 
-def test_what_cannot_be_classified_on_the_gpu_is_refused(server, regions):
+def test_classification_of_gpu_outputs_is_refused(server, regions):
     wish = {"name": "OUTPUT0", "parameters": {"classification": 2, **in_region("out")}}
     answer = infer(server, "identity", [given("INPUT0", "in")], [wish], expect=400)
     assert answer["error"] == "Output can't set both 'shared_memory_region' and 'classification'"

@@ -1,4 +1,5 @@
-"""gRPC with stock clients: what recorded answers do not show. Models: those of the recordings, the `golden` backend passing for Python."""
+"""gRPC with standard clients, for behaviour that the recorded answers do not cover. The models are those of the recordings; the `golden` backend
+replaces the Python backend."""
 import asyncio
 import pathlib
 import queue
@@ -85,7 +86,7 @@ def test_async_client_runs_many_requests_at_once(server):
 
 
 @pytest.mark.parametrize("count", [1, 2_000, 70_000, 1_000_003, 8 << 20])
-def test_tensors_of_every_size_come_back_whole(stub, count):
+def test_tensors_of_every_size_are_returned_completely(stub, count):
     request = pb.ModelInferRequest(model_name="identity_fp32", id="big")
     request.inputs.add(name="INPUT0", datatype="FP32", shape=[count])
     data = np.random.default_rng(count).random(count, dtype=np.float32).tobytes()
@@ -133,7 +134,7 @@ def test_a_bad_parameter_is_named(stub, key, value, status):
     request = typed_request("params", "INPUT0", "INT32", [1], int_contents=[1])
     request.parameters[key].CopyFrom(pb.InferParameter(**value))
     code, details = refusal(stub.ModelInfer, request)
-    # Of the reserved names the message gives what they begin with, as Triton's.
+    # As in Triton, the error names the prefix of the reserved name.
     assert code.name == status and f"'{'triton_' if key == 'triton_own' else key}'" in details
 
 
@@ -220,7 +221,7 @@ def with_parameter(key, text):
     return identity(parameters={key: pb.InferParameter(string_param=text)})
 
 
-# The core takes texts that end at the first zero byte: what stands before it names something else.
+# The core takes strings that end at the first zero byte, so the part before it names something else.
 @pytest.mark.parametrize("method, request_", [
     ("ModelInfer", raw([1], b"1234", model="identity_fp32\0x")), ("ModelInfer", identity(id="a\0b")),
     ("ModelInfer", typed_request("identity_fp32", "INPUT0\0x", "FP32", [1], fp32_contents=[1])),
@@ -274,7 +275,7 @@ def health(server, service):
 
 
 @pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService", "identity_fp32"])
-def test_health_serves_what_is_ready(server, service):
+def test_health_reports_serving_for_ready_models(server, service):
     assert health(server, service) == b"\x08\x01"
 
 
@@ -285,7 +286,7 @@ def test_health_knows_no_other_service(server, service):
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND and f"'{service}'" in caught.value.details()
 
 
-def test_a_watch_hears_of_a_model_that_goes_and_comes(server, triton):
+def test_watch_reports_unload_and_load_of_a_model(server, triton):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
         states = watch(b"\x0a\x05autoc", timeout=60)
@@ -304,7 +305,7 @@ def test_a_watch_hears_of_a_model_that_goes_and_comes(server, triton):
 def test_reflection_lists_the_services(server, version):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         call = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
-        answer = next(iter(call(iter([b"\x3a\x00"]), timeout=60)))  # list_services
+        answer = next(iter(call(iter([b"\x3a\x00"]), timeout=60)))  # reflection's list_services
     assert b"inference.GRPCInferenceService" in answer and b"grpc.health.v1.Health" in answer
 
 
@@ -330,7 +331,7 @@ def test_a_model_is_loaded_with_another_config(triton):
         "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [2]}],
         "output": [{"name": "OUTPUT0", "data_type": "TYPE_INT32", "dims": [2]}]}""")
     assert triton.get_model_config("identity_int32").config.max_batch_size == 4
-    triton.load_model("identity_int32")  # its folder is as it was
+    triton.load_model("identity_int32")  # its folder is unchanged
     assert triton.get_model_config("identity_int32").config.max_batch_size == 4
     triton.unload_model("identity_int32")
     triton.load_model("identity_int32")
@@ -369,7 +370,7 @@ def slow(seconds, id_):
     return request
 
 
-def test_stream_client_hears_every_response(triton):
+def test_stream_client_gets_every_response(triton):
     heard = queue.Queue()
     triton.start_stream(callback=lambda result, error: heard.put(error or result))
     for sequence in range(3):

@@ -1,5 +1,5 @@
-"""Clients that leave, wait too long, read too slowly or send too much, over gRPC. The `patient` backend answers after the time that it is
-told and counts the requests that run and those that ended cancelled."""
+"""gRPC clients that disconnect, wait too long, read too slowly or send too much. The `patient` backend answers after the requested time and counts
+running and cancelled requests."""
 import asyncio
 import pathlib
 import shutil
@@ -47,7 +47,7 @@ def request(model, count=1, interval_ms=0, size=0, id_=""):
 
 
 def counters(stub):
-    """Running and cancelled requests of the whole server."""
+    """Returns the running and the cancelled requests of the whole server."""
     response = stub.ModelInfer(pb.ModelInferRequest(model_name="counters"), timeout=60)
     values = {output.name: int.from_bytes(data, "little") for output, data in zip(response.outputs, response.raw_output_contents)}
     return values["RUNNING"], values["CANCELLED"]
@@ -89,7 +89,7 @@ def test_a_lost_connection_cancels_its_requests(server, stub):
     before = counters(stub)[1]
     channel = connect(server)
     other = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-    calls = [other.ModelInfer.future(request("waiter", interval_ms=FOREVER_MS)) for _ in range(5)]
+    _calls = [other.ModelInfer.future(request("waiter", interval_ms=FOREVER_MS)) for _ in range(5)]  # kept alive until the channel closes
     wait_running(stub, 5)
     channel.close()
     expect_cancelled(stub, before, 5)
@@ -208,7 +208,7 @@ def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, te
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
             iter([request("ticker", count=-1, interval_ms=1, size=1_000_000)]))
         wait_running(watcher, 1)
-        expect_cancelled(watcher, 0, 1)  # nobody reads `answers`
+        expect_cancelled(watcher, 0, 1)  # `answers` is not read
         with pytest.raises(grpc.RpcError) as caught:
             list(answers)
         assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -226,7 +226,7 @@ def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repos
 
 
 def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, test_backends):
-    stopping = start_server(repository, [test_backends, "--exit-timeout-secs=3600"])  # more than the test's patience
+    stopping = start_server(repository, [test_backends, "--exit-timeout-secs=3600"])  # more than the test's timeout
     with connect(stopping) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         hold = threading.Event()

@@ -1,4 +1,4 @@
-"""Below the calls of gRPC: TLS with and without certificates of clients, keep-alive, the age of connections, compression."""
+"""gRPC connections: TLS with and without client certificates, keep-alive, the age of connections, compression."""
 import pathlib
 import threading
 
@@ -40,7 +40,7 @@ def echo(server, certificates, client=None):
 
 
 def failure(target, credentials=None):
-    """The status of ServerLive over a channel that cannot come up."""
+    """Returns the status of ServerLive on a channel that cannot connect."""
     with grpc.secure_channel(target, credentials) if credentials else grpc.insecure_channel(target) as channel:
         with pytest.raises(grpc.RpcError) as error:
             service_pb2_grpc.GRPCInferenceServiceStub(channel).ServerLive(service_pb2.ServerLiveRequest(), timeout=60)
@@ -54,15 +54,15 @@ def test_tritonclient_over_tls(tls_server, certificates):
 def test_without_tls_or_trust_there_is_no_call(tls_server, certificates):
     target = f"localhost:{tls_server.grpc}"
     assert failure(target) == grpc.StatusCode.UNAVAILABLE
-    stranger = grpc.ssl_channel_credentials(certificates.stranger.cert.read_bytes())
-    assert failure(target, stranger) == grpc.StatusCode.UNAVAILABLE
+    untrusted = grpc.ssl_channel_credentials(certificates.untrusted.cert.read_bytes())
+    assert failure(target, untrusted) == grpc.StatusCode.UNAVAILABLE
     echo(tls_server, certificates)
 
 
 def test_mutual_tls_serves_known_clients_only(mutual_server, certificates):
     target, roots = f"localhost:{mutual_server.grpc}", certificates.authority.cert.read_bytes()
     assert failure(target, grpc.ssl_channel_credentials(roots)) == grpc.StatusCode.UNAVAILABLE
-    cert, key = certificates.strange_client
+    cert, key = certificates.untrusted_client
     assert failure(target, grpc.ssl_channel_credentials(roots, key.read_bytes(), cert.read_bytes())) == grpc.StatusCode.UNAVAILABLE
     echo(mutual_server, certificates, certificates.client)
 
@@ -91,11 +91,11 @@ def test_the_server_pings_idle_connections_and_drops_dead_ones(start):
     server = start("--grpc-keepalive-time=1000", "--grpc-keepalive-timeout=1000", "--grpc-keepalive-permit-without-calls=true",
                    "--grpc-http2-max-pings-without-data=0")
     with RawHttp2(server.grpc) as client:
-        # Each ping that is answered leads to another.
+        # Each answered ping causes another one.
         for _ in range(2):
             client.send(frame(PING, ACK, 0, client.wait_for(PING, 0)))
         client.wait_for(PING, 0)
-        with pytest.raises((EOFError, ConnectionResetError)):  # this one is not
+        with pytest.raises((EOFError, ConnectionResetError)):  # this ping is not answered
             client.wait_for(None)
 
 

@@ -1,4 +1,4 @@
-"""gRPC's protocol over HTTP/2 as hostile, odd and slow clients see it, frame by frame; compression, large tensors, unix sockets."""
+"""HTTP/2 of gRPC with malicious, unusual and slow clients, frame by frame; compression, large tensors, unix sockets."""
 import gzip
 import pathlib
 import socket
@@ -16,7 +16,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
 INFER = b"/inference.GRPCInferenceService/ModelInfer"
 RST_STREAM, WINDOW_UPDATE, CONTINUATION = 3, 8, 9
-WINDOW = 65535  # of a client that says nothing
+WINDOW = 65535  # for clients that send no settings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def headers_frame(stream, path, *others, flags=END_HEADERS):
 
 
 def answer_without_message(client):
-    """Reads a call's end, before which no message came."""
+    """Reads the end of a call that has no message."""
     while True:
         kind, flags, _ = client.read_frame()
         assert kind != DATA
@@ -72,7 +72,7 @@ def test_clients_may_compress(server, algorithm):
 
 
 @pytest.mark.parametrize("encoding, pack", [(b"gzip", gzip.compress), (b"deflate", zlib.compress)])
-def test_each_message_tells_whether_it_is_compressed(server, encoding, pack):
+def test_compressed_flag_applies_per_message(server, encoding, pack):
     for message in (framed(infer_message(1000)), framed(pack(infer_message(1000)), 1)):
         with RawHttp2(server.grpc) as client:
             client.send(headers_frame(1, INFER, (b"grpc-encoding", encoding)) + frame(DATA, END_STREAM, 1, message))
@@ -91,7 +91,7 @@ def test_a_tensor_of_many_frames_comes_back(server):
 def test_a_client_that_does_not_read_gets_its_window_and_no_more(server):
     with RawHttp2(server.grpc) as client:
         for stream in (1, 3):
-            data = framed(infer_message(15_000))  # less than the server's window, as long as no settings were acknowledged
+            data = framed(infer_message(15_000))  # less than the server's window before settings are acknowledged
             client.send(headers_frame(stream, INFER) + b"".join(frame(DATA, END_STREAM if at + 16384 >= len(data) else 0, stream, data[at:at + 16384])
                                                                 for at in range(0, len(data), 16384)))
         seen = 0
@@ -100,7 +100,7 @@ def test_a_client_that_does_not_read_gets_its_window_and_no_more(server):
             seen += len(payload) if kind == DATA else 0
         assert seen == WINDOW
         check(server)
-        # The rest comes when there is room for it.
+        # The rest is sent when the window allows it.
         client.send(b"".join(frame(WINDOW_UPDATE, 0, stream, (1 << 20).to_bytes(4, "big")) for stream in (0, 1, 3)))
         while seen < 120_000:
             kind, _, payload = client.read_frame()
@@ -115,7 +115,7 @@ def test_messages_cut_at_any_byte_are_put_together(server):
 
 
 @pytest.mark.parametrize("body", [b"", framed(b"")[:3], framed(b"abc")[:6], framed(b"") * 2, framed(b"x", 1), framed(b"x", 7)])
-def test_what_is_not_one_message_is_refused(server, body):
+def test_bodies_that_are_not_one_message_are_refused(server, body):
     with RawHttp2(server.grpc) as client:
         client.send(headers_frame(1, LIVE) + frame(DATA, END_STREAM, 1, body))
         answer_without_message(client)
@@ -157,7 +157,7 @@ def test_a_storm_of_resets_does_no_harm(server):
             for first in range(1, 60_000, 2000):
                 client.send(b"".join(headers_frame(stream, INFER) + frame(RST_STREAM, 0, stream, reset) for stream in range(first, first + 2000, 2)))
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the server had enough
+            pass  # the server closed the connection
         check(server)
 
 
@@ -166,7 +166,7 @@ def test_a_storm_of_resets_does_no_harm(server):
                                   PREFACE + frame(SETTINGS, 0, 0, b"") + frame(WINDOW_UPDATE, 0, 0, bytes(4)),
                                   PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, END_HEADERS, 2, request_headers(LIVE)),
                                   PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff")])
-def test_what_is_no_http2_is_shown_the_door(server, data):
+def test_connections_without_http2_are_closed(server, data):
     with socket.create_connection(("127.0.0.1", server.grpc), timeout=60) as client:
         client.sendall(data)
         try:
@@ -178,7 +178,7 @@ def test_what_is_no_http2_is_shown_the_door(server, data):
 
 
 def test_a_unix_socket_serves(start):
-    with tempfile.TemporaryDirectory() as folder:  # its path is short enough for an address
+    with tempfile.TemporaryDirectory() as folder:  # the path is short enough for a socket address
         path = pathlib.Path(folder) / "grpc"
         server = start(f"--grpc-address=unix:{path}")
         echo(f"unix:{path}", 1000)

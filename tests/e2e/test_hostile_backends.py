@@ -1,4 +1,4 @@
-"""Backends that misbehave (tests/support/backends/hostile): each gets its own models into trouble, and nobody else's."""
+"""Backends that misbehave (tests/support/backends/hostile): each fault affects only the backend's own models."""
 import http.client
 import json
 import socket
@@ -19,7 +19,7 @@ parameters {{ key: "delay_ms" value {{ string_value: "200" }} }}
 """
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}).encode()
 
-# What a request to a model with this fault is answered.
+# The answer to a request, by the model's fault.
 ANSWERS = {
     "execute": "hostile: execute fails as told",
     "execute_throws": "hostile: execute throws as told",
@@ -29,7 +29,7 @@ ANSWERS = {
     "flags_only": "expected a single response, got 0",
     "two_responses": "expected a single response, got 2",
 }
-# Why a model with this fault did not load.
+# The reason of a failed load, by the model's fault.
 LOADS = {
     "model_initialize": "hostile: model_initialize fails as told",
     "model_initialize_throws": "hostile: model_initialize throws as told",
@@ -52,7 +52,7 @@ def server(start_server, test_backends, tmp_path_factory):
 
 
 def infer(server, model, timeout=60):
-    """Status and answer."""
+    """Returns the status and the answer."""
     request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", BODY)
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -74,14 +74,14 @@ def reason(server, model):
 
 @pytest.mark.parametrize("fault", ANSWERS)
 def test_a_failed_execution_answers_its_request_alone(server, fault):
-    for _ in range(2):  # the model goes on
+    for _ in range(2):  # the model continues to work
         status, answer = infer(server, fault)
         assert status >= 400 and ANSWERS[fault] in answer["error"]
     assert_others_are_served(server)
 
 
 @pytest.mark.parametrize("fault", LOADS)
-def test_a_failed_load_says_why(server, fault):
+def test_failed_load_reports_the_reason(server, fault):
     assert LOADS[fault] in reason(server, fault)
     status, answer = infer(server, fault)
     assert status >= 400 and fault in answer["error"]
@@ -118,7 +118,7 @@ def test_grpc_answers_a_call_once(server, fault):
                 assert client.infer(fault, [tensor]).as_numpy("OUTPUT0").tolist() == [1, 2]
 
 
-def test_a_request_that_is_never_answered_holds_up_nobody(server):
+def test_unanswered_request_does_not_block_others(server):
     with socket.create_connection(("127.0.0.1", server.http)) as waiting:
         waiting.sendall(b"POST /v2/models/never/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
         for _ in range(20):
@@ -130,7 +130,7 @@ def test_a_request_that_is_never_answered_holds_up_nobody(server):
 
 
 @pytest.mark.parametrize("fault", ["instance_ready", "instance_ready_throws"])
-def test_a_model_that_fails_to_say_whether_it_is_ready_is_not(server, fault):
+def test_model_whose_readiness_check_fails_is_not_ready(server, fault):
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"{server.url}/v2/models/{fault}/ready", timeout=60)
     assert infer(server, fault)[0] == 200
@@ -138,7 +138,7 @@ def test_a_model_that_fails_to_say_whether_it_is_ready_is_not(server, fault):
 
 @pytest.fixture
 def alone(start_server, test_backends, tmp_path):
-    """alone(fault, flags=()): a server with the model `identity` and one of the backend `hostile`, both loaded, or tried."""
+    """alone(fault, flags=()): returns a server with the model `identity` and one model of the backend `hostile`, both loaded or attempted."""
     def start(fault, flags=()):
         for name, backend in (("identity", "identity_c"), ("hostile", "hostile")):
             (tmp_path / name / "1").mkdir(parents=True)
@@ -165,15 +165,15 @@ FINALISERS = {"instance_finalize": "failed to finalise instance 'hostile_0'", "m
               "finalize": "backend 'hostile' failed to finalise"}
 
 
-def told(fault):
-    """The fault of the model, and what tells the backend its own."""
+def model_fault_and_flags(fault):
+    """Returns the fault of the model, and the flags that give the fault to the backend itself."""
     return ("none", [f"--backend-config=hostile,fault={fault}"]) if fault.startswith("finalize") else (fault, [])
 
 
 @pytest.mark.parametrize("how", ["", "_throws"])
 @pytest.mark.parametrize("entry", FINALISERS)
-def test_a_finaliser_that_fails_is_named_and_the_server_ends(alone, entry, how):
-    server = alone(*told(entry + how))
+def test_failing_finalizer_is_named_and_the_server_exits(alone, entry, how):
+    server = alone(*model_fault_and_flags(entry + how))
     assert infer(server, "hostile")[0] == 200
     assert server.stop() == 0
     named = next(line for line in server.text().splitlines() if FINALISERS[entry] in line)
@@ -186,12 +186,12 @@ HANGING = {"instance_finalize": "1 models have not ended: 'hostile'", "model_fin
 
 @pytest.mark.parametrize("entry", HANGING)
 def test_a_finaliser_that_hangs_is_named_and_the_server_ends(alone, entry):
-    fault, flags = told(entry + "_hangs")
+    fault, flags = model_fault_and_flags(entry + "_hangs")
     server = alone(fault, [*flags, "--exit-timeout-secs=1"])
     assert infer(server, "hostile")[0] == 200
     assert server.stop() == 1
     assert HANGING[entry] in server.text()
-    assert "ending without what still runs: " in server.text()
+    assert "exiting although work is still running: " in server.text()
 
 
 EXITS = {"execute": "hostile_0: ModelInstanceExecute", "instance_finalize": "hostile_0: ModelInstanceFinalize",
@@ -200,7 +200,7 @@ EXITS = {"execute": "hostile_0: ModelInstanceExecute", "instance_finalize": "hos
 
 @pytest.mark.parametrize("entry", EXITS)
 def test_a_backend_that_ends_the_process_is_named(alone, entry):
-    server = alone(*told(entry + "_exits"))
+    server = alone(*model_fault_and_flags(entry + "_exits"))
     if entry == "execute":
         with pytest.raises((OSError, http.client.HTTPException)):
             infer(server, "hostile")

@@ -1,5 +1,5 @@
-"""The inference protocol over HTTP with the clients that people have: tritonclient, asyncio, plain urllib. The test backend `python`
-imitates the models of tests/golden/repo."""
+"""The inference protocol over HTTP with common clients: tritonclient, asyncio, plain urllib. The test backend `python` imitates the models of
+tests/golden/repo."""
 import asyncio
 import json
 import pathlib
@@ -226,5 +226,5 @@ def test_metrics_have_a_port_of_their_own(server):
     assert call(server, "/metrics")[0] == 404
 
 
-def test_a_server_that_is_told_to_stop_ends_with_0(start_server, repository, test_backends):
+def test_stopped_server_exits_with_0(start_server, repository, test_backends):
     assert start_server(repository, [test_backends]).stop() == 0

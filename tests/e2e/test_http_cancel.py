@@ -1,5 +1,5 @@
-"""HTTP clients that leave or read too slowly. The `patient` backend answers after the time that it is told and counts the requests that
-run and those that ended cancelled."""
+"""HTTP clients that disconnect or read too slowly. The `patient` backend answers after the requested time and counts running and cancelled
+requests."""
 import json
 import pathlib
 import shutil
@@ -27,7 +27,7 @@ def server(start_server, repository, test_backends):
 
 
 def counters(server):
-    """Running and cancelled requests of the whole server."""
+    """Returns the running and the cancelled requests of the whole server."""
     request = urllib.request.Request(server.url + "/v2/models/counters/infer", data=b'{"inputs":[]}')
     outputs = json.load(urllib.request.urlopen(request, timeout=60))["outputs"]
     values = {output["name"]: output["data"][0] for output in outputs}
@@ -115,7 +115,7 @@ def wait_closed(port):
         time.sleep(0.01)
 
 
-def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, repository, test_backends):
+def test_shutdown_finishes_requests_and_refuses_new_clients(start_server, repository, test_backends):
     server = start_server(repository, [test_backends])
     with Raw(server.http) as client:
         client.send(post("/v2/models/ticker/generate_stream", {"COUNT": 40, "INTERVAL_MS": 50}))
@@ -127,7 +127,7 @@ def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, re
     assert server.process.wait(timeout=60) == 0
 
 
-def test_a_stop_cancels_what_does_not_finish_in_time(start_server, repository, test_backends):
+def test_shutdown_cancels_requests_after_the_timeout(start_server, repository, test_backends):
     server = start_server(repository, [test_backends, "--exit-timeout-secs=1"])
     with Raw(server.http) as client:
         client.send(WAITS["infer"]())

@@ -1,4 +1,4 @@
-"""Bad input over HTTP: each gets the right status and a message that names the thing, the process lives, others are untouched."""
+"""Invalid input over HTTP: each request gets the right status and a message that names the fault; the process and other requests are not affected."""
 import gzip
 import json
 import pathlib
@@ -24,8 +24,8 @@ def server(start_server, test_backends, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def lives_on(server):
-    """After each test a good request is still answered."""
+def still_serves(server):
+    """After each test a valid request is still answered."""
     yield
     with Raw(server.http) as client:
         client.send(post(INFER, GOOD))
@@ -33,7 +33,7 @@ def lives_on(server):
 
 
 def refused(server, request, *, status=400):
-    """The error text of the answer to `request`, raw bytes."""
+    """Returns the error message of the answer to `request`, which is raw bytes."""
     with Raw(server.http) as client:
         client.send(request)
         got, headers, body = client.answer()
@@ -96,7 +96,7 @@ def test_binary_data_of_another_size(server, claimed, sent):
     assert any(words in error for words in ("additional bytes", "additional input data", "byte size"))
 
 
-def test_binary_strings_that_lie_about_their_length(server):
+def test_binary_strings_with_wrong_length(server):
     head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 8}}]}).encode()
     for data in (struct.pack("<I", 2**31) + b"abcd", struct.pack("<I", 3) + b"abcd"):
         assert "INPUT0" in refused(server, post("/v2/models/identity_string/infer", head + data, f"Inference-Header-Content-Length: {len(head)}"))
@@ -163,7 +163,7 @@ def test_pipelined_requests_are_answered_in_order_past_a_wrong_one(server):
     with Raw(server.http) as client:
         bodies = [tensor(data=[i, i]) if i % 5 else {"inputs": i} for i in range(50)]
         client.send(b"".join(post(INFER, body) for body in bodies))
-        for i, body in enumerate(bodies):
+        for i in range(len(bodies)):
             status, _, answer = client.answer()
             assert status == (200 if i % 5 else 400)
             if i % 5:
@@ -184,11 +184,11 @@ def test_connections_that_end_anywhere_in_a_request(server):
         client = Raw(server.http)
         client.send(whole[:cut])
         if cut % 2:
-            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an orderly end
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
         client.close()
 
 
-def test_hundreds_of_silent_connections_do_not_hinder_others(server):
+def test_hundreds_of_idle_connections_do_not_affect_others(server):
     silent = [Raw(server.http) for _ in range(500)]
     for client in silent[::2]:
         client.send(b"POST /v2/mod")

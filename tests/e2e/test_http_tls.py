@@ -1,4 +1,4 @@
-"""HTTP over TLS: stock clients with and without a certificate of their own, and clients that misbehave below HTTP."""
+"""HTTP over TLS: standard clients with and without a client certificate, and clients that misbehave below HTTP."""
 import functools
 import json
 import pathlib
@@ -45,7 +45,7 @@ class RawTls(Raw):
 
 
 def echo(url, server, context, count, binary=True):
-    """identity_fp32 through tritonclient."""
+    """Calls identity_fp32 with tritonclient."""
     values = np.arange(count, dtype=np.float32)
     tensor = httpclient.InferInput("INPUT0", [count], "FP32")
     tensor.set_data_from_numpy(values, binary_data=binary)
@@ -61,7 +61,7 @@ def gevent_context(certificates, client=None):
     return context
 
 
-def test_openssl_is_opened_where_tls_is_asked_for_alone(server, start_server, test_backends):
+def test_openssl_is_only_loaded_for_tls(server, start_server, test_backends):
     plain = start_server(GOLDEN, [test_backends, "--model-control-mode=explicit"])
     maps = {one: pathlib.Path(f"/proc/{one.process.pid}/maps").read_text() for one in (plain, server)}
     assert "libssl" not in maps[plain] and "libcrypto" not in maps[plain]
@@ -90,7 +90,7 @@ def test_requests_that_arrive_in_the_same_records_are_all_answered(server):
             assert status == 200 and json.loads(body)["outputs"][0]["data"] == tensor["inputs"][0]["data"]
 
 
-def test_an_answer_that_is_read_slowly_arrives_whole(server):
+def test_slowly_read_answer_arrives_completely(server):
     count = 400_000
     body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [count], "datatype": "FP32", "parameters": {"binary_data_size": 4 * count}}],
                        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
@@ -106,7 +106,7 @@ def test_the_end_is_announced(server):
     with RawTls(server) as client:
         client.send(b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert client.answer()[0] == 200
-        client.socket.suppress_ragged_eofs = False  # an end without close_notify would raise
+        client.socket.suppress_ragged_eofs = False  # by default, an end without close_notify raises
         assert client.socket.recv(1) == b""
 
 
@@ -116,7 +116,7 @@ def alive(server):
         assert reply.status == 200
 
 
-def test_plain_http_is_told_so(server):
+def test_plain_http_on_tls_port_gets_an_error(server):
     with Raw(server.http, timeout=60) as client:
         client.send(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
         status, headers, body = client.answer()
@@ -126,19 +126,19 @@ def test_plain_http_is_told_so(server):
 
 
 @pytest.mark.parametrize("data", [b"\0" * 100, b"\x16\x03\x01\xff\xff" + b"\xff" * 70000, b"\x16\x03\x01\0\x05\x01\0\0\x01\0", b"\x17\x03\x03\0\x01x"])
-def test_what_is_no_tls_hurts_nobody(server, data):
+def test_invalid_tls_does_not_affect_others(server, data):
     with Raw(server.http, timeout=60) as client:
         try:
             client.send(data)
             client.half_close()
             while client.socket.recv(1 << 16):
                 pass
-        except OSError as error:  # closed on bytes that it had not read
+        except OSError as error:  # closed with unread bytes
             assert not isinstance(error, TimeoutError)
     alive(server)
 
 
-def test_silent_clients_hold_nobody_up(server):
+def test_idle_tls_clients_do_not_block_others(server):
     silent = [socket.create_connection(("127.0.0.1", server.http), timeout=60) for _ in range(8)]
     for _ in range(4):
         alive(server)
@@ -148,7 +148,7 @@ def test_silent_clients_hold_nobody_up(server):
 
 def test_a_client_trusts_only_its_authority(server, certificates):
     with pytest.raises(ssl.SSLCertVerificationError):
-        tls_socket(server, certificates.stranger.context())
+        tls_socket(server, certificates.untrusted.context())
     alive(server)
 
 
@@ -156,11 +156,11 @@ def test_a_known_client_is_served(mutual_server, certificates):
     echo(f"127.0.0.1:{mutual_server.http}", mutual_server, gevent_context(certificates, certificates.client), 100)
 
 
-@pytest.mark.parametrize("who", [None, "strange_client"])
+@pytest.mark.parametrize("who", [None, "untrusted_client"])
 def test_an_unknown_client_is_not_served(mutual_server, certificates, who):
     context = certificates.authority.context(who and getattr(certificates, who))
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        # With TLS 1.3 the client hears of it at its first read.
+        # With TLS 1.3 the client gets the error at its first read.
         with tls_socket(mutual_server, context) as client:
             client.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(1) == b""

@@ -1,4 +1,4 @@
-"""The load tool of bench/serving: its workloads, its sums, and a run against each kind of endpoint that it knows."""
+"""The load tool of bench/serving: its workloads, its statistics, and a run with each kind of endpoint that it supports."""
 import argparse
 import asyncio
 import json
@@ -45,7 +45,7 @@ def test_arrivals_are_those_of_a_poisson_process():
     mean = sum(gaps) / len(gaps)
     assert 0.045 < mean < 0.055 and all(gap >= 0 for gap in gaps)
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-    assert 0.9 < deviation / mean < 1.1  # as wide as it is long: exponential
+    assert 0.9 < deviation / mean < 1.1  # the standard deviation of an exponential distribution equals its mean
     assert times == [row[0] for row in workload(options(rate=20.0, count=4000))]
     assert {row[0] for row in workload(options(burst=True))} == {0.0} and {row[0] for row in workload(options(concurrency=2))} == {None}
 
@@ -59,7 +59,7 @@ def test_sums_have_known_answers():
     assert result["ttft_ms"] == {"p50": 600.0, "p90": 1000.0, "p99": 1090.0}
     assert result["between_tokens_ms"] == {"p50": 20.0, "p90": 20.0, "p99": 20.0}
     assert result["output_tokens"] == 300 and result["output_tokens_per_s"] == 75.0
-    assert result["goodput_requests_per_s"] == 12.5  # the 50 whose first token came within 599 ms, in 4 s
+    assert result["goodput_requests_per_s"] == 12.5  # the 50 requests whose first token arrived within 599 ms, in 4 s
     assert summary(options(slo_ttft=599.0, slo_itl=14.0), records)["goodput_requests_per_s"] == 0.0
 
 
@@ -132,7 +132,7 @@ def test_refusals_are_counted_and_shown(demo, tmp_path):
 
 
 class OpenAi:
-    """An endpoint that answers every request with the same four pieces of text, as /v1/completions or /v1/chat/completions stream them."""
+    """An endpoint that answers every request with the same four text chunks, as /v1/completions or /v1/chat/completions stream them."""
 
     def __init__(self):
         self.bodies, self.ready = [], threading.Event()
@@ -171,7 +171,7 @@ def test_openai(tmp_path, api, path):
     server = OpenAi()
     result = run(tmp_path, "--api", api, "--url", server.url, "--model", "m", "--lengths", "7x5", "--count", "4", "--concurrency", "2")
     server.close()
-    assert result["output_tokens"] == 20  # what the usage says, which counts the token without text
+    assert result["output_tokens"] == 20  # from the usage, which includes the token without text
     assert [one for one, _ in server.bodies] == [path] * 4
     body = server.bodies[0][1]
     assert body["model"] == "m" and body["max_tokens"] == 5 and body["stream"] is True

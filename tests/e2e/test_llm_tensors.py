@@ -49,8 +49,8 @@ def llm(start_server, tmp_path_factory):
     return start_server(root)
 
 
-def ask_of_old(llm, top_k):
-    """In the types of release 0.6."""
+def ask_old_release(llm, top_k):
+    """Uses the data types of release 0.6."""
     body = {"inputs": [{"name": name, "datatype": datatype, "shape": [len(values)], "data": values} for name, datatype, values in (
         ("input_ids", "INT32", PROMPT), ("input_lengths", "INT32", [len(PROMPT)]), ("request_output_len", "INT32", [6]), ("runtime_top_k", "UINT32", [top_k]))],
         "outputs": [{"name": "output_ids"}]}
@@ -77,8 +77,9 @@ def ask(llm, outputs, prompt=PROMPT, tokens=6, model="llm", **fields):
 
 
 @pytest.fixture(scope="module")
-def recommended(start_server, tmp_path_factory):
-    """The demo with a generation_config.json that draws: obeyed by one model, not by another; and models with logits in half the width."""
+def with_generation_config(start_server, tmp_path_factory):
+    """The demo with a generation_config.json that enables sampling, which one model obeys and another does not; and models with half-precision
+    logits."""
     root = tmp_path_factory.mktemp("repository")
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
@@ -106,7 +107,7 @@ def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
     context, generation = got["context_logits"], got["generation_logits"][0]
     assert context.shape == (len(PROMPT), generation.shape[1]) and len(generation) == len(ids) == 6
     assert np.array_equal(generation.argmax(axis=-1), ids)
-    assert np.array_equal(context[-1], generation[0])  # both are what the first token was chosen from
+    assert np.array_equal(context[-1], generation[0])  # the first token was chosen from both
     wanted = log_softmax(generation)[np.arange(6), ids]
     assert np.allclose(got["output_log_probs"][0], wanted, atol=1e-4)
     assert np.allclose(got["cum_log_probs"], wanted.sum(), atol=1e-3)
@@ -114,7 +115,7 @@ def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
 
 
 def test_a_configuration_from_before_0_14_has_all_outputs_in_every_response(llm):
-    """As the backend of that time did; the postprocessing of releases before 0.9 fails without them."""
+    """Like the backend of those releases. The postprocessing of releases before 0.9 fails without these outputs."""
     names = ("output_log_probs", "cum_log_probs", "context_logits", "generation_logits")
     unasked = ask(llm, ("output_ids", *names), model="old")
     assert {name: unasked[name].shape for name in names} == {"output_log_probs": (1, 6), "cum_log_probs": (1,), "context_logits": (1, 1),
@@ -123,7 +124,7 @@ def test_a_configuration_from_before_0_14_has_all_outputs_in_every_response(llm)
     asked = ask(llm, ("output_ids", *names), model="old", return_log_probs=True)
     assert asked["output_log_probs"].all() and np.isclose(asked["output_log_probs"].sum(), asked["cum_log_probs"][0], atol=1e-4)
     assert asked["output_ids"].tolist() == unasked["output_ids"].tolist()
-    assert ask_of_old(llm, top_k=1) == unasked["output_ids"][0].tolist()
+    assert ask_old_release(llm, top_k=1) == unasked["output_ids"][0].tolist()
 
 
 def test_several_sequences_differ_and_repeat_with_their_seed(llm):
@@ -182,25 +183,25 @@ def test_times_are_in_their_order(llm):
     assert 0 < times[0] and times == sorted(times) and got["total_draft_tokens"][0] == 0
 
 
-def test_what_the_checkpoint_recommends_fills_in_what_a_request_leaves_open(recommended):
+def test_generation_config_provides_defaults_for_unset_parameters(with_generation_config):
     def ids(model, **fields):
-        return ask(recommended, ["output_ids"], model=model, tokens=24, end_id=-1, **fields)["output_ids"].tolist()
+        return ask(with_generation_config, ["output_ids"], model=model, tokens=24, end_id=-1, **fields)["output_ids"].tolist()
 
     same = dict(temperature=1.5, runtime_top_k=50, runtime_top_p=0.9, repetition_penalty=1.2)
     for seed in (3, 4):
         assert ids("drawn", seed=seed) == ids("plain", seed=seed, **same)
     assert ids("drawn", seed=3) != ids("drawn", seed=4)
-    # A request's own value goes first, each for itself.
+    # Each value in the request overrides the configured one.
     assert ids("drawn", seed=3, temperature=0.7) == ids("plain", seed=3, **{**same, "temperature": 0.7})
     assert ids("drawn", runtime_top_k=1, repetition_penalty=1.0) == ids("plain")
-    # Without the parameter a request that sets nothing is greedy.
+    # Without the parameter, a request without sampling values is greedy.
     assert ids("plain", seed=3) == ids("plain", seed=4) == ids("plain", runtime_top_k=1)
 
 
-def test_logits_come_in_the_type_that_the_configuration_says(recommended):
+def test_logits_come_in_the_type_that_the_configuration_says(with_generation_config):
     fields = dict(return_context_logits=True, return_generation_logits=True)
     names = ["context_logits", "generation_logits", "output_ids"]
-    wide, half = (ask(recommended, names, model=model, **fields) for model in ("fp32", "fp16"))
+    wide, half = (ask(with_generation_config, names, model=model, **fields) for model in ("fp32", "fp16"))
     for name in names[:2]:
         assert wide[name].dtype == np.float32 and half[name].dtype == np.float16
         assert np.array_equal(wide[name].astype(np.float16), half[name])
@@ -221,7 +222,7 @@ def add_model(root, name, key, value):
 
 
 def test_parameters_without_an_effect_are_named_in_the_log(start_server, tmp_path):
-    add_model(tmp_path, "normalised", "normalize_log_probs", "true")  # ours are never normalised
+    add_model(tmp_path, "normalised", "normalize_log_probs", "true")  # our log probabilities are never normalized
     add_model(tmp_path, "plain", "normalize_log_probs", "false")
     add_model(tmp_path, "guided", "guided_decoding_backend", "xgrammar")
     log = start_server(tmp_path).text()
@@ -235,7 +236,7 @@ def test_parameters_without_an_effect_are_named_in_the_log(start_server, tmp_pat
     ("decoding_mode", "medusa", "parameter 'decoding_mode' is 'medusa': not supported"),
     ("encoder_model_path", "/engines/encoder", "parameter 'encoder_model_path' is '/engines/encoder': not supported"),
 ])
-def test_parameters_that_ask_for_what_is_not_there_are_refused_by_name(start_server, tmp_path, key, value, message):
+def test_unsupported_parameters_are_refused_by_name(start_server, tmp_path, key, value, message):
     add_model(tmp_path, "llm", key, value)
     server = start_server(tmp_path, ["--exit-on-error=false", "--strict-readiness=false"], wait_for="/v2/health/live")
     assert message in server.text()
@@ -249,7 +250,7 @@ def test_parameters_that_ask_for_what_is_not_there_are_refused_by_name(start_ser
     (dict(no_repeat_ngram_size=-1), "'no_repeat_ngram_size' is -1, expected 0 (none) or more"),
     (dict(beam_width=2, beam_search_diversity_rate=-1.0), "'beam_search_diversity_rate' is -1, expected 0 to"),
 ])
-def test_what_is_out_of_range_is_named_with_the_range(llm, fields, message):
+def test_out_of_range_values_are_named_with_the_range(llm, fields, message):
     with pytest.raises(InferenceServerException) as caught:
         ask(llm, ["output_ids"], **fields)
     assert message in str(caught.value) and llm.alive()
@@ -263,7 +264,7 @@ def test_metrics_have_the_published_families(llm):
         found = [each for each in page.splitlines() if each.startswith(line) and 'model="llm"' in each]
         return [float(each.split()[-1]) for each in found]
 
-    def poll(line, wanted):  # gauges are renewed after the answer was sent
+    def poll(line, wanted):  # gauges are updated after the answer was sent
         deadline = time.monotonic() + 60
         while not (value(line) and wanted(value(line)[0])) and time.monotonic() < deadline:
             time.sleep(0.05)

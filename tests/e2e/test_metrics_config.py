@@ -16,7 +16,7 @@ model_metrics { metric_control [ { metric_identifier { family: "nv_inference_fir
 """
 
 
-def test_histograms_and_summaries_are_shown_where_they_are_asked_for(start_server, test_backends, tmp_path):
+def test_histograms_and_summaries_are_shown_if_enabled(start_server, test_backends, tmp_path):
     (tmp_path / "m/1").mkdir(parents=True)
     (tmp_path / "m/config.pbtxt").write_text(CONFIG)
     server = start_server(tmp_path, [test_backends, "--metrics-config=histogram_latencies=true",

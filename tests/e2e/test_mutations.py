@@ -1,5 +1,5 @@
-"""Random mutations of valid HTTP and gRPC requests: the process lives, and answers a good request after each batch. The seed is fixed.
-Each test stops after a few seconds, unless NEREID_MUTATIONS says how many mutations it tries, however long that takes (the full number: 100000)."""
+"""Sends random mutations of valid HTTP and gRPC requests. The process must survive and answer a valid request after each batch. The seed is fixed.
+Each test stops after a few seconds, unless NEREID_MUTATIONS gives the number of mutations to try (the full number: 100000)."""
 import json
 import os
 import pathlib
@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 COUNT = int(os.environ.get("NEREID_MUTATIONS", "0"))
-BUDGET_S = 7  # of each test
+BUDGET_S = 7  # per test
 BATCH = 250
 SEED = 20261121
 pytestmark = pytest.mark.timeout(0 if COUNT else 300)
@@ -91,7 +91,7 @@ def mutate(chance, data):
 
 
 def send(port, data):
-    """Sends it, ends the sending side, and reads to the end: the server answers, or closes."""
+    """Sends the data, closes the sending side and reads to the end: the server must answer or close."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         try:
             connection.sendall(data)
@@ -109,7 +109,7 @@ def check(server):
 
 
 def batches():
-    """One after the other, as many as NEREID_MUTATIONS says, or as the time allows."""
+    """Yields consecutive batches, up to NEREID_MUTATIONS mutations or the time limit."""
     end = time.monotonic() + BUDGET_S
     done = 0
     while done < COUNT or not COUNT and (done == 0 or time.monotonic() < end):
@@ -143,7 +143,7 @@ def test_mutated_grpc_messages(server):
 
 
 def stream_seeds():
-    """Requests of streams. None for a model whose input says how much it answers: a mutation would ask for a great deal."""
+    """Returns stream requests. Models whose input determines the number of responses are excluded, because a mutation could request very many."""
     plain, empty = service_pb2.ModelInferRequest(), service_pb2.ModelInferRequest()
     plain.CopyFrom(grpc_seeds()[0][1])
     empty.CopyFrom(grpc_seeds()[1][1])
@@ -153,7 +153,7 @@ def stream_seeds():
 
 
 def test_mutated_messages_of_streams(server):
-    """Each stream carries a mutated message and a good one, which is answered unless the first ended the stream."""
+    """Each stream contains a mutated and a valid message. The valid one is answered unless the mutated one ended the stream."""
     chance = random.Random(SEED + 3)
     seeds = stream_seeds()
     num_answered = 0

@@ -1,4 +1,4 @@
-"""`--model-namespacing`: models of equal names in two repositories, each called by the ensemble that lies beside it."""
+"""`--model-namespacing`: models with equal names in two repositories, each called by the ensemble in its own repository."""
 import json
 import urllib.error
 import urllib.request
@@ -62,7 +62,7 @@ def test_an_ambiguous_name_is_answered_with_the_candidates(server):
     assert f"{server.root}/one/add" in text and f"{server.root}/two/add" in text
 
 
-def test_the_index_lists_both_and_metrics_tell_them_apart(server):
+def test_index_lists_both_models_and_metrics_distinguish_them(server):
     index = json.loads(call(server, "/v2/repository/index", {}))
     assert sorted(entry["name"] for entry in index) == ["add", "add", "first", "second"]
     assert all(entry["state"] == "READY" for entry in index)

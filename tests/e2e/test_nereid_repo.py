@@ -1,4 +1,4 @@
-"""nereid-repo with real checkpoints: what it makes is served as it is. Environment: NEREID_TEST_DATA, the folder of tiny checkpoints."""
+"""nereid-repo with real checkpoints: its repositories are served without changes. Environment: NEREID_TEST_DATA, the folder of tiny checkpoints."""
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ def tiny():
 
 
 def cut_tokenizer():
-    """The demo's tokenizer with only the ids that the tiny checkpoints know."""
+    """Returns the demo's tokenizer, limited to the ids of the tiny checkpoints."""
     tokenizer = json.loads((ROOT / "demo/model/tokenizer.json").read_text())
     model = tokenizer["model"]
     model["vocab"] = {token: index for token, index in model["vocab"].items() if index < TINY_VOCABULARY}
@@ -53,7 +53,7 @@ def streamed_text(server, **fields):
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt2", "gpt_bigcode", "qwen2", "gemma2", "phi3", "gpt_neox", "mixtral", "starcoder2"])
-def test_a_checkpoint_becomes_a_repository_that_answers_whole_and_streamed(start_server, dist, tiny, tmp_path, name):
+def test_repository_of_a_checkpoint_answers_complete_and_streamed(start_server, dist, tiny, tmp_path, name):
     checkpoint = make_checkpoint(tiny, name, tmp_path / "checkpoint")
     made = run(dist, "new", "llm", "--checkpoint", checkpoint, "--out", tmp_path / "repository", "--decoupled", "--backend", "cpu_reference")
     assert made.returncode == 0, made.stderr
@@ -68,7 +68,7 @@ def test_a_checkpoint_becomes_a_repository_that_answers_whole_and_streamed(start
 
 
 @pytest.mark.parametrize("placement", ["--copy", "--link", None])
-def test_a_repository_without_decoupling_answers_whole_and_refuses_to_stream(start_server, dist, tmp_path, placement):
+def test_repository_without_decoupling_refuses_to_stream(start_server, dist, tmp_path, placement):
     made = run(dist, "new", "llm", "--checkpoint", ROOT / "demo/model", "--out", tmp_path / "repository", "--max-batch-size=4",
                *([placement] if placement else []))
     assert made.returncode == 0, made.stderr
@@ -94,7 +94,7 @@ def test_a_repository_without_decoupling_answers_whole_and_refuses_to_stream(sta
     (lambda c: (c / "config.json").write_text('{"model_type": "rwkv"}'), "model_type 'rwkv' is not supported"),
     (lambda c: os.truncate(c / "model.safetensors", 100000), "is cut off"),
 ], ids=["tokenizer", "weights", "architecture", "truncated"])
-def test_new_names_what_a_checkpoint_lacks(dist, tmp_path, broken, expected):
+def test_new_names_missing_files_of_a_checkpoint(dist, tmp_path, broken, expected):
     checkpoint = shutil.copytree(ROOT / "demo/model", tmp_path / "checkpoint")
     broken(checkpoint)
     made = run(dist, "new", "llm", "--checkpoint", checkpoint, "--out", tmp_path / "repository")
@@ -102,7 +102,7 @@ def test_new_names_what_a_checkpoint_lacks(dist, tmp_path, broken, expected):
     assert not (tmp_path / "repository").exists()
 
 
-def test_check_finds_what_was_broken_later(dist, tmp_path):
+def test_check_finds_later_damage(dist, tmp_path):
     repository = tmp_path / "repository"
     assert run(dist, "new", "llm", "--checkpoint", ROOT / "demo/model", "--out", repository, "--copy").returncode == 0
     (repository / "tensorrt_llm/1/tokenizer.json").unlink()

@@ -1,4 +1,4 @@
-"""The load of an engine's KV cache as a header of its answers (ORCA)."""
+"""The KV cache utilization of an engine in a response header (ORCA load report)."""
 import json
 import re
 import urllib.request
@@ -15,11 +15,11 @@ def generate(server, action, **headers):
 
 
 @pytest.mark.parametrize("action", ["generate", "generate_stream"])
-def test_an_answer_tells_the_load_when_it_is_asked_for(demo, action):
+def test_answer_has_the_load_header_on_request(demo, action):
     assert generate(demo, action) is None
     text = generate(demo, action, endpoint_load_metrics_format="text")
     found = re.fullmatch(r"TEXT named_metrics\.kv_cache_utilization=([\d.e-]+), named_metrics\.max_token_capacity=(\d+)", text)
     assert 0 <= float(found[1]) <= 1 and int(found[2]) > 0
-    told = generate(demo, action, endpoint_load_metrics_format="json")
-    metrics = json.loads(told.removeprefix("JSON "))["named_metrics"]
+    as_json = generate(demo, action, endpoint_load_metrics_format="json")
+    metrics = json.loads(as_json.removeprefix("JSON "))["named_metrics"]
     assert metrics["max_token_capacity"] == int(found[2])

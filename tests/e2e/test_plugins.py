@@ -1,4 +1,4 @@
-"""The plug-ins that ship beside the host: the cache `local` and the repository agent `checksum`, by flags and configuration alone."""
+"""The plug-ins that ship with the host, the cache `local` and the repository agent `checksum`, used only through flags and configuration."""
 import hashlib
 import json
 import urllib.error
@@ -24,7 +24,7 @@ def infer(server, model, values):
 
 
 @pytest.mark.parametrize("flag", ["--cache-config=local,size=1048576", "--response-cache-byte-size=1048576"])
-def test_the_cache_answers_what_was_answered_before(start_server, test_backends, tmp_path, flag):
+def test_cache_answers_repeated_requests(start_server, test_backends, tmp_path, flag):
     add_model(tmp_path, "cached", "response_cache { enable: true }\n")
     server = start_server(tmp_path, [test_backends, flag])
     for _ in range(3):

@@ -1,4 +1,5 @@
-"""The tokenizer backend as preprocessing, by itself: what tokenizer.json says about lengths. Known answers: PyPI `tokenizers`."""
+"""The tokenizer backend's preprocessing mode by itself: the truncation and padding of tokenizer.json. The expected values are from PyPI
+`tokenizers`."""
 import json
 import pathlib
 
@@ -66,7 +67,7 @@ def prompt_ids(server, model, **further):
 
 
 @pytest.mark.parametrize("model", CUTS)
-def test_a_prompt_is_cut_as_tokenizer_json_says_where_that_is_asked_for(server, model):
+def test_prompt_is_truncated_as_tokenizer_json_says_if_enabled(server, model):
     reference = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
     whole = reference.encode(TEXT).ids
     cut = CUTS[model]
@@ -77,15 +78,15 @@ def test_a_prompt_is_cut_as_tokenizer_json_says_where_that_is_asked_for(server, 
 
 
 @pytest.mark.parametrize("name, shape", [("IMAGE", (1, 3)), ("PROMPT_EMBEDDING_TABLE", (1, 2, 2))])
-def test_tensors_of_pictures_may_be_configured_but_not_sent(server, name, shape):
-    """They are in the templates of release 0.12."""
+def test_image_tensors_may_be_configured_but_not_sent(server, name, shape):
+    """The templates of release 0.12 declare these tensors."""
     assert prompt_ids(server, "multimodal") == tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json")).encode(TEXT).ids
     with pytest.raises(InferenceServerException, match=f"'{name}'"):
         prompt_ids(server, "multimodal", **{name: np.ones(shape, np.float16)})
 
 
-def test_a_token_that_only_a_role_names_reaches_no_model(server):
-    """Its id lies behind the vocabulary: as an end it would be refused, and so would a bias with a place for it."""
+def test_token_named_only_by_role_reaches_no_model(server):
+    """The token's id is beyond the model's vocabulary: the engine would refuse it as an end id, and an embedding bias with an element for it."""
     reference = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
     inputs = []
     for name, value, datatype in (("QUERY", TEXT, "BYTES"), ("REQUEST_OUTPUT_LEN", 1, "INT32"),

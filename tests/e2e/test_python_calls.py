@@ -1,4 +1,4 @@
-"""Calls that Python models make of models of other backends, whose answers are odd."""
+"""Python models that call models of other backends with unusual answers."""
 import json
 
 import pytest
@@ -42,7 +42,7 @@ parameters {{ key: "fault" value {{ string_value: "{}" }} }}
 """
 ANSWER = [[5.0]]
 NOTHING = [1, "Unexpected empty response."]
-SEEN = {  # by exec and async_exec, and by both of them for a stream
+SEEN = {  # by exec and async_exec, and for a stream by both
     "none": [ANSWER] * 2 + [[ANSWER]] * 2,
     "sends_early": [ANSWER] * 2 + [[ANSWER, []]] * 2,
     "flags_only": [NOTHING] * 2 + [[[]]] * 2,
@@ -59,6 +59,6 @@ def server(start_server, test_backends, tmp_path_factory):
 
 
 @pytest.mark.parametrize("fault", SEEN)
-def test_what_a_model_that_answers_so_is_heard_to_say(server, fault):
+def test_caller_sees_unusual_answers(server, fault):
     for _ in range(3):
         assert ask_caller(server, fault, [5.0]) == SEEN[fault], json.dumps(SEEN[fault])

@@ -1,4 +1,4 @@
-"""Coroutines of Python models: calls that go on beside each other, and what a coroutine raises."""
+"""Coroutines of Python models: concurrent calls, and exceptions in coroutines."""
 import pytest
 from python_support import log_of, post, python_flags, wait_for, write_model
 
@@ -8,7 +8,7 @@ output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
 instance_group [ { kind: KIND_CPU count: 1 } ]
 """
 DECOUPLED = CONFIG + "model_transaction_policy { decoupled: true }\n"
-# Answers nobody before a second request is there.
+# Responds only once two requests are waiting.
 PAIRS = """
 import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
@@ -20,7 +20,7 @@ class TritonPythonModel:
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)]), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             self.waiting.clear()
 """
-# Goes over the responses with a loop that is no `async for`.
+# Iterates over the responses with a plain `for` instead of `async for`.
 ASKER = """
 import asyncio
 import numpy as np
@@ -63,7 +63,7 @@ def test_a_stream_is_there_with_its_first_response(server):
     assert (status, answer["outputs"][0]["data"]) == (200, [1.0, 2.0])
 
 
-def test_what_a_coroutine_raises_behind_the_final_response_is_logged(server):
+def test_exception_of_a_coroutine_after_the_final_response_is_logged(server):
     status, answer = post(server, "/v2/models/raises/generate", {"IN": [5.0]})
     assert (status, answer["OUT"]) == (200, 5.0), answer
     wait_for(lambda: "ValueError: behind the answer" in log_of(server), "the line")

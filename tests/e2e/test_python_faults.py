@@ -1,4 +1,4 @@
-"""Every way in which a Python model may hurt its host."""
+"""Every way in which a Python model may harm its host."""
 import json
 import os
 import random
@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, is_stopped, log_of, num_descriptors, post,
-                            python_flags, recovered_pid, wait_for)
+from python_support import (MODELS, PATIENCE_S, ask_caller, check_no_leaks, children, is_running, is_stopped, log_of, num_descriptors, post,
+                            python_flags, recovered_pid, run_fragile, wait_for)
 
 PREFIX = f"nereid_faults_{os.getpid()}"
 
@@ -27,13 +27,13 @@ def python_server(start_server, python_repository):
     running.num_workers, running.num_descriptors = len(children(running.process.pid)), num_descriptors(running)
     yield running
     assert running.stop() == 0
-    check_nothing_stays(running, PREFIX)
+    check_no_leaks(running, PREFIX)
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(python_server):
+def no_leaks(python_server):
     yield
-    check_nothing_stays(python_server, PREFIX)
+    check_no_leaks(python_server, PREFIX)
 
 
 @pytest.mark.parametrize("case, text", [
@@ -43,15 +43,15 @@ def nothing_stays(python_server):
     ("oom_killed", "was killed by signal 9 (SIGKILL), as the kernel does where memory runs out"),
     ("fork_then_die", "exited with code 5"),
     ("close_all", "is not healthy. The Python worker"),
-    ("garbage_answer", "it sent garbage: "),
-    ("garbage_place", "it sent garbage: a message names 16384 bytes at 1099511627776"),
-    ("garbage_handed_back", "it sent garbage: a message names 16384 bytes at 1099511627776"),
-    ("garbage_posted", "it sent garbage: "),
+    ("garbage_answer", "it sent an invalid message: "),
+    ("garbage_place", "it sent an invalid message: a message names 16384 bytes at 1099511627776"),
+    ("garbage_handed_back", "it sent an invalid message: a message names 16384 bytes at 1099511627776"),
+    ("garbage_posted", "it sent an invalid message: "),
 ])
 def test_a_worker_that_ends_answers_with_how(python_server, case, text):
     before = recovered_pid(python_server)
-    status, answer = hurt(python_server, case)
-    # Triton's words up to here, which scripts look for.
+    status, answer = run_fragile(python_server, case)
+    # Triton's message up to here, which scripts search for.
     lost = "Failed to process the request(s) for model instance 'fragile_0_0', message: Stub process 'fragile_0_0' is not healthy. The Python worker "
     assert status == 503 and text in answer["error"] and answer["error"].startswith(lost), answer
     assert recovered_pid(python_server) != before
@@ -61,8 +61,8 @@ def test_a_worker_that_ends_answers_with_how(python_server, case, text):
 
 def test_a_forked_process_that_comes_back_ends(python_server):
     before = recovered_pid(python_server)
-    assert hurt(python_server, "fork_returns")[1]["outputs"][0]["data"] == ["parent"]
-    assert hurt(python_server, "pid")[1]["outputs"][0]["data"] == [str(before)]
+    assert run_fragile(python_server, "fork_returns")[1]["outputs"][0]["data"] == ["parent"]
+    assert run_fragile(python_server, "pid")[1]["outputs"][0]["data"] == [str(before)]
 
 
 @pytest.mark.parametrize("case, text", [
@@ -80,53 +80,53 @@ def test_a_forked_process_that_comes_back_ends(python_server):
 ])
 def test_a_model_that_errs_goes_on(python_server, case, text):
     before = recovered_pid(python_server)
-    status, answer = hurt(python_server, case)
+    status, answer = run_fragile(python_server, case)
     assert status == 500 and text in answer["error"], answer
     assert recovered_pid(python_server) == before
 
 
-def test_a_task_that_exits_ends_no_other(python_server):
-    """Nor the loop in which they run."""
+def test_task_that_exits_ends_no_other_task(python_server):
+    """Neither does the event loop of the tasks end."""
     before = recovered_pid(python_server)
-    assert hurt(python_server, "sys_exit_of_a_task")[1]["outputs"][0]["data"] == ["goes on"]
+    assert run_fragile(python_server, "sys_exit_of_a_task")[1]["outputs"][0]["data"] == ["goes on"]
     assert recovered_pid(python_server) == before
 
 
-def test_a_coroutine_that_raises_is_told_with_its_own_places(python_server):
-    status, answer = hurt(python_server, "raises_in_a_coroutine")
+def test_exception_of_a_coroutine_has_its_own_traceback(python_server):
+    status, answer = run_fragile(python_server, "raises_in_a_coroutine")
     assert status == 500 and "ValueError: in a coroutine\n\nAt:\n" in answer["error"], answer
     places = answer["error"].split("At:\n")[1].splitlines()
     assert len(places) == 1 and places[0].endswith(": fail"), places
 
 
 def test_a_generator_may_be_a_coroutine(python_server):
-    assert hurt(python_server, "generator_coroutine")[1]["outputs"][0]["data"] == ["of a generator"]
+    assert run_fragile(python_server, "generator_coroutine")[1]["outputs"][0]["data"] == ["of a generator"]
 
 
 def test_a_coroutine_that_stops_the_loop_ends_no_other(python_server):
     before = recovered_pid(python_server)
     for _ in range(2):
-        assert hurt(python_server, "stops_the_loop")[1]["outputs"][0]["data"] == ["goes on"]
+        assert run_fragile(python_server, "stops_the_loop")[1]["outputs"][0]["data"] == ["goes on"]
     assert recovered_pid(python_server) == before
 
 
 @pytest.mark.parametrize("case, code", [("fork_exits", 7), ("fork_of_a_coroutine_exits", 7), ("fork_of_a_coroutine_returns", 1)])
 def test_a_forked_process_may_exit(python_server, case, code):
-    """And is no second worker when it comes back."""
+    """The child does not continue as a second worker when it returns."""
     before = recovered_pid(python_server)
-    assert hurt(python_server, case)[1]["outputs"][0]["data"] == [str(code)]
+    assert run_fragile(python_server, case)[1]["outputs"][0]["data"] == [str(code)]
     assert recovered_pid(python_server) == before
 
 
-def test_a_model_that_prints_blocks_nobody(python_server):
+def test_model_output_blocks_no_other_model(python_server):
     recovered_pid(python_server)
-    status, answer = hurt(python_server, "stdout")
+    status, answer = run_fragile(python_server, "stdout")
     assert (status, answer["outputs"][0]["data"]) == (200, ["printed"])
 
 
 def test_shared_memory_cannot_be_taken_away(python_server):
     recovered_pid(python_server)
-    assert hurt(python_server, "garbage_memory")[1]["outputs"][0]["data"] == ["PermissionError"]
+    assert run_fragile(python_server, "garbage_memory")[1]["outputs"][0]["data"] == ["PermissionError"]
 
 
 def test_a_killed_worker_is_replaced_while_it_idles(python_server):
@@ -135,11 +135,11 @@ def test_a_killed_worker_is_replaced_while_it_idles(python_server):
     assert recovered_pid(python_server) != before
 
 
-def test_a_worker_killed_from_outside_answers_with_how(python_server):
-    """As the kernel does it: in the middle of a request."""
+def test_killed_worker_is_reported_with_its_signal(python_server):
+    """As the kernel does when memory runs out: in the middle of a request."""
     before = recovered_pid(python_server)
     answers = []
-    request = threading.Thread(target=lambda: answers.append(hurt(python_server, "hang")))
+    request = threading.Thread(target=lambda: answers.append(run_fragile(python_server, "hang")))
     request.start()
     wait_for(lambda: f"worker {before} hangs" in log_of(python_server), "the model runs")
     os.kill(before, signal.SIGKILL)
@@ -164,7 +164,7 @@ def test_a_stopped_worker_delays_no_unload(start_server, tmp_path):
 
 def test_nothing_that_a_worker_forked_stays(python_server):
     before = recovered_pid(python_server)
-    child = int(hurt(python_server, "fork")[1]["outputs"][0]["data"][0])
+    child = int(run_fragile(python_server, "fork")[1]["outputs"][0]["data"][0])
     assert is_running(child)
     os.kill(before, signal.SIGKILL)
     wait_for(lambda: not is_running(child), "the child's end")
@@ -176,10 +176,10 @@ def test_a_worker_that_hangs_is_ended_in_time(start_server, tmp_path):
     running = start_server(tmp_path / "models", flags("--backend-config=python,execute-timeout-seconds=1"))
     for case in ("hang", "stop"):
         before = recovered_pid(running)
-        status, answer = hurt(running, case)
+        status, answer = run_fragile(running, case)
         assert status == 503 and "it did not answer within 1000 ms" in answer["error"], answer
         assert recovered_pid(running) != before
-        check_nothing_stays(running, PREFIX)
+        check_no_leaks(running, PREFIX)
     assert running.stop() == 0
 
 
@@ -187,11 +187,11 @@ def test_workers_end_with_their_host(start_server, tmp_path):
     shutil.copytree(MODELS / "fragile", tmp_path / "models/fragile")
     running = start_server(tmp_path / "models", flags())
     worker = recovered_pid(running)
-    child = int(hurt(running, "fork")[1]["outputs"][0]["data"][0])
+    child = int(run_fragile(running, "fork")[1]["outputs"][0]["data"][0])
     running.process.kill()
     running.process.wait()
     wait_for(lambda: not is_running(worker) and not is_running(child), "the end of the workers")
-    check_nothing_stays(running, PREFIX)
+    check_no_leaks(running, PREFIX)
 
 
 def test_a_host_that_is_stopped_leaves_nothing(start_server, tmp_path):
@@ -200,28 +200,28 @@ def test_a_host_that_is_stopped_leaves_nothing(start_server, tmp_path):
     worker = recovered_pid(running)
     assert running.stop() == 0
     assert not is_running(worker)
-    check_nothing_stays(running, PREFIX)
+    check_no_leaks(running, PREFIX)
 
 
-def is_told_of_an_end(answer):
-    """A part of an answer that may stand for a called model whose worker was killed."""
+def is_worker_error(answer):
+    """Whether a part of an answer is the error for a called model whose worker was killed."""
     return isinstance(answer, dict) and set(answer) == {"error", "code"} and "is not healthy. The Python worker" in answer["error"]
 
 
-def is_right(case, value, answer):
-    """Each call of another model has its value or an error that says what happened; a stream ends with its last value or such an error."""
+def is_correct(case, value, answer):
+    """Whether each call of another model has its value or an error that explains the failure. A stream ends with its last value or such an error."""
     if case == "exec":
-        return answer == [2 * value] or is_told_of_an_end(answer)
+        return answer == [2 * value] or is_worker_error(answer)
     if not isinstance(answer, list) or not answer:
         return False
     if case == "async":
-        return len(answer) == 20 and all(each == [2 * i] or is_told_of_an_end(each) for i, each in enumerate(answer))
+        return len(answer) == 20 and all(each == [2 * i] or is_worker_error(each) for i, each in enumerate(answer))
     whole = [*([float(i)] for i in range(int(value))), "empty"]
-    return answer == whole or (is_told_of_an_end(answer[-1]) and answer[:-1] == whole[:len(answer) - 1])
+    return answer == whole or (is_worker_error(answer[-1]) and answer[:-1] == whole[:len(answer) - 1])
 
 
-def ask_until(stop, server, number, answers, faults):
-    """Whole calls, concurrent ones, streams, and streams of a client's own, in turn; one that is not answered is a fault too."""
+def send_until(stop, server, number, answers, faults):
+    """Sends plain calls, concurrent calls, streams, and streams of the client's own in turn. A missing answer also counts as a fault."""
     count = number
     while not stop.is_set():
         case = ("exec", "async", "stream", "exec", "async_stream", "own_stream")[count % 6]
@@ -232,7 +232,7 @@ def ask_until(stop, server, number, answers, faults):
             if isinstance(seen, str):
                 is_expected = "is not healthy. The Python worker" in seen
             else:
-                is_expected = is_right(case, value, seen)
+                is_expected = is_correct(case, value, seen)
                 if is_expected:
                     answers.add(case)
         except Exception as error:  # noqa: BLE001 also one of an answer that looks like nothing
@@ -243,7 +243,7 @@ def ask_until(stop, server, number, answers, faults):
 
 
 def answer_of_caller(server, case, value):
-    """As is_right takes it, or the text of an error."""
+    """Returns the answer in the form for is_correct, or the error message."""
     body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]},
                        {"name": "IN", "datatype": "FP32", "shape": [1], "data": [value]}]}
     status, answer = post(server, "/v2/models/caller/infer", body)
@@ -251,7 +251,7 @@ def answer_of_caller(server, case, value):
 
 
 def own_stream(server, value):
-    """The events of generate_stream as is_right takes them, or the text of an error in place of them all."""
+    """Returns the events of generate_stream in the form for is_correct, or the error message if the whole stream failed."""
     request = urllib.request.Request(f"{server.url}/v2/models/counter/generate_stream", data=json.dumps({"IN": value}).encode(), method="POST")
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -263,10 +263,10 @@ def own_stream(server, value):
 
 
 def test_no_reply_is_lost_while_workers_are_killed(python_server):
-    """Clients call a model that calls others, while workers of all are killed at random. Every request is answered, rightly or with an
-    error that says what happened, and in the end everything works. NEREID_SOAK_SECONDS is how long."""
+    """Clients call a model that calls other models, while random workers are killed. Every request must get a correct answer or an error that
+    explains the failure, and everything must work afterwards. NEREID_SOAK_SECONDS is the duration."""
     stop, answers, faults = threading.Event(), set(), []
-    threads = [threading.Thread(target=ask_until, args=(stop, python_server, number, answers, faults)) for number in range(6)]
+    threads = [threading.Thread(target=send_until, args=(stop, python_server, number, answers, faults)) for number in range(6)]
     for each in threads:
         each.start()
     chance = random.Random(7)
@@ -292,5 +292,5 @@ def test_no_reply_is_lost_while_workers_are_killed(python_server):
         return status == 200
     wait_for(works, "the models work again")
     wait_for(lambda: len(children(python_server.process.pid)) == python_server.num_workers, "every worker is back")
-    few = 4  # that others open for good; a worker has more
+    few = 4  # processes that others start permanently; a worker has more
     wait_for(lambda: num_descriptors(python_server) <= python_server.num_descriptors + few, "the descriptors of dead workers are closed")

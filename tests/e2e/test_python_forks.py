@@ -1,4 +1,4 @@
-"""Processes that a Python model forks, and what they ask of the host."""
+"""Processes that a Python model forks, and their calls of the host."""
 import re
 import urllib.request
 
@@ -68,7 +68,7 @@ def input_of(values):
 
 
 def test_processes_forked_before_a_model_may_call_do_so_later(python_server, load):
-    """A pool that initialize() makes; each process has several threads that call."""
+    """A process pool that initialize() creates; each process calls from several threads."""
     load("pooled", """
     def initialize(self, args):
         self.pool = forking.Pool(2)
@@ -84,8 +84,8 @@ def many(size):
     assert ask(python_server, "pooled") == [1.0] * 36
 
 
-def test_processes_that_die_in_the_middle_of_a_call_leave_nothing(python_server, load):
-    """Neither threads, descriptors and shared memory of the model's process nor requests of other models."""
+def test_processes_killed_during_a_call_leave_nothing_behind(python_server, load):
+    """They leave no threads, descriptors or shared memory in the model's process, and do not affect requests of other models."""
     load("killer", """
     def answer(self, values):
         end = [doubled([1, 2])[1]]
@@ -110,7 +110,7 @@ def held():
     from nereid_worker import calls, channel
     threads = sorted(each.name for each in threading.enumerate())
     used = len(channel.outgoing._map) - channel.outgoing.free_bytes()
-    return (threads, len(os.listdir("/proc/self/fd")), used, len(channel.incoming._living), len(calls._slots), len(calls._orphans))
+    return (threads, len(os.listdir("/proc/self/fd")), used, len(channel.incoming._living), len(calls._pending), len(calls._abandoned))
 
 def call_on(is_stream):
     while True:
@@ -119,7 +119,7 @@ def call_on(is_stream):
         else:
             doubled(np.ones(500000))
 """)
-    ask(python_server, "killer", [2.0])  # from here on there is all that stays
+    ask(python_server, "killer", [2.0])  # from here on, nothing more may remain
     assert ask(python_server, "killer", [24.0]) == [4.0] * 25 + [1.0]
     wait_for(lambda: pending(python_server, "counter") == 0, "streams that nobody reads are cancelled")
     assert ask_caller(python_server, "stream", [2.0]) == [[0.0], [1.0], "empty"]
@@ -131,7 +131,7 @@ def pending(server, model):
 
 
 def test_a_forked_process_answers_requests_of_a_decoupled_model(python_server, load):
-    """Long answers and short ones, all before the end, which the model's process sends when nobody names the request there."""
+    """Sends long and short responses, all before the final one, which the model's process sends when no sender is left."""
     load("answered_by_forks", """
     def execute(self, requests):
         for request in requests:
@@ -180,7 +180,7 @@ def page(server):
 
 
 def test_a_process_forked_by_a_forked_one_calls_the_host(python_server, load):
-    """While its own parent calls, too."""
+    """While its parent also calls."""
     load("generations", """
     def answer(self, values):
         results = forking.SimpleQueue()

@@ -1,6 +1,6 @@
-"""Tensors of Python models in memory of a GPU, from the client to the model and back: over a driver that has no GPU and keeps what the real
-one forbids; with NEREID_TEST_GPU=1 over the machine's own. Only the driver's copies reach its memory, so that every byte that arrives went
-its way."""
+"""GPU tensors of Python models, from the client to the model and back. By default with a driver without a GPU that enforces the real driver's
+restrictions; with NEREID_TEST_GPU=1 with the machine's driver. Only copies by the driver reach the memory, so that every byte that arrives was
+copied correctly."""
 import base64
 import contextlib
 import ctypes
@@ -20,7 +20,7 @@ REGION_BYTES = 1 << 20
 
 
 class Client:
-    """Device memory of this process, registered with the server as region "r": inputs at its begin, outputs behind."""
+    """GPU memory of this process, registered with the server as region "r": inputs at the start, outputs after them."""
 
     def __init__(self, driver, url):
         self.url = url
@@ -38,7 +38,7 @@ class Client:
         self.driver.cuMemFree_v2(self.base)
 
     def ask(self, model, values, outputs):
-        """`outputs`: where each one goes, by name: a byte of the region, or None for the answer's body."""
+        """`outputs`: the target of each output by name: an offset in the region, or None for the answer's body."""
         assert self.driver.cuMemcpy(self.base, ctypes.c_uint64(values.ctypes.data), ctypes.c_size_t(values.nbytes)) == 0
         tensor = httpclient.InferInput("IN", list(values.shape), "FP32")
         tensor.set_shared_memory("r", values.nbytes)
@@ -58,7 +58,7 @@ class Client:
 
 @contextlib.contextmanager
 def own_driver(memory):
-    """The driver that has no GPU, whose memory lies in the folder `memory`, and the environment of a server that uses it."""
+    """Returns the driver without a GPU, whose memory is in the folder `memory`, and the environment for a server that uses it."""
     library = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", "")).parent / "cuda/libcuda.so.1"
     if not library.exists():
         pytest.skip("NEREID_TEST_BACKENDS names no folder with the driver of this test")
@@ -83,7 +83,7 @@ def client(start_server, tmp_path_factory):
 @pytest.mark.parametrize("size", [10, 30_000])
 def test_tensors_stay_on_the_gpu_where_the_model_takes_them(client, size):
     half = size // 2
-    for start in (0, 1000):  # the second one finds memory that the first has given back
+    for start in (0, 1000):  # the second round uses memory that the first one has freed
         values = np.arange(start, start + size, dtype=np.float32)
         answer = client.ask("device", values, {"IS_CPU": (None, 1), "SAME": (200_000, 4 * size), "LAST": (400_000, 4 * (size - half)),
                                                "OWN": (600_000, 4 * size), "TEXT": (None, 0)})
@@ -102,8 +102,8 @@ def test_outputs_on_the_gpu_reach_a_client_that_has_none(client, size):
     assert np.array_equal(answer["OWN"], 2 * values)
 
 
-def test_executions_in_turn_change_no_answer_before(client):
-    """The model writes each answer to the same memory, when it may have the next requests in hand already."""
+def test_serial_execution_does_not_change_previous_answers(client):
+    """The model writes each answer to the same memory, and may receive the next requests before the host has read it."""
     clients = [Raw(int(client.url.rsplit(":", 1)[1])) for _ in range(16)]
     for seed in range(20):
         asked = [np.full(100, 16 * seed + i, np.float32) for i in range(len(clients))]

@@ -1,5 +1,4 @@
-"""The life of a Python model: what it says of its readiness, its end, workers that cannot be started again, lines of its log, and what it
-loads itself."""
+"""The lifecycle of a Python model: readiness, shutdown, workers that cannot be restarted, log lines, and models that it loads itself."""
 import contextlib
 import os
 import re
@@ -31,7 +30,7 @@ def load(server, repository, name, methods):
 
 
 def signal_children(server, number):
-    """Those of models that were unloaded may end meanwhile."""
+    """Workers of unloaded models may exit meanwhile."""
     for each in children(server.process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, number)
@@ -56,8 +55,8 @@ def ask(server, name, values=(1.0,)):
     ("exits_asked", "    def is_ready(self):\n        raise SystemExit(1)\n", False),
     ("exits_asked_later", "    async def is_ready(self):\n        raise SystemExit(1)\n", False),
 ])
-def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, method, expected):
-    """And answers requests, whatever it says."""
+def test_is_ready_of_a_model_decides_its_readiness(own_server, own_repository, name, method, expected):
+    """It answers requests whatever is_ready() returns."""
     load(own_server, own_repository, name, method)
     if expected:
         wait_for(lambda: is_ready(own_server, name), "it is asked and answers in time")
@@ -73,7 +72,7 @@ def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, meth
     ("waits_for_its_version", "def", '"waits_for_its_version", "1"'),
     ("waits_for_its_bytes", "def", 'b"waits_for_its_bytes"'),
 ])
-def test_a_model_that_asks_itself_whether_it_is_ready_is_told_at_once(own_server, own_repository, name, definition, asked):
+def test_model_that_checks_its_own_readiness_is_answered_at_once(own_server, own_repository, name, definition, asked):
     load(own_server, own_repository, name, f"""    {definition} is_ready(self):
         try:
             return pb_utils.is_model_ready({asked})
@@ -87,7 +86,7 @@ def test_a_model_that_asks_itself_whether_it_is_ready_is_told_at_once(own_server
     unload(own_server, name)
 
 
-def test_a_version_of_a_model_asks_for_another(own_server, own_repository):
+def test_model_version_checks_readiness_of_another_version(own_server, own_repository):
     code = MIRROR + """    def initialize(self, args):
         self.version = args["model_version"]
 
@@ -102,8 +101,8 @@ def test_a_version_of_a_model_asks_for_another(own_server, own_repository):
     unload(own_server, "two_versions")
 
 
-def test_signals_to_all_processes_leave_the_end_to_the_host(own_server, own_repository):
-    """As a service manager sends them; programs that a model starts, and processes that it forks, end by them as ever."""
+def test_signals_to_all_processes_let_the_host_end_the_workers(own_server, own_repository):
+    """A service manager sends signals to all processes. Programs that a model starts and processes that it forks are still ended by signals."""
     load(own_server, own_repository, "signalled", """    def execute(self, requests):
         import multiprocessing
         import signal
@@ -129,8 +128,8 @@ def test_signals_to_all_processes_leave_the_end_to_the_host(own_server, own_repo
     wait_for(lambda: "model 'signalled': signalled is finalized" in log_of(own_server), "its end")
 
 
-def test_every_model_is_asked_by_all_who_ask(own_server, own_repository):
-    """Several at once, while a request runs."""
+def test_concurrent_readiness_checks_are_all_answered(own_server, own_repository):
+    """Several at the same time, while a request runs."""
     load(own_server, own_repository, "asked", "    def is_ready(self):\n        return True\n")
     answers = []
 
@@ -147,8 +146,8 @@ def test_every_model_is_asked_by_all_who_ask(own_server, own_repository):
 
 
 @pytest.mark.parametrize("name, definition", [("self_aware", "def"), ("self_aware_later", "async def")])
-def test_a_model_that_runs_may_ask_for_itself(own_server, own_repository, name, definition):
-    """Of its own thread and of others: who has to hear the model's answer does not wait for it."""
+def test_running_model_may_check_its_own_readiness(own_server, own_repository, name, definition):
+    """From its own thread and from others. The thread that reads the model's answer must not wait for it."""
     load(own_server, own_repository, name, f"""    {definition} is_ready(self):
         return True
 
@@ -165,8 +164,8 @@ def test_a_model_that_runs_may_ask_for_itself(own_server, own_repository, name, 
     unload(own_server, name)
 
 
-def test_a_model_without_a_further_thread_is_not_ready_and_goes_on(own_server, own_repository):
-    """What reads the host's messages is not hurt by it."""
+def test_model_that_cannot_start_a_thread_is_not_ready_but_serves(own_server, own_repository):
+    """The thread that reads the host's messages is not affected."""
     load(own_server, own_repository, "threadless", """    def is_ready(self):
         return True
 
@@ -187,7 +186,7 @@ def test_a_model_without_a_further_thread_is_not_ready_and_goes_on(own_server, o
     unload(own_server, "threadless")
 
 
-def test_a_worker_starts_again_while_what_it_loads_goes_on(own_server, own_repository, tmp_path):
+def test_worker_restarts_while_its_loads_continue(own_server, own_repository, tmp_path):
     begun, barrier = tmp_path / "begun", tmp_path / "barrier"
     write_model(own_repository, "takes_long", MIRROR + f"""    def initialize(self, args):
         import time
@@ -245,8 +244,8 @@ def test_finalize_is_called_once_and_may_fail(own_server, own_repository, tmp_pa
     assert "exited with code 7" in log_of(own_server)
 
 
-def test_what_a_model_left_for_the_end_is_done(own_server, own_repository, tmp_path):
-    """As an interpreter does at its end, although threads of the model go on."""
+def test_exit_functions_of_a_model_run(own_server, own_repository, tmp_path):
+    """The exit functions run as in an interpreter that exits, although threads of the model continue."""
     load(own_server, own_repository, "tidies_up", f"""    def initialize(self, args):
         import atexit
         import tempfile
@@ -283,8 +282,8 @@ last = Last()
 
 
 @pytest.mark.parametrize("name, end", [("names_itself", "pass"), ("names_itself_and_ends_badly", "raise ValueError('no end')")])
-def test_a_model_in_a_cycle_and_its_globals_end_too(own_server, own_repository, name, end):
-    """And exit functions run on the main thread, where alone handlers of signals can be set."""
+def test_model_in_a_reference_cycle_and_its_globals_are_destroyed(own_server, own_repository, name, end):
+    """Exit functions run on the main thread, the only one that may set signal handlers."""
     load(own_server, own_repository, name, f"""    def initialize(self, args):
         import atexit
         import signal
@@ -317,8 +316,8 @@ def test_a_model_that_cannot_initialize_ends_as_others_do(own_server, own_reposi
         wait_for(lambda: f"model 'begins_badly': {line}" in log_of(own_server), line)
 
 
-def test_a_process_that_goes_on_holds_up_no_unload(own_server, own_repository):
-    """At its end an interpreter would wait for it."""
+def test_running_child_process_does_not_block_unload(own_server, own_repository):
+    """An interpreter that exits would wait for the child process."""
     load(own_server, own_repository, "has_children", """    def initialize(self, args):
         import multiprocessing
         import time
@@ -340,8 +339,8 @@ def test_attributes_that_raise_are_not_there(own_server, own_repository):
     unload(own_server, "raises_for_attributes")
 
 
-def test_a_worker_that_cannot_start_again_is_tried_again(own_server, own_repository, tmp_path):
-    """Meanwhile its model is not ready, and its requests are told why."""
+def test_failed_worker_restart_is_repeated(own_server, own_repository, tmp_path):
+    """Meanwhile its model is not ready, and requests fail with the reason."""
     bar = tmp_path / "bar"
     load(own_server, own_repository, "barred", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            raise ValueError('barred')\n"
                                        f"        print('worker', os.getpid(), 'begins')\n")
@@ -364,7 +363,7 @@ def test_a_worker_that_cannot_start_again_is_tried_again(own_server, own_reposit
     unload(own_server, "barred")
 
 
-def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(own_server, own_repository, tmp_path):
+def test_model_whose_worker_cannot_restart_can_be_unloaded(own_server, own_repository, tmp_path):
     bar = tmp_path / "bar"
     load(own_server, own_repository, "gone", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            os._exit(1)\n")
     bar.touch()
@@ -375,8 +374,8 @@ def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(own_server, own
     assert not is_ready(own_server, "gone")
 
 
-def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server, tmp_path):
-    """The unload goes on beside the server, as in Triton; the server ends without it."""
+def test_hanging_model_blocks_neither_unload_nor_shutdown(start_server, tmp_path):
+    """As in Triton, the unload continues in the background; the server exits without waiting for it."""
     write_model(tmp_path / "models", "hangs", MIRROR + "    def execute(self, requests):\n        print('worker', os.getpid(), 'hangs')\n"
                                                        "        import time\n        time.sleep(600)\n", CONFIG)
     running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--load-model=hangs", "--exit-timeout-secs=1"))
@@ -384,7 +383,7 @@ def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server
     def ask_it():
         try:
             ask(running, "hangs")
-        except OSError:  # the server ended
+        except OSError:  # the server exited
             pass
     request = threading.Thread(target=ask_it)
     request.start()
@@ -425,7 +424,7 @@ def test_lines_of_the_log_have_level_and_place(own_server, own_repository):
 
 
 def test_a_model_loads_others_with_their_files_and_configuration(own_server, own_repository):
-    """The folder of the other holds nothing of that: what it is given stands in for it."""
+    """The other model's folder is different: the files and configuration of the load request replace it."""
     write_model(own_repository, "given", MIRROR, CONFIG)
     load(own_server, own_repository, "gives", """    def execute(self, requests):
         import json
@@ -463,7 +462,7 @@ class TritonPythonModel:
 
 
 def test_threads_of_a_model_call_one_that_batches(own_server, own_repository):
-    """Several answers come at once, without an event loop: nobody reads but those who wait."""
+    """Several answers arrive at once, without an event loop: only the waiting threads read them."""
     config = CONFIG.replace("dims: [ -1 ]", "dims: [ 1 ]") + "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n"
     write_model(own_repository, "batches", MIRROR, config)
     load_by_request(own_server, "batches")

@@ -1,4 +1,4 @@
-"""How Python models are loaded: what a load that fails says, which interpreter runs a model, backends that are written in Python."""
+"""Loading of Python models: errors of a failed load, the interpreter that runs a model, and Python-based backends."""
 import json
 import pathlib
 import shutil
@@ -22,7 +22,7 @@ from python_support import MODELS, PATIENCE_S, load_by_request, log_of, post, py
     ("import os\nclass TritonPythonModel:\n  def initialize(self, args):\n    os._exit(9)\n  def execute(self, requests): pass\n",
      "Stub process 'broken_0_0' is not healthy. The Python worker exited with code 9"),
 ])
-def test_a_load_that_fails_says_why(own_server, own_repository, code, text):
+def test_failed_load_of_a_python_model_reports_the_reason(own_server, own_repository, code, text):
     write_model(own_repository, "broken", code)
     try:
         status, answer = post(own_server, "/v2/repository/models/broken/load", {})
@@ -75,7 +75,7 @@ def test_an_unknown_setting_is_named_in_the_log(start_server, tmp_path):
 
 
 def test_a_stub_of_the_model_names_the_interpreter(own_server, own_repository):
-    """As a file that is linked to a library of Python says it."""
+    """The version follows from the Python library that the stub file is linked to."""
     code = ("import sys\nclass TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('Python %d.%d' % sys.version_info[:2])\n"
             "  def execute(self, requests): pass\n")
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -178,7 +178,7 @@ class TritonPythonModel:
 
 
 def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(own_server, own_repository, tmp_path):
-    """As conda-pack lays it out: interpreter, activation, libraries and packages in one archive, wherever that is unpacked."""
+    """The archive has conda-pack's layout: interpreter, activation script, libraries and packages, unpacked to any folder."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     interpreter = pathlib.Path(sys.executable).resolve()
     environment = tmp_path / "env"
@@ -212,8 +212,9 @@ def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(o
     wait_for(lambda: not pathlib.Path(prefix).exists(), "the unpacked environment is removed")
 
 
-def test_workers_start_side_by_side(start_server, tmp_path):
-    """Instances of one model and several models: each worker goes on when all have begun, which none would if they started in turn."""
+def test_workers_start_concurrently(start_server, tmp_path):
+    """Instances of one model and several models. Each worker continues only after all have begun, which would fail if they started one after the
+    other."""
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     code = f"""
@@ -239,7 +240,7 @@ class TritonPythonModel:
     answers = {}
 
     def load(name):
-        answers[name] = post(running, f"/v2/repository/models/{name}/load", {}, patience_s=3 * PATIENCE_S)
+        answers[name] = post(running, f"/v2/repository/models/{name}/load", {}, timeout_s=3 * PATIENCE_S)
     loads = [threading.Thread(target=load, args=(name,)) for name in ("three", "one")]
     for each in loads:
         each.start()

@@ -1,18 +1,18 @@
-"""Shared memory that runs out: the requests that want more get an error, what was begun for them is given back, and the rest goes on."""
+"""Shared memory that runs out: requests that need more get an error, memory that was allocated for them is freed, and everything else continues."""
 import os
 
 import numpy as np
 import pytest
-from python_support import binary_request, check_nothing_stays, post, python_flags, write_model
+from python_support import binary_request, check_no_leaks, post, python_flags, write_model
 from raw_http import Raw
 
 PREFIX = f"nereid_memory_{os.getpid()}"
 LIMIT_BYTES = 1 << 20
 NO_ROOM = "Failed to increase the shared memory pool size for key '" + PREFIX
 TEXT = f" bytes: at most {LIMIT_BYTES} are allowed by shm-max-byte-size"
-NUM_FLOATS = 1 << 14  # 64 KiB, which travel through shared memory
+NUM_FLOATS = 1 << 14  # 64 KiB, which are passed in shared memory
 
-# The first number of the input is what it does.
+# The first number of the input selects the action.
 CODE = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -63,7 +63,7 @@ class TritonPythonModel:
 """
 KEEP, FORGET, TOO_LONG, SECOND_TOO_LONG, FITS, SEND, CALL, CALL_TOO_LONG, CALL_MANY = range(9)
 
-# Outputs that are short each and travel in the message, which together is a long one.
+# Many short outputs, which are passed inside the message and make it long.
 MANY = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -100,24 +100,24 @@ def server(start_server, tmp_path_factory):
         f"shm-region-prefix-name={PREFIX}", "shm-default-byte-size=65536", "shm-growth-byte-size=65536", f"shm-max-byte-size={LIMIT_BYTES}"))))
     yield running
     assert running.stop() == 0
-    check_nothing_stays(running, PREFIX)
+    check_no_leaks(running, PREFIX)
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(server):
+def no_leaks(server):
     yield
-    check_nothing_stays(server, PREFIX)
+    check_no_leaks(server, PREFIX)
 
 
 def ask(server, case, num_floats=1):
-    """The error, or None."""
+    """Returns the error, or None."""
     status, answer = post(server, "/v2/models/hoarder/infer", {"inputs": [
         {"name": "IN", "datatype": "FP32", "shape": [num_floats], "data": [case] + [0] * (num_floats - 1)}]})
     return None if status == 200 else answer["error"]
 
 
 def fill(server):
-    """Inputs that the model keeps, until no more fit."""
+    """Makes the model keep inputs until no more fit."""
     for count in range(LIMIT_BYTES // (4 * NUM_FLOATS) + 1):
         error = ask(server, KEEP, NUM_FLOATS)
         if error is not None:
@@ -130,13 +130,13 @@ def test_inputs_that_a_model_keeps_run_out_of_memory_alone(server):
     for _ in range(2):
         error = fill(server)
         assert error is not None and NO_ROOM in error and "_to_worker' to " in error and TEXT in error and "model 'hoarder'" in error
-        assert ask(server, KEEP) is None  # a short one needs none
+        assert ask(server, KEEP) is None  # a short input needs no shared memory
         assert ask(server, FORGET) is None
     assert ask(server, FORGET, NUM_FLOATS) is None
 
 
-def test_slow_clients_leave_a_long_input_its_place(server):
-    """Inputs that are kept lie between what the clients bring, and go."""
+def test_slow_clients_do_not_fragment_memory_for_long_inputs(server):
+    """Inputs that the model keeps are allocated between those of the clients and are then freed."""
     part = np.zeros(NUM_FLOATS, np.float32)
     request = binary_request("hoarder", part)
     slow = []
@@ -152,14 +152,14 @@ def test_slow_clients_leave_a_long_input_its_place(server):
 
 
 @pytest.mark.parametrize("case", [TOO_LONG, SECOND_TOO_LONG, SEND])
-def test_what_a_model_says_at_too_great_length_is_an_error_that_leaves_nothing(server, case):
+def test_too_long_messages_of_a_model_are_errors_without_leaks(server, case):
     for _ in range(3):
         error = ask(server, case)
         assert error is not None and NO_ROOM in error and "_from_worker' to " in error and TEXT in error, error
         assert ask(server, FITS) is None
 
 
-def test_a_call_whose_inputs_find_no_memory_is_answered_with_an_error(server):
+def test_call_without_memory_for_inputs_fails(server):
     for _ in range(3):
         error = ask(server, CALL_TOO_LONG)
         assert error is not None and "called: " + NO_ROOM in error and TEXT in error, error

@@ -1,4 +1,4 @@
-"""Python models as their authors and clients see them: all that triton_python_backend_utils offers."""
+"""Python models from their authors' and clients' point of view: all functions of triton_python_backend_utils."""
 import json
 import threading
 import urllib.request
@@ -114,14 +114,14 @@ def test_streams_of_other_models(python_server):
     assert ask_caller(python_server, "cancel") == [[0.0], 7]
 
 
-def test_other_models_hear_ids_and_flags(python_server):
+def test_called_models_get_ids_and_flags(python_server):
     heard = ask_caller(python_server, "sequence")
     assert [each["correlation"] for each in heard] == [0, 7, 2**63, "abc"]
     assert all((each["id"], each["flags"], each["outputs"]) == ("id", 3, ["OUT"]) for each in heard), heard
 
 
 @pytest.mark.parametrize("sequence_id", [2**40, "abc"])
-def test_a_model_hears_the_id_of_a_sequence(python_server, sequence_id):
+def test_model_gets_the_sequence_id(python_server, sequence_id):
     with grpcclient.InferenceServerClient(f"127.0.0.1:{python_server.grpc}") as client:
         tensor = grpcclient.InferInput("IN", [1], "FP32")
         tensor.set_data_from_numpy(np.ones(1, np.float32))
@@ -130,8 +130,8 @@ def test_a_model_hears_the_id_of_a_sequence(python_server, sequence_id):
                                                      "parameters": {"p": 5}}
 
 
-def test_requests_are_given_back_to_be_scheduled_again(python_server):
-    """Several sequences at once, each taken as often as its request says before it is answered."""
+def test_returned_requests_are_rescheduled(python_server):
+    """Several sequences at the same time. Each request is rescheduled as often as it specifies before it is answered."""
     answers = {}
 
     def ask(sequence_id, steps):
@@ -150,7 +150,7 @@ def test_requests_are_given_back_to_be_scheduled_again(python_server):
 
 
 def test_a_model_sees_the_context_of_a_trace(start_server, python_repository):
-    """The address of the collector is one where nobody listens: what matters is the context that the client sent."""
+    """There is no collector at the address. The test is about the trace context that the client sent."""
     running = start_server(python_repository, python_flags("--model-control-mode=explicit", "--load-model=caller", "--trace-config=mode=opentelemetry",
                                                     "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
                                                     "--trace-config=opentelemetry,url=http://127.0.0.1:1/v1/traces"))
@@ -164,8 +164,8 @@ def test_a_model_sees_the_context_of_a_trace(start_server, python_repository):
     assert running.stop() == 0
 
 
-def test_calls_that_are_refused_under_tracing(start_server, python_repository, tmp_path):
-    """The trace of such a call, which nothing happened in, is let go of once: the number that it had is not in the file."""
+def test_refused_calls_release_their_trace_once(start_server, python_repository, tmp_path):
+    """The trace of a refused call, in which nothing happened, is released only once: its id is not in the file."""
     running = start_server(python_repository, python_flags("--model-control-mode=explicit", "--load-model=caller", "--load-model=doubler",
                                                     f"--trace-config=triton,file={tmp_path / 'trace.json'}", "--trace-config=rate=1",
                                                     "--trace-config=level=TIMESTAMPS"))
@@ -188,7 +188,7 @@ def test_models_are_loaded_and_unloaded(python_server):
     assert "nosuch" in refused
 
 
-def test_what_a_request_says(python_server):
+def test_properties_of_a_request(python_server):
     parameters = {"n": 5, "t": "x", "b": True}
     answer = ask_caller(python_server, "request", id="r1", parameters=parameters, outputs=[{"name": "OUT"}])
     assert answer == {"id": "r1", "correlation": 0, "flags": 0, "timeout": 0, "outputs": ["OUT"], "parameters": parameters,
@@ -264,7 +264,7 @@ def test_a_coroutine_answers_for_a_model_that_is_not_decoupled(python_server):
     assert status == 500 and "ValueError: nothing to gather" in answer["error"], answer
 
 
-def test_the_model_says_whether_it_is_ready(python_server):
+def test_model_reports_its_readiness(python_server):
     for mood in (False, True):
         status, _ = post(python_server, "/v2/models/moody/infer", {"inputs": [{"name": "IN", "datatype": "BOOL", "shape": [1], "data": [mood]}]})
         assert status == 200
@@ -272,7 +272,7 @@ def test_the_model_says_whether_it_is_ready(python_server):
 
 
 def test_views_of_an_input_are_answers(python_server):
-    """Long and short ones, of several clients at once: what goes back uncopied is read before the next request takes its place."""
+    """Long and short ones, of several clients at the same time. An output that is not copied must be read before the next request overwrites it."""
     wrong = []
 
     def ask(number):

@@ -1,5 +1,5 @@
-"""Senders of responses, in models that answer once and in models that are decoupled; what execute() returns; requests that nobody answers.
-tests/compat runs the same model under Triton's Python backend."""
+"""Response senders, in decoupled models and others; the return values of execute(); requests without a response. tests/compat runs the same model
+with Triton's Python backend."""
 import json
 
 import numpy as np
@@ -8,12 +8,12 @@ import tritonclient.grpc as grpcclient
 from python_support import post, stream_of
 
 
-def speak(server, case, model="speaker"):
+def call_speaker(server, case, model="speaker"):
     return post(server, f"/v2/models/{model}/infer", {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]}]})
 
 
-def told(server):
-    status, answer = speak(server, "told")
+def raised_exceptions(server):
+    status, answer = call_speaker(server, "told")
     assert status == 200, answer
     return json.loads(answer["outputs"][0]["data"][0])
 
@@ -22,15 +22,15 @@ def told(server):
     ("final", "final"), ("final_later", "final later"), ("final_much_later", "final much later"), ("sender_of_a_thread", "of a thread"),
     ("sends_after_return", "returned")])
 def test_a_sender_answers_once(python_server, case, expected):
-    status, answer = speak(python_server, case)
+    status, answer = call_speaker(python_server, case)
     assert (status, answer.get("outputs", [{}])[0].get("data")) == (200, [expected]), answer
 
 
 def test_a_sender_refuses_what_cannot_be_sent(python_server):
-    told(python_server)
-    assert speak(python_server, "misuse")[1]["outputs"][0]["data"] == ["first"]
+    raised_exceptions(python_server)
+    assert call_speaker(python_server, "misuse")[1]["outputs"][0]["data"] == ["first"]
     unable, refused = "Unable to send response. ", "TritonModelException"
-    assert told(python_server) == [
+    assert raised_exceptions(python_server) == [
         [refused, "Inference Response object must be provided when the response flags is set to zero."],
         [refused, unable + "Unsupported flag provided."],
         ["TypeError", ""],
@@ -40,9 +40,9 @@ def test_a_sender_refuses_what_cannot_be_sent(python_server):
         "nothing",
         [refused, unable + "Response sender has been closed."],
         [refused, unable + "Non-decoupled model cannot send more than one response."]]
-    speak(python_server, "sends_after_return")
-    assert speak(python_server, "kept")[0] == 200
-    assert told(python_server) == [[refused, unable + "Non-decoupled model cannot send more than one response."],
+    call_speaker(python_server, "sends_after_return")
+    assert call_speaker(python_server, "kept")[0] == 200
+    assert raised_exceptions(python_server) == [[refused, unable + "Non-decoupled model cannot send more than one response."],
                                    [refused, unable + "Response sender has been closed."]]
 
 
@@ -59,25 +59,25 @@ def test_a_sender_refuses_what_cannot_be_sent(python_server):
     ("never", "expected exactly 1 response, because the model is not decoupled; its response sender was closed without one"),
 ])
 def test_an_answer_that_is_none_is_an_error(python_server, case, text):
-    status, answer = speak(python_server, case)
+    status, answer = call_speaker(python_server, case)
     assert status == 500 and text in answer["error"], answer
 
 
-def test_a_response_without_its_final_flag_arrives_when_its_sender_is_gone(python_server):
-    status, answer = speak(python_server, "half")
+def test_response_without_final_flag_arrives_when_its_sender_is_deleted(python_server):
+    status, answer = call_speaker(python_server, "half")
     assert (status, answer["outputs"][0]["data"]) == (200, ["half"])
 
 
 @pytest.mark.parametrize("case, expected", [("half", ["half"]), ("never", []), ("final_later", ["final later"])])
-def test_a_stream_ends_when_its_sender_is_gone(python_server, case, expected):
+def test_stream_ends_when_its_sender_is_deleted(python_server, case, expected):
     tensor = grpcclient.InferInput("CASE", [1], "BYTES")
     tensor.set_data_from_numpy(np.array([case.encode()], object))
     assert [each.as_numpy("OUT")[0].decode() for each in stream_of(python_server, "speaker_stream", [tensor])] == expected
 
 
 def test_an_error_closes_the_senders(python_server):
-    told(python_server)
-    assert speak(python_server, "raised")[0] == 500
-    assert speak(python_server, "kept")[1]["outputs"][0]["data"] == ["kept"]
-    texts = [text for _, text in told(python_server)]
+    raised_exceptions(python_server)
+    assert call_speaker(python_server, "raised")[0] == 500
+    assert call_speaker(python_server, "kept")[1]["outputs"][0]["data"] == ["kept"]
+    texts = [text for _, text in raised_exceptions(python_server)]
     assert texts[0] == "Unable to send response. Response sender has been closed.", texts

@@ -1,4 +1,4 @@
-"""Statistics of Python models: what counts as their computation."""
+"""Statistics of Python models: which time counts as compute time."""
 import json
 import urllib.request
 
@@ -6,7 +6,7 @@ import pytest
 from python_support import PATIENCE_S, post, python_flags, wait_for, write_model
 
 PAUSE_NS = 300_000_000
-# Pauses behind its response and ahead of the flag that it was the last one.
+# Pauses between its response and the final flag.
 PAUSES = f"""
 import time
 import triton_python_backend_utils as pb_utils
@@ -45,7 +45,7 @@ def test_the_wait_for_the_end_of_a_stream_is_computation(server, model):
 
 
 def counted(server, model):
-    """Its statistics once a success and its computation are counted."""
+    """Returns the statistics once they contain a success with its compute time, else None."""
     with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=PATIENCE_S) as answer:
         statistics = json.load(answer)["model_stats"][0]["inference_stats"]
     return statistics if statistics["success"]["count"] and statistics["compute_infer"]["count"] else None

@@ -1,4 +1,4 @@
-"""`nereid-repo new qaic-style`: repositories in the manner of Qualcomm's LLM samples, over the demo model."""
+"""`nereid-repo new qaic-style`: repositories with the layout of Qualcomm's LLM samples, for the demo model."""
 import json
 import pathlib
 import shutil
@@ -24,13 +24,13 @@ def ask(server, model, endpoint="generate", **fields):
 
 @pytest.fixture(scope="module")
 def server(start_server, dist, tmp_path_factory):
-    """mistral_7b and starcoder_15b (with a batch of three) answer whole, mistral_decoupled a token at a time; all call the same engine."""
+    """mistral_7b and starcoder_15b (with a batch of three) return complete texts, mistral_decoupled one token at a time; all call the same engine."""
     root = tmp_path_factory.mktemp("qaic")
     config = root / "compile_config.json"
     config.write_text(json.dumps({"prefill_seq_len": 128, "ctx_len": 256, "full_batch_size": 4, "num_cores": 14, "mxint8_kv_cache": False}))
     made = make(dist, root / "models", "--model_name", "mistral_7b", "--model_type", "kv_cache", "--compile_config_path", config)
     assert made.returncode == 0, made.stderr
-    assert "'num_cores' has no meaning here" in made.stderr
+    assert "'num_cores' has no effect" in made.stderr
     other = make(dist, root / "other", "--model_name", "mistral_decoupled", "--model_type", "causal", "--decoupled")
     assert other.returncode == 0, other.stderr
     config.write_text(json.dumps({"batch_size": 3}))
@@ -79,7 +79,7 @@ def test_the_samples_are_made_by_their_flags(dist, tmp_path, name, flags, is_dec
     made = make(dist, tmp_path / "models", "--model_name", name, "--compile_config_path", config, "--python_backend_dir", "/opt/qaic_backend_python", *flags)
     assert made.returncode == 0, made.stderr
     for without_meaning in ("'onnx_path'", "'num_cores'", "'aic_enable_depth_first'", "'mos'", "--python_backend_dir"):
-        assert f"{without_meaning} has no meaning here" in made.stderr
+        assert f"{without_meaning} has no effect" in made.stderr
     assert ("--model_type causal: the engine keeps a KV cache" in made.stderr) == ("causal" in " ".join(flags))
     written = (tmp_path / "models" / name / "config.pbtxt").read_text()
     assert f"decoupled: {str(is_decoupled).lower()} " in written and 'key: "batch_size"      value { string_value: "1" }' in written
@@ -122,7 +122,7 @@ def test_the_sample_clients_run(server, dist):
     (["--model_name", "m"], {"ctx_len": 0}, "'ctx_len': expected a number of 1 or more, got 0"),
     (["--model_name", "m"], {"ctx_length": 5}, "unknown key 'ctx_length'"),
 ])
-def test_what_cannot_be_made_is_named(dist, tmp_path, arguments, config, text):
+def test_unsupported_requests_are_named(dist, tmp_path, arguments, config, text):
     if config is not None:
         (tmp_path / "compile_config.json").write_text(json.dumps(config))
         arguments = [*arguments, "--compile_config_path", tmp_path / "compile_config.json"]

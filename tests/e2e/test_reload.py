@@ -1,4 +1,4 @@
-"""Models that are exchanged while they serve: no request is dropped, and what serves is what the last change says."""
+"""Models that are replaced while they serve: no request is dropped, and the last change takes effect."""
 import json
 import threading
 import time
@@ -33,7 +33,7 @@ def get(server, path):
 
 
 class Clients:
-    """Threads that ask the model without pause until the block ends; `failures` holds what was not answered well."""
+    """Threads that send requests without pause until the block ends. `failures` contains every wrong or missing answer."""
 
     def __init__(self, server, count=4):
         self.server, self.failures, self.answered, self.stopping = server, [], 0, threading.Event()
@@ -46,7 +46,7 @@ class Clients:
                 if answer["outputs"][0]["data"] != [1, 2]:
                     self.failures.append(answer)
                 self.answered += 1
-            except Exception as error:  # each is a dropped request
+            except Exception as error:  # each counts as a dropped request
                 self.failures.append(repr(error))
 
     def __enter__(self):
@@ -168,7 +168,7 @@ def test_a_folder_that_changes_all_the_time_ends_as_it_was_left(start_server, te
             try:
                 post(server, "/v2/repository/models/model/load")
             except urllib.error.HTTPError as error:
-                assert error.code in (400, 404)  # the version that it was to load is gone
+                assert error.code in (400, 404)  # the version to be loaded no longer exists
     finally:
         stop.set()
         writer.join()

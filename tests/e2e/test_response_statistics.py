@@ -1,4 +1,4 @@
-"""Statistics of responses (tests/support/backends/reporter): counts and times as Triton 2.51 tells them for the same library and requests."""
+"""Response statistics (tests/support/backends/reporter): counts and times equal those of Triton 2.51 for the same library and requests."""
 import json
 import queue
 import urllib.request
@@ -16,7 +16,7 @@ output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: [ -1 ] } ]
 SUCCESS, EMPTY, FAILURE, CANCELLATION, REQUEST_SUCCESS, REQUEST_FAILURE = range(1, 7)
 REQUESTS = [[SUCCESS, SUCCESS, EMPTY, REQUEST_SUCCESS], [SUCCESS, FAILURE, CANCELLATION, REQUEST_SUCCESS], [EMPTY, EMPTY, EMPTY, REQUEST_FAILURE],
             [CANCELLATION], [SUCCESS, EMPTY, SUCCESS, EMPTY, SUCCESS, REQUEST_SUCCESS]]
-# Recorded: (count, ns) of compute_infer, compute_output, success, fail, empty_response and cancel, by the index of the response.
+# Recorded values: (count, ns) of compute_infer, compute_output, success, fail, empty_response and cancel, by response index.
 KINDS = ("compute_infer", "compute_output", "success", "fail", "empty_response", "cancel")
 RESPONSES = {
     "0": ((4, 3700), (3, 300), (3, 3000), (0, 0), (1, 1000), (1, 1000)),
@@ -36,7 +36,7 @@ def server(start_server, test_backends, tmp_path_factory):
 
 
 def ask(server, kinds):
-    """Until the stream's end: by then the backend has reported."""
+    """Reads until the end of the stream: by then the backend has reported."""
     answers = queue.Queue()
     with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
         client.start_stream(lambda result, error: answers.put(error))
@@ -74,13 +74,13 @@ def ask_for_text(server, path, body):
         assert answer.read()
 
 
-def test_engine_and_ensemble_tell_the_phases_of_a_request_apart(demo):
-    """As NVIDIA's own test of their repository expects: none of the phases takes no time."""
+def test_engine_and_ensemble_report_the_phases_of_a_request(demo):
+    """As NVIDIA's test of their repository expects: no phase has zero time."""
     ask_for_text(demo, "/v2/models/ensemble/generate", {"text_input": "Once", "max_tokens": 2})
     assert min(phases(demo, "tensorrt_llm")) > 0
     assert min(phases(demo, "ensemble")) > 0
 
 
-def test_python_models_tell_the_phases_of_a_request_apart(python_server):
+def test_python_models_report_the_phases_of_a_request(python_server):
     ask_for_text(python_server, "/v2/models/doubler/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]})
     assert min(phases(python_server, "doubler")) > 0

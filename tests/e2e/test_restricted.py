@@ -1,4 +1,4 @@
-"""Endpoints that answer only those who send a secret header."""
+"""Restricted endpoints, which require a secret header."""
 import pathlib
 import urllib.error
 import urllib.request

@@ -1,5 +1,5 @@
-"""Every sampling parameter of the `tensorrt_llm` model, sent to a running server once: what comes back follows from the logits that the server returns and
-from the parameter's definition, which is spelt out here in NumPy. Next to each stands what would come back without it."""
+"""Sends every sampling parameter of the `tensorrt_llm` model to a running server. The expected tokens follow from the logits that the server
+returns and from the parameter's definition, written here in NumPy. Each test also shows that the result differs without the parameter."""
 import collections
 import pathlib
 
@@ -44,7 +44,7 @@ def ask(server, names=("output_ids",), tokens=TOKENS, **fields):
 
 
 def answer(server, **fields):
-    """The tokens, and the logits that each was chosen from, before any rule."""
+    """Returns the tokens, and the logits of each step before any sampling rule."""
     got = ask(server, ("output_ids", "generation_logits", "sequence_length"), return_generation_logits=True, **fields)
     length = got["sequence_length"][0]
     return got["output_ids"][0][:length].tolist(), got["generation_logits"][0][:length].astype(np.float64)
@@ -61,8 +61,8 @@ def greedy(server):
     return tokens
 
 
-def chosen(logits, rule):
-    """Greedy tokens where `rule` changes the logits of a step, knowing all tokens before it."""
+def greedy_with_rule(logits, rule):
+    """Returns the greedy tokens if `rule` changes the logits of each step, given all preceding tokens."""
     tokens = list(PROMPT)
     for row in logits:
         row = row.copy()
@@ -103,12 +103,12 @@ def test_a_rule_changes_the_logits_by_its_definition(server, greedy, fields, rul
     if "embedding_bias" in fields:
         fields = {"embedding_bias": BIAS[:answer(server, tokens=1)[1].shape[1]]}
     tokens, logits = answer(server, **fields)
-    assert tokens == chosen(logits, rule)
+    assert tokens == greedy_with_rule(logits, rule)
     assert tokens != greedy
 
 
 def words(*lists):
-    """As lists of words come: all ids, then where each word ends."""
+    """Returns the format of word lists: all ids, then the end of each word."""
     flat = [token for word in lists for token in word]
     ends = np.cumsum([len(word) for word in lists]).tolist()
     return np.array([flat, ends + [-1] * (len(flat) - len(ends))], np.int32)
@@ -123,7 +123,7 @@ def test_bad_words_never_come(server, greedy):
             row[pair[1]] = -np.inf
 
     tokens, logits = answer(server, bad_words_list=words([word], pair))
-    assert tokens == chosen(logits, bad) and word not in tokens
+    assert tokens == greedy_with_rule(logits, bad) and word not in tokens
 
 
 def test_stop_words_and_end_ids_end_an_output(server, greedy):
@@ -144,7 +144,7 @@ def test_no_end_comes_before_the_least_length(server, greedy, name):
 
     tokens, logits = answer(server, end_id=end, **{name: 10})
     assert len(tokens) >= 10 > first + 1
-    assert tokens == chosen(logits, late)[:len(tokens)]
+    assert tokens == greedy_with_rule(logits, late)[:len(tokens)]
 
 
 def test_log_probabilities_are_those_of_the_logits(server):
@@ -160,7 +160,7 @@ def probabilities(row, temperature):
 
 
 def kept_by_top_p(row, temperature, top_p):
-    """The likeliest tokens that together have so much; a little room for rounding."""
+    """Returns the most likely tokens with a total probability of top_p, with a small tolerance for rounding."""
     order = np.argsort(-row, kind="stable")
     before = np.cumsum(probabilities(row, temperature)[order]) - probabilities(row, temperature)[order]
     return set(order[before < top_p + 1e-4].tolist())
@@ -182,8 +182,8 @@ def kept(fields, step, row, tokens):
     return allowed
 
 
-def strays(server, fields, rule, seeds=range(12)):
-    """How many tokens, drawn with `fields`, lie outside of what `rule` keeps; and how many were drawn."""
+def count_excluded(server, fields, rule, seeds=range(12)):
+    """Draws tokens with `fields`; returns how many of them `rule` excludes, and how many were drawn."""
     outside = drawn = 0
     for seed in seeds:
         tokens, logits = answer(server, seed=seed, **fields)
@@ -205,14 +205,14 @@ FALLING = {**HOT, "runtime_top_p": 0.9, "runtime_top_p_decay": 0.7}
     ({**FALLING, "runtime_top_k_min": 0.3}, {**FALLING, "runtime_top_p_decay": 1.0}),
     ({**HOT, "runtime_top_k": 20, "runtime_top_p": 1.0, "min_p": 0.05}, {**HOT, "runtime_top_p": 1.0}),
 ], ids=["top_k", "top_p", "min_p", "top_p_decay", "top_p_min", "top_k_min", "several"])
-def test_draws_stay_within_what_a_rule_keeps(server, fields, without):
-    outside, drawn = strays(server, fields, fields)
+def test_sampled_tokens_satisfy_the_rule(server, fields, without):
+    outside, drawn = count_excluded(server, fields, fields)
     assert drawn == 12 * TOKENS and outside == 0
-    assert strays(server, without, fields)[0] > drawn // 20
+    assert count_excluded(server, without, fields)[0] > drawn // 20
 
 
-def test_the_least_top_p_keeps_more_than_the_likeliest(server):
-    """Without it, what has fallen far is greedy."""
+def test_minimum_top_p_keeps_more_than_the_likeliest_token(server):
+    """Without a minimum, a decayed top_p becomes greedy."""
     late = slice(TOKENS // 2, None)
 
     def unlikely(fields):
@@ -231,18 +231,18 @@ def test_a_reset_token_starts_top_p_anew(server):
     reset, times = drawn.most_common(1)[0]
     assert times > 12
     fields["runtime_top_p_reset_ids"] = int(reset)
-    assert strays(server, fields, fields)[0] == 0
-    bolder = 0  # tokens behind a reset that a top_p without one would not have drawn
+    assert count_excluded(server, fields, fields)[0] == 0
+    num_excluded = 0  # tokens after a reset that would be excluded without the reset
     fallen = {name: value for name, value in fields.items() if name != "runtime_top_p_reset_ids"}
     for seed in range(12):
         tokens, logits = answer(server, seed=seed, **fields)
-        bolder += sum(step > 4 and token not in kept(fallen, step, row, tokens[:step]) for step, (token, row) in enumerate(zip(tokens, logits)))
-    assert bolder > 0
+        num_excluded += sum(step > 4 and token not in kept(fallen, step, row, tokens[:step]) for step, (token, row) in enumerate(zip(tokens, logits)))
+    assert num_excluded > 0
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
-def test_draws_are_as_frequent_as_their_probabilities(server, temperature):
-    """The first token, 16 sequences at a time; the seeds are fixed."""
+def test_sampled_frequencies_match_probabilities(server, temperature):
+    """Tests the first token, 16 sequences at a time, with fixed seeds."""
     fields = dict(tokens=1, temperature=temperature, runtime_top_k=8)
     [row] = answer(server, seed=0, **fields)[1]
     best = np.argsort(-row, kind="stable")[:8]
@@ -277,7 +277,7 @@ def test_diversity_parts_the_beams(server):
 
 
 def test_the_length_penalty_chooses_among_beams_that_end_early(server, greedy):
-    """The end id is one that comes early in some beams: a high penalty exponent favours the long ones."""
+    """The end id appears early in some beams; a large length penalty favours the long ones."""
     end = greedy[2]
     short, long = ([len(row) for row, _ in beams(server, end_id=end, len_penalty=value)] for value in (-2.0, 4.0))
     assert min(short) < 8 and sum(short) < sum(long)
@@ -293,7 +293,7 @@ def test_the_length_penalty_chooses_among_beams_that_end_early(server, greedy):
     (dict(len_penalty=1000.0, beam_width=2), "'len_penalty' is 1000, expected -100 to 100"), (dict(priority=1001), "'priority' is 1001, expected -1000 to 1000"),
     (dict(bad_words_list=words([1 << 20])), "'bad_words_list' holds token id 1048576"),
 ], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
-def test_what_is_out_of_range_is_named_as_it_was_sent(server, fields, message):
+def test_out_of_range_values_are_named_as_sent(server, fields, message):
     with pytest.raises(InferenceServerException) as caught:
         ask(server, **fields)
     assert message in str(caught.value) and server.alive()

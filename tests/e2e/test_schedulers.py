@@ -1,5 +1,5 @@
-"""What schedulers do to requests that wait, seen through a running server: delayed and rejected timeouts, shared resources, batching libraries,
-warm-up of sequence models, instances that join while others work. A model waits for a file: until a test makes it, what comes later queues."""
+"""How schedulers treat waiting requests, in a running server: delayed and rejected timeouts, shared resources, batching libraries, warm-up of
+sequence models, instances that are added during work. A model blocks until a test creates a file, so that later requests queue."""
 import concurrent.futures
 import json
 import os
@@ -60,7 +60,7 @@ def wait_for(condition):
 
 
 class Clients:
-    """Requests that run beside each other; `pending` waits until so many of them queue."""
+    """Sends concurrent requests. `pending` waits until so many of them are queued."""
 
     def __init__(self, server, root):
         self.server, self.root = server, root
@@ -85,7 +85,7 @@ class Clients:
         wait_for(lambda: self.metric("nv_inference_pending_request_count", model) == count)
 
     def occupy(self, model):
-        """A request that the model works on until the gate opens."""
+        """Sends a request that occupies the model until the gate opens."""
         request = self.send(model, 0)
         wait_for(lambda: request.done() or (self.root / f"gate.{model}").exists())
         assert not request.done(), request.result()
@@ -104,7 +104,7 @@ def queue_policy(action):
     return "dynamic_batching { preferred_batch_size: [ 1 ] default_queue_policy { timeout_action: %s allow_timeout_override: true } }\n" % action + ONE
 
 
-def test_delay_serves_what_timed_out_after_the_others(start, tmp_path):
+def test_delay_serves_timed_out_requests_after_the_others(start, tmp_path):
     add_model(tmp_path, "m", queue_policy("DELAY").replace("preferred_batch_size: [ 1 ]", ""))
     config = tmp_path / "repository/m/config.pbtxt"
     config.write_text(config.read_text().replace("max_batch_size: 8", "max_batch_size: 1"))
@@ -118,7 +118,7 @@ def test_delay_serves_what_timed_out_after_the_others(start, tmp_path):
     assert [one.result() for one in (first, patient, hurried)] == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_reject_answers_what_timed_out_while_the_model_works(start, tmp_path):
+def test_reject_answers_timed_out_requests_while_the_model_works(start, tmp_path):
     add_model(tmp_path, "m", queue_policy("REJECT"))
     clients = start()
     first = clients.occupy("m")
@@ -155,7 +155,7 @@ def test_a_model_that_wants_more_than_there_is_does_not_load(start, tmp_path):
     assert "R" in reason and "3" in reason and "2" in reason
 
 
-def test_a_batching_library_says_where_a_batch_ends(start, test_backends, tmp_path):
+def test_batching_library_determines_the_end_of_a_batch(start, test_backends, tmp_path):
     folder = add_model(tmp_path, "m", 'dynamic_batching { }\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "three.so" } }\n' + ONE)
     shutil.copy(pathlib.Path(test_backends.partition("=")[2]).parent / "batchers/batch_of_three.so", folder / "three.so")
     clients = start()
@@ -226,7 +226,7 @@ def test_an_instance_joins_while_the_other_works(start, tmp_path):
     load(2)
     assert second.result() == (1, 1), "the new instance took it"
     assert not first.done()
-    load(1)  # the new one leaves again, the first is still at work
+    load(1)  # the new instance is removed again while the first one is still busy
     last = clients.send("m", 1)
     clients.wait_for_pending("m", 1)
     (tmp_path / "gate").touch()

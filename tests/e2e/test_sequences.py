@@ -1,4 +1,4 @@
-"""Sequences over HTTP and gRPC: the recordings' models `seq` (direct) and `seq_oldest`, which sum up what each sequence sends."""
+"""Sequences over HTTP and gRPC: the recordings' models `seq` (direct) and `seq_oldest`, which sum the values of each sequence."""
 import itertools
 import pathlib
 import queue
@@ -21,7 +21,7 @@ def server(start_server, test_backends, tmp_path_factory):
     for model in ("seq", "seq_oldest"):
         shutil.copytree(ROOT / "tests/golden/repo" / model, repository / model)
         config = repository / model / "config.pbtxt"
-        # No test is so slow that a sequence of it is idle for an hour.
+        # An idle timeout of an hour, so that no sequence times out in a slow test.
         config.write_text(config.read_text().replace("2000000", "3600000000"))
     return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*"])
 
@@ -63,7 +63,7 @@ def test_a_sequence_has_a_sum_of_its_own(model, protocol, request):
 
 
 def test_more_sequences_than_slots_take_turns(server):
-    """Eight sequences, four slots, all at once: each keeps its sum, none starves."""
+    """Eight concurrent sequences with four slots: each keeps its own sum, and none starves."""
     length, sums = 6, {}
 
     def run(sequence):

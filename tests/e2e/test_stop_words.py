@@ -1,6 +1,5 @@
-"""Stop words end a text wherever the tokens' borders lie, and nothing of them is seen: whole answers, streams, and repositories that pass ids alone.
-
-The known answers are those of the demo model without stop words (tests/data/demo_golden.json), cut at the word."""
+"""Stop words end a text independently of token boundaries, and no part of them is visible: in complete answers, streams, and repositories that
+pass only ids. The expected texts are those of the demo model without stop words (tests/data/demo_golden.json), cut at the stop word."""
 import json
 import pathlib
 import shutil
@@ -15,13 +14,13 @@ from tritonclient.utils import InferenceServerException
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "data/demo_golden.json").read_text())["prompts"]
 TOKENS = 48
-# Within a token, at one's start, over several tokens, over a line break, behind characters that may begin it several times.
+# Stop words inside a token, at its start, across several tokens, across a line break, and after characters that could begin them several times.
 CASES = [(0, "eautif"), (0, "quite fright"), (0, "What is the ma"), (1, "\n\n"), (1, "?\"\n\n\"It is"), (2, "e bear, who"), (3, " fortune"), (3, "y fo"),
          (4, "castle of the K"), (5, "'\n"), (5, "g to sleep,\" said")]
 
 
 def cut(text, *words):
-    """The text before the word that ends first, and whether there is one."""
+    """Returns the text before the word that ends first, and whether there is one."""
     ends = [(text.find(word) + len(word), -len(word)) for word in words if word in text]
     return (text[:min(ends)[0] + min(ends)[1]], "stop") if ends else (text, "length")
 
@@ -41,7 +40,7 @@ def events(server, **fields):
 
 @pytest.fixture(scope="module")
 def ids_alone(start_server, dist, tmp_path_factory):
-    """The demo as older repositories are: the engine gets stop words as ids alone."""
+    """The demo with the layout of older repositories: the engine gets stop words only as ids."""
     root = tmp_path_factory.mktemp("repository") / "demo"
     shutil.copytree(dist / "share/demo_repository", root)
     for model, line in (("ensemble", 'key: "stop_words" '), ("tensorrt_llm", 'name: "stop_words" ')):
@@ -57,14 +56,14 @@ def server(request):
 
 
 @pytest.mark.parametrize("row, word", CASES)
-def test_a_whole_answer_ends_before_the_word(server, row, word):
+def test_complete_answer_ends_before_the_stop_word(server, row, word):
     answer = generate(server, text_input=GOLDEN[row]["text"], max_tokens=TOKENS, stop_words=[word])
     assert (answer["text_output"], answer["finish_reason"]) == cut(GOLDEN[row]["greedy_text"], word)
     assert (answer["finish_reason"] == "stop") == (answer["num_output_tokens"] < TOKENS)
 
 
 @pytest.mark.parametrize("row, word", CASES)
-def test_a_stream_never_shows_what_it_would_have_to_take_back(server, row, word):
+def test_stream_never_shows_text_of_a_stop_word(server, row, word):
     pieces = events(server, text_input=GOLDEN[row]["text"], max_tokens=TOKENS, stop_words=[word])
     wanted, reason = cut(GOLDEN[row]["greedy_text"], word)
     assert "".join(piece["text_output"] for piece in pieces) == wanted
@@ -77,7 +76,7 @@ def test_of_several_words_the_one_that_ends_first_counts(server):
     assert generate(server, text_input=GOLDEN[0]["text"], max_tokens=TOKENS, stop_words=words)["text_output"] == cut(text, *filter(None, words))[0]
 
 
-def test_what_might_have_become_a_word_comes_out_at_the_end(server):
+def test_possible_start_of_a_stop_word_is_emitted_at_the_end(server):
     text = GOLDEN[0]["greedy_text"]
     word = text[-9:] + " and what never follows"
     fields = dict(text_input=GOLDEN[0]["text"], max_tokens=TOKENS, stop_words=[word])
@@ -88,7 +87,7 @@ def test_what_might_have_become_a_word_comes_out_at_the_end(server):
 
 
 def test_a_word_before_the_least_length_does_not_count(server):
-    text = GOLDEN[0]["greedy_text"]  # "so" comes at its start and near its end
+    text = GOLDEN[0]["greedy_text"]  # contains "so" at its start and near its end
     fields = dict(text_input=GOLDEN[0]["text"], max_tokens=TOKENS, stop_words=[" so"], min_tokens=10)
     assert generate(server, **fields)["text_output"] == text[:text.index(" so", 10)]
 
@@ -118,7 +117,7 @@ def test_a_grpc_stream_ends_before_the_word(demo):
     assert streamed_text(demo, "ensemble", given) == cut(GOLDEN[1]["greedy_text"], "old fish")[0]
 
 
-# The engine by itself, without a chain.
+# The engine by itself, without preprocessing and postprocessing.
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +146,7 @@ def ids_of(server, model, **fields):
         return client.infer(model, inputs).as_numpy("output_ids")[0].tolist()
 
 
-# "eautif" as single letters; bytes have the ids that the demo's tokenizer gives them.
+# "eautif" as single letters; bytes have their ids in the demo's tokenizer.
 VOCABULARY = json.loads((pathlib.Path(__file__).parents[2] / "demo/model/tokenizer.json").read_text())["model"]["vocab"]
 LETTERS = np.array([[VOCABULARY[letter] for letter in "eautif"], [6] + [-1] * 5], np.int32)
 
@@ -156,13 +155,13 @@ def words(*texts):
     return np.array([text.encode() for text in texts], dtype=object)
 
 
-def test_ids_are_found_as_text_unless_the_model_says_ids(engine):
+def test_stop_ids_match_as_text_unless_configured_as_ids(engine):
     whole = ids_of(engine, "llm")
     assert whole == GOLDEN[0]["greedy"][:16]
     for model in ("llm", "ids"):
         end = np.array([whole[5:7], [2, -1]], np.int32)
         assert ids_of(engine, model, stop_words_list=end) == whole[:5]
-    # A word that no sequence of drawn tokens spells, but their text does.
+    # A word that no sequence of generated tokens equals, although their text contains it.
     assert ids_of(engine, "ids", stop_words_list=LETTERS) == whole
     assert len(ids_of(engine, "llm", stop_words_list=LETTERS)) < len(whole)
 

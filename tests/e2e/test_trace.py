@@ -1,4 +1,4 @@
-"""Traces of a running server: in a file, which others' tools read, and as OpenTelemetry spans sent to a collector of the test's own."""
+"""Traces of a running server: in a file, which third-party tools read, and as OpenTelemetry spans sent to a collector in the test."""
 import contextlib
 import http.server
 import json
@@ -33,7 +33,7 @@ def infer(server, request_id, headers=None):
 
 
 def eventually(condition, seconds=60):
-    """What `condition` returns once it is true."""
+    """Returns the result of `condition` once it is true."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it did not come"
@@ -42,7 +42,7 @@ def eventually(condition, seconds=60):
 
 
 def traces(path):
-    """The traces of a file by request id: names of timestamps, and tensors."""
+    """Returns the traces of a file by request id: names of timestamps, and tensors."""
     found = {}
     ids = {}
     for entry in json.loads(path.read_text()) if path.exists() and path.stat().st_size else []:
@@ -55,7 +55,7 @@ def traces(path):
     return found
 
 
-def test_a_file_holds_what_happened_to_each_traced_request(start_server, backends, tmp_path):
+def test_trace_file_has_the_events_of_each_traced_request(start_server, backends, tmp_path):
     path = tmp_path / "trace.json"
     server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
                                    "--trace-config=level=TENSORS"], "/v2/models/identity_fp32/ready")
@@ -75,19 +75,19 @@ def test_a_file_holds_what_happened_to_each_traced_request(start_server, backend
         assert tensors["TENSOR_BACKEND_OUTPUT"]["name"] == "OUTPUT0"
 
 
-def test_settings_of_a_model_say_what_is_traced(start_server, backends, tmp_path):
+def test_model_settings_select_traced_requests(start_server, backends, tmp_path):
     path = tmp_path / "trace.json"
     server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1"], "/v2/models/identity_fp32/ready")
     infer(server, "before")
     changed = post(f"{server.url}/v2/models/identity_fp32/trace/setting",
                    {"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "1", "log_frequency": "1"})
     assert changed["trace_level"] == ["TIMESTAMPS"] and changed["trace_count"] == "1"
-    # Triton's order: clients of its C++ library compare the text.
+    # In Triton's order: users of its C++ client library compare the text.
     assert list(changed) == ["trace_level", "trace_rate", "trace_count", "log_frequency", "trace_file", "trace_mode"]
     for request_id in ("first", "second", "third", "fourth"):
         infer(server, request_id)
     found = eventually(lambda: traces(path.with_name("trace.json.0")))
-    assert list(found) == ["second"]  # of two one, and one in all
+    assert list(found) == ["second"]  # every second request, and one in total
     assert not path.with_name("trace.json.1").exists()
 
 
@@ -122,7 +122,7 @@ def test_a_full_disk_costs_traces_alone(start_server, backends):
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
-    """Keeps the spans that it is sent."""
+    """Stores the spans that it receives."""
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -179,7 +179,7 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
             "bsp_max_queue_size": "2048", "bsp_max_export_batch_size": "512"}
     caller = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
     infer(server, "not traced")
-    infer(server, "traced", {"traceparent": f"00-{caller[0]}-{caller[1]}-01"})  # whoever is traced already is, whatever the rate
+    infer(server, "traced", {"traceparent": f"00-{caller[0]}-{caller[1]}-01"})  # a request that the caller traces is traced, whatever the rate
     spans = eventually(lambda: len(collector.spans) >= 3 and {span["name"]: span for span in collector.spans})
     assert set(spans) == {"InferRequest", "identity_fp32", "compute"}
     assert {span["traceId"] for span in spans.values()} == {caller[0]}
@@ -194,7 +194,7 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
 
 
 def traced_over_tls(start_server, backends, url, trusted):
-    """A server that has traced a request and sends it to `url`; `trusted` signs collectors."""
+    """Starts a server that traces a request and sends it to `url`; `trusted` is the authority of accepted collectors."""
     server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
                                    f"--trace-config=opentelemetry,url={url}", "--trace-config=opentelemetry,bsp_schedule_delay=50"],
                           "/v2/models/identity_fp32/ready", environment={"OTEL_EXPORTER_OTLP_CERTIFICATE": str(trusted)})
@@ -210,9 +210,9 @@ def test_a_collector_may_speak_tls(start_server, backends, tls_collector, certif
     assert "OpenTelemetry: lost" not in pathlib.Path(server.log).read_text()
 
 
-def test_spans_are_not_told_to_a_stranger(start_server, backends, tls_collector, certificates):
+def test_spans_are_not_sent_to_an_untrusted_collector(start_server, backends, tls_collector, certificates):
     url = f"https://127.0.0.1:{tls_collector.server_port}/v1/traces"
-    server = traced_over_tls(start_server, backends, url, certificates.stranger.cert)
+    server = traced_over_tls(start_server, backends, url, certificates.untrusted.cert)
     eventually(lambda: "OpenTelemetry: lost" in pathlib.Path(server.log).read_text())
     assert "certificate" in pathlib.Path(server.log).read_text() and not tls_collector.spans
     assert server.stop() == 0
@@ -239,7 +239,7 @@ def test_a_collectors_answer_is_read_as_http(start_server, backends, answer):
 
 def test_an_absent_collector_does_not_hold_up_anything(start_server, backends):
     with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))  # taken, but nobody listens
+        holder.bind(("127.0.0.1", 0))  # bound, but not listening
         url = f"http://127.0.0.1:{holder.getsockname()[1]}/v1/traces"
         server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
                                        f"--trace-config=opentelemetry,url={url}"], "/v2/models/identity_fp32/ready")

@@ -1,4 +1,4 @@
-"""Compares what came with what was recorded, or with what differs on purpose."""
+"""Compares an answer with the recorded one, or with the intended difference."""
 import re
 
 import normal_form
@@ -9,7 +9,7 @@ def error_of(body):
 
 
 def http(recording, recorded, answer, paths, instead):
-    """Asserts that `answer` is the recorded one, except for what `instead` (an entry of differences.toml) says."""
+    """Asserts that `answer` is the recorded one, except for the differences in `instead` (an entry of differences.toml)."""
     assert answer.status == instead.get("status", recorded.status), f"{answer.status}: {answer.body[:500]!r}"
     if answer.status is None:
         return
@@ -23,7 +23,7 @@ def http(recording, recorded, answer, paths, instead):
 
 
 def compare_content_type(recorded, answer, instead):
-    """Errors are JSON and say so: Triton calls some of them plain text."""
+    """Error bodies are JSON and are declared as JSON here; Triton declares some of them as plain text."""
     wanted = instead.get("content_type", recorded.headers.get("content-type"))
     got = answer.headers.get("content-type")
     is_json_error = answer.body.startswith(b'{"error"')
@@ -49,14 +49,14 @@ def compare_values(value, before, instead):
 
 
 def index_with(models, differing):
-    """An index of the repository of which the differing models keep their name and state; a failed one has to say why."""
+    """A repository index in which only name and state of the differing models are compared. A failed model must have a reason."""
     for model in models:
         assert model["name"] not in differing or model.get("state") != "UNAVAILABLE" or model["reason"]
     return [{key: model.get(key) for key in ("name", "state")} if model["name"] in differing else model for model in models]
 
 
 def without(value, path):
-    """A copy without the members at `path`; `*` stands for each member or element."""
+    """Returns a copy without the members at `path`; `*` means every member or element."""
     if isinstance(value, list):
         return [without(element, path[1:] if path[0] == "*" else path) for element in value]
     if not isinstance(value, dict):

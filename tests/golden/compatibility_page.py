@@ -1,5 +1,6 @@
-"""The tables of docs/compatibility.md that are made from other files: the flags from the server's own help text, the differences from
-differences.toml. `python tests/golden/compatibility_page.py` writes them anew (NEREID_DIST names the installed tree)."""
+"""Generates tables of docs/compatibility.md: the flags from the server's help text, the differences from differences.toml. `python
+tests/golden/compatibility_page.py` writes them (NEREID_DIST names the installed tree).
+"""
 import os
 import pathlib
 import re
@@ -29,15 +30,15 @@ TRITON_FLAGS = """
     --sagemaker-thread-count --allow-vertex-ai --vertex-ai-port --vertex-ai-thread-count --vertex-ai-default-model""".split()
 
 
-# Where a flag does not do what it does there, and why.
+# Flags that differ from Triton, and the reason.
 FLAGS_THAT_DIFFER = {
-    "--buffer-manager-thread-count": "tensors are not copied by threads of their own",
-    "--cuda-memory-pool-byte-size": "a pool is made when it is first needed",
-    "--metrics-interval-ms": "there a thread reads them",
-    "--grpc-infer-thread-count": "there threads of their own begin each call",
+    "--buffer-manager-thread-count": "tensors are not copied by separate threads",
+    "--cuda-memory-pool-byte-size": "a pool is created when it is first needed",
+    "--metrics-interval-ms": "in Triton a thread reads them",
+    "--grpc-infer-thread-count": "in Triton separate threads begin each call",
     "--grpc-infer-allocation-pool-size": "nothing is kept for later calls",
     "--grpc-max-response-pool-size": "nothing is kept for later calls",
-    "--cache-config": "one cache a server",
+    "--cache-config": "a server has one cache",
 }
 
 
@@ -46,7 +47,7 @@ def help_text():
 
 
 def flags():
-    """(name, value, what it does) of each flag."""
+    """(name, value, description) of each flag."""
     found = []
     for line in help_text().splitlines()[3:]:
         if re.match(r"  --", line):
@@ -76,11 +77,11 @@ def flag_table():
 
 
 def instead(entry):
-    """What Nereid answers, in a few words."""
+    """Nereid's answer in a few words."""
     parts = [str(entry[key]) for key in ("status", "grpc_status") if key in entry]
     if "error" in entry:
-        parts.append("another text" if parts == [] else "says what is wrong")
-    return ", ".join(parts) or "another content"
+        parts.append("the error says what is wrong" if parts else "a different error text")
+    return ", ".join(parts) or "different content"
 
 
 def difference_table():
@@ -99,7 +100,7 @@ def marked(name):
 
 
 def table_on_page(name):
-    """The lines between the table's marks."""
+    """The lines between the markers of the table."""
     text = PAGE.read_text()
     return text.split(marked(name) + "\n\n", 1)[1].split("\n\n<!-- end -->", 1)[0].splitlines()
 

@@ -1,5 +1,6 @@
-"""The servers of the replay. Environment: NEREID_DIST, the installed tree; NEREID_SERVER_COMMAND, another server that takes Triton's
-flags, instead of Nereid. The interpreter that runs these tests runs the Python models too."""
+"""The servers of the replay tests. Environment: NEREID_DIST is the installed tree; NEREID_SERVER_COMMAND is another server with Triton's flags, to
+test instead of Nereid. The interpreter that runs these tests also runs the Python models.
+"""
 import os
 import pathlib
 import secrets
@@ -12,7 +13,7 @@ from multiprocessing import shared_memory
 import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "support")]
-pytest.register_assert_rewrite("compare", "grpc_wire")  # so that a failure shows both values
+pytest.register_assert_rewrite("compare", "grpc_wire")  # so that a failing assertion shows both values
 import load_answers  # noqa: E402
 import normal_form  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
@@ -36,13 +37,13 @@ class Server(ServerProcess):
     def __init__(self, root, flags, wait_for):
         self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo", "trace.json": root / "trace.json"})
         super().__init__(server_command(), [f"--model-repository={root}/repo", f"--trace-config=triton,file={root}/trace.json", *FORWARDED, *flags],
-                         root / "server.log", {**os.environ, "NEREID_PYTHON": sys.executable}, wait_for, patience_s=100)
+                         root / "server.log", {**os.environ, "NEREID_PYTHON": sys.executable}, wait_for, timeout_s=100)
 
 
 def copy_models(root):
     for folder in ("repo", "repo_bad"):
         shutil.copytree(HERE / folder, root / folder)
-    (root / "repo/ens/1").mkdir()  # an empty folder, which git does not keep
+    (root / "repo/ens/1").mkdir()  # an empty folder, which git cannot store
     for model in (root / "repo_bad").iterdir():
         if model.name not in ("noversion", "badname"):
             (model / "1").mkdir(exist_ok=True)
@@ -50,7 +51,7 @@ def copy_models(root):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """All models loaded at the start, no control of models."""
+    """All models are loaded at the start, without model control."""
     root = tmp_path_factory.mktemp("models")
     copy_models(root)
     running = Server(root, [], "/v2/health/ready")
@@ -60,7 +61,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def patient_server(tmp_path_factory):
-    """Sequences alone, which may idle for an hour."""
+    """Only the sequence model, with an idle timeout of an hour."""
     root = tmp_path_factory.mktemp("sequences")
     shutil.copytree(HERE / "repo/seq", root / "repo/seq")
     config = root / "repo/seq/config.pbtxt"
@@ -71,7 +72,7 @@ def patient_server(tmp_path_factory):
 
 
 class SharedObjects:
-    """The two objects of shared memory that the recordings name, under names that no other run has, of the same length."""
+    """The two shared-memory objects of the recordings, under names of the same length that are unique to this run."""
 
     def __init__(self, paths):
         self.name = "g" + secrets.token_hex(3)[:5]
@@ -113,7 +114,7 @@ def controlled_server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def loading_server(tmp_path_factory):
-    """Models of the test backends, loaded by request; `repository` is where they are looked for."""
+    """Models of the test backends, loaded by request from `repository`."""
     if not os.environ.get("NEREID_TEST_BACKENDS"):
         pytest.skip("NEREID_TEST_BACKENDS names no folder")
     root = tmp_path_factory.mktemp("loads")

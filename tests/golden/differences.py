@@ -1,4 +1,4 @@
-"""Where Nereid's answer differs from the recorded one on purpose: differences.toml says where and why."""
+"""Intended differences from the recorded answers. differences.toml lists each with its reason."""
 import fnmatch
 import os
 import pathlib
@@ -6,7 +6,7 @@ import tomllib
 
 HERE = pathlib.Path(__file__).parent
 
-# The harness itself is proved against Triton: then nothing differs on purpose.
+# With NEREID_GOLDEN_AGAINST=triton, the harness itself is tested against Triton: no difference is expected.
 AGAINST_TRITON = os.environ.get("NEREID_GOLDEN_AGAINST") == "triton"
 
 
@@ -22,7 +22,7 @@ def covers(entry, recording):
 
 
 def expected(recording):
-    """What is expected instead of the recorded answer; the first entry that covers the recording wins. {} when nothing."""
+    """The expected difference of a recording: the first entry that covers it, or {} for none."""
     if AGAINST_TRITON:
         return {}
     return next((entry for entry in DIFFERENCES if covers(entry, recording)), {})

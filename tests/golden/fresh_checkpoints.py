@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fresh random checkpoints of every architecture that the installed PyPI `transformers` has, with what it answers in float32 on the CPU.
+"""Creates fresh random checkpoints of every architecture in the installed PyPI `transformers`, with its outputs in float32 on the CPU.
 
 usage: fresh_checkpoints.py OUT SEED[,SEED ...] [NAME ...]
 
-OUT/SEED/NAME becomes a Hugging Face directory, with golden.json: for each prompt the logits of the last position, the likeliest token of every
-position and by how much it leads, greedy tokens with their log probabilities, and, of one prompt, the beams of `generate`. OUT/made.json says which
-cases were made and why the others were not: tests/backends/llm_core/test_fresh_checkpoints.py skips those.
+OUT/SEED/NAME becomes a Hugging Face directory with golden.json. For each prompt it contains the logits of the last position, the most likely token of
+every position and its lead, and greedy tokens with their log probabilities. For one prompt it also contains the beams of `generate`. OUT/made.json
+lists the created cases, and for the others the reason; tests/backends/llm_core/test_fresh_checkpoints.py skips those.
 """
 import copy
 import json
@@ -18,17 +18,17 @@ import torch
 import transformers
 import transformers.generation.utils
 
-# `generate` asks, and Debian's torch fails to import what would know.
+# `generate` calls this, and Debian's torch cannot import the module that it needs.
 transformers.generation.utils.is_fsdp_managed_module = lambda module: False
 
 VOCAB = 256
 NUM_GREEDY = 16
-LONG = 48  # what longrope, yarn and dynamic extend from
+LONG = 48  # the context before extension by longrope, yarn and dynamic
 MAX_POSITIONS = {"phi3-longrope-short": LONG, "llama-dynamic-beyond": 4 * LONG}
 NUM_BEAMS = 3
 BEAM_CASES = ("llama", "gpt2")
-END_IDS = list(range(2, 26))  # of those: enough to be met
-IS_OLD = int(transformers.__version__.split(".")[0]) < 5  # rope_theta and rope_scaling, where newer ones have rope_parameters
+END_IDS = list(range(2, 26))  # many ids, so that some occur
+IS_OLD = int(transformers.__version__.split(".")[0]) < 5  # writes rope_theta and rope_scaling, while newer versions write rope_parameters
 
 
 def config_of(kind, **keys):
@@ -38,7 +38,7 @@ def config_of(kind, **keys):
     if parameters is not None and IS_OLD:
         parameters = dict(parameters)
         keys["rope_theta"] = parameters.pop("rope_theta")
-        if kind == "phi3":  # checks that there are these three keys and no others
+        if kind == "phi3":  # it requires exactly these three keys
             parameters = {"type": parameters["rope_type"], **{key: parameters[key] for key in ("short_factor", "long_factor")}}
         keys["rope_scaling"] = parameters
     elif parameters is not None:
@@ -50,11 +50,11 @@ def rope(kind, **keys):
     return {"rope_type": kind, "rope_theta": 10000.0, **keys}
 
 
-DRAW = random.Random()  # make() seeds it: what is drawn depends on the case and its seed alone
+DRAW = random.Random()  # seeded by make(), so that values depend on the case and its seed only
 
 
 def drawn(make, kind, **choices):
-    """What real checkpoints of the kind vary in, one of each."""
+    """A random choice of the variations that real checkpoints of this kind have."""
     return lambda: make(kind, **{key: DRAW.choice(values) for key, values in choices.items()})()
 
 
@@ -96,7 +96,7 @@ CASES = {
     "qwen3_moe": model("qwen3_moe", head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=True),
     "phi3": model("phi3", sliding_window=None),
     "phi3-longrope": LONG_PHI3,
-    "phi3-longrope-short": LONG_PHI3,  # asked for no more than the context before it was extended
+    "phi3-longrope-short": LONG_PHI3,  # requests at most the context before the extension
     "starcoder2": model("starcoder2", sliding_window=None, use_bias=True),
     "gemma2": model("gemma2", **GEMMA),
     "gemma3": model("gemma3_text", **{**GEMMA, "num_hidden_layers": 6}),
@@ -124,7 +124,7 @@ CASES = {
 
 
 def respelt(change):
-    """Of config.json: what `change` does to it."""
+    """Applies `change` to config.json."""
 
     def rewrite(folder):
         path = folder / "config.json"
@@ -167,7 +167,7 @@ def with_older_name(config):
     del parameters["rope_type"]
 
 
-# Checkpoints as others write them, which are changed after they were saved and then read by `transformers` like any other.
+# Checkpoints changed after saving, as other tools write them, and then read by `transformers`.
 CHANGED = {
     "llama-untied": (CASES["llama-tied"], with_other_head),
     "llama-head-alone": (CASES["llama-tied"], with_head_alone),
@@ -183,7 +183,7 @@ CHANGED = {
 CASES |= {name: make for name, (make, change) in CHANGED.items()}
 
 
-# What older versions do otherwise than the model's own code and the newer ones: there is nothing to compare with.
+# Cases in which older versions differ from newer ones and from the model's own code, so that a comparison is not possible.
 ONLY_NEWER = {
     "llama-yarn": "takes max_position_embeddings for the length that yarn extends",
     "qwen2-window": "gives every layer the window, whatever max_window_layers says",
@@ -191,7 +191,8 @@ ONLY_NEWER = {
 
 
 def prompts(name, seed):
-    """Of a longrope, contexts that stay on one side of its border; of a dynamic rope, those that lie or grow beyond it too."""
+    """For longrope, prompts whose contexts stay on one side of the trained context. For a dynamic rope, also prompts that are or grow longer than it.
+    """
     generator = torch.Generator().manual_seed(seed)
     lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-older-name": (20, LONG + 8), "phi3-longrope-short": (LONG - 20,),
                "llama-dynamic-beyond": (7, LONG - 4, LONG, 90)}.get(name, (1, 7, 33, 90))
@@ -199,7 +200,7 @@ def prompts(name, seed):
 
 
 def make(name, seed, folder):
-    """Saves the checkpoint; the model in float32."""
+    """Saves the checkpoint and returns the model in float32."""
     torch.manual_seed(seed)
     DRAW.seed(f"{name} {seed}")
     torch.set_grad_enabled(False)
@@ -217,13 +218,13 @@ def make(name, seed, folder):
 
 
 def last_rows(made, ids):
-    """The logits behind `ids`, and behind each token that is appended to them."""
+    """The logits after `ids`, and after each token that is appended to them."""
     while True:
         yield made(torch.tensor([ids]), use_cache=False).logits[0, -1].float()
 
 
 def last_rows_of_cached(made, ids):
-    """The same as `generate` has them, whose keys stay as they were when they were computed."""
+    """The same with cached keys that stay unchanged, as in `generate`."""
     num_cached, cache = 0, None
     while True:
         out = made(torch.tensor([ids[num_cached:]]), past_key_values=cache, use_cache=True)
@@ -248,7 +249,7 @@ def answer(made, ids, name):
 
 
 def search(made, ids):
-    """What beam search answers, with end ids that it meets: of each output the tokens without the end id, and the sum of its log probabilities."""
+    """The result of beam search with end ids that occur: for each output the tokens without the end id, and the sum of its log probabilities."""
     made.generation_config.eos_token_id = END_IDS
     answers = []
     for length_penalty, early_stopping in ((0.0, True), (1.0, True), (1.0, False), (2.0, False)):
@@ -266,9 +267,9 @@ def search(made, ids):
 
 
 def ruled(made, ids, plain):
-    """Greedy tokens under rules that change the choice; `plain`: those without."""
+    """Greedy tokens under sampling rules that change the choice; `plain`: the tokens without rules."""
     made.generation_config.eos_token_id = END_IDS
-    plain = [token for token in plain if token not in END_IDS]  # a bad word that is an end id would be no bad word there
+    plain = [token for token in plain if token not in END_IDS]  # `transformers` ignores a bad word that is an end id
     answers = []
     for rules in ({}, {"min_new_tokens": 12}, {"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2}, {"bad_words_ids": [plain[:1], plain[1:3], plain[2:5]]},
                   {"repetition_penalty": 0.7, "no_repeat_ngram_size": 3, "min_new_tokens": 16, "bad_words_ids": [plain[4:5]]}):
@@ -283,7 +284,7 @@ def ruled(made, ids, plain):
 
 
 def reason_against(name):
-    """Why this version can not make the case; empty: it can."""
+    """Why this version cannot create the case; empty if it can."""
     if IS_OLD and name in ONLY_NEWER:
         return ONLY_NEWER[name]
     try:

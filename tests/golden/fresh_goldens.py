@@ -1,7 +1,7 @@
-"""Runs fresh_checkpoints.py once a session with an interpreter that has torch and transformers.
+"""Runs fresh_checkpoints.py once per test session, with an interpreter that has torch and transformers.
 
-NEREID_TORCH_PYTHON names it; else that of build/torch-venv, which scripts/test makes from Debian's torch, else this one. Where none has them, tests that
-ask are skipped. The seeds are fixed; NEREID_FRESH_SEEDS="7 8" takes others.
+NEREID_TORCH_PYTHON names the interpreter. Otherwise it is that of build/torch-venv, which scripts/test creates from Debian's torch, or the current
+one. If none has the packages, the tests that need them are skipped. The seeds are fixed; NEREID_FRESH_SEEDS="7 8" uses others.
 """
 import atexit
 import functools
@@ -19,7 +19,7 @@ SEEDS = os.environ.get("NEREID_FRESH_SEEDS", "1 2").split()
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-# The versions of transformers from which on these cases can be made, or are made as newer ones do.
+# The first version of transformers that can create these cases, or creates them as newer ones do.
 SINCE = {"llama-yarn": (5,), "qwen2-window": (5,), "qwen3": (4, 51), "qwen3_moe": (4, 51), "gemma3": (4, 50), "qwen3-drawn": (5,), "qwen3_moe-drawn": (4, 51),
          "gemma3-drawn": (5,)}
 CHANGED = ("llama-untied llama-head-alone llama-both-spellings llama-stray-part mistral-layer-types mixtral-layer-types phi3-older-name gemma3-both-spellings "
@@ -34,7 +34,7 @@ def candidates():
 
 @functools.cache
 def version():
-    """Of transformers, as numbers; none where it is not installed. Does not import it."""
+    """The version of transformers as numbers, or none if it is not installed. Does not import it."""
     for python in candidates():
         script = "from importlib.metadata import version; print(version('transformers'))"
         try:
@@ -47,13 +47,14 @@ def version():
 
 
 def can_make(name):
-    """False where the installed version is too old for the case; without any, tests are there and say why they are skipped."""
+    """False if the installed version is too old for the case. True if it is not installed, so that the tests exist and report why they are skipped.
+    """
     return not version() or version() >= SINCE.get(name, ())
 
 
 @functools.cache
 def interpreter():
-    """Its path, or None."""
+    """The path of the interpreter, or None."""
     for python in candidates():
         try:
             found = subprocess.run([python, "-c", "import torch, transformers"], capture_output=True, timeout=100).returncode == 0
@@ -66,7 +67,7 @@ def interpreter():
 
 @functools.cache
 def folder():
-    """Where SEED/NAME/ are; kept until the process ends."""
+    """The folder that contains SEED/NAME/. It is kept until the process ends."""
     if interpreter() is None:
         return None
     out = tempfile.mkdtemp(prefix="nereid-fresh-")
@@ -78,7 +79,7 @@ def folder():
 
 
 def directory(name, seed):
-    """The checkpoint with its golden.json."""
+    """The checkpoint directory with its golden.json."""
     if folder() is None:
         pytest.skip("no interpreter with torch and transformers")
     made = json.loads((folder() / "made.json").read_text())

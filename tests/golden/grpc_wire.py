@@ -1,4 +1,4 @@
-"""Makes the recorded gRPC calls and compares their answers as messages."""
+"""Repeats the recorded gRPC calls and compares their answers as messages."""
 import dataclasses
 import re
 
@@ -16,7 +16,7 @@ SERVICE = "inference.GRPCInferenceService"
 class GrpcAnswer:
     status: str
     details: str
-    messages: list  # messages; bytes for a call whose bytes are given
+    messages: list  # messages; bytes if the call is given as bytes
 
 
 def message_type(method, side):
@@ -83,12 +83,12 @@ def value_of(message, paths):
 
 
 def described(raw):
-    """The text of the model `params`, whose parameters come in any order, as values."""
+    """The text of the model `params` as values. It lists its parameters in any order."""
     return normal_form.described_request(raw[4:].decode()) if raw[4:].startswith(b'{"parameters"') else raw
 
 
 def by_request(values):
-    """Responses of different requests of a stream may overtake each other; those of one may not."""
+    """Responses of different requests of a stream may overtake each other; those of one request may not."""
     groups = {}
     for value in values:
         groups.setdefault(value.get("response", {}).get("id") if isinstance(value, dict) else None, []).append(value)
@@ -96,7 +96,7 @@ def by_request(values):
 
 
 def compare(exchange, answer, paths, instead):
-    """Asserts that `answer` is the recorded one, except for what `instead` (an entry of differences.toml) says."""
+    """Asserts that `answer` is the recorded one, except for the differences in `instead` (an entry of differences.toml)."""
     assert answer.status == instead.get("grpc_status", exchange.status), answer
     details = paths.clean(answer.details or "")
     if "error" in instead:

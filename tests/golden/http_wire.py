@@ -1,4 +1,4 @@
-"""Sends bytes over a socket and reads one HTTP response, so that a replay is what was recorded, byte for byte."""
+"""Sends bytes over a socket and reads one HTTP response, so that a replay sends the recorded bytes unchanged."""
 import contextlib
 import dataclasses
 import gzip
@@ -10,13 +10,13 @@ import time
 
 @dataclasses.dataclass
 class HttpAnswer:
-    status: int | None  # None: no response came
+    status: int | None  # None: there was no response
     headers: dict
     body: bytes
 
 
 def parse(data):
-    """The answer in the bytes of a whole response; of a chunked body the parts are joined."""
+    """Parses the bytes of a whole response; the chunks of a chunked body are joined."""
     head, separator, body = data.partition(b"\r\n\r\n")
     if not separator:
         return HttpAnswer(None, {}, data)
@@ -30,7 +30,7 @@ def parse(data):
 
 
 def join_chunks(body):
-    """Sizes of chunks are not trusted: in a recording a folder's name may have been replaced by a shorter one."""
+    """Does not use the chunk sizes: a recording may contain a folder name that was replaced by a shorter one."""
     return b"".join(re.split(rb"(?:^|\r\n)[0-9a-fA-F]+\r\n", body.removesuffix(b"0\r\n\r\n").removesuffix(b"\r\n")))
 
 
@@ -43,12 +43,12 @@ def is_whole(data, is_head):
     if fields.get(b"transfer-encoding") == b"chunked":
         return body.endswith(b"0\r\n\r\n")
     if status == 100:
-        return False  # the caller waits whether more follows
+        return False  # the caller waits for more data
     return is_head or b"content-length" in fields and len(body) >= int(fields[b"content-length"])
 
 
 def exchange(port, request, patience=20.0):
-    """What the server sends until the response is whole, the connection closes, or `patience` seconds bring nothing."""
+    """Returns what the server sends until the response is complete, the connection closes, or nothing arrives for `patience` seconds."""
     data = b""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.settimeout(patience)
@@ -66,7 +66,7 @@ def exchange(port, request, patience=20.0):
 
 @contextlib.contextmanager
 def busy(port, model, seconds):
-    """Keeps the one instance of a model that sleeps as its input says, while the body of the `with` runs."""
+    """Occupies the only instance of a model, which sleeps as long as its input says, while the body of the `with` runs."""
     body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [seconds]}]}).encode()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (model.encode(), len(body), body))

@@ -1,15 +1,15 @@
-"""load_answers.toml: configurations, and Triton's verdict of each load."""
+"""The cases of load_answers.toml: model configurations, and Triton's answer to loading each."""
 import pathlib
 import tomllib
 
 ANSWERS = tomllib.loads((pathlib.Path(__file__).parent / "load_answers.toml").read_text())
 CASES = ANSWERS["load"]
-# What the ensembles among them call.
+# The step models of the ensembles among the cases.
 STEPS = {"base": "", "base4": "max_batch_size: 4 ", "basedec": "model_transaction_policy { decoupled: true } "}
 
 
 def write(folder, case):
-    """Makes the model's folder. A path that ends with a slash is a folder."""
+    """Writes the model's folder. A path that ends with a slash is a folder."""
     files = dict(case.get("files", {"1/": ""}))
     if "config" in case:
         files["config.pbtxt"] = case["config"].replace("$IO", ANSWERS["io"])
@@ -28,6 +28,6 @@ def write_steps(repository):
 
 
 def expected_status(case):
-    """Ours: what is refused is the request's fault, unless `nereid` says otherwise, and does no harm."""
+    """Nereid's HTTP status. A rejected load is a client error, unless the key `nereid` says otherwise."""
     loads = (case["triton"] == 200) != ("differs" in case)
     return 200 if loads else case.get("nereid", 400)

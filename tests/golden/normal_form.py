@@ -1,4 +1,4 @@
-"""Brings answers to a form in which only what matters can differ: outputs by name, counters masked, folders replaced."""
+"""Normalizes answers so that only relevant differences remain: outputs by name, counters masked, folders replaced."""
 import json
 import re
 
@@ -7,7 +7,7 @@ COUNTERS = {"count", "ns", "last_inference", "inference_count", "execution_count
 
 
 class Paths:
-    """Writes $ROOT/repo for the folder of the models, as the recordings do, and their names for what is named differently here."""
+    """Replaces the model folder by $ROOT/repo, as in the recordings, and renamed objects by their recorded names."""
 
     def __init__(self, folders):
         self.folders = folders  # name in the recordings -> folder of this run
@@ -52,12 +52,12 @@ def json_value(text, paths):
 
 
 def settled(model):
-    """An unload goes on after it was answered: a model on its way out counts as out."""
+    """An unload continues after its answer, so that a model that is unloading counts as unloaded."""
     return {**model, "state": "UNAVAILABLE", "reason": "unloaded"} if model.get("state") == "UNLOADING" else model
 
 
 def inference(value, binary):
-    """A dictionary of outputs instead of a list: their order is not promised."""
+    """Outputs as a dictionary instead of a list, because their order is not specified."""
     outputs = {}
     for output in value["outputs"]:
         size = output.get("parameters", {}).get("binary_data_size")
@@ -71,14 +71,14 @@ def inference(value, binary):
 
 
 def described_request(element):
-    """The model `params` writes JSON into a string; the order of its parameters is not promised."""
+    """The model `params` writes JSON into a string; the order of its parameters is not specified."""
     if isinstance(element, str) and element.startswith('{"parameters"'):
         return json.loads(element)
     return element
 
 
 def statistics(model):
-    """Which counters there are, not what they count: that depends on what ran before."""
+    """Which counters exist, without their values, because those depend on earlier requests."""
     def mask(value):
         if isinstance(value, dict):
             return {key: "*" if key in COUNTERS and not isinstance(item, dict) else mask(item) for key, item in value.items()}
@@ -89,7 +89,7 @@ def statistics(model):
 
 
 def metrics(text):
-    """Names, kinds and labels; of values only that they are numbers. The machine's own metrics are left out."""
+    """Names, kinds and labels of metrics. Values are only checked to be numbers. Metrics of the machine are left out."""
     lines = set()
     for line in text.splitlines():
         if "gpu" in line or "energy" in line or line.startswith("# HELP") or not line.strip():

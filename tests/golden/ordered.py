@@ -1,5 +1,6 @@
-"""Recordings that stand on those before them, in the order in which they were made. Steps that were not recorded are requests of ours:
-(method, path, body)."""
+"""Recordings that depend on earlier ones, in the order in which they were made. Steps without a recording are requests of the test: (method, path,
+body).
+"""
 
 SHARED_MEMORY = [
     "h_shm_status_empty", ("POST", "/v2/systemsharedmemory/region/rin/register", '{"key": "/golden_in", "offset": 0, "byte_size": 128}'),
@@ -20,7 +21,7 @@ TRACE = [
 
 STEPS = SHARED_MEMORY + TRACE
 
-# A sequence that no pause between two steps may end. The last answer sums up 5, 7 and 1.
+# A sequence that must not time out between two steps. The last answer is the sum of 5, 7 and 1.
 SEQUENCE = [
     "h_seq_1_start",
     ("POST", "/v2/models/seq/infer", '{"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [7]}], "parameters": {"sequence_id": 42}}'),
@@ -29,5 +30,5 @@ SEQUENCE = [
 
 
 def alone(names):
-    """Those that stand on nothing."""
+    """The recordings that do not depend on others."""
     return [name for name in names if name not in STEPS + SEQUENCE]

@@ -1,7 +1,7 @@
-"""Reads one recorded exchange: the bytes or the message of a request, and what Triton answered.
+"""Reads one recorded exchange: the bytes or the message of a request, and Triton's answer.
 
-A file holds the request after `>>> REQUEST` and the answer after `<<< RESPONSE`. Bytes of HTTP are escaped as in Python (\\r, \\xNN,
-\\\\; line feeds stand as they are); gRPC messages are in protobuf's text format.
+A file contains the request after `>>> REQUEST` and the answer after `<<< RESPONSE`. HTTP bytes are escaped as in Python (\\r, \\xNN, \\\\; line feeds
+are not escaped). gRPC messages are in protobuf's text format.
 """
 import ast
 import dataclasses
@@ -12,7 +12,7 @@ RECORDED = pathlib.Path(__file__).parent / "recorded"
 
 
 def unescape(text):
-    """The bytes that an escaped text stands for."""
+    """The bytes of an escaped text."""
     out = bytearray()
     position = 0
     for escape in re.finditer(r"\\(x[0-9a-fA-F]{2}|.)", text, re.DOTALL):
@@ -29,13 +29,13 @@ class HttpRecording:
     name: str
     request: bytes
     response: bytes
-    note: str  # "", or why there is no whole response: "connection closed by peer", "no more data within 30s"
+    note: str  # "", or why the response is incomplete: "connection closed by peer", "no more data within 30s"
 
 
 @dataclasses.dataclass
 class GrpcRecording:
     name: str
-    method: str  # "ModelInfer", or the full path of a call whose bytes are given
+    method: str  # "ModelInfer", or the full path of a call given as bytes
     metadata: list
     timeout: float | None
     requests: list  # texts of messages; bytes for a full path

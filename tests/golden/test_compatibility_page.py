@@ -1,4 +1,4 @@
-"""docs/compatibility.md says what is so."""
+"""docs/compatibility.md agrees with the server."""
 import os
 import re
 
@@ -19,14 +19,14 @@ def installed():
 
 def test_the_table_of_differences_is_that_of_the_replay():
     assert compatibility_page.table_on_page("differences") == compatibility_page.difference_table(), \
-        "write the tables anew: NEREID_DIST=dist python tests/golden/compatibility_page.py"
+        "regenerate the tables: NEREID_DIST=dist python tests/golden/compatibility_page.py"
     for entry in differences.DIFFERENCES:
         assert entry["reason"], entry
 
 
 def test_flags_on_the_page_are_as_the_server_says(installed):
     assert compatibility_page.table_on_page("flags") == compatibility_page.flag_table(), \
-        "write the tables anew: NEREID_DIST=dist python tests/golden/compatibility_page.py"
+        "regenerate the tables: NEREID_DIST=dist python tests/golden/compatibility_page.py"
 
 
 def test_every_flag_of_triton_is_known(installed):
@@ -36,7 +36,7 @@ def test_every_flag_of_triton_is_known(installed):
 
 
 def fields_of_the_proto():
-    """(message, field) of each field of a model's configuration, as the proto file has them."""
+    """(message, field) of each field of a model configuration in the proto file."""
     text = re.sub(r"//.*", "", (compatibility_page.PAGE.parents[1] / "host/frontend/proto/model_config.proto").read_text())
     scopes = []
     for line in re.findall(r"[^{};]*[{};]", text):
@@ -52,7 +52,7 @@ def fields_of_the_proto():
 
 
 def fields_on_the_page():
-    """(message, field) and the verdict, row by row."""
+    """(message, field) and its support, row by row."""
     section = compatibility_page.PAGE.read_text().split("## Model configuration", 1)[1].split("\n## ", 1)[0]
     for message, fields, verdict in re.findall(r"^\| `(\w+)` \| (`.*?) \| (\w+)", section, re.MULTILINE):
         for field in re.findall(r"`(\w+)`", fields):

@@ -1,4 +1,4 @@
-"""Every recorded gRPC call, made again."""
+"""Repeats every recorded gRPC call."""
 import pytest
 
 import differences

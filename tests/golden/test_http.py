@@ -1,4 +1,4 @@
-"""Every recorded HTTP exchange, sent again byte for byte."""
+"""Sends every recorded HTTP request again, byte for byte."""
 import pytest
 
 import compare
@@ -7,7 +7,7 @@ import http_wire
 import ordered
 import recording
 
-# Those whose answer shows only while the model is busy.
+# Recordings whose answer occurs only while the model is busy.
 BESIDE = ["h_err_queue_timeout_param"]
 
 ON_METRICS_PORT = {"h_metrics", "h_metrics_post", "h_metrics_wrong_path"}
@@ -29,7 +29,7 @@ def test_answer_is_the_recorded_one(server, name):
 def test_answer_of_a_busy_model_is_the_recorded_one(server, name):
     exchange = recording.read_http(name)
     wanted = http_wire.parse(exchange.response)
-    # Nothing tells when the instance has taken the other request: where it had not, the pause was too short.
+    # There is no signal that the instance has taken the other request. If it had not, the pause was too short.
     for seconds in (0.5, 1, 2, 4, 8, 16):
         with http_wire.busy(server.http, "slow", seconds):
             answer = http_wire.exchange(server.http, exchange.request)

@@ -1,4 +1,4 @@
-"""What a load answers. Environment: NEREID_TEST_BACKENDS, the folder of the test backends."""
+"""The answers to model loads. Environment: NEREID_TEST_BACKENDS, the folder of the test backends."""
 import json
 import shutil
 import urllib.error
@@ -11,7 +11,7 @@ import load_answers
 
 
 def post(server, path, body=""):
-    """(status, text)"""
+    """Returns (status, text)."""
     request = urllib.request.Request(f"http://127.0.0.1:{server.http}/v2/repository/models/{path}", data=body.encode())
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:

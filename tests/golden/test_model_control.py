@@ -1,5 +1,6 @@
-"""The recorded exchanges of explicit model control, in the order in which they were made: each stands on what those before it did.
-Steps in between that were not recorded are requests of ours."""
+"""The recorded exchanges of explicit model control in their order: each depends on the steps before it. Steps without a recording are requests of the
+test.
+"""
 import pytest
 
 import compare

@@ -1,4 +1,4 @@
-"""The recorded exchanges whose order matters, each standing on what those before it did."""
+"""The recorded exchanges whose order matters: each depends on those before it."""
 import pytest
 
 import compare

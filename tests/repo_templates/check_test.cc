@@ -1,4 +1,5 @@
-// Each folder of repositories/ is checked; what is to be said of it stands in the file of its name.
+// Checks each folder of repositories/ and compares the findings with the text file of the same
+// name.
 #include "repo_templates/tool/check.h"
 
 #include <gtest/gtest.h>

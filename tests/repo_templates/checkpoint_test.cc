@@ -15,7 +15,7 @@ class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() { WriteCheckpoint(path_); }
 
-  // The message of the failure, without the folder's name.
+  // The error message, with the folder's path replaced by DIR.
   std::string Failure() {
     std::string message = InspectCheckpoint(path_).status().message();
     const size_t at = message.find(path_);
@@ -123,7 +123,7 @@ TEST_F(CheckpointTest, NamesAShardThatTheIndexListsAndIsNotThere) {
   EXPECT_EQ(Failure(), "'DIR/model-2.safetensors': cannot be opened");
 }
 
-TEST_F(CheckpointTest, NoticesWeightsThatAreCutOff) {
+TEST_F(CheckpointTest, DetectsTruncatedWeights) {
   WriteFile(fs::path(path_) / "model.safetensors", SafetensorsBytes(100, 30));
   EXPECT_NE(Failure().find("'DIR/model.safetensors': is cut off: its header declares"),
             std::string::npos)
@@ -134,7 +134,8 @@ TEST_F(CheckpointTest, NoticesWeightsThatAreCutOff) {
   EXPECT_NE(Failure().find("is cut off: header of"), std::string::npos);
 }
 
-// The tool may not link the engine: this keeps its list of architectures from drifting.
+// The tool does not link the engine. This test keeps its list of architectures equal to the
+// engine's.
 TEST(SupportedModelTypesTest, AreThoseOfTheEngine) {
   const std::string table =
       ReadFile(fs::path(NEREID_SOURCE_DIR) / "backends/llm_core/model/architecture.cc");

@@ -1,4 +1,4 @@
-#include "repo_templates/tool/new_llm.h"
+#include "repo_templates/tool/new_repository.h"
 
 #include <gtest/gtest.h>
 
@@ -20,37 +20,37 @@ class NewLlmTest : public testing::Test {
     WriteCheckpoint(options_.checkpoint);
   }
 
-  ModelConfig Config(const std::string& model) {
-    config::ModelFolder folder;
+  core::ModelConfig Config(const std::string& model) {
+    core::config::ConfigSource folder;
     folder.name = model;
     folder.path = (fs::path(options_.out) / model).string();
-    return config::ReadModelConfig(folder).value();
+    return core::config::ReadModelConfig(folder).value();
   }
 
   TempFolder folder_;
   NewLlmOptions options_;
 };
 
-TEST_F(NewLlmTest, MakesARepositoryWithoutFaults) {
+TEST_F(NewLlmTest, CreatesARepositoryWithoutErrors) {
   ASSERT_TRUE(NewLlm(options_).ok());
   EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
   for (const char* model : {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}) {
     EXPECT_TRUE(fs::is_directory(fs::path(options_.out) / model / "1")) << model;
   }
-  const ModelConfig engine = Config("tensorrt_llm");
+  const core::ModelConfig engine = Config("tensorrt_llm");
   EXPECT_EQ(engine.backend, "tensorrtllm");
   EXPECT_FALSE(engine.decoupled);
   EXPECT_EQ(engine.max_batch_size, 64);
   EXPECT_EQ(engine.parameters.at("gpt_model_path"), fs::canonical(options_.checkpoint));
 }
 
-TEST_F(NewLlmTest, TakesItsOptions) {
+TEST_F(NewLlmTest, AppliesItsOptions) {
   options_.backend = "cpu_reference";
   options_.decoupled = true;
   options_.max_batch_size = 3;
   options_.max_queue_size = 5;
   ASSERT_TRUE(NewLlm(options_).ok());
-  const ModelConfig engine = Config("tensorrt_llm");
+  const core::ModelConfig engine = Config("tensorrt_llm");
   EXPECT_EQ(engine.backend, "cpu_reference");
   EXPECT_TRUE(engine.decoupled);
   EXPECT_EQ(engine.max_batch_size, 3);
@@ -92,13 +92,24 @@ TEST_F(NewLlmTest, DoesNotWriteIntoAFolderThatIsInUse) {
   EXPECT_EQ(ReadFile(fs::path(options_.out) / "mine"), "x");
 }
 
-TEST_F(NewLlmTest, RefusesOptionsThatMeanNothing) {
+TEST_F(NewLlmTest, RejectsInvalidOptions) {
   options_.backend = "vllm";
   EXPECT_EQ(NewLlm(options_).message(),
             "--backend: expected auto, gpu_llm or cpu_reference, got 'vllm'");
   options_.backend = "auto";
   options_.max_batch_size = 0;
   EXPECT_EQ(NewLlm(options_).message(), "--max-batch-size: expected 1 or more, got 0");
+}
+
+TEST(TemplateTest, FillsEveryPlaceholderAndEscapesQuotes) {
+  const auto filled = FillTemplate("a: ${n}\nb: \"${s}\" ${n}", {{"n", "4"}, {"s", "x\"y\\"}}, "t");
+  ASSERT_TRUE(filled.ok());
+  EXPECT_EQ(*filled, "a: 4\nb: \"x\\\"y\\\\\" 4");
+}
+
+TEST(TemplateTest, NamesThePlaceholderWithoutAValue) {
+  EXPECT_EQ(FillTemplate("a\nb: ${x}", {}, "t").status().message(), "t:2: no value for ${x}");
+  EXPECT_EQ(FillTemplate("b: ${x", {}, "t").status().message(), "t:1: '${' without '}'");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A folder that lives as long as the object, and files written in one line.
+// A temporary folder that is deleted with the object, and helpers that write and read files.
 #pragma once
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// A safetensors file of one tensor, which its header says to be `declared_bytes` long.
+// A safetensors file of one tensor, whose header declares `declared_bytes`.
 inline std::string SafetensorsBytes(size_t declared_bytes, size_t held_bytes) {
   const std::string header = R"({"w":{"dtype":"U8","shape":[)" + std::to_string(declared_bytes) +
                              R"(],"data_offsets":[0,)" + std::to_string(declared_bytes) + "]}}";

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs every fuzz target for a short while from its kept corpus and writes a JUnit file.
+"""Runs every fuzz target for a few seconds, starting from its stored corpus, and writes a JUnit file.
 
 usage: run_fuzzers.py BUILD_DIR TESTS_FUZZ_DIR OUT.xml [SECONDS]
-A target is an executable fuzz_<name> below BUILD_DIR; its corpus is TESTS_FUZZ_DIR/<name>/corpus (read only: findings go elsewhere).
+A target is an executable fuzz_<name> below BUILD_DIR. Its corpus is TESTS_FUZZ_DIR/<name>/corpus, which is only read; new inputs are discarded.
 Two targets run at a time.
 """
 import concurrent.futures
@@ -19,13 +19,13 @@ def run(target, corpus, seconds):
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
-def outcome(build, folder, seconds):
-    """What is wrong with the target of this folder, and what it printed; nothing where all is well."""
+def fuzz_target(build, folder, seconds):
+    """Runs the target of this folder. Returns the failure and the target's output, or empty strings on success."""
     targets = [path for path in build.rglob(f"fuzz_{folder.name}") if path.is_file()]
     if not targets:
         return f"no executable fuzz_{folder.name} below {build}", ""
-    done = run(targets[0], folder / "corpus", seconds)
-    return (f"exit code {done.returncode}", done.stdout[-4000:]) if done.returncode else ("", "")
+    process = run(targets[0], folder / "corpus", seconds)
+    return (f"exit code {process.returncode}", process.stdout[-4000:]) if process.returncode else ("", "")
 
 
 def main():
@@ -34,13 +34,13 @@ def main():
     folders = sorted(path for path in sources.iterdir() if (path / "CMakeLists.txt").exists())
     suite = ElementTree.Element("testsuite", name="fuzz")
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as workers:
-        outcomes = workers.map(lambda folder: outcome(build, folder, seconds), folders)
-        for folder, (wrong, printed) in zip(folders, outcomes):
+        outcomes = workers.map(lambda folder: fuzz_target(build, folder, seconds), folders)
+        for folder, (failure, output) in zip(folders, outcomes):
             case = ElementTree.SubElement(suite, "testcase", classname="fuzz", name=folder.name)
-            print(f"fuzz {folder.name}: {wrong or 'ok'}", flush=True)
-            if wrong:
-                ElementTree.SubElement(case, "failure", message=wrong).text = printed
-                print(printed, flush=True)
+            print(f"fuzz {folder.name}: {failure or 'ok'}", flush=True)
+            if failure:
+                ElementTree.SubElement(case, "failure", message=failure).text = output
+                print(output, flush=True)
     ElementTree.ElementTree(suite).write(out)
 
 

@@ -1,4 +1,4 @@
-"""A server process, ours or another with Triton's flags, on ports that the system gave: what the end-to-end tests of every folder start."""
+"""Starts a server process for end-to-end tests, on free ports. It can be any server that accepts Triton's flags."""
 import pathlib
 import signal
 import socket
@@ -19,14 +19,15 @@ def free_ports(count):
 
 
 class ServerProcess:
-    """`command` is a list, the executable last; `flags` come behind its ports. Constructed, it answers 200 to GET `wait_for`. `environment` is
-    the whole of it (None: ours), `tls` the client's context where HTTP is https. What the server prints is in the file `log`."""
+    """`command` is a list that ends with the executable; `flags` follow the port flags. The constructor returns when the server answers GET
+    `wait_for` with 200. `environment` is the complete environment (None: that of the test). `tls` is the client's TLS context if the server uses
+    HTTPS. The server's output goes to the file `log`."""
 
-    def __init__(self, command, flags, log, environment=None, wait_for="/v2/health/ready", tls=None, patience_s=60):
+    def __init__(self, command, flags, log, environment=None, wait_for="/v2/health/ready", tls=None, timeout_s=60):
         self.log = pathlib.Path(log)
         self.tls = tls
-        self.patience_s = patience_s
-        # Between the system's choice and the server's bind another process may take a port: then once more.
+        self.timeout_s = timeout_s
+        # Another process may bind a chosen port before the server does. Then the start is repeated.
         for _ in range(3):
             self.http, self.grpc, self.metrics = free_ports(3)
             ports = [f"--{name}-{what}={value}" for name, port in (("http", self.http), ("grpc", self.grpc), ("metrics", self.metrics))
@@ -40,8 +41,8 @@ class ServerProcess:
         pytest.fail(f"the server ended: {self.text()[-3000:]}")
 
     def _answers(self, path):
-        """Whether it does, at last; False once the process has ended."""
-        deadline = time.monotonic() + self.patience_s
+        """Waits until the server answers. Returns False if the process ends before."""
+        deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             if not self.alive():
                 return False
@@ -64,11 +65,11 @@ class ServerProcess:
         return self.log.read_text(errors="replace")
 
     def stop(self):
-        """Ends it as an operator would; the exit code, None where it had to be killed."""
+        """Stops the server with SIGTERM. Returns its exit code, or None if it had to be killed."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=self.patience_s)
+            return self.process.wait(timeout=self.timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

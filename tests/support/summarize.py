@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Adds up the JUnit files of a test run and prints the closing line: N passed, N failed[, N skipped].
+"""Sums up the JUnit files of a test run and prints the final line: N passed, N failed[, N skipped].
 
-usage: summarize.py RESULTS_DIR. A file `broken` in it names steps that did not build or run; each counts as a failure. Exit code 1 on failures.
-STEP.again.xml holds the second run of what failed in STEP.xml: its outcomes count, and a case that passed only then is named.
+usage: summarize.py RESULTS_DIR. A file `broken` in it names the steps that did not build or run; each counts as a failure. The exit code is 1 on failures.
+STEP.again.xml contains the second run of the cases that failed in STEP.xml. Its outcomes count, and cases that passed only then are printed.
 """
 import pathlib
 import sys
@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def outcome(case):
-    """ctest writes status="run|fail|notrun"; pytest and gtest write child elements."""
+    """Returns the outcome of a test case. ctest writes status="run|fail|notrun"; pytest and gtest write child elements."""
     kinds = {child.tag for child in case}
     if "failure" in kinds or "error" in kinds or case.get("status") == "fail":
         return "failed"

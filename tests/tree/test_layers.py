@@ -1,19 +1,22 @@
-"""Holds the tree to its rules: include directions, file sizes, links of the documents, nothing of a developer's machine."""
+"""Checks the rules of the source tree: include root, include directions, file sizes and links in documents."""
+import ast
 import pathlib
 import re
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = [path for folder in ("backend_api", "base", "host", "backends", "caches", "repoagents", "repo_templates", "bench", "tests", "tools")
-           for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
+FOLDERS = ("backend_api", "base", "net", "host", "backends", "caches", "repoagents", "repo_templates", "bench", "tests", "tools")
+SOURCES = [path for folder in FOLDERS for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+INSTALLED = ("nereid/", "triton/")  # headers of the SDK and the C API keep the names under which they are installed
+GENERATED = (".pb.h", "model_config_schema.inc")
 
-# Folders from the ground floor up: each may include itself and what stands before it. A file of the folder itself is on the floor
-# that is named "", which may include the rest; where no floor has that name, such files are not looked at.
-FLOORS = {
+# Subfolders from the lowest layer to the highest. Each may include itself and the layers before it. "" means the files of the folder itself; they
+# are not checked if "" is missing.
+LAYERS = {
     "host/core": ["handle", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "", "capi"],
-    "backends/tokenizer/lib": ["text", "reading", "pattern", "vocabulary", "normalize", "split", "model", "finish", "decode", "load", ""],
+    "backends/tokenizer/lib": ["text", "parse", "pattern", "vocabulary", "normalize", "pre_tokenize", "model", "post_process", "decode", "load", ""],
     "host/frontend/http": ["json", "transport", "bodies", "calls", "endpoints"],
 }
 
@@ -26,36 +29,48 @@ def below(folder):
     return [path for path in SOURCES if path.is_relative_to(ROOT / folder)]
 
 
-@pytest.mark.parametrize("folder", FLOORS)
-def test_a_floor_includes_only_what_stands_below(folder):
-    def floor(name):  # of a path relative to the folder
-        return FLOORS[folder].index(name.rpartition("/")[0].partition("/")[0])
+def test_every_quoted_include_is_a_path_from_the_root():
+    """The template is copied out of the tree, so it includes only installed headers."""
+    quoted = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in SOURCES if path.suffix != ".inc" for name in quoted.findall(path.read_text(encoding="utf-8"))
+              if not name.startswith(INSTALLED) and not name.endswith(GENERATED) and not (ROOT / name).is_file()]
+    assert not faults, "\n".join(faults)
 
-    names = {path: str(path.relative_to(ROOT / folder)) for path in below(folder) if "" in FLOORS[folder] or path.parent != ROOT / folder}
-    faults = [f"{path.relative_to(ROOT)} includes {name}" for path, here in names.items()
-              for name in (full.removeprefix(f"{folder}/") for full in includes(path)) if name in names.values() and floor(name) > floor(here)]
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_a_layer_includes_only_layers_below_it(folder):
+    def layer(name):  # of a path relative to the folder
+        return LAYERS[folder].index(name.rpartition("/")[0].partition("/")[0])
+
+    names = {path: str(path.relative_to(ROOT / folder)) for path in below(folder) if "" in LAYERS[folder] or path.parent != ROOT / folder}
+    known = set(names.values())
+    faults = [f"{path.relative_to(ROOT)} includes {full}" for path, own in names.items() for full in includes(path)
+              if (name := full.removeprefix(f"{folder}/")) != full and name in known and layer(name) > layer(own)]
     assert names and not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("folder, forbidden", [
-    ("backend_api", ("host/", "backends/", "llm_core/")),
-    ("host/core", ("host/frontend", "backends/", "llm_core/", "event2/", "grpc", "grpcpp")),
-    ("host/frontend", ("host/core", "capi/", "model/", "repository/", "scheduling/", "backends/", "llm_core/")),
-    ("backends/ensemble", ("host/", "llm_core/", "capi/")),
-    ("backends/python_like_scripted", ("host/", "llm_core/", "capi/")),
-    ("backends/tokenizer", ("host/", "llm_core/", "capi/")),
-    ("caches", ("host/", "llm_core/", "capi/")),
-    ("repoagents", ("host/", "llm_core/", "capi/")),
-    ("backends/llm_core", ("host/", "cpu_reference/", "gpu_llm/", "capi/")),
-    ("backends/cpu_reference", ("host/", "gpu_llm/", "capi/")),
-    ("backends/gpu_llm", ("host/", "cpu_reference/", "capi/")),
+    ("backend_api", ("base/", "net/", "host/", "backends/")),
+    ("base", ("net/", "host/", "backends/")),
+    ("net", ("host/", "backends/")),
+    ("host/core", ("net/", "host/frontend/", "backends/", "event2/", "grpc", "grpcpp")),
+    ("host/frontend", ("host/core/", "backends/")),
+    ("backends/ensemble", ("net/", "host/", "backends/llm_core/")),
+    ("backends/python_like_scripted", ("net/", "host/", "backends/llm_core/")),
+    ("backends/tokenizer", ("net/", "host/", "backends/llm_core/")),
+    ("caches", ("net/", "host/", "backends/")),
+    ("repoagents", ("net/", "host/", "backends/")),
+    ("backends/llm_core", ("net/", "host/", "backends/cpu_reference/", "backends/gpu_llm/")),
+    ("backends/cpu_reference", ("net/", "host/", "backends/gpu_llm/")),
+    ("backends/gpu_llm", ("net/", "host/", "backends/cpu_reference/")),
 ])
-def test_no_folder_includes_upward(folder, forbidden):
-    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in below(folder) for name in includes(path) if name.startswith(forbidden)]
-    assert not faults, "\n".join(faults)
+def test_no_folder_includes_a_layer_above_it(folder, forbidden):
+    sources = below(folder)
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in sources for name in includes(path) if name.startswith(forbidden)]
+    assert sources and not faults, "\n".join(faults)
 
 
-def test_the_engine_and_the_tokenizer_library_know_no_c_api():
+def test_the_engine_and_the_tokenizer_library_do_not_use_the_c_api():
     pure = [path for path in below("backends/llm_core") if "adapter" not in path.parts] + below("backends/tokenizer/lib")
     faults = [f"{path.relative_to(ROOT)} includes {name}" for path in pure for name in includes(path) if name.startswith("triton/")]
     assert pure and not faults, "\n".join(faults)
@@ -63,29 +78,62 @@ def test_the_engine_and_the_tokenizer_library_know_no_c_api():
 
 def test_only_the_llm_backends_include_the_engine():
     allowed = tuple(ROOT / folder for folder in ("backends/llm_core", "backends/cpu_reference", "backends/gpu_llm", "tests/backends", "tests/fuzz", "bench"))
-    faults = [str(path.relative_to(ROOT)) for path in SOURCES if not any(path.is_relative_to(home) for home in allowed)
-              if any(name.startswith("llm_core/") for name in includes(path))]
+    faults = [str(path.relative_to(ROOT)) for path in SOURCES if not any(path.is_relative_to(folder) for folder in allowed)
+              if any(name.startswith("backends/llm_core/") for name in includes(path))]
     assert not faults, "\n".join(faults)
 
 
-def test_others_include_the_fronts_of_the_tokenizer_library_alone():
-    library = ROOT / "backends/tokenizer/lib"
-    inner = {str(path.relative_to(library)) for path in below("backends/tokenizer/lib")} - {"tokenizer.h", "shared_tokenizer.h", "decode/stop_strings.h"}
-    others = [path for path in SOURCES if not path.is_relative_to(library) and not path.is_relative_to(ROOT / "tests")]
-    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in others for name in includes(path) if name in inner and not (path.parent / name).exists()]
-    assert inner and not faults, "\n".join(faults)
+# The modules of the Python backend's worker from the lowest layer to the highest, as the docstring of nereid_worker/__init__.py lists them in the
+# reverse order. Each imports only modules before it, also inside functions, so that there is no cycle.
+WORKER = ROOT / "backends/python_like_scripted/worker"
+WORKER_LAYERS = ["protocol", "arguments", "errors", "data_types", "model_config", "spin_reader", "region", "channel", "logger", "gpu", "dlpack", "tensor",
+                 "calls", "response", "response_iterator", "infer_calls", "request", "metrics", "models", "relay", "process", "event_loop",
+                 "runtime"]
 
 
-def test_files_fit_a_sitting():
+def imported_worker_modules(path):
+    """The modules of nereid_worker that a file imports at any level."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(name for each in node.names if (name := each.name.removeprefix("nereid_worker.")) != each.name)
+        elif isinstance(node, ast.ImportFrom) and (node.level == 1 or (node.module or "").partition(".")[0] == "nereid_worker"):
+            module = (node.module or "").removeprefix("nereid_worker").removeprefix(".")
+            names.update([module] if module else [each.name for each in node.names])
+    return names
+
+
+def test_a_module_of_the_python_worker_imports_only_modules_below_it():
+    modules = {path.stem: path for path in (WORKER / "nereid_worker").glob("*.py") if path.stem != "__init__"}
+    assert sorted(modules) == sorted(WORKER_LAYERS)
+    faults = [f"{name} imports {each}" for name, path in modules.items() for each in imported_worker_modules(path)
+              if each not in WORKER_LAYERS[:WORKER_LAYERS.index(name)]]
+    faults += [f"{name} imports the public module" for name, path in modules.items() if "triton_python_backend_utils" in path.read_text(encoding="utf-8")]
+    assert any("calls" in imported_worker_modules(path) for path in modules.values()) and not faults, "\n".join(faults)
+
+
+def test_the_python_worker_documents_its_modules_in_the_order_of_the_layers():
+    listed = re.findall(r"^  (\w+) ", ast.get_docstring(ast.parse((WORKER / "nereid_worker/__init__.py").read_text(encoding="utf-8")), clean=False), re.MULTILINE)
+    assert listed == WORKER_LAYERS[::-1]
+
+
+def test_other_folders_include_only_the_public_headers_of_the_tokenizer_library():
+    library = "backends/tokenizer/lib/"
+    public = {library + name for name in ("tokenizer.h", "shared_tokenizer.h", "decode/stop_strings.h")}
+    others = [path for path in SOURCES if not path.is_relative_to(ROOT / library) and not path.is_relative_to(ROOT / "tests")]
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in others for name in includes(path) if name.startswith(library) and name not in public]
+    assert others and not faults, "\n".join(faults)
+
+
+def test_no_source_is_longer_than_600_lines():
     long = [f"{path.relative_to(ROOT)}: {count} lines" for path in SOURCES if path.suffix != ".inc"
             and "include/triton/core" not in str(path) and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600]
     assert not long, "\n".join(long)
 
 
-def test_links_of_the_documents_lead_somewhere():
-    dead = []
-    for document in [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]:
-        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
-            if not target.startswith(("http:", "https:", "mailto:")) and not (ROOT / target).exists():
-                dead.append(f"{document.name}: {target}")
-    assert not dead, "\n".join(dead)
+def test_links_of_the_documents_lead_to_files():
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
+    dead = [f"{document.relative_to(ROOT)}: {target}" for document in documents if "bench/results" not in str(document)
+            for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8"))
+            if not target.startswith(("http:", "https:", "mailto:")) and not (document.parent / target).exists()]
+    assert documents and not dead, "\n".join(dead)

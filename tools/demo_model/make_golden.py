@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the known answers of the demo model, computed by Hugging Face transformers in float32 on the CPU.
+"""Writes the expected results of the demo model, computed by Hugging Face transformers in float32 on the CPU.
 
 usage: make_golden.py MODEL_DIR OUT.json
 For each prompt: text, ids, the first 32 logits and the argmax at every position, 48 greedy ids (the end id ends a text), the decoded

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 VOCAB_SIZE = 4096
 END = "<|endoftext|>"
-# Words with their leading space, digits one by one, punctuation runs, and white space.
+# Words with their leading space, single digits, runs of punctuation, and white space.
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 

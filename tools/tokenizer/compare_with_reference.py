@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the tokenizer library with PyPI `tokenizers` on random and hostile input.
+"""Compares the tokenizer library with PyPI `tokenizers` on random and malformed input.
 
-    compare_with_reference.py DRIVER TOKENIZERS_DIR [--rounds N] [--seed S] [--mutate] [FAMILY ...]
+    compare_with_reference.py DRIVER TOKENIZERS_DIR [--rounds N] [--seed S] [--mutate N] [FAMILY ...]
 
-DRIVER is the program tokenizer_driver of tests/backends/tokenizer. TOKENIZERS_DIR holds one folder a family with a
-tokenizer.json. With --mutate the families' files are varied first: other pre-tokenizers, normalizers, decoders and
-added tokens on the same vocabulary. Not part of CI; exits 1 on a difference.
+DRIVER is the program tokenizer_driver of tests/backends/tokenizer. TOKENIZERS_DIR has one folder per family with a
+tokenizer.json. --mutate N compares N random variants of each family instead: other pre-tokenizers, normalizers,
+decoders and added tokens with the same vocabulary. Not part of CI; exits with 1 on a difference.
 """
 import argparse
 import json
@@ -73,7 +73,7 @@ def random_cuts(rng, ids):
 
 
 def mutate(rng, spec):
-    """Varies the components of `spec`, keeping the model."""
+    """Replaces the components of `spec` at random, keeping the vocabulary."""
     byte_level = "ByteLevel" in json.dumps(spec["pre_tokenizer"])
     behaviors = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
     patterns = [{"Regex": r"\p{N}{1,3}"}, {"String": " "}, {"Regex": r"\s+"}, {"Regex": r"\w+|[^\w\s]+"}, {"Regex": r"[A-Z]?[a-z]+"},
@@ -123,7 +123,7 @@ class Driver:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("the driver is gone")
+            raise RuntimeError("tokenizer_driver has exited")
         return json.loads(line)
 
     def close(self):
@@ -170,7 +170,7 @@ def main():
     parser.add_argument("families", nargs="*")
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mutate", type=int, default=0, help="variants of each family")
+    parser.add_argument("--mutate", type=int, default=0, help="number of random variants of each family; 0 compares the original files")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     families = args.families or sorted(f for f in os.listdir(args.tokenizers) if os.path.isdir(os.path.join(args.tokenizers, f)))

@@ -5,8 +5,8 @@ Needs `pip install tokenizers==0.23.3 regex`:
 
     generate_normalizer_tables.py > backends/tokenizer/lib/text/normalizer_tables.inc
 
-The Unicode data behind the normalizers and pre-tokenizers of tokenizer.json has a different age in each of them, so every code point is asked
-of the reference itself; grapheme properties and scripts come from `regex`, whose Unicode version is that of the reference.
+The normalizers and pre-tokenizers of tokenizer.json use different Unicode versions, so the script queries the reference for every code point.
+Grapheme properties come from `regex`, whose Unicode version is that of the reference.
 """
 import regex
 from tokenizers import normalizers, pre_tokenizers
@@ -77,13 +77,13 @@ def compatibility():
 
 
 def same_script(split, head, codes):
-    """Those of `codes` that no cut parts from the character `head` before them."""
+    """Returns those of `codes` that UnicodeScripts does not separate from a preceding `head`."""
     starts = {span[0] for _, span in split.pre_tokenize_str("".join(head + chr(code) for code in codes))}
     return [code for index, code in enumerate(codes) if 2 * index + 1 not in starts]
 
 
 def script_classes():
-    """A number for each script as the reference tells them apart; 0 joins any."""
+    """Returns a script number for each code point as the reference distinguishes scripts; 0 joins any script."""
     split = pre_tokenizers.UnicodeScripts()
     classes, left = {}, CODES
     number = 0
@@ -106,16 +106,16 @@ def main():
     print("#if defined(UNICODE_TRAIT_RUNS)")
     emit("Starts of runs of equal traits: first code point << 8 | CharTrait bits.", (f"0x{c << 8 | v:x}" for c, v in runs(lambda c: bits[c])))
     print("#elif defined(UNICODE_LOWERCASE)")
-    emit("Code point, its lower case, a second character or 0.", lowercase_rows())
+    emit("Code point, its lower case, a second character of the lower case or 0.", lowercase_rows())
     table = compatibility()
     print("#elif defined(UNICODE_COMPATIBILITY)")
     offset, rows = 0, []
     for code, text in table:
         rows.append(f"{{0x{code:x},{offset},{len(text)}}}")
         offset += len(text)
-    emit("Compatibility decompositions: code point, place and length in the list below.", rows)
+    emit("Compatibility decompositions: code point, offset and length in the list below.", rows)
     print("#elif defined(UNICODE_COMPATIBILITY_TEXT)")
-    emit("Their characters.", (f"0x{ord(char):x}" for _, text in table for char in text))
+    emit("Characters of the compatibility decompositions.", (f"0x{ord(char):x}" for _, text in table for char in text))
     scripts = script_classes()
     print("#elif defined(UNICODE_SCRIPT_RUNS)")
     emit("Starts of runs of one script: first code point << 8 | number of the script.", (f"0x{c << 8 | v:x}" for c, v in runs(lambda c: scripts.get(c, scripts[0x378]))))

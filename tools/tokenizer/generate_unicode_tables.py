@@ -6,9 +6,9 @@ unicode-data has it):
 
     generate_unicode_tables.py DerivedAge.txt > backends/tokenizer/lib/text/unicode_tables.inc
 
-The versions are those of the libraries whose ids must be reproduced (PyPI tokenizers 0.23): general categories of
-Unicode 16 in patterns, numbers of Unicode 17 in the Digits pre-tokenizer, normalisation data of Unicode 9. What came after
-Unicode 14 is listed apart, for the patterns that run on PCRE2.
+The Unicode versions are those of the reference (PyPI tokenizers 0.23): general categories of Unicode 16 in patterns,
+numbers of Unicode 17 in the Digits pre-tokenizer, normalization data of Unicode 9. Code points assigned after Unicode 14
+have a separate table, for patterns that run on PCRE2.
 """
 import sys
 
@@ -18,7 +18,7 @@ NORMALIZATION_AGE = (9, 0)
 NUMERIC_SINCE_17 = [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)]
 SPACES_IN_CC = {*range(0x09, 0x0E), 0x85}
 
-# Two-letter categories that patterns tell apart; the rest are folded into the class named on the right.
+# Two-letter categories that patterns distinguish; the others are folded into the one-letter classes.
 CLASSES = ["Other", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Nd", "Nl", "No", "Pc", "P", "S", "Space", "Numeric17"]
 
 
@@ -113,10 +113,10 @@ def main():
     print("#elif defined(UNICODE_COMBINING_RUNS)")
     emit("Starts of runs of one canonical combining class: first code point << 8 | class.", combining_rows(known))
     print("#elif defined(UNICODE_DECOMPOSITIONS)")
-    emit("Canonical decompositions: code point, first, second or 0, whether the pair composes again.",
+    emit("Canonical decompositions: code point, first, second or 0, whether the pair composes to the code point.",
          decomposition_rows(known))
     print("#elif defined(UNICODE_SINCE_14)")
-    emit("Assigned after Unicode 14, first and last: unknown to PCRE2 10.42.", since_14_rows(ages))
+    emit("Ranges assigned after Unicode 14, unknown to PCRE2 10.42: first and last code point.", since_14_rows(ages))
     print("#endif")
     print("// clang-format on")
 

@@ -1,5 +1,5 @@
-// Write a backend: a class with Initialize, Execute and Finalize becomes a shared object that
-// Triton and this host load. This header is all that its source file includes.
+// The header that the source file of a backend includes. A class with Initialize, Execute and
+// Finalize becomes a shared library that Triton and this host load.
 //
 //   class Doubler : public nereid::Model {
 //     nereid::Status Execute(nereid::Batch& batch) override {
@@ -11,13 +11,13 @@
 //   };
 //   NEREID_BACKEND(Doubler);
 //
-// Without a line of the author's: outputs are scattered to the requests that want them, responses
-// sent, statistics reported, requests released, errors and exceptions turned into answers.
+// The SDK does the rest: it scatters outputs to the requests that asked for them, sends responses,
+// reports statistics, releases requests, and turns errors and exceptions into error responses.
 //
-// Where to look: model.h (the classes), batch.h (requests together), request.h (one request),
-// tensor_view.h (an input), response.h (outputs), response_sender.h (streams, answers that come
-// later), model_config.h (configuration, parameters), metric.h, log.h, server.h (other models).
-// BYTES tensors: bytes_codec.h.
+// Where to look: model.h (the classes to derive from), batch.h (all requests of one execution),
+// request.h (one request), tensor_view.h (an input, shapes), response.h (outputs),
+// response_sender.h (streams and late responses), model_config.h (configuration, parameters),
+// metric.h, log.h, server.h (calling other models), bytes_codec.h (BYTES tensors).
 #pragma once
 
 #include "nereid/batch.h"            // IWYU pragma: export

@@ -1,7 +1,8 @@
-// The requests of one Execute. An author loops over them, or works on the batch as a whole: inputs
-// gathered into one block along the batch dimension, outputs scattered back. Requests that are
-// still here and unanswered when Execute returns are finished by the SDK; those taken out belong
-// to their taker. [instance thread, during Execute]
+// The requests of one call of Execute. A backend loops over them, or works on the batch as a whole:
+// Gather joins the inputs along the batch dimension, Output and SetStrings scatter the outputs
+// back. When Execute returns, the SDK finishes every request that is still in the batch and
+// unanswered. The owner of a request that was taken out with Take() answers it. [instance thread,
+// during Execute]
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,18 @@
 #include <vector>
 
 #include "nereid/error.h"
-#include "nereid/execution.h"
 #include "nereid/request.h"
+#include "nereid/response_sender.h"
 #include "nereid/tensor_view.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// One input of all open requests, row after row.
+// One input of all open requests, concatenated along the batch dimension.
 template <typename T>
 struct Gathered {
-  std::span<const T> elements;  // lives as long as the batch
-  std::vector<int64_t> shape;   // the first dimension counts the rows of the batch
+  std::span<const T> elements;  // valid as long as the batch
+  std::vector<int64_t> shape;   // shape[0] is Batch::batch_size()
 };
 
 class Batch {
@@ -37,10 +37,10 @@ class Batch {
     std::vector<int64_t> rows(handles.size(), 1);
     uint64_t batch_size = 0;
     for (size_t i = 0; i < handles.size(); ++i) {
-      if (is_batching()) rows[i] = RowsOf(handles[i]);
+      if (is_batching()) rows[i] = BatchSizeOf(handles[i]);
       batch_size += static_cast<uint64_t>(rows[i]);
     }
-    execution_ = std::make_shared<Execution>(instance, batch_size);
+    execution_ = std::make_shared<ExecutionStatistics>(instance, batch_size);
     requests_.reserve(handles.size());
     for (size_t i = 0; i < handles.size(); ++i) {
       requests_.emplace_back(ResponseSender(handles[i], instance, execution_), rows[i]);
@@ -49,7 +49,7 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // ---- one by one
+  // ---- requests one by one
 
   size_t size() const { return requests_.size(); }
   Request& operator[](size_t index) { return requests_[index]; }
@@ -57,34 +57,34 @@ class Batch {
   auto end() { return requests_.end(); }
   const InstanceContext& instance() const { return instance_; }
 
-  // For a backend that answers later, on threads of its own: the requests leave the batch, Execute
-  // may return at once. Each is to be finished or failed by its taker.
+  // Moves the requests out of the batch, for a backend that answers later on threads of its own;
+  // Execute may return at once. The caller finishes or fails each request.
   std::vector<Request> Take() {
     requests_.swap(taken_);
     return std::move(taken_);
   }
 
-  // ---- as a whole: over the requests that were not failed yet
+  // ---- the batch as a whole: the requests that are still open
 
-  // Rows of the open requests: the first dimension of what Gather gives and Output takes.
-  int64_t num_rows() const {
+  // The sum of the open requests' batch sizes: shape[0] of what Gather returns and Output takes.
+  int64_t batch_size() const {
     int64_t rows = 0;
-    for (const Request& request : requests_) rows += request.is_open() ? request.num_rows() : 0;
+    for (const Request& request : requests_) rows += request.is_open() ? request.batch_size() : 0;
     return rows;
   }
 
-  // INVALID_ARG when requests differ in the dimensions after the first, or one lacks the input.
-  // Without copying when there is one request. UNSUPPORTED for several requests of a model that
-  // does not batch.
+  // Does not copy when the batch has one request. INVALID_ARG if a request lacks the input or if
+  // the requests differ in a dimension after the first. UNSUPPORTED for several requests of a model
+  // that does not batch.
   template <TensorElement T>
   Result<Gathered<T>> Gather(const char* name) {
-    NEREID_ASSIGN_OR_RETURN(GatheredBytes gathered, GatherViews(name, kDataTypeOf<T>));
+    NEREID_ASSIGN_OR_RETURN(GatheredViews gathered, GatherViews(name, kDataTypeOf<T>));
     Gathered<T> result;
     result.shape = std::move(gathered.shape);
     if (gathered.views.size() == 1) {
       NEREID_ASSIGN_OR_RETURN(result.elements, gathered.views[0]->template As<T>());
     } else {
-      NEREID_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Join(gathered.views));
+      NEREID_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Concatenate(gathered.views));
       result.elements = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
     }
     execution_->MarkInputsRead();
@@ -96,7 +96,7 @@ class Batch {
   };
   // The same for a BYTES input.
   Result<GatheredStrings> GatherStrings(const char* name) {
-    NEREID_ASSIGN_OR_RETURN(GatheredBytes gathered, GatherViews(name, DataType::kBytes));
+    NEREID_ASSIGN_OR_RETURN(GatheredViews gathered, GatherViews(name, DataType::kBytes));
     GatheredStrings result{{}, std::move(gathered.shape)};
     for (TensorView* view : gathered.views) {
       NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> strings, view->Strings());
@@ -106,18 +106,19 @@ class Batch {
     return result;
   }
 
-  // Memory for an output of the whole batch, not initialised; scattered to the requests that want
-  // it when Execute returns. The first dimension of `shape` is num_rows(), where the model batches.
+  // Uninitialised memory for an output of the whole batch. When Execute returns, the SDK scatters
+  // it to the requests that asked for the output. Where the model batches, shape[0] is
+  // batch_size().
   template <TensorElement T>
   Result<std::span<T>> Output(const char* name, ShapeView shape) {
     NEREID_RETURN_IF_ERROR(CheckRows("output", name, shape));
     if (Request* only = OnlyOpenRequest()) return only->Output<T>(name, shape);
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape, sizeof(T)));
-    Scattered& output = scattered_.emplace_back(name, kDataTypeOf<T>, shape, OpenRequests());
+    ScatteredOutput& output = scattered_.emplace_back(name, kDataTypeOf<T>, shape, OpenRequests());
     output.bytes = std::make_unique_for_overwrite<std::byte[]>(count * sizeof(T));
     return std::span(reinterpret_cast<T*>(output.bytes.get()), count);
   }
-  // The same for a BYTES output, `elements` in the order of rows.
+  // The same for a BYTES output, with the elements in row-major order.
   Status SetStrings(const char* name, ShapeView shape, std::vector<std::string> elements) {
     NEREID_RETURN_IF_ERROR(CheckRows("output", name, shape));
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape));
@@ -131,11 +132,11 @@ class Batch {
     return {};
   }
 
-  // Scatters the outputs and finishes every open request, with the error when `status` is one. The
-  // SDK calls it when Execute has returned; calling it earlier is legal, later ones do nothing.
+  // Scatters the outputs and finishes every open request, with an error response if `status` is an
+  // error. The SDK calls it after Execute. A backend may call it earlier; further calls do nothing.
   void Complete(const Status& status) {
     if (!requests_.empty()) execution_->MarkComputed();
-    for (Scattered& output : scattered_) {
+    for (ScatteredOutput& output : scattered_) {
       if (status.ok()) Scatter(output);
     }
     scattered_.clear();
@@ -151,8 +152,9 @@ class Batch {
   }
 
  private:
-  struct Scattered {
-    Scattered(const char* name, DataType datatype, ShapeView shape, std::vector<Request*> requests)
+  struct ScatteredOutput {
+    ScatteredOutput(const char* name, DataType datatype, ShapeView shape,
+                    std::vector<Request*> requests)
         : name(name),
           datatype(datatype),
           shape(shape.begin(), shape.end()),
@@ -160,19 +162,20 @@ class Batch {
     std::string name;
     DataType datatype;
     std::vector<int64_t> shape;
-    std::vector<Request*> requests;  // whose rows it holds; some may be answered by now
+    // The requests whose rows the output has; some may be answered meanwhile.
+    std::vector<Request*> requests;
     std::unique_ptr<std::byte[]> bytes;
     std::vector<std::string> strings;  // of a BYTES output, instead of bytes
   };
-  struct GatheredBytes {
+  struct GatheredViews {
     std::vector<TensorView*> views;
     std::vector<int64_t> shape;
   };
 
   bool is_batching() const { return instance_.model().config().max_batch_size() > 0; }
 
-  // What cannot be read counts as one row here and fails where the author reads it.
-  static int64_t RowsOf(TRITONBACKEND_Request* request) {
+  // 1 if the first input cannot be read; the backend gets the error when it reads the input itself.
+  static int64_t BatchSizeOf(TRITONBACKEND_Request* request) {
     TRITONBACKEND_Input* input = nullptr;
     const int64_t* shape = nullptr;
     uint32_t num_dims = 0;
@@ -205,18 +208,18 @@ class Batch {
       return UnsupportedError(what, " '", name, "': model '", instance_.model().name(),
                               "' does not batch; expected 1 request, got ", requests_.size());
     }
-    if (!shape.empty() && shape[0] == num_rows()) return {};
-    return InvalidArgError(what, " '", name, "': expected ", num_rows(),
+    if (!shape.empty() && shape[0] == batch_size()) return {};
+    return InvalidArgError(what, " '", name, "': expected ", batch_size(),
                            " as the first dimension, got shape ", ToString(shape));
   }
 
-  Result<GatheredBytes> GatherViews(const char* name, DataType datatype) {
-    GatheredBytes gathered;
+  Result<GatheredViews> GatherViews(const char* name, DataType datatype) {
+    GatheredViews gathered;
     for (const Request& request : requests_) {
       if (!request.is_open()) continue;
       NEREID_ASSIGN_OR_RETURN(TensorView view, request.Input(name));
       NEREID_RETURN_IF_ERROR(view.Expect(datatype));
-      NEREID_RETURN_IF_ERROR(Stack(view, gathered));
+      NEREID_RETURN_IF_ERROR(AppendShape(view, gathered));
       views_.push_back(std::make_unique<TensorView>(std::move(view)));
       gathered.views.push_back(views_.back().get());
     }
@@ -224,8 +227,8 @@ class Batch {
     return gathered;
   }
 
-  // Adds the rows of one more request to the shape of the whole.
-  static Status Stack(const TensorView& view, GatheredBytes& gathered) {
+  // Adds the rows of one more request to the gathered shape.
+  static Status AppendShape(const TensorView& view, GatheredViews& gathered) {
     const std::span<const int64_t> shape = view.shape();
     if (gathered.views.empty()) {
       gathered.shape.assign(shape.begin(), shape.end());
@@ -241,23 +244,23 @@ class Batch {
     return {};
   }
 
-  Result<std::span<const std::byte>> Join(const std::vector<TensorView*>& views) {
+  Result<std::span<const std::byte>> Concatenate(const std::vector<TensorView*>& views) {
     size_t size_bytes = 0;
     for (const TensorView* view : views) size_bytes += view->size_bytes();
-    joined_.push_back(std::make_unique_for_overwrite<std::byte[]>(size_bytes));
-    std::span<std::byte> target(joined_.back().get(), size_bytes);
+    concatenated_.push_back(std::make_unique_for_overwrite<std::byte[]>(size_bytes));
+    std::span<std::byte> target(concatenated_.back().get(), size_bytes);
     for (const TensorView* view : views) {
       NEREID_RETURN_IF_ERROR(view->CopyTo(target));
       target = target.subspan(view->size_bytes());
     }
-    return std::span<const std::byte>(joined_.back().get(), size_bytes);
+    return std::span<const std::byte>(concatenated_.back().get(), size_bytes);
   }
 
-  // A request that cannot take its part fails alone.
-  static void Scatter(Scattered& output) {
+  // If a request's share of the output cannot be written, only this request fails.
+  static void Scatter(ScatteredOutput& output) {
     size_t first = 0;
     for (Request* request : output.requests) {
-      output.shape[0] = request->num_rows();
+      output.shape[0] = request->batch_size();
       const Result<size_t> count = ElementCount(output.shape);
       if (request->is_open() && count.ok()) {
         const Status status = ScatterTo(*request, output, first, *count);
@@ -266,9 +269,9 @@ class Batch {
       if (count.ok()) first += *count;
     }
   }
-  // `first` is the first element of the request's part.
-  static Status ScatterTo(Request& request, Scattered& output, size_t first, size_t count) {
-    NEREID_ASSIGN_OR_RETURN(Response * response, request.TheResponse());
+  // `first` is the index of the request's first element in the output.
+  static Status ScatterTo(Request& request, ScatteredOutput& output, size_t first, size_t count) {
+    NEREID_ASSIGN_OR_RETURN(Response * response, request.GetOrCreateResponse());
     if (output.datatype == DataType::kBytes) {
       return response->SetStrings(output.name.c_str(), output.shape,
                                   std::span(output.strings).subspan(first, count));
@@ -283,12 +286,12 @@ class Batch {
   }
 
   const InstanceContext& instance_;
-  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<ExecutionStatistics> execution_;
   std::vector<Request> requests_, taken_;
-  std::vector<std::unique_ptr<TensorView>> views_;    // of the gathered inputs
-  std::vector<std::unique_ptr<std::byte[]>> joined_;  // their blocks
-  std::vector<Scattered> scattered_;
+  std::vector<std::unique_ptr<TensorView>> views_;  // of the gathered inputs
+  std::vector<std::unique_ptr<std::byte[]>>
+      concatenated_;  // the concatenated bytes of the gathered inputs
+  std::vector<ScatteredOutput> scattered_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

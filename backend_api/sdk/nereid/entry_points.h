@@ -1,5 +1,6 @@
-// From classes to the exported TRITONBACKEND_* functions: handles in, objects out, no exception
-// through. A backend's one line of it is NEREID_BACKEND. The host calls them.
+// Implements the exported TRITONBACKEND_* functions on the classes of model.h: converts handles to
+// objects and exceptions to errors. A backend uses NEREID_BACKEND alone; the host calls the
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,19 @@
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// What a backend may tell the host about itself; see NEREID_BACKEND.
+// Attributes that a backend declares to the host; see NEREID_BACKEND.
 class BackendAttributes {
  public:
   explicit BackendAttributes(TRITONBACKEND_BackendAttribute* handle) : handle_(handle) {}
 
-  // Instances of one model may be initialised at the same time, on several threads.
+  // If enabled, the host may initialise several instances of one model at once, on several threads.
   Status SetParallelInstanceLoading(bool enabled) {
     return ToStatus(
         TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(handle_, enabled));
   }
-  // The instance group of a model that configures none; the first that the machine can serve wins.
+  // The instance group of a model whose configuration has none. The host takes the first of the
+  // added groups that the machine can serve.
   Status AddPreferredInstanceGroup(TRITONSERVER_InstanceGroupKind kind, uint64_t count,
                                    std::span<const uint64_t> device_ids = {}) {
     return ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
@@ -35,7 +36,8 @@ class BackendAttributes {
   TRITONBACKEND_BackendAttribute* handle_;
 };
 
-// A backend runs in a host of the same major version whose minor is its own or later.
+// A backend requires the host's API to have its own major version and at least its own minor
+// version.
 inline Status CheckApiVersion() {
   uint32_t major = 0, minor = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ApiVersion(&major, &minor)));
@@ -47,14 +49,14 @@ inline Status CheckApiVersion() {
                           minor);
 }
 
-template <typename ModelT, typename InstanceT = PlainInstance<ModelT>>
+template <typename ModelT, typename InstanceT = DefaultInstance<ModelT>>
 struct EntryPoints {
   static TRITONSERVER_Error* Initialize(TRITONBACKEND_Backend*) {
-    return GuardCEdge("backend", [] { return CheckApiVersion(); });
+    return GuardCBoundary("backend", [] { return CheckApiVersion(); });
   }
 
   static TRITONSERVER_Error* Describe(TRITONBACKEND_BackendAttribute* handle) {
-    return GuardCEdge("backend", [&]() -> Status {
+    return GuardCBoundary("backend", [&]() -> Status {
       BackendAttributes attributes(handle);
       if constexpr (requires { ModelT::DescribeBackend(attributes); }) {
         return ModelT::DescribeBackend(attributes);
@@ -64,7 +66,7 @@ struct EntryPoints {
   }
 
   static TRITONSERVER_Error* InitializeModel(TRITONBACKEND_Model* handle) {
-    return GuardCEdge("model", [&]() -> Status {
+    return GuardCBoundary("model", [&]() -> Status {
       auto model = std::make_unique<ModelT>();
       NEREID_ASSIGN_OR_RETURN(ModelContext context, ModelContext::Of(handle));
       model->Bind(std::move(context));
@@ -75,9 +77,9 @@ struct EntryPoints {
     });
   }
 
-  // Also called, with no state, after a failed InitializeModel.
+  // The host also calls it, without a state, after InitializeModel failed.
   static TRITONSERVER_Error* FinalizeModel(TRITONBACKEND_Model* handle) {
-    return GuardCEdge("model", [&]() -> Status {
+    return GuardCBoundary("model", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(ModelT * state, ModelOf(handle));
       const std::unique_ptr<ModelT> model(state);
       if (model != nullptr) model->Finalize();
@@ -86,7 +88,7 @@ struct EntryPoints {
   }
 
   static TRITONSERVER_Error* InitializeInstance(TRITONBACKEND_ModelInstance* handle) {
-    return GuardCEdge("instance", [&]() -> Status {
+    return GuardCBoundary("instance", [&]() -> Status {
       TRITONBACKEND_Model* model_handle = nullptr;
       NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceModel(handle, &model_handle)));
       NEREID_ASSIGN_OR_RETURN(ModelT * model, ModelOf(model_handle));
@@ -101,9 +103,9 @@ struct EntryPoints {
     });
   }
 
-  // Also called, with no state, after a failed InitializeInstance.
+  // The host also calls it, without a state, after InitializeInstance failed.
   static TRITONSERVER_Error* FinalizeInstance(TRITONBACKEND_ModelInstance* handle) {
-    return GuardCEdge("instance", [&]() -> Status {
+    return GuardCBoundary("instance", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(InstanceT * state, InstanceOf(handle));
       const std::unique_ptr<InstanceT> instance(state);
       if (instance != nullptr) instance->Finalize();
@@ -111,11 +113,11 @@ struct EntryPoints {
     });
   }
 
-  // Takes every request over: failures are answered here, one by one, with their statistics, so
-  // that the host is told of success even then.
+  // Takes over every request and always returns success to the host: failed requests are answered
+  // here one by one, with their statistics.
   static TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* handle,
                                      TRITONBACKEND_Request** requests, uint32_t request_count) {
-    return GuardCEdge("execute", [&]() -> Status {
+    return GuardCBoundary("execute", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(InstanceT * instance, InstanceOf(handle));
       Batch batch(std::span(requests, request_count), instance->context());
       const Status status =
@@ -126,7 +128,7 @@ struct EntryPoints {
   }
 
   static TRITONSERVER_Error* Ready(TRITONBACKEND_ModelInstance* handle) {
-    return GuardCEdge("instance", [&]() -> Status {
+    return GuardCBoundary("instance", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(InstanceT * instance, InstanceOf(handle));
       return instance->Ready();
     });
@@ -147,13 +149,13 @@ struct EntryPoints {
   }
 };
 
-}  // namespace sdk
 }  // namespace nereid
 
-// NEREID_BACKEND(MyModel) or NEREID_BACKEND(MyModel, MyInstance), once, at namespace scope of one
-// source file: defines what the host looks for in the shared object. MyModel derives from Model,
-// MyInstance from ModelInstance<MyModel>; both are default-constructible. A static function
-// `Status MyModel::DescribeBackend(BackendAttributes&)` is used when there is one.
+// Defines the functions that the host looks up in the shared library. Write NEREID_BACKEND(MyModel)
+// or NEREID_BACKEND(MyModel, MyInstance) once, at namespace scope of one source file. MyModel
+// derives from Model, MyInstance from ModelInstance<MyModel>; both are default-constructible. If
+// MyModel has a static function `Status DescribeBackend(BackendAttributes&)`, the host's query for
+// backend attributes calls it.
 #define NEREID_BACKEND(...)                                                                    \
   extern "C" {                                                                                 \
   TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* b) { \

@@ -1,7 +1,9 @@
-// One request to a model, built by the caller, then given to Server::InferAsync. Inputs reference
-// the caller's memory until the request is released. [any thread; one object, one thread, except
-// Cancel]
+// One request to a model. The caller builds it and passes it to Server::InferAsync. Inputs
+// reference the caller's memory until the request is released. [any thread; one object, one thread
+// at a time, except Cancel]
 #pragma once
+
+#include <dlfcn.h>
 
 #include <cstdint>
 #include <memory>
@@ -9,25 +11,25 @@
 #include <string>
 
 #include "nereid/error.h"
+#include "nereid/ext/posted_input_buffer.h"
 #include "nereid/infer_response.h"
 #include "nereid/response_allocator.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
-inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 class InferRequest;
 
-// Hears of a request in flight. The object outlives both the final response and the release: the
-// two may come in either order, on different threads, and before InferAsync returns. Must not
-// throw.
+// Receives the events of a request in flight. The observer outlives both the final response and the
+// release. These may come in either order, on different threads, and before InferAsync returns. The
+// functions must not throw.
 class InferObserver {
  public:
-  // [backend thread; calls of one request never overlap] An empty response comes only with
-  // `is_final`: the stream ended with the response before, or without any.
+  // [backend thread; calls for one request never overlap] The response is empty only together with
+  // `is_final`, if the stream ends without a further response.
   virtual void OnResponse(InferResponse response, bool is_final) noexcept = 0;
   // [backend thread] The request and its input memory belong to the caller again; `request` may be
-  // destroyed or reused. It may be kept for as long as another thread might still Cancel it.
+  // destroyed or reused. Keep it for as long as another thread may still call Cancel.
   virtual void OnRelease(InferRequest request) noexcept = 0;
 
  protected:
@@ -36,7 +38,7 @@ class InferObserver {
 
 class InferRequest {
  public:
-  // `model_version` -1 lets the model's version policy choose.
+  // `model_version` -1: the model's version policy chooses.
   static Result<InferRequest> Create(TRITONSERVER_Server* server, const char* model_name,
                                      int64_t model_version = -1) {
     TRITONSERVER_InferenceRequest* request = nullptr;
@@ -87,11 +89,13 @@ class InferRequest {
     return ToStatus(
         TRITONSERVER_InferenceRequestAddInput(get(), name, datatype, shape.data(), shape.size()));
   }
-  // Type and shape as the model's configuration says; for a model of one input.
+  // Adds an input whose type and shape come from the model's configuration; for a model with one
+  // input.
   Status AddRawInput(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestAddRawInput(get(), name));
   }
-  // References `size_bytes` at `base`, after what was appended before: an input may lie in pieces.
+  // Appends `size_bytes` bytes at `base` to the input's data. The memory is referenced, not copied.
+  // An input may consist of several buffers.
   Status AppendInputData(const char* name, const void* base, size_t size_bytes,
                          TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU,
                          int64_t memory_type_id = 0) {
@@ -104,13 +108,14 @@ class InferRequest {
     return ToStatus(TRITONSERVER_InferenceRequestRemoveAllInputData(get(), name));
   }
 
-  // No call of this asks for every output.
+  // Without any call of this function, the request asks for every output.
   Status AddRequestedOutput(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestAddRequestedOutput(get(), name));
   }
 
-  // Who hears of it and where outputs go; required before InferAsync. `allocator` and `observer`
-  // outlive the request in flight; `allocator_userp` reaches the allocator's policy.
+  // Required before InferAsync. `observer` receives the events; `allocator` supplies the output
+  // memory, and its policy receives `allocator_userp`. Observer and allocator outlive the request
+  // in flight.
   Status SetCallbacks(InferObserver* observer, const ResponseAllocator& allocator,
                       void* allocator_userp) {
     NEREID_RETURN_IF_ERROR(ToStatus(
@@ -120,8 +125,8 @@ class InferRequest {
   }
 
   Status Cancel() { return Cancel(get()); }
-  // [any thread] Asks the model to stop. Legal between InferAsync and the destruction of the
-  // request that OnRelease hands back, after the release too, then without effect.
+  // [any thread] Asks the model to stop. Allowed from InferAsync until the request that OnRelease
+  // returned is destroyed; has no effect after the release.
   static Status Cancel(TRITONSERVER_InferenceRequest* request) {
     return ToStatus(TRITONSERVER_InferenceRequestCancel(request));
   }
@@ -151,5 +156,58 @@ class InferRequest {
   std::unique_ptr<TRITONSERVER_InferenceRequest, Deleter> request_;
 };
 
-}  // namespace sdk
+// A posted input buffer of a model (nereid/ext/posted_input_buffer.h) with one owner. [one thread
+// at a time]
+class PostedInputBuffer {
+ public:
+  // Asks the model for a buffer of `size_bytes`. Null if the model does not exist, posts no buffer,
+  // or if the host lacks the functions. [any thread]
+  static std::unique_ptr<PostedInputBuffer> Acquire(TRITONSERVER_Server* server,
+                                                    const char* model_name, int64_t model_version,
+                                                    uint64_t size_bytes) {
+    const Functions& functions = Functions::Get();
+    if (functions.offer == nullptr) return nullptr;
+    std::unique_ptr<PostedInputBuffer> made(new PostedInputBuffer);
+    const Status offered = ToStatus(functions.offer(server, model_name, model_version, size_bytes,
+                                                    &made->memory_, &made->base_));
+    if (!offered.ok() || made->memory_ == nullptr) return nullptr;
+    return made;
+  }
+  ~PostedInputBuffer() {
+    if (memory_ != nullptr) (void)ToStatus(Functions::Get().end(memory_));
+  }
+  PostedInputBuffer(const PostedInputBuffer&) = delete;
+  PostedInputBuffer& operator=(const PostedInputBuffer&) = delete;
+
+  char* base() const { return static_cast<char*>(base_); }
+  bool IsForModelOf(const InferRequest& request) const {
+    bool is_for = false;
+    return ToStatus(Functions::Get().is_for(memory_, request.get(), &is_for)).ok() && is_for;
+  }
+
+ private:
+  struct Functions {
+    decltype(&NEREID_ServerOfferInput) offer;
+    decltype(&NEREID_InputMemoryIsFor) is_for;
+    decltype(&NEREID_InputMemoryDelete) end;
+
+    template <typename Function>
+    static Function Find(const char* name) {
+      return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+    }
+    static const Functions& Get() {
+      static const Functions functions{
+          Find<decltype(&NEREID_ServerOfferInput)>("NEREID_ServerOfferInput"),
+          Find<decltype(&NEREID_InputMemoryIsFor)>("NEREID_InputMemoryIsFor"),
+          Find<decltype(&NEREID_InputMemoryDelete)>("NEREID_InputMemoryDelete")};
+      return functions;
+    }
+  };
+
+  PostedInputBuffer() = default;
+
+  NEREID_PostedInputBuffer* memory_ = nullptr;
+  void* base_ = nullptr;
+};
+
 }  // namespace nereid

@@ -1,5 +1,5 @@
-// One response of a model: outputs, parameters or an error, read through views. Who is handed one
-// owns it; its output buffers live until it dies. [any thread; one object, one thread]
+// One response of a model: outputs and parameters, or an error. The receiver owns it; its output
+// buffers live as long as it. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -7,38 +7,37 @@
 #include <span>
 
 #include "nereid/error.h"
-#include "nereid/parameter.h"
+#include "nereid/handles.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
-inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
-// Borrowed: lives as long as its response.
+// Valid as long as its response.
 struct OutputView {
   const char* name;
   TRITONSERVER_DataType datatype;
   std::span<const int64_t> shape;
-  const void* base;  // null only when size_bytes is 0
+  const void* base;  // null only if size_bytes is 0
   size_t size_bytes;
   TRITONSERVER_MemoryType memory_type;
   int64_t memory_type_id;
-  void* userp;  // OutputBuffer::userp of its allocation
+  void* userp;  // OutputBuffer::userp that the allocator's policy set
 };
 
 class InferResponse {
  public:
-  // Empty: what the end of a decoupled stream looks like when its last response came earlier.
+  // An empty response: it ends a decoupled stream whose last response came earlier.
   InferResponse() = default;
-  // Takes ownership; nullptr makes an empty one.
+  // Takes ownership; nullptr makes an empty response.
   explicit InferResponse(TRITONSERVER_InferenceResponse* response) : response_(response) {}
 
   bool empty() const { return response_ == nullptr; }
   TRITONSERVER_InferenceResponse* get() const { return response_.get(); }
   TRITONSERVER_InferenceResponse* release() { return response_.release(); }
 
-  // All below require !empty().
+  // All functions below require !empty().
 
-  // Ok when the model answered; otherwise there are no outputs.
+  // Ok if the model succeeded. With an error the response has no outputs.
   Status Error() const { return ToStatus(TRITONSERVER_InferenceResponseError(response_.get())); }
 
   struct ModelId {
@@ -52,7 +51,7 @@ class InferResponse {
     return model;
   }
 
-  // "" when the request had none.
+  // "" if the request has no id.
   Result<const char*> RequestId() const {
     const char* id = "";
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceResponseId(response_.get(), &id)));
@@ -89,7 +88,7 @@ class InferResponse {
     return view;
   }
 
-  // The label of a class of an output; null when the model has no labels for it.
+  // The label of one class of an output; null if the model has no labels for the output.
   Result<const char*> ClassificationLabel(uint32_t output_index, size_t class_index) const {
     const char* label = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceResponseOutputClassificationLabel(
@@ -106,5 +105,4 @@ class InferResponse {
   std::unique_ptr<TRITONSERVER_InferenceResponse, Deleter> response_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

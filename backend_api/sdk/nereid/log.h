@@ -1,4 +1,4 @@
-// Lines of the host's log. [any thread]
+// Writes to the host's log. [any thread]
 #pragma once
 
 #include <string>
@@ -7,9 +7,8 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// A line that cannot be written is lost: there is no better place to report it.
+// Errors are dropped: a failed log call cannot be reported elsewhere.
 inline void Log(TRITONSERVER_LogLevel level, const std::string& message,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!TRITONSERVER_LogIsEnabled(level)) return;
@@ -32,5 +31,4 @@ inline void LogVerbose(const std::string& message, const char* file = __builtin_
   Log(TRITONSERVER_LOG_VERBOSE, message, file, line);
 }
 
-}  // namespace sdk
 }  // namespace nereid

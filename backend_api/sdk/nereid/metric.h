@@ -1,5 +1,5 @@
-// Metrics of a backend's own on the host's metrics page. A family of one name may be made by
-// several models; each Metric is one set of labels. Metrics die before their family. [any thread]
+// Metrics of a backend on the host's metrics page. Several models may create a family of the same
+// name; each Metric is one set of labels. Destroy metrics before their family. [any thread]
 #pragma once
 
 #include <span>
@@ -9,21 +9,19 @@
 
 #include "nereid/error.h"
 #include "nereid/handles.h"
-#include "nereid/parameter.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
-inline namespace sdk {
 
 class Metric {
  public:
-  // Counters by a positive value only.
+  // For counters (only by a positive value) and gauges.
   Status Increment(double value = 1) {
     return ToStatus(TRITONSERVER_MetricIncrement(handle_.get(), value));
   }
-  // Gauges only.
+  // For gauges only.
   Status Set(double value) { return ToStatus(TRITONSERVER_MetricSet(handle_.get(), value)); }
-  // Histograms only.
+  // For histograms only.
   Status Observe(double value) {
     return ToStatus(TRITONSERVER_MetricObserve(handle_.get(), value));
   }
@@ -53,7 +51,7 @@ class MetricFamily {
   }
 
   Result<Metric> New(const Labels& labels) const { return NewWith(labels, nullptr); }
-  // `buckets` are upper bounds, rising.
+  // `buckets` are ascending upper bounds.
   Result<Metric> NewHistogram(const Labels& labels, std::span<const double> buckets) const {
     TRITONSERVER_MetricArgs* made = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_MetricArgsNew(&made)));
@@ -84,5 +82,4 @@ class MetricFamily {
   Handle<TRITONSERVER_MetricFamily, &TRITONSERVER_MetricFamilyDelete> handle_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

@@ -1,5 +1,5 @@
-// The classes that an author derives from. One Model object lives for each loaded version of a
-// model; its Execute serves all instances unless the backend brings a ModelInstance class too.
+// The classes that a backend derives from. There is one Model object for each loaded version of a
+// model. Its Execute serves all instances, unless the backend has a ModelInstance class too.
 #pragma once
 
 #include <optional>
@@ -11,27 +11,27 @@
 #include "nereid/status.h"
 
 namespace nereid {
-inline namespace sdk {
 
 class Model {
  public:
   virtual ~Model() = default;
 
-  // Fills in what config.pbtxt left out. Called before Initialize, only where the host allows it.
-  // An error fails the load. [load thread]
+  // Adds to the configuration what config.pbtxt leaves out. The SDK calls it before Initialize, and
+  // only if the host allows it. An error fails the load. [load thread]
   virtual Status AutoComplete(ConfigDraft& draft) { return {}; }
-  // Reads weights, starts threads. An error fails the load, and its text becomes the model's state
-  // reason; the object is then destroyed without Finalize. [load thread]
+  // Reads weights, starts threads. An error fails the load and becomes the reason of the model's
+  // state; the object is then destroyed without Finalize. [load thread]
   virtual Status Initialize() { return {}; }
-  // Answers the requests, or takes them to answer later (Batch::Take). An error answers every
-  // request that is still open. [instance thread: concurrently where the model has several
-  // instances, never twice for the same one]
+  // Answers the requests, or takes them to answer later (Batch::Take). An error is sent to every
+  // request that is still open. [instance thread; concurrently if the model has several instances,
+  // but never twice at once for the same instance]
   virtual Status Execute(Batch& batch) {
     return UnsupportedError("model '", name(), "': its backend implements no Execute");
   }
-  // Whether it can serve right now; asked by readiness queries, beside Execute. [any thread]
+  // Whether the model can serve now. Readiness queries call it, concurrently with Execute. [any
+  // thread]
   virtual Status Ready() { return {}; }
-  // After the last request was released; stops threads. [unload thread]
+  // Stops threads. Called after the last request was released. [unload thread]
   virtual void Finalize() {}
 
   const ModelContext& context() const { return *context_; }
@@ -39,16 +39,17 @@ class Model {
   const ModelConfig& config() const { return context().config(); }
   const ConfigParameters& parameters() const { return context().parameters(); }
 
-  // For the SDK: what the constructor cannot know yet, and the steps of a load.
+  // For the SDK: sets the context, which the constructor does not have, and runs the steps of a
+  // load.
   void Bind(ModelContext context) { context_.emplace(std::move(context)); }
   Status Load() {
-    NEREID_ASSIGN_OR_RETURN(const bool may_complete, context_->MayComplete());
+    NEREID_ASSIGN_OR_RETURN(const bool may_complete, context_->MayAutoComplete());
     if (may_complete) NEREID_RETURN_IF_ERROR(Complete());
     return Initialize();
   }
 
  protected:
-  // Changes the configuration from within Initialize; AutoComplete is the usual place.
+  // Changes the configuration during Initialize; AutoComplete is the usual place.
   Status SetConfig(const Json& config) { return context_->SetConfig(config); }
 
  private:
@@ -59,15 +60,15 @@ class Model {
     return context_->SetConfig(draft.json());
   }
 
-  std::optional<ModelContext> context_;  // from before AutoComplete to the end
+  std::optional<ModelContext> context_;  // set before AutoComplete
 };
 
-// What the SDK knows of an instance; authors derive from ModelInstance below.
+// The part of an instance that the SDK uses; backends derive from ModelInstance below.
 class InstanceBase {
  public:
   virtual ~InstanceBase() = default;
 
-  // As Model's, for this instance; the model is initialised.
+  // Like the functions of Model, for this instance. The model is initialised before its instances.
   virtual Status Initialize() { return {}; }
   virtual Status Execute(Batch& batch) = 0;
   virtual Status Ready() { return {}; }
@@ -90,21 +91,20 @@ class InstanceBase {
   Model* model_ = nullptr;
 };
 
-// One for each instance of `instance_group`: for state that must not be shared between instances.
-// Its members are touched by one thread at a time.
+// One object for each instance of `instance_group`, for state that instances must not share. One
+// thread at a time uses it.
 template <typename ModelT>
 class ModelInstance : public InstanceBase {
  public:
   ModelT& model() const { return static_cast<ModelT&>(base_model()); }
 };
 
-// The instance of a backend that brings none.
+// The instance class of a backend that has none of its own.
 template <typename ModelT>
-class PlainInstance final : public ModelInstance<ModelT> {
+class DefaultInstance final : public ModelInstance<ModelT> {
  public:
   Status Execute(Batch& batch) override { return this->model().Execute(batch); }
   Status Ready() override { return this->model().Ready(); }
 };
 
-}  // namespace sdk
 }  // namespace nereid

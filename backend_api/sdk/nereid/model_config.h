@@ -1,5 +1,5 @@
-// A model's configuration as its backend sees it: the JSON that the host gives, typed where authors
-// look most often, and the draft through which a backend completes it. [any thread once made]
+// A model's configuration as its backend sees it: the JSON from the host with typed accessors for
+// the common fields, and the draft through which a backend completes it. [any thread once created]
 #pragma once
 
 #include <charconv>
@@ -13,10 +13,9 @@
 #include "nereid/status.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// `parameters` of config.pbtxt: texts by key. A value that is empty or still reads `${...}`, as a
-// template leaves it, counts as unset everywhere.
+// `parameters` of config.pbtxt: strings by key. A value that is empty or an unfilled template
+// placeholder `${...}` counts as unset everywhere.
 class ConfigParameters {
  public:
   ConfigParameters() = default;
@@ -29,31 +28,31 @@ class ConfigParameters {
   }
 
   const std::vector<std::pair<std::string, std::string>>& all() const { return values_; }
-  // nullptr when unset.
+  // nullptr if unset.
   const std::string* Find(std::string_view key) const {
     for (const auto& [name, value] : values_) {
       if (name == key) return &value;
     }
     return nullptr;
   }
-  std::string String(std::string_view key, std::string_view otherwise = "") const {
+  std::string String(std::string_view key, std::string_view default_value = "") const {
     const std::string* value = Find(key);
-    return value != nullptr ? *value : std::string(otherwise);
+    return value != nullptr ? *value : std::string(default_value);
   }
-  // The typed ones answer INVALID_ARG, naming key and value, when the text is of another type.
+  // The typed functions return INVALID_ARG, with key and value, if the text is not of the type.
   Result<std::string> RequiredString(std::string_view key) const {
     if (const std::string* value = Find(key)) return *value;
     return InvalidArgError("parameter '", key, "': expected a value, got none");
   }
-  Result<int64_t> Int(std::string_view key, int64_t otherwise) const {
-    return Number<int64_t>(key, otherwise, "an integer");
+  Result<int64_t> Int(std::string_view key, int64_t default_value) const {
+    return Number<int64_t>(key, default_value, "an integer");
   }
-  Result<double> Double(std::string_view key, double otherwise) const {
-    return Number<double>(key, otherwise, "a number");
+  Result<double> Double(std::string_view key, double default_value) const {
+    return Number<double>(key, default_value, "a number");
   }
-  Result<bool> Bool(std::string_view key, bool otherwise) const {
+  Result<bool> Bool(std::string_view key, bool default_value) const {
     const std::string* value = Find(key);
-    if (value == nullptr) return otherwise;
+    if (value == nullptr) return default_value;
     for (const char* text : {"true", "True", "TRUE", "1", "t", "y", "yes"}) {
       if (*value == text) return true;
     }
@@ -65,9 +64,9 @@ class ConfigParameters {
 
  private:
   template <typename T>
-  Result<T> Number(std::string_view key, T otherwise, const char* expected) const {
+  Result<T> Number(std::string_view key, T default_value, const char* expected) const {
     const std::string* value = Find(key);
-    if (value == nullptr) return otherwise;
+    if (value == nullptr) return default_value;
     T number{};
     const char* const end = value->data() + value->size();
     const auto [stop, error] = std::from_chars(value->data(), end, number);
@@ -78,7 +77,7 @@ class ConfigParameters {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-// An input or output of the configuration. `dims` are without the batch dimension.
+// An input or output of the configuration. `dims` is without the batch dimension.
 struct TensorSpec {
   std::string name;
   DataType datatype = DataType::kInvalid;
@@ -98,13 +97,13 @@ class ModelConfig {
     return config;
   }
 
-  // Everything, for what has no accessor here.
+  // The whole configuration, for fields that have no accessor here.
   const Json& json() const { return json_; }
   const ConfigParameters& parameters() const { return parameters_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   const std::string& name() const { return json_["name"].AsString(); }
-  // 0: the model does not batch, shapes carry no batch dimension.
+  // 0: the model does not batch, and shapes have no batch dimension.
   int64_t max_batch_size() const { return json_["max_batch_size"].AsInt(); }
   bool is_decoupled() const { return json_["model_transaction_policy"]["decoupled"].AsBool(); }
 
@@ -126,20 +125,20 @@ class ModelConfig {
   std::vector<TensorSpec> inputs_, outputs_;
 };
 
-// A configuration that may still change: what Model::AutoComplete is given. What config.pbtxt
-// already says stays; what it left out is filled in.
+// The configuration that Model::AutoComplete receives and may complete. What config.pbtxt sets is
+// kept; what it leaves out is added.
 class ConfigDraft {
  public:
   explicit ConfigDraft(Json config) : json_(std::move(config)) {}
 
-  // A tensor that is configured already keeps its type and dims; INVALID_ARG when they differ.
+  // A configured tensor keeps its type and dims; INVALID_ARG if they differ from `spec`.
   Status AddInput(const TensorSpec& spec) { return Add("input", spec); }
   Status AddOutput(const TensorSpec& spec) { return Add("output", spec); }
-  // Only where none was configured.
+  // Only if config.pbtxt sets none.
   void SetMaxBatchSize(int64_t max_batch_size) {
     if (json_["max_batch_size"].AsInt() == 0) json_.Set("max_batch_size", max_batch_size);
   }
-  // Only where no scheduler was chosen.
+  // Only if config.pbtxt chooses no scheduler.
   void SetDynamicBatching() {
     for (const char* scheduler : {"dynamic_batching", "sequence_batching", "ensemble_scheduling"}) {
       if (!json_[scheduler].is_null()) return;
@@ -151,8 +150,8 @@ class ConfigDraft {
   }
 
   const Json& json() const { return json_; }
-  // For what has no function here; the host takes inputs, outputs, max_batch_size, the scheduler
-  // and the transaction policy, and ignores the rest.
+  // For fields that have no function here. The host takes inputs, outputs, max_batch_size, the
+  // scheduler and the transaction policy, and ignores all other fields.
   Json& mutable_json() { return json_; }
 
  private:
@@ -196,5 +195,4 @@ class ConfigDraft {
   Json json_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

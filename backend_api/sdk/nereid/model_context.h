@@ -1,6 +1,6 @@
-// What a model and an instance know of themselves and of the host: read once when they are loaded,
-// constant afterwards. The SDK makes them; authors reach them by Model::context() and
-// ModelInstance::context(). [any thread]
+// Properties of a model and of an instance that the host provides: read once at load, constant
+// afterwards. The SDK creates them; backends use Model::context() and ModelInstance::context().
+// [any thread]
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,12 @@
 #include <string>
 
 #include "nereid/error.h"
-#include "nereid/message.h"
+#include "nereid/handles.h"
 #include "nereid/model_config.h"
 #include "nereid/server.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
 class ModelContext {
  public:
@@ -37,27 +36,27 @@ class ModelContext {
   TRITONBACKEND_Model* handle() const { return handle_; }
   const std::string& name() const { return name_; }
   uint64_t version() const { return version_; }
-  // The folder of config.pbtxt, and the one of this version below it.
+  // The folder of config.pbtxt. version_directory() is the folder of this version below it.
   const std::filesystem::path& directory() const { return directory_; }
   std::filesystem::path version_directory() const { return directory_ / std::to_string(version_); }
   const ModelConfig& config() const { return config_; }
   const ConfigParameters& parameters() const { return config_.parameters(); }
 
-  // The folder that holds the backend's shared object.
+  // The folder that contains the backend's shared library.
   const std::filesystem::path& backend_directory() const { return backend_directory_; }
-  // `--backend-config` of this backend, {"cmdline":{"<key>":"<value>"}}.
+  // The `--backend-config` settings of this backend: {"cmdline":{"<key>":"<value>"}}.
   const Json& backend_config() const { return backend_config_; }
-  // The host itself, to call other models.
+  // The host, for calling other models.
   Server server() const { return Server::Borrow(server_); }
 
-  // Whether config.pbtxt may be completed (the host's --disable-auto-complete-config says no).
-  Result<bool> MayComplete() const {
+  // False if the host runs with --disable-auto-complete-config.
+  Result<bool> MayAutoComplete() const {
     bool may_complete = false;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelAutoCompleteConfig(handle_, &may_complete)));
     return may_complete;
   }
-  // Hands a changed configuration to the host and reads back what it made of it. Legal only while
-  // the model is initialised. [load thread]
+  // Passes a changed configuration to the host and reads back the result. Allowed only while the
+  // model is initialised. [load thread]
   Status SetConfig(const Json& config) {
     const std::string text = config.Dump();
     TRITONSERVER_Message* message = nullptr;
@@ -91,7 +90,7 @@ class ModelContext {
     NEREID_RETURN_IF_ERROR(
         ToStatus(TRITONBACKEND_BackendArtifacts(backend, &artifact_type, &location)));
     backend_directory_ = location;
-    TRITONSERVER_Message* message = nullptr;  // the host's
+    TRITONSERVER_Message* message = nullptr;  // owned by the host
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendConfig(backend, &message)));
     const char* base = nullptr;
     size_t size_bytes = 0;
@@ -142,5 +141,4 @@ class InstanceContext {
   int32_t device_id_ = 0;
 };
 
-}  // namespace sdk
 }  // namespace nereid

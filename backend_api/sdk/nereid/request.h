@@ -1,5 +1,5 @@
-// One request as the author sees it: inputs and attributes to read, outputs to fill. Reading is
-// valid until the request is finished or released. [any thread; one object, one thread at a time]
+// One request: inputs and attributes to read, outputs to fill. Inputs and attributes are valid
+// until the request is finished or released. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,41 @@
 #include <vector>
 
 #include "nereid/error.h"
-#include "nereid/parameter.h"
+#include "nereid/handles.h"
 #include "nereid/response.h"
 #include "nereid/response_sender.h"
 #include "nereid/tensor_view.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
 class Request {
  public:
-  // `num_rows`: how many rows of the batch it is; see Batch.
-  Request(ResponseSender sender, int64_t num_rows)
-      : sender_(std::move(sender)), num_rows_(num_rows) {}
+  // `batch_size`: the request's first dimension where the model batches, otherwise 1.
+  Request(ResponseSender sender, int64_t batch_size)
+      : sender_(std::move(sender)), batch_size_(batch_size) {}
   Request(Request&&) noexcept = default;
   Request& operator=(Request&&) noexcept = default;
 
   TRITONBACKEND_Request* handle() const { return sender_.request_handle(); }
   bool is_open() const { return sender_.is_open(); }
-  int64_t num_rows() const { return num_rows_; }
+  int64_t batch_size() const { return batch_size_; }
 
   // ---- attributes
 
-  // "" when the client gave none.
+  // "" if the client gave no id.
   Result<std::string_view> Id() const {
     const char* id = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestId(handle(), &id)));
     return std::string_view(id == nullptr ? "" : id);
   }
-  // 0 when the request belongs to no sequence; INVALID_ARG when the id is a text.
+  // 0 if the request belongs to no sequence; INVALID_ARG if the id is a string.
   Result<uint64_t> CorrelationId() const {
     uint64_t id = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestCorrelationId(handle(), &id)));
     return id;
   }
-  // INVALID_ARG when the id is a number.
+  // INVALID_ARG if the id is a number.
   Result<std::string_view> CorrelationIdString() const {
     const char* id = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestCorrelationIdString(handle(), &id)));
@@ -57,7 +56,7 @@ class Request {
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestFlags(handle(), &flags)));
     return flags;
   }
-  // 0 when the client set none.
+  // 0 if the client set no timeout.
   Result<uint64_t> TimeoutUs() const {
     uint64_t timeout_us = 0;
     NEREID_RETURN_IF_ERROR(
@@ -81,7 +80,7 @@ class Request {
     }
     return std::optional<ParameterView>();
   }
-  // The names of the outputs that the client wants; all of the model's when it named none.
+  // The names of the requested outputs: all outputs of the model if the client named none.
   Result<std::vector<std::string_view>> RequestedOutputs() const {
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputCount(handle(), &count)));
@@ -97,16 +96,16 @@ class Request {
 
   // ---- inputs
 
-  // INVALID_ARG when the request has no such input.
+  // INVALID_ARG if the request has no such input.
   Result<TensorView> Input(const char* name) const {
     TRITONBACKEND_Input* input = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInput(handle(), name, &input)));
     return TensorView::Of(input);
   }
-  // All of them, in no certain order; control tensors of a sequence included. `wish`: as
-  // TensorView::Of.
+  // All inputs in no particular order, including the control tensors of a sequence.
+  // `preferred_memory`: see TensorView::Of.
   Result<std::vector<TensorView>> Inputs(
-      TRITONSERVER_MemoryType wish = TRITONSERVER_MEMORY_CPU) const {
+      TRITONSERVER_MemoryType preferred_memory = TRITONSERVER_MEMORY_CPU) const {
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputCount(handle(), &count)));
     std::vector<TensorView> inputs;
@@ -114,12 +113,12 @@ class Request {
     for (uint32_t i = 0; i < count; ++i) {
       TRITONBACKEND_Input* input = nullptr;
       NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputByIndex(handle(), i, &input)));
-      NEREID_ASSIGN_OR_RETURN(TensorView view, TensorView::Of(input, wish));
+      NEREID_ASSIGN_OR_RETURN(TensorView view, TensorView::Of(input, preferred_memory));
       inputs.push_back(std::move(view));
     }
     return inputs;
   }
-  // Nothing when the client left this optional input out.
+  // Empty if the client left this optional input out.
   Result<std::optional<TensorView>> OptionalInput(std::string_view name) {
     NEREID_RETURN_IF_ERROR(IndexInputs());
     for (const auto& [input_name, input] : index_) {
@@ -129,24 +128,24 @@ class Request {
     }
     return std::optional<TensorView>();
   }
-  // The value of a tensor of one element, or `otherwise` when the input is absent.
+  // The value of a tensor with one element, or `default_value` if the input is absent.
   template <TensorElement T>
-  Result<T> ScalarOr(std::string_view name, T otherwise) {
+  Result<T> ScalarOr(std::string_view name, T default_value) {
     NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> input, OptionalInput(name));
-    if (!input.has_value()) return otherwise;
+    if (!input.has_value()) return default_value;
     return input->Scalar<T>();
   }
-  Result<std::string> StringOr(std::string_view name, std::string_view otherwise) {
+  Result<std::string> StringOr(std::string_view name, std::string_view default_value) {
     NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> input, OptionalInput(name));
-    if (!input.has_value()) return std::string(otherwise);
+    if (!input.has_value()) return std::string(default_value);
     NEREID_ASSIGN_OR_RETURN(const std::string_view value, input->String());
     return std::string(value);
   }
 
-  // ---- the answer, when it is one response: sent when Execute returns, or by Finish
+  // ---- a single response, which is sent when Execute returns or by Finish
 
-  // Made at the first call.
-  Result<Response*> TheResponse() {
+  // The first call creates the response.
+  Result<Response*> GetOrCreateResponse() {
     if (!response_.has_value()) {
       NEREID_ASSIGN_OR_RETURN(response_, sender_.NewResponse());
     }
@@ -154,21 +153,21 @@ class Request {
   }
   template <TensorElement T>
   Result<std::span<T>> Output(const char* name, ShapeView shape) {
-    NEREID_ASSIGN_OR_RETURN(Response * response, TheResponse());
+    NEREID_ASSIGN_OR_RETURN(Response * response, GetOrCreateResponse());
     return response->Output<T>(name, shape);
   }
   template <TensorElement T>
   Status SetOutput(const char* name, ShapeView shape, std::span<const T> values) {
-    NEREID_ASSIGN_OR_RETURN(Response * response, TheResponse());
+    NEREID_ASSIGN_OR_RETURN(Response * response, GetOrCreateResponse());
     return response->SetOutput<T>(name, shape, values);
   }
   template <typename Range>
   Status SetStrings(const char* name, ShapeView shape, const Range& elements) {
-    NEREID_ASSIGN_OR_RETURN(Response * response, TheResponse());
+    NEREID_ASSIGN_OR_RETURN(Response * response, GetOrCreateResponse());
     return response->SetStrings(name, shape, elements);
   }
-  // Sends that response and finishes the request. Without one: ends the stream of a decoupled
-  // model, else answers INTERNAL, because a client waits for its outputs.
+  // Sends the response and finishes the request. Without a response, it ends the stream of a
+  // decoupled model; for other models it answers INTERNAL, because the client expects outputs.
   Status Finish() {
     if (response_.has_value()) {
       Response response = std::move(*response_);
@@ -179,23 +178,23 @@ class Request {
     return Fail(InternalError("model '", sender_.instance().model().name(),
                               "': the backend made no response"));
   }
-  // Answers with an error and finishes the request.
+  // Sends an error and finishes the request.
   Status Fail(const Status& error) {
     response_.reset();
     return sender_.Fail(error);
   }
 
-  // ---- the answer, when it is a stream or comes from elsewhere
+  // ---- several responses, or responses from other threads
 
   ResponseSender& sender() { return sender_; }
-  // The request as a sender: to keep it, and its inputs, beyond Execute.
+  // Converts the request to its sender, to keep it and its inputs beyond Execute.
   ResponseSender IntoSender() && {
     response_.reset();
     return std::move(sender_);
   }
 
  private:
-  // One look at every input, so that dozens of optional ones cost no failed lookup each.
+  // Reads all input names once, so that lookups of many absent optional inputs are cheap.
   Status IndexInputs() {
     if (!index_.empty()) return {};
     uint32_t count = 0;
@@ -212,10 +211,9 @@ class Request {
   }
 
   ResponseSender sender_;
-  std::optional<Response> response_;  // dies before the sender it was made by is told to finish
-  int64_t num_rows_;
+  std::optional<Response> response_;  // before the sender in destruction order
+  int64_t batch_size_;
   std::vector<std::pair<std::string_view, TRITONBACKEND_Input*>> index_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

@@ -1,6 +1,6 @@
-// One response in the making: the author asks for the memory of each output and fills it. Sending
-// it is the matter of ResponseSender; a response that is not sent is deleted. Output spans live
-// until then. [any thread; one object, one thread]
+// One response under construction: the backend asks for the memory of each output and fills it.
+// ResponseSender sends it; a response that is not sent is deleted. Output spans are valid until
+// then. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <algorithm>
@@ -17,31 +17,30 @@
 #include "nereid/data_type.h"
 #include "nereid/error.h"
 #include "nereid/handles.h"
-#include "nereid/shape.h"
+#include "nereid/tensor_view.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// The outputs that a client asked for; null means all.
-using WantedOutputs = std::shared_ptr<const std::vector<std::string>>;
+// The outputs that the client requested; null means all.
+using RequestedOutputNames = std::shared_ptr<const std::vector<std::string>>;
 
 class Response {
  public:
-  Response(ResponseHandle handle, WantedOutputs wanted)
-      : handle_(std::move(handle)), wanted_(std::move(wanted)) {}
+  Response(ResponseHandle handle, RequestedOutputNames wanted)
+      : handle_(std::move(handle)), requested_(std::move(wanted)) {}
 
   TRITONBACKEND_Response* handle() const { return handle_.get(); }
 
-  // Whether the client wants this output. Asking is never needed, it may save work: an output that
-  // nobody wants gets memory all the same and is not sent.
-  bool Wants(std::string_view name) const {
-    return wanted_ == nullptr ||
-           std::find(wanted_->begin(), wanted_->end(), name) != wanted_->end();
+  // Whether the client requested this output. The check is optional and may save work: an output
+  // that was not requested gets scratch memory and is not sent.
+  bool IsRequested(std::string_view name) const {
+    return requested_ == nullptr ||
+           std::find(requested_->begin(), requested_->end(), name) != requested_->end();
   }
 
-  // Memory for an output of this type and shape, not initialised. `shape` has the batch dimension
-  // where the model has one. Once for each name. INVALID_ARG when the model has no such output.
+  // Uninitialised memory for an output of this type and shape. `shape` includes the batch dimension
+  // if the model has one. Call it once for each name. INVALID_ARG if the model has no such output.
   template <TensorElement T>
   Result<std::span<T>> Output(const char* name, ShapeView shape) {
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape, sizeof(T)));
@@ -50,7 +49,7 @@ class Response {
         OutputBytes(name, kDataTypeOf<T>, shape, count * sizeof(T), alignof(T)));
     return std::span(reinterpret_cast<T*>(bytes.data()), count);
   }
-  // The same, filled. The number of values is that of the shape, else INVALID_ARG.
+  // The same with values. INVALID_ARG if their number is not that of the shape.
   template <TensorElement T>
   Status SetOutput(const char* name, ShapeView shape, std::span<const T> values) {
     NEREID_RETURN_IF_ERROR(CheckCount(name, shape, values.size()));
@@ -58,7 +57,7 @@ class Response {
     std::copy(values.begin(), values.end(), target.begin());
     return {};
   }
-  // A BYTES output; `elements` is a sized range of what converts to std::string_view.
+  // A BYTES output. `elements` is a sized range whose values convert to std::string_view.
   template <typename Range>
   Status SetStrings(const char* name, ShapeView shape, const Range& elements) {
     NEREID_RETURN_IF_ERROR(CheckCount(name, shape, std::size(elements)));
@@ -68,10 +67,10 @@ class Response {
     if (!data.empty()) std::memcpy(target.data(), data.data(), data.size());
     return {};
   }
-  // An output of any type as its bytes. UNSUPPORTED when the client wants it in memory of a device.
+  // An output of any type as raw bytes. UNSUPPORTED if the client's buffer is in GPU memory.
   Result<std::span<std::byte>> OutputBytes(const char* name, DataType datatype, ShapeView shape,
                                            size_t size_bytes, size_t alignment = 1) {
-    if (!Wants(name)) return Scratch(size_bytes, nullptr);
+    if (!IsRequested(name)) return Scratch(size_bytes, nullptr);
     TRITONBACKEND_Output* output = nullptr;
     NEREID_RETURN_IF_ERROR(
         ToStatus(TRITONBACKEND_ResponseOutput(handle(), &output, name, ToC(datatype), shape.data(),
@@ -89,7 +88,7 @@ class Response {
     return std::span(static_cast<std::byte*>(base), size_bytes);
   }
 
-  // Parameters that travel beside the tensors.
+  // Parameters of the response, beside the tensors.
   Status SetParameter(const char* name, const char* value) {
     return ToStatus(TRITONBACKEND_ResponseSetStringParameter(handle(), name, value));
   }
@@ -106,8 +105,8 @@ class Response {
     return ToStatus(TRITONBACKEND_ResponseSetDoubleParameter(handle(), name, value));
   }
 
-  // Sends it and gives it up, whatever the outcome. `error` is copied; Ok means success. For
-  // ResponseSender, which also keeps the statistics.
+  // Sends the response and gives it up, whatever the outcome. `error` is copied; Ok means success.
+  // Only ResponseSender calls it, because it also reports the statistics.
   Status SendRaw(uint32_t flags, const Status& error) && {
     for (const Staged& staged : staged_) {
       if (staged.target != nullptr && staged.size_bytes > 0) {
@@ -119,11 +118,11 @@ class Response {
   }
 
  private:
-  // Memory of ours: for an output that nobody wants, and for one whose place is not aligned.
+  // Scratch memory for an output that was not requested or whose client buffer is not aligned.
   struct Staged {
     std::unique_ptr<std::byte[]> bytes;
     size_t size_bytes;
-    void* target;  // null: nowhere
+    void* target;  // null: the bytes are dropped
   };
 
   std::span<std::byte> Scratch(size_t size_bytes, void* target) {
@@ -140,9 +139,8 @@ class Response {
   }
 
   ResponseHandle handle_;
-  WantedOutputs wanted_;
+  RequestedOutputNames requested_;
   std::vector<Staged> staged_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

@@ -1,14 +1,14 @@
-// Where the outputs of responses go. A Policy type supplies the memory through static functions;
-// the C callbacks around it are generated here, so that no call costs more than the C API itself.
+// Supplies the memory of response outputs. A Policy type implements it with static functions. This
+// header generates the C callbacks around them, so that no call costs more than the C API itself.
 //
 //   struct MyPolicy {
-//     // [backend thread, concurrently] `request_userp` is what the request's callback was set
-//     with. static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
-//     // [any thread] The response that held the buffer died.
+//     // [backend thread, concurrently] `request_userp` is InferRequest::SetCallbacks' userp.
+//     static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
+//     // [any thread] The response that owned the buffer was deleted.
 //     static void Release(const OutputBuffer& buffer, size_t size_bytes);
-//     // [backend thread, concurrently] May be left out. What Release finds in the buffer's userp,
-//     // to end the loan; null: the backend is to copy the output.
-//     static void* Adopt(const LentOutput& output, void* request_userp);
+//     // [backend thread, concurrently] Optional. Returns the OutputBuffer::userp for Release,
+//     // which then ends the lease. Null declines: the backend copies the output instead.
+//     static void* AcceptLease(const LeasedOutput& output, void* request_userp);
 //   };
 //   auto allocator = ResponseAllocator::Create<MyPolicy>();
 #pragma once
@@ -19,39 +19,39 @@
 #include <new>
 
 #include "nereid/error.h"
-#include "nereid/ext/lent_output.h"
+#include "nereid/ext/leased_output.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
-inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 struct OutputRequest {
   const char* tensor_name;
   size_t size_bytes;
-  // What the backend would like; the policy may choose otherwise.
+  // The memory that the backend prefers; the policy may choose another.
   TRITONSERVER_MemoryType memory_type;
   int64_t memory_type_id;
 };
 
 struct OutputBuffer {
-  void* base;  // may be null when size_bytes is 0
+  void* base;  // may be null if size_bytes is 0
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
   int64_t memory_type_id = 0;
-  void* userp = nullptr;  // comes back in Release and in OutputView
+  void* userp = nullptr;  // passed to Release and to OutputView
 };
 
-// Memory of a backend's own that holds an output; who takes it gives it back.
-struct LentOutput {
+// Output memory that the backend leases to the client (nereid/ext/leased_output.h). The one who
+// accepts it calls Release() once.
+struct LeasedOutput {
   const char* tensor_name;
   const void* base;
   size_t size_bytes;
-  NEREID_GiveBackFn_t give_back;
-  void* lender_userp;
+  NEREID_ReleaseFn_t release_fn;
+  void* release_userp;
 
-  void GiveBack() const { give_back(lender_userp); }
+  void Release() const { release_fn(release_userp); }
 };
 
-// Plain host memory, one block an output, aligned to a cache line.
+// Host memory from the heap: one block for each output, aligned to a cache line.
 struct HeapOutputPolicy {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void*) {
     if (output.size_bytes == 0) return OutputBuffer{nullptr};
@@ -67,7 +67,7 @@ struct HeapOutputPolicy {
   static void Release(const OutputBuffer& buffer, size_t) { std::free(buffer.base); }
 };
 
-// Outlives every request that names it, and their responses.
+// Outlives every request that uses it, and their responses.
 class ResponseAllocator {
  public:
   template <typename Policy>
@@ -77,10 +77,10 @@ class ResponseAllocator {
         &allocator, &AllocateWith<Policy>, &ReleaseWith<Policy>, nullptr)));
     ResponseAllocator result(allocator);
     NEREID_RETURN_IF_ERROR(
-        ToStatus(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, &AnswerHostMemory)));
-    if constexpr (requires { &Policy::Adopt; }) {
-      if (const auto set_adopt_function = FindSetAdoptFunction(); set_adopt_function != nullptr) {
-        NEREID_RETURN_IF_ERROR(ToStatus(set_adopt_function(allocator, &AdoptWith<Policy>)));
+        ToStatus(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, &ReturnHostMemory)));
+    if constexpr (requires { &Policy::AcceptLease; }) {
+      if (const auto set_accept_function = FindSetAdoptFunction(); set_accept_function != nullptr) {
+        NEREID_RETURN_IF_ERROR(ToStatus(set_accept_function(allocator, &AcceptLeaseWith<Policy>)));
       }
     }
     return result;
@@ -123,17 +123,19 @@ class ResponseAllocator {
   }
 
   template <typename Policy>
-  static void* AdoptWith(const char* tensor_name, const void* base, size_t size_bytes,
-                         NEREID_GiveBackFn_t give_back, void* lender_userp, void* request_userp) {
+  static void* AcceptLeaseWith(const char* tensor_name, const void* base, size_t size_bytes,
+                               NEREID_ReleaseFn_t release_fn, void* release_userp,
+                               void* request_userp) {
     try {
-      return Policy::Adopt({tensor_name, base, size_bytes, give_back, lender_userp}, request_userp);
+      return Policy::AcceptLease({tensor_name, base, size_bytes, release_fn, release_userp},
+                                 request_userp);
     } catch (const std::bad_alloc&) {
       return nullptr;
     }
   }
 
-  // A backend that asks beforehand where an output will lie is told: in host memory.
-  static TRITONSERVER_Error* AnswerHostMemory(TRITONSERVER_ResponseAllocator*, void*, const char*,
+  // Answers a backend's query for the memory of an output: always host memory.
+  static TRITONSERVER_Error* ReturnHostMemory(TRITONSERVER_ResponseAllocator*, void*, const char*,
                                               size_t*, TRITONSERVER_MemoryType* memory_type,
                                               int64_t* memory_type_id) {
     *memory_type = TRITONSERVER_MEMORY_CPU;
@@ -149,5 +151,4 @@ class ResponseAllocator {
   std::unique_ptr<TRITONSERVER_ResponseAllocator, Deleter> allocator_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

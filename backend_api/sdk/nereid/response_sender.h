@@ -1,29 +1,86 @@
-// The duty to answer one request: it holds the C request, sends its responses, reports the
-// statistics and releases the request after the last one. It may be moved to any thread and used
-// there long after Execute returned. One that dies unfinished answers with an error, so that no
-// client waits for ever. [any thread; one object, one thread at a time]
+// Answers one request: owns the C request, sends its responses, reports the statistics, and
+// releases the request after the last response. It may be moved to any thread and used long after
+// Execute returned. A sender that is destroyed unfinished sends an error, so that the client does
+// not wait forever. [any thread; one object, one thread at a time]
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "nereid/error.h"
-#include "nereid/execution.h"
 #include "nereid/handles.h"
 #include "nereid/log.h"
+#include "nereid/model_context.h"
 #include "nereid/response.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
+
+// The clock of all statistics: steady, in nanoseconds.
+inline uint64_t NowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// Timestamps of one call of Execute: its start, the end of reading inputs, the end of computing.
+// All requests of the call share the object. When the last of them is answered, the destructor
+// reports the batch to the host's statistics. [any thread]
+class ExecutionStatistics {
+ public:
+  // `instance` outlives the requests.
+  ExecutionStatistics(const InstanceContext& instance, uint64_t batch_size)
+      : instance_(instance), batch_size_(batch_size), start_ns_(NowNs()) {}
+  ExecutionStatistics(const ExecutionStatistics&) = delete;
+  ExecutionStatistics& operator=(const ExecutionStatistics&) = delete;
+
+  // If the host refuses the statistics, they are dropped; no request fails because of it.
+  ~ExecutionStatistics() {
+    if (start_ns() == 0) return;
+    const uint64_t end_ns = NowNs();
+    (void)ToStatus(TRITONBACKEND_ModelInstanceReportBatchStatistics(
+        instance_.handle(), batch_size_, start_ns_, compute_start_ns(end_ns),
+        compute_end_ns(end_ns), end_ns));
+  }
+
+  // For a request that a worker received ahead of time: the execution starts now.
+  void MarkStarted() { start_ns_ = NowNs(); }
+  // For a request that was answered without being executed: the batch is not reported.
+  void MarkNotExecuted() { start_ns_ = 0; }
+  void MarkInputsRead() { inputs_read_ns_ = NowNs(); }
+  void MarkComputed() { computed_ns_ = NowNs(); }
+
+  // 0 if the batch was never executed.
+  uint64_t start_ns() const { return start_ns_.load(); }
+  // Both return values that satisfy start <= compute start <= compute end <= `end_ns`, even if
+  // marks are missing or set concurrently for another request.
+  uint64_t compute_start_ns(uint64_t end_ns) const {
+    return std::min(std::max(start_ns(), inputs_read_ns_.load()), end_ns);
+  }
+  uint64_t compute_end_ns(uint64_t end_ns) const {
+    const uint64_t computed_ns = computed_ns_.load();
+    return computed_ns == 0 ? end_ns : std::clamp(computed_ns, compute_start_ns(end_ns), end_ns);
+  }
+
+ private:
+  const InstanceContext& instance_;
+  const uint64_t batch_size_;
+  std::atomic<uint64_t> start_ns_;
+  std::atomic<uint64_t> inputs_read_ns_{0};
+  std::atomic<uint64_t> computed_ns_{0};  // 0: not marked; computing then ends with the response
+};
 
 class ResponseSender {
  public:
   // Takes the request over from the host. `instance` outlives the request.
   ResponseSender(TRITONBACKEND_Request* request, const InstanceContext& instance,
-                 std::shared_ptr<Execution> execution)
+                 std::shared_ptr<ExecutionStatistics> execution)
       : request_(request),
         instance_(&instance),
         is_finished_(false),
@@ -32,34 +89,34 @@ class ResponseSender {
   ResponseSender(ResponseSender&& other) noexcept { *this = std::move(other); }
   ResponseSender& operator=(ResponseSender&& other) noexcept {
     if (this == &other) return *this;
-    Abandon();
+    FailIfOpen();
     request_ = std::exchange(other.request_, nullptr);
     factory_ = std::move(other.factory_);
     instance_ = other.instance_;
-    wanted_ = std::move(other.wanted_);
-    is_wanted_known_ = other.is_wanted_known_;
+    requested_ = std::move(other.requested_);
+    is_requested_known_ = other.is_requested_known_;
     is_finished_ = std::exchange(other.is_finished_, true);
     last_response_ns_ = other.last_response_ns_;
     execution_ = std::move(other.execution_);
     return *this;
   }
-  ~ResponseSender() { Abandon(); }
+  ~ResponseSender() { FailIfOpen(); }
 
-  // False once the final response went out, and for one that was moved from.
+  // False after the final response and for a moved-from object.
   bool is_open() const { return !is_finished_; }
   // Null after ReleaseRequest.
   TRITONBACKEND_Request* request_handle() const { return request_; }
   const InstanceContext& instance() const { return *instance_; }
   bool is_decoupled() const { return instance_->model().config().is_decoupled(); }
 
-  // The request was taken in advance: its execution begins now.
-  void MarkBegun() {
+  // For a request that a worker received ahead of time: its execution starts now.
+  void MarkStarted() {
     if (execution_ == nullptr) return;
-    execution_->MarkBegun();
+    execution_->MarkStarted();
     last_response_ns_ = execution_->start_ns();
   }
-  // For statistics, of a request that left its batch: its inputs are read; a response is known and
-  // only to be written, of which the last mark counts.
+  // Timestamps for the statistics of a request that left its batch: the inputs are read; the result
+  // is computed and only has to be written. The last call of MarkComputed counts.
   void MarkInputsRead() {
     if (execution_ != nullptr) execution_->MarkInputsRead();
   }
@@ -67,13 +124,13 @@ class ResponseSender {
     if (execution_ != nullptr) execution_->MarkComputed();
   }
 
-  // The request was taken in advance and is answered, with an error, without an execution.
-  void MarkNeverRan() {
-    if (execution_ != nullptr) execution_->MarkNeverRan();
+  // For a request that was answered, with an error, without being executed.
+  void MarkNotExecuted() {
+    if (execution_ != nullptr) execution_->MarkNotExecuted();
   }
 
-  // Whether the client gave up; the answer is then best Fail(CancelledError(...)). Cheap: ask in
-  // every step of a long computation.
+  // Whether the client cancelled the request; the usual answer is Fail(CancelledError(...)). The
+  // call is cheap enough for every step of a long computation.
   bool IsCancelled() const {
     bool is_cancelled = false;
     if (factory_ != nullptr) {
@@ -86,16 +143,16 @@ class ResponseSender {
 
   Result<Response> NewResponse() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
-    NEREID_RETURN_IF_ERROR(ReadWantedOutputs());
+    NEREID_RETURN_IF_ERROR(ReadRequestedOutputs());
     if (is_decoupled()) NEREID_RETURN_IF_ERROR(MakeFactory());
     Result<ResponseHandle> handle =
         factory_ != nullptr ? NewResponseHandle(factory_.get()) : NewResponseHandle(request_);
     if (!handle.ok()) return std::move(handle).status();
-    return Response(std::move(*handle), wanted_);
+    return Response(std::move(*handle), requested_);
   }
 
-  // One response of several, or with `is_final` the last: then the request is finished.
-  // UNSUPPORTED for one that is not final when the model is not decoupled.
+  // Sends one of several responses, or with `is_final` the last one, which finishes the request.
+  // UNSUPPORTED for a response that is not final if the model is not decoupled.
   Status Send(Response response, bool is_final = false) {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (is_final) return FinishWith(std::move(response), Status::Ok());
@@ -103,7 +160,7 @@ class ResponseSender {
     ReportResponse(Status::Ok(), /*is_empty=*/false);
     return std::move(response).SendRaw(/*flags=*/0, Status::Ok());
   }
-  // An error in the middle of a stream; the request goes on.
+  // Sends an error within a stream; the request stays open.
   Status SendError(const Status& error) {
     NEREID_RETURN_IF_ERROR(CheckDecoupled());
     NEREID_ASSIGN_OR_RETURN(Response response, NewResponse());
@@ -119,22 +176,22 @@ class ResponseSender {
     ReportRequest(/*is_success=*/true);
     const Status sent = ToStatus(TRITONBACKEND_ResponseFactorySendFlags(
         factory_.get(), TRITONSERVER_RESPONSE_COMPLETE_FINAL));
-    Retire();
+    Close();
     return sent;
   }
-  // Ends the request with an error. The returned status only says whether that could be sent.
+  // Ends the request with an error. The returned status says only whether the error was sent.
   Status Fail(const Status& error) {
     Result<Response> response = NewResponse();
     if (!response.ok() && is_open()) {
       ReportRequest(/*is_success=*/false);
-      Retire();
+      Close();
     }
     if (!response.ok()) return std::move(response).status();
     return FinishWith(std::move(*response), error);
   }
 
-  // Hands the request back to its scheduler, which will run it again: the next step of a model with
-  // `iterative_sequence`. INVALID_ARG for any other model; the request is then still open.
+  // Returns the request to its scheduler, which runs it again: the next step of a model with
+  // `iterative_sequence`. INVALID_ARG for any other model; the request then stays open.
   Status Reschedule() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (request_ == nullptr) return InternalError("the request was released before");
@@ -147,12 +204,12 @@ class ResponseSender {
     return {};
   }
 
-  // Gives the request, and with it the input tensors, back to the client before the last response:
-  // worth it when inputs are large and answers take long. Its statistics are reported now.
+  // Releases the request, and with it the input tensors, before the last response. Useful if inputs
+  // are large and responses take long. The request's statistics are reported now.
   Status ReleaseRequest() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (request_ == nullptr) return {};
-    NEREID_RETURN_IF_ERROR(ReadWantedOutputs());
+    NEREID_RETURN_IF_ERROR(ReadRequestedOutputs());
     NEREID_RETURN_IF_ERROR(MakeFactory());
     ReportRequest(/*is_success=*/true);
     execution_.reset();
@@ -176,9 +233,10 @@ class ResponseSender {
     return {};
   }
 
-  // The list is read once: it dies with the request. A list of all outputs is as good as none.
-  Status ReadWantedOutputs() {
-    if (is_wanted_known_ || request_ == nullptr) return {};
+  // Reads the list once, because it is freed with the request. A list of all outputs is stored as
+  // null.
+  Status ReadRequestedOutputs() {
+    if (is_requested_known_ || request_ == nullptr) return {};
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputCount(request_, &count)));
     if (count < instance_->model().config().outputs().size()) {
@@ -188,23 +246,23 @@ class ResponseSender {
         NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputName(request_, i, &name)));
         names->push_back(name);
       }
-      wanted_ = std::move(names);
+      requested_ = std::move(names);
     }
-    is_wanted_known_ = true;
+    is_requested_known_ = true;
     return {};
   }
 
-  // Statistics go before the response, so that a client that reads them afterwards finds them.
+  // Reports the statistics before the response, so that a client that queries them next sees them.
   Status FinishWith(Response response, const Status& error) {
     if (is_decoupled()) ReportResponse(error, /*is_empty=*/false);
     ReportRequest(error.ok());
     execution_.reset();
     const Status sent = std::move(response).SendRaw(TRITONSERVER_RESPONSE_COMPLETE_FINAL, error);
-    Retire();
+    Close();
     return sent;
   }
 
-  void Retire() {
+  void Close() {
     is_finished_ = true;
     execution_.reset();
     if (request_ != nullptr) {
@@ -219,16 +277,16 @@ class ResponseSender {
                                                  TRITONSERVER_REQUEST_RELEASE_ALL));
   }
 
-  void Abandon() {
+  void FailIfOpen() {
     if (!is_open()) return;
     const Status sent = CatchAll("request", [this] {
       return Fail(InternalError("model '", instance_->model().name(),
-                                "': the backend let go of the request unanswered"));
+                                "': the backend dropped the request without an answer"));
     });
     if (!sent.ok()) LogError(StrCat("request could not be answered: ", sent.message()));
   }
 
-  // Statistics that the host refuses are lost: no request fails for them.
+  // If the host refuses the statistics, they are dropped; no request fails because of it.
   void ReportRequest(bool is_success) {
     if (request_ == nullptr || execution_ == nullptr) return;
     const uint64_t end_ns = NowNs();
@@ -264,12 +322,11 @@ class ResponseSender {
   TRITONBACKEND_Request* request_ = nullptr;
   ResponseFactoryHandle factory_;
   const InstanceContext* instance_ = nullptr;
-  WantedOutputs wanted_;
-  bool is_wanted_known_ = false;
+  RequestedOutputNames requested_;
+  bool is_requested_known_ = false;
   bool is_finished_ = true;
   uint64_t last_response_ns_ = 0;
-  std::shared_ptr<Execution> execution_;
+  std::shared_ptr<ExecutionStatistics> execution_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

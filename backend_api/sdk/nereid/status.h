@@ -1,5 +1,5 @@
-// Status and Result<T>: how every layer reports errors inside C++. Independent of the C API: the
-// codes are the values of TRITONSERVER_Error_Code, and error.h converts at the C edge. [any thread]
+// Status and Result<T>: how all C++ code of the project reports errors. Independent of the C API:
+// the codes have the values of TRITONSERVER_Error_Code, and error.h converts. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ enum class StatusCode : uint32_t {
   kCancelled = 7,
 };
 
-// Concatenates streamable values into one string: the one formatting tool of error messages.
+// Concatenates streamable values into one string; used to format messages.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   std::ostringstream out;
@@ -32,8 +32,8 @@ std::string StrCat(const Args&... args) {
   return std::move(out).str();
 }
 
-// The outcome of an operation. Invariant: ok() iff no representation is allocated, so success costs
-// a null pointer.
+// The outcome of an operation. Invariant: ok() iff rep_ is null, so that success costs a null
+// pointer.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -50,7 +50,7 @@ class [[nodiscard]] Status {
   static Status Ok() { return {}; }
 
   bool ok() const { return rep_ == nullptr; }
-  // Meaningful only when !ok().
+  // Meaningful only if !ok().
   StatusCode code() const { return rep_ ? rep_->code : StatusCode::kUnknown; }
   const std::string& message() const {
     static const std::string kEmpty;
@@ -99,7 +99,7 @@ Status CancelledError(const Args&... args) {
   return {StatusCode::kCancelled, StrCat(args...)};
 }
 
-// A value or the Status that explains its absence (never an Ok status).
+// A value, or the Status that explains its absence (never Ok).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -108,7 +108,7 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 1; }
-  // Ok when a value is held.
+  // Ok if there is a value.
   Status status() const& { return ok() ? Status() : std::get<0>(state_); }
   Status status() && { return ok() ? Status() : std::get<0>(std::move(state_)); }
 
@@ -131,15 +131,15 @@ class [[nodiscard]] Result {
 #define NEREID_CONCAT_INNER(a, b) a##b
 #define NEREID_CONCAT(a, b) NEREID_CONCAT_INNER(a, b)
 
-// Returns from the enclosing function (of type Status or Result<U>) when `expr`, a Status, is not
+// Returns `expr`, a Status, from the enclosing function (of type Status or Result<U>) if it is not
 // Ok.
 #define NEREID_RETURN_IF_ERROR(expr)                                                        \
   do {                                                                                      \
     if (::nereid::Status nereid_status = (expr); !nereid_status.ok()) return nereid_status; \
   } while (false)
 
-// `lhs` = the value of `expr`, a Result<T>; returns its Status from the enclosing function when
-// there is none.
+// Assigns the value of `expr`, a Result<T>, to `lhs`. If there is none, returns its Status from the
+// enclosing function.
 #define NEREID_ASSIGN_OR_RETURN(lhs, expr) \
   NEREID_ASSIGN_OR_RETURN_IMPL(NEREID_CONCAT(nereid_result_, __LINE__), lhs, expr)
 #define NEREID_ASSIGN_OR_RETURN_IMPL(result, lhs, expr) \

@@ -1,25 +1,71 @@
-// One input tensor of one request: name, type, shape and its bytes where the host received them.
-// Views die with the request. [any thread; one object, one thread]
+// One input tensor of one request: name, type, shape, and its bytes where the host received them.
+// Also shapes and their arithmetic. A view is valid as long as its request. [any thread; one
+// object, one thread at a time]
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "nereid/bytes_codec.h"
 #include "nereid/data_type.h"
 #include "nereid/error.h"
-#include "nereid/shape.h"
+#include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {
-inline namespace sdk {
 
-// One piece of an input, in the order of the tensor's bytes.
-struct InputPiece {
+// ---- shapes: parameter type, text form and element count
+
+// A borrowed shape: `{1, 16}`, a vector or a span. Only for function parameters, because an
+// initializer list lives no longer than the call.
+class ShapeView : public std::span<const int64_t> {
+ public:
+  ShapeView(std::initializer_list<int64_t> dims)  // NOLINT: implicit by intent
+      : span(dims.begin(), dims.size()) {}
+  ShapeView(std::span<const int64_t> dims) : span(dims) {}     // NOLINT
+  ShapeView(const std::vector<int64_t>& dims) : span(dims) {}  // NOLINT
+};
+
+// "[1, 16]".
+inline std::string ToString(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+// The product of the dims; 1 for an empty shape. INVALID_ARG if a dim is negative or if the product
+// times `element_bytes` does not fit into 63 bits.
+inline Result<size_t> ElementCount(std::span<const int64_t> shape, size_t element_bytes = 1) {
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  const uint64_t limit = kMax / (element_bytes == 0 ? 1 : element_bytes);
+  uint64_t count = 1;
+  bool is_empty = false, is_too_large = false;
+  for (const int64_t dim : shape) {
+    if (dim < 0) return InvalidArgError("shape ", ToString(shape), ": negative dimension ", dim);
+    is_empty = is_empty || dim == 0;
+    if (is_empty || is_too_large) continue;
+    is_too_large = count > limit / static_cast<uint64_t>(dim);
+    if (!is_too_large) count *= static_cast<uint64_t>(dim);
+  }
+  if (is_empty) return size_t{0};
+  if (is_too_large) {
+    return InvalidArgError("shape ", ToString(shape), ": more than ", kMax, " bytes");
+  }
+  return static_cast<size_t>(count);
+}
+
+// One contiguous buffer of an input. The buffers of an input hold its bytes in order.
+struct InputBufferView {
   std::span<const std::byte> bytes;
   TRITONSERVER_MemoryType memory_type;
   int64_t memory_type_id;
@@ -27,65 +73,65 @@ struct InputPiece {
 
 class TensorView {
  public:
-  // Reads the properties and the list of pieces; copies no data. `handle` lives as long as the
-  // request. `wish`: the memory that the caller would like; a host may heed it, and Nereid does for
-  // instances of the CPU.
+  // Reads the properties and the list of buffers; copies no data. `handle` is valid as long as the
+  // request. `preferred_memory`: the memory in which the caller would like the data. A host may
+  // honour it; Nereid does for CPU instances.
   static Result<TensorView> Of(TRITONBACKEND_Input* handle,
-                               TRITONSERVER_MemoryType wish = TRITONSERVER_MEMORY_CPU) {
+                               TRITONSERVER_MemoryType preferred_memory = TRITONSERVER_MEMORY_CPU) {
     TensorView view;
     const char* name = nullptr;
     TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
     const int64_t* shape = nullptr;
-    uint32_t num_dims = 0, num_pieces = 0;
+    uint32_t num_dims = 0, num_buffers = 0;
     uint64_t size_bytes = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_InputProperties(
-        handle, &name, &datatype, &shape, &num_dims, &size_bytes, &num_pieces)));
+        handle, &name, &datatype, &shape, &num_dims, &size_bytes, &num_buffers)));
     view.name_ = name;
     view.datatype_ = static_cast<DataType>(datatype);
     view.shape_ = {shape, num_dims};
     view.size_bytes_ = static_cast<size_t>(size_bytes);
-    NEREID_RETURN_IF_ERROR(view.ReadPieces(handle, num_pieces, wish));
+    NEREID_RETURN_IF_ERROR(view.ReadBuffers(handle, num_buffers, preferred_memory));
     return view;
   }
-  // A tensor in host memory that is not an input of a request: for tests and for helpers that take
-  // a view.
+  // A tensor in host memory that is no input of a request, for tests and for helpers that take a
+  // view.
   static TensorView Of(const char* name, DataType datatype, std::span<const int64_t> shape,
                        std::span<const std::byte> bytes) {
     TensorView view;
     view.name_ = name;
     view.datatype_ = datatype;
     view.shape_ = shape;
-    view.AddPiece({bytes, TRITONSERVER_MEMORY_CPU, 0});
+    view.AddBuffer({bytes, TRITONSERVER_MEMORY_CPU, 0});
     return view;
   }
-  // The same in several pieces.
+  // The same with several buffers.
   static TensorView Of(const char* name, DataType datatype, std::span<const int64_t> shape,
-                       std::span<const InputPiece> pieces) {
+                       std::span<const InputBufferView> buffers) {
     TensorView view;
     view.name_ = name;
     view.datatype_ = datatype;
     view.shape_ = shape;
-    for (const InputPiece& piece : pieces) view.AddPiece(piece);
+    for (const InputBufferView& buffer : buffers) view.AddBuffer(buffer);
     return view;
   }
 
   const char* name() const { return name_; }
   DataType datatype() const { return datatype_; }
-  // With the batch dimension, where the model has one.
+  // Includes the batch dimension, if the model has one.
   std::span<const int64_t> shape() const { return shape_; }
   size_t size_bytes() const { return size_bytes_; }
   // Empty for a tensor without bytes.
-  std::span<const InputPiece> pieces() const {
-    return more_pieces_.empty() ? std::span(&piece_, num_pieces_) : std::span(more_pieces_);
+  std::span<const InputBufferView> buffers() const {
+    return buffers_.empty() ? std::span(&single_buffer_, num_buffers_) : std::span(buffers_);
   }
 
-  // All bytes as one block in host memory: where they lie when they came in one piece that is
-  // aligned for `alignment`, else copied together once; the copy lives as long as this object.
-  // UNSUPPORTED for memory of a device.
+  // All bytes as one block in host memory: without a copy if the tensor has one buffer that is
+  // aligned to `alignment`. Otherwise the bytes are copied once, and the copy lives as long as this
+  // object. UNSUPPORTED for GPU memory.
   Result<std::span<const std::byte>> Bytes(size_t alignment = 1) {
     if (gathered_ != nullptr) return std::span<const std::byte>(gathered_.get(), size_bytes_);
     NEREID_RETURN_IF_ERROR(CheckHostMemory());
-    const std::span<const InputPiece> all = pieces();
+    const std::span<const InputBufferView> all = buffers();
     if (all.empty()) return std::span<const std::byte>();
     if (all.size() == 1 && reinterpret_cast<uintptr_t>(all[0].bytes.data()) % alignment == 0) {
       return all[0].bytes;
@@ -95,7 +141,8 @@ class TensorView {
     return std::span<const std::byte>(gathered_.get(), size_bytes_);
   }
 
-  // The elements; INVALID_ARG when the tensor is of another type or its size is not its shape's.
+  // The elements. INVALID_ARG if the tensor is of another type or its size does not match its
+  // shape.
   template <TensorElement T>
   Result<std::span<const T>> As() {
     NEREID_RETURN_IF_ERROR(Expect(kDataTypeOf<T>));
@@ -113,7 +160,7 @@ class TensorView {
     return strings;
   }
 
-  // The one element of a tensor of one element, whatever its rank.
+  // The element of a tensor with one element, whatever its rank.
   template <TensorElement T>
   Result<T> Scalar() {
     NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, As<T>());
@@ -130,18 +177,18 @@ class TensorView {
     return strings[0];
   }
 
-  // Copies all bytes to `target`, which holds size_bytes(). UNSUPPORTED for memory of a device.
+  // Copies all bytes to `target`, which has size_bytes(). UNSUPPORTED for GPU memory.
   Status CopyTo(std::span<std::byte> target) const {
     NEREID_RETURN_IF_ERROR(CheckHostMemory());
-    for (const InputPiece& piece : pieces()) {
-      if (piece.bytes.empty()) continue;
-      std::memcpy(target.data(), piece.bytes.data(), piece.bytes.size());
-      target = target.subspan(piece.bytes.size());
+    for (const InputBufferView& buffer : buffers()) {
+      if (buffer.bytes.empty()) continue;
+      std::memcpy(target.data(), buffer.bytes.data(), buffer.bytes.size());
+      target = target.subspan(buffer.bytes.size());
     }
     return {};
   }
 
-  // Ok when the tensor is of this type and, BYTES aside, its size is that of its shape.
+  // Ok if the tensor is of this type and, except for BYTES, its size matches its shape.
   Status Expect(DataType datatype) const {
     if (datatype_ != datatype) {
       return InvalidArgError(Where(), ": expected ", Name(datatype), ", got ", Name(datatype_));
@@ -156,39 +203,39 @@ class TensorView {
  private:
   std::string Where() const { return StrCat("input '", name_, "'"); }
 
-  Status ReadPieces(TRITONBACKEND_Input* handle, uint32_t num_pieces,
-                    TRITONSERVER_MemoryType wish) {
+  Status ReadBuffers(TRITONBACKEND_Input* handle, uint32_t num_buffers,
+                     TRITONSERVER_MemoryType preferred_memory) {
     const size_t expected_bytes = size_bytes_;
     size_bytes_ = 0;
-    if (num_pieces > 1) more_pieces_.reserve(num_pieces);
-    for (uint32_t i = 0; i < num_pieces; ++i) {
+    if (num_buffers > 1) buffers_.reserve(num_buffers);
+    for (uint32_t i = 0; i < num_buffers; ++i) {
       const void* base = nullptr;
-      uint64_t piece_bytes = 0;
-      InputPiece piece{{}, wish, 0};
+      uint64_t buffer_bytes = 0;
+      InputBufferView buffer{{}, preferred_memory, 0};
       NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_InputBuffer(
-          handle, i, &base, &piece_bytes, &piece.memory_type, &piece.memory_type_id)));
-      if (base == nullptr || piece_bytes == 0) continue;
-      piece.bytes = {static_cast<const std::byte*>(base), static_cast<size_t>(piece_bytes)};
-      AddPiece(piece);
+          handle, i, &base, &buffer_bytes, &buffer.memory_type, &buffer.memory_type_id)));
+      if (base == nullptr || buffer_bytes == 0) continue;
+      buffer.bytes = {static_cast<const std::byte*>(base), static_cast<size_t>(buffer_bytes)};
+      AddBuffer(buffer);
     }
     if (size_bytes_ == expected_bytes) return {};
     return InternalError(Where(), ": expected ", expected_bytes, " bytes, its buffers hold ",
                          size_bytes_);
   }
 
-  void AddPiece(const InputPiece& piece) {
-    if (num_pieces_ == 1) more_pieces_.push_back(piece_);
-    if (num_pieces_ >= 1) more_pieces_.push_back(piece);
-    if (num_pieces_ == 0) piece_ = piece;
-    ++num_pieces_;
-    size_bytes_ += piece.bytes.size();
+  void AddBuffer(const InputBufferView& buffer) {
+    if (num_buffers_ == 1) buffers_.push_back(single_buffer_);
+    if (num_buffers_ >= 1) buffers_.push_back(buffer);
+    if (num_buffers_ == 0) single_buffer_ = buffer;
+    ++num_buffers_;
+    size_bytes_ += buffer.bytes.size();
   }
 
   Status CheckHostMemory() const {
-    for (const InputPiece& piece : pieces()) {
-      if (piece.memory_type == TRITONSERVER_MEMORY_GPU) {
+    for (const InputBufferView& buffer : buffers()) {
+      if (buffer.memory_type == TRITONSERVER_MEMORY_GPU) {
         return UnsupportedError(Where(), ": expected host memory, got memory of GPU ",
-                                piece.memory_type_id);
+                                buffer.memory_type_id);
       }
     }
     return {};
@@ -198,11 +245,10 @@ class TensorView {
   DataType datatype_ = DataType::kInvalid;
   std::span<const int64_t> shape_;
   size_t size_bytes_ = 0;
-  size_t num_pieces_ = 0;
-  InputPiece piece_{{}, TRITONSERVER_MEMORY_CPU, 0};  // the only one, as nearly always
-  std::vector<InputPiece> more_pieces_;               // all of them, when there are several
+  size_t num_buffers_ = 0;
+  InputBufferView single_buffer_{{}, TRITONSERVER_MEMORY_CPU, 0};  // if there is only one
+  std::vector<InputBufferView> buffers_;  // all of them, if there are several
   std::unique_ptr<std::byte[]> gathered_;
 };
 
-}  // namespace sdk
 }  // namespace nereid

@@ -1,4 +1,4 @@
-// A file descriptor with one owner, which closes it. [any thread; one object, one thread]
+// A file descriptor with one owner, which closes it. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <unistd.h>
@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace nereid {
-inline namespace sdk {
 
 class UniqueFd {
  public:
@@ -30,5 +29,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace sdk
 }  // namespace nereid

@@ -1,4 +1,4 @@
-// From resolved checkpoint tensors to matrices and vectors.
+// Loads matrices and vectors from resolved checkpoint tensors.
 #include "backends/cpu_reference/model/cpu_weights.h"
 
 #include <algorithm>
@@ -11,36 +11,37 @@
 #include <thread>
 
 #include "backends/cpu_reference/model/integer_strips.h"
-#include "backends/llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/integer_weight_rows.h"
 
 namespace nereid::cpu {
 namespace {
 
-using llm::DataType;
+using llm::CheckpointDataType;
 using llm::kNoExpert;
 using llm::kNoLayer;
 using llm::ResolvedWeight;
 using llm::WeightKind;
 
-WeightType TypeOf(DataType type) {
+WeightFormat TypeOf(CheckpointDataType type) {
   switch (type) {
-    case DataType::kBF16:
-      return WeightType::kBf16;
-    case DataType::kF16:
-      return WeightType::kF16;
-    case DataType::kF8E4M3:
-      return WeightType::kF8E4M3;
+    case CheckpointDataType::kBF16:
+      return WeightFormat::kBf16;
+    case CheckpointDataType::kF16:
+      return WeightFormat::kF16;
+    case CheckpointDataType::kF8E4M3:
+      return WeightFormat::kF8E4M3;
     default:
-      return WeightType::kF32;
+      return WeightFormat::kF32;
   }
 }
 
-class Loader {
+class WeightLoader {
  public:
-  Loader(const llm::DecoderModel& model, const llm::Checkpoint& checkpoint, CpuWeights& weights)
+  WeightLoader(const llm::DecoderModel& model, const llm::Checkpoint& checkpoint,
+               CpuWeights& weights)
       : model_(model), checkpoint_(checkpoint), weights_(weights) {}
 
-  // Null data when the map has no such weight.
+  // Returns null data if the map has no such weight.
   WeightMatrix Matrix(int32_t layer, WeightKind kind, int32_t expert = kNoExpert) {
     const ResolvedWeight* weight = Find(layer, kind, expert);
     if (weight == nullptr) return {};
@@ -90,12 +91,12 @@ class Loader {
     linear.bias = Vector(layer, bias);
     return linear;
   }
-  // The first fault.
+  // The first error.
   const Status& status() const { return status_; }
 
-  // Without `bias`, which no architecture may have, one of zeros.
-  Norm NormOf(int32_t layer, WeightKind weight, std::optional<WeightKind> bias = {}) {
-    Norm norm = {Vector(layer, weight, model_.spec.norm.weight_offset), {}};
+  // The norm with its bias; zeros if the architecture has no bias.
+  NormWeights NormOf(int32_t layer, WeightKind weight, std::optional<WeightKind> bias = {}) {
+    NormWeights norm = {Vector(layer, weight, model_.spec.norm.weight_offset), {}};
     if (bias.has_value()) norm.bias = Vector(layer, *bias);
     if (norm.bias.empty()) norm.bias.resize(norm.weight.size(), 0.0f);
     return norm;
@@ -110,14 +111,14 @@ class Loader {
   template <typename T>
   T* Allocate(int64_t count) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-    // Rows start at cache lines, for vectors of 64 bytes.
-    weights_.copies.emplace_back(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
-    weights_.copied_bytes += bytes;
-    return static_cast<T*>(weights_.copies.back().get());
+    // Start at a cache line, for 64-byte vectors.
+    weights_.allocations.emplace_back(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+    weights_.allocated_bytes += bytes;
+    return static_cast<T*>(weights_.allocations.back().get());
   }
 
   const float* RowScales(const ResolvedWeight& weight) {
-    const llm::TensorView& scales = weight.quant.scales;
+    const llm::CheckpointTensor& scales = weight.quant.scales;
     const bool is_one = scales.bytes.size() == llm::Info(scales.type).size_bytes;
     const int64_t rows = weight.source.num_rows();
     auto* to = Allocate<float>(rows);
@@ -128,7 +129,7 @@ class Loader {
   }
 
   const float* BlockScales(const ResolvedWeight& weight) {
-    const llm::TensorView& scales = weight.quant.scales;
+    const llm::CheckpointTensor& scales = weight.quant.scales;
     const int64_t first = weight.source.first_row / kF8Block;
     const int64_t blocks = (weight.source.num_rows() + kF8Block - 1) / kF8Block;
     const int64_t columns = scales.shape[1];
@@ -139,11 +140,11 @@ class Loader {
     return to;
   }
 
-  // Rows of integers in strips, as WeightType says.
+  // Repacks integer rows into strips; see WeightFormat.
   Status Repack(const ResolvedWeight& weight, Linear& linear) {
-    NEREID_ASSIGN_OR_RETURN(llm::Int4Rows rows, llm::Int4Rows::Of(weight, 8));
+    NEREID_ASSIGN_OR_RETURN(llm::IntegerWeightRows rows, llm::IntegerWeightRows::Of(weight, 8));
     WeightMatrix& matrix = linear.weights;
-    matrix.type = rows.num_bits() == 4 ? WeightType::kInt4 : WeightType::kInt8;
+    matrix.type = rows.num_bits() == 4 ? WeightFormat::kInt4 : WeightFormat::kInt8;
     matrix.rows = rows.num_rows();
     matrix.columns = rows.num_columns();
     matrix.group_size = rows.group_size();
@@ -151,7 +152,7 @@ class Loader {
     auto* packed = Allocate<uint8_t>(num_strips * matrix.strip_bytes());
     auto* scales = Allocate<float>(num_strips * groups * kStripOutputs);
     auto* zeros = Allocate<uint16_t>(num_strips * groups * kStripOutputs);
-    // Of outputs that fill up the last strip.
+    // Scales and zeros of the padding outputs in the last strip.
     const int64_t last = (num_strips - 1) * groups * kStripOutputs;
     std::fill_n(scales + last, groups * kStripOutputs, 0.0f);
     std::fill_n(zeros + last, groups * kStripOutputs, uint16_t{0});
@@ -174,27 +175,27 @@ class Loader {
     matrix.group_zeros = zeros;
     linear.column_order = rows.column_order();
     linear.input_scale = rows.input_scale();
-    checkpoint_.LetGo(weight.tensor);
+    checkpoint_.DropPages(weight.tensor);
     return {};
   }
 
-  // `to`: the output's first byte in its strip.
-  static void PackRow(std::span<const uint8_t> values, WeightType type, uint8_t* to) {
+  // `to`: the first byte of the output in its strip.
+  static void PackRow(std::span<const uint8_t> values, WeightFormat type, uint8_t* to) {
     const auto columns = static_cast<int64_t>(values.size());
     int64_t c = 0;
-    for (; type == WeightType::kInt4 && c + 8 <= columns; c += 8) {
+    for (; type == WeightFormat::kInt4 && c + 8 <= columns; c += 8) {
       uint32_t low, high;
       std::memcpy(&low, values.data() + c, 4);
       std::memcpy(&high, values.data() + c + 4, 4);
       low |= high << 4;
       std::memcpy(to + c / 8 * 64, &low, 4);
     }
-    for (; type == WeightType::kInt8 && c + 4 <= columns; c += 4) {
+    for (; type == WeightFormat::kInt8 && c + 4 <= columns; c += 4) {
       std::memcpy(to + c / 4 * 64, values.data() + c, 4);
     }
     for (; c < columns; c += 4) {
-      uint8_t* four = to + (type == WeightType::kInt4 ? c / 8 : c / 4) * 64;
-      const int shift = type == WeightType::kInt4 && c % 8 == 4 ? 4 : 0;
+      uint8_t* four = to + (type == WeightFormat::kInt4 ? c / 8 : c / 4) * 64;
+      const int shift = type == WeightFormat::kInt4 && c % 8 == 4 ? 4 : 0;
       for (int64_t i = 0; i < std::min<int64_t>(4, columns - c); ++i) {
         four[i] |= static_cast<uint8_t>(values[c + i] << shift);
       }
@@ -219,7 +220,7 @@ class Loader {
       }
       to += matrix.columns * element;
     }
-    checkpoint_.LetGo(weight.tensor);
+    checkpoint_.DropPages(weight.tensor);
     return copied;
   }
 
@@ -229,7 +230,7 @@ class Loader {
   Status status_;
 };
 
-LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& spec) {
+LayerWeights LoadLayer(WeightLoader& loader, int32_t layer, const llm::DecoderSpec& spec) {
   LayerWeights w;
   w.input_norm = loader.NormOf(layer, WeightKind::kInputNorm, WeightKind::kInputNormBias);
   w.post_attention_norm =
@@ -251,7 +252,7 @@ LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& sp
   }
   w.router = loader.LinearOf(layer, WeightKind::kRouter);
   for (int32_t expert = 0; expert < spec.moe.num_experts; ++expert) {
-    Mlp& mlp = w.experts.emplace_back();
+    MlpWeights& mlp = w.experts.emplace_back();
     mlp.gate = loader.LinearOf(layer, WeightKind::kGate, expert);
     mlp.up = loader.LinearOf(layer, WeightKind::kUp, expert);
     mlp.down = loader.LinearOf(layer, WeightKind::kDown, expert);
@@ -259,8 +260,9 @@ LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& sp
   return w;
 }
 
-// What stands before the first layer and after the last.
-void LoadEnds(Loader& loader, const llm::DecoderSpec& spec, CpuWeights& weights) {
+// Loads the weights before the first and after the last layer.
+void LoadEmbeddingsAndHead(WeightLoader& loader, const llm::DecoderSpec& spec,
+                           CpuWeights& weights) {
   weights.token_embedding = loader.Matrix(kNoLayer, WeightKind::kTokenEmbedding);
   weights.position_embedding = loader.Matrix(kNoLayer, WeightKind::kPositionEmbedding);
   weights.final_norm = loader.NormOf(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
@@ -275,35 +277,35 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Che
   CpuWeights weights;
   const int32_t num_layers = model.spec.num_layers();
   weights.layers.resize(num_layers);
-  std::atomic<int32_t> next{-1};  // the head is the largest: it comes first
-  struct Part {
-    CpuWeights weights;  // what the thread allocated
+  std::atomic<int32_t> next{-1};  // the head is the largest weight, so that it is loaded first
+  struct LoadWorker {
+    CpuWeights weights;  // allocations of the thread
     Status status;
   };
-  std::vector<Part> parts(std::clamp(num_threads, 1, num_layers + 1));
-  const auto load = [&](Part& part) {
-    Loader loader(model, checkpoint, part.weights);
+  std::vector<LoadWorker> workers(std::clamp(num_threads, 1, num_layers + 1));
+  const auto load = [&](LoadWorker& worker) {
+    WeightLoader loader(model, checkpoint, worker.weights);
     for (int32_t layer = next++; layer < num_layers; layer = next++) {
       if (layer < 0) {
-        LoadEnds(loader, model.spec, weights);
+        LoadEmbeddingsAndHead(loader, model.spec, weights);
       } else {
         weights.layers[layer] = LoadLayer(loader, layer, model.spec);
       }
     }
-    part.status = loader.status();
+    worker.status = loader.status();
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < parts.size(); ++i) {
-      threads.emplace_back([&load, &part = parts[i]] { load(part); });
+    for (size_t i = 1; i < workers.size(); ++i) {
+      threads.emplace_back([&load, &worker = workers[i]] { load(worker); });
     }
-    load(parts[0]);
+    load(workers[0]);
   }
-  for (Part& part : parts) {
-    NEREID_RETURN_IF_ERROR(part.status);
-    std::move(part.weights.copies.begin(), part.weights.copies.end(),
-              std::back_inserter(weights.copies));
-    weights.copied_bytes += part.weights.copied_bytes;
+  for (LoadWorker& worker : workers) {
+    NEREID_RETURN_IF_ERROR(worker.status);
+    std::move(worker.weights.allocations.begin(), worker.weights.allocations.end(),
+              std::back_inserter(weights.allocations));
+    weights.allocated_bytes += worker.weights.allocated_bytes;
   }
   return weights;
 }

@@ -8,11 +8,11 @@
 namespace nereid::cpu {
 namespace {
 
-// Below this many multiply-adds a loop is not worth sharing.
+// Loops with fewer multiply-adds than this are not parallelized.
 constexpr int64_t kMinSharedWork = 1 << 15;
-constexpr int64_t kOutputGrain = 32;  // what every kind of product takes as a whole
-// A range of a product packs the input anew, and its first weights come from far away: where each
-// of four ranges a thread would have fewer weights than this, there are two.
+constexpr int64_t kOutputGrain = 32;  // a multiple of the unit of every kind of matrix product
+// Each range of a product packs the input again and starts with a cache miss on its weights. A
+// thread gets four ranges if each then has at least this many weights, otherwise two.
 constexpr int64_t kWeightsWorthARange = 1 << 17;
 
 ActivationKind KindOf(llm::Activation activation) {
@@ -31,7 +31,7 @@ ActivationKind KindOf(llm::Activation activation) {
   return ActivationKind::kSilu;
 }
 
-void Grow(std::vector<float>& buffer, int64_t size) {
+void EnsureSize(std::vector<float>& buffer, int64_t size) {
   if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
 }
 
@@ -39,8 +39,8 @@ int64_t RangesPerThread(int64_t num_weights, const ThreadPool& pool) {
   return num_weights >= 4 * pool.num_threads() * kWeightsWorthARange ? 4 : 2;
 }
 
-MatmulParams Product(const Linear& linear, const ProductInput& in, int64_t num_rows, float* out,
-                     int64_t out_stride) {
+MatmulParams MatmulOf(const Linear& linear, const MatmulInput& in, int64_t num_rows, float* out,
+                      int64_t out_stride) {
   MatmulParams params;
   params.in = in.floats;
   params.fixed_point = in.fixed_point;
@@ -70,14 +70,14 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       decoded_(pool.num_threads()),
       decoded_tables_(pool.num_threads()) {}
 
-std::span<float> Decoder::Forward(const llm::Batch& batch) {
+std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
   PrepareBuffers(batch);
   angles_.Prepare(batch);
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
     ApplyNorm(weights.input_norm, residual_.data(), num_tokens_, normed_.data());
-    if (spec_.parallel_residual) {  // the MLP sees the residual as it is before attention
+    if (spec_.parallel_residual) {  // the MLP's input is the residual before attention
       ApplyNorm(weights.pre_mlp_norm, residual_.data(), num_tokens_, hidden_.data());
     }
     RunAttention(batch, layer);
@@ -97,15 +97,15 @@ std::span<float> Decoder::Forward(const llm::Batch& batch) {
   return ComputeLogits(batch);
 }
 
-void Decoder::PrepareBuffers(const llm::Batch& batch) {
+void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
   num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
   positions_.resize(num_tokens_);
   tiles_.clear();
   const int32_t tokens_per_tile =
       std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
   int32_t longest = 0;
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    const llm::BatchSequence& sequence = batch.sequences[i];
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
     for (int32_t token = 0; token < sequence.num_tokens; ++token) {
       positions_[sequence.first_token + token] = sequence.num_cached + token;
     }
@@ -116,23 +116,23 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
     longest = std::max(longest, sequence.num_cached + sequence.num_tokens);
   }
   for (std::vector<float>* buffer : {&residual_, &normed_, &hidden_}) {
-    Grow(*buffer, num_tokens_ * spec_.hidden_size);
+    EnsureSize(*buffer, num_tokens_ * spec_.hidden_size);
   }
-  Grow(q_, num_tokens_ * spec_.q_size());
-  Grow(attention_, num_tokens_ * spec_.q_size());
-  Grow(k_, num_tokens_ * spec_.kv_size());
-  Grow(v_, num_tokens_ * spec_.kv_size());
+  EnsureSize(q_, num_tokens_ * spec_.q_size());
+  EnsureSize(attention_, num_tokens_ * spec_.q_size());
+  EnsureSize(k_, num_tokens_ * spec_.kv_size());
+  EnsureSize(v_, num_tokens_ * spec_.kv_size());
   const int64_t inner = std::max(spec_.intermediate_size, spec_.moe.intermediate_size);
-  Grow(gate_, num_tokens_ * inner);
-  Grow(up_, num_tokens_ * inner);
+  EnsureSize(gate_, num_tokens_ * inner);
+  EnsureSize(up_, num_tokens_ * inner);
   const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
-  for (std::vector<float>& scores : scores_) Grow(scores, kMaxRowsAtOnce * context);
+  for (std::vector<float>& scores : scores_) EnsureSize(scores, kMaxRowsAtOnce * context);
   const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
   const int64_t scratch_size = MatmulScratchFloats(num_tokens_, columns);
-  for (std::vector<float>& scratch : scratch_) Grow(scratch, scratch_size);
+  for (std::vector<float>& scratch : scratch_) EnsureSize(scratch, scratch_size);
 }
 
-void Decoder::Embed(const llm::Batch& batch) {
+void Decoder::Embed(const llm::StepBatch& batch) {
   EmbeddingParams params;
   params.ids = batch.token_ids.data();
   params.positions = positions_.data();
@@ -145,17 +145,17 @@ void Decoder::Embed(const llm::Batch& batch) {
 }
 
 // residual += attention(normed)
-void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
+void Decoder::RunAttention(const llm::StepBatch& batch, int32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
   const int64_t q_size = spec_.q_size();
   const int64_t kv_size = spec_.kv_size();
   const Linear* linears[] = {&weights.q, &weights.k, &weights.v};
-  ProductInput inputs[3];
+  MatmulInput inputs[3];
   inputs_.Prepare(linears, normed_.data(), num_tokens_, inputs);
-  const MatmulParams products[] = {Product(weights.q, inputs[0], num_tokens_, q_.data(), q_size),
-                                   Product(weights.k, inputs[1], num_tokens_, k_.data(), kv_size),
-                                   Product(weights.v, inputs[2], num_tokens_, v_.data(), kv_size)};
-  // One loop over the outputs of all three.
+  const MatmulParams products[] = {MatmulOf(weights.q, inputs[0], num_tokens_, q_.data(), q_size),
+                                   MatmulOf(weights.k, inputs[1], num_tokens_, k_.data(), kv_size),
+                                   MatmulOf(weights.v, inputs[2], num_tokens_, v_.data(), kv_size)};
+  // One parallel loop over the outputs of all three.
   const int64_t outputs = q_size + 2 * kv_size;
   pool_.ParallelRanges(
       outputs, kOutputGrain,
@@ -171,8 +171,8 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
         }
       },
       RangesPerThread(outputs * spec_.hidden_size, pool_));
-  if (!is_decode(batch)) ReadyAllHeads(batch, layer);
-  Attend(batch, layer);
+  if (!is_decode(batch)) PrepareAllHeads(batch, layer);
+  RunPagedAttention(batch, layer);
   if (adds_directly()) {
     Multiply(weights.attention_out, attention_.data(), num_tokens_, residual_.data(),
              spec_.hidden_size, true);
@@ -183,10 +183,10 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   }
 }
 
-// Norms and rotates heads [first, last) of keys and values of a tile's tokens, with the queries
-// that read them, and puts them into the cache.
-void Decoder::ReadyHeads(const llm::Batch& batch, const Tile& tile, int32_t layer, int32_t first,
-                         int32_t last) {
+// Normalizes and rotates key heads [first, last) of a tile's tokens and the query heads that read
+// them. Writes the keys and values into the cache.
+void Decoder::PrepareHeads(const llm::StepBatch& batch, const AttentionTile& tile, int32_t layer,
+                           int32_t first, int32_t last) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   for (int32_t i = 0; i < tile.num_tokens; ++i) {
     const int64_t token = tile.first_token + i;
@@ -200,17 +200,17 @@ void Decoder::ReadyHeads(const llm::Batch& batch, const Tile& tile, int32_t laye
       if (spec_.position == llm::PositionKind::kRope) ApplyRope(layer, token, heads, count);
     }
   }
-  WriteCache(batch.sequences[tile.sequence], tile, layer, first, last);
+  WriteCache(batch.entries[tile.sequence], tile, layer, first, last);
 }
 
-// A unit of work is a tile's head of keys and values: few such heads keep many threads busy too.
-void Decoder::ReadyAllHeads(const llm::Batch& batch, int32_t layer) {
+// The unit of work is one key/value head of a tile, so that few heads also occupy many threads.
+void Decoder::PrepareAllHeads(const llm::StepBatch& batch, int32_t layer) {
   const int32_t heads = spec_.num_kv_heads;
   const auto run = [&](int64_t first, int64_t last, int) {
     for (int64_t unit = first, count = 0; unit < last; unit += count) {
       const auto head = static_cast<int32_t>(unit % heads);
       count = std::min<int64_t>(heads - head, last - unit);
-      ReadyHeads(batch, tiles_[unit / heads], layer, head, static_cast<int32_t>(head + count));
+      PrepareHeads(batch, tiles_[unit / heads], layer, head, static_cast<int32_t>(head + count));
     }
   };
   const auto units = static_cast<int64_t>(tiles_.size()) * heads;
@@ -218,7 +218,7 @@ void Decoder::ReadyAllHeads(const llm::Batch& batch, int32_t layer) {
                                                    : pool_.ParallelRanges(units, 1, run);
 }
 
-void Decoder::WriteCache(const llm::BatchSequence& sequence, const Tile& tile, int32_t layer,
+void Decoder::WriteCache(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                          int32_t first_head, int32_t last_head) {
   const float* keys = k_.data() + tile.first_token * spec_.kv_size();
   const float* values = v_.data() + tile.first_token * spec_.kv_size();
@@ -238,7 +238,8 @@ void Decoder::WriteCache(const llm::BatchSequence& sequence, const Tile& tile, i
   }
 }
 
-// The blocks of one head that the rows see, as floats: `params` then reads these instead.
+// Decodes the blocks of one head that the rows see to floats. `params` then refers to the decoded
+// blocks.
 void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params) {
   int32_t longest = 0, shortest = params.rows[0].context;
   for (int32_t row = 0; row < params.num_rows; ++row) {
@@ -249,7 +250,7 @@ void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& para
   const bool is_cut = params.window > 0 && shortest > params.window;
   const int32_t first = is_cut ? (shortest - params.window) / kBlockSize : 0;
   std::vector<float>& floats = decoded_[thread];
-  Grow(floats, num_blocks * cache_.decoded_block_floats());
+  EnsureSize(floats, num_blocks * cache_.decoded_block_floats());
   const KvCacheView view = cache_.DecodedView(floats.data(), num_blocks);
   const int32_t num_sink_blocks = (params.num_sinks + kBlockSize - 1) / kBlockSize;
   for (int32_t block = 0; block < num_blocks; ++block) {
@@ -265,9 +266,9 @@ void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& para
   params.kv_head = 0;
 }
 
-// A tile is a few neighbouring tokens of one sequence, so that long prompts read a key or value
-// once for several of them.
-void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
+// A tile is a few consecutive tokens of one sequence, so that long prompts read each key and value
+// once for several tokens.
+void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   PagedAttentionParams shared;
   shared.window = spec_.layers[layer].sliding_window;
@@ -275,15 +276,15 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
   if (!cache_.is_encoded()) shared.cache = cache_.Layer(layer);
   shared.scale = spec_.attention_scale * spec_.layers[layer].score_scale;
   shared.soft_cap = spec_.attention_soft_cap;
-  const auto attend = [&](int64_t first, int64_t last, int thread) {
+  const auto run_units = [&](int64_t first, int64_t last, int thread) {
     PagedAttentionParams params = shared;
     params.scratch = scores_[thread].data();
     std::vector<AttentionRow>& rows = rows_[thread];
     for (int64_t unit = first; unit < last; ++unit) {
-      const Tile& tile = tiles_[unit / spec_.num_kv_heads];
-      const llm::BatchSequence& sequence = batch.sequences[tile.sequence];
+      const AttentionTile& tile = tiles_[unit / spec_.num_kv_heads];
+      const llm::BatchEntry& sequence = batch.entries[tile.sequence];
       params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
-      if (is_decode(batch)) ReadyHeads(batch, tile, layer, params.kv_head, params.kv_head + 1);
+      if (is_decode(batch)) PrepareHeads(batch, tile, layer, params.kv_head, params.kv_head + 1);
       rows.clear();
       for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
         for (int32_t query = 0; query < queries; ++query) {
@@ -299,27 +300,27 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
       ops_.paged_attention(params);
     }
   };
-  pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, attend);
+  pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, run_units);
 }
 
-void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out,
+void Decoder::RunMlp(const MlpWeights& mlp, const float* in, int64_t num_rows, float* out,
                      bool accumulate) {
   const int64_t inner = mlp.up.weights.rows;
   const bool gated = spec_.mlp == llm::MlpKind::kGated;
-  float* acted = gated ? gate_.data() : up_.data();  // what the activation is applied to
+  float* activated = gated ? gate_.data() : up_.data();  // the input of the activation
   const Linear* linears[] = {&mlp.up, &mlp.gate};
-  ProductInput inputs[2];
+  MatmulInput inputs[2];
   inputs_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
   pool_.ParallelRanges(
       inner, kOutputGrain,
       [&](int64_t first, int64_t last, int thread) {
-        MatmulParams up = Product(mlp.up, inputs[0], num_rows, up_.data(), inner);
+        MatmulParams up = MatmulOf(mlp.up, inputs[0], num_rows, up_.data(), inner);
         up.scratch = scratch_[thread].data();
         up.first_output = first;
         up.last_output = last;
         ops_.matmul(up);
         if (gated) {
-          MatmulParams gate = Product(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
+          MatmulParams gate = MatmulOf(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
           gate.scratch = scratch_[thread].data();
           gate.first_output = first;
           gate.last_output = last;
@@ -327,12 +328,12 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
         }
         for (int64_t row = 0; row < num_rows; ++row) {
           const int64_t offset = row * inner + first;
-          ops_.activation({KindOf(spec_.activation), acted + offset,
+          ops_.activation({KindOf(spec_.activation), activated + offset,
                            gated ? up_.data() + offset : nullptr, last - first});
         }
       },
       RangesPerThread(inner * mlp.up.weights.columns * (gated ? 2 : 1), pool_));
-  Multiply(mlp.down, acted, num_rows, out, spec_.hidden_size, accumulate);
+  Multiply(mlp.down, activated, num_rows, out, spec_.hidden_size, accumulate);
 }
 
 // out += the weighted experts of each token, expert by expert.
@@ -373,16 +374,16 @@ void Decoder::RunMoe(const LayerWeights& layer, const float* in, float* out) {
   }
 }
 
-std::span<float> Decoder::ComputeLogits(const llm::Batch& batch) {
+std::span<float> Decoder::ComputeLogits(const llm::StepBatch& batch) {
   int64_t num_logits = 0;
-  for (const llm::BatchSequence& sequence : batch.sequences) {
+  for (const llm::BatchEntry& sequence : batch.entries) {
     const int64_t first = sequence.first_token + sequence.num_tokens - sequence.num_logits;
     std::copy_n(residual_.begin() + first * spec_.hidden_size,
                 sequence.num_logits * spec_.hidden_size,
                 hidden_.begin() + num_logits * spec_.hidden_size);
     num_logits += sequence.num_logits;
   }
-  Grow(logits_, num_logits * spec_.vocab_size);
+  EnsureSize(logits_, num_logits * spec_.vocab_size);
   const std::span<float> logits(logits_.data(), num_logits * spec_.vocab_size);
   if (num_logits == 0) return logits;
   ApplyNorm(weights_.final_norm, hidden_.data(), num_logits, normed_.data());
@@ -395,7 +396,7 @@ std::span<float> Decoder::ComputeLogits(const llm::Batch& batch) {
   return logits;
 }
 
-void Decoder::ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, float* out,
+void Decoder::ApplyNorm(const NormWeights& norm, const float* in, int64_t num_rows, float* out,
                         bool accumulate) {
   const int64_t size = spec_.hidden_size;
   const auto run = [&](int64_t first, int64_t last, int) {
@@ -412,7 +413,7 @@ void Decoder::ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, flo
   num_rows* size < kMinSharedWork ? run(0, num_rows, 0) : pool_.ParallelRanges(num_rows, 1, run);
 }
 
-void Decoder::NormHeads(const Norm& norm, float* heads, int64_t num_heads) {
+void Decoder::NormHeads(const NormWeights& norm, float* heads, int64_t num_heads) {
   const int64_t size = spec_.head_dim;
   ops_.rms_norm(
       {heads, size, norm.weight.data(), spec_.norm.epsilon, num_heads, size, heads, size, false});
@@ -428,10 +429,10 @@ void Decoder::ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_
 void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                        int64_t out_stride, bool accumulate) {
   const Linear* linears[] = {&linear};
-  ProductInput input;
+  MatmulInput input;
   inputs_.Prepare(linears, in, num_rows, std::span(&input, 1));
   const auto run = [&](int64_t first, int64_t last, int thread) {
-    MatmulParams params = Product(linear, input, num_rows, out, out_stride);
+    MatmulParams params = MatmulOf(linear, input, num_rows, out, out_stride);
     params.scratch = scratch_[thread].data();
     params.accumulate = accumulate;
     params.first_output = first;

@@ -1,5 +1,5 @@
-// Runs a decoder over one batch: ids in, logits out. Reads like the model's equations; the ops do
-// the work, the pool shares their loops. [engine thread]
+// Runs a decoder over one batch: token ids in, logits out. The functions follow the equations of
+// the model; the ops compute, and the thread pool parallelizes their loops. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "backends/cpu_reference/model/cpu_weights.h"
 #include "backends/cpu_reference/model/kv_cache.h"
-#include "backends/cpu_reference/model/product_inputs.h"
+#include "backends/cpu_reference/model/matmul_inputs.h"
 #include "backends/cpu_reference/model/rope_angles.h"
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/cpu_reference/thread_pool.h"
@@ -20,49 +20,50 @@ namespace nereid::cpu {
 
 class Decoder {
  public:
-  // All borrowed for the decoder's life.
+  // All arguments must outlive the decoder.
   Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const KvCache& cache,
           const OpTable& ops, ThreadPool& pool);
 
-  // Logits of every token that the batch asks for, in batch order: [num_logits, vocab_size]. Valid
-  // (and changeable) until the next call.
-  std::span<float> Forward(const llm::Batch& batch);
+  // Returns the requested logits in batch order, [num_logits, vocab_size]. They are valid, and may
+  // be changed, until the next call.
+  std::span<float> Forward(const llm::StepBatch& batch);
 
  private:
-  // Tokens of one sequence whose attention is computed together.
-  struct Tile {
-    int32_t sequence;  // index into Batch::sequences
+  // Consecutive tokens of one sequence whose attention is computed together.
+  struct AttentionTile {
+    int32_t sequence;  // index into StepBatch::entries
     int32_t first_token;
     int32_t num_tokens;
   };
 
-  void PrepareBuffers(const llm::Batch& batch);
-  void Embed(const llm::Batch& batch);
-  void RunAttention(const llm::Batch& batch, int32_t layer);
-  // Steps of one token a sequence: a head's key and value are read by nobody but the thread that
-  // makes them, so that all of a head is done at once.
-  bool is_decode(const llm::Batch& batch) const {
-    return num_tokens_ == static_cast<int64_t>(batch.sequences.size());
+  void PrepareBuffers(const llm::StepBatch& batch);
+  void Embed(const llm::StepBatch& batch);
+  void RunAttention(const llm::StepBatch& batch, int32_t layer);
+  // Whether every entry has one token. Only the thread that computes a head's key and value then
+  // reads them, so that norm, rope, cache write and attention of a head run together.
+  bool is_decode(const llm::StepBatch& batch) const {
+    return num_tokens_ == static_cast<int64_t>(batch.entries.size());
   }
-  void ReadyHeads(const llm::Batch& batch, const Tile& tile, int32_t layer, int32_t first,
-                  int32_t last);
-  void ReadyAllHeads(const llm::Batch& batch, int32_t layer);
-  void WriteCache(const llm::BatchSequence& sequence, const Tile& tile, int32_t layer,
+  void PrepareHeads(const llm::StepBatch& batch, const AttentionTile& tile, int32_t layer,
+                    int32_t first, int32_t last);
+  void PrepareAllHeads(const llm::StepBatch& batch, int32_t layer);
+  void WriteCache(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                   int32_t first_head, int32_t last_head);
   void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
-  void Attend(const llm::Batch& batch, int32_t layer);
+  void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows.
-  void RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out, bool accumulate);
+  void RunMlp(const MlpWeights& mlp, const float* in, int64_t num_rows, float* out,
+              bool accumulate);
   void RunMoe(const LayerWeights& layer, const float* in, float* out);
-  std::span<float> ComputeLogits(const llm::Batch& batch);
+  std::span<float> ComputeLogits(const llm::StepBatch& batch);
 
-  void ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, float* out,
+  void ApplyNorm(const NormWeights& norm, const float* in, int64_t num_rows, float* out,
                  bool accumulate = false);
-  void NormHeads(const Norm& norm, float* heads, int64_t num_heads);
+  void NormHeads(const NormWeights& norm, float* heads, int64_t num_heads);
   void ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_heads);
   void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                 int64_t out_stride, bool accumulate);
-  // Adds what a half of a layer made in hidden_ to the residual, by way of the post norm if any.
+  // Whether attention and MLP add their output to the residual themselves, without a post norm.
   bool adds_directly() const { return !spec_.post_norms; }
 
   const llm::DecoderSpec& spec_;
@@ -70,12 +71,12 @@ class Decoder {
   const KvCache& cache_;
   const OpTable& ops_;
   ThreadPool& pool_;
-  ProductInputs inputs_;
+  MatmulInputs inputs_;
   RopeAngles angles_;
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
-  std::vector<Tile> tiles_;
+  std::vector<AttentionTile> tiles_;
   std::vector<float> residual_;                  // [num_tokens, hidden_size]
   std::vector<float> normed_;                    // [num_tokens, hidden_size]
   std::vector<float> hidden_;                    // [num_tokens, hidden_size]
@@ -85,7 +86,8 @@ class Decoder {
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
   std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
-  // Of an encoded cache, per thread: blocks of one head as floats, and 0, 1, 2, ... as their table.
+  // With an encoded cache, per thread: the blocks of one head as floats, and their table 0, 1, 2,
+  // ...
   std::vector<std::vector<float>> decoded_;
   std::vector<std::vector<int32_t>> decoded_tables_;
   std::vector<float> logits_;

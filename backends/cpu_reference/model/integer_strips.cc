@@ -1,5 +1,5 @@
-// Each walk goes through a few strips at once, so that it reads whole cache lines of a stored row
-// and writes each strip in order.
+// Each pass processes a few strips at once, so that it reads whole cache lines of a stored row and
+// writes each strip in order.
 #include "backends/cpu_reference/model/integer_strips.h"
 
 #include <emmintrin.h>
@@ -13,8 +13,9 @@ namespace {
 
 typedef uint32_t Vec __attribute__((vector_size(16)));  // 4 words
 
-constexpr int64_t kLineBytes = 64;      // of a strip: 8 columns of 4 bits, 4 of 8
-constexpr int64_t kStripsAtOnce = 16;   // of layouts in which a row of words is many outputs
+constexpr int64_t kLineBytes = 64;  // of a strip: 8 columns of 4 bits, or 4 of 8 bits
+// For layouts in which a row of words belongs to many outputs.
+constexpr int64_t kStripsAtOnce = 16;
 constexpr uint32_t kLow = 0x0F0F0F0Fu;  // the low half of each byte
 
 inline Vec Load(const uint8_t* from) {
@@ -27,7 +28,7 @@ inline void Store(uint8_t* to, Vec value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// Four words of four lanes become four lanes of four words.
+// Transposes a 4 x 4 matrix of words.
 inline void TransposeWords(Vec (&v)[4]) {
   const auto m = [&](int i) { return reinterpret_cast<__m128i>(v[i]); };
   const __m128i low01 = _mm_unpacklo_epi32(m(0), m(1)), high01 = _mm_unpackhi_epi32(m(0), m(1));
@@ -38,7 +39,7 @@ inline void TransposeWords(Vec (&v)[4]) {
   v[3] = reinterpret_cast<Vec>(_mm_unpackhi_epi64(high01, high23));
 }
 
-// In each lane: byte i of word j becomes byte j of word i.
+// Transposes 4 x 4 bytes in each lane: byte i of word j becomes byte j of word i.
 inline void TransposeBytes(Vec (&v)[4]) {
   constexpr uint32_t kEven = 0x00FF00FFu;
   const Vec even01 = (v[0] & kEven) | (v[1] & kEven) << 8;
@@ -51,8 +52,8 @@ inline void TransposeBytes(Vec (&v)[4]) {
   v[3] = odd01 >> 16 | (odd23 & 0xFFFF0000u);
 }
 
-// Columns 0 to 7 of a word, from the lowest half byte up, as a strip has them: column c below
-// column 4 + c.
+// Reorders columns 0 to 7 of a word, lowest half byte first, to the order of a strip: column c in
+// the low half and column 4 + c in the high half of a byte.
 inline Vec Fold(Vec word) {
   const auto spread = [](Vec four) {
     const Vec two = (four | four << 8) & 0x00FF00FFu;
@@ -61,12 +62,13 @@ inline Vec Fold(Vec word) {
   return spread(word & 0xFFFFu) | spread(word >> 16) << 4;
 }
 
-struct Rows {
+struct PackedRows {
   const uint8_t* data;  // the first word of the first row
   int64_t stride;       // bytes between rows of words
 };
 
-// Eight columns of four words of eight outputs each, at `from` of each column, to four half lines.
+// Packs eight columns of four words, each with eight outputs, into four half cache lines. `from`
+// points to the first column.
 inline void PackAwqSquare(const uint8_t* from, int64_t stride, uint8_t* const (&to)[4]) {
   Vec even[4], odd[4];  // half bytes 0 2 4 6 and 1 3 5 7: outputs 0 4 1 5 and 2 6 3 7
   for (int c = 0; c < 4; ++c) {
@@ -86,7 +88,7 @@ inline void PackAwqSquare(const uint8_t* from, int64_t stride, uint8_t* const (&
   }
 }
 
-void PackAwq(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
+void PackAwq(const PackedRows& rows, const WeightMatrix& matrix, uint8_t* to) {
   const int64_t num_words = matrix.rows / 8, strip_bytes = matrix.strip_bytes();
   for (int64_t first = 0; first < num_words; first += 2 * kStripsAtOnce) {
     const int64_t end = std::min(first + 2 * kStripsAtOnce, num_words);
@@ -114,8 +116,8 @@ void PackAwq(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
   }
 }
 
-// `pack` makes four words of a line; words of 16 outputs lie beside each other, those that fill up
-// the last strip do not exist.
+// `pack` returns four words of a line. The words of 16 outputs are consecutive. Padding outputs of
+// the last strip are not written.
 template <typename Pack>
 void PackLines(const WeightMatrix& matrix, int64_t columns_a_line, uint8_t* to, const Pack& pack) {
   const int64_t strip_bytes = matrix.strip_bytes();
@@ -130,8 +132,8 @@ void PackLines(const WeightMatrix& matrix, int64_t columns_a_line, uint8_t* to, 
   }
 }
 
-void PackGptq(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
-  if (matrix.type == WeightType::kInt8) {
+void PackGptq(const PackedRows& rows, const WeightMatrix& matrix, uint8_t* to) {
+  if (matrix.type == WeightFormat::kInt8) {
     PackLines(matrix, 4, to, [&](int64_t line, int64_t row) {
       return Load(rows.data + line * rows.stride + row * 4);
     });
@@ -142,8 +144,8 @@ void PackGptq(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
   }
 }
 
-// Act-order: the words of some strips go to a buffer, of which columns are taken by their order.
-void PackGptqByOrder(const Rows& rows, const WeightMatrix& matrix,
+// Act-order: copies the words of some strips to a buffer and gathers the columns in their order.
+void PackGptqByOrder(const PackedRows& rows, const WeightMatrix& matrix,
                      std::span<const int32_t> column_order, uint8_t* to) {
   constexpr int64_t kOutputs = 4 * kStripOutputs;
   const int64_t num_words = matrix.columns / 8, strip_bytes = matrix.strip_bytes();
@@ -169,9 +171,9 @@ void PackGptqByOrder(const Rows& rows, const WeightMatrix& matrix,
   }
 }
 
-// Rows of words are one output's columns: 4 of them by 4 words at a time.
+// For rows of words that are columns of one output: transposes 4 outputs x 4 words at a time.
 template <typename Make>
-void PackRows(const Rows& rows, const WeightMatrix& matrix, int64_t num_words, uint8_t* to,
+void PackRows(const PackedRows& rows, const WeightMatrix& matrix, int64_t num_words, uint8_t* to,
               const Make& make) {
   for (int64_t row = 0; row < matrix.rows; row += 4) {
     const uint8_t* const from = rows.data + row * rows.stride;
@@ -189,8 +191,9 @@ void PackRows(const Rows& rows, const WeightMatrix& matrix, int64_t num_words, u
   }
 }
 
-// A byte holds a column of two outputs, in two's complement: eight bytes become a word of each.
-void PackPairs(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
+// For bytes that contain one column of two outputs, in two's complement: eight bytes become one
+// word of each output.
+void PackPairs(const PackedRows& rows, const WeightMatrix& matrix, uint8_t* to) {
   const uint64_t low = kLow;
   for (int64_t first = 0; first < matrix.rows; first += kStripOutputs) {
     uint8_t* const strip = to + first / kStripOutputs * matrix.strip_bytes();
@@ -215,7 +218,7 @@ void PackPairs(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
 bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> column_order,
                 const WeightMatrix& matrix, uint8_t* to) {
   const llm::WeightSource& source = weight.source;
-  const bool is_int4 = matrix.type == WeightType::kInt4;
+  const bool is_int4 = matrix.type == WeightFormat::kInt4;
   if (source.num_groups != 1 || source.first_row % 8 != 0 || matrix.rows % 8 != 0) return false;
   if (matrix.columns % 8 != 0 || (!is_int4 && !column_order.empty())) return false;
   const uint8_t* const data = weight.tensor.bytes.data();
@@ -232,7 +235,7 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
       return true;
     case llm::QuantMethod::kGptq: {
       clear_last();
-      const Rows rows = {data + first * 4, stored_rows * 4};
+      const PackedRows rows = {data + first * 4, stored_rows * 4};
       if (column_order.empty()) PackGptq(rows, matrix, to);
       if (!column_order.empty()) PackGptqByOrder(rows, matrix, column_order, to);
       return true;
@@ -241,7 +244,7 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
       if (!column_order.empty()) return false;
       clear_last();
       const int64_t num_words = matrix.columns / (is_int4 ? 8 : 4);
-      const Rows rows = {data + first * num_words * 4, num_words * 4};
+      const PackedRows rows = {data + first * num_words * 4, num_words * 4};
       if (is_int4) PackRows(rows, matrix, num_words, to, Fold);
       if (!is_int4) PackRows(rows, matrix, num_words, to, [](Vec word) { return word; });
       return true;

@@ -1,4 +1,4 @@
-// Anonymous memory for keys and values, layer after layer.
+// Anonymous memory for keys and values, layer by layer.
 #include "backends/cpu_reference/model/kv_cache.h"
 
 #include <sys/mman.h>
@@ -19,12 +19,12 @@ KvCacheView LayoutOf(const llm::DecoderSpec& spec) {
   return layout;
 }
 
-// Two scales, key, value; the next one's scales are aligned.
+// Two scales, key and value. Rounded up so that the next entry's scales are aligned.
 int64_t EntryBytes(const KvCacheView& layout) {
   return (2 * static_cast<int64_t>(sizeof(float)) + 2 * layout.head_dim + 3) / 4 * 4;
 }
 
-// Of one block of one layer.
+// Size of one block of one layer.
 int64_t LayerBlockBytes(const KvCacheView& layout, KvFormat format) {
   if (format != KvFormat::kFloat) return EntryBytes(layout) * kBlockSize * layout.num_kv_heads;
   return (layout.key_block_size() + layout.value_block_size()) * layout.num_kv_heads *

@@ -1,5 +1,6 @@
-// The paged KV cache in host memory: reserved whole, backed by pages as blocks are first written.
-// In one byte an element, when asked for: then blocks are decoded for each use. [engine thread]
+// The paged KV cache in host memory. The address range is reserved as a whole; pages are allocated
+// when blocks are first written. Optionally stores one byte per element; blocks are then decoded
+// for each use. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ class KvCache {
  public:
   static Result<KvCache> Allocate(const llm::DecoderSpec& spec, int32_t num_blocks,
                                   KvFormat format = KvFormat::kFloat);
-  // Bytes of one block, all layers.
+  // Bytes of one block over all layers.
   static int64_t BlockBytes(const llm::DecoderSpec& spec, KvFormat format = KvFormat::kFloat);
 
   KvCache(KvCache&& other) noexcept;
@@ -24,19 +25,19 @@ class KvCache {
 
   bool is_encoded() const { return format_ != KvFormat::kFloat; }
   int64_t size_bytes() const { return size_bytes_; }
-  // Of a cache of floats.
+  // The view of a layer; for a cache of floats only.
   KvCacheView Layer(int32_t layer) const;
-  // Keys and values of all layers.
+  // Copies keys and values of all layers.
   void CopyBlock(int32_t from, int32_t to) const;
 
-  // --- of an encoded cache ---
-  // Key and value [head_dim] of one token. [any thread; one thread a head]
+  // --- encoded cache ---
+  // Encodes key and value [head_dim] of one token. [any thread; one thread per head]
   void Encode(int32_t layer, int32_t block, int32_t head, int32_t index, const float* key,
               const float* value) const;
-  // The block of one head, to block `to` of `view`, which has one head. [any thread]
+  // Decodes the block of one head to block `to` of `view`, which has one head. [any thread]
   void Decode(int32_t layer, int32_t block, int32_t head, const KvCacheView& view,
               int32_t to) const;
-  // A view of one head over `floats`, which has room for `num_blocks` blocks.
+  // A view of one head over `floats`, which has space for `num_blocks` blocks.
   KvCacheView DecodedView(float* floats, int64_t num_blocks) const;
   int64_t decoded_block_floats() const {
     return layout_.key_block_size() + layout_.value_block_size();
@@ -44,11 +45,11 @@ class KvCache {
 
  private:
   KvCache() = default;
-  // One token of one head: its scales, then the codes of key and value.
+  // One token of one head: two scales, then the codes of key and value.
   uint8_t* Entry(int32_t layer, int32_t block, int32_t head, int32_t index) const;
 
   KvFormat format_ = KvFormat::kFloat;
-  KvCacheView layout_;  // without addresses
+  KvCacheView layout_;  // without pointers
   int32_t num_layers_ = 0;
   int32_t num_blocks_ = 0;
   uint8_t* data_ = nullptr;

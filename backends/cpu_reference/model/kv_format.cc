@@ -36,7 +36,7 @@ uint8_t EncodeFp8(float value) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
   if (magnitude == 0.0f) return sign;
   const int exponent = std::max(std::ilogb(magnitude), kMinExponent);
-  // In units of the last place; 16 carries into the next exponent by itself.
+  // In units of the last place. A result of 16 carries into the next exponent correctly.
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
   const int code = units < 8 ? units : ((exponent + 7) << kMantissaBits) + (units - 8);
   return static_cast<uint8_t>(sign | code);
@@ -60,7 +60,7 @@ void EncodeKv(KvFormat format, const float* values, int32_t count, uint8_t* code
   const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int32_t i = 0; i < count; ++i) {
     const float ratio = values[i] * inverse;
-    const float value = ratio == ratio ? ratio : 0.0f;  // neither format has a NaN of use
+    const float value = ratio == ratio ? ratio : 0.0f;  // NaN is stored as 0
     if (is_int8) {
       const float whole = std::clamp(std::nearbyint(value), -kMaxInt8, kMaxInt8);
       codes[i] = static_cast<uint8_t>(static_cast<int8_t>(whole));

@@ -1,5 +1,5 @@
-// How keys and values are stored: as floats, or as one byte an element with a scale for each token
-// and head, the greatest magnitude being the format's own. [any thread]
+// Storage of keys and values: float, or one byte per element with a scale for each token and head.
+// The scale maps the greatest magnitude to the maximum of the format. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace nereid::cpu {
 
 enum class KvFormat : uint8_t { kFloat, kInt8, kFp8 };
 
-// "auto" (float), "float", "int8", "fp8"; INVALID_ARG lists them.
+// Accepts "auto" (float), "float", "int8" and "fp8". INVALID_ARG lists them.
 Result<KvFormat> ParseKvFormat(std::string_view text);
 
 // codes[i] * scale ~ values[i]

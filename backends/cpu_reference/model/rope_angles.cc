@@ -1,4 +1,4 @@
-// Angles of a step, in float as the reference implementation has them.
+// Computes the angles of a step in float, as the reference implementation does.
 #include "backends/cpu_reference/model/rope_angles.h"
 
 #include <algorithm>
@@ -9,22 +9,23 @@ namespace nereid::cpu {
 RopeAngles::RopeAngles(const std::vector<llm::RopeSpec>& ropes)
     : ropes_(ropes), angles_(ropes.size()) {}
 
-const float* RopeAngles::FrequenciesOf(const llm::BatchSequence& sequence, int32_t position,
+const float* RopeAngles::FrequenciesOf(const llm::BatchEntry& sequence, int32_t position,
                                        const llm::RopeSpec& rope, Angles& angles) {
   const int32_t length = std::max(sequence.num_prompt, position + 1);
   if (rope.trained_positions > 0 && length > rope.trained_positions) {
-    if (length != angles.dynamic_length) {  // else that of the token before: both of one prompt
+    // Tokens of one prompt share a length, so that the last frequencies are reused.
+    if (length != angles.dynamic_length) {
       angles.dynamic_length = length;
       angles.dynamic_freq.resize(rope.inv_freq.size());
       llm::DynamicFrequencies(rope, length, angles.dynamic_freq.data());
     }
     return angles.dynamic_freq.data();
   }
-  const bool is_short = !rope.short_inv_freq.empty() && !sequence.is_long;
+  const bool is_short = !rope.short_inv_freq.empty() && !sequence.uses_long_rope;
   return is_short ? rope.short_inv_freq.data() : rope.inv_freq.data();
 }
 
-void RopeAngles::Prepare(const llm::Batch& batch) {
+void RopeAngles::Prepare(const llm::StepBatch& batch) {
   for (size_t r = 0; r < ropes_.size(); ++r) {
     const llm::RopeSpec& rope = ropes_[r];
     Angles& angles = angles_[r];
@@ -34,7 +35,7 @@ void RopeAngles::Prepare(const llm::Batch& batch) {
       angles.cosines.resize(size);
       angles.sines.resize(size);
     }
-    for (const llm::BatchSequence& sequence : batch.sequences) {
+    for (const llm::BatchEntry& sequence : batch.entries) {
       for (int32_t token = 0; token < sequence.num_tokens; ++token) {
         const int32_t position = sequence.num_cached + token;
         const float* inv_freq = FrequenciesOf(sequence, position, rope, angles);

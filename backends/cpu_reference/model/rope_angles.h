@@ -1,5 +1,5 @@
-// Cosines and sines of a step's tokens, of every rope of a decoder: which frequencies a token turns
-// with depends on where it stands and on how long its sequence is. [engine thread]
+// Cosines and sines of the tokens of a step, for every rope of a decoder. The frequencies of a
+// token depend on its position and on the length of its sequence. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace nereid::cpu {
 
 class RopeAngles {
  public:
-  // `ropes` outlive it.
+  // `ropes` must outlive the object.
   explicit RopeAngles(const std::vector<llm::RopeSpec>& ropes);
 
-  void Prepare(const llm::Batch& batch);
+  void Prepare(const llm::StepBatch& batch);
 
-  // Of the rope of that index: [num_tokens, dim / 2], tokens as Batch::token_ids has them; valid
-  // until the next Prepare.
+  // Values of rope number `rope`: [num_tokens, dim / 2], in the order of StepBatch::token_ids.
+  // Valid until the next Prepare.
   const float* cosines(int32_t rope) const { return angles_[rope].cosines.data(); }
   const float* sines(int32_t rope) const { return angles_[rope].sines.data(); }
 
  private:
   struct Angles {
     std::vector<float> cosines, sines;
-    // Dynamic: those of a sequence of `dynamic_length` tokens.
+    // Dynamic rope: the frequencies for a sequence of `dynamic_length` tokens.
     std::vector<float> dynamic_freq;
     int32_t dynamic_length = 0;
   };
-  const float* FrequenciesOf(const llm::BatchSequence& sequence, int32_t position,
+  const float* FrequenciesOf(const llm::BatchEntry& sequence, int32_t position,
                              const llm::RopeSpec& rope, Angles& angles);
 
   const std::vector<llm::RopeSpec>& ropes_;

@@ -1,4 +1,4 @@
-// Asks processor and kernel for the tile unit.
+// Detects AMX and requests the permission to use it from the kernel.
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,8 +31,8 @@ bool AmxIsUsable() {
 }
 
 int64_t AmxScratchFloats(int64_t num_rows, int64_t columns) {
-  // Two tiles of 256 floats for 32 columns of 16 rows, in blocks of at most 1 MiB or two tiles'
-  // rows; and room to start at a cache line. Grows with both sizes.
+  // Two tiles of 256 floats for 32 columns of 16 rows. A block has at most 1 MiB or the rows of two
+  // tiles. Includes space to start at a cache line. Grows with both sizes.
   const int64_t row_tile = (columns + 31) / 32 * 512;
   const int64_t all = (num_rows + 15) / 16 * row_tile;
   return std::min(all, std::max(2 * row_tile, int64_t{1} << 18)) + 16;

@@ -1,5 +1,5 @@
-// What products on the tile unit share: the shape of its registers and where packed operands lie.
-// For files that are compiled for AMX alone.
+// Shared by the matrix products with AMX: the shape of the tile registers and the scratch memory.
+// For files that are compiled for AMX only.
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +20,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};        // [tile]
 };
 
-// The caller's scratch from its first cache line on.
+// The caller's scratch memory from its first cache line on.
 inline uint8_t* AlignedScratch(const MatmulParams& params) {
   const auto address = reinterpret_cast<uintptr_t>(params.scratch);
   return reinterpret_cast<uint8_t*>((address + 63) / 64 * 64);

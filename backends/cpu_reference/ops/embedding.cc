@@ -24,16 +24,16 @@ void AddRow(const W* row, int64_t size, float scale, bool add, float* out) {
 void AddRowOf(const WeightMatrix& table, int64_t row, float scale, bool add, float* out) {
   const int64_t offset = row * table.columns;
   switch (table.type) {
-    case WeightType::kF32:
+    case WeightFormat::kF32:
       return AddRow(static_cast<const float*>(table.data) + offset, table.columns, scale, add, out);
-    case WeightType::kBf16:
+    case WeightFormat::kBf16:
       return AddRow(static_cast<const Bf16*>(table.data) + offset, table.columns, scale, add, out);
-    case WeightType::kF16:
+    case WeightFormat::kF16:
       return AddRow(static_cast<const Fp16*>(table.data) + offset, table.columns, scale, add, out);
-    case WeightType::kF8E4M3:
-    case WeightType::kInt4:
-    case WeightType::kInt8:
-      return;  // no checkpoint has quantised embeddings: refused at load
+    case WeightFormat::kF8E4M3:
+    case WeightFormat::kInt4:
+    case WeightFormat::kInt8:
+      return;  // quantized embeddings are rejected at load
   }
 }
 

@@ -4,7 +4,7 @@
 //   out             [num_tokens, size]  float
 #pragma once
 
-#include "backends/cpu_reference/ops/weight_type.h"
+#include "backends/cpu_reference/ops/weight_format.h"
 
 namespace nereid::cpu {
 

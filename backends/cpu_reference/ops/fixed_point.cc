@@ -1,4 +1,4 @@
-// Rounds rows of float to fixed point.
+// Rounds rows of floats to fixed point.
 #include "backends/cpu_reference/ops/fixed_point.h"
 
 #include "backends/cpu_reference/ops/simd.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kLargest = 8300000.0f;  // below 127 * 65536 + 127 * 256 + 127
 
-// `count` numbers, whose digits go to to[0], to[stride] and to[2 * stride] on.
+// Converts `count` numbers. Their digits go to to[i], to[stride + i] and to[2 * stride + i].
 void RoundSegment(const float* in, int64_t count, int8_t* to, int64_t stride, float* scale,
                   float* sum) {
   float largest = 0.0f, nothing = 0.0f;
@@ -16,8 +16,8 @@ void RoundSegment(const float* in, int64_t count, int8_t* to, int64_t stride, fl
     const float size = in[i] < 0.0f ? -in[i] : in[i];
     largest = size > largest ? size : largest;
   }
-  for (int64_t i = 0; i < count; ++i) nothing += in[i] * 0.0f;  // NaN when one is not finite
-  if (!(largest > 1e-30f) || nothing != nothing) {  // nothing there, or what no integer can hold
+  for (int64_t i = 0; i < count; ++i) nothing += in[i] * 0.0f;  // NaN if a number is not finite
+  if (!(largest > 1e-30f) || nothing != nothing) {              // all zero, or not representable
     for (int64_t digit = 0; digit < 3; ++digit) {
       for (int64_t i = 0; i < count; ++i) to[digit * stride + i] = 0;
     }

@@ -1,4 +1,4 @@
-// Layer norm in two passes: mean, then variance around it.
+// Layer norm in two passes: the mean, then the variance around it.
 #include "backends/cpu_reference/ops/layer_norm.h"
 
 #include "backends/cpu_reference/ops/simd.h"

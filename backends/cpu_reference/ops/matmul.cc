@@ -1,5 +1,5 @@
-// Matrix product in tiles of MR rows by NR outputs, each a vector of partial sums over the columns.
-// Bound by memory for few rows (weights are read once), by multiply-adds for many.
+// Matrix product in tiles of MR rows x NR outputs. Each element of a tile is a vector of partial
+// sums over the columns. Memory-bound for few rows (weights are read once), compute-bound for many.
 #include "backends/cpu_reference/ops/matmul.h"
 
 #include "backends/cpu_reference/ops/simd.h"
@@ -12,31 +12,32 @@ constexpr int kMaxRows = 6;  // 6 x 4 sums + 6 inputs + 1 weight: 31 of 32 regis
 #else
 constexpr int kMaxRows = 2;
 #endif
-// With few rows the weights stream from memory, NR short rows side by side, which hardware does not
-// foresee: the tile asks for as many bytes as it reads, this far ahead in the order of memory.
+// With few rows, the weights stream from memory as NR short rows in parallel, which the hardware
+// prefetcher does not predict. The tile prefetches as many bytes as it reads, this far ahead in
+// memory order.
 constexpr int kMaxStreamedRows = 4;
 constexpr int64_t kPrefetchBytes = 16384;
 
 template <typename W>
-struct Tile {
+struct MatmulTile {
   const float* in;   // first row
   const W* weights;  // first output
   int64_t columns;
   const float* scales;        // of the first output, or null
-  const float* bias;          // likewise
-  const float* block_scales;  // of Fp8Blocks
+  const float* bias;          // of the first output, or null
+  const float* block_scales;  // for Fp8Blocks
   int64_t first_output;
   float* out;
   int64_t out_stride;
   bool accumulate;
 };
 
-// A weight in a block with a scale is one product more, rounded once.
+// With block scales, each weight is multiplied by its scale, with one additional rounding.
 template <typename W>
-NEREID_INLINE VecF Scaled(const Tile<W>&, int, int64_t, VecF weights) {
+NEREID_INLINE VecF Scaled(const MatmulTile<W>&, int, int64_t, VecF weights) {
   return weights;
 }
-NEREID_INLINE VecF Scaled(const Tile<Fp8Blocks>& tile, int n, int64_t column, VecF weights) {
+NEREID_INLINE VecF Scaled(const MatmulTile<Fp8Blocks>& tile, int n, int64_t column, VecF weights) {
   const int64_t num_blocks = (tile.columns + kF8Block - 1) / kF8Block;
   const int64_t row = (tile.first_output + n) / kF8Block * num_blocks;
   return weights * tile.block_scales[row + column / kF8Block];
@@ -44,7 +45,7 @@ NEREID_INLINE VecF Scaled(const Tile<Fp8Blocks>& tile, int n, int64_t column, Ve
 
 NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* scales, const float* bias,
                            bool accumulate) {
-  // Spelt out: `auto` would drop the alignment of 1.
+  // Explicit type: `auto` would drop the alignment of 1.
   Vec4Unaligned* to = reinterpret_cast<Vec4Unaligned*>(out);
   if (scales != nullptr) sums *= *reinterpret_cast<const Vec4Unaligned*>(scales);
   if (bias != nullptr) sums += *reinterpret_cast<const Vec4Unaligned*>(bias);
@@ -76,7 +77,7 @@ NEREID_INLINE void FinishTile(const T& tile, const VecF (&sums)[MR][NR]) {
 }
 
 template <int MR, int NR, typename W>
-__attribute__((noinline)) void RunTile(const Tile<W>& tile) {
+__attribute__((noinline)) void RunTile(const MatmulTile<W>& tile) {
   VecF sums[MR][NR] = {};
   const int64_t columns = tile.columns;
   const int64_t whole = columns - columns % kLanes;
@@ -114,10 +115,10 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
   FinishTile<MR, NR>(tile, sums);
 }
 
-// All outputs of a panel for MR rows.
+// Computes all outputs of a panel for MR rows.
 template <int MR, typename W>
-NEREID_INLINE void RunRows(Tile<W> tile, int64_t num_outputs) {
-  // Few rows need more outputs in flight to hide latency.
+NEREID_INLINE void RunRows(MatmulTile<W> tile, int64_t num_outputs) {
+  // With few rows, more outputs in flight hide the latency.
   [[maybe_unused]] constexpr int kWide = MR <= 3 ? 8 : 4;
   const auto advance = [&](int64_t outputs) {
     tile.weights += outputs * tile.columns;
@@ -135,7 +136,7 @@ NEREID_INLINE void RunRows(Tile<W> tile, int64_t num_outputs) {
 }
 
 template <typename W>
-void RunPanel(Tile<W> tile, int64_t num_rows, int64_t num_outputs) {
+void RunPanel(MatmulTile<W> tile, int64_t num_rows, int64_t num_outputs) {
   while (num_rows > 0) {
     const int64_t rows = num_rows < kMaxRows ? num_rows : kMaxRows;
     switch (rows) {
@@ -166,9 +167,9 @@ void RunPanel(Tile<W> tile, int64_t num_rows, int64_t num_outputs) {
   }
 }
 
-// The panel from output `first` on. `weights` are its rows.
+// The tile of the panel that starts at output `first`. `weights` points to its rows.
 template <typename W>
-Tile<W> PanelOf(const MatmulParams& p, int64_t first, const W* weights) {
+MatmulTile<W> PanelOf(const MatmulParams& p, int64_t first, const W* weights) {
   return {p.in,
           weights,
           p.weights.columns,
@@ -200,20 +201,20 @@ void Run(const MatmulParams& p) {
 
 }  // namespace
 
-void MatmulIntegers(const MatmulParams& params);  // matmul_int.cc
+void MatmulIntegers(const MatmulParams& params);  // in matmul_int.cc
 
 void Matmul(const MatmulParams& params) {
   switch (params.weights.type) {
-    case WeightType::kF32:
+    case WeightFormat::kF32:
       return Run<float>(params);
-    case WeightType::kBf16:
+    case WeightFormat::kBf16:
       return Run<Bf16>(params);
-    case WeightType::kF16:
+    case WeightFormat::kF16:
       return Run<Fp16>(params);
-    case WeightType::kF8E4M3:
+    case WeightFormat::kF8E4M3:
       return params.weights.block_scales != nullptr ? Run<Fp8Blocks>(params) : Run<Fp8>(params);
-    case WeightType::kInt4:
-    case WeightType::kInt8:
+    case WeightFormat::kInt4:
+    case WeightFormat::kInt8:
       return MatmulIntegers(params);
   }
 }

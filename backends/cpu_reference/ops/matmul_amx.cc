@@ -1,6 +1,6 @@
-// Tiles: 16 outputs x 32 columns of weights, as they lie in memory; 32 columns x 16 rows of input,
-// packed by pairs of columns; 16 outputs x 16 rows of sums. Two by two of them fill the registers:
-// sums 0-3, weights 4 and 5, inputs 6 and 7.
+// Tiles: 16 outputs x 32 columns of weights, as stored; 32 columns x 16 rows of input, packed in
+// pairs of columns; 16 outputs x 16 rows of sums. A 2 x 2 arrangement fills the tile registers:
+// sums in 0-3, weights in 4 and 5, inputs in 6 and 7.
 #include "backends/cpu_reference/ops/matmul_amx.h"
 
 #include "backends/cpu_reference/ops/amx_tiles.h"
@@ -10,17 +10,17 @@ namespace {
 
 constexpr int64_t kTileOutputs = 16;
 constexpr int64_t kTileColumns = 32;
-// Packed input of a block of rows stays in the second-level cache while all weights pass by.
+// The packed input of a block of rows stays in the L2 cache while all weights are read.
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
-// How far ahead weights are asked for, in tiles along the columns: where tiles are taken one by
-// one, and where two of them are multiplied by many rows.
+// Prefetch distance of weights, in tiles along the columns: for tiles processed one by one, and for
+// pairs of tiles multiplied by many rows.
 constexpr int64_t kTilesAhead[] = {2, 8};
 
 int64_t DivideUp(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// `rows`: of input, 1 to 16, which is how wide the tiles of input and of sums are.
+// `rows`: number of input rows, 1 to 16. It is the width of the input and sum tiles.
 void Configure(int64_t rows) {
   TileConfig config;
   for (int tile = 0; tile < kNumTiles; ++tile) {
@@ -30,8 +30,8 @@ void Configure(int64_t rows) {
   _tile_loadconfig(&config);
 }
 
-// Columns [column, column + 32) of one row, split into pairs of bf16: high parts and rests. A pair
-// is a word, of `stride` words from one pair to the next.
+// Splits columns [column, column + 32) of one row into pairs of bf16: high parts and remainders. A
+// pair is a word; consecutive pairs are `stride` words apart.
 void PackColumns(const float* in, int64_t count, uint32_t* high, uint32_t* low, int64_t stride) {
   const auto mask = static_cast<uint32_t>((uint64_t{1} << count) - 1);
   const __m512 first = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), in);
@@ -58,7 +58,7 @@ void PackColumns(const float* in, int64_t count, uint32_t* high, uint32_t* low, 
   }
 }
 
-// One tile high, one tile low for each 32 columns of up to `width` rows.
+// Writes a high tile and a low tile for each 32 columns of up to `width` rows.
 void PackRows(const float* in, int64_t num_rows, int64_t columns, int64_t width, uint8_t* to) {
   const int64_t tile_bytes = kTileRows * width * 4;
   for (int64_t column = 0; column < columns; column += kTileColumns, to += 2 * tile_bytes) {
@@ -72,8 +72,8 @@ void PackRows(const float* in, int64_t num_rows, int64_t columns, int64_t width,
   }
 }
 
-// Writes a tile of sums: sums[output][row], of `stride` floats from one output to the next, to
-// out[row][output].
+// Writes a tile of sums to out[row][output]. The tile is sums[output][row] with `stride` floats
+// between outputs.
 void Finish(const float* sums, int64_t stride, const MatmulParams& p, int64_t output,
             int64_t num_outputs, int64_t row, int64_t num_rows) {
   const auto mask = static_cast<__mmask16>((1u << num_outputs) - 1);
@@ -91,9 +91,9 @@ void Finish(const float* sums, int64_t stride, const MatmulParams& p, int64_t ou
   }
 }
 
-class Product {
+class Bf16Matmul {
  public:
-  Product(const MatmulParams& params, uint8_t* packed)
+  Bf16Matmul(const MatmulParams& params, uint8_t* packed)
       : p_(params),
         weights_(static_cast<const uint8_t*>(params.weights.data)),
         columns_(params.weights.columns),
@@ -115,7 +115,7 @@ class Product {
   static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   void RunBlock(int64_t first_row, int64_t num_rows) {
-    // Narrow tiles for a short step; else 16 rows, of which the last tile may use a part.
+    // Narrow tiles for a small step; otherwise 16 rows, of which the last tile may use a part.
     width_ = Least(num_rows, kTileRows);
     const int64_t row_tile_bytes = steps_ * 2 * in_tile_bytes();
     for (int64_t row = 0; row < num_rows; row += kTileRows) {
@@ -148,9 +148,9 @@ class Product {
   int64_t in_row_bytes() const { return width_ * 4; }
   int64_t in_tile_bytes() const { return kTileRows * in_row_bytes(); }
 
-  // Few rows: one tile of outputs at a time, which reads the weights in an order that is nearly
-  // that of memory, at the speed of plain reading. Sums are looked at when the next ones are made:
-  // at once, they would be waited for.
+  // Few rows: processes one tile of outputs at a time. This reads the weights almost in memory
+  // order, at the speed of a plain read. Sums are processed while the next ones are computed, to
+  // avoid waiting for them.
   void RunNarrow(int64_t first_row, int64_t num_rows) {
     alignas(64) float sums[2][kTileOutputs * kTileRows];
     const auto finish = [&](int64_t output, const float* of) {
@@ -177,7 +177,7 @@ class Product {
 
   template <int kOutputTiles, int kRowTiles>
   void Sum(int64_t output, const uint8_t* in, int64_t row_tile_bytes) {
-    const bool is_first_pass = in == packed_;  // else the weights are in a cache
+    const bool is_first_pass = in == packed_;  // later passes find the weights in a cache
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -210,7 +210,7 @@ class Product {
     if constexpr (kOutputTiles == 2 && kRowTiles == 2) _tile_dpbf16ps(3, 5, 7);
   }
 
-  // Weights at a border, with zeros behind them.
+  // Loads weights at the border, padded with zeros.
   template <int kOutputTiles>
   void LoadPart(const uint8_t* weights, int64_t output, int64_t columns) {
     alignas(64) uint8_t tiles[kOutputTiles * kTileBytes] = {};
@@ -222,7 +222,7 @@ class Product {
     if constexpr (kOutputTiles == 2) _tile_loadd(5, tiles + kTileBytes, 64);
   }
 
-  // The rows of weights lie far apart, and no hardware foresees where the next panel starts.
+  // Rows of weights are far apart, and the hardware prefetcher does not predict the next panel.
   template <int kOutputTiles>
   void PrefetchAhead(int64_t output, int64_t step) const {
     int64_t ahead = step + kTilesAhead[kOutputTiles - 1];
@@ -260,13 +260,13 @@ class Product {
   const uint8_t* const weights_;
   const int64_t columns_, row_bytes_, steps_;
   uint8_t* const packed_;
-  int64_t width_ = kTileRows;  // rows of input in a tile of this block
+  int64_t width_ = kTileRows;  // input rows in a tile of this block
 };
 
 }  // namespace
 
 void MatmulBf16(const MatmulParams& params) {
-  Product(params, AlignedScratch(params)).Run();
+  Bf16Matmul(params, AlignedScratch(params)).Run();
 }
 
 }  // namespace nereid::cpu::amx

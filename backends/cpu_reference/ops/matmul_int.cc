@@ -1,12 +1,17 @@
-// Integer weights: strips of 16 outputs, whose bytes a multiply-add of bytes takes as they are.
-#include "backends/cpu_reference/ops/matmul_int.h"
+// Integer weights in strips of 16 outputs, whose bytes a multiply-add of bytes uses as they are.
+// Every implementation, here and in matmul_int_amx.cc, combines a segment's sums of one output in
+// this order:
+//   all = 65536 * sum(v d0) + (256 * sum(v d1) + sum(v d2))     each sum is exact, in int32
+//   total += (all - zero * sum of the input) * (scale of the weights * scale of the input)
+// so that all implementations for one instruction set give the same bits.
+#include "backends/cpu_reference/ops/matmul.h"
 
 #include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {
 
-constexpr int kVectors = 16 / kLanes;  // of a strip
+constexpr int kVectors = 16 / kLanes;  // per strip
 #if defined(__AVX512VNNI__) || defined(__AVX512F__)
 constexpr int kMaxRows = 4;
 #elif defined(__AVX2__)
@@ -14,12 +19,12 @@ constexpr int kMaxRows = 2;
 #else
 constexpr int kMaxRows = 1;
 #endif
-// Rows whose input stays in the second-level cache while the strips pass by.
+// Rows whose input stays in the L2 cache while the strips are read.
 constexpr int64_t kRowsAtOnce = 64;
 constexpr int64_t kBytesAhead = 4096;
 
-// sums += for each lane, four bytes of `weights` (unsigned, at most 15 unless VNNI) times the four
-// of `input` (signed).
+// In each lane: sums += four bytes of `weights` (unsigned, at most 15 unless VNNI) times four of
+// `input` (signed).
 NEREID_INLINE VecI Dot(VecI sums, VecU weights, int32_t input) {
 #if defined(__AVX512VNNI__)
   return reinterpret_cast<VecI>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums),
@@ -43,7 +48,7 @@ NEREID_INLINE VecI Dot(VecI sums, VecU weights, int32_t input) {
 NEREID_INLINE VecI DotOfBytes(VecI sums, VecU weights, int32_t input) {
 #if defined(__AVX512VNNI__)
   return Dot(sums, weights, input);
-#else  // sums of two products of bytes would not fit 16 bits: halves of bytes do
+#else  // the sum of two byte products exceeds 16 bits, so that bytes are split into halves
   const VecI high = Dot(VecI{}, (weights >> 4) & 0x0f0f0f0fu, input);
   return Dot(sums, weights & 0x0f0f0f0fu, input) + (high << 4);
 #endif
@@ -59,13 +64,13 @@ NEREID_INLINE VecF ToFloat(VecI values) {
 #endif
 }
 
-struct Shape {
+struct IntegerMatmulShape {
   int64_t columns, padded, segment, num_segments, row_bytes, num_groups, segments_per_group;
   int64_t strip_bytes;
 };
 
-NEREID_INLINE Shape ShapeOf(const WeightMatrix& w) {
-  Shape s;
+NEREID_INLINE IntegerMatmulShape ShapeOf(const WeightMatrix& w) {
+  IntegerMatmulShape s;
   s.columns = w.columns;
   s.padded = (w.columns + 63) / 64 * 64;
   s.segment = w.group_size < 128 && 128 % w.group_size == 0 ? w.group_size : 128;
@@ -73,7 +78,7 @@ NEREID_INLINE Shape ShapeOf(const WeightMatrix& w) {
   s.row_bytes = (3 * s.padded + 8 * s.num_segments + 63) / 64 * 64;
   s.num_groups = (w.columns + w.group_size - 1) / w.group_size;
   s.segments_per_group = (w.group_size + s.segment - 1) / s.segment;
-  s.strip_bytes = (w.columns + 7) / 8 * (w.type == WeightType::kInt4 ? 64 : 128);
+  s.strip_bytes = (w.columns + 7) / 8 * (w.type == WeightFormat::kInt4 ? 64 : 128);
   return s;
 }
 
@@ -83,10 +88,10 @@ NEREID_INLINE int32_t FourAt(const uint8_t* from) {
   return four;
 }
 
-// Sums of MR rows with eight columns of NS strips.
+// Adds the products of MR rows with eight columns of NS strips.
 template <int MR, int NS, bool kIs4>
 NEREID_INLINE void AddEight(const uint8_t* weights, int64_t strip_bytes, const uint8_t* digits,
-                            const Shape& s, VecI (&sums)[MR][NS][3][kVectors]) {
+                            const IntegerMatmulShape& s, VecI (&sums)[MR][NS][3][kVectors]) {
 #pragma GCC unroll 4
   for (int n = 0; n < NS; ++n) {
     const uint8_t* from = weights + n * strip_bytes;
@@ -116,10 +121,10 @@ NEREID_INLINE void AddEight(const uint8_t* weights, int64_t strip_bytes, const u
   }
 }
 
-// Outputs of whole strips from `strip` on for MR rows, into totals[row][16 NS].
+// Computes whole strips from `strip` on for MR rows, into totals[row][16 NS].
 template <int MR, int NS, bool kIs4>
-__attribute__((noinline)) void RunStrips(const MatmulParams& p, const Shape& s, int64_t row,
-                                         int64_t strip, float* totals) {
+__attribute__((noinline)) void RunStrips(const MatmulParams& p, const IntegerMatmulShape& s,
+                                         int64_t row, int64_t strip, float* totals) {
   const uint8_t* weights = static_cast<const uint8_t*>(p.weights.data) + strip * s.strip_bytes;
   const uint8_t* digits = p.fixed_point + row * s.row_bytes;
   const int64_t scale_stride = s.num_groups * kStripOutputs;
@@ -163,9 +168,9 @@ __attribute__((noinline)) void RunStrips(const MatmulParams& p, const Shape& s, 
   }
 }
 
-// The outputs that were asked for, of MR rows and NS strips.
+// Writes the requested outputs of MR rows and NS strips.
 template <int MR, int NS, bool kIs4>
-void FinishStrips(const MatmulParams& p, const Shape& s, int64_t row, int64_t strip) {
+void FinishStrips(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row, int64_t strip) {
   float totals[MR * NS * kStripOutputs];
   RunStrips<MR, NS, kIs4>(p, s, row, strip, totals);
   const int64_t first = strip * kStripOutputs;
@@ -183,7 +188,7 @@ void FinishStrips(const MatmulParams& p, const Shape& s, int64_t row, int64_t st
 }
 
 template <int MR, bool kIs4>
-void RunRows(const MatmulParams& p, const Shape& s, int64_t row) {
+void RunRows(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row) {
 #if defined(__AVX512F__)
   constexpr int kStrips = MR == 1 ? 4 : MR == 2 ? 2 : 1;
 #else
@@ -196,9 +201,10 @@ void RunRows(const MatmulParams& p, const Shape& s, int64_t row) {
   for (; strip < end; ++strip) FinishStrips<MR, 1, kIs4>(p, s, row, strip);
 }
 
-// A strip at a time for all rows of a block, so that it is read once.
+// Processes one strip at a time for all rows of a block, so that the strip is read once.
 template <bool kIs4>
-void RunBlock(const MatmulParams& p, const Shape& s, int64_t first_row, int64_t last_row) {
+void RunBlock(const MatmulParams& p, const IntegerMatmulShape& s, int64_t first_row,
+              int64_t last_row) {
   const int64_t end = (p.last_output + kStripOutputs - 1) / kStripOutputs;
   for (int64_t strip = p.first_output / kStripOutputs; strip < end; ++strip) {
     int64_t row = first_row;
@@ -211,7 +217,7 @@ void RunBlock(const MatmulParams& p, const Shape& s, int64_t first_row, int64_t 
 
 template <bool kIs4>
 void Run(const MatmulParams& p) {
-  const Shape s = ShapeOf(p.weights);
+  const IntegerMatmulShape s = ShapeOf(p.weights);
   if (p.num_rows == 1) return RunRows<1, kIs4>(p, s, 0);
   if constexpr (kMaxRows >= 2) {
     if (p.num_rows == 2) return RunRows<2, kIs4>(p, s, 0);
@@ -225,7 +231,7 @@ void Run(const MatmulParams& p) {
 }  // namespace
 
 void MatmulIntegers(const MatmulParams& params) {
-  params.weights.type == WeightType::kInt4 ? Run<true>(params) : Run<false>(params);
+  params.weights.type == WeightFormat::kInt4 ? Run<true>(params) : Run<false>(params);
 }
 
 }  // namespace nereid::cpu::NEREID_ISA

@@ -1,14 +1,14 @@
-// Integer weights on the tile unit: digits of 16 rows of input x 64 columns, times weights of 64
-// columns x 16 outputs as strips have them. Three tiles of sums, one a digit, in two sets that
-// alternate; tile 6 holds input, 7 weights.
+// Integer weights on AMX: digits of 16 input rows x 64 columns, times weights of 64 columns x 16
+// outputs, as stored in strips. Three tiles of sums, one per digit, in two alternating sets; tile 6
+// is input, tile 7 weights.
 #include "backends/cpu_reference/ops/amx_tiles.h"
-#include "backends/cpu_reference/ops/matmul_int.h"
+#include "backends/cpu_reference/ops/matmul_amx.h"
 
 namespace nereid::cpu::amx {
 namespace {
 
 constexpr int64_t kTileColumns = 64;
-// Rows whose digits stay in the second-level cache while the strips pass by.
+// Rows whose digits stay in the L2 cache while the strips are read.
 constexpr int64_t kRowsAtOnce = 128;
 
 void Configure(int64_t rows) {
@@ -20,11 +20,11 @@ void Configure(int64_t rows) {
   _tile_loadconfig(&config);
 }
 
-class Product {
+class IntegerMatmul {
  public:
-  Product(const MatmulParams& params, uint8_t* unpacked)
+  IntegerMatmul(const MatmulParams& params, uint8_t* unpacked)
       : p_(params),
-        is_4_(params.weights.type == WeightType::kInt4),
+        is_4_(params.weights.type == WeightFormat::kInt4),
         columns_(params.weights.columns),
         padded_((columns_ + 63) / 64 * 64),
         segment_(params.weights.group_size == 64 ? 64 : 128),
@@ -54,7 +54,7 @@ class Product {
   }
 
  private:
-  // The strip in bytes, filled up to whole tiles.
+  // Expands a strip to bytes, padded to whole tiles.
   void Unpack(int64_t strip) {
     const uint8_t* from = static_cast<const uint8_t*>(p_.weights.data) + strip * strip_bytes_;
     const int64_t filled = columns_ / 8 * 128;
@@ -88,7 +88,7 @@ class Product {
     Store(strip, row, num_rows, totals);
   }
 
-// The compiler's intrinsics want the numbers of tiles as they are written.
+// The intrinsics require tile numbers as literals.
 #define NEREID_SUM(t0, t1, t2)                                                 \
   const int64_t begin = segment * segment_;                                    \
   const int64_t end = begin + segment_ < padded_ ? begin + segment_ : padded_; \
@@ -165,13 +165,13 @@ class Product {
 }  // namespace
 
 bool IntegersSuitAmx(const MatmulParams& params) {
-  constexpr int64_t kFewestRows = 5;  // fewer are done by the time that tiles are set up
+  constexpr int64_t kFewestRows = 5;  // for fewer rows, setting up tiles costs more than it saves
   return params.num_rows >= kFewestRows && params.weights.columns % 8 == 0 &&
          (params.weights.group_size >= 128 || params.weights.group_size == 64);
 }
 
 void MatmulIntegers(const MatmulParams& params) {
-  Product(params, AlignedScratch(params)).Run();
+  IntegerMatmul(params, AlignedScratch(params)).Run();
 }
 
 }  // namespace nereid::cpu::amx

@@ -1,10 +1,9 @@
-// Run-time choice of the instruction set.
+// Selects the instruction set at run time.
 #include "backends/cpu_reference/ops/op_table.h"
 
 #include <algorithm>
 
 #include "backends/cpu_reference/ops/matmul_amx.h"
-#include "backends/cpu_reference/ops/matmul_int.h"
 
 namespace nereid::cpu {
 
@@ -29,7 +28,7 @@ NEREID_DECLARE_OPS(avx512)
 #undef NEREID_DECLARE_OPS
 
 namespace avx512vnni {
-void MatmulIntegers(const MatmulParams&);  // matmul_int.cc once more
+void MatmulIntegers(const MatmulParams&);  // second compilation of matmul_int.cc
 void Matmul(const MatmulParams& params) {
   params.weights.is_integer() ? MatmulIntegers(params) : avx512::Matmul(params);
 }
@@ -43,7 +42,7 @@ constexpr OpTable kOps = [] {
 
 namespace amx {
 void Matmul(const MatmulParams& params) {
-  if (params.weights.type == WeightType::kBf16) return MatmulBf16(params);
+  if (params.weights.type == WeightFormat::kBf16) return MatmulBf16(params);
   if (params.weights.is_integer() && IntegersSuitAmx(params)) return MatmulIntegers(params);
   avx512vnni::Matmul(params);
 }

@@ -1,4 +1,4 @@
-// The ops compiled for the best instruction set that this processor has. [any thread]
+// The ops, compiled for the best instruction set of this processor. [any thread]
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@
 #include "backends/cpu_reference/ops/activation.h"
 #include "backends/cpu_reference/ops/embedding.h"
 #include "backends/cpu_reference/ops/fixed_point.h"
+#include "backends/cpu_reference/ops/kv_cache_view.h"
 #include "backends/cpu_reference/ops/layer_norm.h"
 #include "backends/cpu_reference/ops/matmul.h"
 #include "backends/cpu_reference/ops/paged_attention.h"
-#include "backends/cpu_reference/ops/paged_kv_write.h"
 #include "backends/cpu_reference/ops/rms_norm.h"
 #include "backends/cpu_reference/ops/rope.h"
 
@@ -29,7 +29,7 @@ struct OpTable {
   void (*rope)(const RopeParams&);
 };
 
-// Best first; each runs on this processor. Never empty: the baseline is x86-64-v2.
+// All op tables that this processor can run, best first. Never empty: the baseline is x86-64-v2.
 const std::vector<const OpTable*>& AvailableOps();
 inline const OpTable& BestOps() {
   return *AvailableOps().front();

@@ -1,5 +1,5 @@
-// Scores by blocks of 16 keys, softmax, weighted sum of values. Rows go in groups of four, so that
-// a key or value once loaded serves all of them.
+// Scores by blocks of 16 keys, softmax, weighted sum of values. Rows are processed in groups of
+// four, so that a loaded key or value is used for all of them.
 #include "backends/cpu_reference/ops/paged_attention.h"
 
 #include "backends/cpu_reference/ops/simd.h"
@@ -8,19 +8,19 @@ namespace nereid::cpu::NEREID_ISA {
 namespace {
 
 constexpr int kVectorsPerBlock = kBlockSize / kLanes;
-constexpr float kHidden = -3.0e38f;
+constexpr float kMaskedScore = -3.0e38f;
 
-struct Range {
+struct VisibleRange {
   int32_t first, last;              // positions [first, last) ...
   int32_t sinks;                    // ... and [0, sinks), a gap before `first`; else 0
-  int32_t first_block, last_block;  // the blocks that hold all of them
-  bool Sees(int32_t position) const {
+  int32_t first_block, last_block;  // the blocks that contain all of them
+  bool Contains(int32_t position) const {
     return position < sinks || (position >= first && position < last);
   }
 };
 
-Range RangeOf(const PagedAttentionParams& p, const AttentionRow& row) {
-  Range range;
+VisibleRange VisibleRangeOf(const PagedAttentionParams& p, const AttentionRow& row) {
+  VisibleRange range;
   range.first = p.window > 0 && row.context > p.window ? row.context - p.window : 0;
   range.last = row.context;
   range.sinks = 0;
@@ -33,20 +33,20 @@ Range RangeOf(const PagedAttentionParams& p, const AttentionRow& row) {
   return range;
 }
 
-// Up to four rows at work: their ranges, and the blocks that any of them sees.
+// Up to four rows, their ranges, and the blocks that any of them sees.
 template <int G>
-struct Group {
+struct RowGroup {
   const AttentionRow* rows;
   float* scores[G];
-  Range ranges[G];
+  VisibleRange ranges[G];
   int32_t first_block, last_block;
-  int32_t gap_begin, gap_end;  // blocks between that no row sees
+  int32_t gap_begin, gap_end;  // blocks in between that no row sees
   bool IsGap(int32_t block) const { return block >= gap_begin && block < gap_end; }
 };
 
-// Raw scores of G rows against B neighbouring blocks.
+// Unscaled scores of G rows against B consecutive blocks.
 template <int G, int B>
-NEREID_INLINE void ScoreBlocks(const PagedAttentionParams& p, const Group<G>& group,
+NEREID_INLINE void ScoreBlocks(const PagedAttentionParams& p, const RowGroup<G>& group,
                                int32_t block) {
   constexpr int kVectors = kVectorsPerBlock;
   const float* keys[B];
@@ -77,8 +77,8 @@ NEREID_INLINE void ScoreBlocks(const PagedAttentionParams& p, const Group<G>& gr
 }
 
 template <int G>
-void Score(const PagedAttentionParams& p, const Group<G>& group) {
-  // As many blocks at a time as there are registers for.
+void Score(const PagedAttentionParams& p, const RowGroup<G>& group) {
+  // As many blocks at a time as the registers allow.
   constexpr int kAtOnce = kLanes == 16 ? (G == 1 ? 4 : 2) : 1;
   int32_t block = group.first_block;
   for (; block < group.gap_begin; ++block) ScoreBlocks<G, 1>(p, group, block);
@@ -96,19 +96,19 @@ void SoftCap(float* scores, int64_t begin, int64_t end, float cap) {
   }
 }
 
-// Scores of one row become weights; those outside its range become 0.
-void Softmax(float* scores, const Range& range) {
+// Converts the scores of one row to weights; those outside its range become 0.
+void Softmax(float* scores, const VisibleRange& range) {
   const int64_t begin = int64_t{range.first_block} * kBlockSize;
   const int64_t end = int64_t{range.last_block} * kBlockSize;
-  for (int64_t i = begin + range.sinks; i < range.first; ++i) scores[i] = kHidden;
-  for (int64_t i = range.last; i < end; ++i) scores[i] = kHidden;
-  VecF max = Broadcast(kHidden);
+  for (int64_t i = begin + range.sinks; i < range.first; ++i) scores[i] = kMaskedScore;
+  for (int64_t i = range.last; i < end; ++i) scores[i] = kMaskedScore;
+  VecF max = Broadcast(kMaskedScore);
   for (int64_t i = begin; i < end; i += kLanes) max = Max(max, Load(scores + i));
   const VecF top = Broadcast(ReduceMax(max));
   VecF sums = {};
   for (int64_t i = begin; i < end; i += kLanes) {
     const VecF score = Load(scores + i);
-    const VecF weight = score == kHidden ? VecF{} : Exp(score - top);
+    const VecF weight = score == kMaskedScore ? VecF{} : Exp(score - top);
     Store(scores + i, weight);
     sums += weight;
   }
@@ -116,10 +116,10 @@ void Softmax(float* scores, const Range& range) {
   for (int64_t i = begin; i < end; i += kLanes) Store(scores + i, Load(scores + i) * scale);
 }
 
-// sums[g] += weight * value over the positions of a block, or over those in each row's range.
+// sums[g] += weight * value over all positions of a block, or over those in each row's range.
 template <int G, int ND, bool kAllActive>
-NEREID_INLINE void MixBlock(const PagedAttentionParams& p, const Group<G>& group, int32_t block,
-                            int32_t d, VecF (&sums)[G][ND]) {
+NEREID_INLINE void AccumulateBlock(const PagedAttentionParams& p, const RowGroup<G>& group,
+                                   int32_t block, int32_t d, VecF (&sums)[G][ND]) {
   const float* values = p.cache.ValueBlock(p.block_table[block], p.kv_head) + d;
   const int32_t start = block * kBlockSize;
   for (int32_t t = 0; t < kBlockSize; ++t) {
@@ -131,7 +131,7 @@ NEREID_INLINE void MixBlock(const PagedAttentionParams& p, const Group<G>& group
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
       if constexpr (!kAllActive) {
-        if (!group.ranges[g].Sees(start + t)) continue;
+        if (!group.ranges[g].Contains(start + t)) continue;
       }
       const VecF weight = Broadcast(group.scores[g][start + t]);
 #pragma GCC unroll 4
@@ -142,7 +142,7 @@ NEREID_INLINE void MixBlock(const PagedAttentionParams& p, const Group<G>& group
 
 // out[d .. d + ND vectors) of each row = sum over its positions of weight * value.
 template <int G, int ND>
-void MixValues(const PagedAttentionParams& p, const Group<G>& group, int32_t d) {
+void AccumulateValues(const PagedAttentionParams& p, const RowGroup<G>& group, int32_t d) {
   VecF sums[G][ND] = {};
   for (int32_t block = group.first_block; block < group.last_block; ++block) {
     if (group.IsGap(block)) continue;
@@ -151,11 +151,11 @@ void MixValues(const PagedAttentionParams& p, const Group<G>& group, int32_t d) 
       all_active = all_active && group.ranges[g].first <= block * kBlockSize &&
                    group.ranges[g].last >= (block + 1) * kBlockSize;
     }
-    // A position that a row does not see must not touch its sums, not even by 0 times a value.
+    // A position that a row does not see must not change its sums, not even by 0 times a value.
     if (all_active) {
-      MixBlock<G, ND, true>(p, group, block, d, sums);
+      AccumulateBlock<G, ND, true>(p, group, block, d, sums);
     } else {
-      MixBlock<G, ND, false>(p, group, block, d, sums);
+      AccumulateBlock<G, ND, false>(p, group, block, d, sums);
     }
   }
 #pragma GCC unroll 4
@@ -174,16 +174,16 @@ void MixValues(const PagedAttentionParams& p, const Group<G>& group, int32_t d) 
 }
 
 template <int G>
-void Attend(const PagedAttentionParams& p, const AttentionRow* rows, int64_t stride) {
-  Group<G> group;
+void RunGroup(const PagedAttentionParams& p, const AttentionRow* rows, int64_t stride) {
+  RowGroup<G> group;
   group.rows = rows;
   for (int g = 0; g < G; ++g) {
     group.scores[g] = p.scratch + g * stride;
-    group.ranges[g] = RangeOf(p, rows[g]);
-    const Range& range = group.ranges[g];
+    group.ranges[g] = VisibleRangeOf(p, rows[g]);
+    const VisibleRange& range = group.ranges[g];
     if (g == 0 || range.first_block < group.first_block) group.first_block = range.first_block;
     if (g == 0 || range.last_block > group.last_block) group.last_block = range.last_block;
-    // Without sinks in each of the rows there is no gap.
+    // There is a gap only if every row has sinks.
     const int32_t sink_blocks = (range.sinks + kBlockSize - 1) / kBlockSize;
     const int32_t gap_end = range.sinks > 0 ? range.first / kBlockSize : 0;
     if (g == 0) group.gap_begin = sink_blocks;
@@ -199,9 +199,9 @@ void Attend(const PagedAttentionParams& p, const AttentionRow* rows, int64_t str
     Softmax(group.scores[g], group.ranges[g]);
   }
   int32_t d = 0;
-  for (; d + 4 * kLanes <= p.cache.value_size; d += 4 * kLanes) MixValues<G, 4>(p, group, d);
-  for (; d + 2 * kLanes <= p.cache.value_size; d += 2 * kLanes) MixValues<G, 2>(p, group, d);
-  for (; d < p.cache.value_size; d += kLanes) MixValues<G, 1>(p, group, d);
+  for (; d + 4 * kLanes <= p.cache.value_size; d += 4 * kLanes) AccumulateValues<G, 4>(p, group, d);
+  for (; d + 2 * kLanes <= p.cache.value_size; d += 2 * kLanes) AccumulateValues<G, 2>(p, group, d);
+  for (; d < p.cache.value_size; d += kLanes) AccumulateValues<G, 1>(p, group, d);
 }
 
 }  // namespace
@@ -209,13 +209,13 @@ void Attend(const PagedAttentionParams& p, const AttentionRow* rows, int64_t str
 void PagedAttention(const PagedAttentionParams& p) {
   int64_t stride = 0;
   for (int32_t row = 0; row < p.num_rows; ++row) {
-    const int64_t size = int64_t{RangeOf(p, p.rows[row]).last_block} * kBlockSize;
+    const int64_t size = int64_t{VisibleRangeOf(p, p.rows[row]).last_block} * kBlockSize;
     if (size > stride) stride = size;
   }
   int32_t row = 0;
-  for (; row + 4 <= p.num_rows; row += 4) Attend<4>(p, p.rows + row, stride);
-  for (; row + 2 <= p.num_rows; row += 2) Attend<2>(p, p.rows + row, stride);
-  for (; row < p.num_rows; ++row) Attend<1>(p, p.rows + row, stride);
+  for (; row + 4 <= p.num_rows; row += 4) RunGroup<4>(p, p.rows + row, stride);
+  for (; row + 2 <= p.num_rows; row += 2) RunGroup<2>(p, p.rows + row, stride);
+  for (; row < p.num_rows; ++row) RunGroup<1>(p, p.rows + row, stride);
 }
 
 }  // namespace nereid::cpu::NEREID_ISA

@@ -1,5 +1,5 @@
-// Scatters keys (transposed within a block) and values.
-#include "backends/cpu_reference/ops/paged_kv_write.h"
+// Writes keys (transposed within a block) and values to their blocks.
+#include "backends/cpu_reference/ops/kv_cache_view.h"
 
 #include "backends/cpu_reference/ops/simd.h"
 

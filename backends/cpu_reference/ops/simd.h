@@ -1,7 +1,7 @@
-// Vectors of the instruction set that a file is compiled for. Every op is compiled three times, in
-// the namespaces baseline, avx2 and avx512 (NEREID_ISA), and op_table.cc picks one at run time.
-// Nothing here or in an op may use inline functions of other headers: the linker keeps one copy of
-// those, and it could be one that this processor can not run.
+// Vectors of the instruction set for which a file is compiled. Every op is compiled in the
+// namespaces baseline, avx2 and avx512 (NEREID_ISA), and op_table.cc selects one at run time.
+// Neither this header nor an op may use inline functions of other headers: the linker keeps one
+// copy of those, which may use instructions that this processor does not have.
 #pragma once
 
 #include <immintrin.h>
@@ -43,7 +43,7 @@ NEREID_INLINE void Store(float* to, VecF value) {
   *reinterpret_cast<VecFUnaligned*>(to) = value;
 }
 
-// The first `count` < kLanes elements; zeros behind.
+// Loads the first `count` < kLanes elements, followed by zeros.
 NEREID_INLINE VecF LoadPart(const float* from, int count) {
   VecF value = {};
   for (int i = 0; i < count; ++i) value[i] = from[i];
@@ -53,10 +53,9 @@ NEREID_INLINE void StorePart(float* to, VecF value, int count) {
   for (int i = 0; i < count; ++i) to[i] = value[i];
 }
 
-// a * b + c, rounded once where the instruction set can. The compiler is told not to fuse on its
-// own
-// (-ffp-contract=off), because it does so differently in each instance of a template, and a result
-// would depend on the tile that made it.
+// a * b + c, rounded once if the instruction set has a fused multiply-add. The compiler must not
+// fuse on its own (-ffp-contract=off): it does so differently in each template instance, and a
+// result would depend on the tile that computed it.
 NEREID_INLINE VecF MulAdd(VecF a, VecF b, VecF c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -74,8 +73,8 @@ NEREID_INLINE VecF Min(VecF a, VecF b) {
   return a < b ? a : b;
 }
 
-// Sum of the lanes, always by the tree i + i + kLanes / 2, then quarters and so on: Reduce and
-// Reduce4 give the same bits.
+// Sum of the lanes in a fixed tree: first i with i + kLanes / 2, then quarters and so on. Reduce
+// and Reduce4 give the same bits.
 NEREID_INLINE float Reduce(VecF v) {
 #if defined(__AVX512F__)
   v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -94,7 +93,7 @@ NEREID_INLINE float ReduceMax(VecF v) {
   return max;
 }
 
-// (Reduce(a), Reduce(b), Reduce(c), Reduce(d)) by transposing halves on the way.
+// (Reduce(a), Reduce(b), Reduce(c), Reduce(d)), by transposing in between.
 NEREID_INLINE Vec4 Reduce4(VecF a, VecF b, VecF c, VecF d) {
 #if defined(__AVX512F__)
   const VecF ab =
@@ -128,7 +127,7 @@ NEREID_INLINE Vec4 Reduce4(VecF a, VecF b, VecF c, VecF d) {
 #endif
 }
 
-// e^x within 2 ulp for x in [-87, 88]; clamped outside. (Cephes' polynomial.)
+// e^x within 2 ulp for x in [-87, 88]; clamped outside. Uses the polynomial of the Cephes library.
 NEREID_INLINE VecF Exp(VecF x) {
   x = Min(Max(x, Broadcast(-87.0f)), Broadcast(88.0f));
   const VecF magic = Broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
@@ -147,7 +146,7 @@ NEREID_INLINE VecF Exp(VecF x) {
   return reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + exponent);
 }
 
-// Weights as vectors of float. The types are those of WeightType, in weight_type.h.
+// Loading of weights as vectors of floats. The types correspond to WeightFormat in weight_format.h.
 struct Bf16 {
   uint16_t bits;
 };
@@ -157,11 +156,11 @@ struct Fp16 {
 struct Fp8 {
   uint8_t bits;
 };
-struct Fp8Blocks {  // with a scale for each 128 by 128
+struct Fp8Blocks {  // with a scale for each 128 x 128 block
   uint8_t bits;
 };
 
-// Spelt out: GCC 12 makes five instructions of __builtin_convertvector.
+// Explicit intrinsics: GCC 12 generates five instructions for __builtin_convertvector.
 NEREID_INLINE VecU Widen(const uint16_t* from) {
 #if defined(__AVX512F__)
   return reinterpret_cast<VecU>(
@@ -180,14 +179,14 @@ NEREID_INLINE VecF LoadWeights(const float* from) {
 NEREID_INLINE VecF LoadWeights(const Bf16* from) {
   return reinterpret_cast<VecF>(Widen(&from->bits) << 16);
 }
-// Exact for every finite value: the exponents are rebiased by a multiplication with 2^112.
+// Exact for every finite value: a multiplication by 2^112 rebiases the exponent.
 NEREID_INLINE VecF LoadWeights(const Fp16* from) {
   const VecU half = Widen(&from->bits);
   const VecF magnitude = reinterpret_cast<VecF>((half & 0x7fffu) << 13) * 0x1p112f;
   return reinterpret_cast<VecF>(reinterpret_cast<VecU>(magnitude) | ((half & 0x8000u) << 16));
 }
 
-// E4M3: exponents rebiased likewise, by 2^120. Its one NaN reads as 480.
+// E4M3: a multiplication by 2^120 rebiases the exponent. The NaN is read as 480.
 NEREID_INLINE VecF LoadWeights(const Fp8* from) {
 #if defined(__AVX512F__)
   const VecU byte = reinterpret_cast<VecU>(

@@ -1,4 +1,5 @@
-// Turns are counted, so that a thread that wakes late does not take one for the next.
+// Runs and barrier rounds are counted, so that a thread that wakes late does not mistake the next
+// one for its own.
 #include "backends/gpu_llm/comm/rank_threads.h"
 
 #include <algorithm>
@@ -7,7 +8,8 @@ namespace nereid::gpu {
 
 RankThreads::RankThreads(int32_t count, std::function<void()> on_fault)
     : on_fault_(std::move(on_fault)) {
-  for (int32_t rank = 1; rank < count; ++rank) threads_.emplace_back([this, rank] { Serve(rank); });
+  for (int32_t rank = 1; rank < count; ++rank)
+    threads_.emplace_back([this, rank] { ThreadLoop(rank); });
 }
 
 RankThreads::~RankThreads() {
@@ -24,32 +26,32 @@ Status RankThreads::Run(const std::function<Status(int32_t rank)>& work) {
     const std::lock_guard lock(mutex_);
     work_ = &work;
     fault_ = Status();
-    num_at_work_ = static_cast<int32_t>(threads_.size());
-    ++turn_;
+    num_running_ = static_cast<int32_t>(threads_.size());
+    ++run_index_;
   }
   started_.notify_all();
-  Work(work, 0);
+  RunRank(work, 0);
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return num_at_work_ == 0; });
+  ended_.wait(lock, [&] { return num_running_ == 0; });
   return fault_;
 }
 
-void RankThreads::Serve(int32_t rank) {
+void RankThreads::ThreadLoop(int32_t rank) {
   for (int64_t turn = 1;; ++turn) {
     const std::function<Status(int32_t)>* work = nullptr;
     {
       std::unique_lock lock(mutex_);
-      started_.wait(lock, [&] { return stops_ || turn_ >= turn; });
-      if (turn_ < turn) return;
+      started_.wait(lock, [&] { return stops_ || run_index_ >= turn; });
+      if (run_index_ < turn) return;
       work = work_;
     }
-    Work(*work, rank);
+    RunRank(*work, rank);
     const std::lock_guard lock(mutex_);
-    if (--num_at_work_ == 0) ended_.notify_all();
+    if (--num_running_ == 0) ended_.notify_all();
   }
 }
 
-void RankThreads::Work(const std::function<Status(int32_t rank)>& work, int32_t rank) {
+void RankThreads::RunRank(const std::function<Status(int32_t rank)>& work, int32_t rank) {
   Status status = work(rank);
   if (status.ok()) return;
   {
@@ -60,25 +62,25 @@ void RankThreads::Work(const std::function<Status(int32_t rank)>& work, int32_t 
   on_fault_();
 }
 
-Result<int64_t> MeetingPlace::Meet(int64_t value) {
+Result<int64_t> PeerBarrier::WaitForAll(int64_t value) {
   std::unique_lock lock(mutex_);
   const auto broken = [] { return UnavailableError("another GPU of the model has failed"); };
   if (is_broken_) return broken();
-  least_ = num_waiting_ == 0 ? value : std::min(least_, value);
+  min_ = num_waiting_ == 0 ? value : std::min(min_, value);
   if (++num_waiting_ == count_) {
     num_waiting_ = 0;
-    last_least_ = least_;
-    ++turn_;
+    last_min_ = min_;
+    ++run_index_;
     met_.notify_all();
-    return last_least_;
+    return last_min_;
   }
-  const int64_t turn = turn_;
-  met_.wait(lock, [&] { return turn_ != turn || is_broken_; });
-  if (turn_ == turn) return broken();
-  return last_least_;
+  const int64_t turn = run_index_;
+  met_.wait(lock, [&] { return run_index_ != turn || is_broken_; });
+  if (run_index_ == turn) return broken();
+  return last_min_;
 }
 
-void MeetingPlace::Break() {
+void PeerBarrier::Break() {
   {
     const std::lock_guard lock(mutex_);
     is_broken_ = true;

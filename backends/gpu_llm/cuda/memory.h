@@ -1,5 +1,4 @@
-// Owned memory: of the device, and pinned memory of the host. Move-only; freed with the object.
-// [any thread]
+// RAII owners of device memory and of pinned host memory. Move-only. [any thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,16 +7,16 @@
 #include <cstdint>
 #include <utility>
 
-#include "backends/gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/runtime.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
 
-// Bytes in device memory, aligned to 256.
+// Device memory, aligned to 256 bytes.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // `what` stands in the error, beside the size and what is free.
+  // `what` names the buffer in the out-of-memory error.
   static Result<DeviceMemory> Allocate(size_t size_bytes, const char* what) {
     DeviceMemory memory;
     if (size_bytes == 0) return memory;
@@ -56,7 +55,7 @@ class DeviceMemory {
   size_t size_bytes_ = 0;
 };
 
-// Page-locked memory of the host, which the device reads and writes by itself.
+// Pinned host memory that the device can access directly.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

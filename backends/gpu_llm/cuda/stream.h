@@ -1,11 +1,11 @@
-// Owned streams, events and executable graphs. Move-only. [any thread]
+// RAII owners of streams, events and executable graphs. Move-only. [any thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <utility>
 
-#include "backends/gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/runtime.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -34,7 +34,7 @@ using Stream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using Event = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 using Graph = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-// What is launched to an urgent one starts before all that waits on others of the device.
+// `is_urgent`: highest priority, so that its kernels start before pending kernels of other streams.
 inline Result<Stream> MakeStream(bool is_urgent = false) {
   int least = 0, greatest = 0;
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));

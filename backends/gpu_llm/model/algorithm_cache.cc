@@ -1,4 +1,4 @@
-// A line: the key's numbers, the algorithm's words, and a check of both, in hexadecimal.
+// A line of the file has the key's numbers, the algorithm's words, and a checksum, in hexadecimal.
 #include "backends/gpu_llm/model/algorithm_cache.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace nereid::gpu {
 namespace {
 
-uint64_t Check(const AlgorithmKey& key, const Algorithm& algorithm) {
+uint64_t Checksum(const AlgorithmKey& key, const Algorithm& algorithm) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
   for (const int32_t number : key) add(static_cast<uint32_t>(number));
@@ -26,7 +26,7 @@ std::string LineOf(const AlgorithmKey& key, const Algorithm& algorithm) {
   line << std::hex;
   for (const int32_t number : key) line << static_cast<uint32_t>(number) << ' ';
   for (const uint64_t word : algorithm) line << word << ' ';
-  line << Check(key, algorithm) << '\n';
+  line << Checksum(key, algorithm) << '\n';
   return line.str();
 }
 
@@ -41,7 +41,7 @@ bool ReadLine(const std::string& text, AlgorithmKey& key, Algorithm& algorithm) 
   for (uint64_t& word : algorithm) line >> word;
   uint64_t check = 0;
   line >> check;
-  return !line.fail() && check == Check(key, algorithm);
+  return !line.fail() && check == Checksum(key, algorithm);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ AlgorithmCache::AlgorithmCache(const std::string& folder, std::string_view name)
   path_ = (std::filesystem::path(folder) / file).string();
   std::ifstream in(path_);
   for (std::string line; std::getline(in, line);) {
-    ends_amid_a_line_ = in.eof();
+    ends_in_partial_line_ = in.eof();
     AlgorithmKey key = {};
     Algorithm algorithm = {};
     if (ReadLine(line, key, algorithm)) known_.insert_or_assign(key, algorithm);
@@ -78,7 +78,7 @@ std::optional<Algorithm> AlgorithmCache::Find(const AlgorithmKey& key) const {
   return found->second;
 }
 
-void AlgorithmCache::AddForNow(const AlgorithmKey& key, const Algorithm& algorithm) {
+void AlgorithmCache::AddInMemory(const AlgorithmKey& key, const Algorithm& algorithm) {
   known_.insert_or_assign(key, algorithm);
 }
 
@@ -87,10 +87,10 @@ void AlgorithmCache::Add(const AlgorithmKey& key, const Algorithm& algorithm) {
   if (path_.empty() || !is_new) return;
   const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return;
-  const std::string line = (ends_amid_a_line_ ? "\n" : "") + LineOf(key, algorithm);
-  // One write: lines of two processes do not mix.
+  const std::string line = (ends_in_partial_line_ ? "\n" : "") + LineOf(key, algorithm);
+  // One write, so that lines of two processes do not mix.
   const ssize_t written = write(fd, line.data(), line.size());
-  if (written > 0) ends_amid_a_line_ = static_cast<size_t>(written) < line.size();
+  if (written > 0) ends_in_partial_line_ = static_cast<size_t>(written) < line.size();
   (void)close(fd);
 }
 

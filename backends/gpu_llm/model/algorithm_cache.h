@@ -1,7 +1,7 @@
-// Which algorithm was the fastest for a product, kept in a file of the user's cache folder, so that
-// the next start does not time again. One file for a device and a version of the library; a line a
-// product, appended when it is found: processes may share the file. Whatever can not be read or
-// written is as if it were not there. [engine thread]
+// Remembers the fastest algorithm of each matrix product in a file of the user's cache folder, so
+// that the next start does not measure again. There is one file for each device and library
+// version, with one line for each product. Lines are appended, so processes may share the file.
+// Errors of reading or writing are ignored. [engine thread]
 #pragma once
 
 #include <array>
@@ -13,29 +13,30 @@
 
 namespace nereid::gpu {
 
-// What decides: sizes, types, whether it accumulates.
+// Sizes, types, and whether the product accumulates.
 using AlgorithmKey = std::array<int32_t, 6>;
-using Algorithm = std::array<uint64_t, 8>;  // the library's own, opaque
+using Algorithm = std::array<uint64_t, 8>;  // cublasLtMatmulAlgo_t, opaque
 
 class AlgorithmCache {
  public:
-  AlgorithmCache() = default;  // keeps nothing beyond its life
-  // `folder` is made if need be; empty: as above. `name`: of the device and the library.
+  AlgorithmCache() = default;  // in memory only
+  // Creates `folder` if needed; empty: in memory only. `name` identifies the device and the
+  // library.
   AlgorithmCache(const std::string& folder, std::string_view name);
 
-  // $NEREID_CACHE_DIR; else nereid in $XDG_CACHE_HOME or ~/.cache. Empty: no file, as is a variable
-  // NEREID_CACHE_DIR that is set but empty.
+  // $NEREID_CACHE_DIR; else `nereid` in $XDG_CACHE_HOME or ~/.cache. Empty, which means no file,
+  // also if NEREID_CACHE_DIR is set but empty.
   static std::string DefaultFolder();
 
   std::optional<Algorithm> Find(const AlgorithmKey& key) const;
-  // What is there already is replaced in memory alone, so that the file can not grow without end.
+  // Replaces an existing entry in memory only, so that the file cannot grow without bound.
   void Add(const AlgorithmKey& key, const Algorithm& algorithm);
-  // For this process alone.
-  void AddForNow(const AlgorithmKey& key, const Algorithm& algorithm);
+  // Adds an entry for this process only.
+  void AddInMemory(const AlgorithmKey& key, const Algorithm& algorithm);
 
  private:
   std::string path_;
-  bool ends_amid_a_line_ = false;  // the file, as it was read or last written to
+  bool ends_in_partial_line_ = false;  // the file, when it was read or last written
   std::map<AlgorithmKey, Algorithm> known_;
 };
 

@@ -1,4 +1,4 @@
-// Sizes, and rounds of a trial.
+// Row counts of trials, and the rounds of AlgorithmTrial. [engine thread]
 #include "backends/gpu_llm/model/algorithm_trial.h"
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int kLooks = 2;  // at every candidate
+constexpr int kPasses = 2;  // over all candidates
 constexpr size_t kFinalists = 3;
 constexpr int kRounds = 2;
 
-// Decode steps come in multiples of 8 up to here, each of which has an algorithm of its own.
+// Up to here decode steps have multiples of 8 rows, each with its own algorithm.
 constexpr int kFewRows = 256;
 // Tiles of cuBLASLt are 64 to 256 rows high.
 constexpr int kTileRows = 128, kPairRows = 256;
@@ -43,7 +43,7 @@ std::vector<int> ProposalRows(int trial_rows) {
 }
 
 AlgorithmTrial::AlgorithmTrial(int count) : candidates_(count), is_over_(count <= 1) {
-  for (int look = 0; look < kLooks; ++look) {
+  for (int pass = 0; pass < kPasses; ++pass) {
     for (int i = 0; i < count; ++i) turns_.push_back(i);
   }
 }
@@ -52,10 +52,10 @@ std::optional<int> AlgorithmTrial::Next() {
   while (!is_over_ && next_ < turns_.size()) {
     const int i = turns_[next_++];
     if (candidates_[i].fails) continue;
-    ++num_under_way_;
+    ++num_pending_;
     return i;
   }
-  if (num_under_way_ == 0) EndRound();  // the last ones were left out
+  if (num_pending_ == 0) EndRound();  // the remaining candidates were skipped
   return std::nullopt;
 }
 
@@ -63,8 +63,8 @@ void AlgorithmTrial::Report(int i, std::optional<double> seconds) {
   Candidate& candidate = candidates_[i];
   candidate.fails |= !seconds;
   if (seconds) candidate.least = std::min(candidate.least.value_or(*seconds), *seconds);
-  --num_under_way_;
-  if (num_under_way_ == 0 && next_ == turns_.size()) EndRound();
+  --num_pending_;
+  if (num_pending_ == 0 && next_ == turns_.size()) EndRound();
 }
 
 std::optional<int> AlgorithmTrial::fastest() const {

@@ -1,4 +1,4 @@
-// Which models, and the pointers of their layers.
+// Checks whether a model is supported, and collects the pointers of its layers.
 #include "backends/gpu_llm/model/decode_step_runner.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace nereid::gpu {
 namespace {
 
-bool IsPlain(const llm::DecoderSpec& spec) {
+bool SupportsSpec(const llm::DecoderSpec& spec) {
   if (spec.norm.kind != llm::NormKind::kRms || spec.position != llm::PositionKind::kRope ||
       spec.attention_soft_cap > 0.0f || spec.mlp != llm::MlpKind::kGated ||
       spec.activation != llm::Activation::kSilu || spec.parallel_residual || spec.post_norms ||
@@ -21,7 +21,7 @@ bool IsPlain(const llm::DecoderSpec& spec) {
                      [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
 }
 
-bool ArePlain(const GpuWeights& weights) {
+bool SupportsWeights(const GpuWeights& weights) {
   const GpuMatrix& first = weights.layers[0].qkv;
   if (weights.lm_head.format != WeightFormat::kBf16 || weights.lm_head.gathers()) return false;
   return std::all_of(weights.layers.begin(), weights.layers.end(), [&](const GpuLayer& layer) {
@@ -39,14 +39,14 @@ bool ArePlain(const GpuWeights& weights) {
 
 }  // namespace
 
-Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& spec,
-                                                        const GpuWeights& weights,
-                                                        const RopeTables& rope_tables,
-                                                        CacheFormat cache_format,
-                                                        int num_processors) {
-  if (weights.layers.empty() || !IsPlain(spec) || !ArePlain(weights) ||
+Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(const llm::DecoderSpec& spec,
+                                                                const GpuWeights& weights,
+                                                                const RopeTables& rope_tables,
+                                                                CacheFormat cache_format,
+                                                                int num_processors) {
+  if (weights.layers.empty() || !SupportsSpec(spec) || !SupportsWeights(weights) ||
       cache_format != CacheFormat::kBf16) {
-    return Made();
+    return CreateResult();
   }
   DecodeStepRunner runner;
   runner.num_processors_ = num_processors;
@@ -64,16 +64,16 @@ Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& 
   model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
   model.head_outputs = weights.lm_head.num_outputs;
   model.final_norm = weights.final_norm.weight;
-  if (!CanRunDecodeStep(model, num_processors)) return Made();
+  if (!CanRunDecodeStep(model, num_processors)) return CreateResult();
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];
     DecodeStepLayer& to = layers.emplace_back();
-    const GpuMatrix* matrices[kStepProducts] = {&from.qkv, &from.attention_out, &from.gate_up,
+    const GpuMatrix* matrices[kNumStepGemms] = {&from.qkv, &from.attention_out, &from.gate_up,
                                                 &from.down};
-    for (int product = 0; product < kStepProducts; ++product) {
-      to.weights[product] = matrices[product]->data;
-      to.row_scales[product] = matrices[product]->row_scales;
+    for (int gemm = 0; gemm < kNumStepGemms; ++gemm) {
+      to.weights[gemm] = matrices[gemm]->data;
+      to.row_scales[gemm] = matrices[gemm]->row_scales;
     }
     to.input_norm = from.input_norm.weight;
     to.mlp_norm = from.pre_mlp_norm.weight;
@@ -90,10 +90,9 @@ Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& 
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(runner.layers_.data(), layers.data(), layers_bytes, cudaMemcpyHostToDevice));
   NEREID_ASSIGN_OR_RETURN(
-      runner.exchange_,
-      DeviceMemory::Allocate(int64_t{2} * kDecodeStepRows * model.num_layers *
-                                 DecodeStepColumns(model) * sizeof(__nv_bfloat16),
-                             "what a decode step's blocks of threads hand to each other"));
+      runner.exchange_, DeviceMemory::Allocate(int64_t{2} * kDecodeStepRows * model.num_layers *
+                                                   DecodeStepColumns(model) * sizeof(__nv_bfloat16),
+                                               "the exchange buffer of a decode step"));
   NEREID_ASSIGN_OR_RETURN(runner.state_,
                           DeviceMemory::Allocate(sizeof(DecodeStepState), "a decode step's state"));
   NEREID_RETURN_IF_CUDA_ERROR(
@@ -102,16 +101,16 @@ Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& 
   model.layers = runner.layers_.as<DecodeStepLayer>();
   model.exchange = runner.exchange_.as<__nv_bfloat16>();
   model.state = runner.state_.as<DecodeStepState>();
-  Made made;
+  CreateResult created;
   if (const cudaError_t error = TryDecodeStep(model, num_processors, nullptr);
       error == cudaSuccess) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
-    made.runner = std::move(runner);
+    created.runner = std::move(runner);
   } else {
-    made.refusal =
-        StrCat("no launch of ", num_processors, " blocks together: ", cudaGetErrorString(error));
+    created.refusal = StrCat("the device can not start ", num_processors,
+                             " blocks together: ", cudaGetErrorString(error));
   }
-  return made;
+  return created;
 }
 
 bool DecodeStepRunner::CanRun(const StepShape& shape) {

@@ -1,5 +1,5 @@
-// Steps of few decoding sequences in one launch (kernels/step/decode_step.h), for plain decoders:
-// RMS norms, gated SiLU, rope, matrices of one format, one GPU. [engine thread]
+// Runs steps of few decoding sequences in one launch (kernels/step/decode_step.h). Supports
+// decoders with RMS norms, gated SiLU, rope and matrices of one format, on one GPU. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace nereid::gpu {
 
 class DecodeStepRunner {
  public:
-  // No runner where the kernel is not for this model; where it is, but the device does not start
-  // it, `refusal` says why.
-  struct Made;
-  static Result<Made> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                             const RopeTables& rope_tables, CacheFormat cache_format,
-                             int num_processors);
+  // No runner if the model is not supported. If the model is supported but the device cannot start
+  // the kernel, `refusal` is the reason.
+  struct CreateResult;
+  static Result<CreateResult> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                                     const RopeTables& rope_tables, CacheFormat cache_format,
+                                     int num_processors);
   DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
   DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
 
-  // A decode step of so many rows.
+  // Whether the step is a decode step with few enough rows.
   static bool CanRun(const StepShape& shape);
-  // `buffers`: what DecodeStepParams says the step works in.
+  // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
              cudaStream_t stream) const;
   size_t memory_bytes() const {
@@ -41,12 +41,12 @@ class DecodeStepRunner {
  private:
   DecodeStepRunner() = default;
 
-  DecodeStepParams model_ = {};  // what is the same in all steps
+  DecodeStepParams model_ = {};  // the fields that are equal in all steps
   DeviceMemory layers_, exchange_, state_;
   int num_processors_ = 0;
 };
 
-struct DecodeStepRunner::Made {
+struct DecodeStepRunner::CreateResult {
   std::optional<DecodeStepRunner> runner;
   std::string refusal;
 };

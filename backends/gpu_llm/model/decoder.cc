@@ -1,24 +1,22 @@
-// The forward pass.
+// Decoder: buffers, and the forward pass layer by layer. [engine thread]
 #include "backends/gpu_llm/model/decoder.h"
 
 #include <algorithm>
 
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/decode_attention.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
-#include "backends/gpu_llm/kernels/rows/layer_norm.h"
-#include "backends/gpu_llm/kernels/rows/residual_add.h"
-#include "backends/gpu_llm/kernels/rows/rms_norm.h"
-#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
 
 namespace nereid::gpu {
 
 Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                                const DecoderLimits& limits, const DecoderShare& share) {
-  Decoder decoder(spec, weights, share);
+                                const DecoderLimits& limits,
+                                const TensorParallel& tensor_parallel) {
+  Decoder decoder(spec, weights, tensor_parallel);
   decoder.cache_format_ = limits.cache_format;
   decoder.max_num_tokens_ = limits.max_num_tokens;
   decoder.max_num_logits_ = limits.max_num_logits;
@@ -41,22 +39,22 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   }
   const int64_t inner =
       std::max(tokens * spec.intermediate_size, Experts::InnerElements(spec, tokens));
-  // Also what products that add to the residual by way of a norm write.
+  // Also the output of matrix products that are added to the residual after a bias or a norm.
   const int64_t gate_up_bytes =
       std::max({4 * inner, 2 * tokens * spec.hidden_size, Experts::GateUpBytes(spec, tokens)});
   NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));
   NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
   NEREID_ASSIGN_OR_RETURN(decoder.experts_,
-                          Experts::Create(spec, limits.max_num_tokens, limits.is_invariant));
+                          Experts::Create(spec, limits.max_num_tokens, limits.is_batch_invariant));
   NEREID_RETURN_IF_ERROR(allocate(
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
       allocate(decoder.partials_,
                int64_t{limits.max_decode_items} * spec.num_heads * (spec.head_dim + 2) * 4,
-               "parts of attention"));
+               "partial results of attention"));
   const int64_t ticket_bytes =
       int64_t{std::max(limits.max_num_sequences, limits.max_decode_items)} * spec.num_heads * 4;
-  NEREID_RETURN_IF_ERROR(allocate(decoder.tickets_, ticket_bytes, "attention's tickets"));
+  NEREID_RETURN_IF_ERROR(allocate(decoder.tickets_, ticket_bytes, "attention's counters"));
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(decoder.tickets_.data(), 0, ticket_bytes));
   NEREID_RETURN_IF_ERROR(
       allocate(decoder.last_tokens_, int64_t{limits.max_num_sequences} * 4, "last tokens"));
@@ -65,35 +63,39 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_ASSIGN_OR_RETURN(decoder.rope_tables_, RopeTables::Fill(spec, limits.max_positions));
   NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
                           LinearRunner::Create(weights, limits.max_num_tokens,
-                                               limits.num_processors, limits.is_invariant));
+                                               limits.num_processors, limits.is_batch_invariant));
   decoder.linear_.emplace(std::move(linear));
-  if (share.group != nullptr) {
-    NEREID_RETURN_IF_ERROR(decoder.AllocateShare(limits));
-  } else if (limits.fuses_decode && !limits.is_invariant) {
-    NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::Made made,
+  if (tensor_parallel.group != nullptr) {
+    NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
+  } else if (limits.fuses_decode && !limits.is_batch_invariant) {
+    NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::CreateResult created,
                             DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
                                                      limits.cache_format, limits.num_processors));
-    decoder.decode_step_ = std::move(made.runner);
-    decoder.decode_refusal_ = std::move(made.refusal);
+    decoder.decode_step_ = std::move(created.runner);
+    decoder.decode_refusal_ = std::move(created.refusal);
   }
   return decoder;
 }
 
-Status Decoder::AllocateShare(const DecoderLimits& limits) {
+Status Decoder::AllocateTensorParallel(const DecoderLimits& limits) {
   NEREID_ASSIGN_OR_RETURN(
-      parts_, DeviceMemory::Allocate(residual_.size_bytes(), "what is summed over GPUs"));
-  NEREID_ASSIGN_OR_RETURN(own_logits_, DeviceMemory::Allocate(int64_t{limits.max_num_logits} *
-                                                                  weights_->lm_head.num_outputs * 4,
-                                                              "this GPU's logits"));
-  share_.group->Share(share_.sharding.rank(),
-                      {parts_.as<__nv_bfloat16>(), residual_.as<__nv_bfloat16>(),
-                       normed_.as<__nv_bfloat16>(), logits(), last_tokens()});
-  norms_sums_ = spec_->norm.kind == llm::NormKind::kRms && !spec_->parallel_residual &&
-                spec_->hidden_size % 8 == 0 && spec_->hidden_size <= kMaxSumRowSize;
+      partial_sums_, DeviceMemory::Allocate(residual_.size_bytes(), "the partial sums over GPUs"));
+  NEREID_ASSIGN_OR_RETURN(
+      shard_logits_,
+      DeviceMemory::Allocate(int64_t{limits.max_num_logits} * weights_->lm_head.num_outputs * 4,
+                             "this GPU's logits"));
+  tensor_parallel_.group->RegisterBuffers(
+      tensor_parallel_.sharding.rank(),
+      {partial_sums_.as<__nv_bfloat16>(), residual_.as<__nv_bfloat16>(),
+       normed_.as<__nv_bfloat16>(), logits(), last_tokens()});
+  fuses_all_reduce_norm_ = spec_->norm.kind == llm::NormKind::kRms && !spec_->parallel_residual &&
+                           spec_->hidden_size % 8 == 0 &&
+                           spec_->hidden_size <= kMaxAllReduceNormSize;
   for (const GpuLayer& layer : weights_->layers) {
-    norms_sums_ = norms_sums_ && layer.attention_out_bias == nullptr &&
-                  layer.down_bias == nullptr && layer.post_attention_norm.weight == nullptr &&
-                  layer.post_mlp_norm.weight == nullptr;
+    fuses_all_reduce_norm_ = fuses_all_reduce_norm_ && layer.attention_out_bias == nullptr &&
+                             layer.down_bias == nullptr &&
+                             layer.post_attention_norm.weight == nullptr &&
+                             layer.post_mlp_norm.weight == nullptr;
   }
   return {};
 }
@@ -131,7 +133,7 @@ int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
   for (const DeviceMemory* memory :
        {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_, &gate_up_, &gated_, &logits_,
-        &partials_, &tickets_, &last_tokens_, &parts_, &own_logits_}) {
+        &partials_, &tickets_, &last_tokens_, &partial_sums_, &shard_logits_}) {
     sum += memory->size_bytes();
   }
   if (decode_step_) sum += decode_step_->memory_bytes();
@@ -182,9 +184,9 @@ Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t fi
   head.norm_weight = weights_->final_norm.weight;
   head.epsilon = spec_->norm.epsilon;
   head.normed = normed_.as<__nv_bfloat16>();
-  head.output = StreamOutput::kFloat;
-  head.out = share_.group == nullptr ? logits_.data() : own_logits_.data();
-  head.row_room = std::min(max_num_tokens_, max_num_logits_);
+  head.output = GemmEpilogue::kFloat;
+  head.out = tensor_parallel_.group == nullptr ? logits_.data() : shard_logits_.data();
+  head.row_capacity = std::min(max_num_tokens_, max_num_logits_);
   if (spec_->norm.kind == llm::NormKind::kLayer) {
     ApplyNorm(weights_->final_norm, head.rows, count, normed_, stream);
     head.in = head.normed;
@@ -198,17 +200,17 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
                               int32_t count, bool may_time, cudaStream_t stream) {
   if (!IsFused(shape))
     NEREID_RETURN_IF_ERROR(RunHead(shape, words, first, count, may_time, stream));
-  if (share_.group != nullptr) {
-    const Sharding& sharding = share_.sharding;
-    const Range rows = sharding.HeadRows(sharding.rank(), logits_stride());
-    Mark("logits to rank 0", {8.0 * count * rows.count}, stream);
-    GatherLogits(share_.group->peers(sharding.rank()), own_logits_.as<float>(), count, rows.first,
-                 rows.count, logits_stride(), stream);
+  if (tensor_parallel_.group != nullptr) {
+    const Sharding& sharding = tensor_parallel_.sharding;
+    const IndexRange rows = sharding.HeadRows(sharding.rank(), logits_stride());
+    Mark("gather logits", {8.0 * count * rows.count}, stream);
+    GatherLogits(tensor_parallel_.group->peers(sharding.rank()), shard_logits_.as<float>(), count,
+                 rows.first, rows.count, logits_stride(), stream);
     if (sharding.rank() > 0) return CudaStatus(cudaGetLastError(), "the LM head");
   }
   if (spec_->logit_soft_cap > 0.0f || weights_->lm_head_bias != nullptr ||
       logits_stride() > spec_->vocab_size) {
-    Mark("logits' end", {8.0 * count * spec_->vocab_size}, stream);
+    Mark("logit bias and cap", {8.0 * count * spec_->vocab_size}, stream);
     FinishLogits({logits_.as<float>(), weights_->lm_head_bias, count, spec_->vocab_size,
                   logits_stride(), spec_->logit_soft_cap},
                  stream);
@@ -232,13 +234,13 @@ void Decoder::ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows,
 }
 
 Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                         const GpuNorm* norm, StreamOutput output, const DeviceMemory& out,
+                         const GpuNorm* norm, GemmEpilogue output, const DeviceMemory& out,
                          int num_rows, bool may_time, cudaStream_t stream) {
   LinearCall call;
   call.weights = &matrix;
   call.in = in.as<__nv_bfloat16>();
   if (norm != nullptr && spec_->norm.kind == llm::NormKind::kRms) {
-    call.norm_weight = norm->weight;  // taken on the way
+    call.norm_weight = norm->weight;  // fused into the matrix product
   } else if (norm != nullptr) {
     ApplyNorm(*norm, nullptr, num_rows, normed_, stream);
     call.in = normed_.as<__nv_bfloat16>();
@@ -248,74 +250,75 @@ Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const Device
   call.output = output;
   call.out = out.data();
   call.scratch = gate_up_.data();
-  call.row_room = max_num_tokens_;
+  call.row_capacity = max_num_tokens_;
   call.name = name;
   call.timer = timer_;
   return linear_->Run(call, num_rows, may_time, stream);
 }
 
-Status Decoder::AddProduct(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                           const Addition& addition, int num_rows, bool may_time,
-                           cudaStream_t stream) {
-  const auto& [bias, post_norm, next_norm] = addition;
-  if (share_.group != nullptr) {
-    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, StreamOutput::kBf16, parts_,
+Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
+                                  const ResidualUpdate& update, int num_rows, bool may_time,
+                                  cudaStream_t stream) {
+  const auto& [bias, post_norm, next_norm] = update;
+  if (tensor_parallel_.group != nullptr) {
+    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
                                     num_rows, may_time, stream));
-    return AddSum(addition, num_rows, stream);
+    return AllReduceResidual(update, num_rows, stream);
   }
   if (bias == nullptr && post_norm.weight == nullptr) {
-    return Multiply(name, matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time,
+    return Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_, num_rows, may_time,
                     stream);
   }
-  NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, StreamOutput::kBf16, gate_up_,
+  NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, gate_up_,
                                   num_rows, may_time, stream));
-  Mark("residual's sum", RowsWork(num_rows, 3), stream);
+  Mark("residual add", RowsWork(num_rows, 3), stream);
   ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
                num_rows, spec_->hidden_size, spec_->norm.epsilon},
               stream);
   return {};
 }
 
-Status Decoder::AddSum(const Addition& addition, int num_rows, cudaStream_t stream) {
-  const Peers& peers = share_.group->peers(share_.sharding.rank());
-  if (norms_sums_) {
-    const GpuNorm* norm = addition.next_norm;
-    Mark("sum over GPUs, norm", RowsWork(num_rows, 4), stream);
-    SumRows(peers,
-            {norm != nullptr ? norm->weight : nullptr, num_rows, spec_->hidden_size,
-             spec_->norm.epsilon},
-            SumPath::kAuto, stream);
-    return CudaStatus(cudaGetLastError(), "a sum over GPUs");
+Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream) {
+  const Peers& peers = tensor_parallel_.group->peers(tensor_parallel_.sharding.rank());
+  if (fuses_all_reduce_norm_) {
+    const GpuNorm* norm = update.next_norm;
+    Mark("all-reduce, norm", RowsWork(num_rows, 4), stream);
+    AllReduceNorm(peers,
+                  {norm != nullptr ? norm->weight : nullptr, num_rows, spec_->hidden_size,
+                   spec_->norm.epsilon},
+                  AllReduceAlgorithm::kAuto, stream);
+    return CudaStatus(cudaGetLastError(), "an all-reduce");
   }
-  const auto& [bias, post_norm, next_norm] = addition;
+  const auto& [bias, post_norm, next_norm] = update;
   const bool is_plain = bias == nullptr && post_norm.weight == nullptr;
-  Mark("sum over GPUs", RowsWork(num_rows, 2), stream);
-  SumOverPeers(peers, int64_t{num_rows} * spec_->hidden_size,
-               is_plain ? SumInto::kResidual : SumInto::kParts, SumPath::kAuto, stream);
+  Mark("all-reduce", RowsWork(num_rows, 2), stream);
+  AllReduce(peers, int64_t{num_rows} * spec_->hidden_size,
+            is_plain ? AllReduceTarget::kResidual : AllReduceTarget::kInPlace,
+            AllReduceAlgorithm::kAuto, stream);
   if (!is_plain) {
-    Mark("residual's sum", RowsWork(num_rows, 3), stream);
-    ResidualAdd({parts_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
-                 num_rows, spec_->hidden_size, spec_->norm.epsilon},
+    Mark("residual add", RowsWork(num_rows, 3), stream);
+    ResidualAdd({partial_sums_.as<__nv_bfloat16>(), bias, post_norm.weight,
+                 residual_.as<__nv_bfloat16>(), num_rows, spec_->hidden_size, spec_->norm.epsilon},
                 stream);
   }
-  return CudaStatus(cudaGetLastError(), "a sum over GPUs");
+  return CudaStatus(cudaGetLastError(), "an all-reduce");
 }
 
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const bool is_normed = norms_sums_ && layer > 0;
+  const bool is_normed = fuses_all_reduce_norm_ && layer > 0;
   NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
-                                  is_normed ? nullptr : &weights.input_norm, StreamOutput::kBf16,
+                                  is_normed ? nullptr : &weights.input_norm, GemmEpilogue::kBf16,
                                   qkv_, shape.num_tokens, may_time, stream));
-  if (spec_->parallel_residual) {  // the MLP sees the residual as it is before attention
+  if (spec_->parallel_residual) {  // the MLP reads the residual before attention changes it
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, mlp_in_, stream);
   }
-  Attend(layer, shape, words, stream);
-  NEREID_RETURN_IF_ERROR(
-      AddProduct("attention's output", weights.attention_out, attention_,
-                 {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
-                 shape.num_tokens, may_time, stream));
+  RunAttention(layer, shape, words, stream);
+  NEREID_RETURN_IF_ERROR(AddGemmToResidual(
+      "attention's output", weights.attention_out, attention_,
+      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
+      shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
     return RunExperts(layer, shape, stream);
   }
@@ -324,15 +327,18 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
 
 Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : norms_sums_ ? normed_ : residual_;
-  const GpuNorm* norm = spec_->parallel_residual || norms_sums_ ? nullptr : &weights.pre_mlp_norm;
+  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_
+                           : fuses_all_reduce_norm_ ? normed_
+                                                    : residual_;
+  const GpuNorm* norm =
+      spec_->parallel_residual || fuses_all_reduce_norm_ ? nullptr : &weights.pre_mlp_norm;
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm,
-                                    StreamOutput::kSiluGate, gated_, shape.num_tokens, may_time,
+                                    GemmEpilogue::kSiluGate, gated_, shape.num_tokens, may_time,
                                     stream));
   } else {
-    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm, StreamOutput::kBf16,
+    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm, GemmEpilogue::kBf16,
                                     gate_up_, shape.num_tokens, may_time, stream));
     Mark("activation", {(is_gated ? 6.0 : 4.0) * shape.num_tokens * spec_->intermediate_size},
          stream);
@@ -340,34 +346,35 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
               shape.num_tokens, spec_->intermediate_size, spec_->activation, is_gated},
              stream);
   }
-  return AddProduct("down", weights.down, gated_,
-                    {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
-                    shape.num_tokens, may_time, stream);
+  return AddGemmToResidual("down", weights.down, gated_,
+                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
+                           shape.num_tokens, may_time, stream);
 }
 
 Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  if (!spec_->parallel_residual && !norms_sums_) {
+  if (!spec_->parallel_residual && !fuses_all_reduce_norm_) {
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, normed_, stream);
   }
   const bool is_normed = weights.post_mlp_norm.weight != nullptr;
-  const bool is_shared = share_.group != nullptr;
+  const bool is_shared = tensor_parallel_.group != nullptr;
   ExpertsCall call;
   call.weights = &weights;
   call.in = (spec_->parallel_residual ? mlp_in_ : normed_).as<__nv_bfloat16>();
   call.gate_up = &gate_up_;
   call.gated = &gated_;
   call.ticket = tickets_.as<int32_t>();
-  call.out = (is_shared ? parts_ : is_normed ? gate_up_ : residual_).as<__nv_bfloat16>();
+  call.out = (is_shared ? partial_sums_ : is_normed ? gate_up_ : residual_).as<__nv_bfloat16>();
   call.accumulates = !is_normed && !is_shared;
   call.num_tokens = shape.num_tokens;
   call.timer = timer_;
   experts_.Run(call, stream);
   if (is_shared) {
-    return AddSum({nullptr, weights.post_mlp_norm, NextInputNorm(layer)}, shape.num_tokens, stream);
+    return AllReduceResidual({nullptr, weights.post_mlp_norm, NextInputNorm(layer)},
+                             shape.num_tokens, stream);
   }
   if (is_normed) {
-    Mark("residual's sum", RowsWork(shape.num_tokens, 3), stream);
+    Mark("residual add", RowsWork(shape.num_tokens, 3), stream);
     ResidualAdd(
         {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
          residual_.as<__nv_bfloat16>(), shape.num_tokens, spec_->hidden_size, spec_->norm.epsilon},
@@ -387,8 +394,8 @@ void Decoder::MarkAttention(const char* name, bool of_decoding, int32_t window,
       stream);
 }
 
-void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,
-                     cudaStream_t stream) {
+void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
+                           cudaStream_t stream) {
   const StepLayout layout(shape);
   const GpuLayer& weights = weights_->layers[layer];
   const llm::LayerSpec& spec = spec_->layers[layer];
@@ -411,7 +418,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.head_dim = spec_->head_dim;
   rope.epsilon = spec_->norm.epsilon;
   rope.format = cache_format_;
-  rope.rows_are_single = shape.num_prefill == 0;
+  rope.rows_are_independent = shape.num_prefill == 0;
   Mark("rope and cache",
        {shape.num_tokens * (2.0 * (qkv_size() + spec_->q_size()) +
                             static_cast<double>(spec_->num_kv_heads) *

@@ -1,5 +1,6 @@
-// Runs a decoder over one step on the device: ids in, logits out. Reads like the model's equations;
-// kernels and products do the work, in order, on one stream. [engine thread]
+// Runs a decoder over one step on the device: token ids in, logits out. The code follows the
+// model's equations and launches kernels and matrix products in order on one stream. [engine
+// thread]
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ struct DecoderLimits {
   int32_t max_num_sequences = 0;
   int32_t num_processors = 0;  // of the device
   CacheFormat cache_format = CacheFormat::kBf16;
-  bool is_invariant = false;  // products: LinearRunner::Create
-  bool fuses_decode = true;   // small decode steps in one launch, where the model allows it
+  bool is_batch_invariant = false;  // batch invariance: LinearRunner::Create
+  bool fuses_decode = true;  // fuses small decode steps into one launch, if the model allows it
 };
 
-// Of a decoder whose spec and weights are one of several GPUs' share.
-struct DecoderShare {
-  PeerGroup* group = nullptr;  // borrowed; null: it has all
+// The GPUs of a model, and this GPU's shard of spec and weights.
+struct TensorParallel {
+  PeerGroup* group = nullptr;  // borrowed; null: a single GPU
   Sharding sharding;
 };
 
@@ -45,43 +46,46 @@ class Decoder {
  public:
   // `spec` and `weights` are borrowed for the decoder's life.
   static Result<Decoder> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                                const DecoderLimits& limits, const DecoderShare& share = {});
+                                const DecoderLimits& limits,
+                                const TensorParallel& tensor_parallel = {});
   Decoder(Decoder&&) noexcept = default;
 
-  // All layers.
+  // Bytes of a block, all layers.
   static int64_t CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format);
-  // Zeroed: what was never written is read where a block is not full.
+  // Allocates and clears the cache: kernels may read values of a partly filled block that were
+  // never written.
   Status AllocateCache(int32_t num_blocks);
-  // All of it with such bytes, as another owner may have left them: for tests.
+  // For tests: sets every byte of the cache, as another owner may have left it.
   Status FillCache(uint8_t byte);
 
-  // `words`, on the device, is laid out as `shape` says.
+  // `words` is on the device with the layout of `shape`.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
-  // Rows [first, first + count) of the step's logits, at most max_num_logits, to logits(); of
-  // several GPUs, to rank 0's.
+  // Computes rows [first, first + count) of the step's logits, at most max_num_logits, into
+  // logits(). With several GPUs, only rank 0's logits() are complete.
   Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                        bool may_time, cudaStream_t stream);
-  // Whether all that ran since the last look ran as it will run later: algorithms are chosen.
+  // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
-  // The whole of a block, all layers.
+  // Copies a block, all layers.
   Status CopyBlock(int32_t from, int32_t to, cudaStream_t stream);
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
   // Floats from one row of logits to the next: PaddedVocabulary().
   int32_t logits_stride() const { return PaddedVocabulary(spec_->vocab_size); }
   int64_t memory_bytes() const;
-  // From now on steps are timed operator by operator. Borrowed.
+  // Enables timing of operators. `timer` is borrowed.
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
-  // Steps of up to kDecodeStepRows decoding sequences are one launch.
+  // Whether steps of up to kDecodeStepRows decoding sequences run in one launch.
   bool fuses_decode() const { return decode_step_.has_value(); }
-  // Why they are not, where the device is the reason.
+  // The reason, if the device cannot run the fused step.
   const std::string& decode_refusal() const { return decode_refusal_; }
 
  private:
-  Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights, const DecoderShare& share)
-      : spec_(&spec), weights_(&weights), share_(share) {}
-  Status AllocateShare(const DecoderLimits& limits);
-  // The layers and the logits of the step are one launch.
+  Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights,
+          const TensorParallel& tensor_parallel)
+      : spec_(&spec), weights_(&weights), tensor_parallel_(tensor_parallel) {}
+  Status AllocateTensorParallel(const DecoderLimits& limits);
+  // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
     return decode_step_ && DecodeStepRunner::CanRun(shape);
   }
@@ -92,31 +96,34 @@ class Decoder {
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
   Status RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream);
-  // Rows of the residual, normed, to `out`.
+  // Writes the normed rows of the residual to `out`.
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
                  cudaStream_t stream);
-  // out = in x matrix; of the normed residual with `norm`.
+  // out = in x matrix; with `norm`, `in` is normed first.
   Status Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                  const GpuNorm* norm, StreamOutput output, const DeviceMemory& out, int num_rows,
+                  const GpuNorm* norm, GemmEpilogue output, const DeviceMemory& out, int num_rows,
                   bool may_time, cudaStream_t stream);
-  // How a product is added to the residual.
-  struct Addition {
+  // How a matrix product is added to the residual.
+  struct ResidualUpdate {
     const __nv_bfloat16* bias;  // null: none
-    const GpuNorm& post_norm;   // of what is added; no weight: none
-    const GpuNorm* next_norm;   // of the residual after; null: the last layer's
+    const GpuNorm& post_norm;   // applied to the product; no weight: none
+    const GpuNorm* next_norm;   // norm of the updated residual; null: last layer
   };
-  Status AddProduct(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                    const Addition& addition, int num_rows, bool may_time, cudaStream_t stream);
-  // The sum of all GPUs' parts_ in place of a product; with norms_sums_ the next norm is taken too.
-  Status AddSum(const Addition& addition, int num_rows, cudaStream_t stream);
+  Status AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
+                           const ResidualUpdate& update, int num_rows, bool may_time,
+                           cudaStream_t stream);
+  // All-reduces partial_sums_ into the residual; with fuses_all_reduce_norm_ the next norm is
+  // fused.
+  Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
   const GpuNorm* NextInputNorm(int32_t layer) const;
-  void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
-  // What follows on the stream is `name`'s: where times are taken (operator_timer.h).
+  void RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
+                    cudaStream_t stream);
+  // The kernels launched after this call belong to operator `name` (operator_timer.h).
   void Mark(const char* name, const OperatorWork& work, cudaStream_t stream) {
     if (timer_ != nullptr) timer_->Mark(name, work, stream);
   }
   void MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream);
-  // Of rows of hidden_size, so many of which are read or written for each of `num_rows`.
+  // Work of reading or writing `num_times` rows of hidden_size for each of `num_rows`.
   OperatorWork RowsWork(int num_rows, int num_times) const {
     return {2.0 * num_rows * num_times * spec_->hidden_size};
   }
@@ -124,7 +131,7 @@ class Decoder {
 
   const llm::DecoderSpec* spec_;
   const GpuWeights* weights_;
-  DecoderShare share_;
+  TensorParallel tensor_parallel_;
   int32_t max_num_tokens_ = 0, max_num_logits_ = 0, num_processors_ = 0;
   RopeTables rope_tables_;
   Experts experts_;
@@ -133,7 +140,7 @@ class Decoder {
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory residual_;   // [num_tokens, hidden_size]
   DeviceMemory normed_;     // [num_tokens, hidden_size]
-  DeviceMemory mlp_in_;     // the same, with a parallel residual
+  DeviceMemory mlp_in_;     // [num_tokens, hidden_size], with a parallel residual
   DeviceMemory qkv_;        // [num_tokens, q_size + 2 * kv_size]
   DeviceMemory attention_;  // [num_tokens, q_size]
   // With experts, rows are pairs of token and expert.
@@ -142,11 +149,12 @@ class Decoder {
   DeviceMemory logits_;              // [num_logits, logits_stride()] float
   DeviceMemory partials_, tickets_;  // of decode attention; tickets also of routing
   DeviceMemory last_tokens_;         // [max_num_sequences]
-  DeviceMemory parts_;       // [num_tokens, hidden_size], to be summed over GPUs; none: alone
-  bool norms_sums_ = false;  // what follows a sum over GPUs finds the residual normed in normed_
-  DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone
+  DeviceMemory partial_sums_;  // [num_tokens, hidden_size], summed over GPUs; empty: single GPU
+  bool fuses_all_reduce_norm_ = false;  // after an all-reduce, normed_ has the normed residual
+  // [num_logits, this GPU's rows of the LM head] float; empty: single GPU
+  DeviceMemory shard_logits_;
   std::optional<LinearRunner> linear_;
-  OperatorTimer* timer_ = nullptr;  // null: nothing is timed
+  OperatorTimer* timer_ = nullptr;  // null: no profile
   std::optional<DecodeStepRunner> decode_step_;
   std::string decode_refusal_;
 };

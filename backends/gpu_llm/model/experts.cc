@@ -1,18 +1,20 @@
+// Experts: routing, grouped GEMMs and combination. [engine thread]
 #include "backends/gpu_llm/model/experts.h"
 
 #include <algorithm>
 
-#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 
-// Where the parts of routes_ lie, in words, for steps of so many tokens.
-struct Experts::Layout {
-  Layout(const llm::DecoderSpec& spec, int64_t num_tokens)
+// Offsets of the arrays in routes_, in words, for a step of `num_tokens` tokens.
+struct Experts::RouteBufferLayout {
+  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens)
       : num_pairs(num_tokens * spec.moe.experts_per_token) {
-    // Small ones where hardly an expert has more rows than fit: each tile reads the weights anew.
+    // Small tiles if few experts have more rows than fit, because each tile reads the weights
+    // again.
     tile_rows = num_pairs <= int64_t{kSmallExpertTile} / 4 * spec.moe.num_experts
                     ? kSmallExpertTile
                     : kLargeExpertTile;
@@ -20,28 +22,30 @@ struct Experts::Layout {
   }
   int64_t num_pairs, num_tiles;
   int tile_rows;
-  int64_t shares() const { return num_pairs; }
+  int64_t router_weights() const { return num_pairs; }
   int64_t pairs() const { return 2 * num_pairs; }
-  int64_t places() const { return 3 * num_pairs; }
+  int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Of steps of up to so many pairs: small tiles are up to two an expert.
-  static int64_t MostBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
+  // Bytes for steps of up to `num_pairs` pairs: with small tiles an expert has up to two.
+  static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
     const int64_t tiles = num_pairs / kLargeExpertTile + 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
   }
 };
 
 Result<Experts> Experts::Create(const llm::DecoderSpec& spec, int32_t max_num_tokens,
-                                bool is_invariant) {
+                                bool is_batch_invariant) {
   Experts experts;
   if (spec.moe.num_experts == 0) return experts;
   experts.spec_ = &spec;
-  experts.is_invariant_ = is_invariant;
-  const int64_t num_pairs = Layout(spec, max_num_tokens).num_pairs;
+  experts.is_batch_invariant_ = is_batch_invariant;
+  const int64_t num_pairs = RouteBufferLayout(spec, max_num_tokens).num_pairs;
   NEREID_ASSIGN_OR_RETURN(
-      experts.made_, DeviceMemory::Allocate(num_pairs * spec.hidden_size * 2, "what experts make"));
-  NEREID_ASSIGN_OR_RETURN(experts.routes_,
-                          DeviceMemory::Allocate(Layout::MostBytes(spec, num_pairs), "routes"));
+      experts.expert_outputs_,
+      DeviceMemory::Allocate(num_pairs * spec.hidden_size * 2, "the experts' outputs"));
+  NEREID_ASSIGN_OR_RETURN(
+      experts.routes_,
+      DeviceMemory::Allocate(RouteBufferLayout::MaxBytes(spec, num_pairs), "routing"));
   return experts;
 }
 
@@ -60,12 +64,12 @@ bool Experts::Gates() const {
 
 void Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  const Layout layout(*spec_, call.num_tokens);
+  const RouteBufferLayout layout(*spec_, call.num_tokens);
   const auto num_pairs = static_cast<int>(layout.num_pairs);
   const auto mark = [&](const char* name, const OperatorWork& work) {
     if (call.timer != nullptr) call.timer->Mark(name, work, stream);
   };
-  mark("routes", {2.0 * call.num_tokens * spec_->hidden_size});
+  mark("routing", {2.0 * call.num_tokens * spec_->hidden_size});
   Route(call, layout, stream);
   Multiply("experts' gate and up", call, layout, call.weights->expert_gate_up, false, stream);
   if (!Gates()) {
@@ -76,35 +80,37 @@ void Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
         stream);
   }
   Multiply("experts' down", call, layout, call.weights->expert_down, true, stream);
-  mark("experts' sum", {2.0 * num_pairs * spec_->hidden_size});
+  mark("combine experts", {2.0 * num_pairs * spec_->hidden_size});
   const auto* words = routes_.as<int32_t>();
-  Combine({made_.as<__nv_bfloat16>(), words + layout.places(),
-           reinterpret_cast<const float*>(words + layout.shares()), call.out, call.num_tokens,
-           spec_->hidden_size, moe.experts_per_token, call.accumulates},
+  Combine({expert_outputs_.as<__nv_bfloat16>(), words + layout.sorted_index(),
+           reinterpret_cast<const float*>(words + layout.router_weights()), call.out,
+           call.num_tokens, spec_->hidden_size, moe.experts_per_token, call.accumulates},
           stream);
 }
 
-void Experts::Route(const ExpertsCall& call, const Layout& layout, cudaStream_t stream) const {
+void Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
+                    cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
   auto* experts = routes_.as<int32_t>();
   const SortPairsParams sort = {experts,
                                 experts + layout.pairs(),
-                                experts + layout.places(),
+                                experts + layout.sorted_index(),
                                 reinterpret_cast<ExpertTile*>(experts + layout.tiles()),
                                 static_cast<int>(layout.num_pairs),
                                 moe.num_experts,
                                 layout.tile_rows,
                                 static_cast<int>(layout.num_tiles)};
-  // Scores stand where the gates will.
+  // The scores use the memory of gate and up, which are computed later.
   const RouteParams route = {call.gate_up->as<float>(),
                              experts,
-                             reinterpret_cast<float*>(experts + layout.shares()),
+                             reinterpret_cast<float*>(experts + layout.router_weights()),
                              call.num_tokens,
                              moe.num_experts,
                              moe.experts_per_token,
                              moe.normalize_top_k};
-  if (call.num_tokens <= kFewRoutedRows && !is_invariant_) {
-    RouteFew({call.in, call.weights->router, spec_->hidden_size, call.ticket, route, sort}, stream);
+  if (call.num_tokens <= kMaxFusedRouteRows && !is_batch_invariant_) {
+    RouteFused({call.in, call.weights->router, spec_->hidden_size, call.ticket, route, sort},
+               stream);
     return;
   }
   GroupedGemmParams scores = {};
@@ -122,7 +128,7 @@ void Experts::Route(const ExpertsCall& call, const Layout& layout, cudaStream_t 
   SortPairs(sort, stream);
 }
 
-void Experts::Multiply(const char* name, const ExpertsCall& call, const Layout& layout,
+void Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
                        const GpuExperts& matrices, bool is_down, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
   auto* words = routes_.as<int32_t>();
@@ -135,21 +141,21 @@ void Experts::Multiply(const char* name, const ExpertsCall& call, const Layout& 
                       2.0 * num_pairs * outputs * depth},
                      stream);
   }
-  GroupedGemmParams product = {};
-  product.in = is_down ? call.gated->as<__nv_bfloat16>() : call.in;
-  product.pairs = is_down ? nullptr : words + layout.pairs();
-  product.pairs_per_row = moe.experts_per_token;
-  product.tiles = reinterpret_cast<const ExpertTile*>(words + layout.tiles());
-  product.num_tiles = static_cast<int>(layout.num_tiles);
-  product.tile_rows = layout.tile_rows;
-  product.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
-  product.expert_stride = matrices.stride_elements;
-  product.num_outputs = matrices.first.num_outputs;
-  product.depth = matrices.first.depth;
-  product.gates = !is_down && Gates();
-  const DeviceMemory& out = is_down ? made_ : product.gates ? *call.gated : *call.gate_up;
-  product.out = out.as<__nv_bfloat16>();
-  GroupedGemm(product, stream);
+  GroupedGemmParams gemm = {};
+  gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : call.in;
+  gemm.pairs = is_down ? nullptr : words + layout.pairs();
+  gemm.pairs_per_row = moe.experts_per_token;
+  gemm.tiles = reinterpret_cast<const ExpertTile*>(words + layout.tiles());
+  gemm.num_tiles = static_cast<int>(layout.num_tiles);
+  gemm.tile_rows = layout.tile_rows;
+  gemm.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
+  gemm.expert_stride = matrices.stride_elements;
+  gemm.num_outputs = matrices.first.num_outputs;
+  gemm.depth = matrices.first.depth;
+  gemm.gates = !is_down && Gates();
+  const DeviceMemory& out = is_down ? expert_outputs_ : gemm.gates ? *call.gated : *call.gate_up;
+  gemm.out = out.as<__nv_bfloat16>();
+  GroupedGemm(gemm, stream);
 }
 
 }  // namespace nereid::gpu

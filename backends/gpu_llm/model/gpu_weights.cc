@@ -1,4 +1,5 @@
-// A plan first: where every matrix and vector lies in one allocation; then jobs that fill it.
+// Loading has two phases: a plan assigns every matrix and vector an offset in one allocation, then
+// jobs fill it.
 #include "backends/gpu_llm/model/gpu_weights.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "backends/gpu_llm/kernels/products/random_fill.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/matrix_source.h"
 #include "backends/gpu_llm/model/weight_upload.h"
@@ -19,37 +20,37 @@ using llm::kNoLayer;
 using llm::WeightKind;
 
 constexpr int64_t kAlign = 256;  // bytes
-constexpr int kInterleave = 8;   // rows of gate, then as many of up
+constexpr int kInterleave = 8;   // rows of gate, then as many rows of up
 constexpr int64_t kJobBytes = int64_t{8} << 20;
 
 using KindsAndRows = std::vector<std::pair<WeightKind, int64_t>>;
 
-// Places matrices one behind the other; pointers are offsets until the memory is there.
+// Assigns consecutive offsets. Pointers are encoded offsets until the memory is allocated.
 class WeightPlan {
  public:
   WeightPlan(const llm::DecoderModel& model, const Sharding& sharding,
              const std::optional<DummyWeights>& dummy)
       : model_(model), sharding_(sharding), dummy_(dummy) {}
 
-  // Biases, one below the other, or in turn as Matrix does it.
+  // A vector of biases, concatenated or interleaved as in Matrix().
   const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
                               int64_t interleave = 0, float added = 0.0f) {
     auto source =
         std::make_shared<MatrixSource>(SourceOf(layer, kinds_and_rows, 1, interleave, kNoExpert));
     source->offset = added;
-    const int64_t rows = source->num_rows(), offset = Take(rows * 2);
+    const int64_t rows = source->num_rows(), offset = Reserve(rows * 2);
     vectors_.push_back({offset, rows, 0.0f});
-    NoteMissing(*source);
-    jobs_.push_back({offset, rows * 2, [source, rows](uint8_t* to) {
-                       return FillBf16Rows(*source, 0, rows, reinterpret_cast<uint16_t*>(to));
-                     }});
-    return At<__nv_bfloat16>(offset);
+    CheckMapped(*source);
+    uploads_.push_back({offset, rows * 2, [source, rows](uint8_t* to) {
+                          return FillBf16Rows(*source, 0, rows, reinterpret_cast<uint16_t*>(to));
+                        }});
+    return OffsetPointer<__nv_bfloat16>(offset);
   }
 
-  // Of one value a column of the input: the weight of a norm, which made-up weights have as 1.
+  // A norm's weight, with one value for each input column; dummy weights have 1.
   const __nv_bfloat16* NormVector(int32_t layer, WeightKind kind, int64_t size) {
     const __nv_bfloat16* vector = Vector(layer, {{kind, size}}, 0, model_.spec.norm.weight_offset);
-    vectors_.back().made_up = 1.0f;
+    vectors_.back().dummy_value = 1.0f;
     return vector;
   }
   GpuNorm Norm(int32_t layer, WeightKind weight, WeightKind bias) {
@@ -60,7 +61,7 @@ class WeightPlan {
     return norm;
   }
 
-  // The same of every expert.
+  // One matrix for each expert.
   GpuExperts Experts(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                      int64_t interleave = 0) {
     GpuExperts experts;
@@ -70,13 +71,13 @@ class WeightPlan {
       const GpuMatrix matrix = Matrix(layer, kinds_and_rows, columns, interleave, 0, expert);
       if (expert == 0) experts.first = matrix, first = at;
       if (expert == 1) experts.stride_elements = (at - first) / 2;
-      made_up_.push_back(matrix);
+      dummy_matrices_.push_back(matrix);
     }
     return experts;
   }
 
-  // With `interleave`, groups of that many rows of the parts in turn; then `num_padding` rows of
-  // zeros.
+  // Concatenates the rows of the weights. With `interleave`, groups of so many rows of each weight
+  // alternate. `num_padding` rows of zeros follow.
   GpuMatrix Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                    int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = kNoExpert) {
     auto source = std::make_shared<const MatrixSource>(
@@ -84,7 +85,7 @@ class WeightPlan {
     const auto layout = std::make_shared<const MatrixLayout>(
         IsKeptAsBf16(kinds_and_rows.front().first, expert) ? MatrixLayout{}
                                                            : Layout(layer, *source));
-    NoteMissing(*source);
+    CheckMapped(*source);
     GpuMatrix matrix;
     matrix.format = layout->format;
     matrix.scales_per_block = layout->scales_per_block;
@@ -94,14 +95,14 @@ class WeightPlan {
     matrix.depth = static_cast<int>(columns);
     const int64_t size_bytes = layout->SizeBytes(source->num_rows(), columns);
     const int64_t padded_bytes = layout->SizeBytes(num_outputs, columns);
-    const int64_t offset = Take(padded_bytes);
-    matrix.data = At<void>(offset);
+    const int64_t offset = Reserve(padded_bytes);
+    matrix.data = OffsetPointer<void>(offset);
     if (padded_bytes > size_bytes) {
-      jobs_.push_back({offset + size_bytes, padded_bytes - size_bytes,
-                       [count = padded_bytes - size_bytes](uint8_t* to) {
-                         std::memset(to, 0, count);
-                         return Status();
-                       }});
+      uploads_.push_back({offset + size_bytes, padded_bytes - size_bytes,
+                          [count = padded_bytes - size_bytes](uint8_t* to) {
+                            std::memset(to, 0, count);
+                            return Status();
+                          }});
     }
     if (layout->format == WeightFormat::kFp8) {
       matrix.row_scales = Array<float>(num_outputs, [source, num_outputs](uint8_t* to) {
@@ -124,15 +125,15 @@ class WeightPlan {
 
   const Status& status() const { return status_; }
   int64_t size_bytes() const { return next_; }
-  const std::vector<UploadJob>& jobs() const { return jobs_; }
+  const std::vector<UploadJob>& jobs() const { return uploads_; }
   struct PlannedVector {
     int64_t offset, count;
-    float made_up;  // what its values are without a checkpoint
+    float dummy_value;  // value with dummy weights
   };
   const std::vector<PlannedVector>& vectors() const { return vectors_; }
-  // Matrices that GpuWeights::matrices() does not name; pointers are offsets.
-  const std::vector<GpuMatrix>& made_up() const { return made_up_; }
-  void AlsoMakeUp(const GpuMatrix& matrix) { made_up_.push_back(matrix); }
+  // Matrices that GpuWeights::matrices() does not list; pointers are encoded offsets.
+  const std::vector<GpuMatrix>& dummy_matrices() const { return dummy_matrices_; }
+  void AddDummyMatrix(const GpuMatrix& matrix) { dummy_matrices_.push_back(matrix); }
 
  private:
   MatrixSource SourceOf(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
@@ -140,8 +141,8 @@ class WeightPlan {
     MatrixSource source;
     for (const auto& [kind, rows] : kinds_and_rows) {
       const auto found = model_.weights.find({layer, kind, expert});
-      source.parts.push_back({found == model_.weights.end() ? nullptr : &found->second, rows,
-                              sharding_.FirstRow(kind, expert != kNoExpert)});
+      source.sections.push_back({found == model_.weights.end() ? nullptr : &found->second, rows,
+                                 sharding_.FirstRow(kind, expert != kNoExpert)});
       source.first_column = sharding_.FirstColumn(kind, expert != kNoExpert);
     }
     source.columns = columns;
@@ -149,14 +150,14 @@ class WeightPlan {
     return source;
   }
 
-  void NoteMissing(const MatrixSource& source) {
-    for (const MatrixPart& part : source.parts) {
-      if (!dummy_ && part.weight == nullptr && status_.ok())
+  void CheckMapped(const MatrixSource& source) {
+    for (const MatrixSection& section : source.sections) {
+      if (!dummy_ && section.weight == nullptr && status_.ok())
         status_ = InternalError("a weight of the decoder is not mapped");
     }
   }
 
-  // Whatever the checkpoint has it in: kernels that read it know no other format.
+  // Kept as bf16 whatever the checkpoint's format, because their kernels support no other format.
   static bool IsKeptAsBf16(WeightKind kind, int32_t expert) {
     return expert != kNoExpert || kind == WeightKind::kRouter ||
            kind == WeightKind::kTokenEmbedding || kind == WeightKind::kPositionEmbedding;
@@ -175,31 +176,31 @@ class WeightPlan {
     return layout;
   }
 
-  int64_t Take(int64_t size_bytes) {
+  int64_t Reserve(int64_t size_bytes) {
     const int64_t at = next_;
     next_ = (next_ + size_bytes + kAlign - 1) / kAlign * kAlign;
     return at;
   }
   template <typename T>
-  static const T* At(int64_t offset) {
-    return reinterpret_cast<const T*>(offset + 1);  // odd: an offset that is not null
+  static const T* OffsetPointer(int64_t offset) {
+    return reinterpret_cast<const T*>(offset + 1);  // never null
   }
   template <typename T>
   const T* Array(int64_t count, std::function<void(uint8_t*)> fill) {
-    const int64_t offset = Take(count * static_cast<int64_t>(sizeof(T)));
-    jobs_.push_back(
+    const int64_t offset = Reserve(count * static_cast<int64_t>(sizeof(T)));
+    uploads_.push_back(
         {offset, count * static_cast<int64_t>(sizeof(T)), [fill = std::move(fill)](uint8_t* to) {
            fill(to);
            return Status();
          }});
-    return At<T>(offset);
+    return OffsetPointer<T>(offset);
   }
   template <typename T>
   static void CopyTo(const std::vector<T>& values, uint8_t* to) {
     std::memcpy(to, values.data(), values.size() * sizeof(T));
   }
 
-  // Whole rows, or whole tiles, of a few MiB each.
+  // Splits the matrix into jobs of whole rows or tiles, a few MiB each.
   void AddJobs(const std::shared_ptr<const MatrixSource>& source,
                const std::shared_ptr<const MatrixLayout>& layout, int64_t offset) {
     const bool is_int4 = layout->format == WeightFormat::kInt4;
@@ -220,7 +221,7 @@ class WeightPlan {
             return FillBf16Rows(*source, first, count, reinterpret_cast<uint16_t*>(to));
         }
       };
-      jobs_.push_back({offset + first * unit_bytes, count * unit_bytes, fill});
+      uploads_.push_back({offset + first * unit_bytes, count * unit_bytes, fill});
     }
   }
 
@@ -228,9 +229,9 @@ class WeightPlan {
   const Sharding& sharding_;
   const std::optional<DummyWeights>& dummy_;
   int64_t next_ = 0;
-  std::vector<UploadJob> jobs_;
+  std::vector<UploadJob> uploads_;
   std::vector<PlannedVector> vectors_;
-  std::vector<GpuMatrix> made_up_;
+  std::vector<GpuMatrix> dummy_matrices_;
   Status status_;
 };
 
@@ -241,7 +242,7 @@ void PlanMlp(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer, GpuL
     const GpuMatrix router =
         plan.Matrix(layer, {{WeightKind::kRouter, spec.moe.num_experts}}, hidden);
     result.router = static_cast<const __nv_bfloat16*>(router.data);
-    plan.AlsoMakeUp(router);
+    plan.AddDummyMatrix(router);
     result.expert_gate_up = plan.Experts(
         layer, {{WeightKind::kGate, part}, {WeightKind::kUp, part}}, hidden, kInterleave);
     result.expert_down = plan.Experts(layer, {{WeightKind::kDown, hidden}}, part);
@@ -292,63 +293,64 @@ GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer
 }
 
 template <typename T>
-void Place(const T*& pointer, const DeviceMemory& memory) {
+void Relocate(const T*& pointer, const DeviceMemory& memory) {
   if (pointer != nullptr) {
     pointer =
         reinterpret_cast<const T*>(memory.as<char>() + (reinterpret_cast<intptr_t>(pointer) - 1));
   }
 }
 
-void PlaceAll(GpuWeights& weights) {
-  const auto place_matrix = [&](GpuMatrix& matrix) {
-    Place(matrix.data, weights.memory);
-    Place(matrix.row_scales, weights.memory);
-    Place(matrix.column_order, weights.memory);
-    Place(matrix.input_scale, weights.memory);
+void RelocateAll(GpuWeights& weights) {
+  const auto relocate_matrix = [&](GpuMatrix& matrix) {
+    Relocate(matrix.data, weights.memory);
+    Relocate(matrix.row_scales, weights.memory);
+    Relocate(matrix.column_order, weights.memory);
+    Relocate(matrix.input_scale, weights.memory);
   };
-  const auto place_norm = [&](GpuNorm& norm) {
-    Place(norm.weight, weights.memory);
-    Place(norm.bias, weights.memory);
+  const auto relocate_norm = [&](GpuNorm& norm) {
+    Relocate(norm.weight, weights.memory);
+    Relocate(norm.bias, weights.memory);
   };
-  Place(weights.token_embedding, weights.memory);
-  Place(weights.position_embedding, weights.memory);
-  Place(weights.lm_head_bias, weights.memory);
-  place_norm(weights.final_norm);
-  place_matrix(weights.lm_head);
+  Relocate(weights.token_embedding, weights.memory);
+  Relocate(weights.position_embedding, weights.memory);
+  Relocate(weights.lm_head_bias, weights.memory);
+  relocate_norm(weights.final_norm);
+  relocate_matrix(weights.lm_head);
   for (GpuLayer& layer : weights.layers) {
     for (GpuNorm* norm : {&layer.input_norm, &layer.post_attention_norm, &layer.pre_mlp_norm,
                           &layer.post_mlp_norm}) {
-      place_norm(*norm);
+      relocate_norm(*norm);
     }
     for (const __nv_bfloat16** pointer :
          {&layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.attention_out_bias,
           &layer.gate_up_bias, &layer.down_bias, &layer.router}) {
-      Place(*pointer, weights.memory);
+      Relocate(*pointer, weights.memory);
     }
     for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down,
                               &layer.expert_gate_up.first, &layer.expert_down.first}) {
-      place_matrix(*matrix);
+      relocate_matrix(*matrix);
     }
   }
 }
 
-// Uniform values whose products keep about the size of their input; norms are 1, biases 0.
-Status MakeUp(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) {
+// Uniform values that keep about the magnitude of a product's input; norms are 1, biases 0.
+Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) {
   for (const auto& [offset, count, value] : plan.vectors()) {
     ConstantFill(reinterpret_cast<__nv_bfloat16*>(weights.memory.as<char>() + offset), count, value,
                  nullptr);
   }
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
-  for (GpuMatrix matrix : plan.made_up()) {
-    Place(matrix.data, weights.memory);
-    RandomFillMatrix(matrix, static_cast<uint32_t>(seed++), nullptr);  // a router: equal on all
+  for (GpuMatrix matrix : plan.dummy_matrices()) {
+    Relocate(matrix.data, weights.memory);
+    RandomFillMatrix(matrix, static_cast<uint32_t>(seed++),
+                     nullptr);  // a router: equal on all GPUs
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return {};
 }
 
-// Of the position table: what the checkpoint has, which may be more than are served.
+// Rows of the position table in the checkpoint, which may be more than are used.
 int64_t PositionRows(const llm::DecoderModel& model) {
   const auto found = model.weights.find({kNoLayer, WeightKind::kPositionEmbedding, kNoExpert});
   return found == model.weights.end() ? model.spec.max_positions : found->second.source.num_rows();
@@ -370,28 +372,29 @@ std::vector<const GpuMatrix*> GpuWeights::matrices() const {
 Status CheckGpuSupport(const llm::DecoderModel& model) {
   const llm::DecoderSpec& spec = model.spec;
   if (spec.post_norms && spec.norm.kind != llm::NormKind::kRms) {
-    return UnsupportedError("gpu_llm does not run LayerNorm after attention and MLP ('",
+    return UnsupportedError("gpu_llm does not support LayerNorm after attention and MLP ('",
                             spec.architecture, "'); backend cpu_reference does");
   }
   if (spec.num_sink_tokens > 0) {
-    return UnsupportedError("gpu_llm has no attention sinks: sink_token_length is ",
-                            spec.num_sink_tokens, ", expected 0; backend cpu_reference has them");
+    return UnsupportedError("gpu_llm does not support attention sinks: sink_token_length is ",
+                            spec.num_sink_tokens, ", expected 0; backend cpu_reference does");
   }
   if (spec.moe.num_experts > kMaxExperts || spec.moe.experts_per_token > kMaxExpertsPerToken) {
     return UnsupportedError("the model has ", spec.moe.num_experts, " experts, ",
-                            spec.moe.experts_per_token, " a token; gpu_llm runs up to ",
+                            spec.moe.experts_per_token, " a token; gpu_llm supports up to ",
                             kMaxExperts, " and ", kMaxExpertsPerToken);
   }
   constexpr int kHeadDims[] = {16, 32, 64, 80, 96, 128, 256};
   if (std::find(std::begin(kHeadDims), std::end(kHeadDims), spec.head_dim) == std::end(kHeadDims)) {
     return UnsupportedError("head_dim is ", spec.head_dim,
-                            ", gpu_llm runs 16, 32, 64, 80, 96, 128 and 256");
+                            ", gpu_llm supports 16, 32, 64, 80, 96, 128 and 256");
   }
   if (spec.hidden_size % 8 != 0 || spec.hidden_size > 16384 || spec.intermediate_size % 8 != 0 ||
       spec.moe.intermediate_size % 8 != 0) {
-    return UnsupportedError("hidden_size ", spec.hidden_size, ", intermediate_size ",
-                            spec.intermediate_size, " (of an expert ", spec.moe.intermediate_size,
-                            "): gpu_llm wants multiples of 8, and a hidden_size of at most 16384");
+    return UnsupportedError(
+        "hidden_size ", spec.hidden_size, ", intermediate_size ", spec.intermediate_size,
+        " (of an expert ", spec.moe.intermediate_size,
+        "): gpu_llm supports multiples of 8, and a hidden_size of at most 16384");
   }
   return {};
 }
@@ -410,12 +413,12 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
     const GpuMatrix positions = plan.Matrix(
         kNoLayer, {{WeightKind::kPositionEmbedding, PositionRows(model)}}, spec.hidden_size);
     weights.position_embedding = static_cast<const __nv_bfloat16*>(positions.data);
-    plan.AlsoMakeUp(positions);
+    plan.AddDummyMatrix(positions);
   }
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer)
     weights.layers.push_back(PlanLayer(plan, spec, layer));
   weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
-  const Range head = sharding.HeadRows(sharding.rank(), PaddedVocabulary(spec.vocab_size));
+  const IndexRange head = sharding.HeadRows(sharding.rank(), PaddedVocabulary(spec.vocab_size));
   if (spec.tied_embeddings) {
     weights.lm_head = embedding;
     weights.lm_head.num_outputs = static_cast<int>(head.count);
@@ -430,13 +433,13 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
     weights.lm_head_bias = plan.Vector(kNoLayer, {{WeightKind::kLmHeadBias, spec.vocab_size}});
   NEREID_RETURN_IF_ERROR(plan.status());
   NEREID_ASSIGN_OR_RETURN(weights.memory, DeviceMemory::Allocate(plan.size_bytes(), "the weights"));
-  PlaceAll(weights);
+  RelocateAll(weights);
   if (dummy) {
-    // Shares differ, the embedding is the same on all GPUs.
-    NEREID_RETURN_IF_ERROR(
-        MakeUp(plan, weights, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
+    // Shards differ by rank; the embedding is equal on all GPUs.
+    NEREID_RETURN_IF_ERROR(FillDummyWeights(
+        plan, weights, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
     GpuMatrix table = embedding;
-    Place(table.data, weights.memory);
+    Relocate(table.data, weights.memory);
     RandomFillMatrix(table, dummy->seed ^ 0x5eed, nullptr);
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   } else {

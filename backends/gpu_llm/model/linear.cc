@@ -1,34 +1,32 @@
-// Chooses among the streamed product, the split one and cuBLASLt, around which norm and gate are
-// kernels of their own.
+// Selects the stream GEMM, the split-K GEMM or cuBLASLt. With cuBLASLt, norm and gate are separate
+// kernels.
 #include "backends/gpu_llm/model/linear.h"
 
 #include <algorithm>
 
-#include "backends/gpu_llm/kernels/products/dequantize.h"
-#include "backends/gpu_llm/kernels/products/gather_columns.h"
-#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
-#include "backends/gpu_llm/kernels/products/quantize_rows.h"
-#include "backends/gpu_llm/kernels/products/split_gemm.h"
-#include "backends/gpu_llm/kernels/rows/rms_norm.h"
-#include "backends/gpu_llm/kernels/rows/silu_gate.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
 
 namespace nereid::gpu {
 namespace {
 
-// cuBLASLt wants whole pieces of 16 bytes.
-bool RoundsInput(const GpuMatrix& weights) {
+// cuBLASLt needs rows of whole 16-byte chunks.
+bool QuantizesInput(const GpuMatrix& weights) {
   return weights.format == WeightFormat::kFp8 && weights.quantizes_input && !weights.gathers() &&
          weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
 }
 
-// Whether the product whose depth blocks share is faster than cuBLASLt, behind which a gate is a
-// kernel of its own; fp8 weights with the input rounded to fp8. As measured on the layers of an 8B
-// model and its LM head, whose product is too long for what it costs to begin and end to matter.
-bool PrefersSplit(const GpuMatrix& weights, StreamOutput output, int num_rows) {
+// Whether the split-K GEMM is faster than cuBLASLt, which needs a separate gate kernel; for fp8
+// weights with the input quantized to fp8. The limits were measured on the layers and the LM head
+// of an 8B model. The LM head is too large for the fixed costs to matter.
+bool PrefersSplitGemm(const GpuMatrix& weights, GemmEpilogue output, int num_rows) {
   if (!CanSplit(weights)) return false;
-  const bool gates = output == StreamOutput::kSiluGate;
+  const bool gates = output == GemmEpilogue::kSiluGate;
   switch (weights.format) {
-    case WeightFormat::kInt4:  // beyond, unpacking to memory costs less than what cuBLASLt gains
+    case WeightFormat::kInt4:  // above, dequantizing to memory costs less than cuBLASLt gains
       return num_rows <= 256;
     case WeightFormat::kFp8:
       return num_rows <= (gates || weights.depth >= 2 * weights.num_outputs ? 256 : 64);
@@ -38,28 +36,28 @@ bool PrefersSplit(const GpuMatrix& weights, StreamOutput output, int num_rows) {
   return false;
 }
 
-// Rows up to which streaming is faster than what else there is: cuBLASLt, for which quantised
-// weights have to be unpacked first, or the split product. More than the kernel takes at a time go
-// in turns, of which each reads the weights. Every block of a streamed product has the whole input
-// in its shared memory: with a long input of bf16 the split one is ahead before cuBLASLt is.
-int MaxStreamRows(const GpuMatrix& weights, StreamOutput output) {
-  constexpr int kMostRows = 8;
+// Row count up to which the stream GEMM is fastest. The alternatives are the split-K GEMM and
+// cuBLASLt, which needs dequantized weights. More rows than the kernel supports take several
+// launches, each of which reads the weights. Every block of the stream GEMM keeps the whole input
+// in shared memory, so with a long bf16 input the split-K GEMM wins earlier than cuBLASLt would.
+int MaxStreamRows(const GpuMatrix& weights, GemmEpilogue output) {
+  constexpr int kMaxRows = 8;
   constexpr int kLongInput = 32768;  // elements
   switch (weights.format) {
     case WeightFormat::kBf16:
-      if (!PrefersSplit(weights, output, kMostRows)) return kMostRows;
-      return std::clamp((kLongInput - 1) / weights.depth, 1, kMostRows);
+      if (!PrefersSplitGemm(weights, output, kMaxRows)) return kMaxRows;
+      return std::clamp((kLongInput - 1) / weights.depth, 1, kMaxRows);
     case WeightFormat::kFp8:
-      return RoundsInput(weights) ? kMostRows : 2 * kStreamMaxRows;
+      return QuantizesInput(weights) ? kMaxRows : 2 * kStreamMaxRows;
     case WeightFormat::kInt4:
       return kStreamMaxRows;
   }
   return 0;
 }
 
-int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
-  if (output == StreamOutput::kFloat) return num_outputs * 4;
-  return output == StreamOutput::kSiluGate ? num_outputs : num_outputs * 2;
+int64_t OutputRowBytes(GemmEpilogue output, int64_t num_outputs) {
+  if (output == GemmEpilogue::kFloat) return num_outputs * 4;
+  return output == GemmEpilogue::kSiluGate ? num_outputs : num_outputs * 2;
 }
 
 int64_t WeightBytes(const GpuMatrix& weights) {
@@ -75,9 +73,9 @@ void Mark(const LinearCall& call, const char* name, const OperatorWork& work, cu
   if (call.timer != nullptr) call.timer->Mark(name, work, stream);
 }
 
-// The product itself, of weights as they lie in memory, or unpacked to bf16.
-void MarkProduct(const LinearCall& call, int num_rows, bool is_unpacked, cudaStream_t stream,
-                 bool is_fp8 = false) {
+// Marks the matrix product, with weights in their own format or dequantized to bf16.
+void MarkGemm(const LinearCall& call, int num_rows, bool is_unpacked, cudaStream_t stream,
+              bool is_fp8 = false) {
   if (call.timer == nullptr) return;
   const GpuMatrix& weights = *call.weights;
   const double outputs = weights.num_outputs, depth = weights.depth;
@@ -90,14 +88,14 @@ void MarkProduct(const LinearCall& call, int num_rows, bool is_unpacked, cudaStr
   call.timer->Mark(call.name, work, stream);
 }
 
-void MarkUnpacking(const LinearCall& call, cudaStream_t stream) {
+void MarkDequantize(const LinearCall& call, cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
   const double count = static_cast<double>(weights.num_outputs) * weights.depth;
-  Mark(call, "unpacking weights", {static_cast<double>(WeightBytes(weights)) + 2.0 * count},
+  Mark(call, "dequantize weights", {static_cast<double>(WeightBytes(weights)) + 2.0 * count},
        stream);
 }
 
-// Of rows that are read and written.
+// Work of rows that are read and written.
 OperatorWork RowsWork(int num_rows, double bytes) {
   return {num_rows * bytes};
 }
@@ -105,28 +103,28 @@ OperatorWork RowsWork(int num_rows, double bytes) {
 }  // namespace
 
 Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num_rows,
-                                          int num_processors, bool is_invariant) {
-  NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
+                                          int num_processors, bool is_batch_invariant) {
+  NEREID_ASSIGN_OR_RETURN(CublasGemm gemm, CublasGemm::Create());
   LinearRunner runner(std::move(gemm), num_processors);
-  runner.is_invariant_ = is_invariant;
+  runner.is_batch_invariant_ = is_batch_invariant;
   int64_t depth = 0, elements = 0, fp8_depth = 0;
   for (const GpuMatrix* matrix : weights.matrices()) {
     if (matrix->gathers()) depth = std::max<int64_t>(depth, matrix->depth);
-    if (!is_invariant && RoundsInput(*matrix)) {
+    if (!is_batch_invariant && QuantizesInput(*matrix)) {
       fp8_depth = std::max<int64_t>(fp8_depth, matrix->depth);
     } else if (matrix->format != WeightFormat::kBf16) {
       elements = std::max(elements, int64_t{matrix->num_outputs} * matrix->depth);
     }
   }
-  NEREID_ASSIGN_OR_RETURN(runner.gathered_, DeviceMemory::Allocate(max_num_rows * depth * 2,
-                                                                   "rows in a matrix's order"));
+  NEREID_ASSIGN_OR_RETURN(runner.gathered_,
+                          DeviceMemory::Allocate(max_num_rows * depth * 2, "gathered columns"));
   NEREID_ASSIGN_OR_RETURN(runner.dequantized_,
-                          DeviceMemory::Allocate(elements * 2, "unpacked weights"));
+                          DeviceMemory::Allocate(elements * 2, "dequantized weights"));
   NEREID_ASSIGN_OR_RETURN(runner.fp8_rows_,
                           DeviceMemory::Allocate(max_num_rows * fp8_depth, "rows in fp8"));
   NEREID_ASSIGN_OR_RETURN(
-      runner.fp8_factors_,
-      DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "factors of rows in fp8"));
+      runner.fp8_scales_,
+      DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "scales of rows in fp8"));
   return runner;
 }
 
@@ -141,7 +139,7 @@ void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t str
     call.norm_weight = nullptr;
   }
   if (call.weights->gathers()) {
-    Mark(call, "gathered columns", RowsWork(num_rows, 4.0 * depth), stream);
+    Mark(call, "gather columns", RowsWork(num_rows, 4.0 * depth), stream);
     auto* gathered = gathered_.as<__nv_bfloat16>();
     GatherColumns({call.in, call.rows, call.weights->column_order, call.weights->input_scale,
                    gathered, num_rows, depth},
@@ -151,9 +149,9 @@ void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t str
   }
 }
 
-Status LinearRunner::Stream(const LinearCall& call, int num_rows, cudaStream_t stream) {
+Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStream_t stream) {
   const int64_t row_bytes = OutputRowBytes(call.output, call.weights->num_outputs);
-  MarkProduct(call, num_rows, false, stream);
+  MarkGemm(call, num_rows, false, stream);
   for (int first = 0; first < num_rows; first += kStreamMaxRows) {
     const __nv_bfloat16* in =
         call.rows != nullptr ? call.in : call.in + int64_t{first} * call.weights->depth;
@@ -163,38 +161,38 @@ Status LinearRunner::Stream(const LinearCall& call, int num_rows, cudaStream_t s
                 std::min(kStreamMaxRows, num_rows - first), call.epsilon, call.output},
                num_processors_, stream);
   }
-  return CudaStatus(cudaGetLastError(), "a streamed product");
+  return CudaStatus(cudaGetLastError(), "a stream GEMM");
 }
 
-Status LinearRunner::RunInvariant(const LinearCall& call, int num_rows, cudaStream_t stream) {
+Status LinearRunner::RunBatchInvariant(const LinearCall& call, int num_rows, cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
-  const bool gates = call.output == StreamOutput::kSiluGate;
-  GroupedGemmParams product = {};
-  product.weights = static_cast<const __nv_bfloat16*>(weights.data);
+  const bool gates = call.output == GemmEpilogue::kSiluGate;
+  GroupedGemmParams gemm = {};
+  gemm.weights = static_cast<const __nv_bfloat16*>(weights.data);
   if (weights.format != WeightFormat::kBf16) {
-    MarkUnpacking(call, stream);
+    MarkDequantize(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
-    product.weights = dequantized_.as<__nv_bfloat16>();
+    gemm.weights = dequantized_.as<__nv_bfloat16>();
   }
-  product.in = call.in;
-  product.pairs = call.rows;
-  product.pairs_per_row = 1;
-  product.num_rows = num_rows;
-  product.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
-  product.num_tiles = (num_rows + product.tile_rows - 1) / product.tile_rows;
-  product.num_outputs = weights.num_outputs;
-  product.depth = weights.depth;
-  product.out = gates ? call.scratch : call.out;
-  product.out_is_float = call.output == StreamOutput::kFloat;
-  product.accumulates = call.output == StreamOutput::kAdd;
-  MarkProduct(call, num_rows, true, stream);
-  GroupedGemm(product, stream);
+  gemm.in = call.in;
+  gemm.pairs = call.rows;
+  gemm.pairs_per_row = 1;
+  gemm.num_rows = num_rows;
+  gemm.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+  gemm.num_tiles = (num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
+  gemm.num_outputs = weights.num_outputs;
+  gemm.depth = weights.depth;
+  gemm.out = gates ? call.scratch : call.out;
+  gemm.out_is_float = call.output == GemmEpilogue::kFloat;
+  gemm.accumulates = call.output == GemmEpilogue::kAdd;
+  MarkGemm(call, num_rows, true, stream);
+  GroupedGemm(gemm, stream);
   if (gates) {
     Mark(call, "gate", RowsWork(num_rows, 3.0 * weights.num_outputs), stream);
     SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
              num_rows, weights.num_outputs / 2, stream);
   }
-  return CudaStatus(cudaGetLastError(), "a product");
+  return CudaStatus(cudaGetLastError(), "a grouped GEMM");
 }
 
 Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
@@ -202,50 +200,51 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
   if (num_rows == 0) return {};
   LinearCall call = given;
   const GpuMatrix& weights = *call.weights;
-  if (is_invariant_) {
+  if (is_batch_invariant_) {
     PrepareInput(call, num_rows, stream);
-    return RunInvariant(call, num_rows, stream);
+    return RunBatchInvariant(call, num_rows, stream);
   }
   const bool is_small = num_rows <= MaxStreamRows(weights, call.output);
-  const int at_once = std::min(num_rows, kStreamMaxRows);
-  if (is_small && !weights.gathers() && CanStream(weights, at_once, call.norm_weight != nullptr))
-    return Stream(call, num_rows, stream);
-  if (RoundsInput(weights)) return MultiplyFp8(call, num_rows, may_time, stream);
+  const int chunk_rows = std::min(num_rows, kStreamMaxRows);
+  if (is_small && !weights.gathers() && CanStream(weights, chunk_rows, call.norm_weight != nullptr))
+    return RunStreamGemm(call, num_rows, stream);
+  if (QuantizesInput(weights)) return RunFp8Gemm(call, num_rows, may_time, stream);
   PrepareInput(call, num_rows, stream);
-  if (is_small && CanStream(weights, at_once, false)) return Stream(call, num_rows, stream);
-  if (weights.format != WeightFormat::kFp8 && PrefersSplit(weights, call.output, num_rows))
-    return Split(call, call.in, nullptr, num_rows, stream);
-  return MultiplyBf16(call, num_rows, may_time, stream);
+  if (is_small && CanStream(weights, chunk_rows, false))
+    return RunStreamGemm(call, num_rows, stream);
+  if (weights.format != WeightFormat::kFp8 && PrefersSplitGemm(weights, call.output, num_rows))
+    return RunSplitGemm(call, call.in, nullptr, num_rows, stream);
+  return RunBf16Gemm(call, num_rows, may_time, stream);
 }
 
-Status LinearRunner::Split(const LinearCall& call, const void* in, const float* in_factors,
-                           int num_rows, cudaStream_t stream) {
-  // Rows that are picked come from kernels that write them in order.
+Status LinearRunner::RunSplitGemm(const LinearCall& call, const void* in, const float* in_scales,
+                                  int num_rows, cudaStream_t stream) {
+  // Selected rows must have been written in order by an earlier kernel.
   if (in == call.in && call.rows != nullptr)
-    return InternalError("rows of a split product are picked");
-  MarkProduct(call, num_rows, false, stream, call.weights->format == WeightFormat::kFp8);
+    return InternalError("the split-K GEMM can not select rows of its input");
+  MarkGemm(call, num_rows, false, stream, call.weights->format == WeightFormat::kFp8);
   return CudaStatus(
-      SplitGemm({*call.weights, in, in_factors, call.out, num_rows, call.output}, stream),
-      "a split product");
+      SplitGemm({*call.weights, in, in_scales, call.out, num_rows, call.output}, stream),
+      "a split-K GEMM");
 }
 
 namespace {
 
-GemmCall CallOf(const LinearCall& call, int num_rows) {
-  GemmCall gemm;
-  gemm.out = call.output == StreamOutput::kSiluGate ? call.scratch : call.out;
+CublasGemmCall MakeGemmCall(const LinearCall& call, int num_rows) {
+  CublasGemmCall gemm;
+  gemm.out = call.output == GemmEpilogue::kSiluGate ? call.scratch : call.out;
   gemm.num_rows = num_rows;
-  gemm.row_room = call.row_room;
+  gemm.row_capacity = call.row_capacity;
   gemm.num_outputs = call.weights->num_outputs;
   gemm.depth = call.weights->depth;
-  gemm.out_is_float = call.output == StreamOutput::kFloat;
-  gemm.accumulates = call.output == StreamOutput::kAdd;
+  gemm.out_is_float = call.output == GemmEpilogue::kFloat;
+  gemm.accumulates = call.output == GemmEpilogue::kAdd;
   return gemm;
 }
 
-// What the product left in the scratch, gated.
-void Gate(const LinearCall& call, int num_rows, cudaStream_t stream) {
-  if (call.output != StreamOutput::kSiluGate) return;
+// Applies the gate to the product in `scratch`.
+void ApplySiluGate(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  if (call.output != GemmEpilogue::kSiluGate) return;
   Mark(call, "gate", RowsWork(num_rows, 3.0 * call.weights->num_outputs), stream);
   SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
            num_rows, call.weights->num_outputs / 2, stream);
@@ -253,40 +252,40 @@ void Gate(const LinearCall& call, int num_rows, cudaStream_t stream) {
 
 }  // namespace
 
-Status LinearRunner::MultiplyFp8(const LinearCall& call, int num_rows, bool may_time,
-                                 cudaStream_t stream) {
+Status LinearRunner::RunFp8Gemm(const LinearCall& call, int num_rows, bool may_time,
+                                cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
-  Mark(call, "rows to fp8", RowsWork(num_rows, 3.0 * weights.depth), stream);
+  Mark(call, "quantize rows", RowsWork(num_rows, 3.0 * weights.depth), stream);
   QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
-                fp8_factors_.as<float>(), num_rows, weights.depth, call.epsilon},
+                fp8_scales_.as<float>(), num_rows, weights.depth, call.epsilon},
                stream);
-  if (PrefersSplit(weights, call.output, num_rows))
-    return Split(call, fp8_rows_.data(), fp8_factors_.as<float>(), num_rows, stream);
-  GemmCall gemm = CallOf(call, num_rows);
+  if (PrefersSplitGemm(weights, call.output, num_rows))
+    return RunSplitGemm(call, fp8_rows_.data(), fp8_scales_.as<float>(), num_rows, stream);
+  CublasGemmCall gemm = MakeGemmCall(call, num_rows);
   gemm.weights = weights.data;
   gemm.in = fp8_rows_.data();
-  gemm.weight_factors = weights.row_scales;
-  gemm.in_factors = fp8_factors_.as<float>();
-  MarkProduct(call, num_rows, false, stream, true);
+  gemm.weight_scales = weights.row_scales;
+  gemm.in_scales = fp8_scales_.as<float>();
+  MarkGemm(call, num_rows, false, stream, true);
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
-  Gate(call, num_rows, stream);
+  ApplySiluGate(call, num_rows, stream);
   return {};
 }
 
-Status LinearRunner::MultiplyBf16(const LinearCall& call, int num_rows, bool may_time,
-                                  cudaStream_t stream) {
+Status LinearRunner::RunBf16Gemm(const LinearCall& call, int num_rows, bool may_time,
+                                 cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
-  GemmCall gemm = CallOf(call, num_rows);
+  CublasGemmCall gemm = MakeGemmCall(call, num_rows);
   gemm.weights = weights.data;
   gemm.in = call.in;
   if (weights.format != WeightFormat::kBf16) {
-    MarkUnpacking(call, stream);
+    MarkDequantize(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
     gemm.weights = dequantized_.data();
   }
-  MarkProduct(call, num_rows, true, stream);
+  MarkGemm(call, num_rows, true, stream);
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
-  Gate(call, num_rows, stream);
+  ApplySiluGate(call, num_rows, stream);
   return {};
 }
 

@@ -1,14 +1,14 @@
-// A product of a step with a weight matrix: by the streaming kernel for a few rows, by split_gemm
-// for some hundreds where it is faster, else by cuBLASLt, which sees quantised weights as bf16, or
-// fp8 ones as they are where the input may be rounded to fp8 too. [engine thread]
+// Matrix products of a step with weights: the stream GEMM for few rows, the split-K GEMM for up to
+// some hundreds if it is faster, else cuBLASLt. cuBLASLt reads quantized weights dequantized to
+// bf16, or fp8 weights directly if the input may be quantized to fp8. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include "backends/gpu_llm/cuda/memory.h"
-#include "backends/gpu_llm/kernels/products/stream_gemm.h"
-#include "backends/gpu_llm/model/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/model/cublas_gemm.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/operator_timer.h"
 #include "nereid/status.h"
@@ -18,53 +18,53 @@ namespace nereid::gpu {
 struct LinearCall {
   const GpuMatrix* weights = nullptr;
   const __nv_bfloat16* in = nullptr;           // [.., depth]
-  const int32_t* rows = nullptr;               // [num_rows]: which rows of `in`; null: the first
-  const __nv_bfloat16* norm_weight = nullptr;  // [depth]: the rows are RMS-normed first; null: not
+  const int32_t* rows = nullptr;               // [num_rows]: rows of `in`; null: the first num_rows
+  const __nv_bfloat16* norm_weight = nullptr;  // [depth]: RMS norm of the rows; null: none
   float epsilon = 0.0f;
-  __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: room for normed rows
-  StreamOutput output = StreamOutput::kBf16;
+  __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: buffer for normed rows
+  GemmEpilogue output = GemmEpilogue::kBf16;
   void* out = nullptr;
-  void* scratch = nullptr;         // [num_rows, num_outputs] bf16, for kSiluGate
-  int row_room = 0;                // of in, normed, out and scratch: as GemmCall's
-  const char* name = "a product";  // in tables of times
-  OperatorTimer* timer = nullptr;  // null: nothing is timed
+  void* scratch = nullptr;  // [num_rows, num_outputs] bf16, for kSiluGate
+  int row_capacity = 0;     // rows of in, normed, out and scratch: CublasGemmCall::row_capacity
+  const char* name = "matrix product";  // operator name in profiles
+  OperatorTimer* timer = nullptr;       // null: no profile
 };
 
 class LinearRunner {
  public:
-  // `max_num_rows`: of products with `weights`. `is_invariant`: a row's result does not depend on
-  // how many there are: one kernel for all, slower than those made for a number of rows.
+  // `max_num_rows`: maximum of all calls. `is_batch_invariant`: a row's result does not depend on
+  // the number of rows; one kernel computes all products, slower than the specialized ones.
   static Result<LinearRunner> Create(const GpuWeights& weights, int max_num_rows,
-                                     int num_processors, bool is_invariant = false);
+                                     int num_processors, bool is_batch_invariant = false);
   LinearRunner(LinearRunner&&) noexcept = default;
 
-  // `may_time`: as Gemm::Run's.
+  // `may_time`: see CublasGemm::Run().
   Status Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
-  // As Gemm's.
+  // See CublasGemm::TakeSettled().
   bool TakeSettled() { return gemm_.TakeSettled(); }
 
  private:
-  LinearRunner(Gemm gemm, int num_processors)
+  LinearRunner(CublasGemm gemm, int num_processors)
       : gemm_(std::move(gemm)), num_processors_(num_processors) {}
-  // Norm and gathered columns by kernels of their own: then `call` has neither.
+  // Applies norm and column gathering with separate kernels and removes them from `call`.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
-  // `call` has neither.
-  Status RunInvariant(const LinearCall& call, int num_rows, cudaStream_t stream);
-  Status Stream(const LinearCall& call, int num_rows, cudaStream_t stream);
-  // `in`: the call's, or those rows as fp8, with factors.
-  Status Split(const LinearCall& call, const void* in, const float* in_factors, int num_rows,
-               cudaStream_t stream);
-  // Of fp8 weights, with the input rounded to fp8.
-  Status MultiplyFp8(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
-  Status MultiplyBf16(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+  // `call` has neither norm nor gathering.
+  Status RunBatchInvariant(const LinearCall& call, int num_rows, cudaStream_t stream);
+  Status RunStreamGemm(const LinearCall& call, int num_rows, cudaStream_t stream);
+  // `in`: the call's rows, or their fp8 quantization with `in_scales`.
+  Status RunSplitGemm(const LinearCall& call, const void* in, const float* in_scales, int num_rows,
+                      cudaStream_t stream);
+  // For fp8 weights, with the input quantized to fp8.
+  Status RunFp8Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+  Status RunBf16Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
 
-  Gemm gemm_;
+  CublasGemm gemm_;
   int num_processors_;
-  bool is_invariant_ = false;
-  DeviceMemory gathered_;     // [max_num_rows, the largest depth of a matrix that gathers]
-  DeviceMemory dequantized_;  // the largest matrix that is unpacked
-  DeviceMemory fp8_rows_;     // [max_num_rows, the largest depth of a matrix with fp8 input]
-  DeviceMemory fp8_factors_;  // [max_num_rows]
+  bool is_batch_invariant_ = false;
+  DeviceMemory gathered_;     // [max_num_rows, largest depth of a matrix that gathers]
+  DeviceMemory dequantized_;  // the largest matrix that is dequantized
+  DeviceMemory fp8_rows_;     // [max_num_rows, largest depth of a matrix with fp8 input]
+  DeviceMemory fp8_scales_;   // [max_num_rows]
 };
 
 }  // namespace nereid::gpu

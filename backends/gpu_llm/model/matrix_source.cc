@@ -1,21 +1,21 @@
-// Reading of checkpoint rows in the device's formats.
+// Reads checkpoint rows and converts them to the device's formats. [load thread]
 #include "backends/gpu_llm/model/matrix_source.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "backends/llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/integer_weight_rows.h"
 
 namespace nereid::gpu {
 namespace {
 
-using llm::DataType;
-using llm::Int4Rows;
+using llm::CheckpointDataType;
+using llm::IntegerWeightRows;
 using llm::QuantMethod;
 using llm::ResolvedWeight;
 
-constexpr int64_t kFp8Block = 128;  // rows, and columns, that share a scale in kFp8Blocks
+constexpr int64_t kFp8Block = 128;  // rows and columns that share a scale in kFp8Blocks
 
 bool IsInteger(const ResolvedWeight& weight) {
   return weight.quant.num_bits > 0;
@@ -28,7 +28,7 @@ uint16_t ToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
   if ((bits & 0x7fffffffu) > 0x7f800000u)
-    return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
+    return static_cast<uint16_t>(bits >> 16 | 0x40);  // keeps NaN
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -40,7 +40,7 @@ float Fp8ToFloat(uint8_t byte) {
 }
 
 float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
-  const llm::TensorView& scales = weight.quant.scales;
+  const llm::CheckpointTensor& scales = weight.quant.scales;
   const bool is_one = scales.bytes.size() == llm::Info(scales.type).size_bytes;
   return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
 }
@@ -48,11 +48,11 @@ float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
 void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource& matrix,
                   uint16_t* to) {
   const int64_t first = matrix.first_column, columns = matrix.columns;
-  const llm::TensorView& tensor = weight.tensor;
+  const llm::CheckpointTensor& tensor = weight.tensor;
   const llm::WeightSource& source = weight.source;
   const int64_t stored_columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   const int64_t stored = source.SourceRow(row);
-  if (!source.transposed && tensor.type == DataType::kBF16 && matrix.offset == 0.0f) {
+  if (!source.transposed && tensor.type == CheckpointDataType::kBF16 && matrix.offset == 0.0f) {
     std::memcpy(to, tensor.bytes.data() + (stored * stored_columns + first) * 2, columns * 2);
     return;
   }
@@ -61,11 +61,11 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource&
   for (int64_t column = first; column < first + columns; ++column, ++to) {
     const int64_t index =
         source.transposed ? column * stored_columns + stored : stored * stored_columns + column;
-    if (tensor.type != DataType::kF8E4M3) {
+    if (tensor.type != CheckpointDataType::kF8E4M3) {
       *to = ToBf16(matrix.offset + llm::ElementAsFloat(tensor, index));
       continue;
     }
-    const llm::TensorView& scales = weight.quant.scales;
+    const llm::CheckpointTensor& scales = weight.quant.scales;
     const float scale =
         in_blocks
             ? llm::ElementAsFloat(scales, stored / kFp8Block * scales.shape[1] + column / kFp8Block)
@@ -74,7 +74,8 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource&
   }
 }
 
-void FillIntegerRow(Int4Rows& rows, int64_t row, int64_t first, int64_t columns, uint16_t* to) {
+void FillIntegerRow(IntegerWeightRows& rows, int64_t row, int64_t first, int64_t columns,
+                    uint16_t* to) {
   const std::span<const uint8_t> values = rows.Row(row);
   for (int64_t c = 0; c < rows.num_columns(); ++c) {
     const int64_t group = c / rows.group_size();
@@ -86,12 +87,12 @@ void FillIntegerRow(Int4Rows& rows, int64_t row, int64_t first, int64_t columns,
   }
 }
 
-// Readers of the parts that are integers.
-Result<std::vector<std::optional<Int4Rows>>> OpenIntegers(const MatrixSource& source) {
-  std::vector<std::optional<Int4Rows>> readers(source.parts.size());
+// Readers of the integer sections.
+Result<std::vector<std::optional<IntegerWeightRows>>> OpenIntegers(const MatrixSource& source) {
+  std::vector<std::optional<IntegerWeightRows>> readers(source.sections.size());
   for (size_t i = 0; i < readers.size(); ++i) {
-    if (!IsInteger(*source.parts[i].weight)) continue;
-    NEREID_ASSIGN_OR_RETURN(readers[i], Int4Rows::Of(*source.parts[i].weight, 8));
+    if (!IsInteger(*source.sections[i].weight)) continue;
+    NEREID_ASSIGN_OR_RETURN(readers[i], IntegerWeightRows::Of(*source.sections[i].weight, 8));
   }
   return readers;
 }
@@ -100,20 +101,20 @@ Result<std::vector<std::optional<Int4Rows>>> OpenIntegers(const MatrixSource& so
 
 int64_t MatrixSource::num_rows() const {
   int64_t rows = 0;
-  for (const MatrixPart& part : parts) rows += part.rows;
+  for (const MatrixSection& section : sections) rows += section.rows;
   return rows;
 }
 
-MatrixSource::Place MatrixSource::Find(int64_t row) const {
-  const auto num_parts = static_cast<int64_t>(parts.size());
+MatrixSource::RowLocation MatrixSource::Find(int64_t row) const {
+  const auto num_parts = static_cast<int64_t>(sections.size());
   if (interleave > 0) {
-    const auto part = static_cast<size_t>(row / interleave % num_parts);
-    return {part,
-            parts[part].first_row + row / (interleave * num_parts) * interleave + row % interleave};
+    const auto section = static_cast<size_t>(row / interleave % num_parts);
+    return {section, sections[section].first_row + row / (interleave * num_parts) * interleave +
+                         row % interleave};
   }
-  size_t part = 0;
-  for (; row >= parts[part].rows; ++part) row -= parts[part].rows;
-  return {part, parts[part].first_row + row};
+  size_t section = 0;
+  for (; row >= sections[section].rows; ++section) row -= sections[section].rows;
+  return {section, sections[section].first_row + row};
 }
 
 int64_t MatrixLayout::SizeBytes(int64_t num_rows, int64_t columns) const {
@@ -132,18 +133,18 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
   MatrixLayout layout;
   bool all_fp8 = true, all_int4 = true;
   layout.quantizes_input = true;
-  for (const MatrixPart& part : source.parts) {
-    if (part.weight == nullptr) return InternalError("a weight of the decoder is not mapped");
-    all_fp8 = all_fp8 && IsFp8(*part.weight) && !part.weight->source.transposed;
-    layout.quantizes_input = layout.quantizes_input && part.weight->quant.quantizes_input;
-    all_int4 = all_int4 && part.weight->quant.num_bits == 4;
+  for (const MatrixSection& section : source.sections) {
+    if (section.weight == nullptr) return InternalError("a weight of the decoder is not mapped");
+    all_fp8 = all_fp8 && IsFp8(*section.weight) && !section.weight->source.transposed;
+    layout.quantizes_input = layout.quantizes_input && section.weight->quant.quantizes_input;
+    all_int4 = all_int4 && section.weight->quant.num_bits == 4;
   }
   if (all_fp8 && source.columns % 16 == 0) layout.format = WeightFormat::kFp8;
   if (!all_int4 || source.columns % 8 != 0) return layout;
   NEREID_ASSIGN_OR_RETURN(const auto readers, OpenIntegers(source));
-  const Int4Rows& first = *readers[0];
+  const IntegerWeightRows& first = *readers[0];
   const int64_t group = first.group_size();
-  // A group of a whole row may end within a block: what follows in it is padding.
+  // A group of a whole row may end within a block; the rest of the block is padding.
   const bool is_known =
       group == 32 || group == 64 || group % kInt4BlockColumns == 0 || first.num_groups() == 1;
   bool are_alike = true;
@@ -152,7 +153,7 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
                 reader->column_order() == first.column_order() &&
                 reader->input_scale() == first.input_scale();
   }
-  // A share of the columns must be whole groups, in the order in which they are stored.
+  // A shard of the columns must be whole groups, in stored order.
   const bool is_whole = source.columns == first.num_columns();
   const bool are_groups = first.column_order().empty() &&
                           (first.num_groups() == 1 ||
@@ -174,11 +175,12 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
 Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, uint16_t* to) {
   NEREID_ASSIGN_OR_RETURN(auto readers, OpenIntegers(source));
   for (int64_t row = first; row < first + count; ++row, to += source.columns) {
-    const MatrixSource::Place place = source.Find(row);
-    if (readers[place.part]) {
-      FillIntegerRow(*readers[place.part], place.row, source.first_column, source.columns, to);
+    const MatrixSource::RowLocation location = source.Find(row);
+    if (readers[location.section]) {
+      FillIntegerRow(*readers[location.section], location.row, source.first_column, source.columns,
+                     to);
     } else {
-      FillPlainRow(*source.parts[place.part].weight, place.row, source, to);
+      FillPlainRow(*source.sections[location.section].weight, location.row, source, to);
     }
   }
   return {};
@@ -186,11 +188,11 @@ Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, ui
 
 void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8_t* to) {
   for (int64_t row = first; row < first + count; ++row, to += source.columns) {
-    const MatrixSource::Place place = source.Find(row);
-    const ResolvedWeight& weight = *source.parts[place.part].weight;
+    const MatrixSource::RowLocation location = source.Find(row);
+    const ResolvedWeight& weight = *source.sections[location.section].weight;
     std::memcpy(to,
                 weight.tensor.bytes.data() +
-                    weight.source.SourceRow(place.row) * weight.tensor.shape[1] +
+                    weight.source.SourceRow(location.row) * weight.tensor.shape[1] +
                     source.first_column,
                 source.columns);
   }
@@ -199,8 +201,8 @@ void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8
 std::vector<float> Fp8RowScales(const MatrixSource& source) {
   std::vector<float> scales(source.num_rows());
   for (int64_t row = 0; row < source.num_rows(); ++row) {
-    const MatrixSource::Place place = source.Find(row);
-    scales[row] = Fp8RowScale(*source.parts[place.part].weight, place.row);
+    const MatrixSource::RowLocation location = source.Find(row);
+    scales[row] = Fp8RowScale(*source.sections[location.section].weight, location.row);
   }
   return scales;
 }
@@ -216,21 +218,21 @@ Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int
       std::min(first + count, (source.num_rows() + kInt4TileRows - 1) / kInt4TileRows);
   for (int64_t tile = first; tile < end; ++tile, to += tile_bytes) {
     for (int r = 0; r < kInt4TileRows && tile * kInt4TileRows + r < source.num_rows(); ++r) {
-      const MatrixSource::Place place = source.Find(tile * kInt4TileRows + r);
-      Int4Rows& reader = *readers[place.part];
+      const MatrixSource::RowLocation location = source.Find(tile * kInt4TileRows + r);
+      IntegerWeightRows& reader = *readers[location.section];
       const std::span<const uint8_t> values =
-          reader.Row(place.row).subspan(source.first_column, source.columns);
+          reader.Row(location.row).subspan(source.first_column, source.columns);
       for (int64_t column = 0; column < source.columns; column += 8) {
         uint32_t word = 0;
         for (int i = 0; i < 8; ++i)
-          word |= uint32_t{values[column + i]} << PlaceInInt4Block(r, i).shift;
-        const int index = PlaceInInt4Block(r, static_cast<int>(column % kInt4BlockColumns)).word;
+          word |= uint32_t{values[column + i]} << LocateInInt4Block(r, i).shift;
+        const int index = LocateInInt4Block(r, static_cast<int>(column % kInt4BlockColumns)).word;
         std::memcpy(to + column / kInt4BlockColumns * block_bytes + index * 4, &word, 4);
       }
       for (int64_t column = 0; column < source.columns; column += scale_columns) {
         const int64_t group = (source.first_column + column) / reader.group_size();
         const uint32_t word =
-            Int4ScaleWord(reader.Scale(place.row, group), reader.Zero(place.row, group));
+            Int4ScaleWord(reader.Scale(location.row, group), reader.Zero(location.row, group));
         const int64_t sub = column % kInt4BlockColumns / scale_columns;
         std::memcpy(to + column / kInt4BlockColumns * block_bytes + kInt4ValueBytes +
                         (sub * kInt4TileRows + r) * 4,

@@ -1,6 +1,7 @@
+// RopeTables: fills the tables on the device. [load thread]
 #include "backends/gpu_llm/model/rope_tables.h"
 
-#include "backends/gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 
 namespace nereid::gpu {

@@ -1,4 +1,4 @@
-// Cosines and sines of rotary positions, on the device. Immutable once filled. [any thread]
+// Cosines and sines of rotary embeddings on the device. Immutable after Fill(). [any thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,16 +14,16 @@ namespace nereid::gpu {
 
 class RopeTables {
  public:
-  // Words of a step's positions: those of short sequences are so many behind those of long ones.
-  // 0: there is no difference.
+  // Offset that is added to the positions of short sequences, for rope with different short and
+  // long factors; 0: no difference.
   static int32_t ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions);
 
-  RopeTables() = default;  // of no rope
+  RopeTables() = default;  // no tables
   // Waits for the device.
   static Result<RopeTables> Fill(const llm::DecoderSpec& spec, int32_t max_positions);
 
-  // [max_positions, dim / 2] pairs of cosine and sine of spec.ropes[rope]; where there is a
-  // difference, with longrope's short factors behind.
+  // [max_positions, dim / 2] pairs of cosine and sine of spec.ropes[rope]. If short factors exist,
+  // their [max_positions, dim / 2] pairs follow.
   const float2* table(int32_t rope) const { return tables_[rope].as<float2>(); }
   int64_t memory_bytes() const;
 

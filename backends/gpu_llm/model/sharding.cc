@@ -1,4 +1,4 @@
-// The arithmetic of shares.
+// Sharding: sizes and offsets of the shards. [any thread]
 #include "backends/gpu_llm/model/sharding.h"
 
 #include <algorithm>
@@ -40,12 +40,12 @@ Result<Sharding> Sharding::Of(const llm::DecoderSpec& spec, int32_t rank, int32_
   if (count == 1) return sharding;
   const auto refuse = [&](const char* what, int64_t value) -> Status {
     return UnsupportedError(what, " is ", value, ", which ", count,
-                            " GPUs (gpu_device_ids) can not share out ('", spec.architecture, "')");
+                            " GPUs (gpu_device_ids) can not divide ('", spec.architecture, "')");
   };
   if (spec.num_heads % count != 0) return refuse("num_attention_heads", spec.num_heads);
   if (spec.num_kv_heads % count != 0 && count % spec.num_kv_heads != 0)
     return refuse("num_key_value_heads", spec.num_kv_heads);
-  // Eight columns are the least that kernels read at a time.
+  // Kernels read at least eight columns at a time.
   if (spec.intermediate_size % (8 * count) != 0)
     return refuse("intermediate_size", spec.intermediate_size);
   if (spec.moe.intermediate_size % (8 * count) != 0)
@@ -101,10 +101,10 @@ int64_t Sharding::FirstColumn(WeightKind kind, bool is_experts) const {
   return 0;
 }
 
-Range Sharding::HeadRows(int32_t rank, int32_t num_rows) const {
+IndexRange Sharding::HeadRows(int32_t rank, int32_t num_rows) const {
   const int64_t step = count_ == 1 ? num_rows : (num_rows / count_ + 7) / 8 * 8;
   const int64_t first = std::min<int64_t>(num_rows, rank * step);
-  // The last one has what rounding leaves.
+  // The last rank has the rows that rounding leaves.
   return {first, rank == count_ - 1 ? num_rows - first : std::min<int64_t>(step, num_rows - first)};
 }
 

@@ -1,8 +1,8 @@
-// Which part of a decoder's weights one of several GPUs holds (tensor parallelism): heads and the
-// MLP's inner columns (of each expert, where there are some) are shared out, so that q, k, v, gate
-// and up are cut by rows, the attention's output and down by columns, whose products are then
-// summed over the GPUs; the LM head is cut by rows of the vocabulary; all else is everywhere. Value
-// type, no CUDA here. [any thread]
+// Tensor parallelism: the shard of a decoder's weights on one of several GPUs. Heads and the MLP's
+// inner columns (of each expert) are divided. So q, k, v, gate and up are split by rows; the
+// attention output and down are split by columns, and their products are summed over the GPUs. The
+// LM head is split by rows of the vocabulary. All other weights are on every GPU. Value type, no
+// CUDA here. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -17,37 +17,38 @@ namespace nereid::gpu {
 
 inline constexpr int32_t kMaxGpus = 8;
 
-// Rows of logits are as long as kernels want them.
+// Row length of logits that the kernels require.
 constexpr int32_t PaddedVocabulary(int32_t vocab_size) {
   return vocab_size % 4 == 0 ? vocab_size : (vocab_size + 15) / 16 * 16;
 }
 
-// Triton's parameter gpu_device_ids: numbers between commas, each once.
+// Parses Triton's parameter gpu_device_ids: distinct numbers separated by commas.
 Result<std::vector<int32_t>> ParseDeviceIds(const std::string& text);
 
 // Rows or columns [first, first + count).
-struct Range {
+struct IndexRange {
   int64_t first = 0, count = 0;
-  bool operator==(const Range&) const = default;
+  bool operator==(const IndexRange&) const = default;
 };
 
 class Sharding {
  public:
-  Sharding() = default;  // one GPU has all
-  // Of GPU `rank` of `count`. UNSUPPORTED names what can not be shared out, with both numbers.
+  Sharding() = default;  // a single GPU has everything
+  // The shard of GPU `rank` of `count`. UNSUPPORTED names the size that cannot be divided, and the
+  // count.
   static Result<Sharding> Of(const llm::DecoderSpec& spec, int32_t rank, int32_t count);
 
   int32_t rank() const { return rank_; }
   int32_t count() const { return count_; }
-  // The decoder as this GPU sees it: fewer heads, a narrower MLP. Fewer key/value heads than GPUs
-  // are held by several of them.
+  // The decoder's spec on this GPU: fewer heads, a narrower MLP. If there are fewer key/value heads
+  // than GPUs, several GPUs have the same head.
   llm::DecoderSpec Local(const llm::DecoderSpec& spec) const;
 
-  // Where this GPU's rows, or columns, of a weight begin in the whole one.
+  // First row or column of this GPU's shard in the whole weight.
   int64_t FirstRow(llm::WeightKind kind, bool is_experts = false) const;
   int64_t FirstColumn(llm::WeightKind kind, bool is_experts = false) const;
-  // The rows of the LM head of `rank`, of so many (PaddedVocabulary) in all.
-  Range HeadRows(int32_t rank, int32_t num_rows) const;
+  // Rows of the LM head on `rank`, of `num_rows` (PaddedVocabulary) in all.
+  IndexRange HeadRows(int32_t rank, int32_t num_rows) const;
 
  private:
   int32_t rank_ = 0, count_ = 1;

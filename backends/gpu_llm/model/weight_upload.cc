@@ -1,4 +1,4 @@
-// Each thread has a stream and two pinned buffers: one is filled while the other is on its way.
+// Each thread has a stream and two pinned buffers, and fills one while the other is being copied.
 #include "backends/gpu_llm/model/weight_upload.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Copies to the device what functions write into pinned memory, by several threads. [load thread]
+// Uploads weights: several threads run functions that write into pinned memory, and copy the result
+// to the device. [load thread]
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,13 @@
 
 namespace nereid::gpu {
 
-// Bytes that lie together in device memory. `fill` writes all of them, on any thread.
+// A contiguous range of device memory. `fill` writes all of its bytes and runs on any thread.
 struct UploadJob {
   int64_t offset = 0, size_bytes = 0;
   std::function<Status(uint8_t* to)> fill;
 };
 
-// The first fault of a job ends it.
+// Returns the first error; remaining jobs are then skipped.
 Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory);
 
 }  // namespace nereid::gpu

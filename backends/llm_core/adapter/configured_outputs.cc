@@ -1,11 +1,11 @@
-// See configured_outputs.h.
+// Reads the outputs of the configuration and recognizes configurations of older releases.
 #include "backends/llm_core/adapter/configured_outputs.h"
 
 #include <algorithm>
 
 #include "backends/llm_core/adapter/logits_format.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
 bool HasInput(const ModelConfig& config, std::string_view name) {
@@ -18,9 +18,9 @@ bool HasInput(const ModelConfig& config, std::string_view name) {
 ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
     : is_batching(config.max_batch_size() > 0),
       is_decoupled(config.is_decoupled()),
-      // The first is in NVIDIA's templates since 0.6, the second since 0.14.
-      has_unasked(HasInput(config, "prompt_embedding_table") &&
-                  !HasInput(config, "num_return_sequences")) {
+      // NVIDIA's templates have the first input since release 0.6 and the second since 0.14.
+      fills_unrequested(HasInput(config, "prompt_embedding_table") &&
+                        !HasInput(config, "num_return_sequences")) {
   for (const TensorSpec& output : config.outputs()) {
     names.push_back(output.name);
     if (output.name == "context_logits") context_logits = output.datatype;
@@ -43,4 +43,4 @@ bool ConfiguredOutputs::Has(std::string_view name) const {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,4 +1,4 @@
-// Which outputs the model's configuration has, and of what types. [any thread]
+// The outputs in the model's configuration and their data types. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 
 #include "nereid/backend.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
 struct ConfiguredOutputs {
   explicit ConfiguredOutputs(const ModelConfig& config);
   bool Has(std::string_view name) const;
-  // UNSUPPORTED names logits of a type that there is no conversion to.
+  // UNSUPPORTED if logits have a data type to which they cannot be converted.
   Status CheckLogits() const;
 
   bool is_batching;
   bool is_decoupled;
-  // Of a configuration from before release 0.14 of the TensorRT-LLM backend: log probabilities and
-  // logits are in every response, as the clients and models of that time expect; zeros, where the
-  // request did not ask for them.
-  bool has_unasked;
-  int32_t vocab_size = 0;  // of the logits
+  // True for a configuration from before release 0.14 of the TensorRT-LLM backend. Log
+  // probabilities and logits are then in every response, because clients and models of that time
+  // expect them. They are zero if the request did not ask for them.
+  bool fills_unrequested;
+  int32_t vocab_size = 0;  // last dim of the logits
   std::vector<std::string> names;
-  // As the configuration has them (logits_datatype): FP32, FP16 or BF16.
+  // Configured data types of the logits (logits_datatype): FP32, FP16 or BF16.
   DataType context_logits = DataType::kFp32, generation_logits = DataType::kFp32;
 };
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,5 +1,5 @@
-// The checkpoint's tokenizer, for what a request says in text. Loaded when the first request needs
-// it: most never do. [any thread]
+// The checkpoint's tokenizer, for requests that contain text. It is loaded when the first request
+// needs it, because most requests never do. [any thread]
 #pragma once
 
 #include <memory>
@@ -7,28 +7,42 @@
 #include <optional>
 #include <string>
 
+#include "backends/tokenizer/lib/shared_tokenizer.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "nereid/status.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
 class LazyTokenizer {
  public:
-  // `path` as Tokenizer::Load takes it. `skip_special_tokens`: what texts are decoded without.
+  // `path` as for Tokenizer::Load. `skip_special_tokens` applies to decoding.
   LazyTokenizer(std::string path, bool skip_special_tokens)
       : skip_special_tokens_(skip_special_tokens), path_(std::move(path)) {}
 
-  // The error stays what it was the first time.
-  Result<std::shared_ptr<const tokenizer::Tokenizer>> Get();
+  // Loads the tokenizer in the first call. An error is returned again by every later call.
+  Result<std::shared_ptr<const tokenizer::Tokenizer>> Get() {
+    const std::lock_guard lock(mutex_);
+    if (!was_tried_) {
+      was_tried_ = true;
+      Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = tokenizer::LoadShared(path_);
+      if (loaded.ok()) {
+        tokenizer_ = std::move(*loaded);
+      } else {
+        error_ = std::move(loaded).status();
+      }
+    }
+    NEREID_RETURN_IF_ERROR(error_);
+    return tokenizer_;
+  }
   bool skip_special_tokens() const { return skip_special_tokens_; }
 
  private:
   const bool skip_special_tokens_;
   const std::string path_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   bool was_tried_ = false;
   Status error_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
 };
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,13 +1,13 @@
-// Families, labels and where their values come from.
+// Metric families, their labels and the sources of their values.
 #include "backends/llm_core/adapter/llm_metrics.h"
 
 #include <algorithm>
 #include <iterator>
 #include <span>
 
-#include "backends/llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/active_request.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
 using llm::EngineStats;
@@ -90,7 +90,7 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
 struct HistogramFamily {
   const char* name;
   const char* description;
-  const char* response_metric_type;  // a label; null: none
+  const char* response_metric_type;  // value of the label; null: no label
   std::span<const double> buckets;
 };
 
@@ -100,7 +100,7 @@ constexpr double kFirstTokenBuckets[] = {.001, .0025, .005, .01, .025, .05, .1, 
 constexpr double kNextTokenBuckets[] = {.001, .0025, .005, .0075, .01, .015, .02, .025,
                                         .05,  .075,  .1,   .15,   .25, .5,   1};
 
-// CountRequest observes them in this order.
+// CountRequest observes the histograms in this order.
 constexpr HistogramFamily kHistogramFamilies[] = {
     {"nv_llm_input_token_len", "Tokens of a request", "total_input_tokens", kTokenBuckets},
     {"nv_llm_output_token_len", "Tokens of a request", "total_output_tokens", kTokenBuckets},
@@ -167,16 +167,16 @@ void LlmMetrics::Update(const llm::EngineStats& stats) {
 }
 
 void LlmMetrics::CountRequest(size_t num_input_tokens, int32_t num_output_tokens,
-                              const Timing& timing) {
+                              const SequenceTiming& timing) {
   const std::lock_guard lock(histograms_mutex_);
   (void)histograms_[0].Observe(static_cast<double>(num_input_tokens));
   (void)histograms_[1].Observe(static_cast<double>(num_output_tokens));
-  if (timing.first_token_ns == 0) return;  // it ended without one
+  if (timing.first_token_ns == 0) return;  // the sequence ended without a token
   (void)histograms_[2].Observe(Seconds(timing.first_token_ns - timing.arrival_ns));
-  // Beams come at once, at their end: nothing lies between their tokens.
+  // Beam search emits all tokens at the end, so that there is no time between them.
   if (num_output_tokens < 2 || timing.last_token_ns == timing.first_token_ns) return;
   (void)histograms_[3].Observe(Seconds(timing.last_token_ns - timing.first_token_ns) /
                                (num_output_tokens - 1));
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,5 +1,5 @@
-// The metrics of the `tensorrt_llm` model on the host's metrics page, under their published names.
-// Renewed from the engine's thread every so often; requests are counted on the response thread.
+// The metrics of the `tensorrt_llm` model under their published names. Gauges are updated on the
+// engine thread once per period; requests are counted on the response thread.
 #pragma once
 
 #include <chrono>
@@ -12,21 +12,22 @@
 #include "backends/llm_core/engine/engine.h"
 #include "nereid/backend.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
-struct Timing;
+struct SequenceTiming;
 
 class LlmMetrics {
  public:
-  // A host without metrics is no reason to fail: then there are none, and the log says why.
+  // Returns null and logs the reason if the host has no metrics; a model can run without them.
   static std::unique_ptr<LlmMetrics> Create(const std::string& model, int64_t version,
                                             int32_t period_ms);
 
-  // After each step: sets the gauges when the period is over, or nothing is left to do.
-  // [engine thread]
+  // Called after each step. Sets the gauges when the period is over or the engine is idle. [engine
+  // thread]
   void Update(const llm::EngineStats& stats);
-  // A sequence has ended. [any thread]
-  void CountRequest(size_t num_input_tokens, int32_t num_output_tokens, const Timing& timing);
+  // Called when a sequence has ended. [any thread]
+  void CountRequest(size_t num_input_tokens, int32_t num_output_tokens,
+                    const SequenceTiming& timing);
 
  private:
   struct Gauge {
@@ -40,10 +41,10 @@ class LlmMetrics {
 
   const std::chrono::milliseconds period_;
   std::chrono::steady_clock::time_point next_{};
-  std::vector<MetricFamily> families_;  // outlive the metrics
+  std::vector<MetricFamily> families_;  // must outlive the metrics
   std::vector<Gauge> gauges_;
   std::mutex histograms_mutex_;     // guards histograms_
   std::vector<Metric> histograms_;  // in the order of kHistogramFamilies
 };
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,12 +1,12 @@
-// Load, queue, stop.
+// Loads the model, queues requests and cancels them on stop requests.
 #include "backends/llm_core/adapter/llm_model.h"
 
 #include <algorithm>
 
-#include "backends/llm_core/adapter/tensors.h"
-#include "backends/llm_core/model/attention_limits.h"
+#include "backends/llm_core/adapter/model_tensors.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
 Status LlmModel::AutoComplete(ConfigDraft& draft) {
   return CompleteTensors(draft);
@@ -15,11 +15,12 @@ Status LlmModel::AutoComplete(ConfigDraft& draft) {
 Status LlmModel::Initialize() {
   std::vector<std::string> notes;
   NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters,
-                          ReadLlmParameters(context(), RecordsSteps(), notes));
+                          ReadLlmParameters(context(), SupportsCudaGraphs(), notes));
   for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
-  const bool is_dummy = parameters.makes_up_weights;
-  if (is_dummy && !MakesUpWeights()) {
-    return UnsupportedError("parameter 'load_format' is 'dummy': this backend makes no weights up");
+  const bool is_dummy = parameters.uses_dummy_weights;
+  if (is_dummy && !SupportsDummyWeights()) {
+    return UnsupportedError(
+        "parameter 'load_format' is 'dummy': this backend does not support dummy weights");
   }
   Result<llm::Checkpoint> opened =
       is_dummy ? llm::Checkpoint::OpenConfig(parameters.checkpoint_directory)
@@ -27,20 +28,20 @@ Status LlmModel::Initialize() {
   if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
   const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
-                          is_dummy ? llm::ReadDecoderSpec(*checkpoint, TakesQuantised())
-                                   : llm::ReadDecoder(*checkpoint, TakesQuantised()));
+                          is_dummy ? llm::ReadDecoderSpec(*checkpoint, SupportsQuantizedWeights())
+                                   : llm::ReadDecoder(*checkpoint, SupportsQuantizedWeights()));
   defaults_.end_ids = decoder.spec.end_ids;
   if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
   tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens);
   defaults_.tokenizer = &*tokenizer_;
-  defaults_.finds_words_in_text = parameters.stop_words_in_text;
+  defaults_.matches_words_as_text = parameters.stop_words_in_text;
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
-  NEREID_RETURN_IF_ERROR(checkpoint->CheckWhole());
+  NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   const llm::ExecutorLimits limits = executor->limits();
   if (limits.num_sink_tokens != parameters.num_sink_tokens) {
     return UnsupportedError("parameter 'sink_token_length' is ", parameters.num_sink_tokens,
@@ -61,15 +62,17 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
-  options.scheduler.mixed_step_tokens = parameters.mixed_step_tokens.value_or(MixedStepTokens());
+  options.scheduler.mixed_step_tokens =
+      parameters.mixed_step_tokens.value_or(DefaultMixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;
   options.overlaps_steps = parameters.overlaps_steps;
   if (metrics_ != nullptr) {
     options.on_step_end = [this](const llm::EngineStats& stats) { metrics_->Update(stats); };
   }
-  options.asks_sinks = false;  // the watch does
+  options.polls_sinks = false;  // CancellationPoller polls instead
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
-  watch_ = std::make_unique<CancelWatch>([this] { engine_->LookForCancelled(); });
+  cancellation_poller_ =
+      std::make_unique<CancellationPoller>([this] { engine_->CheckCancellations(); });
   LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
                  "', up to ", limits.max_positions, " tokens a sequence, ",
                  limits.max_num_sequences, " sequences at a time, KV cache of ",
@@ -82,7 +85,7 @@ Status LlmModel::Ready() {
 }
 
 void LlmModel::Finalize() {
-  watch_.reset();
+  cancellation_poller_.reset();
   engine_.reset();
   responses_.reset();
   metrics_.reset();
@@ -93,7 +96,7 @@ Status LlmModel::Execute(nereid::Batch& batch) {
   return {};
 }
 
-// An error of one request is answered to it and leaves the others alone.
+// An error fails this request only.
 void LlmModel::Accept(Request request) {
   Result<ClientRequest> client = ReadRequest(request, defaults_);
   const Status error = client.ok() ? CheckServable(*client) : std::move(client).status();
@@ -116,49 +119,51 @@ Status LlmModel::CheckServable(const ClientRequest& client) const {
     return InvalidArgError("input 'streaming' is true: streaming is only supported if the model ",
                            "is deployed using decoupled mode (model_transaction_policy)");
   }
-  if (client.rows.size() > 1) {
-    return InvalidArgError("batch of ", client.rows.size(), " rows: a batch size over 1 requires ",
+  if (client.items.size() > 1) {
+    return InvalidArgError("batch of ", client.items.size(), " rows: a batch size over 1 requires ",
                            "that the model is deployed using decoupled mode");
   }
   return {};
 }
 
 void LlmModel::Generate(Request request, ClientRequest client) {
-  Result<std::shared_ptr<Generation>> created =
-      Generation::Create(std::move(request), client, *outputs_, *responses_, metrics_.get());
-  if (!created.ok()) return;  // answered
-  const std::shared_ptr<Generation> generation = std::move(*created);
-  Remember(generation);
-  watch_->Watch(generation);
-  for (size_t row = 0; row < client.rows.size(); ++row) {
-    auto work = std::make_unique<llm::GenerationRequest>();
-    work->prompt = std::move(client.rows[row].prompt);
-    work->sampling = std::move(client.rows[row].sampling);
-    work->stop = std::move(client.rows[row].stop);
-    work->beams = client.rows[row].beams;
-    work->num_sequences = client.rows[row].num_sequences;
-    work->priority = client.rows[row].priority;
-    work->cache_salt = client.rows[row].cache_salt;
-    work->want_context_logits = client.rows[row].want_context_logits;
-    work->want_generation_logits = client.rows[row].want_generation_logits;
-    work->want_prompt_log_probs = client.rows[row].want_prompt_log_probs;
-    work->sink = generation->MakeSink(row, std::move(client.rows[row].stop_texts));
-    if (const Status queued = engine_->Enqueue(work); !queued.ok()) {
-      generation->PostError(row, queued);
+  Result<std::shared_ptr<ActiveRequest>> created =
+      ActiveRequest::Create(std::move(request), client, *outputs_, *responses_, metrics_.get());
+  if (!created.ok()) return;  // Create has answered the request
+  const std::shared_ptr<ActiveRequest> active_request = std::move(*created);
+  Register(active_request);
+  cancellation_poller_->Add(active_request);
+  for (size_t item = 0; item < client.items.size(); ++item) {
+    auto engine_request = std::make_unique<llm::GenerationRequest>();
+    engine_request->prompt = std::move(client.items[item].prompt);
+    engine_request->sampling = std::move(client.items[item].sampling);
+    engine_request->stop = std::move(client.items[item].stop);
+    engine_request->beams = client.items[item].beams;
+    engine_request->num_sequences = client.items[item].num_sequences;
+    engine_request->priority = client.items[item].priority;
+    engine_request->cache_salt = client.items[item].cache_salt;
+    engine_request->returns_context_logits = client.items[item].returns_context_logits;
+    engine_request->returns_generation_logits = client.items[item].returns_generation_logits;
+    engine_request->returns_prompt_log_probs = client.items[item].returns_prompt_log_probs;
+    engine_request->sink =
+        active_request->MakeSink(item, std::move(client.items[item].stop_strings));
+    if (const Status queued = engine_->Enqueue(engine_request); !queued.ok()) {
+      active_request->PostError(item, queued);
     }
   }
 }
 
 void LlmModel::Stop(Request request, const std::string& id) {
   {
-    const std::lock_guard lock(live_mutex_);
-    const auto [first, last] = live_.equal_range(id);
+    const std::lock_guard lock(requests_mutex_);
+    const auto [first, last] = requests_by_id_.equal_range(id);
     for (auto it = first; it != last; ++it) {
-      if (const std::shared_ptr<Generation> generation = it->second.lock()) generation->Cancel();
+      if (const std::shared_ptr<ActiveRequest> active_request = it->second.lock())
+        active_request->Cancel();
     }
   }
-  engine_->LookForCancelled();
-  // An empty answer, whether or not there was anything to stop.
+  engine_->CheckCancellations();
+  // An empty response, even if there was no request to stop.
   const std::vector<int64_t> none =
       outputs_->is_batching ? std::vector<int64_t>{1, 1, 0} : std::vector<int64_t>{1, 0};
   const auto answer = [&]() -> Status {
@@ -176,15 +181,15 @@ void LlmModel::Stop(Request request, const std::string& id) {
   if (const Status answered = answer(); !answered.ok()) (void)request.Fail(answered);
 }
 
-void LlmModel::Remember(const std::shared_ptr<Generation>& generation) {
-  if (generation->id().empty()) return;
-  const std::lock_guard lock(live_mutex_);
-  // Those that ended are swept out when as many have gathered again.
-  if (live_.size() >= sweep_at_) {
-    std::erase_if(live_, [](const auto& entry) { return entry.second.expired(); });
-    sweep_at_ = std::max<size_t>(64, 2 * live_.size());
+void LlmModel::Register(const std::shared_ptr<ActiveRequest>& active_request) {
+  if (active_request->id().empty()) return;
+  const std::lock_guard lock(requests_mutex_);
+  // Remove ended requests whenever the number of entries has doubled.
+  if (requests_by_id_.size() >= cleanup_size_) {
+    std::erase_if(requests_by_id_, [](const auto& entry) { return entry.second.expired(); });
+    cleanup_size_ = std::max<size_t>(64, 2 * requests_by_id_.size());
   }
-  live_.emplace(generation->id(), generation);
+  requests_by_id_.emplace(active_request->id(), active_request);
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
 Result<int32_t> SizeOr(const ConfigParameters& parameters, const char* key, int32_t otherwise) {
@@ -15,7 +15,7 @@ Result<int32_t> SizeOr(const ConfigParameters& parameters, const char* key, int3
                          std::numeric_limits<int32_t>::max());
 }
 
-// What a value other than the default would ask for is not there.
+// Rejects parameters that request unsupported features.
 Status RefuseUnsupported(const ConfigParameters& parameters) {
   constexpr const char* kMustBeUnset[] = {"encoder_model_path", "medusa_choices", "eagle_choices",
                                           "lora_prefetch_dir"};
@@ -27,7 +27,7 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
   NEREID_ASSIGN_OR_RETURN(const int64_t num_nodes, parameters.Int("num_nodes", 1));
   if (num_nodes > 1) {
     return UnsupportedError("parameter 'num_nodes' is ", num_nodes,
-                            ": not supported, expected 1: a model's GPUs are of one host");
+                            ": not supported, expected 1: all GPUs of a model must be on one host");
   }
   const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
   if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto" &&
@@ -44,14 +44,14 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
   return {};
 }
 
-void NoteIgnored(const ConfigParameters& parameters, bool records_steps,
+void NoteIgnored(const ConfigParameters& parameters, bool supports_cuda_graphs,
                  std::vector<std::string>& notes) {
   for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
                           "cuda_graph_mode", "cross_kv_cache_fraction", "normalize_log_probs",
                           "participant_ids", "guided_decoding_backend"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
-    if (records_steps && key == std::string_view("cuda_graph_mode")) continue;
+    if (supports_cuda_graphs && key == std::string_view("cuda_graph_mode")) continue;
     notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
   }
 }
@@ -82,11 +82,11 @@ std::string CheckpointDirectory(const ModelContext& context) {
 
 }  // namespace
 
-Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool records_steps,
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool supports_cuda_graphs,
                                         std::vector<std::string>& notes) {
   const ConfigParameters& parameters = context.parameters();
   NEREID_RETURN_IF_ERROR(RefuseUnsupported(parameters));
-  NoteIgnored(parameters, records_steps, notes);
+  NoteIgnored(parameters, supports_cuda_graphs, notes);
   LlmParameters result;
   result.checkpoint_directory = CheckpointDirectory(context);
   NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
@@ -125,7 +125,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool record
     return InvalidArgError("parameter 'load_format' is '", load_format,
                            "', expected auto or dummy");
   }
-  result.makes_up_weights = load_format == "dummy";
+  result.uses_dummy_weights = load_format == "dummy";
   NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
   if (parameters.Find("mixed_step_tokens") != nullptr) {
     NEREID_ASSIGN_OR_RETURN(result.mixed_step_tokens, SizeOr(parameters, "mixed_step_tokens", 0));
@@ -136,4 +136,4 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool record
   return result;
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,4 +1,4 @@
-// See logits_format.h.
+// Conversion of float logits to fp16 and bf16.
 #include "backends/llm_core/adapter/logits_format.h"
 
 #include <bit>
@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <cstring>
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
-// The upper half of the bits. A carry into the exponent is right: it is the next power of two, at
-// last infinity.
+// The upper half of the bits, rounded. A carry into the exponent gives the next power of two, or
+// infinity, which is correct.
 uint16_t ToBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
@@ -23,7 +23,7 @@ uint16_t ToFp16(float value) {
   if (std::isnan(value)) return sign | 0x7e00;
   const float size = std::fabs(value);
   if (size >= 65520.0f) return sign | 0x7c00;  // rounds to infinity
-  if (size < 0x1p-14f) {                       // subnormal: counted in steps of 2^-24
+  if (size < 0x1p-14f) {                       // subnormal: in units of 2^-24
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(size * 0x1p24f)));
   }
   const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + ((bits >> 13) & 1);
@@ -47,4 +47,4 @@ void ConvertLogits(std::span<const float> logits, DataType datatype, std::span<s
   }
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

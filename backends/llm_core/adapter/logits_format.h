@@ -1,4 +1,4 @@
-// The types in which a configuration may ask for logits (`logits_datatype`). [any thread]
+// Conversion of logits to the configured data type (`logits_datatype`). [any thread]
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,13 @@
 
 #include "nereid/data_type.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
-// FP32, FP16 or BF16.
+// True for FP32, FP16 and BF16.
 bool IsLogitsType(DataType datatype);
 
-// Writes `logits` as `datatype`, rounded to the nearest, ties to even. `target` holds as many.
+// Writes `logits` as `datatype`, rounded to nearest, ties to even. `target` must have room for as
+// many elements.
 void ConvertLogits(std::span<const float> logits, DataType datatype, std::span<std::byte> target);
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,24 +1,24 @@
-// Reads the tensors of section "tensorrt_llm", row by row.
+// Reads the input tensors of the `tensorrt_llm` model, one batch item after the other.
 #include "backends/llm_core/adapter/request_reader.h"
 
 #include <algorithm>
 #include <map>
 #include <type_traits>
 
-#include "backends/llm_core/adapter/tensors.h"
+#include "backends/llm_core/adapter/model_tensors.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
-constexpr size_t kMaxStopBytes = 65536;  // of a row's stop words
+constexpr size_t kMaxStopBytes = 65536;  // limit for the stop words of one batch item
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-// The inputs of one request by name, with rows cut out of them.
-class InputRows {
+// The inputs of one request by name, with access to each batch item (row).
+class BatchInputs {
  public:
-  static Result<InputRows> Of(Request& request) {
-    InputRows rows;
-    rows.num_rows_ = std::max<int64_t>(1, request.num_rows());
+  static Result<BatchInputs> Of(Request& request) {
+    BatchInputs rows;
+    rows.num_rows_ = std::max<int64_t>(1, request.batch_size());
     NEREID_ASSIGN_OR_RETURN(std::vector<TensorView> views, request.Inputs());
     for (TensorView& view : views) {
       std::string name = view.name();
@@ -33,7 +33,7 @@ class InputRows {
     return found == views_.end() ? nullptr : &found->second;
   }
 
-  // The elements of one row; empty when the input is absent.
+  // The elements of one row; empty if the input is absent.
   template <typename T>
   Result<std::span<const T>> Row(std::string_view name, int64_t row) {
     TensorView* view = Find(name);
@@ -47,7 +47,7 @@ class InputRows {
     return elements.subspan(row * size, size);
   }
 
-  // Sets `value` when the input is there.
+  // Sets `value` if the input is present.
   template <typename T, typename To>
   Status Scalar(std::string_view name, int64_t row, To& value) {
     NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, Row<T>(name, row));
@@ -62,7 +62,7 @@ class InputRows {
   }
 
  private:
-  // Releases of the TensorRT-LLM backend before 0.7 have UINT32 where it is INT32 since.
+  // Releases of the TensorRT-LLM backend before 0.7 use UINT32 where later ones use INT32.
   template <typename T>
   static Result<std::span<const T>> Elements(TensorView& view) {
     if constexpr (std::is_same_v<T, int32_t>) {
@@ -78,7 +78,7 @@ class InputRows {
   int64_t num_rows_ = 1;
 };
 
-Result<bool> AsksForUnsupported(TensorView& view, InputRule rule) {
+Result<bool> RequestsUnsupported(TensorView& view, InputRule rule) {
   if (rule == InputRule::kRefuseTrue) {
     NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
     return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
@@ -90,12 +90,12 @@ Result<bool> AsksForUnsupported(TensorView& view, InputRule rule) {
                      [](std::string_view text) { return !text.empty(); });
 }
 
-Status RefuseUnsupported(InputRows& inputs) {
+Status RefuseUnsupported(BatchInputs& inputs) {
   for (const InputTensor& input : InputTensors()) {
     if (input.rule == InputRule::kUsed || input.rule == InputRule::kIgnored) continue;
     TensorView* view = inputs.Find(input.name);
     if (view == nullptr) continue;
-    NEREID_ASSIGN_OR_RETURN(const bool refuse, AsksForUnsupported(*view, input.rule));
+    NEREID_ASSIGN_OR_RETURN(const bool refuse, RequestsUnsupported(*view, input.rule));
     if (refuse) {
       return UnsupportedError("input '", input.name, "': this feature is not supported");
     }
@@ -103,7 +103,7 @@ Status RefuseUnsupported(InputRows& inputs) {
   return {};
 }
 
-Status ReadPrompt(InputRows& inputs, int64_t row, llm::TokenIds& prompt) {
+Status ReadPrompt(BatchInputs& inputs, int64_t row, llm::TokenIds& prompt) {
   if (inputs.Find("input_ids") == nullptr) {
     return InvalidArgError("input 'input_ids' is missing: this model is a decoder");
   }
@@ -119,8 +119,8 @@ Status ReadPrompt(InputRows& inputs, int64_t row, llm::TokenIds& prompt) {
   return {};
 }
 
-// An input of two names is checked here, where it is known which one was sent.
-Status ReadMinTokens(InputRows& inputs, int64_t row, int32_t& min_tokens) {
+// An input with two names is checked here, where the name that the client used is known.
+Status ReadMinTokens(BatchInputs& inputs, int64_t row, int32_t& min_tokens) {
   for (const char* name : {"min_length", "min_tokens"}) {
     NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>(name, row, min_tokens));
     if (min_tokens < 0)
@@ -129,7 +129,7 @@ Status ReadMinTokens(InputRows& inputs, int64_t row, int32_t& min_tokens) {
   return {};
 }
 
-Status ReadTopPMin(InputRows& inputs, int64_t row, float& top_p_min) {
+Status ReadTopPMin(BatchInputs& inputs, int64_t row, float& top_p_min) {
   for (const char* name : {"runtime_top_k_min", "runtime_top_p_min"}) {
     NEREID_RETURN_IF_ERROR(inputs.Scalar<float>(name, row, top_p_min));
     NEREID_RETURN_IF_ERROR(llm::CheckTopPMin(name, top_p_min));
@@ -137,7 +137,7 @@ Status ReadTopPMin(InputRows& inputs, int64_t row, float& top_p_min) {
   return {};
 }
 
-Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
+Status ReadSampling(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
                     llm::SamplingParams& sampling) {
   sampling = defaults.sampling;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("temperature", row, sampling.temperature));
@@ -157,7 +157,7 @@ Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defau
       inputs.Scalar<int32_t>("no_repeat_ngram_size", row, sampling.no_repeat_ngram_size));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("random_seed", row, sampling.seed));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("seed", row, sampling.seed));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_log_probs", row, sampling.want_log_probs));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_log_probs", row, sampling.returns_log_probs));
   NEREID_ASSIGN_OR_RETURN(const std::span<const float> bias,
                           inputs.Row<float>("embedding_bias", row));
   sampling.embedding_bias.assign(bias.begin(), bias.end());
@@ -167,16 +167,17 @@ Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defau
   return {};
 }
 
-// end_id -1: none. One of the checkpoint's own end ids (what a tokenizer knows as eos) stands for
-// all of them: chat models end a turn with another id than a document.
+// Returns the end ids for the requested `end_id`; -1 means none. A default end id of the checkpoint
+// (for example the tokenizer's eos) selects all default end ids, because chat models end a turn
+// with a different id than a document.
 llm::TokenIds EndIds(int32_t end_id, const llm::TokenIds& defaults) {
   if (end_id < 0) return {};
   const bool is_default = std::find(defaults.begin(), defaults.end(), end_id) != defaults.end();
   return is_default ? defaults : llm::TokenIds{end_id};
 }
 
-Status ReadBeams(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
-                 GenerationRow& out) {
+Status ReadBeams(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
+                 RequestItem& out) {
   llm::BeamParams& beams = out.beams;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("beam_width", row, beams.width));
   if (beams.width > defaults.max_beam_width) {
@@ -189,7 +190,7 @@ Status ReadBeams(InputRows& inputs, int64_t row, const RequestDefaults& defaults
       inputs.Scalar<float>("beam_search_diversity_rate", row, beams.diversity_rate));
   out.num_sequences = std::max(1, beams.width);
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("num_return_sequences", row, out.num_sequences));
-  // Checked before the engine sees it: responses are counted by it.
+  // Checked before the engine sees it, because the number of responses depends on it.
   if (out.num_sequences < 1 || out.num_sequences > defaults.max_num_sequences) {
     return InvalidArgError("input 'num_return_sequences' is ", out.num_sequences,
                            ", expected 1 to ", defaults.max_num_sequences);
@@ -197,23 +198,23 @@ Status ReadBeams(InputRows& inputs, int64_t row, const RequestDefaults& defaults
   return {};
 }
 
-// Any text; requests share cached prefixes with those of the same text.
+// The hash of any text. Requests share cached prefixes only if their texts are equal.
 uint64_t SaltOf(std::string_view text) {
   uint64_t salt = 0xcbf29ce484222325u;
   for (const char c : text) salt = (salt ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return text.empty() ? 0 : salt;
 }
 
-Status ReadExtras(InputRows& inputs, int64_t row, GenerationRow& out) {
+Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
   NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_context_logits", row, out.want_context_logits));
+      inputs.Scalar<Bool>("return_context_logits", row, out.returns_context_logits));
   NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_generation_logits", row, out.want_generation_logits));
+      inputs.Scalar<Bool>("return_generation_logits", row, out.returns_generation_logits));
   NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_prompt_log_probs", row, out.want_prompt_log_probs));
+      inputs.Scalar<Bool>("return_prompt_log_probs", row, out.returns_prompt_log_probs));
   NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, out.want_cache_stats));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.want_perf_metrics));
+      inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, out.returns_cache_stats));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.returns_perf_metrics));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("priority", row, out.priority));
   if (TensorView* view = inputs.Find("cache_salt")) {
     NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
@@ -226,9 +227,9 @@ Status ReadExtras(InputRows& inputs, int64_t row, GenerationRow& out) {
   return {};
 }
 
-Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
-                GenerationRow& out) {
-  llm::StopRules& stop = out.stop;
+Status ReadStop(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
+                RequestItem& out) {
+  llm::StopCriteria& stop = out.stop;
   if (inputs.Find("request_output_len") == nullptr) {
     return InvalidArgError("input 'request_output_len' is missing");
   }
@@ -243,13 +244,15 @@ Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
                           inputs.Row<int32_t>("stop_words_list", row));
   NEREID_ASSIGN_OR_RETURN(stop.stop_words, ReadWords("stop_words_list", words));
-  // As many tokens as the model has room for: finish_reason "length" tells when it was less.
-  const int64_t room = defaults.max_positions - static_cast<int64_t>(out.prompt.size());
-  if (room > 0 && stop.max_tokens > room) stop.max_tokens = static_cast<int32_t>(room);
+  // Limit the output to what the model's context can hold. The client sees finish_reason "length".
+  const int64_t num_free_positions =
+      defaults.max_positions - static_cast<int64_t>(out.prompt.size());
+  if (num_free_positions > 0 && stop.max_tokens > num_free_positions)
+    stop.max_tokens = static_cast<int32_t>(num_free_positions);
   return {};
 }
 
-// A word of ids as text, where it has one of its own: none for special tokens and parts of
+// The text of a stop word given as ids. Empty for words with special tokens or incomplete
 // characters.
 std::string TextOf(const tokenizer::Tokenizer& tokenizer, const llm::TokenIds& word) {
   const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
@@ -258,9 +261,9 @@ std::string TextOf(const tokenizer::Tokenizer& tokenizer, const llm::TokenIds& w
   return text.find(kReplacementCharacter) == text.npos ? text : "";
 }
 
-// Words that hold special tokens, and those of a search with beams, are found by their ids.
+// Adds stop words given as text. With special tokens or beam search, they are matched by ids.
 Status AddTextWords(const tokenizer::Tokenizer& tokenizer,
-                    const std::vector<std::string_view>& words, GenerationRow& out,
+                    const std::vector<std::string_view>& words, RequestItem& out,
                     std::vector<std::string>& texts) {
   for (const std::string_view word : words) {
     if (word.empty()) continue;
@@ -269,14 +272,15 @@ Status AddTextWords(const tokenizer::Tokenizer& tokenizer,
         tokenizer.Encode(
             word, {.add_special_tokens = false, .invalid_utf8 = tokenizer::InvalidUtf8::kRefuse}));
     const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
-    const bool by_ids = out.beams.width > 1 || std::any_of(ids.begin(), ids.end(), is_special);
-    if (by_ids && !ids.empty()) out.stop.stop_words.push_back(std::move(ids));
-    if (!by_ids) texts.emplace_back(word);
+    const bool is_matched_by_ids =
+        out.beams.width > 1 || std::any_of(ids.begin(), ids.end(), is_special);
+    if (is_matched_by_ids && !ids.empty()) out.stop.stop_words.push_back(std::move(ids));
+    if (!is_matched_by_ids) texts.emplace_back(word);
   }
   return {};
 }
 
-Result<std::vector<std::string_view>> ReadTextWords(InputRows& inputs, int64_t row) {
+Result<std::vector<std::string_view>> ReadTextWords(BatchInputs& inputs, int64_t row) {
   TensorView* view = inputs.Find("stop_words");
   if (view == nullptr) return std::vector<std::string_view>();
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> all, view->Strings());
@@ -297,23 +301,24 @@ Result<std::vector<std::string_view>> ReadTextWords(InputRows& inputs, int64_t r
   return words;
 }
 
-// Stop words in text: those that are given so, and those of stop_words_list as far as they fit.
-Status ReadStopTexts(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
-                     GenerationRow& out) {
+// Collects the stop words to match in the text: those given as text, and those of stop_words_list
+// if they have a text.
+Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
+                     RequestItem& out) {
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> words, ReadTextWords(inputs, row));
-  const auto is_some = [](std::string_view word) { return !word.empty(); };
-  const bool has_texts = std::any_of(words.begin(), words.end(), is_some);
-  const bool looks_at_ids =
-      defaults.finds_words_in_text && !out.stop.stop_words.empty() && out.beams.width <= 1;
-  if (!has_texts && !looks_at_ids) return {};
+  const auto is_nonempty = [](std::string_view word) { return !word.empty(); };
+  const bool has_texts = std::any_of(words.begin(), words.end(), is_nonempty);
+  const bool matches_ids_as_text =
+      defaults.matches_words_as_text && !out.stop.stop_words.empty() && out.beams.width <= 1;
+  if (!has_texts && !matches_ids_as_text) return {};
   Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = defaults.tokenizer->Get();
   if (!loaded.ok()) {
-    if (!has_texts) return {};  // ids are matched as ids
+    if (!has_texts) return {};  // the words are then matched by ids only
     return std::move(loaded).status().WithContext("input 'stop_words' needs a tokenizer");
   }
   std::vector<std::string> texts;
   size_t num_bytes = 0;
-  if (looks_at_ids) {
+  if (matches_ids_as_text) {
     for (const llm::TokenIds& word : out.stop.stop_words) {
       std::string text = TextOf(**loaded, word);
       num_bytes += text.size();
@@ -324,9 +329,9 @@ Status ReadStopTexts(InputRows& inputs, int64_t row, const RequestDefaults& defa
     return Status(added).WithContext("input 'stop_words'");
   }
   if (texts.empty()) return {};
-  out.stop_texts = std::make_shared<const StopTexts>(
-      StopTexts{*loaded, defaults.tokenizer->skip_special_tokens(), out.stop.min_tokens,
-                tokenizer::StopStringMatcher(texts)});
+  out.stop_strings = std::make_shared<const StopStrings>(
+      StopStrings{*loaded, defaults.tokenizer->skip_special_tokens(), out.stop.min_tokens,
+                  tokenizer::StopStringMatcher(texts)});
   return {};
 }
 
@@ -343,7 +348,7 @@ Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const i
   int32_t begin = 0;
   for (const int32_t end : ends) {
     if (end < 0) break;
-    if (end == 0 && begin == 0) continue;  // padding with zeros means no words, too
+    if (end == 0 && begin == 0) continue;  // zeros as padding also mean that there are no words
     if (end <= begin || end > static_cast<int32_t>(ids.size())) {
       return InvalidArgError("input '", name, "': offset ", end, " after ", begin,
                              ", expected rising offsets up to ", ids.size());
@@ -355,7 +360,7 @@ Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const i
 }
 
 Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defaults) {
-  NEREID_ASSIGN_OR_RETURN(InputRows inputs, InputRows::Of(request));
+  NEREID_ASSIGN_OR_RETURN(BatchInputs inputs, BatchInputs::Of(request));
   ClientRequest result;
   NEREID_ASSIGN_OR_RETURN(const std::string_view id, request.Id());
   result.id = id;
@@ -368,7 +373,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   result.exclude_input = defaults.exclude_input_in_output;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("exclude_input_in_output", 0, result.exclude_input));
   for (int64_t row = 0; row < inputs.num_rows(); ++row) {
-    GenerationRow& out = result.rows.emplace_back();
+    RequestItem& out = result.items.emplace_back();
     NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
     NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, defaults, out.sampling));
     NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
@@ -379,4 +384,4 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   return result;
 }
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

@@ -1,57 +1,58 @@
-// From the tensors of a client's request to generation requests for the engine: one for each row of
-// the batch. [instance thread]
+// Converts the tensors of a client's request to generation requests for the engine, one for each
+// item of the batch. [instance thread]
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
-#include "backends/llm_core/adapter/stop_text.h"
+#include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 #include "nereid/backend.h"
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 
-// What requests fall back to; constant while the model lives.
+// Defaults of a request; constant for the lifetime of the model.
 struct RequestDefaults {
-  llm::TokenIds end_ids;         // of the checkpoint
-  llm::SamplingParams sampling;  // what a request does not set
+  llm::TokenIds end_ids;         // from the checkpoint
+  llm::SamplingParams sampling;  // for parameters that the request leaves open
   int32_t max_positions = 0;
   int32_t max_beam_width = 1;
-  int32_t max_num_sequences = 1;  // of one request
+  int32_t max_num_sequences = 1;  // limit for one request
   bool exclude_input_in_output = false;
-  LazyTokenizer* tokenizer = nullptr;  // outlives the defaults
-  bool finds_words_in_text = true;     // stop_words_list counts as text, too
+  LazyTokenizer* tokenizer = nullptr;  // must outlive the defaults
+  bool matches_words_as_text = true;   // stop_words_list is also matched in the text
 };
 
-struct GenerationRow {
+struct RequestItem {
   llm::TokenIds prompt;
   llm::SamplingParams sampling;
-  llm::StopRules stop;
-  std::shared_ptr<const StopTexts> stop_texts;  // null: none
+  llm::StopCriteria stop;
+  std::shared_ptr<const StopStrings> stop_strings;  // null: none
   llm::BeamParams beams;
   int32_t num_sequences = 1;
   int32_t priority = 0;
   uint64_t cache_salt = 0;
-  bool want_context_logits = false;
-  bool want_generation_logits = false;
-  bool want_prompt_log_probs = false;
-  bool want_cache_stats = false;
-  bool want_perf_metrics = false;
+  bool returns_context_logits = false;
+  bool returns_generation_logits = false;
+  bool returns_prompt_log_probs = false;
+  bool returns_cache_stats = false;
+  bool returns_perf_metrics = false;
 };
 
 struct ClientRequest {
   std::string id;
-  bool is_stop = false;  // asks to cancel the requests of this id; has no rows
+  bool is_stop = false;  // cancels the requests with this id; has no items
   bool is_streaming = false;
   bool exclude_input = false;
-  std::vector<GenerationRow> rows;
+  std::vector<RequestItem> items;
 };
 
-// INVALID_ARG or UNSUPPORTED names the tensor and both values.
+// INVALID_ARG or UNSUPPORTED names the tensor, its value and the expected one.
 Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defaults);
 
-// Words from [2, n]: flat ids, then the cumulative end of each word, padded with -1.
+// Parses a word list of shape [2, n]: all ids, then the cumulative end of each word, padded with
+// -1.
 Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements);
 
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

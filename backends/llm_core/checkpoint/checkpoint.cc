@@ -1,12 +1,12 @@
-// Opens a checkpoint directory, sharded or not.
+// Opens a checkpoint directory, with or without shards.
 #include "backends/llm_core/checkpoint/checkpoint.h"
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "backends/llm_core/checkpoint/fault_list.h"
-#include "backends/llm_core/checkpoint/tensor_index.h"
+#include "backends/llm_core/checkpoint/error_list.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
 
 namespace nereid::llm {
 namespace {
@@ -29,7 +29,7 @@ Result<std::string> ReadText(const fs::path& path) {
   return std::move(text).str();
 }
 
-// What is there instead of a checkpoint, and what to give.
+// An error that describes what the path contains and what is expected.
 Status NotACheckpoint(const fs::path& directory) {
   std::error_code error;
   if (!fs::exists(directory, error)) {
@@ -109,13 +109,13 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   NEREID_ASSIGN_OR_RETURN(const TensorIndex promised, ParseTensorIndex(text, index.string()));
   NEREID_RETURN_IF_ERROR(checkpoint.OpenFiles(promised.files()));
   for (const auto& [tensor, file] : promised.file_of) {
-    if (checkpoint.Find(tensor) == nullptr) checkpoint.broken_promises_.emplace(tensor, file);
+    if (checkpoint.Find(tensor) == nullptr) checkpoint.missing_in_files_.emplace(tensor, file);
   }
   return checkpoint;
 }
 
 Status Checkpoint::OpenFiles(const std::set<std::string>& names) {
-  FaultList unreadable("files that can not be read"), twice("in two files");
+  ErrorList unreadable("files that cannot be read"), twice("in two files");
   for (const std::string& name : names) {
     Result<SafetensorsFile> file = SafetensorsFile::Open((fs::path(directory_) / name).string());
     if (!file.ok()) {
@@ -129,7 +129,7 @@ Status Checkpoint::OpenFiles(const std::set<std::string>& names) {
     files_.push_back(*std::move(file));
   }
   if (unreadable.empty() && twice.empty()) return Status::Ok();
-  return InvalidArgError("'", directory_, "': its shards do not make a checkpoint",
+  return InvalidArgError("'", directory_, "': the shards are not a valid checkpoint",
                          unreadable.Text(), twice.Text());
 }
 
@@ -143,19 +143,19 @@ Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,
   return checkpoint;
 }
 
-Status Checkpoint::CheckWhole() const {
-  for (const SafetensorsFile& file : files_) NEREID_RETURN_IF_ERROR(file.file().CheckWhole());
+Status Checkpoint::CheckIntact() const {
+  for (const SafetensorsFile& file : files_) NEREID_RETURN_IF_ERROR(file.file().CheckIntact());
   return {};
 }
 
-void Checkpoint::LetGo(const TensorView& tensor) const {
-  for (const SafetensorsFile& file : files_) file.file().LetGo(tensor.bytes);
+void Checkpoint::DropPages(const CheckpointTensor& tensor) const {
+  for (const SafetensorsFile& file : files_) file.file().DropPages(tensor.bytes);
   for (const MergedTensor& merged : merged_) {
     if (merged.bytes.get() == tensor.bytes.data()) ReleasePages({merged.bytes.get(), merged.size});
   }
 }
 
-const TensorView* Checkpoint::Find(std::string_view name) const {
+const CheckpointTensor* Checkpoint::Find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
 }

@@ -36,15 +36,16 @@ MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size_bytes)
     : path_(std::move(path)),
       data_(data),
       size_bytes_(size_bytes),
-      lost_(std::make_unique<LostPages>(data, size_bytes, PROT_READ)) {}
+      sigbus_guard_(std::make_unique<SigbusGuard>(data, size_bytes, PROT_READ)) {}
 
-Status MappedFile::CheckWhole() const {
-  if (!lost_->any()) return {};
-  return UnavailableError("'", path_, "' lost bytes (cut, or not readable): it had ", size_bytes_,
-                          " bytes");
+Status MappedFile::CheckIntact() const {
+  if (!sigbus_guard_->has_replaced_pages()) return {};
+  return UnavailableError("'", path_,
+                          "' was truncated or became unreadable after it was opened with ",
+                          size_bytes_, " bytes");
 }
 
-void MappedFile::LetGo(std::span<const uint8_t> part) const {
+void MappedFile::DropPages(std::span<const uint8_t> part) const {
   const std::less_equal<const uint8_t*> before;
   const uint8_t* const end = part.data() + part.size();
   if (part.empty() || !before(data_, part.data()) || !before(end, data_ + size_bytes_)) return;
@@ -60,7 +61,7 @@ void ReleasePages(std::span<const uint8_t> part) {
 }
 
 MappedFile::~MappedFile() {
-  lost_.reset();
+  sigbus_guard_.reset();
   if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_bytes_);
 }
 

@@ -1,7 +1,9 @@
-// Header validation of safetensors files.
+// Validation of safetensors headers and of the index of shards.
 #include "backends/llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/error_list.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +20,8 @@ struct ByteRange {
   std::string_view tensor;
 };
 
-// The header's JSON; a tensor name that occurs twice is an error, not "the last one wins".
+// Parses the header's JSON. A duplicate tensor name is an error; the parser would keep the last
+// one.
 Result<Json> ParseHeader(std::string_view text, std::string_view file_name) {
   std::set<std::string> names;
   std::string duplicate;
@@ -45,7 +48,7 @@ std::optional<uint64_t> AsUnsigned(const Json& value) {
   return value.get<uint64_t>();
 }
 
-Status ParseShape(const Json& entry, TensorView& tensor) {
+Status ParseShape(const Json& entry, CheckpointTensor& tensor) {
   const auto shape = entry.find("shape");
   if (shape == entry.end() || !shape->is_array()) return InvalidArgError("'shape' is not a list");
   for (const Json& dim : *shape) {
@@ -58,8 +61,8 @@ Status ParseShape(const Json& entry, TensorView& tensor) {
   return Status::Ok();
 }
 
-// The bytes that shape and dtype ask for; nullopt on overflow.
-std::optional<uint64_t> ExpectedBytes(const TensorView& tensor) {
+// The size that shape and dtype require; nullopt on overflow.
+std::optional<uint64_t> ExpectedBytes(const CheckpointTensor& tensor) {
   uint64_t bytes = Info(tensor.type).size_bytes;
   for (const int64_t dim : tensor.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return std::nullopt;
@@ -78,18 +81,19 @@ Result<ByteRange> ParseOffsets(const Json& entry, uint64_t data_bytes) {
     return InvalidArgError("data_offsets ", offsets->dump(), " is not an ascending range");
   }
   if (*end > data_bytes) {
-    return InvalidArgError("data_offsets ", offsets->dump(), " leave the file's ", data_bytes,
+    return InvalidArgError("data_offsets ", offsets->dump(), " exceed the file's ", data_bytes,
                            " bytes of data (truncated file?)");
   }
   return ByteRange{*begin, *end, {}};
 }
 
 Result<ByteRange> ParseTensor(const Json& entry, std::span<const uint8_t> data,
-                              TensorView& tensor) {
+                              CheckpointTensor& tensor) {
   if (!entry.is_object()) return InvalidArgError("the entry is not an object");
   const auto type = entry.find("dtype");
   if (type == entry.end() || !type->is_string()) return InvalidArgError("'dtype' is not a string");
-  const std::optional<DataType> parsed = ParseDataType(type->get_ref<const std::string&>());
+  const std::optional<CheckpointDataType> parsed =
+      ParseCheckpointDataType(type->get_ref<const std::string&>());
   if (!parsed) return InvalidArgError("unknown dtype ", type->dump());
   tensor.type = *parsed;
   NEREID_RETURN_IF_ERROR(ParseShape(entry, tensor));
@@ -115,7 +119,7 @@ Status CheckLayout(std::vector<ByteRange>& ranges, uint64_t data_bytes) {
       return InvalidArgError("tensors '", previous, "' and '", range.tensor, "' overlap");
     }
     if (range.begin > position) {
-      return InvalidArgError("hole of ", range.begin - position, " bytes before tensor '",
+      return InvalidArgError("gap of ", range.begin - position, " bytes before tensor '",
                              range.tensor, "'");
     }
     position = range.end;
@@ -154,7 +158,7 @@ Result<TensorMap> ParseSafetensors(std::span<const uint8_t> file, std::string_vi
   std::vector<ByteRange> ranges;
   for (const auto& [tensor_name, entry] : header.items()) {
     if (tensor_name == "__metadata__") continue;
-    TensorView tensor;
+    CheckpointTensor tensor;
     Result<ByteRange> range = ParseTensor(entry, data, tensor);
     if (!range.ok()) {
       return std::move(range).status().WithContext(
@@ -172,6 +176,34 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   NEREID_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   NEREID_ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file.bytes(), path));
   return SafetensorsFile(std::move(file), std::move(tensors));
+}
+
+std::set<std::string> TensorIndex::files() const {
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : file_of) names.insert(file);
+  return names;
+}
+
+Result<TensorIndex> ParseTensorIndex(std::string_view text, std::string_view path) {
+  const auto json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+    return InvalidArgError("'", path, "': no object 'weight_map'");
+  }
+  TensorIndex index;
+  ErrorList misnamed("not in a file of this folder");
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name == "." || name == ".." || name.find('\0') != std::string::npos ||
+        std::filesystem::path(name).filename() != name) {
+      misnamed.Add(StrCat("'", tensor, "' is in ",
+                          file.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    }
+    index.file_of[tensor] = name;
+  }
+  if (!misnamed.empty()) {
+    return InvalidArgError("'", path, "' has invalid file names", misnamed.Text());
+  }
+  return index;
 }
 
 }  // namespace nereid::llm

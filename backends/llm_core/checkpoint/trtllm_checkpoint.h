@@ -1,6 +1,6 @@
-// TensorRT-LLM checkpoints (config.json and rank0.safetensors, rank1.safetensors, ...): read as the
-// Hugging Face checkpoint they were converted from. Tensors get their Hugging Face names; those of
-// several ranks (tensor and pipeline parallel) are put together again. [load thread]
+// Reads a TensorRT-LLM checkpoint (config.json and rank0.safetensors, rank1.safetensors, ...) as
+// the Hugging Face checkpoint it was converted from. Tensors get their Hugging Face names, and the
+// shards of several ranks (tensor and pipeline parallel) are joined. [load thread]
 #pragma once
 
 #include <functional>
@@ -15,28 +15,28 @@
 
 namespace nereid::llm {
 
-// A tensor that does not lie together in any file.
+// A joined tensor, which is not contiguous in any file.
 struct MergedTensor {
   std::unique_ptr<uint8_t[]> bytes;
   size_t size = 0;
 };
 
 struct TrtLlmCheckpoint {
-  std::string config_json;  // as TrtLlmConfig's
+  std::string config_json;  // see TrtLlmConfig
   std::vector<SafetensorsFile> files;
   std::vector<MergedTensor> merged;
-  TensorMap tensors;  // views into files and merged
+  TensorMap tensors;  // views into `files` and `merged`
 };
 
-// `directory` has a rank0.safetensors. A tensor that does not fit keeps its own name, so that it is
-// reported with all that is missing.
+// `directory` must contain rank0.safetensors. A tensor that cannot be mapped keeps its own name, so
+// that ResolveWeights reports it with the other errors.
 Result<TrtLlmCheckpoint> ReadTrtLlmCheckpoint(const std::string& directory,
                                               const std::string& config_json);
 
-// The tensors of all ranks, pipeline stage after stage, under their Hugging Face names: views into
-// `ranks`' and into `merged`, for which `let_go` is called with each part once it is copied.
+// Returns the tensors of all ranks, stage by stage, under their Hugging Face names. The views point
+// into `ranks` and `merged`. `release_part` is called with each shard once it is copied.
 TensorMap MergeRanks(const TrtLlmLayout& layout, std::span<const TensorMap* const> ranks,
                      std::vector<MergedTensor>& merged,
-                     const std::function<void(std::span<const uint8_t>)>& let_go);
+                     const std::function<void(std::span<const uint8_t>)>& release_part);
 
 }  // namespace nereid::llm

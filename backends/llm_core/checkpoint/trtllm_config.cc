@@ -1,4 +1,4 @@
-// One table of architectures, one of keys for each kind of names.
+// A table of architectures, and a table of config keys for each naming scheme.
 #include "backends/llm_core/checkpoint/trtllm_config.h"
 
 #include <algorithm>
@@ -15,35 +15,35 @@ using Json = nlohmann::json;
 
 constexpr int32_t kMaxRanks = 64;
 
-struct Architecture {
+struct TrtLlmArchitecture {
   std::string_view name;
-  std::string_view variant;  // gpt_variant; empty: there is none
+  std::string_view variant;  // gpt_variant; empty: none
   std::string_view model_type;
-  TrtLlmNames names = TrtLlmNames::kLlama;
+  TrtLlmNaming names = TrtLlmNaming::kLlama;
   std::string_view experts = "";
 };
-constexpr Architecture kArchitectures[] = {
+constexpr TrtLlmArchitecture kArchitectures[] = {
     {"LlamaForCausalLM", "", "llama"},
     {"MistralForCausalLM", "", "mistral"},
-    {"MixtralForCausalLM", "", "mixtral", TrtLlmNames::kLlama, "block_sparse_moe."},
+    {"MixtralForCausalLM", "", "mixtral", TrtLlmNaming::kLlama, "block_sparse_moe."},
     {"Qwen2ForCausalLM", "", "qwen2"},
     {"QWenForCausalLM", "", "qwen2"},
     {"Qwen3ForCausalLM", "", "qwen3"},
-    {"Qwen3MoeForCausalLM", "", "qwen3_moe", TrtLlmNames::kLlama, "mlp."},
-    {"Phi3ForCausalLM", "", "phi3", TrtLlmNames::kPhi3},
+    {"Qwen3MoeForCausalLM", "", "qwen3_moe", TrtLlmNaming::kLlama, "mlp."},
+    {"Phi3ForCausalLM", "", "phi3", TrtLlmNaming::kPhi3},
     {"Gemma2ForCausalLM", "", "gemma2"},
     {"Gemma3ForCausalLM", "", "gemma3_text"},
-    {"GPTForCausalLM", "gpt2", "gpt2", TrtLlmNames::kGpt},
-    {"GPTForCausalLM", "santacoder", "gpt2", TrtLlmNames::kGpt},
-    {"GPTForCausalLM", "starcoder", "gpt2", TrtLlmNames::kGpt},
-    {"GPTForCausalLM", "starcoder2", "starcoder2", TrtLlmNames::kStarCoder2},
+    {"GPTForCausalLM", "gpt2", "gpt2", TrtLlmNaming::kGpt},
+    {"GPTForCausalLM", "santacoder", "gpt2", TrtLlmNaming::kGpt},
+    {"GPTForCausalLM", "starcoder", "gpt2", TrtLlmNaming::kGpt},
+    {"GPTForCausalLM", "starcoder2", "starcoder2", TrtLlmNaming::kStarCoder2},
 };
 
-Result<Architecture> FindArchitecture(ConfigReader& config) {
-  const std::string name = config.TextOr("architecture", "");
-  const std::string variant = config.TextOr("gpt_variant", "");
+Result<TrtLlmArchitecture> FindArchitecture(ConfigReader& config) {
+  const std::string name = config.StringOr("architecture", "");
+  const std::string variant = config.StringOr("gpt_variant", "");
   std::string known;
-  for (const Architecture& entry : kArchitectures) {
+  for (const TrtLlmArchitecture& entry : kArchitectures) {
     if (entry.name == name && (entry.variant.empty() || entry.variant == variant)) return entry;
     known += StrCat(known.empty() ? "" : ", ", entry.name, entry.variant.empty() ? "" : " of ",
                     entry.variant);
@@ -54,7 +54,7 @@ Result<Architecture> FindArchitecture(ConfigReader& config) {
                           "): give the Hugging Face checkpoint directory it was made from");
 }
 
-// Older configs keep moe_num_experts and friends beside the others.
+// Older configs have moe_num_experts and similar keys instead of "moe".
 ConfigReader ExpertsOf(const ConfigReader& config) {
   if (config.Has("moe")) return config.Object("moe");
   Json moe = Json::object();
@@ -64,7 +64,7 @@ ConfigReader ExpertsOf(const ConfigReader& config) {
   return ConfigReader(moe);
 }
 
-// 0: left to the other sizes, as an absent key and -1 say it.
+// Returns 0 for an absent key or -1, which leave the value to the other size.
 int32_t ReadMoeRanks(ConfigReader& mapping, std::string_view key) {
   const double ranks = mapping.NumberOr(key, -1.0);
   if (ranks >= -1.0 && ranks <= kMaxRanks && ranks == std::floor(ranks)) {
@@ -75,7 +75,7 @@ int32_t ReadMoeRanks(ConfigReader& mapping, std::string_view key) {
   return 0;
 }
 
-// Either size of the experts' parallelism may be left open: their product is tp_size.
+// One of the two sizes of expert parallelism may be absent, because their product is tp_size.
 Status ReadRanks(ConfigReader& config, TrtLlmLayout& layout) {
   ConfigReader mapping = config.Object("mapping");
   layout.tp = mapping.SizeOr("tp_size", 1);
@@ -89,7 +89,7 @@ Status ReadRanks(ConfigReader& config, TrtLlmLayout& layout) {
   }
   layout.moe_ep = moe_ep > 0 ? moe_ep : moe_tp > 0 ? std::max(1, layout.tp / moe_tp) : 1;
   if (layout.tp % layout.moe_ep != 0) {
-    return InvalidArgError("config.json: tp_size ", layout.tp, " is no multiple of moe_ep_size ",
+    return InvalidArgError("config.json: tp_size ", layout.tp, " is not a multiple of moe_ep_size ",
                            layout.moe_ep);
   }
   layout.moe_tp = layout.tp / layout.moe_ep;
@@ -100,7 +100,7 @@ Status ReadRanks(ConfigReader& config, TrtLlmLayout& layout) {
   return Status::Ok();
 }
 
-Result<TrtLlmLayout> ReadLayout(ConfigReader& config, const Architecture& architecture) {
+Result<TrtLlmLayout> ReadLayout(ConfigReader& config, const TrtLlmArchitecture& architecture) {
   TrtLlmLayout layout;
   layout.names = architecture.names;
   layout.experts = architecture.experts;
@@ -135,7 +135,7 @@ Result<TrtLlmLayout> ReadLayout(ConfigReader& config, const Architecture& archit
   return layout;
 }
 
-using KeyPair = std::pair<const char*, const char*>;  // there, and in Hugging Face's
+using KeyPair = std::pair<const char*, const char*>;  // key of TensorRT-LLM, key of Hugging Face
 
 constexpr KeyPair kCommonKeys[] = {{"vocab_size", "vocab_size"},
                                    {"share_embedding_table", "tie_word_embeddings"},
@@ -170,7 +170,7 @@ constexpr KeyPair kGptKeys[] = {{"hidden_size", "n_embd"},
                                 {"max_position_embeddings", "n_positions"},
                                 {"norm_epsilon", "layer_norm_epsilon"}};
 
-void Copy(const ConfigReader& config, std::span<const KeyPair> keys, Json& out) {
+void CopyKeys(const ConfigReader& config, std::span<const KeyPair> keys, Json& out) {
   for (const auto& [from, to] : keys) {
     if (config.Has(from)) out[to] = config.json()[from];
   }
@@ -181,7 +181,7 @@ void TranslateExperts(ConfigReader& config, Json& out) {
   const Json& keys = moe.json();
   if (moe.Has("num_experts")) out["num_experts"] = out["num_local_experts"] = keys["num_experts"];
   if (moe.Has("top_k")) out["num_experts_per_tok"] = keys["top_k"];
-  // 0 none, 1 renormalised; others (sparse mixers) belong to other decoders.
+  // 0: none; 1: normalized. Other modes (sparse mixers) belong to other decoders.
   const double mode = moe.NumberOr("normalization_mode", 1);
   if (mode != 0 && mode != 1) {
     config.Fail(UnsupportedError("config.json: moe.normalization_mode is ", mode,
@@ -195,10 +195,10 @@ void TranslateExperts(ConfigReader& config, Json& out) {
   config.Fail(moe.status());
 }
 
-Status TranslateQuantization(const ConfigReader& config, const Architecture& architecture,
+Status TranslateQuantization(const ConfigReader& config, const TrtLlmArchitecture& architecture,
                              Json& out) {
   ConfigReader quantization = config.Object("quantization");
-  const std::string algorithm = quantization.TextOr("quant_algo", "");
+  const std::string algorithm = quantization.StringOr("quant_algo", "");
   NEREID_RETURN_IF_ERROR(quantization.status());
   if (algorithm.empty()) return Status::Ok();
   if (algorithm != "W4A16_AWQ") {
@@ -217,16 +217,16 @@ Status TranslateQuantization(const ConfigReader& config, const Architecture& arc
   return quantization.status();
 }
 
-// The names of activations that include the gate beside it.
+// Some names of activations imply the gate.
 std::string ActivationOf(ConfigReader& config) {
-  const std::string name = config.TextOr("hidden_act", "silu");
+  const std::string name = config.StringOr("hidden_act", "silu");
   if (name == "swiglu") return "silu";
   if (name == "geglu") return "gelu_pytorch_tanh";
   return name;
 }
 
 void TranslateGemma(const ConfigReader& config, Json& out) {
-  out["norm_weight_offset"] = 0;  // the conversion has added the one
+  out["norm_weight_offset"] = 0;  // the conversion has already added 1
   out["tie_word_embeddings"] = true;
   out["hidden_activation"] = out["hidden_act"];
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
@@ -234,13 +234,14 @@ void TranslateGemma(const ConfigReader& config, Json& out) {
   }
 }
 
-// Phi 3 alone has heads of which a part turns; the others' rope leaves the key out of account where
-// it is not scaled.
-void RefuseTurningInPart(ConfigReader& config, const Architecture& architecture) {
+// Only Phi-3 rotates a part of each head. For the other families, the key is ignored by plain
+// ropes.
+void RefusePartialRotary(ConfigReader& config, const TrtLlmArchitecture& architecture) {
   const double share = config.NumberOr("rotary_pct", 1.0);
-  if (share == 1.0 || architecture.names == TrtLlmNames::kPhi3) return;
+  if (share == 1.0 || architecture.names == TrtLlmNaming::kPhi3) return;
   config.Fail(UnsupportedError("config.json: 'rotary_pct' is ", share,
-                               ", which is not supported of ", architecture.name, " (expected 1)"));
+                               ", which is not supported for ", architecture.name,
+                               " (expected 1)"));
 }
 
 void TranslateLongRope(const ConfigReader& config, Json& out) {
@@ -252,12 +253,12 @@ void TranslateLongRope(const ConfigReader& config, Json& out) {
                                              : Json::array()}};
 }
 
-Result<std::string> Translate(ConfigReader& config, const Architecture& architecture) {
+Result<std::string> Translate(ConfigReader& config, const TrtLlmArchitecture& architecture) {
   Json out = {{"model_type", architecture.model_type}};
-  Copy(config, kCommonKeys, out);
+  CopyKeys(config, kCommonKeys, out);
   const std::string activation = ActivationOf(config);
-  if (architecture.names == TrtLlmNames::kGpt) {
-    Copy(config, kGptKeys, out);
+  if (architecture.names == TrtLlmNaming::kGpt) {
+    CopyKeys(config, kGptKeys, out);
     out["activation_function"] = activation;
     out["split_projections"] = true;
     out["tie_word_embeddings"] = config.BoolOr("share_embedding_table", false);
@@ -265,10 +266,10 @@ Result<std::string> Translate(ConfigReader& config, const Architecture& architec
       config.Fail(UnsupportedError("config.json: apply_query_key_layer_scaling is not supported"));
     }
   } else {
-    Copy(config, kLlamaKeys, out);
-    RefuseTurningInPart(config, architecture);
+    CopyKeys(config, kLlamaKeys, out);
+    RefusePartialRotary(config, architecture);
     out["hidden_act"] = activation;
-    // Absent, these follow from the heads there, whatever the family.
+    // If absent, these follow from the number of heads in TensorRT-LLM, whatever the family.
     const int32_t heads = config.Size("num_attention_heads");
     if (!config.Has("num_key_value_heads")) out["num_key_value_heads"] = heads;
     if (!config.Has("head_size")) {
@@ -278,12 +279,12 @@ Result<std::string> Translate(ConfigReader& config, const Architecture& architec
       out["sliding_window"] = nullptr;
     }
   }
-  if (architecture.names == TrtLlmNames::kStarCoder2) {
-    Copy(config, kStarCoder2Keys, out);
+  if (architecture.names == TrtLlmNaming::kStarCoder2) {
+    CopyKeys(config, kStarCoder2Keys, out);
     out["tie_word_embeddings"] = config.BoolOr("share_embedding_table", false);
   }
   if (architecture.model_type.starts_with("gemma")) TranslateGemma(config, out);
-  if (architecture.names == TrtLlmNames::kPhi3) {
+  if (architecture.names == TrtLlmNaming::kPhi3) {
     out["split_projections"] = true;
     TranslateLongRope(config, out);
   }
@@ -299,7 +300,7 @@ Result<TrtLlmConfig> ReadTrtLlmConfig(const std::string& config_json) {
   ConfigReader config(Json::parse(config_json, nullptr, false));
   if (!config.json().is_object()) return InvalidArgError("config.json is not a JSON object");
   TrtLlmConfig out;
-  NEREID_ASSIGN_OR_RETURN(const Architecture architecture, FindArchitecture(config));
+  NEREID_ASSIGN_OR_RETURN(const TrtLlmArchitecture architecture, FindArchitecture(config));
   NEREID_ASSIGN_OR_RETURN(out.layout, ReadLayout(config, architecture));
   NEREID_ASSIGN_OR_RETURN(out.config_json, Translate(config, architecture));
   return out;

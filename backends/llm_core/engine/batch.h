@@ -1,6 +1,6 @@
-// One step's work for an executor, and its result. Built by the scheduler, on the engine thread;
-// everything that it borrows stays valid until Collect() has returned, with
-// ExecutorFeatures::overlap until Submit() has.
+// The work of one engine step for an executor, and its result. The scheduler builds a StepBatch on
+// the engine thread. Everything that it borrows stays valid until Collect() has returned; with
+// ExecutorFeatures::overlap only until Submit() has returned.
 #pragma once
 
 #include <cstdint>
@@ -11,63 +11,71 @@
 
 namespace nereid::llm {
 
-// A run of consecutive tokens of one sequence: a prompt chunk, or the newest token alone.
-struct BatchSequence {
+// One sequence's part of a step: a run of its consecutive tokens, which is a prompt chunk or the
+// newest token alone.
+struct BatchEntry {
   int32_t slot = 0;         // in [0, max_num_sequences); a running sequence keeps its slot
-  int32_t first_token = 0;  // index into Batch::token_ids
+  int32_t first_token = 0;  // index into StepBatch::token_ids
   int32_t num_tokens = 0;
-  int32_t num_cached = 0;  // tokens before them, whose keys and values the cache holds
+  int32_t num_cached = 0;  // tokens before the run whose keys and values are in the cache
   // Covers num_cached + num_tokens tokens. With ExecutorLimits::attention_window, entries whose
-  // tokens no layer can see any more name block 0: it may be read, but what it holds is another's.
-  // Sequences may share blocks of which they write nothing.
+  // tokens are outside the window of every layer are block 0. An executor may read block 0 there,
+  // but must not use the content, which belongs to another sequence. Sequences may share blocks
+  // that none of them writes.
   std::span<const int32_t> block_table;
-  bool is_long = false;  // over ExecutorLimits::long_positions, and so is all that it has cached
-  // Logits are computed for the last num_logits tokens of the run. 0: a prompt chunk that is not
-  // the last; 1 with `samples`: the usual case.
+  // True if the sequence exceeds ExecutorLimits::long_rope_positions. All of its cached keys then
+  // use the long frequencies as well.
+  bool uses_long_rope = false;
+  // Logits are computed for the last num_logits tokens of the run. 0 for a prompt chunk that is not
+  // the last one; usually 1 with `samples`.
   int32_t num_logits = 0;
-  // Tokens of the whole prompt: with ExecutorLimits::dynamic_positions, each of them turns as in a
-  // sequence of so many, each later one as in a sequence that ends with it.
+  // Tokens of the whole prompt. With ExecutorLimits::dynamic_rope_positions, each prompt token is
+  // rotated with the frequencies of a sequence of this length. Each later token is rotated with
+  // those of the sequence that ends with it.
   int32_t num_prompt = 0;
-  bool samples = false;    // draw the next token from the logits of the last one
-  SamplingInput sampling;  // when `samples`
+  bool samples = false;    // sample the next token from the logits of the last token
+  SamplingInput sampling;  // set if `samples`
 
-  // --- what only an executor with the ExecutorFeatures of the same name sees ---
-  // With `samples`, beam search: no draw, but the likeliest tokens, into StepResult::candidates.
+  // --- set only if the executor has the ExecutorFeatures of the same name ---
+  // Beam search, with `samples`: no token is drawn. The executor returns this many most likely
+  // tokens in StepResult::candidates.
   int32_t num_candidates = 0;
-  // Copy the num_logits rows, before any rule, into StepResult::logits.
+  // Copy the num_logits rows into StepResult::logits, before any sampling rule changes them.
   bool returns_logits = false;
-  // Not empty: [num_logits] or one less: the token that follows each of the last num_logits tokens;
-  // its log probability goes to StepResult::prompt_log_probs.
+  // [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
+  // tokens. Its log probability goes to StepResult::prompt_log_probs.
   std::span<const int32_t> next_ids;
 };
 
-// The whole of a block, all layers, keys and values.
+// A copy of one whole KV block: the keys and values of all layers.
 struct BlockCopy {
   int32_t from = 0;
   int32_t to = 0;
 };
 
-struct Batch {
-  // Of all sequences, one run after the other; negative: ExecutorFeatures::overlap.
+struct StepBatch {
+  // Tokens of all entries, one run after the other. A negative id is a pending token; see
+  // PendingTokenId.
   std::vector<int32_t> token_ids;
-  std::vector<BatchSequence> sequences;
-  // Done before anything of the step is written, in any order: no block is read and written, none
-  // is written twice. Empty for an executor without ExecutorFeatures::block_copies.
+  std::vector<BatchEntry> entries;
+  // Copies that the executor makes before the step writes anything. Their order does not matter: no
+  // block is both source and target, and none is the target of two copies. Empty without
+  // ExecutorFeatures::block_copies.
   std::vector<BlockCopy> block_copies;
 
   void Clear() {
     token_ids.clear();
-    sequences.clear();
+    entries.clear();
     block_copies.clear();
   }
 };
 
-// Parallel to Batch::sequences; meaningful where `samples`. The other vectors are parallel to it
-// too, or empty when no sequence of the batch asked for what they hold.
+// `tokens` is parallel to StepBatch::entries and meaningful where an entry has `samples`. Each
+// other vector is parallel to it as well, or empty if no entry of the batch requested its content.
 struct StepResult {
   std::vector<SampledToken> tokens;
-  // [num_candidates], likeliest first, equal ones by id: log_prob is that of the distribution after
-  // bias, penalties and bans and temperature, over the whole vocabulary.
+  // [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the
+  // whole vocabulary after bias, penalties, bans and temperature.
   std::vector<std::vector<SampledToken>> candidates;
   std::vector<std::vector<float>> logits;            // [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  // [next_ids.size()]

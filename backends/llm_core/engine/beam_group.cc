@@ -1,18 +1,18 @@
-// Sequences that follow a beam search.
+// Applies the decisions of a beam search to sequences and KV blocks.
 #include "backends/llm_core/engine/beam_group.h"
 
 #include <utility>
 
 namespace nereid::llm {
 
-void BeamGroup::Join(Sequence& first) {
+void BeamGroup::CreateFor(Sequence& first) {
   const std::shared_ptr<BeamGroup> group(new BeamGroup(*first.request));
   first.beams = group;
   group->beams_.push_back(&first);
-  group->rows_ = first.rows.get();
-  for (const auto& companion : first.companions) {
-    companion->beams = group;
-    group->resting_.push_back(companion.get());
+  group->prompt_logits_ = first.kept_logits.get();
+  for (const auto& sibling : first.siblings) {
+    sibling->beams = group;
+    group->suspended_.push_back(sibling.get());
   }
 }
 
@@ -28,31 +28,31 @@ int64_t BeamGroup::Apply(Sequence& beam, std::vector<SampledToken> candidates,
     view.log_probs = each->log_probs;
     view.cum_log_prob = each->cum_log_prob;
     view.candidates = each->candidates;
-    if (each->rows == nullptr) continue;
-    view.logits = each->rows->beam_logits;
-    view.step_logits = each->rows->step_logits;
+    if (each->kept_logits == nullptr) continue;
+    view.logits = each->kept_logits->beam_logits;
+    view.step_logits = each->kept_logits->step_logits;
   }
   const std::vector<BeamContinuation> next = search_.Advance(views);
   if (!next.empty()) {
-    Move(next, scheduler);
+    ApplyContinuations(next, scheduler);
     return static_cast<int64_t>(next.size());
   }
   is_over_ = true;
-  PutOut();
-  for (const std::vector<Sequence*>* list : {&beams_, &resting_}) {
+  EmitHypotheses();
+  for (const std::vector<Sequence*>* list : {&beams_, &suspended_}) {
     for (Sequence* sequence : *list) sequence->finish = FinishReason::kStop;
   }
   return 0;
 }
 
-void BeamGroup::ListAll(std::vector<const Sequence*>& sequences) const {
+void BeamGroup::AppendSequences(std::vector<const Sequence*>& sequences) const {
   sequences.insert(sequences.end(), beams_.begin(), beams_.end());
-  sequences.insert(sequences.end(), resting_.begin(), resting_.end());
+  sequences.insert(sequences.end(), suspended_.begin(), suspended_.end());
 }
 
-// The first continuation of a beam is the beam itself; the others fork from it while it is as it
-// was. Beams that nothing follows give their blocks back before anybody needs new ones.
-void BeamGroup::Move(std::span<const BeamContinuation> next, Scheduler& scheduler) {
+// The first continuation of a beam reuses the beam's own sequence. The others fork from it before
+// it changes. Beams without a continuation release their blocks before any fork allocates.
+void BeamGroup::ApplyContinuations(std::span<const BeamContinuation> next, Scheduler& scheduler) {
   std::vector<const BeamContinuation*> first_of(beams_.size(), nullptr);
   for (const BeamContinuation& continuation : next) {
     const BeamContinuation*& first = first_of[continuation.parent];
@@ -60,15 +60,15 @@ void BeamGroup::Move(std::span<const BeamContinuation> next, Scheduler& schedule
   }
   for (size_t i = 0; i < beams_.size(); ++i) {
     if (first_of[i] != nullptr) continue;
-    scheduler.Rest(*beams_[i]);
-    resting_.push_back(beams_[i]);
+    scheduler.Suspend(*beams_[i]);
+    suspended_.push_back(beams_[i]);
   }
   const auto follow = [](const Sequence& parent, const BeamContinuation& continuation,
                          Sequence& beam) {
     beam.log_probs.push_back(continuation.token.log_prob);
     beam.cum_log_prob = continuation.cum_log_prob;
-    if (parent.rows != nullptr && parent.rows->step_logits != nullptr) {
-      beam.rows->beam_logits.push_back(parent.rows->step_logits);
+    if (parent.kept_logits != nullptr && parent.kept_logits->step_logits != nullptr) {
+      beam.kept_logits->beam_logits.push_back(parent.kept_logits->step_logits);
     }
   };
   std::vector<Sequence*> beams;
@@ -76,12 +76,12 @@ void BeamGroup::Move(std::span<const BeamContinuation> next, Scheduler& schedule
     Sequence* beam = beams_[continuation.parent];
     if (first_of[continuation.parent] != &continuation) {
       const Sequence& parent = *beam;
-      beam = resting_.back();
-      resting_.pop_back();
+      beam = suspended_.back();
+      suspended_.pop_back();
       scheduler.Fork(parent, continuation.token.id, *beam);
       beam->log_probs = parent.log_probs;
-      if (parent.rows != nullptr && beam->rows != nullptr) {
-        beam->rows->beam_logits = parent.rows->beam_logits;
+      if (parent.kept_logits != nullptr && beam->kept_logits != nullptr) {
+        beam->kept_logits->beam_logits = parent.kept_logits->beam_logits;
       }
       follow(parent, continuation, *beam);
     }
@@ -95,7 +95,7 @@ void BeamGroup::Move(std::span<const BeamContinuation> next, Scheduler& schedule
   beams_ = std::move(beams);
 }
 
-void BeamGroup::PutOut() const {
+void BeamGroup::EmitHypotheses() const {
   const Sequence& any = *beams_[0];
   const GenerationRequest& request = *any.request;
   const std::vector<BeamHypothesis>& finished = search_.finished();
@@ -104,9 +104,9 @@ void BeamGroup::PutOut() const {
   for (int32_t i = 0; i < request.num_sequences; ++i) {
     const bool is_there = static_cast<size_t>(i) < finished.size();
     const BeamHypothesis& hypothesis = is_there ? finished[i] : none;
-    Output output;
+    SequenceOutput output;
     output.ids = hypothesis.ids;
-    if (request.sampling.want_log_probs) {
+    if (request.sampling.returns_log_probs) {
       output.log_probs = hypothesis.log_probs;
       output.cum_log_prob = hypothesis.cum_log_prob;
     }
@@ -114,9 +114,9 @@ void BeamGroup::PutOut() const {
     output.sequence_index = i;
     output.num_reused_blocks = any.num_reused_blocks;
     output.num_new_blocks = any.num_new_blocks;
-    if (i == 0 && rows_ != nullptr) {
-      output.prompt_log_probs = rows_->prompt_log_probs;
-      output.context_logits = rows_->context_logits;
+    if (i == 0 && prompt_logits_ != nullptr) {
+      output.prompt_log_probs = prompt_logits_->prompt_log_probs;
+      output.context_logits = prompt_logits_->context_logits;
     }
     std::vector<float> logits;
     for (const LogitsRow& row : hypothesis.logits) {

@@ -1,5 +1,4 @@
-// The beams of one request: which sequences they are, and how they follow what the search decides.
-// [engine thread]
+// The sequences of one request with beam search. Moves them as the search decides. [engine thread]
 #pragma once
 
 #include <memory>
@@ -14,28 +13,29 @@ namespace nereid::llm {
 
 class BeamGroup {
  public:
-  // Makes a group of a request's first sequence, the first beam, and its companions, which rest.
-  static void Join(Sequence& first);
+  // Creates the group of a request: its first sequence is the first beam, and its siblings are
+  // suspended.
+  static void CreateFor(Sequence& first);
 
-  // The candidates of one beam have come. With those of the last one, the beams move on, or the
-  // search ends: then its outputs go to the sink and every sequence has a finish reason. Returns
-  // the number of tokens by which the search grew.
+  // Takes the candidates of one beam. With those of the last beam, the beams advance or the search
+  // ends. At the end, the outputs go to the sink and every sequence gets a finish reason. Returns
+  // the number of tokens by which the beams grew.
   int64_t Apply(Sequence& beam, std::vector<SampledToken> candidates, Scheduler& scheduler);
   bool is_over() const { return is_over_; }
-  // Appends its sequences.
-  void ListAll(std::vector<const Sequence*>& sequences) const;
+  // Appends all sequences of the group.
+  void AppendSequences(std::vector<const Sequence*>& sequences) const;
 
  private:
   explicit BeamGroup(const GenerationRequest& request) : search_(request.beams, request.stop) {}
 
-  void Move(std::span<const BeamContinuation> next, Scheduler& scheduler);
-  void PutOut() const;
+  void ApplyContinuations(std::span<const BeamContinuation> next, Scheduler& scheduler);
+  void EmitHypotheses() const;
 
   BeamSearch search_;
-  std::vector<Sequence*> beams_;        // that go on
-  std::vector<Sequence*> resting_;      // dormant ones
-  int32_t num_ready_ = 0;               // beams whose candidates for this step are there
-  const SequenceRows* rows_ = nullptr;  // of the sequence that computed the prompt
+  std::vector<Sequence*> beams_;      // active beams
+  std::vector<Sequence*> suspended_;  // sequences without a beam at present
+  int32_t num_ready_ = 0;             // active beams whose candidates for this step have arrived
+  const SequenceLogits* prompt_logits_ = nullptr;  // of the sequence that computed the prompt
   bool is_over_ = false;
 };
 

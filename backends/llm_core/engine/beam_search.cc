@@ -1,4 +1,4 @@
-// Choice of beams.
+// Ranks candidates and ends the search.
 #include "backends/llm_core/engine/beam_search.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace nereid::llm {
 
-int32_t BeamSearch::NumCandidates(const BeamParams& params, const StopRules& stop) {
+int32_t BeamSearch::NumCandidates(const BeamParams& params, const StopCriteria& stop) {
   const auto num_ends = static_cast<int32_t>(std::max<size_t>(1, stop.end_ids.size()));
   return params.width * (1 + num_ends);
 }
@@ -26,7 +26,7 @@ std::vector<BeamContinuation> BeamSearch::Advance(std::span<const BeamView> beam
                  beams[continuation.parent].output_ids.end());
     ids.push_back(continuation.token.id);
     const bool ends = CheckStop(*stop_, ids).finish != FinishReason::kNone;
-    // One that ends counts only where it would have been a beam.
+    // A candidate that ends counts only if its rank would have made it a beam.
     if (!ends) {
       next.push_back(continuation);
     } else if (rank < width) {
@@ -69,11 +69,11 @@ void BeamSearch::AddFinished(const BeamView& parent, const BeamContinuation& las
   }
   made.cum_log_prob = last.cum_log_prob;
   made.score = Score(last.cum_log_prob, made.ids.size());
-  const StopVerdict verdict = CheckStop(*stop_, made.ids);
-  made.finish = verdict.finish;
-  made.ids.resize(verdict.num_visible);
-  made.log_probs.resize(verdict.num_visible);
-  if (!made.logits.empty()) made.logits.resize(verdict.num_visible);
+  const StopResult stop = CheckStop(*stop_, made.ids);
+  made.finish = stop.finish;
+  made.ids.resize(stop.num_visible);
+  made.log_probs.resize(stop.num_visible);
+  if (!made.logits.empty()) made.logits.resize(stop.num_visible);
   const auto place = std::find_if(finished_.begin(), finished_.end(),
                                   [&](const auto& other) { return other.score < made.score; });
   finished_.insert(place, std::move(made));

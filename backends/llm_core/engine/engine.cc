@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "backends/llm_core/engine/beam_group.h"
-#include "backends/llm_core/engine/request_check.h"
-#include "backends/llm_core/engine/sequence_output.h"
+#include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/engine/sequence_step.h"
 #include "backends/llm_core/engine/stop_criteria.h"
 
 namespace nereid::llm {
@@ -61,10 +61,10 @@ Status Engine::health() const {
 
 void Engine::Run() {
   if (options_.on_step_end) options_.on_step_end(stats_);
-  while (Admit()) {
-    DropCancelled();
-    if (!scheduler_.is_empty() || !flights_.is_empty()) {
-      if (const Status status = Step(); !status.ok()) Fail(status);
+  while (AdmitRequests()) {
+    RemoveCancelled();
+    if (!scheduler_.is_empty() || !steps_in_flight_.is_empty()) {
+      if (const Status status = RunStep(); !status.ok()) Fail(status);
     }
     if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
     PublishStats();
@@ -74,139 +74,144 @@ void Engine::Run() {
   if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
 }
 
-bool Engine::Admit() {
+bool Engine::AdmitRequests() {
   std::vector<std::unique_ptr<GenerationRequest>> arrived;
   {
     std::unique_lock lock(inbox_mutex_);
-    if (scheduler_.is_empty() && flights_.is_empty() && inbox_.empty() && !stop_ && health_.ok()) {
-      health_ = scheduler_.CheckInvariants();  // nothing is in use: every block must be free
+    if (scheduler_.is_empty() && steps_in_flight_.is_empty() && inbox_.empty() && !stop_ &&
+        health_.ok()) {
+      health_ = scheduler_.CheckInvariants();  // the engine is idle: every block must be free
       if (!health_.ok()) health_ = std::move(health_).WithContext("KV cache bookkeeping is broken");
     }
-    if (flights_.is_empty()) planning_clock_.Forget();
+    if (steps_in_flight_.is_empty()) planning_timer_.Reset();
     inbox_changed_.wait(lock, [this] {
-      return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !flights_.is_empty();
+      return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !steps_in_flight_.is_empty();
     });
-    if (const auto latest = LatestPlanning(); latest > options_.time->Now())
-      options_.time->WaitUntil(lock, inbox_changed_, latest, [this] { return stop_; });
+    if (const auto latest = NextPlanningTime(); latest > options_.clock->Now())
+      options_.clock->WaitUntil(lock, inbox_changed_, latest, [this] { return stop_; });
     if (stop_) return false;
     arrived.swap(inbox_);
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
   }
-  if (!arrived.empty()) planning_clock_.NoteArrival(options_.time->Now());
+  if (!arrived.empty()) planning_timer_.RecordArrival(options_.clock->Now());
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
-    // It may have been too early for LookForCancelled.
-    if (!options_.asks_sinks && request->sink->IsCancelled()) LookForCancelled();
+    // CheckCancellations may have been called before the request was in the scheduler.
+    if (!options_.polls_sinks && request->sink->IsCancelled()) CheckCancellations();
     scheduler_.Add(MakeSequences(std::move(request)));
   }
   return true;
 }
 
-// Who comes behind others that wait for room would not be in the step in any case.
-EngineTime::TimePoint Engine::LatestPlanning() const {
-  const auto now = options_.time->Now();
-  if (flights_.size() != 1 || !flights_.may_overlap() || scheduler_.counts().num_waiting > 0)
+// With requests waiting for capacity, a new arrival could not join the step, so that waiting has no
+// use.
+EngineClock::TimePoint Engine::NextPlanningTime() const {
+  const auto now = options_.clock->Now();
+  if (steps_in_flight_.size() != 1 || !steps_in_flight_.may_overlap() ||
+      scheduler_.counts().num_waiting > 0)
     return now;
-  return planning_clock_.Latest(std::max(collected_, flights_.newest().began), now);
+  return planning_timer_.Deadline(std::max(collected_, steps_in_flight_.newest().began), now);
 }
 
-// The sink may say so at any time: all sequences of a request go by one answer.
-void Engine::DropCancelled() {
-  if (!some_are_cancelled_.exchange(false, std::memory_order_acquire) && !options_.asks_sinks) {
+// A sink may report a cancellation at any time. Each request is asked once, so that all of
+// its sequences see the same answer.
+void Engine::RemoveCancelled() {
+  if (!cancellation_pending_.exchange(false, std::memory_order_acquire) && !options_.polls_sinks) {
     return;
   }
-  ++num_looks_;
+  ++num_cancel_checks_;
   const auto is_cancelled = [this](const Sequence& sequence) {
     GenerationRequest& request = *sequence.request;
-    if (request.last_look != num_looks_) {
-      request.last_look = num_looks_;
+    if (request.last_cancel_check != num_cancel_checks_) {
+      request.last_cancel_check = num_cancel_checks_;
       request.is_cancelled = request.sink->IsCancelled();
     }
     return request.is_cancelled;
   };
   std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(is_cancelled);
   for (const auto& sequence : removed) {
-    Cancel(*sequence);
-    for (const auto& companion : sequence->companions) Cancel(*companion);
+    CancelSequence(*sequence);
+    for (const auto& sibling : sequence->siblings) CancelSequence(*sibling);
   }
-  flights_.Retire(std::move(removed));
+  steps_in_flight_.Retire(std::move(removed));
 }
 
-void Engine::Cancel(Sequence& sequence) {
+void Engine::CancelSequence(Sequence& sequence) {
   sequence.finish = FinishReason::kCancelled;
-  if (sequence.request->uses_beams()) {  // there is nothing to show of an unfinished search
+  if (sequence.request->uses_beams()) {  // an unfinished search has no output
     if (sequence.index >= sequence.request->num_sequences) return;
-    Output output;
+    SequenceOutput output;
     output.finish = sequence.finish;
     output.sequence_index = sequence.index;
     sequence.request->sink->OnOutput(output);
     return;
   }
-  PutOut(sequence, static_cast<int32_t>(sequence.output_ids().size()), limits_.vocab_size);
+  EmitOutput(sequence, static_cast<int32_t>(sequence.output_ids().size()), limits_.vocab_size);
 }
 
-Status Engine::Step() {
-  const bool is_first = flights_.is_empty();
-  if (flights_.may_overlap()) NEREID_RETURN_IF_ERROR(Launch());
-  if (flights_.is_empty()) return Status::Ok();
-  // The first one gets another beside it.
-  return is_first && flights_.may_overlap() ? Status::Ok() : Collect();
+Status Engine::RunStep() {
+  const bool is_first = steps_in_flight_.is_empty();
+  if (steps_in_flight_.may_overlap()) NEREID_RETURN_IF_ERROR(SubmitStep());
+  if (steps_in_flight_.is_empty()) return Status::Ok();
+  // After the first step, submit a second one before collecting.
+  return is_first && steps_in_flight_.may_overlap() ? Status::Ok() : CollectStep();
 }
 
-Status Engine::Launch() {
-  const auto planned = options_.time->Now();
+Status Engine::SubmitStep() {
+  const auto planned = options_.clock->Now();
   scheduler_.Schedule(batch_);
-  if (batch_.sequences.empty()) return Status::Ok();
+  if (batch_.entries.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
-  const auto began = options_.time->Now();
+  const auto began = options_.clock->Now();
   NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
-  planning_clock_.NotePlanning(options_.time->Now() - planned);
-  flights_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
+  planning_timer_.RecordPlanning(options_.clock->Now() - planned);
+  steps_in_flight_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
-  if (flights_.may_overlap()) flights_.ExpectTokens();
+  if (steps_in_flight_.may_overlap()) steps_in_flight_.AddPendingTokens();
   return Status::Ok();
 }
 
-Status Engine::Collect() {
-  const auto asked = options_.time->Now();
+Status Engine::CollectStep() {
+  const auto collect_begin = options_.clock->Now();
   NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
-  const Flight flight = flights_.Land();
+  const StepInFlight step = steps_in_flight_.TakeCompleted();
   if (!overlaps_) scheduler_.MarkComputed();
   ++num_steps_;
-  const auto previous = std::exchange(collected_, options_.time->Now());
-  const auto took = collected_ - std::max(previous, flight.began);
+  const auto previous = std::exchange(collected_, options_.clock->Now());
+  const auto took = collected_ - std::max(previous, step.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
-  planning_clock_.NoteStep(flight.is_decode, took, collected_ - asked);
+  planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
   std::vector<const Sequence*> finished;
   bool any_retired = false;
-  for (size_t i = 0; i < flight.sequences.size(); ++i) {
-    if (i + 2 * Sequence::kAhead < flight.sequences.size()) {
-      flight.sequences[i + 2 * Sequence::kAhead]->Prefetch();
-      flight.sequences[i + Sequence::kAhead]->PrefetchTokens();
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    if (i + 2 * Sequence::kPrefetchDistance < step.sequences.size()) {
+      step.sequences[i + 2 * Sequence::kPrefetchDistance]->Prefetch();
+      step.sequences[i + Sequence::kPrefetchDistance]->PrefetchTokens();
     }
-    Sequence& sequence = *flight.sequences[i];
+    Sequence& sequence = *step.sequences[i];
     if (sequence.finish != FinishReason::kNone) {  // ended while the step ran
       any_retired = true;
       continue;
     }
-    // Whoever keeps rows or has beams lets no step overlap: batch_ is this step's.
-    if (sequence.rows != nullptr) {
-      KeepRows(batch_.sequences[i], i, result, limits_.vocab_size, sequence);
+    // Sequences with beams or kept logits prevent overlap, so that batch_ is the batch of this
+    // step.
+    if (sequence.kept_logits != nullptr) {
+      KeepLogits(batch_.entries[i], i, result, limits_.vocab_size, sequence);
     }
-    if (!flight.samples[i]) continue;
+    if (!step.samples[i]) continue;
     if (sequence.beams != nullptr) {
       BeamGroup& beams = *sequence.beams;
       num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
-      if (beams.is_over()) beams.ListAll(finished);
+      if (beams.is_over()) beams.AppendSequences(finished);
       continue;
     }
     ApplyToken(sequence, result.tokens[i]);
     if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
-  if (!finished.empty()) flights_.Retire(scheduler_.Remove(finished));
-  if (any_retired) flights_.Sweep();
+  if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
+  if (any_retired) steps_in_flight_.FreeRetired();
   return Status::Ok();
 }
 
@@ -218,12 +223,12 @@ void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
   } else {
     sequence.token_ids.push_back(token.id);
   }
-  if (sequence.request->sampling.want_log_probs) sequence.log_probs.push_back(token.log_prob);
+  if (sequence.request->sampling.returns_log_probs) sequence.log_probs.push_back(token.log_prob);
   const GenerationRequest& request = *sequence.request;
-  const StopVerdict verdict = Combine(CheckStop(request.stop, sequence.output_ids()),
-                                      request.sink->OnToken(sequence.index, sequence.output_ids()));
-  sequence.finish = verdict.finish;
-  PutOut(sequence, verdict.num_visible, limits_.vocab_size);
+  const StopResult stop = Combine(CheckStop(request.stop, sequence.output_ids()),
+                                  request.sink->OnToken(sequence.index, sequence.output_ids()));
+  sequence.finish = stop.finish;
+  EmitOutput(sequence, stop.num_visible, limits_.vocab_size);
 }
 
 void Engine::PublishStats() {
@@ -252,11 +257,11 @@ void Engine::Fail(const Status& status) {
     arrived.swap(inbox_);
   }
   for (const auto& request : arrived) request->sink->OnError(status);
-  std::set<const GenerationRequest*> told;  // one may have several sequences
+  std::set<const GenerationRequest*> notified;  // a request may have several sequences
   for (const auto& sequence : scheduler_.Remove([](const Sequence&) { return true; })) {
-    if (told.insert(sequence->request.get()).second) sequence->request->sink->OnError(status);
+    if (notified.insert(sequence->request.get()).second) sequence->request->sink->OnError(status);
   }
-  flights_.Clear();
+  steps_in_flight_.Clear();
 }
 
 }  // namespace nereid::llm

@@ -1,9 +1,10 @@
-// The engine: one thread that admits requests, plans a step, has the executor run it, and hands out
-// the tokens: admit -> schedule -> submit -> collect -> emit. Blocked, not polling, when idle.
+// The engine: one thread that admits requests, schedules a step, submits it to the executor,
+// collects the result and emits the tokens. It blocks while it is idle and does not poll.
 //
-// With an executor that can overlap, the next step is planned and submitted while one runs: the
-// plan does not wait for tokens, only for their number. Which sequences end is then found out a
-// step late, and what that step drew for them is dropped. The tokens put out are the same.
+// If the executor supports overlap, the next step is scheduled and submitted while one runs. The
+// schedule needs only the number of tokens, not their values. A sequence that ends is then noticed
+// one step late, and the extra token is discarded. The emitted tokens are the same as without
+// overlap.
 #pragma once
 
 #include <atomic>
@@ -16,12 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "backends/llm_core/engine/engine_time.h"
 #include "backends/llm_core/engine/executor.h"
-#include "backends/llm_core/engine/planning_clock.h"
+#include "backends/llm_core/engine/planning_timer.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/scheduler.h"
-#include "backends/llm_core/engine/step_flights.h"
+#include "backends/llm_core/engine/steps_in_flight.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -37,56 +37,60 @@ struct EngineStats {
   int64_t num_output_tokens = 0;
   int64_t num_recorded_steps = 0;
   int64_t num_failed_recordings = 0;
-  double step_seconds = 0.0;  // of all steps: from the end of the one before, or from Submit
+  // Sum over steps, each from the end of the previous step or from Submit.
+  double step_seconds = 0.0;
 };
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int32_t max_queue_size = 0;  // waiting requests; 0: no limit of the engine's own
-  bool overlaps_steps = true;  // where the executor can
-  // Every sink is asked at each step whether it is cancelled. False: when its request enters the
-  // scheduler, and after Engine::LookForCancelled.
-  bool asks_sinks = true;
-  // Called on the engine thread, at its start and after the sinks of a step; may be empty.
+  int32_t max_queue_size = 0;  // limit of waiting requests; 0: no limit
+  bool overlaps_steps = true;  // if the executor supports it
+  // True: every sink is polled for cancellation in each step. False: only when its request enters
+  // the scheduler, and after Engine::CheckCancellations.
+  bool polls_sinks = true;
+  // Called on the engine thread at its start and after the sinks of each step. May be empty.
   std::function<void(const EngineStats&)> on_step_end;
-  // Where given, called on the engine thread after each step, and when all is given back at the
-  // end, with what the checker of blocks and references says: for tests, it walks all of them.
+  // For tests: called on the engine thread after each step and after shutdown, with the result of
+  // Scheduler::CheckInvariants, which visits every block. May be empty.
   std::function<void(const Status&)> on_check;
-  std::shared_ptr<EngineTime> time = std::make_shared<EngineTime>();
+  std::shared_ptr<EngineClock> clock = std::make_shared<EngineClock>();
 };
 
 class Engine {
  public:
   Engine(EngineOptions options, std::unique_ptr<Executor> executor);
-  // Stops intake, answers what is left with UNAVAILABLE, joins. [any thread but the engine's]
+  // Rejects new requests, fails the open ones with UNAVAILABLE and joins the thread. [any thread
+  // but the engine's]
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Checks the request and queues it. On an error, `request` and its sink are untouched:
-  // INVALID_ARG names the fault, UNAVAILABLE a full queue or a failed engine. [any thread]
+  // Checks the request and queues it. On an error, `request` and its sink are unchanged:
+  // INVALID_ARG names the invalid field, UNAVAILABLE means a full queue or a failed engine. [any
+  // thread]
   Status Enqueue(std::unique_ptr<GenerationRequest>& request);
 
-  // A sink says from now on that it is cancelled. [any thread]
-  void LookForCancelled() { some_are_cancelled_.store(true, std::memory_order_release); }
+  // Tells the engine that some sinks have become cancelled. [any thread]
+  void CheckCancellations() { cancellation_pending_.store(true, std::memory_order_release); }
 
   const ExecutorLimits& limits() const { return limits_; }  // [any thread]
-  EngineStats stats() const;                                // of the last step [any thread]
-  // Ok until the executor has failed. [any thread]
+  EngineStats stats() const;                                // as of the last step [any thread]
+  // Ok until the executor fails. [any thread]
   Status health() const;
 
  private:
   void Run();
-  // Moves the inbox to the scheduler; waits for work when there is none, and for those who come
-  // while a step runs as long as the next one need not be planned. False: stop.
-  bool Admit();
-  EngineTime::TimePoint LatestPlanning() const;
-  void DropCancelled();
-  void Cancel(Sequence& sequence);
+  // Moves new requests to the scheduler. Waits for work when there is none. While a step runs,
+  // waits for arrivals as long as the next step need not be scheduled yet. Returns false on
+  // shutdown.
+  bool AdmitRequests();
+  EngineClock::TimePoint NextPlanningTime() const;
+  void RemoveCancelled();
+  void CancelSequence(Sequence& sequence);
   // Submits a step, collects one, or both.
-  Status Step();
-  Status Launch();
-  Status Collect();
+  Status RunStep();
+  Status SubmitStep();
+  Status CollectStep();
   void ApplyToken(Sequence& sequence, const SampledToken& token);
   void PublishStats();
   void Fail(const Status& status);
@@ -97,17 +101,17 @@ class Engine {
   const ExecutorMemory memory_;
   const bool overlaps_;
 
-  std::atomic<bool> some_are_cancelled_{false};  // sinks, maybe
+  std::atomic<bool> cancellation_pending_{false};  // set if some sinks may be cancelled
 
   // [engine thread]
   Scheduler scheduler_;
-  Batch batch_;  // of the newest step
-  StepFlights flights_;
-  int64_t num_looks_ = 0;  // for cancelled requests
+  StepBatch batch_;  // of the newest step
+  StepsInFlight steps_in_flight_;
+  int64_t num_cancel_checks_ = 0;  // rounds in which sinks were polled
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
-  EngineTime::TimePoint collected_;
-  PlanningClock planning_clock_;
+  EngineClock::TimePoint collected_;
+  PlanningTimer planning_timer_;
   double step_seconds_ = 0.0;
 
   mutable std::mutex inbox_mutex_;  // guards the members below
@@ -115,10 +119,10 @@ class Engine {
   std::vector<std::unique_ptr<GenerationRequest>> inbox_;
   EngineStats stats_;
   Status health_;
-  int32_t num_waiting_ = 0;  // in the scheduler, as of its last look into the inbox
+  int32_t num_waiting_ = 0;  // in the scheduler, when the inbox was last emptied
   bool stop_ = false;
 
-  std::thread thread_;  // last: runs while the rest lives
+  std::thread thread_;  // last member: the thread uses the others
 };
 
 }  // namespace nereid::llm

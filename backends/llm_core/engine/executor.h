@@ -1,5 +1,5 @@
-// The seam between the engine, which knows sequences, and what runs the model, which knows tensors.
-// [engine thread]
+// The interface between the engine, which handles sequences, and an executor, which runs the model
+// on a device. The engine calls every method on its own thread. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -9,74 +9,85 @@
 
 namespace nereid::llm {
 
-// What the executor has room for; fixed for its life.
+// Capacity of an executor; constant for its lifetime.
 struct ExecutorLimits {
-  int32_t vocab_size = 0;
-  int32_t max_positions = 0;      // tokens of one sequence, prompt and output
-  int32_t max_num_sequences = 0;  // in one batch
-  int32_t max_num_tokens = 0;     // in one batch
-  int32_t block_size = 0;         // tokens of a KV block
-  int32_t num_blocks = 0;
-  // What the layer that looks back furthest sees, when none sees everything: the last
-  // attention_window tokens, of which the first num_sink_tokens of the sequence are part. The
-  // blocks of other tokens are given back. 0: a layer sees everything.
+  int32_t vocab_size = 0;         // logits per token
+  int32_t max_positions = 0;      // tokens of one sequence, prompt and output together
+  int32_t max_num_sequences = 0;  // in one step
+  int32_t max_num_tokens = 0;     // in one step
+  int32_t block_size = 0;         // tokens in a KV block
+  int32_t num_blocks = 0;         // KV blocks; their ids are 0 to num_blocks - 1
+  // Number of tokens that the layer with the largest window sees, or 0 if a layer has full
+  // attention. The first num_sink_tokens tokens of a sequence are part of the window. The engine
+  // releases the blocks of all other tokens.
   int32_t attention_window = 0;
   int32_t num_sink_tokens = 0;
-  // Where keys depend on how long their sequence is (longrope): one of more tokens than this is
-  // BatchSequence::is_long, and what it has in the cache from before is computed anew. 0: they do
-  // not.
-  int32_t long_positions = 0;
-  // Where keys of a longer prompt than this depend on how long it is (a dynamic rope): they are
-  // shared with prompts of the same length alone. 0: they do not.
-  int32_t dynamic_positions = 0;
+  // For ropes whose keys depend on the sequence length (longrope): a sequence with more tokens than
+  // this has BatchEntry::uses_long_rope, and its cached tokens are recomputed when it crosses the
+  // limit. 0: keys do not depend on it.
+  int32_t long_rope_positions = 0;
+  // For ropes whose keys depend on the prompt length (dynamic): prompts longer than this share
+  // cached blocks only with prompts of the same length. 0: keys do not depend on it.
+  int32_t dynamic_rope_positions = 0;
 };
 
-// What of a Batch an executor understands beyond the plain step. The engine refuses requests that
-// need what is missing, by name; without block_copies it has such tokens computed again.
+// What an executor supports beyond the plain step. The engine rejects requests that need a missing
+// feature and names it. Without block_copies, the engine recomputes the tokens of a partly shared
+// block.
 struct ExecutorFeatures {
-  bool block_copies = false;      // Batch::block_copies
-  bool candidates = false;        // BatchSequence::num_candidates: beam search
-  bool logits = false;            // BatchSequence::returns_logits
-  bool prompt_log_probs = false;  // BatchSequence::next_ids
-  // A step may be submitted while the one before it runs: Submit, Submit, Collect, Submit, Collect
-  // ... Steps run in the order of submission, each on what the one before left in the cache. What a
-  // Batch borrows then lives no longer than its Submit, and a token id of PendingTokenId(slot)
-  // stands for the token that the step before draws for that slot.
+  bool block_copies = false;      // StepBatch::block_copies
+  bool candidates = false;        // BatchEntry::num_candidates: beam search
+  bool logits = false;            // BatchEntry::returns_logits
+  bool prompt_log_probs = false;  // BatchEntry::next_ids
+  // A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
+  // ... Steps run in the order of submission, each on the cache content that the previous one left.
+  // A StepBatch and what it borrows are then valid only until Submit returns. A token id of
+  // PendingTokenId(slot) means the token that the previous step samples for that slot.
   bool overlap = false;
-  // A sequence's logits have the same bits alone and in any batch.
+  // A sequence's logits are bit-identical alone and in any batch.
   bool batch_invariant = false;
 };
 
+// The negative token id that stands for the token which the previous step samples for `slot`.
 constexpr int32_t PendingTokenId(int32_t slot) {
   return -1 - slot;
 }
 
-// What an executor holds, in bytes.
+// Memory that an executor has allocated, in bytes.
 struct ExecutorMemory {
   int64_t cpu_bytes = 0;
   int64_t gpu_bytes = 0;
   int64_t pinned_bytes = 0;
 };
 
-// What an executor has done since it was made.
+// Counters of an executor since its creation.
 struct ExecutorCounts {
-  int64_t num_recorded_steps = 0;  // that replayed what an earlier step had recorded: CUDA graphs
-  int64_t num_failed_recordings = 0;  // sizes of steps that run without, since theirs failed
+  int64_t num_recorded_steps = 0;  // steps that replayed a recorded CUDA graph
+  // Step sizes that run without a CUDA graph, because the recording failed.
+  int64_t num_failed_recordings = 0;
 };
 
+// Runs steps of a model. It owns the weights and the memory of the KV cache; the engine assigns the
+// blocks. The engine owns the executor. At shutdown it may destroy it without collecting the
+// submitted steps.
 class Executor {
  public:
   virtual ~Executor() = default;
 
+  // Constant for the lifetime of the executor. The engine reads limits, features and memory before
+  // the first step; features() also on threads that enqueue requests.
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
   virtual ExecutorMemory memory() const { return {}; }
+  // Called after each step.
   virtual ExecutorCounts counts() const { return {}; }
-  // Starts a step. Every Submit that returned Ok is followed by one Collect, before the next Submit
-  // unless ExecutorFeatures::overlap allows one more.
-  virtual Status Submit(const Batch& batch) = 0;
-  // Waits for the oldest step that was not collected. An error means that the executor can not go
-  // on: the engine fails.
+  // Starts a step; `batch` has at least one entry and respects the limits. Each Submit that
+  // returned Ok is followed by one Collect. That Collect comes before the next Submit, unless
+  // ExecutorFeatures::overlap allows a second step in flight. After an error there is no step to
+  // collect, and the engine fails.
+  virtual Status Submit(const StepBatch& batch) = 0;
+  // Waits for the oldest submitted step and returns its result. An error means that the executor
+  // cannot continue: the engine fails and answers every request with the error.
   virtual Result<StepResult> Collect() = 0;
 };
 

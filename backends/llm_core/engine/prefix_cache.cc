@@ -1,4 +1,4 @@
-// Hash table of block contents.
+// A hash table of block contents.
 #include "backends/llm_core/engine/prefix_cache.h"
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 namespace nereid::llm {
 namespace {
 
-// How far ahead a lookup asks for memory: a prompt of tens of thousands of tokens touches
-// thousands of scattered cache lines.
+// Prefetch distances of a lookup. A prompt of tens of thousands of tokens touches thousands of
+// scattered cache lines.
 constexpr int32_t kSlotsAhead = 16;
 constexpr int32_t kEntriesAhead = 8;
 
-// Both halves of a 64 x 64 bit product.
+// Combines both halves of a 64 x 64 bit product.
 uint64_t Fold(uint64_t a, uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
@@ -38,7 +38,8 @@ uint64_t PrefixCache::HashAfter(uint64_t parent, const int32_t* token_ids) const
   constexpr uint64_t kOdd[] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u};
   uint64_t sum = 0;
   int32_t i = 0;
-  for (; i + 4 <= block_size_; i += 4) {  // independent products: only the last step is a chain
+  for (; i + 4 <= block_size_;
+       i += 4) {  // independent products, so that only the final fold is a dependency chain
     sum += Fold(Pair(token_ids + i) ^ (kOdd[0] + static_cast<uint64_t>(i)),
                 Pair(token_ids + i + 2) ^ kOdd[1]);
   }
@@ -109,13 +110,14 @@ bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
   return is_new;
 }
 
-void PrefixCache::Forget(int32_t block) {
-  if (!Holds(block)) return;
+void PrefixCache::Erase(int32_t block) {
+  if (!Contains(block)) return;
   uint64_t hole = blocks_[block].hash & mask_;
   while (table_[hole].block != block) hole = (hole + 1) & mask_;
   blocks_[block].serial = 0;
   --size_;
-  // Entries behind the hole move up, unless that would put them before their own place.
+  // Linear probing: entries after the hole move into it, unless that would put them before their
+  // home slot.
   for (uint64_t next = (hole + 1) & mask_; table_[next].block >= 0; next = (next + 1) & mask_) {
     const uint64_t home = table_[next].tag & mask_;
     if (((next - home) & mask_) < ((next - hole) & mask_)) continue;

@@ -1,54 +1,68 @@
-// Knows which KV block holds which tokens: a chain of full blocks, each found by the one before it
-// and its own token ids. A hash leads to the entry; the entry is compared, so that equal hashes of
-// different tokens never mix. Knows neither reference counts nor sequences. [engine thread]
+// Maps token prefixes to KV blocks: a chain of full blocks, each identified by the preceding block
+// and its own token ids. Entries found by hash are compared in full, so that a hash collision never
+// mixes different tokens. Knows neither reference counts nor sequences. [engine thread]
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "backends/llm_core/engine/kv_block.h"
-
 namespace nereid::llm {
 
-// A place in a chain: what stands before the next block. Requests of different salts never share.
+// The metadata of a KV block, in one cache line. There are many blocks, and each step touches a few
+// that have left the CPU caches.
+struct alignas(64) KvBlock {
+  // Used by BlockPool.
+  int32_t references = 0;  // 0: free or evictable
+  // Links of the LRU list of evictable blocks, which are cached and not referenced.
+  int32_t before = -1;
+  int32_t after = -1;
+  // Used by PrefixCache: the cached content.
+  uint64_t hash = 0;
+  uint64_t salt = 0;
+  uint64_t parent = 0;  // serial of the preceding block's content
+  uint64_t serial = 0;  // 0: not in the prefix cache
+};
+
+// A position in a chain: the content before the next block. Requests with different salts never
+// share blocks.
 struct PrefixChain {
-  int32_t num_blocks = 0;  // up to here
+  int32_t num_blocks = 0;  // before this position
   uint64_t salt = 0;
   uint64_t hash = 0;
-  uint64_t serial = 0;  // of the content up to here; 0: nothing yet
+  uint64_t serial = 0;  // of the content before this position; 0: empty
 
   static PrefixChain Start(uint64_t salt) { return {0, salt, salt * 0x9e3779b97f4a7c15u, 0}; }
 };
 
 class PrefixCache {
  public:
-  // Of each of `blocks`, which outlive it, it keeps what it holds.
+  // Stores the content of each block in `blocks`, which must outlive the cache.
   PrefixCache(std::span<KvBlock> blocks, int32_t block_size);
 
-  // The blocks that hold the longest known prefix of `token_ids`, at most `max_blocks` of them, to
-  // the end of `blocks`; `chain` moves from its start to the end of that prefix.
+  // Appends to `blocks` the blocks of the longest cached prefix of `token_ids`, at most
+  // `max_blocks`. Moves `chain` from its start to the end of that prefix.
   void Match(std::span<const int32_t> token_ids, int32_t max_blocks, PrefixChain& chain,
              std::vector<int32_t>& blocks);
 
-  // The hash for Insert. Asks for the memory that Insert will touch: with many to insert, call it
-  // for a few of them ahead.
+  // Computes the hash for Insert and prefetches the memory that Insert will touch. With many
+  // insertions, call it a few ahead.
   uint64_t Prepare(const int32_t* token_ids, int32_t block, const PrefixChain& chain) const;
-  // `block` holds the next `block_size` tokens after `chain`; `hash` is what Prepare said. False
-  // when another block is already known to: then `block` is not entered. `chain` moves on in either
-  // case.
+  // `block` holds the next `block_size` tokens after `chain`; `hash` is the result of Prepare.
+  // Returns false if another block already has this content; `block` is then not inserted. `chain`
+  // advances in either case.
   bool Insert(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain);
-  void Forget(int32_t block);
-  // Asks for the memory that Forget will touch beside the block.
+  void Erase(int32_t block);
+  // Prefetches the table slot that Erase will touch.
   void PrefetchSlot(int32_t block) const {
     __builtin_prefetch(&table_[blocks_[block].hash & mask_], 1);
   }
-  bool Holds(int32_t block) const { return blocks_[block].serial != 0; }
+  bool Contains(int32_t block) const { return blocks_[block].serial != 0; }
   int32_t size() const { return size_; }
 
  private:
   struct Slot {
-    uint32_t tag = 0;  // low half of the hash: its own place, and a little more
+    uint32_t tag = 0;  // low half of the hash: gives the home slot and filters comparisons
     int32_t block = -1;
   };
 
@@ -64,7 +78,7 @@ class PrefixCache {
   uint64_t mask_;
   std::vector<Slot> table_;         // open addressing, linear probing, at most half full
   std::vector<int32_t> token_ids_;  // [num_blocks, block_size]
-  std::vector<uint64_t> hashes_;    // scratch of Match
+  std::vector<uint64_t> hashes_;    // scratch memory of Match
 };
 
 }  // namespace nereid::llm

@@ -1,4 +1,4 @@
-// A generation request as the engine takes it, and what the engine calls back with its output.
+// A generation request to the engine, and the sink that receives its output.
 #pragma once
 
 #include <cstdint>
@@ -7,105 +7,99 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/llm_core/engine/stop_criteria.h"
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled };
-
-// "", "stop", "length", "cancelled".
-std::string_view FinishReasonText(FinishReason reason);
-
-struct StopVerdict {
-  FinishReason finish = FinishReason::kNone;
-  // Output tokens that may be put out now: an end id and a completed stop word are cut off; tokens
-  // that may be the beginning of a stop word are held back until the sequence goes on or ends.
-  int32_t num_visible = 0;
-};
-
-// When a sequence ends.
-struct StopRules {
-  int32_t max_tokens = 0;            // of output, at least 1
-  int32_t min_tokens = 0;            // end ids and stop words do not count before so many
-  TokenIds end_ids;                  // any of them ends the sequence and is not put out
-  std::vector<TokenIds> stop_words;  // completing one ends the sequence; its tokens are not put out
-};
-
-// Beam search: instead of drawing, the `width` likeliest continuations are kept at each step.
+// Beam search: instead of sampling, the `width` most likely continuations are kept in each step.
 struct BeamParams {
-  int32_t width = 1;            // 1: none
-  float length_penalty = 0.0f;  // outputs are compared by log probability / length ^ this
-  bool early_stopping = true;   // over once `width` outputs are finished; else when not even the
-                                // likeliest candidate of a step could be better than they are
-  float diversity_rate = 0.0f;  // a candidate loses this times its rank within its beam
+  int32_t width = 1;            // 1: no beam search
+  float length_penalty = 0.0f;  // outputs are compared by log probability / length ^ length_penalty
+  // True: the search ends once `width` outputs are finished. False: it continues until
+  // even the most likely candidate of a step could not beat them.
+  bool early_stopping = true;
+  float diversity_rate = 0.0f;  // a candidate's score loses this times its rank within its beam
 };
 
-// The state of a request's output at the end of a step. Borrowed for the call.
-struct Output {
-  std::span<const int32_t> ids;      // all that is put out so far
-  std::span<const float> log_probs;  // parallel to ids; empty when not wanted
-  size_t first_new = 0;              // ids before it were in an earlier call
-  float cum_log_prob = 0.0f;         // of ids
+// The output of one sequence at the end of a step. Borrowed for the call.
+struct SequenceOutput {
+  std::span<const int32_t> ids;      // all ids emitted so far
+  std::span<const float> log_probs;  // parallel to ids; empty if not requested
+  size_t first_new = 0;              // ids before this index were in an earlier call
+  float cum_log_prob = 0.0f;         // sum over ids
   FinishReason finish = FinishReason::kNone;
-  int32_t sequence_index = 0;  // which of the request's sequences; of beams, 0 is the best
-  // Where wanted, of sequence 0 and with its first call:
+  // Index among the sequences of the request. With beam search, 0 is the best.
+  int32_t sequence_index = 0;
+  // If requested, for sequence 0 and in its first call:
   std::span<const float> prompt_log_probs;  // of each prompt token but the first
-  std::span<const float> context_logits;    // [num_prompt, vocab_size], before any rule
-  // Parallel to ids: [ids.size(), vocab_size], before any rule.
+  std::span<const float> context_logits;    // [num_prompt, vocab_size], before any sampling rule
+  // Parallel to ids: [ids.size(), vocab_size], before any sampling rule.
   std::span<const float> generation_logits;
-  int32_t num_reused_blocks = 0;  // KV blocks that the prefix cache had
-  int32_t num_new_blocks = 0;     // allocated
+  int32_t num_reused_blocks = 0;  // KV blocks found in the prefix cache
+  int32_t num_new_blocks = 0;     // KV blocks allocated
 };
 
-// Where a request's output goes. The engine calls it from its own thread alone, must not be kept
-// waiting, and destroys it after the last call: OnOutput with a finish reason, for each sequence of
-// the request, or OnError.
+// Receives the output of one request. The engine calls it on its own thread only, and a call must
+// not block. The engine destroys the sink after its last call: OnError, or OnOutput with a finish
+// reason for each sequence of the request.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  // EngineOptions::asks_sinks says when it is asked; while the request waits, too.
+  // Whether the client has cancelled the request. EngineOptions::polls_sinks defines when it is
+  // called. Also called while the request waits.
   virtual bool IsCancelled() const = 0;
-  // The request leaves the waiting queue for the first time.
+  // Called when the request leaves the waiting queue for the first time.
   virtual void OnScheduled() {}
-  // A sequence drew a token; `ids` is all of its output. What the sink finds in it beside the
-  // request's StopRules ends the sequence or holds tokens back. Not called for beams.
-  virtual StopVerdict OnToken(int32_t /*sequence_index*/, std::span<const int32_t> ids) {
+  // Called for each sampled token; `ids` is the whole output of the sequence. The result can end
+  // the sequence or hold tokens back, in addition to the request's StopCriteria. Not called with
+  // beam search.
+  virtual StopResult OnToken(int32_t /*sequence_index*/, std::span<const int32_t> ids) {
     return {FinishReason::kNone, static_cast<int32_t>(ids.size())};
   }
-  // There are new ids, or a finish reason, or both.
-  virtual void OnOutput(const Output& output) = 0;
+  // Called for new ids, a finish reason, or both.
+  virtual void OnOutput(const SequenceOutput& output) = 0;
   virtual void OnError(const Status& status) = 0;
 };
 
 struct GenerationRequest {
   TokenIds prompt;
   SamplingParams sampling;
-  StopRules stop;
-  // Drawn independently from the same prompt; with beams: how many of the best are put out, once,
-  // when the search is over.
+  StopCriteria stop;
+  // Sequences sampled independently from the same prompt. With beam search: how many of the best
+  // outputs are emitted, once, at the end of the search.
   int32_t num_sequences = 1;
   BeamParams beams;
-  // Smaller goes first. A request overtakes those of the next level that came up to
-  // SchedulerOptions::steps_per_priority steps before it, and no others: nobody starves.
+  // Smaller values are scheduled first. A request overtakes only those requests of the next level
+  // that arrived up to SchedulerOptions::steps_per_priority steps earlier. No request starves.
   int32_t priority = 0;
-  // Requests share cached prefixes only with others of the same salt.
+  // Requests share cached prefixes only with requests of the same salt.
   uint64_t cache_salt = 0;
   std::unique_ptr<OutputSink> sink;
 
-  bool want_prompt_log_probs = false;
-  bool want_context_logits = false;
-  bool want_generation_logits = false;
+  bool returns_prompt_log_probs = false;
+  bool returns_context_logits = false;
+  bool returns_generation_logits = false;
 
-  // The engine's own: what the sink answered when it was last asked.
-  int64_t last_look = 0;
+  // Used by the engine: the last polling round, and the sink's answer in it.
+  int64_t last_cancel_check = 0;
   bool is_cancelled = false;
 
   bool uses_beams() const { return beams.width > 1; }
-  // That run at the same time.
+  // Number of sequences that run at the same time.
   int32_t num_running() const { return uses_beams() ? beams.width : num_sequences; }
-  // Something is put out for each prompt token: none may come from the prefix cache uncomputed.
-  bool needs_whole_prompt() const { return want_prompt_log_probs || want_context_logits; }
+  // An output exists for every prompt token, so that none may be skipped through the prefix cache.
+  bool needs_whole_prompt() const { return returns_prompt_log_probs || returns_context_logits; }
 };
+
+struct ExecutorFeatures;
+struct ExecutorLimits;
+
+// Validates a request against an executor. INVALID_ARG names the field, its value and the allowed
+// range; UNSUPPORTED names the missing executor feature. Whether the request fits the KV cache is
+// checked by Scheduler::CheckFits. Pure function. [any thread]
+Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limits,
+                    const ExecutorFeatures& features);
 
 }  // namespace nereid::llm

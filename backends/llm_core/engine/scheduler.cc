@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/llm_core/engine/batch_entry.h"
+#include "backends/llm_core/engine/sequence_step.h"
 
 namespace nereid::llm {
 namespace {
 
-constexpr size_t kSequencesAhead = Sequence::kAhead;
+constexpr size_t kSequencesAhead = Sequence::kPrefetchDistance;
 
-// A step may have this part of the prompts that wait, where that is more than its bound: one long
-// prompt does not hold up those who decode for whole steps, a long queue is worked off in full
-// ones.
+// A mixed step may take 1 / kQueueSteps of all waiting prompt tokens, if that exceeds its other
+// bounds. A single long prompt then delays decoding sequences little, and a long queue is still
+// processed in full steps.
 constexpr int64_t kQueueSteps = 8;
 
 }  // namespace
@@ -22,9 +22,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limi
                      const ExecutorFeatures& features)
     : options_(options),
       limits_(limits),
-      ledger_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
-               features.block_copies},
-              limits) {
+      kv_cache_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
+                 features.block_copies},
+                limits) {
   for (int32_t slot = limits.max_num_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
@@ -44,7 +44,7 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_
                            limits_.max_num_sequences, " can run at a time");
   }
   const int64_t capacity = int64_t{limits_.num_blocks} * limits_.block_size;
-  const int64_t needed = ledger_.NumNeeded(num_prompt, total, num_sequences);
+  const int64_t needed = kv_cache_.NumNeeded(num_prompt, total, num_sequences);
   if (needed > limits_.num_blocks) {
     return InvalidArgError(
         "prompt of ", num_prompt, " tokens and request_output_len ", max_tokens,
@@ -64,24 +64,25 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   sequence->rank = {due, next_number_++};
   sequence->num_min_tokens = sequence->num_prompt + sequence->request->stop.min_tokens;
   sequence->num_max_tokens = sequence->num_prompt + sequence->request->stop.max_tokens;
-  // Several sequences of a request share blocks: they are what the longest of them can become.
-  sequence->is_long = limits_.long_positions > 0 && sequence->is_one_of_several() &&
-                      sequence->num_max_tokens > limits_.long_positions;
-  for (const auto& companion : sequence->companions) {
-    companion->is_long = sequence->is_long;
-    companion->rank = {due, next_number_++};
-    companion->num_min_tokens = sequence->num_min_tokens;
-    companion->num_max_tokens = sequence->num_max_tokens;
+  // Sequences of one request share blocks, so that all use the kind of keys that the longest of
+  // them can need.
+  sequence->uses_long_rope = limits_.long_rope_positions > 0 && sequence->has_siblings() &&
+                             sequence->num_max_tokens > limits_.long_rope_positions;
+  for (const auto& sibling : sequence->siblings) {
+    sibling->uses_long_rope = sequence->uses_long_rope;
+    sibling->rank = {due, next_number_++};
+    sibling->num_min_tokens = sequence->num_min_tokens;
+    sibling->num_max_tokens = sequence->num_max_tokens;
   }
-  Wait(std::move(sequence));
+  EnqueueWaiting(std::move(sequence));
 }
 
-void Scheduler::Wait(std::unique_ptr<Sequence> sequence) {
+void Scheduler::EnqueueWaiting(std::unique_ptr<Sequence> sequence) {
   num_waiting_prompts_ += sequence->num_prompt;
   waiting_.emplace(sequence->rank, std::move(sequence));
 }
 
-void Scheduler::Schedule(Batch& batch) {
+void Scheduler::Schedule(StepBatch& batch) {
   batch.Clear();
   scheduled_.clear();
   ++step_;
@@ -90,13 +91,13 @@ void Scheduler::Schedule(Batch& batch) {
   counts_.num_decode_sequences = 0;
   ScheduleRunning(batch);
   if (!waiting_.empty()) AdmitWaiting(batch);
-  const std::span<const BlockCopy> copies = ledger_.SubmitCopies();
+  const std::span<const BlockCopy> copies = kv_cache_.SubmitCopies();
   batch.block_copies.assign(copies.begin(), copies.end());
 }
 
-// Sequences that decode come before those with prompt left, whatever their rank, so that a long
-// prompt never delays the next token of the others.
-void Scheduler::ScheduleRunning(Batch& batch) {
+// Decoding sequences are scheduled before prompts, whatever their rank, so that a long prompt never
+// delays the next token of the others.
+void Scheduler::ScheduleRunning(StepBatch& batch) {
   prefilling_.clear();
   step_limit_ = limits_.max_num_tokens;
   for (size_t i = 0; i < running_.size();) {
@@ -108,31 +109,30 @@ void Scheduler::ScheduleRunning(Batch& batch) {
     Sequence& sequence = *running_[i];
     const int32_t left = sequence.num_tokens() - sequence.num_cached;
     if (sequence.num_pending > 0 && sequence.num_tokens() >= sequence.num_max_tokens) {
-      ++i;  // ends with the token that is pending
-    } else if (Outgrew(sequence)) {
-      Preempt(i);  // another one stands at i; this one is admitted again, with what it needs now
-    } else if (left != 1 || sequence.is_dormant) {
-      if (left > 1 && !sequence.is_dormant) prefilling_.push_back(&sequence);
+      ++i;  // ends with the pending token
+    } else if (OutgrewShortRope(sequence)) {
+      Preempt(i);  // another sequence is now at index i; this one is readmitted with its new needs
+    } else if (left != 1 || sequence.is_suspended) {
+      if (left > 1 && !sequence.is_suspended) prefilling_.push_back(&sequence);
       ++i;
     } else if (ChunkSize(sequence, 1, batch) == 0) {
       ++i;
     } else if (EnsureBlocks(sequence, 1)) {
       AppendToBatch(sequence, 1, batch);
-      ++i;  // whoever gave way stood behind
-    }       // else: the sequence itself gave way, and another one stands at i
+      ++i;  // a preempted sequence was at a higher index
+    }       // otherwise the sequence itself was preempted, and another is now at index i
   }
-  LimitPrompts(batch);
+  LimitPrefillTokens(batch);
   for (Sequence* sequence : prefilling_) {
-    if (sequence->slot < 0) continue;  // gave way
+    if (sequence->slot < 0) continue;  // was preempted
     const int32_t left = sequence->num_tokens() - sequence->num_cached;
     const int32_t chunk = ChunkSize(*sequence, left, batch);
     if (chunk > 0 && EnsureBlocks(*sequence, chunk)) AppendToBatch(*sequence, chunk, batch);
   }
 }
 
-void Scheduler::LimitPrompts(const Batch& batch) {
-  if (options_.mixed_step_tokens == 0 || !options_.chunked_prefill || batch.sequences.empty())
-    return;
+void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
+  if (options_.mixed_step_tokens == 0 || !options_.chunked_prefill || batch.entries.empty()) return;
   int64_t backlog = num_waiting_prompts_;
   for (const Sequence* sequence : prefilling_) {
     if (sequence->slot >= 0) backlog += sequence->num_tokens() - sequence->num_cached;
@@ -144,51 +144,51 @@ void Scheduler::LimitPrompts(const Batch& batch) {
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
-void Scheduler::AdmitWaiting(Batch& batch) {
-  while (!waiting_.empty()) {  // in order: nobody overtakes
+void Scheduler::AdmitWaiting(StepBatch& batch) {
+  while (!waiting_.empty()) {  // in order of rank, without overtaking
     Sequence& first = *waiting_.begin()->second;
-    first.is_long |= Outgrew(first);
-    if (free_slots_.size() < 1 + first.companions.size()) return;
-    if (first.num_pending > 0) return;  // gave way while a step drew its next token
-    const int32_t num_free = ledger_.num_unpromised();
-    if (&first == refused_ && num_free == refused_free_ && !running_.empty()) return;
-    if (!ledger_.Plan(first, grant_)) {
-      refused_ = &first;
-      refused_free_ = num_free;
+    first.uses_long_rope |= OutgrewShortRope(first);
+    if (free_slots_.size() < 1 + first.siblings.size()) return;
+    if (first.num_pending > 0) return;  // was preempted while a step sampled its next token
+    const int32_t num_free = kv_cache_.num_unreserved();
+    if (&first == blocked_head_ && num_free == blocked_head_free_ && !running_.empty()) return;
+    if (!kv_cache_.PlanAdmission(first, admission_)) {
+      blocked_head_ = &first;
+      blocked_head_free_ = num_free;
       return;
     }
-    const int32_t num_reused = static_cast<int32_t>(grant_.prefix.size()) * limits_.block_size;
+    const int32_t num_reused = static_cast<int32_t>(admission_.prefix.size()) * limits_.block_size;
     const int32_t chunk = ChunkSize(first, first.num_tokens() - num_reused, batch);
     if (chunk == 0) return;
     Admit(chunk, batch);
   }
 }
 
-void Scheduler::Admit(int32_t chunk, Batch& batch) {
+void Scheduler::Admit(int32_t chunk, StepBatch& batch) {
   auto node = waiting_.extract(waiting_.begin());
   std::unique_ptr<Sequence> owned = std::move(node.mapped());
   Sequence& sequence = *owned;
   num_waiting_prompts_ -= sequence.num_prompt;
-  ledger_.Take(grant_, sequence);
-  if (ledger_.keeps_prefixes()) {
+  kv_cache_.Admit(admission_, sequence);
+  if (kv_cache_.has_prefix_cache()) {
     ++counts_.num_prefix_lookups;
     counts_.num_reused_blocks += sequence.num_reused_blocks;
   }
   if (sequence.num_preemptions > 0) --counts_.num_paused;
-  std::vector<std::unique_ptr<Sequence>> companions = std::move(sequence.companions);
-  Run(std::move(owned));
-  for (std::unique_ptr<Sequence>& companion : companions) {
-    companion->is_dormant = true;
-    ++num_dormant_;
-    ledger_.Promise(*companion);
-    Run(std::move(companion));
+  std::vector<std::unique_ptr<Sequence>> siblings = std::move(sequence.siblings);
+  StartRunning(std::move(owned));
+  for (std::unique_ptr<Sequence>& sibling : siblings) {
+    sibling->is_suspended = true;
+    ++num_suspended_;
+    kv_cache_.Reserve(*sibling);
+    StartRunning(std::move(sibling));
   }
-  // Can not fail, and preempts nobody: there is room.
+  // Cannot fail and preempts nobody, because the blocks were planned.
   EnsureBlocks(sequence, chunk);
   AppendToBatch(sequence, chunk, batch);
 }
 
-void Scheduler::Run(std::unique_ptr<Sequence> sequence) {
+void Scheduler::StartRunning(std::unique_ptr<Sequence> sequence) {
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
   const auto place = std::upper_bound(
@@ -197,20 +197,22 @@ void Scheduler::Run(std::unique_ptr<Sequence> sequence) {
   running_.insert(place, std::move(sequence));
 }
 
-int32_t Scheduler::ChunkSize(const Sequence& sequence, int32_t num_left, const Batch& batch) const {
+int32_t Scheduler::ChunkSize(const Sequence& sequence, int32_t num_left,
+                             const StepBatch& batch) const {
   const int32_t budget = step_limit_ - static_cast<int32_t>(batch.token_ids.size());
   if (num_left <= budget) return num_left;
-  // A preempted sequence recomputes prompt and output: its chunks may be split in any case.
+  // A preempted sequence recomputes prompt and output, so that its chunks may be split in any case.
   const bool may_split = options_.chunked_prefill || sequence.num_output() > 0;
   return may_split ? budget : 0;
 }
 
 bool Scheduler::EnsureBlocks(Sequence& sequence, int32_t num_tokens) {
-  while (!ledger_.Cover(sequence, num_tokens)) {
-    // The last by rank that is not yet part of this step gives way; the caller's sequence at worst.
+  while (!kv_cache_.AllocateFor(sequence, num_tokens)) {
+    // Preempt the last sequence by rank that is not yet part of this step; in the worst case the
+    // caller's own.
     size_t last = running_.size() - 1;
     while (running_[last].get() != &sequence &&
-           (running_[last]->scheduled_at == step_ || running_[last]->is_one_of_several())) {
+           (running_[last]->scheduled_at == step_ || running_[last]->has_siblings())) {
       --last;
     }
     const bool is_self = running_[last].get() == &sequence;
@@ -228,17 +230,17 @@ void Scheduler::Preempt(size_t running_index) {
   ++counts_.num_preemptions;
   ++counts_.num_paused;
   ++sequence->num_preemptions;
-  Wait(std::move(sequence));
+  EnqueueWaiting(std::move(sequence));
 }
 
-void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch) {
+void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
   sequence.scheduled_at = step_;
-  AppendEntry(sequence, num_tokens, batch);
+  AppendBatchEntry(sequence, num_tokens, batch);
   scheduled_.push_back(&sequence);
   sequence.num_cached += num_tokens;
-  if (ledger_.has_new_prefix(sequence)) {
-    filled_.push_back(&sequence);
-    ledger_.PrefetchNewPrefix(sequence);
+  if (kv_cache_.has_new_prefix(sequence)) {
+    with_full_blocks_.push_back(&sequence);
+    kv_cache_.PrefetchNewPrefix(sequence);
   }
   if (num_tokens == 1 && sequence.num_output() > 0) {
     ++counts_.num_decode_sequences;
@@ -249,44 +251,46 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
 }
 
 void Scheduler::MarkComputed() {
-  ledger_.FinishSubmittedCopies();
-  for (size_t i = 0; i < filled_.size(); ++i) {
-    if (i + kSequencesAhead < filled_.size()) filled_[i + kSequencesAhead]->Prefetch();
-    ledger_.NotePrefix(*filled_[i]);
+  kv_cache_.FinishSubmittedCopies();
+  for (size_t i = 0; i < with_full_blocks_.size(); ++i) {
+    if (i + kSequencesAhead < with_full_blocks_.size())
+      with_full_blocks_[i + kSequencesAhead]->Prefetch();
+    kv_cache_.QueuePrefixInsert(*with_full_blocks_[i]);
   }
-  filled_.clear();
-  ledger_.KeepNotedPrefixes();
-  if (num_dormant_ == 0 && limits_.attention_window == 0) return;
+  with_full_blocks_.clear();
+  kv_cache_.InsertQueuedPrefixes();
+  if (num_suspended_ == 0 && limits_.attention_window == 0) return;
   for (Sequence* sequence : scheduled_) {
-    if (num_dormant_ > 0 && sequence->index == 0 && sequence->is_one_of_several()) {
-      if (sequence->num_cached < sequence->num_prompt) continue;  // all of it is still to be shared
-      if (!sequence->request->uses_beams()) WakeCompanions(*sequence);
+    if (num_suspended_ > 0 && sequence->index == 0 && sequence->has_siblings()) {
+      if (sequence->num_cached < sequence->num_prompt)
+        continue;  // the rest of the prompt is not computed yet and still to be shared
+      if (!sequence->request->uses_beams()) ResumeSiblings(*sequence);
     }
-    if (limits_.attention_window > 0) ledger_.ReleasePassed(*sequence);
+    if (limits_.attention_window > 0) kv_cache_.ReleaseOutOfWindow(*sequence);
   }
 }
 
-void Scheduler::WakeCompanions(Sequence& first) {
+void Scheduler::ResumeSiblings(Sequence& first) {
   for (const auto& sequence : running_) {
-    if (!sequence->is_dormant || sequence->request != first.request) continue;
-    sequence->is_dormant = false;
-    --num_dormant_;
-    ledger_.Share(first, *sequence);
+    if (!sequence->is_suspended || sequence->request != first.request) continue;
+    sequence->is_suspended = false;
+    --num_suspended_;
+    kv_cache_.ShareBlocks(first, *sequence);
   }
 }
 
-void Scheduler::Rest(Sequence& sequence) {
-  ledger_.Rest(sequence);
-  sequence.is_dormant = true;
-  ++num_dormant_;
+void Scheduler::Suspend(Sequence& sequence) {
+  kv_cache_.Suspend(sequence);
+  sequence.is_suspended = true;
+  ++num_suspended_;
 }
 
 void Scheduler::Fork(const Sequence& from, int32_t next_token, Sequence& to) {
   to.token_ids = from.token_ids;
   to.token_ids.push_back(next_token);
-  to.is_dormant = false;
-  --num_dormant_;
-  ledger_.Share(from, to);
+  to.is_suspended = false;
+  --num_suspended_;
+  kv_cache_.ShareBlocks(from, to);
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
@@ -313,8 +317,8 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     removed.push_back(std::move(it->second));
     it = waiting_.erase(it);
   }
-  refused_ = nullptr;
-  if (running_.empty()) ledger_.FinishCopies();  // there is no next step to make them
+  blocked_head_ = nullptr;
+  if (running_.empty()) kv_cache_.FinishCopies();  // no further step will make them
   return removed;
 }
 
@@ -327,12 +331,12 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
       ++num_running;
       continue;
     }
-    auto node = waiting_.extract(sequence->rank);  // gave way while its last token was drawn
+    auto node = waiting_.extract(sequence->rank);  // was preempted while its last token was sampled
     --counts_.num_paused;
     num_waiting_prompts_ -= node.mapped()->num_prompt;
     removed.push_back(std::move(node.mapped()));
   }
-  // They are few, and most often in the order in which they run: one walk finds them.
+  // Finished sequences are few and usually in running order, so that one pass finds them.
   auto from = running_.begin();
   for (const Sequence* sequence : finished) {
     if (sequence->slot < 0) continue;
@@ -344,20 +348,20 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     from = place;
   }
   if (num_running > 0) std::erase(running_, nullptr);
-  refused_ = nullptr;
-  if (running_.empty()) ledger_.FinishCopies();  // there is no next step to make them
+  blocked_head_ = nullptr;
+  if (running_.empty()) kv_cache_.FinishCopies();  // no further step will make them
   return removed;
 }
 
 void Scheduler::ReleaseSlot(Sequence& sequence) {
-  ledger_.Release(sequence);
-  if (std::exchange(sequence.is_dormant, false)) --num_dormant_;
+  kv_cache_.Release(sequence);
+  if (std::exchange(sequence.is_suspended, false)) --num_suspended_;
   free_slots_.push_back(std::exchange(sequence.slot, -1));
 }
 
 SchedulerCounts Scheduler::counts() const {
   SchedulerCounts counts = counts_;
-  counts.num_new_blocks = ledger_.num_new_blocks();
+  counts.num_new_blocks = kv_cache_.num_new_blocks();
   counts.num_waiting = static_cast<int32_t>(waiting_.size());
   counts.num_running = static_cast<int32_t>(running_.size());
   return counts;
@@ -376,10 +380,10 @@ Status Scheduler::CheckInvariants() const {
     num_waiting_prompts += sequence->num_prompt;
   }
   if (num_waiting_prompts != num_waiting_prompts_) {
-    return InternalError("prompts that wait: ", num_waiting_prompts, " tokens, counted ",
+    return InternalError("waiting prompts: ", num_waiting_prompts, " tokens, counted ",
                          num_waiting_prompts_);
   }
-  return ledger_.CheckInvariants(sequences);
+  return kv_cache_.CheckInvariants(sequences);
 }
 
 }  // namespace nereid::llm

@@ -1,5 +1,6 @@
 // Decides what each step computes: which waiting sequences start, how many prompt tokens each gets,
-// who gives way when the cache is full. Knows blocks, never the executor. [engine thread]
+// and which sequence is preempted when the cache is full. Knows blocks, but not the executor.
+// [engine thread]
 #pragma once
 
 #include <functional>
@@ -9,45 +10,44 @@
 #include <vector>
 
 #include "backends/llm_core/engine/batch.h"
-#include "backends/llm_core/engine/block_ledger.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/kv_cache_manager.h"
 #include "backends/llm_core/engine/sequence.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
 
 enum class CapacityPolicy : uint8_t {
-  // A sequence starts when all blocks that it can ever need are promised to it: it is never
-  // preempted.
+  // A sequence starts when all blocks that it can ever need are reserved. It is never preempted.
   kGuaranteedNoEvict,
-  // A sequence starts when its prompt fits. When blocks run out, the running sequence that is last
-  // by rank gives its blocks back and later recomputes them: the tokens are the same, the time is
-  // not. Requests of several sequences are treated as under kGuaranteedNoEvict.
+  // A sequence starts when its prompt fits. When blocks run out, the last running sequence by rank
+  // is preempted: it releases its blocks and recomputes them later. The tokens stay the same.
+  // Requests of several sequences are treated as under kGuaranteedNoEvict.
   kMaxUtilization,
 };
 
 struct SchedulerOptions {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
-  bool chunked_prefill = true;  // false: a prompt is computed in one step, however long it is
-  // Tokens of a step in which sequences decode and prompts are computed, so that a long step does
-  // not hold up the next tokens of those that decode; prompts get at least half of it, as many as
-  // decode, and an eighth of all that wait where that is more: a long queue is worth full steps.
-  // 0: always as many as fit. Not without chunked_prefill.
+  bool chunked_prefill = true;  // false: a prompt is computed in one step, whatever its length
+  // Token limit of a step that mixes decoding sequences and prompts, so that it does not delay the
+  // next tokens of the decoding ones. Prompts get at least half of it, at least as many tokens as
+  // decode, and at least an eighth of all waiting prompt tokens. 0: no limit. Ignored without
+  // chunked_prefill.
   int32_t mixed_step_tokens = 0;
-  bool prefix_cache = false;  // keep the blocks of finished sequences for prompts that begin alike
+  bool prefix_cache = false;  // keep blocks of finished sequences for prompts with the same prefix
   int32_t steps_per_priority = 1000;
 };
 
 struct SchedulerCounts {
   int32_t num_waiting = 0;         // requests
-  int32_t num_paused = 0;          // of them, preempted
+  int32_t num_paused = 0;          // preempted requests among the waiting ones
   int32_t num_running = 0;         // sequences
   int32_t num_prefill_tokens = 0;  // of the last step
   int32_t num_prefill_sequences = 0;
   int32_t num_decode_sequences = 0;
   int64_t num_preemptions = 0;
-  int64_t num_prefix_lookups = 0;  // admissions, with a prefix cache
-  int64_t num_reused_blocks = 0;   // that the prefix cache had
+  int64_t num_prefix_lookups = 0;  // admissions with a prefix cache
+  int64_t num_reused_blocks = 0;   // found in the prefix cache
   int64_t num_new_blocks = 0;      // allocated
 };
 
@@ -56,80 +56,82 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, const ExecutorLimits& limits,
             const ExecutorFeatures& features = {});
 
-  // Whether such a request can run at all; the message holds the numbers. Thread-safe.
+  // Checks whether such a request can run at all; the error message contains the numbers. [any
+  // thread]
   Status CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_sequences = 1) const;
 
-  // Queues the first sequence of a request, its companions within it. The request must have passed
+  // Queues the first sequence of a request, which owns its siblings. The request must have passed
   // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
-  // Plans the next step into `batch`, decodes first, then prompts, by rank. Empty only when there
-  // is nothing to do before pending tokens are known. Afterwards, scheduled() is parallel to
-  // batch.sequences.
-  void Schedule(Batch& batch);
+  // Plans the next step into `batch`: decodes first, then prompts, by rank. The batch is empty only
+  // if nothing can be computed before pending tokens are known. Afterwards, scheduled() is parallel
+  // to batch.entries.
+  void Schedule(StepBatch& batch);
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
-  // The step is done, or will be before the next one begins: full blocks enter the prefix cache,
-  // companions whose prompt is there wake up.
+  // The step is done, or will be done before the next one begins. Inserts full blocks into the
+  // prefix cache and resumes siblings whose prompt is computed.
   void MarkComputed();
-  // Of a beam search: gives the blocks of a beam back; it keeps its slot and may be woken by Fork.
-  void Rest(Sequence& sequence);
-  // `to`, which rests, goes on as `from` does, whose tokens are all in the cache, with
-  // `next_token`.
+  // Beam search: releases the blocks of a beam. The sequence keeps its slot and can be resumed by
+  // Fork.
+  void Suspend(Sequence& sequence);
+  // Beam search: makes the suspended `to` continue like `from`, followed by `next_token`. All
+  // tokens of `from` must be in the cache.
   void Fork(const Sequence& from, int32_t next_token, Sequence& to);
-  // Takes out every sequence of which `finished` is true, waiting ones too (their companions
-  // within them); blocks are freed.
+  // Removes every sequence for which `finished` returns true, waiting ones included (with their
+  // siblings). Their blocks are released.
   std::vector<std::unique_ptr<Sequence>> Remove(
       const std::function<bool(const Sequence&)>& finished);
-  // The same for sequences that are known; the others are not looked at.
+  // The same for the given sequences; visits no others.
   std::vector<std::unique_ptr<Sequence>> Remove(std::span<const Sequence* const> finished);
 
   bool is_empty() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounts counts() const;
-  const BlockManager& blocks() const { return ledger_.blocks(); }
+  const BlockPool& blocks() const { return kv_cache_.blocks(); }
   Status CheckInvariants() const;
 
  private:
-  void ScheduleRunning(Batch& batch);
-  // Once the decoding ones are in the batch.
-  void LimitPrompts(const Batch& batch);
-  void AdmitWaiting(Batch& batch);
-  void Wait(std::unique_ptr<Sequence> sequence);
-  // With what grant_ says, and `chunk` tokens.
-  void Admit(int32_t chunk, Batch& batch);
-  void Run(std::unique_ptr<Sequence> sequence);
-  // Tokens that `sequence` may compute in this step, of `num_left`; 0: none now.
-  int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const Batch& batch) const;
-  // Makes the block table cover the next `num_tokens` tokens; may preempt others. False when even
-  // that is not enough and `sequence` itself was preempted.
+  void ScheduleRunning(StepBatch& batch);
+  // Called once the decoding sequences are in the batch.
+  void LimitPrefillTokens(const StepBatch& batch);
+  void AdmitWaiting(StepBatch& batch);
+  void EnqueueWaiting(std::unique_ptr<Sequence> sequence);
+  // Starts the first waiting sequence with `chunk` tokens, as planned in admission_.
+  void Admit(int32_t chunk, StepBatch& batch);
+  void StartRunning(std::unique_ptr<Sequence> sequence);
+  // Number of tokens, of `num_left`, that `sequence` may compute in this step. 0: none.
+  int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const StepBatch& batch) const;
+  // Makes the block table cover the next `num_tokens` tokens and preempts others if needed. Returns
+  // false if `sequence` itself was preempted.
   bool EnsureBlocks(Sequence& sequence, int32_t num_tokens);
   void Preempt(size_t running_index);
-  void AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch);
-  // Whether it has grown longer than keys of its kind allow.
-  bool Outgrew(const Sequence& sequence) const {
-    return limits_.long_positions > 0 && !sequence.is_long &&
-           sequence.num_tokens() > limits_.long_positions && !sequence.is_one_of_several();
+  void AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch& batch);
+  // Whether the sequence has become too long for its kind of keys.
+  bool OutgrewShortRope(const Sequence& sequence) const {
+    return limits_.long_rope_positions > 0 && !sequence.uses_long_rope &&
+           sequence.num_tokens() > limits_.long_rope_positions && !sequence.has_siblings();
   }
-  void WakeCompanions(Sequence& first);
+  void ResumeSiblings(Sequence& first);
   void ReleaseSlot(Sequence& sequence);
 
   SchedulerOptions options_;
   ExecutorLimits limits_;
-  BlockLedger ledger_;
-  int32_t num_dormant_ = 0;
+  KvCacheManager kv_cache_;
+  int32_t num_suspended_ = 0;
   int32_t step_ = 0;
   uint64_t next_number_ = 0;
   std::map<SequenceRank, std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
-  int32_t step_limit_ = 0;             // tokens of this step
-  int64_t num_waiting_prompts_ = 0;    // tokens of the prompts of waiting_
-  std::vector<Sequence*> prefilling_;  // scratch of ScheduleRunning
-  std::vector<Sequence*> filled_;      // of the step: those with a block that became full
-  BlockLedger::Grant grant_;           // scratch of AdmitWaiting
+  int32_t step_limit_ = 0;                   // token limit of this step
+  int64_t num_waiting_prompts_ = 0;          // sum over the prompts in waiting_
+  std::vector<Sequence*> prefilling_;        // scratch memory of ScheduleRunning
+  std::vector<Sequence*> with_full_blocks_;  // scheduled sequences with a newly filled block
+  KvCacheManager::Admission admission_;      // scratch memory of AdmitWaiting
   std::vector<int32_t> free_slots_;
-  // The first in the queue, when it did not fit: looked at again once the number of free blocks has
-  // changed.
-  const Sequence* refused_ = nullptr;
-  int32_t refused_free_ = 0;
+  // The first waiting sequence, if it did not fit. It is tried again when the number of free blocks
+  // has changed.
+  const Sequence* blocked_head_ = nullptr;
+  int32_t blocked_head_free_ = 0;
   SchedulerCounts counts_;
 };
 

@@ -1,4 +1,4 @@
-// From a request to its sequences.
+// Creates the sequences of a request.
 #include "backends/llm_core/engine/sequence.h"
 
 #include <utility>
@@ -14,13 +14,14 @@ std::unique_ptr<Sequence> MakeSequence(std::shared_ptr<GenerationRequest> reques
   sequence->num_prompt = static_cast<int32_t>(request->prompt.size());
   sequence->token_ids = request->prompt;
   sequence->index = index;
-  if (index == 0 && (request->needs_whole_prompt() || request->want_generation_logits)) {
-    sequence->rows = std::make_unique<SequenceRows>();
-  } else if (request->want_generation_logits) {
-    sequence->rows = std::make_unique<SequenceRows>();
-    sequence->rows->num_prompt_rows = sequence->num_prompt;  // the first sequence's to put out
+  if (index == 0 && (request->needs_whole_prompt() || request->returns_generation_logits)) {
+    sequence->kept_logits = std::make_unique<SequenceLogits>();
+  } else if (request->returns_generation_logits) {
+    sequence->kept_logits = std::make_unique<SequenceLogits>();
+    sequence->kept_logits->num_prompt_done =
+        sequence->num_prompt;  // the first sequence emits the prompt's outputs
   }
-  sequence->is_special = request->uses_beams() || sequence->rows != nullptr;
+  sequence->has_beams_or_logits = request->uses_beams() || sequence->kept_logits != nullptr;
   if (index > 0 && !request->sampling.is_greedy()) {
     sequence->own_sampling = std::make_unique<SamplingParams>(request->sampling);
     sequence->own_sampling->seed =
@@ -36,9 +37,9 @@ std::unique_ptr<Sequence> MakeSequences(std::unique_ptr<GenerationRequest> reque
   std::shared_ptr<GenerationRequest> shared = std::move(request);
   std::unique_ptr<Sequence> first = MakeSequence(shared, 0);
   for (int32_t i = 1; i < shared->num_running(); ++i) {
-    first->companions.push_back(MakeSequence(shared, i));
+    first->siblings.push_back(MakeSequence(shared, i));
   }
-  if (shared->uses_beams()) BeamGroup::Join(*first);
+  if (shared->uses_beams()) BeamGroup::CreateFor(*first);
   return first;
 }
 

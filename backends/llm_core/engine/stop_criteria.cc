@@ -1,4 +1,4 @@
-// End ids, stop words, lengths.
+// End ids, stop words and maximum lengths.
 #include "backends/llm_core/engine/stop_criteria.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ bool EndsWith(std::span<const int32_t> ids, std::span<const int32_t> word) {
          std::equal(word.begin(), word.end(), ids.end() - static_cast<ptrdiff_t>(word.size()));
 }
 
-// Length of the longest tail of `ids` that begins `word` without completing it.
+// Length of the longest suffix of `ids` that is a proper prefix of `word`.
 size_t PartialMatch(std::span<const int32_t> ids, std::span<const int32_t> word) {
   for (size_t length = std::min(ids.size(), word.size() - 1); length > 0; --length) {
     if (EndsWith(ids, word.first(length))) return length;
@@ -39,7 +39,7 @@ std::string_view FinishReasonText(FinishReason reason) {
   return "";
 }
 
-StopVerdict Combine(StopVerdict rules, StopVerdict other) {
+StopResult Combine(StopResult rules, StopResult other) {
   if (rules.finish == other.finish) {
     return {rules.finish, std::min(rules.num_visible, other.num_visible)};
   }
@@ -47,7 +47,7 @@ StopVerdict Combine(StopVerdict rules, StopVerdict other) {
   return rules.finish == FinishReason::kNone ? other : rules;
 }
 
-StopVerdict CheckStop(const StopRules& rules, std::span<const int32_t> output_ids) {
+StopResult CheckStop(const StopCriteria& rules, std::span<const int32_t> output_ids) {
   const auto num_output = static_cast<int32_t>(output_ids.size());
   if (num_output > rules.min_tokens) {
     if (Contains(rules.end_ids, output_ids.back())) return {FinishReason::kStop, num_output - 1};

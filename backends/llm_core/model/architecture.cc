@@ -1,4 +1,4 @@
-// The table of architectures, and what is checked for all of them.
+// The table of architectures, and checks that apply to all of them.
 #include "backends/llm_core/model/architecture.h"
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 namespace nereid::llm {
 namespace {
 
-struct Entry {
+struct ArchitectureEntry {
   std::string_view model_type;
-  std::string_view class_name;  // in `architectures`
+  std::string_view class_name;  // as in `architectures`
   ArchitectureBuilder build;
 };
 
-constexpr Entry kArchitectures[] = {
+constexpr ArchitectureEntry kArchitectures[] = {
     {"gemma2", "Gemma2ForCausalLM", BuildGemma2},
-    {"gemma3", "Gemma3ForConditionalGeneration", BuildGemma3WithPictures},
+    {"gemma3", "Gemma3ForConditionalGeneration", BuildGemma3Vision},
     {"gemma3_text", "Gemma3ForCausalLM", BuildGemma3},
     {"gpt2", "GPT2LMHeadModel", BuildGpt2},
     {"gpt_bigcode", "GPTBigCodeForCausalLM", BuildGptBigCode},
@@ -33,12 +33,12 @@ constexpr Entry kArchitectures[] = {
 
 Result<ArchitectureBuilder> FindBuilder(const std::string& model_type, ConfigReader& config) {
   std::string known;
-  for (const Entry& entry : kArchitectures) {
+  for (const ArchitectureEntry& entry : kArchitectures) {
     known += StrCat(known.empty() ? "" : ", ", entry.model_type);
     if (entry.model_type != model_type) continue;
-    // Where a class is named, it must be the one that model_type stands for: a classifier, or
-    // another model's layers under a borrowed model_type, would give nonsense.
-    const std::vector<std::string> classes = config.Texts("architectures");
+    // If `architectures` is present, it must contain the class of the model_type. A classifier, or
+    // other layers under a copied model_type, would give wrong results.
+    const std::vector<std::string> classes = config.Strings("architectures");
     NEREID_RETURN_IF_ERROR(config.status());
     if (classes.empty() ||
         std::find(classes.begin(), classes.end(), entry.class_name) != classes.end()) {
@@ -52,17 +52,18 @@ Result<ArchitectureBuilder> FindBuilder(const std::string& model_type, ConfigRea
                           "' is not supported (known: ", known, ")");
 }
 
-// Contradictions that would lead an executor out of its arrays.
+// Rejects inconsistent sizes that would make an executor access memory out of bounds.
 Status CheckSpec(const DecoderSpec& spec) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
-    return InvalidArgError("config.json: ", spec.num_heads, " attention heads are no multiple of ",
-                           spec.num_kv_heads, " key/value heads");
+    return InvalidArgError("config.json: ", spec.num_heads,
+                           " attention heads are not a multiple of ", spec.num_kv_heads,
+                           " key/value heads");
   }
   if (spec.position == PositionKind::kLearned && spec.q_size() != spec.hidden_size) {
-    return InvalidArgError("config.json: hidden size ", spec.hidden_size, " is no multiple of ",
+    return InvalidArgError("config.json: hidden size ", spec.hidden_size, " is not a multiple of ",
                            spec.num_heads, " heads");
   }
-  // Sizes whose products are taken in 32 bits by the executors.
+  // Executors compute products of these sizes in 32 bits.
   constexpr int64_t kMaxProduct = 1 << 30;
   const int64_t rows = static_cast<int64_t>(spec.num_heads) * spec.head_dim;
   if (rows > kMaxProduct || spec.hidden_size > (1 << 20) || spec.intermediate_size > (1 << 24)) {
@@ -71,16 +72,16 @@ Status CheckSpec(const DecoderSpec& spec) {
                            " heads of ", spec.head_dim);
   }
   if (spec.moe.num_experts > 0 && spec.moe.experts_per_token > spec.moe.num_experts) {
-    return InvalidArgError("config.json: ", spec.moe.experts_per_token, " experts a token of ",
-                           spec.moe.num_experts);
+    return InvalidArgError("config.json: ", spec.moe.experts_per_token,
+                           " experts per token, but only ", spec.moe.num_experts);
   }
   return Status::Ok();
 }
 
 constexpr double kMaxNgramSize = 1 << 24;
 
-// What generation_config.json recommends: penalties always, the rules of drawing where it draws
-// (`do_sample`). A rule that it does not mention is off.
+// Reads the recommendations of generation_config.json: penalties always, other sampling rules only
+// with `do_sample`. Rules that it does not mention are off.
 void ReadSamplingDefaults(ConfigReader& generation, DecoderSpec& spec) {
   SamplingParams& sampling = spec.sampling_defaults;
   sampling.repetition_penalty =
@@ -96,7 +97,7 @@ void ReadSamplingDefaults(ConfigReader& generation, DecoderSpec& spec) {
 }
 
 Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, DecoderSpec& spec) {
-  // Else that of a text model within it counts, if any.
+  // Otherwise the end ids of a nested text model stay, if any.
   if (config.Has("eos_token_id")) spec.end_ids = config.Ids("eos_token_id");
   if (checkpoint.generation_config_json().empty()) return config.status();
   ConfigReader generation(
@@ -112,18 +113,19 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
       .WithContext("generation_config.json");
 }
 
-Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool takes_quantised, WeightMap& map) {
+Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quantized,
+                              WeightMap& map) {
   ConfigReader config(nlohmann::json::parse(checkpoint.config_json(), nullptr, false));
   const std::string where = StrCat("checkpoint '", checkpoint.directory(), "'");
   if (!config.json().is_object()) {
     return InvalidArgError(where, ": config.json is not a JSON object");
   }
   DecoderModel model;
-  const std::string model_type = config.TextOr("model_type", "");
+  const std::string model_type = config.StringOr("model_type", "");
   const auto build = [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(model.quantization, ReadQuantization(config));
-    if (model.quantization.method != QuantMethod::kNone && !takes_quantised) {
-      return UnsupportedError("config.json: quantised weights are not supported by this backend: ",
+    if (model.quantization.method != QuantMethod::kNone && !supports_quantized) {
+      return UnsupportedError("config.json: quantized weights are not supported by this backend: ",
                               "give a checkpoint in F32, F16 or BF16");
     }
     NEREID_ASSIGN_OR_RETURN(const ArchitectureBuilder builder, FindBuilder(model_type, config));
@@ -139,16 +141,16 @@ Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool takes_quantised
 
 }  // namespace
 
-Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool takes_quantised) {
+Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool supports_quantized) {
   WeightMap map;
-  return ReadSpec(checkpoint, takes_quantised, map);
+  return ReadSpec(checkpoint, supports_quantized, map);
 }
 
-Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised) {
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool supports_quantized) {
   WeightMap map;
-  NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, takes_quantised, map));
+  NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, supports_quantized, map));
   NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint, model.quantization));
-  // The checkpoint's word counts before the config's.
+  // The checkpoint takes precedence over its config.
   model.spec.tied_embeddings &= !model.weights.contains({kNoLayer, WeightKind::kLmHead, kNoExpert});
   return model;
 }

@@ -1,5 +1,5 @@
-// From a checkpoint to a decoder: picks the architecture file by model_type, which fills the spec
-// and the weight map. [load thread]
+// Reads a decoder from a checkpoint. The architecture file for its model_type fills the spec and
+// the weight map. [load thread]
 #pragma once
 
 #include "backends/llm_core/checkpoint/checkpoint.h"
@@ -15,13 +15,13 @@ struct DecoderModel {
   ResolvedWeights weights;  // views into the checkpoint
 };
 
-// Reads config.json and generation_config.json and resolves every weight. Errors: UNSUPPORTED names
-// the model_type, the quantisation or the rope type that is not known; INVALID_ARG names keys and
-// tensors. `takes_quantised`: the executor knows ResolvedWeight::quant; else a quantised checkpoint
-// is UNSUPPORTED.
-Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised = false);
+// Reads config.json and generation_config.json and resolves every weight. UNSUPPORTED names an
+// unknown model_type, quantization or rope type; INVALID_ARG names keys and tensors.
+// `supports_quantized`: the executor supports ResolvedWeight::quant; otherwise a quantized
+// checkpoint is UNSUPPORTED.
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool supports_quantized = false);
 
-// The same without weights: DecoderModel::weights stay empty, whatever the checkpoint holds.
-Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool takes_quantised = false);
+// The same without weights: DecoderModel::weights stays empty.
+Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool supports_quantized = false);
 
 }  // namespace nereid::llm

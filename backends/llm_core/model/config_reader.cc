@@ -10,7 +10,7 @@ namespace nereid::llm {
 using Json = nlohmann::json;
 
 namespace {
-constexpr int32_t kMaxSize = 1 << 24;  // products of two sizes fit 64 bits with room to spare
+constexpr int32_t kMaxSize = 1 << 24;  // the product of two sizes fits in 64 bits
 }  // namespace
 
 const Json* ConfigReader::Find(std::string_view key) const {
@@ -80,7 +80,7 @@ bool ConfigReader::BoolOr(std::string_view key, bool fallback) {
   return value->get<bool>();
 }
 
-std::string ConfigReader::TextOr(std::string_view key, std::string_view fallback) {
+std::string ConfigReader::StringOr(std::string_view key, std::string_view fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return std::string(fallback);
   if (!value->is_string()) {
@@ -119,7 +119,7 @@ std::vector<double> ConfigReader::Numbers(std::string_view key) {
   return numbers;
 }
 
-std::vector<std::string> ConfigReader::Texts(std::string_view key) {
+std::vector<std::string> ConfigReader::Strings(std::string_view key) {
   const Json* value = Find(key);
   if (value == nullptr) return {};
   std::vector<std::string> texts;

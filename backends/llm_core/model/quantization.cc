@@ -1,4 +1,4 @@
-// One reader a quantisation method.
+// One reader for each quantization method.
 #include "backends/llm_core/model/quantization.h"
 
 #include <optional>
@@ -7,16 +7,16 @@
 namespace nereid::llm {
 namespace {
 
-constexpr const char* kKnown =
+constexpr const char* kSupportedMethods =
     "known: awq (gemm) of 4 bits, gptq and compressed-tensors of 4 or 8 bits, fp8 by tensor, "
     "channel or block of 128 x 128";
 
-// The first fault of a quantisation's keys.
-class Checker {
+// Checks the keys of a quantization config and keeps the first error.
+class QuantKeyChecker {
  public:
-  explicit Checker(ConfigReader& config) : config_(config) {}
+  explicit QuantKeyChecker(ConfigReader& config) : config_(config) {}
 
-  // One of `known`, the first of which is the default.
+  // Returns the value, which must be one of `known`; the first one is the default.
   int32_t Bits(std::string_view key, std::initializer_list<int32_t> known) {
     const int32_t bits = config_.SizeOr(key, *known.begin());
     std::string list;
@@ -27,9 +27,9 @@ class Checker {
     Refuse(key, StrCat(bits), list);
     return bits;
   }
-  // One of `known`, the first of which is the default.
+  // Returns the value, which must be one of `known`; the first one is the default.
   std::string Text(std::string_view key, std::initializer_list<std::string_view> known) {
-    const std::string text = config_.TextOr(key, *known.begin());
+    const std::string text = config_.StringOr(key, *known.begin());
     std::string list;
     for (const std::string_view value : known) {
       if (text == value) return text;
@@ -38,7 +38,7 @@ class Checker {
     Refuse(key, StrCat("'", text, "'"), StrCat("known: ", list));
     return text;
   }
-  // -1 (a whole row) becomes 0.
+  // Returns 0 for -1, which means a whole row.
   int32_t GroupSize() {
     const double size = config_.NumberOr("group_size", 128);
     if (size == -1) return 0;
@@ -54,7 +54,7 @@ class Checker {
     return columns;
   }
   void Refuse(std::string_view key, std::string_view value, std::string_view expected) {
-    config_.Fail(UnsupportedError("config.json: quantisation '", key, "' is ", value,
+    config_.Fail(UnsupportedError("config.json: quantization '", key, "' is ", value,
                                   ", which is not supported (", expected, ")"));
   }
 
@@ -63,14 +63,14 @@ class Checker {
 };
 
 QuantSpec ReadAwq(ConfigReader& config) {
-  Checker check(config);
+  QuantKeyChecker check(config);
   check.Bits("bits", {4});
   check.Text("version", {"gemm", "GEMM"});
   return {QuantMethod::kAwq, 4, check.GroupSize(), true, 0};
 }
 
 QuantSpec ReadGptq(ConfigReader& config) {
-  Checker check(config);
+  QuantKeyChecker check(config);
   const int32_t bits = check.Bits("bits", {4, 8});
   const std::string format = check.Text("checkpoint_format", {"gptq", "gptq_v2"});
   return {QuantMethod::kGptq, bits, check.GroupSize(), true, format == "gptq" ? 1 : 0};
@@ -85,14 +85,14 @@ QuantSpec Fp8Of(bool by_block, bool quantizes_input) {
   return spec;
 }
 
-// A block's height and width.
+// Checks height and width of a scale block.
 void CheckFp8Block(ConfigReader& config, const char* key) {
   if (config.json()[key] == nlohmann::json{kFp8Block, kFp8Block}) return;
-  Checker(config).Refuse(key, config.json()[key].dump(), "expected [128, 128]");
+  QuantKeyChecker(config).Refuse(key, config.json()[key].dump(), "expected [128, 128]");
 }
 
-// `fp8` names how inputs are scaled where they are to be rounded (static or dynamic); fbgemm always
-// rounds them.
+// `activation_scheme` (static or dynamic) is present if inputs are meant to be quantized. fbgemm
+// always quantizes them.
 QuantSpec ReadFp8(ConfigReader& config, bool is_fbgemm) {
   const bool by_block = config.Has("weight_block_size");
   if (by_block) CheckFp8Block(config, "weight_block_size");
@@ -100,7 +100,7 @@ QuantSpec ReadFp8(ConfigReader& config, bool is_fbgemm) {
 }
 
 QuantSpec ReadCompressedFp8(ConfigReader& weights, bool quantizes_input) {
-  Checker check(weights);
+  QuantKeyChecker check(weights);
   check.Bits("num_bits", {8});
   check.Text("type", {"float"});
   const bool by_block = check.Text("strategy", {"tensor", "channel", "block"}) == "block";
@@ -109,7 +109,7 @@ QuantSpec ReadCompressedFp8(ConfigReader& weights, bool quantizes_input) {
 }
 
 QuantSpec ReadCompressedIntegers(ConfigReader& weights, bool is_packed) {
-  Checker check(weights);
+  QuantKeyChecker check(weights);
   check.Text("type", {"int"});
   QuantSpec spec;
   spec.method = is_packed ? QuantMethod::kPacked : QuantMethod::kInt8;
@@ -121,10 +121,10 @@ QuantSpec ReadCompressedIntegers(ConfigReader& weights, bool is_packed) {
   return spec;
 }
 
-// compressed-tensors: one group of config for all layers that it does not ignore. Activations keep
-// their precision beside integers, whatever `input_activations` says of kernels that need less.
+// compressed-tensors: requires one config group for all layers that are not ignored. Activations
+// are not quantized next to integer weights, whatever `input_activations` says.
 QuantSpec ReadCompressed(ConfigReader& config) {
-  Checker check(config);
+  QuantKeyChecker check(config);
   const std::string format = check.Text(
       "format", {"pack-quantized", "float-quantized", "naive-quantized", "int-quantized"});
   const ConfigReader groups = config.Object("config_groups");
@@ -135,7 +135,7 @@ QuantSpec ReadCompressed(ConfigReader& config) {
   const ConfigReader group = groups.Object(groups.json().begin().key());
   ConfigReader weights = group.Object("weights");
   const bool is_integer = format.ends_with("pack-quantized") || format == "int-quantized" ||
-                          weights.TextOr("type", "float") == "int";
+                          weights.StringOr("type", "float") == "int";
   const QuantSpec spec = is_integer ? ReadCompressedIntegers(weights, format == "pack-quantized")
                                     : ReadCompressedFp8(weights, group.Has("input_activations"));
   config.Fail(weights.status());
@@ -144,12 +144,12 @@ QuantSpec ReadCompressed(ConfigReader& config) {
 
 // NVIDIA ModelOpt, in Hugging Face directories.
 QuantSpec ReadModelOpt(ConfigReader& config) {
-  Checker(config).Text("quant_algo", {"FP8"});
+  QuantKeyChecker(config).Text("quant_algo", {"FP8"});
   return Fp8Of(false, true);
 }
 
 QuantSpec ReadTrtAwq(ConfigReader& config) {
-  return {QuantMethod::kTrtAwq, 4, Checker(config).GroupSize(), false, 0};
+  return {QuantMethod::kTrtAwq, 4, QuantKeyChecker(config).GroupSize(), false, 0};
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ Result<QuantSpec> ReadQuantization(const ConfigReader& config) {
   for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
     if (!config.Has(key)) continue;
     ConfigReader section = config.Object(key);
-    const std::string method = section.TextOr("quant_method", "");
+    const std::string method = section.StringOr("quant_method", "");
     std::optional<QuantSpec> spec;
     if (method == "awq") spec = ReadAwq(section);
     if (method == "gptq") spec = ReadGptq(section);
@@ -170,7 +170,7 @@ Result<QuantSpec> ReadQuantization(const ConfigReader& config) {
     if (spec) return *spec;
     return UnsupportedError("config.json: '", key, "' (",
                             method.empty() ? "unknown method" : method, ") is not supported (",
-                            kKnown, ")");
+                            kSupportedMethods, ")");
   }
   return QuantSpec{};
 }

@@ -1,4 +1,4 @@
-// How a checkpoint's linear layers are quantised, as its config.json says. [load thread]
+// How a checkpoint's linear layers are quantized according to its config.json. [load thread]
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace nereid::llm {
 
-// The layouts of tensors beside each other, told apart by who writes them.
+// Layouts of quantized weights, by the tool that writes them.
 enum class QuantMethod : uint8_t {
   kNone,
-  // n: values a word of 32 bits, 32 / bits.
+  // n: values in a 32-bit word, 32 / bits.
   kAwq,        // qweight [in, out / n], qzeros [groups, out / n], scales [groups, out]
   kGptq,       // qweight [in / n, out], qzeros [groups, out / n], scales [groups, out], g_idx [in]
   kPacked,     // weight_packed [out, in / n], weight_scale [out, groups], weight_zero_point or none
@@ -24,16 +24,17 @@ enum class QuantMethod : uint8_t {
 
 struct QuantSpec {
   QuantMethod method = QuantMethod::kNone;
-  int32_t num_bits = 0;     // of integers, 4 or 8; 0: no integers
-  int32_t group_size = 0;   // of integers: columns that share a scale, 0: a whole row
-  bool has_zeros = false;   // of integers: else the zero is the middle, 8 or 128
+  int32_t num_bits = 0;     // of integer weights, 4 or 8; 0: not integer
+  int32_t group_size = 0;   // of integer weights: columns that share a scale; 0: a whole row
+  bool has_zeros = false;   // of integer weights; without them the zero is 8 or 128
   int32_t zero_offset = 0;  // added to a stored zero
-  // Of fp8: inputs of products are meant to be rounded to fp8 too. An executor may, where it pays.
+  // fp8: inputs of matrix products are meant to be quantized to fp8 as well. An executor may do so
+  // if it is faster.
   bool quantizes_input = false;
 };
 
-// Of `quantization_config` (or an older key's) and TensorRT-LLM's `quantization`. What we do not
-// know is refused by its name and value.
+// Reads `quantization_config` (or its older names) or TensorRT-LLM's `quantization`. Unknown
+// methods and values are rejected by name.
 Result<QuantSpec> ReadQuantization(const ConfigReader& config);
 
 }  // namespace nereid::llm

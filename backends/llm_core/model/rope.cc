@@ -1,6 +1,5 @@
-// Rope scalings. Arithmetic in the order of the reference implementation (transformers,
-// modeling_rope_utils), in float32 as there, so that angles agree to the last bits at large
-// positions.
+// Rope scalings. The arithmetic follows the reference (transformers, modeling_rope_utils) in order
+// and in float32, so that angles agree to the last bits at large positions.
 #include "backends/llm_core/model/rope.h"
 
 #include <algorithm>
@@ -10,20 +9,21 @@
 namespace nereid::llm {
 namespace {
 
-// What the model was trained on before its context was extended: the config's own key counts before
-// the scaling's, as in the reference.
+// The context that the model was trained on before the extension. The config's own key takes
+// precedence over that of the scaling, as in the reference.
 double OriginalPositions(ConfigReader& config, ConfigReader& scaling, double fallback) {
   constexpr const char* kKey = "original_max_position_embeddings";
   return config.NumberOr(kKey, scaling.NumberOr(kKey, fallback));
 }
 
-// A null or 0 stands for what is usual.
+// Null and 0 mean the default.
 double PositiveOr(ConfigReader& scaling, const char* key, double usual) {
   const double value = scaling.NumberOr(key, usual);
   return value == 0.0 ? usual : value;
 }
 
-// Llama 3.1: long waves are slowed by `factor`, short ones kept, those between blended.
+// Llama 3.1: low frequencies are divided by `factor`, high ones are kept, and those between are
+// interpolated.
 void ApplyLlama3(ConfigReader& scaling, double context, std::vector<float>& inv_freq) {
   const double factor = scaling.NumberOr("factor", 1.0);
   const double low = scaling.NumberOr("low_freq_factor", 1.0);
@@ -40,7 +40,7 @@ void ApplyLlama3(ConfigReader& scaling, double context, std::vector<float>& inv_
   }
 }
 
-// The dimension whose wave turns `rotations` times within `context` positions.
+// The dimension whose frequency makes `rotations` turns within `context` positions.
 double YarnDimension(double rotations, int32_t dim, double theta, double context) {
   return dim * std::log(context / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(theta));
 }
@@ -106,36 +106,26 @@ void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, const RopeDefaul
   rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", rope.inv_freq);
 }
 
-// Older configs have rope_scaling + rope_theta, newer ones keep everything in rope_parameters. Of
-// both, the older counts, as in the reference.
+// Older configs have rope_scaling and rope_theta, newer ones only rope_parameters. If both are
+// present, the older form takes precedence, as in the reference.
 ConfigReader ScalingOf(const ConfigReader& config) {
   const bool is_old = !config.Object("rope_scaling").json().empty();
   return config.Object(is_old ? "rope_scaling" : "rope_parameters");
 }
 
 std::string KindOf(ConfigReader& scaling) {
-  return scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
+  return scaling.StringOr("rope_type", scaling.StringOr("type", "default"));
 }
 
-// The share of a head that turns.
+// The fraction of a head that is rotated.
 double TurningShare(ConfigReader& config, ConfigReader& scaling, const RopeDefaults& defaults) {
-  if (!defaults.turns_in_part && KindOf(scaling) == "default") return defaults.partial_factor;
+  if (!defaults.allows_partial_rotary && KindOf(scaling) == "default")
+    return defaults.partial_factor;
   constexpr const char* kKey = "partial_rotary_factor";
   return scaling.NumberOr(kKey, config.NumberOr(kKey, defaults.partial_factor));
 }
 
 }  // namespace
-
-void LimitPositions(DecoderSpec& spec, int32_t max_positions) {
-  const int32_t most = std::max(spec.max_positions, spec.extended_positions);
-  if (max_positions > 0) spec.max_positions = std::min(most, max_positions);
-  for (RopeSpec& rope : spec.ropes) {
-    if (spec.max_positions <= rope.trained_positions) rope.trained_positions = 0;
-    if (spec.max_positions > rope.short_positions || rope.short_inv_freq.empty()) continue;
-    rope.inv_freq = std::move(rope.short_inv_freq);
-    rope.short_inv_freq.clear();
-  }
-}
 
 RopeSpec PlainRope(int32_t dim, double theta) {
   RopeSpec rope;
@@ -180,20 +170,21 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   const int32_t dim = turning >= 1.0 && turning <= head_dim ? static_cast<int32_t>(turning) : 0;
   RopeSpec rope = PlainRope(dim, theta);
   if (theta <= 1.0 || dim == 0 || rope.dim > head_dim) {
-    config.Fail(InvalidArgError("config.json: rope of ", turning, " of ", head_dim,
-                                " dimensions with rope_theta ", theta, " makes no sense"));
+    config.Fail(InvalidArgError(
+        "config.json: rope of ", turning, " of ", head_dim, " dimensions with rope_theta ", theta,
+        " is invalid, expected 1 or more dimensions and rope_theta over 1"));
     return {};
   }
   std::string kind = KindOf(scaling);
   if (kind == "su" || (kind == "yarn" && defaults.original_positions > 0)) kind = "longrope";
   const int32_t max_positions = config.SizeOr("max_position_embeddings", defaults.max_positions);
-  // Yarn's is how far the context was extended, where it is left open.
+  // For yarn without a factor, it follows from the extension of the context.
   const double context = OriginalPositions(config, scaling, max_positions);
   const double extension = kind == "yarn" ? max_positions / context : 1.0;
   const double factor = scaling.NumberOr("factor", extension);
   if (factor < 1.0) {
     config.Fail(InvalidArgError("config.json: rope factor is ", factor, ", expected 1 or more"));
-  } else if (dim % 2 != 0 && kind == "yarn") {  // its ramp has one step a pair
+  } else if (dim % 2 != 0 && kind == "yarn") {  // the ramp of yarn has one step per pair
     config.Fail(UnsupportedError("config.json: rope type 'yarn' of ", dim,
                                  " dimensions is not supported (expected an even number)"));
   } else if (kind == "linear") {
@@ -205,7 +196,8 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   } else if (kind == "longrope") {
     ApplyLongRope(config, scaling, defaults, max_positions, rope);
   } else if (kind == "dynamic") {
-    if (rope.dim > 2) rope.trained_positions = max_positions;  // the base of one pair counts not
+    // With one pair, the base has no effect.
+    if (rope.dim > 2) rope.trained_positions = max_positions;
     rope.dynamic_factor = factor;
     rope.theta = theta;
   } else if (kind != "default") {

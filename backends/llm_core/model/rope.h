@@ -6,30 +6,29 @@
 
 namespace nereid::llm {
 
-// inv_freq[i] = theta^(-2i / dim). An odd `dim` turns one dimension more.
+// inv_freq[i] = theta^(-2i / dim). For an odd `dim`, dim + 1 elements are rotated.
 RopeSpec PlainRope(int32_t dim, double theta);
 
-// Of what config.json leaves open.
+// Values for keys that config.json leaves out.
 struct RopeDefaults {
   double theta = 10000.0;
-  double partial_factor = 1.0;  // the share of a head that turns
-  // Heads may turn in part without a scaling: else the config's share counts for scaled ropes
-  // alone.
-  bool turns_in_part = false;
+  double partial_factor = 1.0;  // the fraction of a head that is rotated
+  // True: partial_rotary_factor of the config always applies. False: it applies to scaled ropes
+  // only.
+  bool allows_partial_rotary = false;
   int32_t max_positions = 2048;
-  // Of a family whose one scaling is longrope ("su" and "yarn" are older names of it): what the
-  // model was trained on first, which its scaling does not say; 0: of another family.
+  // For a family whose only scaling is longrope, also named "su" and "yarn": the context of the
+  // original training, which its scaling does not contain. 0 for other families.
   int32_t original_positions = 0;
 };
 
-// Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
-// of `head_dim`. Known kinds: default, linear, llama3, longrope, yarn, dynamic. Others fail by
-// name.
+// Reads rope_theta, partial_rotary_factor and rope_scaling or rope_parameters for heads of
+// `head_dim`. Known types: default, linear, llama3, longrope, yarn, dynamic. Others fail by name.
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults = {});
 
-// The tokens that a rope with such a scaling is said to reach: `positions` (that is
-// max_position_embeddings), or `factor` times what it was trained on where that is more. Where
-// layers have ropes of their own, that of the layers without a window counts.
+// The number of tokens that the scaling reaches: `positions` (max_position_embeddings), or `factor`
+// times the trained context if that is more. If layers have different ropes, the one for full
+// attention counts.
 int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions);
 
 }  // namespace nereid::llm

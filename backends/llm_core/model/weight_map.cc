@@ -1,4 +1,4 @@
-// Matching of weight names with a checkpoint's tensors.
+// Matches weight names with the tensors of a checkpoint.
 #include "backends/llm_core/model/weight_map.h"
 
 #include <algorithm>
@@ -6,23 +6,24 @@
 #include <span>
 #include <utility>
 
-#include "backends/llm_core/checkpoint/fault_list.h"
+#include "backends/llm_core/checkpoint/error_list.h"
 
 namespace nereid::llm {
 namespace {
 
-struct Faults {
-  FaultList missing{"missing"}, misshapen{"misshapen"}, mistyped{"of an unsupported type"},
-      extra{"extra"}, promised{"in the index, but not in its file"};
+struct WeightErrors {
+  ErrorList missing{"missing"}, misshapen{"of a wrong shape"}, mistyped{"of an unsupported type"},
+      extra{"extra"}, not_in_file{"in the index, but not in its file"};
   std::string Text() const {
-    return StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text(), promised.Text());
+    return StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text(),
+                  not_in_file.Text());
   }
 };
 
-// Saved buffers, and what quantisation tools save besides: scales of activations, which we do not
-// quantise, and the biases of zeros that they give to layers without one.
+// Tensors that the decoder does not need: saved buffers, scales of activations, and the zero biases
+// that quantization tools add to layers without a bias.
 bool IsIgnored(const WeightMap& map, const QuantSpec& quant, std::string_view name,
-               const TensorView& tensor) {
+               const CheckpointTensor& tensor) {
   if (!map.tied_head.empty() && name.ends_with(map.tied_head)) return true;
   for (const std::string& suffix : map.ignored_suffixes) {
     if (name.ends_with(suffix)) return true;
@@ -39,55 +40,57 @@ bool IsIgnored(const WeightMap& map, const QuantSpec& quant, std::string_view na
          std::all_of(tensor.bytes.begin(), tensor.bytes.end(), [](uint8_t b) { return b == 0; });
 }
 
-constexpr DataType kFloats[] = {DataType::kF32, DataType::kF16, DataType::kBF16};
-constexpr DataType kWords[] = {DataType::kI32, DataType::kU32};
-constexpr DataType kBytes[] = {DataType::kI8, DataType::kU8};
-constexpr DataType kFp8[] = {DataType::kF8E4M3};
+constexpr CheckpointDataType kFloats[] = {CheckpointDataType::kF32, CheckpointDataType::kF16,
+                                          CheckpointDataType::kBF16};
+constexpr CheckpointDataType kWords[] = {CheckpointDataType::kI32, CheckpointDataType::kU32};
+constexpr CheckpointDataType kBytes[] = {CheckpointDataType::kI8, CheckpointDataType::kU8};
+constexpr CheckpointDataType kFp8[] = {CheckpointDataType::kF8E4M3};
 
-// Finds tensors of one checkpoint and notes what is wrong with them, each tensor once.
-class Matcher {
+// Finds tensors in a checkpoint and records errors, once for each tensor.
+class TensorMatcher {
  public:
-  Matcher(const Checkpoint& checkpoint, Faults& faults)
-      : checkpoint_(checkpoint), faults_(faults) {}
+  TensorMatcher(const Checkpoint& checkpoint, WeightErrors& errors)
+      : checkpoint_(checkpoint), errors_(errors) {}
 
-  // The tensor of this name, shape and one of these types; without bytes after a fault.
-  TensorView Find(const std::string& name, const std::vector<int64_t>& shape,
-                  std::span<const DataType> types) {
-    const TensorView* tensor = checkpoint_.Find(name);
+  // Returns the tensor with this name, shape and one of these types. After an error, the result has
+  // no bytes.
+  CheckpointTensor Find(const std::string& name, const std::vector<int64_t>& shape,
+                        std::span<const CheckpointDataType> types) {
+    const CheckpointTensor* tensor = checkpoint_.Find(name);
     const bool is_first_use = used_.insert(name).second;  // a fused tensor is reported once
     if (tensor == nullptr) {
-      if (is_first_use) faults_.missing.Add(StrCat("'", name, "' ", ShapeText(shape)));
+      if (is_first_use) errors_.missing.Add(StrCat("'", name, "' ", ShapeText(shape)));
     } else if (tensor->shape != shape) {
       if (is_first_use) {
-        faults_.misshapen.Add(
+        errors_.misshapen.Add(
             StrCat("'", name, "' expected ", ShapeText(shape), ", got ", ShapeText(tensor->shape)));
       }
     } else if (std::find(types.begin(), types.end(), tensor->type) == types.end()) {
-      if (is_first_use) faults_.mistyped.Add(StrCat("'", name, "' ", Info(tensor->type).name));
+      if (is_first_use) errors_.mistyped.Add(StrCat("'", name, "' ", Info(tensor->type).name));
     } else {
       return *tensor;
     }
     return {};
   }
-  void Misshapen(std::string text) { faults_.misshapen.Add(std::move(text)); }
-  TensorView FindIfThere(const std::string& name, const std::vector<int64_t>& shape,
-                         std::span<const DataType> types) {
-    return Has(name) ? Find(name, shape, types) : TensorView{};
+  void Misshapen(std::string text) { errors_.misshapen.Add(std::move(text)); }
+  CheckpointTensor FindOptional(const std::string& name, const std::vector<int64_t>& shape,
+                                std::span<const CheckpointDataType> types) {
+    return Has(name) ? Find(name, shape, types) : CheckpointTensor{};
   }
   bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
-  const TensorView* Peek(const std::string& name) const { return checkpoint_.Find(name); }
+  const CheckpointTensor* Peek(const std::string& name) const { return checkpoint_.Find(name); }
   void Use(const std::string& name) { used_.insert(name); }
   bool IsUsed(const std::string& name) const { return used_.contains(name); }
 
  private:
   const Checkpoint& checkpoint_;
-  Faults& faults_;
+  WeightErrors& errors_;
   std::set<std::string> used_;
 };
 
-// Of `base`weight_scale: one for the tensor ([] or [1]) or one a row ([rows] or [rows, 1]).
-std::vector<int64_t> ScaleShape(const Matcher& match, const std::string& base, int64_t rows) {
-  const TensorView* scale = match.Peek(base + "weight_scale");
+// Shape of `base`weight_scale: per tensor ([] or [1]) or per row ([rows] or [rows, 1]).
+std::vector<int64_t> ScaleShape(const TensorMatcher& match, const std::string& base, int64_t rows) {
+  const CheckpointTensor* scale = match.Peek(base + "weight_scale");
   if (scale != nullptr && (scale->shape.empty() || scale->shape == std::vector<int64_t>{1} ||
                            scale->shape == std::vector<int64_t>{rows})) {
     return scale->shape;
@@ -95,16 +98,16 @@ std::vector<int64_t> ScaleShape(const Matcher& match, const std::string& base, i
   return {rows, 1};
 }
 
-// The parts of the integer matrix `base`weight of [rows, columns].
-ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const WeightSource& source,
-                               const QuantSpec& quant) {
+// The tensors of the integer matrix `base`weight [rows, columns].
+ResolvedWeight ResolveIntegers(TensorMatcher& match, const std::string& base,
+                               const WeightSource& source, const QuantSpec& quant) {
   const int64_t rows = source.tensor_shape[0], columns = source.tensor_shape[1];
   const int64_t group = quant.group_size > 0 ? quant.group_size : columns;
   const int64_t groups = (columns + group - 1) / group;
-  const int64_t values = 32 / quant.num_bits;  // a word
+  const int64_t values = 32 / quant.num_bits;  // in a word
   ResolvedWeight weight;
   weight.source = source;
-  QuantParts& parts = weight.quant;
+  QuantTensors& parts = weight.quant;
   parts.method = quant.method;
   parts.num_bits = quant.num_bits;
   parts.group_size = group;
@@ -124,7 +127,7 @@ ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const We
           kWords);
       parts.scales = match.Find(base + "scales", {groups, rows}, kFloats);
       parts.zeros = match.Find(base + "qzeros", {groups, rows / values}, kWords);
-      if (!by_output) parts.group_index = match.FindIfThere(base + "g_idx", {columns}, kWords);
+      if (!by_output) parts.group_index = match.FindOptional(base + "g_idx", {columns}, kWords);
       break;
     }
     case QuantMethod::kPacked:
@@ -133,19 +136,19 @@ ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const We
       if (quant.has_zeros) {
         parts.zeros = match.Find(base + "weight_zero_point", {rows / values, groups}, kWords);
       }
-      parts.group_index = match.FindIfThere(base + "weight_g_idx", {columns}, kWords);
+      parts.group_index = match.FindOptional(base + "weight_g_idx", {columns}, kWords);
       match.Use(base + "weight_shape");
       break;
     case QuantMethod::kInt8: {
       weight.tensor = match.Find(base + "weight", source.tensor_shape, kBytes);
       parts.scales = match.Find(base + "weight_scale", ScaleShape(match, base, rows), kFloats);
-      parts.zeros = match.FindIfThere(base + "weight_zero_point", parts.scales.shape, kBytes);
+      parts.zeros = match.FindOptional(base + "weight_zero_point", parts.scales.shape, kBytes);
       break;
     }
     case QuantMethod::kTrtAwq:
       weight.tensor = match.Find(base + "weight", {rows / 2, columns}, kBytes);
       parts.scales = match.Find(base + "weights_scaling_factor", {rows, groups}, kFloats);
-      parts.input_scale = match.FindIfThere(base + "prequant_scaling_factor", {columns}, kFloats);
+      parts.input_scale = match.FindOptional(base + "prequant_scaling_factor", {columns}, kFloats);
       break;
     default:
       break;
@@ -155,10 +158,10 @@ ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const We
 
 constexpr int64_t kFp8Block = 128;
 
-ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightSource& source,
+ResolvedWeight ResolveFp8(TensorMatcher& match, const std::string& base, const WeightSource& source,
                           QuantMethod method) {
   ResolvedWeight weight{match.Find(base + "weight", source.tensor_shape, kFp8), source, {}};
-  QuantParts& parts = weight.quant;
+  QuantTensors& parts = weight.quant;
   parts.method = method;
   const int64_t rows = source.tensor_shape[0], columns = source.tensor_shape[1];
   if (method == QuantMethod::kFp8) {
@@ -166,7 +169,8 @@ ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightS
     return weight;
   }
   parts.group_size = kFp8Block;
-  const std::string inverse = base + "weight_scale_inv";  // a misnomer of the tools: it multiplies
+  // Despite its name it is a factor, not a divisor.
+  const std::string inverse = base + "weight_scale_inv";
   parts.scales = match.Find(
       match.Has(inverse) ? inverse : base + "weight_scale",
       {(rows + kFp8Block - 1) / kFp8Block, (columns + kFp8Block - 1) / kFp8Block}, kFloats);
@@ -177,13 +181,12 @@ ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightS
   return weight;
 }
 
-// Whether the checkpoint holds this weight in the quantised form; layers that a tool left out are
-// stored plainly.
-bool IsQuantised(const Matcher& match, const std::string& base, const WeightSource& source,
+// Whether the checkpoint stores this weight in quantized form. Tools leave some layers unquantized.
+bool IsQuantized(const TensorMatcher& match, const std::string& base, const WeightSource& source,
                  const QuantSpec& quant) {
   if (source.tensor_shape.size() != 2) return false;
   if (source.transposed && quant.method != QuantMethod::kGptq) return false;
-  const TensorView* plain = match.Peek(base + "weight");
+  const CheckpointTensor* plain = match.Peek(base + "weight");
   switch (quant.method) {
     case QuantMethod::kNone:
       return false;
@@ -197,12 +200,12 @@ bool IsQuantised(const Matcher& match, const std::string& base, const WeightSour
       return plain != nullptr && Info(plain->type).size_bytes == 1;
     case QuantMethod::kFp8:
     case QuantMethod::kFp8Blocks:
-      return plain != nullptr && plain->type == DataType::kF8E4M3;
+      return plain != nullptr && plain->type == CheckpointDataType::kF8E4M3;
   }
   return false;
 }
 
-// The tools pack a matrix that is plainly stored transposed (GPT-2's) as they do all others.
+// Tools pack a matrix that is otherwise stored transposed (GPT-2) like any other.
 WeightSource AsPacked(WeightSource source) {
   if (std::exchange(source.transposed, false)) {
     std::swap(source.tensor_shape[0], source.tensor_shape[1]);
@@ -210,47 +213,48 @@ WeightSource AsPacked(WeightSource source) {
   return source;
 }
 
-using OtherPrefix = WeightMap::OtherPrefix;
+using PrefixRename = WeightMap::PrefixRename;
 
-std::string Renamed(const std::string& name, const OtherPrefix* other) {
+std::string Renamed(const std::string& name, const PrefixRename* other) {
   if (other == nullptr || !name.starts_with(other->from)) return name;
   return other->to + name.substr(other->from.size());
 }
 
-bool AreEqual(const TensorView& a, const TensorView& b) {
+bool AreEqual(const CheckpointTensor& a, const CheckpointTensor& b) {
   return a.type == b.type &&
          std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
 }
 
-// Embedding and head as the checkpoint has them, where the config takes them for one. `sources`
-// have their names of the checkpoint.
-void ResolveTiedHead(const WeightMap& map, const OtherPrefix* prefix, const Checkpoint& checkpoint,
+// Resolves embedding and head if the config ties them. `sources` contains the names of the
+// checkpoint.
+void ResolveTiedHead(const WeightMap& map, const PrefixRename* prefix, const Checkpoint& checkpoint,
                      std::map<WeightKey, WeightSource>& sources) {
   const auto found = sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
   if (map.tied_head.empty() || found == sources.end()) return;
   WeightSource& embedding = found->second;
-  const TensorView* table = checkpoint.Find(embedding.tensor);
+  const CheckpointTensor* table = checkpoint.Find(embedding.tensor);
   std::string name = Renamed(map.tied_head, prefix);
   if (checkpoint.Find(name) == nullptr) name = map.tied_head;
-  const TensorView* head = checkpoint.Find(name);
+  const CheckpointTensor* head = checkpoint.Find(name);
   if (head == nullptr || head->shape != embedding.tensor_shape) return;
   if (table == nullptr) {
     embedding.tensor = name;
   } else if (AreEqual(*table, *head)) {
-    checkpoint.LetGo(*head);
+    checkpoint.DropPages(*head);
   } else {
     sources[{kNoLayer, WeightKind::kLmHead, kNoExpert}] =
         Matrix(name, head->shape[0], head->shape[1]);
   }
 }
 
-// How the checkpoint's names begin, judged by the token embedding; null: as the architecture's.
-const OtherPrefix* FindPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
+// Determines the name prefix of the checkpoint by its token embedding. Null: that of the
+// architecture.
+const PrefixRename* FindPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
   const auto embedding = map.sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
   if (embedding == map.sources.end()) return nullptr;
   const std::string& name = embedding->second.tensor;
   if (checkpoint.Find(name) != nullptr) return nullptr;
-  for (const OtherPrefix& other : map.other_prefixes) {
+  for (const PrefixRename& other : map.prefix_renames) {
     const std::string renamed = Renamed(name, &other);
     if (renamed != name && checkpoint.Find(renamed) != nullptr) return &other;
   }
@@ -281,10 +285,10 @@ WeightSource RowsOf(std::string tensor, int64_t total, int64_t columns, int64_t 
 
 Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint,
                                        const QuantSpec& quant) {
-  Faults faults;
-  Matcher match(checkpoint, faults);
+  WeightErrors errors;
+  TensorMatcher match(checkpoint, errors);
   ResolvedWeights resolved;
-  const OtherPrefix* const prefix = FindPrefix(map, checkpoint);
+  const PrefixRename* const prefix = FindPrefix(map, checkpoint);
   std::map<WeightKey, WeightSource> sources = map.sources;
   for (auto& [key, source] : sources) source.tensor = Renamed(source.tensor, prefix);
   ResolveTiedHead(map, prefix, checkpoint, sources);
@@ -292,8 +296,9 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
     const std::string& name = source.tensor;
     const std::string base = name.ends_with("weight") ? name.substr(0, name.size() - 6) : "";
     ResolvedWeight weight;
-    const bool is_table = key.kind == WeightKind::kTokenEmbedding;  // looked up, not multiplied
-    if (base.empty() || is_table || !IsQuantised(match, base, source, quant)) {
+    // Used for lookup, not for a matrix product.
+    const bool is_table = key.kind == WeightKind::kTokenEmbedding;
+    if (base.empty() || is_table || !IsQuantized(match, base, source, quant)) {
       weight = {match.Find(name, source.tensor_shape, kFloats), source, {}};
     } else if (quant.num_bits == 0) {
       weight = ResolveFp8(match, base, source, quant.method);
@@ -305,13 +310,13 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
   }
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (!match.IsUsed(name) && !IsIgnored(map, quant, name, tensor)) {
-      faults.extra.Add(StrCat("'", name, "'"));
+      errors.extra.Add(StrCat("'", name, "'"));
     }
   }
-  for (const auto& [name, file] : checkpoint.broken_promises()) {
-    faults.promised.Add(StrCat("'", name, "' in '", file, "'"));
+  for (const auto& [name, file] : checkpoint.missing_in_files()) {
+    errors.not_in_file.Add(StrCat("'", name, "' in '", file, "'"));
   }
-  if (const std::string text = faults.Text(); !text.empty()) {
+  if (const std::string text = errors.Text(); !text.empty()) {
     return InvalidArgError("checkpoint '", checkpoint.directory(), "' does not fit its config.json",
                            text);
   }

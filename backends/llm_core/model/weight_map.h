@@ -1,5 +1,5 @@
-// Which checkpoint tensor, and which rows of it, feeds each weight of a decoder. Architectures fill
-// a WeightMap; ResolveWeights checks it against a checkpoint and gives the bytes. [load thread]
+// Maps each weight of a decoder to rows of a checkpoint tensor. Architectures fill a WeightMap;
+// ResolveWeights checks it against a checkpoint and returns the bytes. [load thread]
 #pragma once
 
 #include <compare>
@@ -58,12 +58,12 @@ struct WeightKey {
   auto operator<=>(const WeightKey&) const = default;
 };
 
-// Rows of a checkpoint tensor. The weight is [num_groups * group_rows, columns]: group g is the
-// rows [first_row + g * group_stride, + group_rows) of the tensor, which is stored [columns, rows]
-// when `transposed`. A vector (norm, bias) has columns 0.
+// Rows of a checkpoint tensor that form a weight of [num_groups * group_rows, columns]. Group g is
+// the rows [first_row + g * group_stride, + group_rows) of the tensor. With `transposed`, the
+// tensor is stored as [columns, rows]. A vector (norm, bias) has columns 0.
 struct WeightSource {
   std::string tensor;
-  std::vector<int64_t> tensor_shape;  // expected, as stored
+  std::vector<int64_t> tensor_shape;  // expected shape, as stored
   bool transposed = false;
   int64_t first_row = 0;
   int64_t group_rows = 0;
@@ -71,59 +71,60 @@ struct WeightSource {
   int64_t num_groups = 1;
 
   int64_t num_rows() const { return num_groups * group_rows; }
-  // Row of the stored tensor that holds row `row` of the weight.
+  // The row of the stored tensor that contains row `row` of the weight.
   int64_t SourceRow(int64_t row) const {
     return first_row + row / group_rows * group_stride + row % group_rows;
   }
 };
 
-// Whole tensors, and the parts of fused ones.
+// A whole tensor as a matrix or a vector.
 WeightSource Matrix(std::string tensor, int64_t rows, int64_t columns);
 WeightSource Vector(std::string tensor, int64_t rows);
-// Rows [first, first + rows) of a fused matrix of `total` rows (columns 0: of a fused vector).
+// Rows [first, first + rows) of a fused matrix with `total` rows, or of a fused vector if columns
+// is 0.
 WeightSource RowsOf(std::string tensor, int64_t total, int64_t columns, int64_t first,
                     int64_t rows);
 
 struct WeightMap {
   std::map<WeightKey, WeightSource> sources;
-  // Checkpoint tensors whose names end so are of no use to the decoder (saved buffers): not
-  // "extra".
+  // Suffixes of checkpoint tensors that the decoder does not need, such as saved buffers. They are
+  // not reported as extra.
   std::vector<std::string> ignored_suffixes;
-  // Nor are those whose names begin so: of a part that is not the decoder.
+  // Prefixes of checkpoint tensors of other model parts. They are not reported as extra.
   std::vector<std::string> ignored_prefixes;
-  // Of embeddings that are the head's weight as well: what a head of its own would be called. Where
-  // the checkpoint has both and they differ, its config is wrong and they count as two; a head
-  // alone is both.
+  // For tied embeddings: the name that a separate head would have. If the checkpoint has both and
+  // they differ, the config is wrong and both are used. If it has only the head, the head is also
+  // the embedding.
   std::string tied_head;
-  // Other beginnings of names, tried in turn where the checkpoint has no token embedding of the
-  // plain name (GPT-2 of the hub, decoders within a larger model).
-  struct OtherPrefix {
+  // Alternative name prefixes, tried in order if the checkpoint has no token embedding under the
+  // plain name (GPT-2 of the Hugging Face hub, decoders within a larger model).
+  struct PrefixRename {
     std::string from, to;
   };
-  std::vector<OtherPrefix> other_prefixes;
+  std::vector<PrefixRename> prefix_renames;
 };
 
-// The tensors beside a quantised one; what the method or the checkpoint has not is without bytes.
-// Int4Rows (int4_rows.h) reads them all alike.
-struct QuantParts {
+// The additional tensors of a quantized weight. Tensors that the method or the checkpoint does not
+// have are without bytes. IntegerWeightRows reads all integer layouts.
+struct QuantTensors {
   QuantMethod method = QuantMethod::kNone;
-  int32_t num_bits = 0;    // of integers, 4 or 8; 0: no integers
+  int32_t num_bits = 0;    // of integer weights, 4 or 8; 0: not integer
   int64_t group_size = 0;  // columns that share a scale, at least 1; 0: no groups
   int32_t zero_offset = 0;
-  bool quantizes_input = false;  // as QuantSpec's
-  TensorView scales, zeros, group_index, input_scale;
+  bool quantizes_input = false;  // see QuantSpec
+  CheckpointTensor scales, zeros, group_index, input_scale;
 };
 
 struct ResolvedWeight {
-  TensorView tensor;  // quantised: the packed values; source.tensor_shape is that of the matrix
+  // Packed values if quantized; source.tensor_shape is then the shape of the matrix.
+  CheckpointTensor tensor;
   WeightSource source;
-  QuantParts quant;
+  QuantTensors quant;
 };
 using ResolvedWeights = std::map<WeightKey, ResolvedWeight>;
 
-// Matches map and checkpoint. All faults come in one INVALID_ARG message: tensors missing, of an
-// unexpected shape or type (F32, F16 and BF16 are known, and those of `quant`), and tensors that
-// nothing uses.
+// Matches the map with a checkpoint. One INVALID_ARG message names all errors: missing tensors,
+// unexpected shapes or types (allowed are F32, F16, BF16 and those of `quant`), and unused tensors.
 Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint,
                                        const QuantSpec& quant = {});
 

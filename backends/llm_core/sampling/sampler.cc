@@ -1,6 +1,6 @@
-// Sampling rules. The draw is argmax(logit + Gumbel noise) over the candidates, with the noise a
-// function of (seed, position, token): it needs no sum over probabilities, so that rounding does
-// not move it between batches or devices.
+// Sampling by the Gumbel-max method: the drawn token is argmax(logit + Gumbel noise) over the
+// candidates. The noise is a function of (seed, position, token). No sum over probabilities is
+// needed, so that rounding differences between batches or devices do not change the draw.
 #include "backends/llm_core/sampling/sampler.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
-// Noise lies in [-2.9, 16.7] for 23-bit uniforms: a token further than this behind the likeliest
-// can not win the draw, and its noise need not be computed.
+// The noise is in [-2.9, 16.7] for 23-bit uniforms. A token further than this below the most likely
+// one cannot win, so that its noise need not be computed.
 constexpr float kNoiseSpan = 21.0f;
 
 float LogSumExp(std::span<const float> logits, float max) {
@@ -38,7 +38,7 @@ void FindBadWords(std::span<const int32_t> ids, const std::vector<TokenIds>& bad
   }
 }
 
-// What would complete a run of `size` tokens that is there already.
+// Bans the tokens that would complete an n-gram of `size` tokens that already occurs in `ids`.
 void FindRepeatedNgrams(std::span<const int32_t> ids, int32_t size, std::vector<int32_t>& banned) {
   const auto length = static_cast<size_t>(size);
   if (size <= 0 || ids.size() < length) return;
@@ -65,11 +65,12 @@ float LogProb(std::span<const float> logits, int32_t token) {
   return logits[token] - LogSumExp(logits, logits[ArgMax(logits)]);
 }
 
-// By stretches: within one, the greatest is found without asking after each value where it stands.
+// Searches in blocks of 64 values. Within a block only the maximum is computed, and its index is
+// searched afterwards.
 int32_t ArgMax(std::span<const float> values) {
   constexpr size_t kStretch = 64, kLanes = 16;
   float best = values[0];
-  size_t first = 0;  // of the stretch that has it
+  size_t first = 0;  // start of the block that contains `best`
   size_t begin = 0;
   for (; begin + kStretch <= values.size(); begin += kStretch) {
     float greatest[kLanes];
@@ -93,7 +94,8 @@ int32_t ArgMax(std::span<const float> values) {
     }
   }
   const auto at = std::find(values.begin() + static_cast<ptrdiff_t>(first), values.end(), best);
-  return at == values.end() ? 0 : static_cast<int32_t>(at - values.begin());  // the first is NaN
+  return at == values.end() ? 0
+                            : static_cast<int32_t>(at - values.begin());  // the first value is NaN
 }
 
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids) {
@@ -111,14 +113,14 @@ SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input
   const SamplingParams& params = *input.params;
   const bool changes = params.changes_logits() || !input.banned_ids.empty();
   std::span<const float> raw = logits;
-  if (params.want_log_probs && changes) {
+  if (params.returns_log_probs && changes) {
     raw_logits_.assign(logits.begin(), logits.end());
     raw = raw_logits_;
   }
   if (changes) ApplyRules(logits, input);
   SampledToken token;
   token.id = params.is_greedy() ? ArgMax(logits) : Draw(logits, input);
-  if (params.want_log_probs) token.log_prob = LogProb(raw, token.id);
+  if (params.returns_log_probs) token.log_prob = LogProb(raw, token.id);
   return token;
 }
 
@@ -160,7 +162,7 @@ void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input
   for (const int32_t id : input.token_ids) ++counts_[id];
   for (const int32_t id : input.token_ids) {
     const int32_t count = std::exchange(counts_[id], 0);
-    if (count == 0) continue;  // done at its first occurrence
+    if (count == 0) continue;  // counted at its first occurrence
     float logit = logits[id];
     logit = logit < 0.0f ? logit * params.repetition_penalty : logit / params.repetition_penalty;
     logits[id] =
@@ -182,7 +184,7 @@ void Sampler::SelectCandidates(std::span<const float> logits, const SamplingPara
   if (heap_.empty()) return;
   const float max = heap_.front().logit;
   const size_t top_k = params.top_k > 0 ? static_cast<size_t>(params.top_k) : heap_.size();
-  double total = 0.0;  // of the probabilities that top-p shares out
+  double total = 0.0;  // of the exponentials to which top-p applies
   if (top_k >= heap_.size() && top_p < 1.0f) {
     for (const Candidate& candidate : heap_) total += std::exp(candidate.logit - max);
   } else if (top_p < 1.0f) {
@@ -193,7 +195,7 @@ void Sampler::SelectCandidates(std::span<const float> logits, const SamplingPara
       heap_.pop_back();
       total += std::exp(kept.back().logit - max);
     }
-    heap_ = kept;  // sorted descending: a valid heap
+    heap_ = kept;  // sorted in descending order, which is a valid heap
     kept.clear();
   }
   const float least = params.min_p > 0.0f ? max + std::log(params.min_p) : kBanned;

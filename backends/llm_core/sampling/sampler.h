@@ -1,5 +1,5 @@
-// The rules of sampling on the CPU: the definition that every executor's own implementation is
-// tested against. One Sampler a thread: it keeps scratch memory. [executor thread]
+// Token sampling on the CPU. It defines the sampling rules; the implementations of other executors
+// are tested against it. A Sampler keeps scratch memory: use one per thread. [executor thread]
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,32 @@
 
 namespace nereid::llm {
 
-// The sequence whose next token is drawn; all borrowed for the call.
+// The sequence whose next token is sampled. Everything is borrowed for the call.
 struct SamplingInput {
   const SamplingParams* params = nullptr;
   std::span<const int32_t> token_ids;  // prompt and output so far
   int32_t num_prompt = 0;
-  std::span<const int32_t> banned_ids;  // may not come at this step (end ids before min_tokens)
+  // Ids that may not be sampled in this step: the end ids before min_tokens.
+  std::span<const int32_t> banned_ids;
 };
 
 struct SampledToken {
   int32_t id = 0;
-  float log_prob = 0.0f;  // of the model's own distribution, before any rule; 0 when not wanted
+  // Log probability in the model's own distribution, before any rule. 0 if not requested.
+  float log_prob = 0.0f;
 };
 
+// Samples tokens by the rules of SamplingParams. Not thread-safe.
 class Sampler {
  public:
-  // `logits` [vocab_size] are changed. Equal logits: the lowest id wins.
+  // Samples the next token by the Gumbel-max method, or takes the most likely one if the parameters
+  // are greedy. The draw depends on seed, position and logits only. `logits` [vocab_size] of the
+  // last token; the rules change them. With equal logits, the lowest id wins. Cannot fail:
+  // CheckSamplingParams has checked the parameters.
   SampledToken Sample(std::span<float> logits, const SamplingInput& input);
-  // The `count` likeliest tokens after all rules but the draw, the likeliest first, equal ones by
-  // id; log_prob is that of the distribution after these rules and the temperature. `logits` are
-  // changed.
+  // Returns the `count` most likely tokens for beam search, most likely first, ties by id. Applies
+  // all rules except the draw. log_prob belongs to the distribution after these rules and the
+  // temperature. `logits` [vocab_size] is changed.
   std::vector<SampledToken> Candidates(std::span<float> logits, const SamplingInput& input,
                                        int32_t count);
 
@@ -42,7 +48,7 @@ class Sampler {
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
   int32_t Draw(std::span<const float> logits, const SamplingInput& input);
-  // The candidates that top-k, top-p and min-p leave, likeliest first, into candidates_.
+  // Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
   void SelectCandidates(std::span<const float> logits, const SamplingParams& params, float top_p);
 
   std::vector<float> raw_logits_;
@@ -53,17 +59,17 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-// What may not come next by bad words, repeated n-grams and banned_ids, into `banned`; an id may
-// come more than once.
+// Stores in `banned` the ids excluded by bad words, repeated n-grams and banned_ids, in place of
+// its content. An id may occur more than once.
 void FindBannedIds(const SamplingInput& input, int32_t vocab_size, std::vector<int32_t>& banned);
 
-// top_p as decayed by the tokens put out so far.
+// top_p after the decay by the output tokens so far, without the prompt; 1 if top_p is not set.
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids);
 
-// log_softmax(logits)[token]
+// log_softmax(logits)[token], with the sum in double precision.
 float LogProb(std::span<const float> logits, int32_t token);
 
-// Lowest index of the greatest value.
+// The lowest index of the greatest value. Requires at least one value; 0 if the first is NaN.
 int32_t ArgMax(std::span<const float> values);
 
 }  // namespace nereid::llm

@@ -1,4 +1,4 @@
-// Ranges of the sampling parameters.
+// Range checks of the sampling parameters.
 #include "backends/llm_core/sampling/sampling_params.h"
 
 #include <cmath>

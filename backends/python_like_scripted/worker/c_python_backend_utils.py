@@ -1,4 +1,4 @@
-"""The module from which Triton's triton_python_backend_utils takes its classes; models import it for `shared_memory`."""
+"""The module that Triton's triton_python_backend_utils gets its classes from. Models import it for `shared_memory`."""
 from triton_python_backend_utils import (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU, InferenceRequest, InferenceResponse,
                                          InferenceResponseSender, InferenceTrace, Logger, MemoryType, Metric, MetricFamily, MetricKind,
                                          PreferredMemory, ResponseIterator, SharedMemory, Tensor, TritonError, TritonModelException,

@@ -1,5 +1,6 @@
-"""One worker of backend "python". Arguments: the inherited descriptors of the two sockets and the two shared memories, by how many
-bytes the worker's own shared memory grows and how long it may get (0: without limit), and the descriptor that tells of the host's end, with which this process ends too."""
+"""The entry of a worker process of backend "python". Arguments: the inherited descriptors of the command socket, the posted socket and the two
+regions of shared memory; by how many bytes the worker's region grows and its largest size (0: without limit); and the read end of the lifetime
+pipe, by which this process ends when the host does."""
 import fcntl
 import os
 import select
@@ -8,8 +9,8 @@ import sys
 import _thread
 
 
-def die_with_host(descriptor):
-    """The host alone holds the other end; when it closes, the kernel kills this process and what it forked."""
+def exit_with_host(descriptor):
+    """Only the host holds the other end. When it closes, the kernel kills this process and everything that it forked."""
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
@@ -17,12 +18,12 @@ def die_with_host(descriptor):
         os._exit(1)
 
 
-def outlive_signals():
-    """Whoever signals every process of a service (a service manager; Ctrl-C does not come here, as each worker has a process
-    group of its own) leaves the end of the workers to the host, which lets models finalize. A handler, and not SIG_IGN, which programs
-    that a model starts would inherit."""
-    usual = {each: signal.signal(each, _leave_to_host) for each in (signal.SIGINT, signal.SIGTERM)}
-    masks = {}  # of threads that fork: no signal reaches the new process before it ends by them as ever
+def ignore_termination_signals():
+    """Ignores SIGINT and SIGTERM, which a service manager may send to every process of a service. The host ends the workers, so that models can
+    finalize. (Ctrl-C does not reach a worker, which has its own process group.) Uses a handler and not SIG_IGN, which programs that a model
+    starts would inherit."""
+    usual = {each: signal.signal(each, _ignore_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    masks = {}  # signal masks of threads that fork: signals are blocked until the forked process has the default handlers again
 
     def block():
         masks[_thread.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, usual)
@@ -32,37 +33,43 @@ def outlive_signals():
 
     def restore():
         for each, handler in usual.items():
-            if signal.getsignal(each) is _leave_to_host:
+            if signal.getsignal(each) is _ignore_signal:
                 signal.signal(each, handler)
         unblock()
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore)
 
 
-def _leave_to_host(number, frame):
+def _ignore_signal(number, frame):
     pass
 
 
+def new_fork_listener():
+    """Imports the module of the relay only when the model forks for the first time, because most models never do."""
+    from nereid_worker.relay import ForkListener
+    return ForkListener()
+
+
 def main():
-    asked, posted, to_worker, from_worker, growth, limit, life = map(int, sys.argv[1:8])
-    sys.argv[:] = [""]  # as there
-    for descriptor in (asked, posted, to_worker, from_worker, life):
+    command, posted, to_worker, from_worker, growth, limit, lifetime_fd = map(int, sys.argv[1:8])
+    sys.argv[:] = [""]  # as in Triton
+    for descriptor in (command, posted, to_worker, from_worker, lifetime_fd):
         os.set_inheritable(descriptor, False)
-    die_with_host(life)
-    outlive_signals()
+    exit_with_host(lifetime_fd)
+    ignore_termination_signals()
     sys.stdout.reconfigure(line_buffering=True)
     try:
         from nereid_worker import channel
-        channel.open_channels(asked, posted, to_worker, from_worker, growth, limit)
+        channel.open_channels(command, posted, to_worker, from_worker, growth, limit, new_fork_listener)
     except ImportError as error:
         import marshal
-        os.write(asked, marshal.dumps((1, f"interpreter '{sys.executable}': {error}"), 2))
+        os.write(command, marshal.dumps((1, f"interpreter '{sys.executable}': {error}"), 2))
         return
     from nereid_worker import runtime
     channel.answer((0, f"Python {sys.version}"))
     runtime.serve()
 
 
-if __name__ == "__main__":  # processes that a model spawns run this file again, under another name
+if __name__ == "__main__":  # processes that multiprocessing spawns run this file again under another name
     main()
     sys.stdout.flush()
-    os._exit(0)  # whatever threads a model left behind
+    os._exit(0)  # even if the model left threads running

@@ -1,11 +1,10 @@
-"""What models import: the names and signatures of Triton's module of the same name."""
-import json  # noqa: F401 with struct and np: models that import all of this have them, too
+"""The module that models import: the names and signatures of Triton's module of the same name."""
+import json  # noqa: F401 json, struct and np are also for models that import * from here
 import struct  # noqa: F401
 
 import numpy as np
 from nereid_worker import data_types as _types
 from nereid_worker import runtime as _runtime
-from nereid_worker.calls import ResponseIterator
 from nereid_worker.errors import ErrorCode as _ErrorCode
 from nereid_worker.errors import TritonError, TritonModelException
 from nereid_worker.logger import Logger, LogLevel
@@ -15,6 +14,7 @@ from nereid_worker.models import is_model_ready, load_model, unload_model
 from nereid_worker.request import (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU, InferenceRequest, InferenceTrace, MemoryType,
                                    PreferredMemory)
 from nereid_worker.response import InferenceResponse, InferenceResponseSender
+from nereid_worker.response_iterator import ResponseIterator
 from nereid_worker.tensor import Tensor
 
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
@@ -25,22 +25,22 @@ TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
 
 TRITON_TO_NUMPY_TYPE = {number: each for number, each in enumerate(_types.NUMPY_TYPES) if each is not None}
-# By the names that config.pbtxt has, where BYTES is TYPE_STRING.
+# By the type names of config.pbtxt, where BYTES is TYPE_STRING.
 TRITON_STRING_TO_NUMPY = {f"TYPE_{'STRING' if number == _types.BYTES else _types.NAMES[number]}": each
                           for number, each in TRITON_TO_NUMPY_TYPE.items()}
-TRITON_STRING_TO_NUMPY["TYPE_BOOL"] = bool  # as there
+TRITON_STRING_TO_NUMPY["TYPE_BOOL"] = bool  # as in Triton
 NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.items()}
 
 
 for _each in (ResponseIterator, TritonError, TritonModelException, Logger, LogLevel, Metric, MetricFamily, MetricKind, InferenceRequest,
               InferenceTrace, MemoryType, PreferredMemory, InferenceResponse, InferenceResponseSender, Tensor, _ErrorCode, is_model_ready, load_model,
               unload_model):
-    _each.__module__ = "c_python_backend_utils"  # as their names in messages say
+    _each.__module__ = "c_python_backend_utils"  # the module name that Triton's messages have
 ModelConfig.__module__ = __name__
 
 
 class SharedMemory:
-    """For probes of leaks: how much of the worker's own shared memory is free."""
+    """How much of the worker's shared memory is free, for leak tests."""
 
     @staticmethod
     def free_memory():
@@ -48,7 +48,7 @@ class SharedMemory:
 
 
 def get_input_tensor_by_name(inference_request, name):
-    """None when the request has no such input."""
+    """None if the request has no such input."""
     for tensor in inference_request.inputs():
         if tensor._name == name:
             return tensor
@@ -83,12 +83,12 @@ def using_decoupled_model_transaction_policy(model_config):
 
 
 def triton_to_numpy_type(data_type):
-    """None for a number without one."""
+    """None if Triton's type has no NumPy type."""
     return TRITON_TO_NUMPY_TYPE.get(data_type)
 
 
 def numpy_to_triton_type(data_type):
-    """Of a type or a dtype, which are equal but hash differently; None when no type of Triton stands for it."""
+    """Triton's type of a NumPy type or dtype, which are equal but hash differently; None if Triton has none."""
     for each, number in NUMPY_TO_TRITON_TYPE.items():
         if data_type == each:
             return number
@@ -100,18 +100,18 @@ def triton_string_to_numpy(triton_type_string):
 
 
 def serialize_byte_tensor(input_tensor):
-    """The bytes of an array of strings, each behind its length; () for an empty array, None for one of another kind."""
+    """The elements of an array of strings as bytes, each preceded by its length. () for an empty array, None for an array of another kind."""
     if input_tensor.size == 0:
         return ()
     return _types.serialize(input_tensor) if input_tensor.dtype.kind in "OS" else None
 
 
 def deserialize_bytes_tensor(encoded_tensor):
-    if len(encoded_tensor) == 0:  # also what serialize_byte_tensor makes of an empty array
+    if len(encoded_tensor) == 0:  # also for the result of serialize_byte_tensor for an empty array
         return np.array([], dtype=np.object_)
     return _types.object_array(_types.deserialize(memoryview(encoded_tensor)), (-1,))
 
 
 def get_model_dir():
-    """The folder of this model's version."""
+    """The folder of the model's version."""
     return _runtime.model_dir()

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "backends/tokenizer/lib/aligned_encode.h"
+#include "backends/tokenizer/lib/encode_with_offsets.h"
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
 #include "backends/tokenizer/lib/load/side_files.h"
-#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/load/tokenizer_components.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
@@ -29,7 +29,7 @@ Result<std::string> ReadFile(const fs::path& path) {
   return bytes;
 }
 
-// The file to load: `path` itself, or what the directory `path` holds.
+// Returns the file to load: `path` itself, or the tokenizer file in the directory `path`.
 Result<fs::path> FindTokenizerFile(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -53,65 +53,68 @@ bool LooksLikeJson(std::string_view bytes) {
   return first != bytes.npos && bytes[first] == '{';
 }
 
-// A tekken.json says so in its first bytes; any other JSON is a tokenizer.json.
-PartsResult LoadJson(std::string_view bytes, const SideOptions& side) {
+// A tekken.json has "token_bytes" near its beginning. Any other JSON is a tokenizer.json.
+ComponentsResult LoadJson(std::string_view bytes, const SideFileOptions& side) {
   const std::string_view head = bytes.substr(0, 4096);
   if (head.find("\"token_bytes\"") != head.npos) return LoadTekken(bytes, side);
   return LoadTokenizerJson(bytes, side);
 }
 
-PartsResult LoadFile(const fs::path& file, const SideOptions& side) {
+ComponentsResult LoadFile(const fs::path& file, const SideFileOptions& side) {
   NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadJson(bytes, side);
   if (LooksLikeTiktoken(bytes)) return LoadTiktoken(bytes, side);
   return LoadSentencePiece(bytes, side);
 }
 
-// Encodes the pieces that the pre-tokenizer cuts.
-class ModelSink final : public PieceSink {
+// Encodes each pre-token as the pre-tokenizer produces it.
+class ModelSink final : public SpanSink {
  public:
-  ModelSink(const TextModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
-  bool Add(std::string_view piece, bool) override {
-    model_.Encode(piece, scratch_, out_);
-    return !scratch_.lacks_unknown;
+  ModelSink(const TokenizationModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
+  bool Add(std::string_view pretoken, bool) override {
+    model_.Encode(pretoken, scratch_, out_);
+    return !scratch_.lacks_unk_token;
   }
-  bool lacks_unknown() const { return scratch_.lacks_unknown; }
+  bool lacks_unk_token() const { return scratch_.lacks_unk_token; }
 
  private:
-  const TextModel& model_;
+  const TokenizationModel& model_;
   ModelScratch scratch_;
   std::vector<int32_t>& out_;
 };
 
 using SharedTokenizer = Result<std::shared_ptr<const Tokenizer>>;
 
-SharedTokenizer Wrap(PartsResult parts) {
-  if (!parts.ok()) return std::move(parts).status();
-  return std::shared_ptr<const Tokenizer>(std::make_shared<Tokenizer>(std::move(parts).value()));
+SharedTokenizer MakeTokenizer(ComponentsResult components) {
+  if (!components.ok()) return std::move(components).status();
+  return std::shared_ptr<const Tokenizer>(
+      std::make_shared<Tokenizer>(std::move(components).value()));
 }
 
-// One pass over `text`; false when a pattern exceeded its work limit, or the sink says why.
-bool EncodeInto(const TokenizerParts& parts, std::string_view text, ModelSink& sink,
+// Encodes `text` in one pass. Returns false if a pattern exceeded its work limit or the sink
+// stopped (see its lacks_unk_token()).
+bool EncodeInto(const TokenizerComponents& components, std::string_view text, ModelSink& sink,
                 std::vector<int32_t>& ids) {
-  std::vector<AddedTokens::Split> raw, normalized;
+  std::vector<AddedTokens::Split> raw_splits, splits;
   std::string buffer;
-  parts.added.SplitRaw(text, raw);
-  for (const AddedTokens::Split& stretch : raw) {
-    if (stretch.id >= 0) {
-      ids.push_back(stretch.id);
+  components.added.SplitRaw(text, raw_splits);
+  for (const AddedTokens::Split& raw_split : raw_splits) {
+    if (raw_split.id >= 0) {
+      ids.push_back(raw_split.id);
       continue;
     }
-    std::string_view piece = text.substr(stretch.begin, stretch.end - stretch.begin);
-    if (!parts.normalizer.is_identity()) {
-      if (!parts.normalizer.Normalize(piece, buffer)) return false;
-      piece = buffer;
+    std::string_view section = text.substr(raw_split.begin, raw_split.end - raw_split.begin);
+    if (!components.normalizer.is_identity()) {
+      if (!components.normalizer.Normalize(section, buffer)) return false;
+      section = buffer;
     }
-    parts.added.SplitNormalized(piece, normalized);
-    for (const AddedTokens::Split& part : normalized) {
-      if (part.id >= 0) {
-        ids.push_back(part.id);
-      } else if (!parts.pre_tokenizer.Split(piece.substr(part.begin, part.end - part.begin),
-                                            stretch.begin == 0 && part.begin == 0, sink)) {
+    components.added.SplitNormalized(section, splits);
+    for (const AddedTokens::Split& split : splits) {
+      if (split.id >= 0) {
+        ids.push_back(split.id);
+      } else if (!components.pre_tokenizer.Split(
+                     section.substr(split.begin, split.end - split.begin),
+                     raw_split.begin == 0 && split.begin == 0, sink)) {
         return false;
       }
     }
@@ -119,44 +122,46 @@ bool EncodeInto(const TokenizerParts& parts, std::string_view text, ModelSink& s
   return true;
 }
 
-Status EncodeText(const TokenizerParts& parts, std::string_view text, std::vector<int32_t>& ids) {
-  ModelSink sink(*parts.model, ids);
-  if (EncodeInto(parts, text, sink, ids)) return {};
-  return CannotEncode(text.size(), sink.lacks_unknown());
+Status EncodeText(const TokenizerComponents& components, std::string_view text,
+                  std::vector<int32_t>& ids) {
+  ModelSink sink(*components.model, ids);
+  if (EncodeInto(components, text, sink, ids)) return {};
+  return EncodeError(text.size(), sink.lacks_unk_token());
 }
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(std::unique_ptr<const TokenizerComponents> components)
+    : components_(std::move(components)) {}
 Tokenizer::~Tokenizer() = default;
 
 SharedTokenizer Tokenizer::Load(const std::string& path) {
   NEREID_ASSIGN_OR_RETURN(const fs::path file, FindTokenizerFile(path));
   NEREID_ASSIGN_OR_RETURN(const SideFiles side_files, SideFiles::Read(file.parent_path().string()));
-  NEREID_ASSIGN_OR_RETURN(const SideOptions side, side_files.Options());
-  PartsResult parts = LoadFile(file, side);
-  if (!parts.ok()) {
-    return std::move(parts).status().WithContext(StrCat("tokenizer '", file.string(), "'"));
+  NEREID_ASSIGN_OR_RETURN(const SideFileOptions side, side_files.Options());
+  ComponentsResult components = LoadFile(file, side);
+  if (!components.ok()) {
+    return std::move(components).status().WithContext(StrCat("tokenizer '", file.string(), "'"));
   }
-  NEREID_RETURN_IF_ERROR(side_files.Finish(**parts));
-  return Wrap(std::move(parts));
+  NEREID_RETURN_IF_ERROR(side_files.ApplyTo(**components));
+  return MakeTokenizer(std::move(components));
 }
 
 SharedTokenizer Tokenizer::FromJson(std::string_view json) {
-  return Wrap(LoadJson(json, {}));
+  return MakeTokenizer(LoadJson(json, {}));
 }
 
 SharedTokenizer Tokenizer::FromTiktoken(std::string_view ranks) {
-  return Wrap(LoadTiktoken(ranks, {}));
+  return MakeTokenizer(LoadTiktoken(ranks, {}));
 }
 
 SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {
-  return Wrap(LoadSentencePiece(model, {}));
+  return MakeTokenizer(LoadSentencePiece(model, {}));
 }
 
 namespace {
 
-// `text`, repaired in `buffer` where it is to be.
+// Returns `text`, or its repaired copy in `buffer` if the policy allows repair.
 Result<std::string_view> ValidText(std::string_view text, InvalidUtf8 policy, std::string& buffer) {
   const size_t valid = ValidPrefix(text);
   if (valid == text.size()) return text;
@@ -166,15 +171,16 @@ Result<std::string_view> ValidText(std::string_view text, InvalidUtf8 policy, st
   return Sanitize(text, buffer);
 }
 
-// Keeps the special tokens around the text; `ids` has those before it, not those behind.
-Status TruncateIds(const TokenizerParts& parts, bool add_special_tokens,
+// Truncates the text's tokens but not the special tokens around them. `ids` has the special tokens
+// before the text, but not yet those after it.
+Status TruncateIds(const TokenizerComponents& components, bool add_special_tokens,
                    std::vector<int32_t>& ids) {
-  const size_t num_before = add_special_tokens ? parts.post.prefix_ids().size() : 0;
-  const size_t num_added = add_special_tokens ? parts.post.NumAdded(/*is_pair=*/false) : 0;
+  const size_t num_before = add_special_tokens ? components.post.prefix_ids().size() : 0;
+  const size_t num_added = add_special_tokens ? components.post.NumAdded(/*is_pair=*/false) : 0;
   const size_t count = ids.size() - num_before;
-  NEREID_ASSIGN_OR_RETURN(const size_t limit, parts.truncation->Limit(count, num_added));
+  NEREID_ASSIGN_OR_RETURN(const size_t limit, components.truncation->NumKept(count, num_added));
   const auto first = ids.begin() + static_cast<ptrdiff_t>(num_before);
-  if (parts.truncation->side == Side::kLeft) {
+  if (components.truncation->side == Side::kLeft) {
     ids.erase(first, first + static_cast<ptrdiff_t>(count - limit));
   } else {
     ids.resize(num_before + limit);
@@ -191,16 +197,16 @@ Result<Encoding> Tokenizer::EncodeUnpadded(std::span<const std::string_view> tex
   for (size_t i = 0; i < texts.size(); ++i) {
     NEREID_ASSIGN_OR_RETURN(valid[i], ValidText(texts[i], options.invalid_utf8, repaired[i]));
   }
-  return EncodeWithOffsets(*parts_, std::span(valid).first(texts.size()),
+  return EncodeWithOffsets(*components_, std::span(valid).first(texts.size()),
                            options.add_special_tokens);
 }
 
-Result<std::vector<Encoding>> Tokenizer::Padded(std::vector<Encoding> batch) const {
-  if (parts_->padding) NEREID_RETURN_IF_ERROR(Pad(batch, *parts_->padding));
+Result<std::vector<Encoding>> Tokenizer::PadBatch(std::vector<Encoding> batch) const {
+  if (components_->padding) NEREID_RETURN_IF_ERROR(Pad(batch, *components_->padding));
   return batch;
 }
 
-Result<Encoding> Tokenizer::EncodeFully(std::string_view text, EncodeOptions options) const {
+Result<Encoding> Tokenizer::EncodeDetailed(std::string_view text, EncodeOptions options) const {
   NEREID_ASSIGN_OR_RETURN(std::vector<Encoding> batch, EncodeBatch(std::span(&text, 1), options));
   return std::move(batch.front());
 }
@@ -219,7 +225,7 @@ Result<std::vector<Encoding>> Tokenizer::EncodeBatch(std::span<const std::string
     NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(std::span(&text, 1), options));
     batch.push_back(std::move(encoding));
   }
-  return Padded(std::move(batch));
+  return PadBatch(std::move(batch));
 }
 
 Result<std::vector<Encoding>> Tokenizer::EncodePairs(std::span<const TextPair> pairs,
@@ -230,7 +236,7 @@ Result<std::vector<Encoding>> Tokenizer::EncodePairs(std::span<const TextPair> p
     NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(texts, options));
     batch.push_back(std::move(encoding));
   }
-  return Padded(std::move(batch));
+  return PadBatch(std::move(batch));
 }
 
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
@@ -238,13 +244,13 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
   NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
-  if (options.add_special_tokens) ids = parts_->post.prefix_ids();
-  NEREID_RETURN_IF_ERROR(EncodeText(*parts_, text, ids));
-  if (options.truncate && parts_->truncation) {
-    NEREID_RETURN_IF_ERROR(TruncateIds(*parts_, options.add_special_tokens, ids));
+  if (options.add_special_tokens) ids = components_->post.prefix_ids();
+  NEREID_RETURN_IF_ERROR(EncodeText(*components_, text, ids));
+  if (options.truncate && components_->truncation) {
+    NEREID_RETURN_IF_ERROR(TruncateIds(*components_, options.add_special_tokens, ids));
   }
   if (options.add_special_tokens) {
-    const std::vector<int32_t>& suffix = parts_->post.suffix_ids();
+    const std::vector<int32_t>& suffix = components_->post.suffix_ids();
     ids.insert(ids.end(), suffix.begin(), suffix.end());
   }
   return ids;
@@ -252,17 +258,18 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   std::string text;
-  DecodeState state(*parts_->decoder, skip_special_tokens, SIZE_MAX);
+  DecodeState state(*components_->decoder, skip_special_tokens, SIZE_MAX);
   text.reserve(ids.size() * 5);
   state.PushAll(ids, text);
   state.Finish(text);
   return text;
 }
 
-std::vector<int32_t> Tokenizer::Spell(std::string_view text, std::span<const int32_t> prior_ids,
-                                      bool skip_special_tokens) const {
+std::vector<int32_t> Tokenizer::EncodeContinuation(std::string_view text,
+                                                   std::span<const int32_t> prior_ids,
+                                                   bool skip_special_tokens) const {
   if (text.empty()) return {};
-  const auto spells = [&](std::span<const int32_t> ids) {
+  const auto decodes_to_text = [&](std::span<const int32_t> ids) {
     IncrementalDecoder decoder(*this, skip_special_tokens);
     std::string before, added;
     decoder.Push(prior_ids, before);
@@ -270,60 +277,60 @@ std::vector<int32_t> Tokenizer::Spell(std::string_view text, std::span<const int
     decoder.Finish(added);
     return added == text;
   };
-  Result<std::vector<int32_t>> usual = Encode(text, {.add_special_tokens = false});
-  if (usual.ok() && spells(*usual)) return std::move(*usual);
-  std::vector<int32_t> pieces;
+  Result<std::vector<int32_t>> encoded = Encode(text, {.add_special_tokens = false});
+  if (encoded.ok() && decodes_to_text(*encoded)) return std::move(*encoded);
+  std::vector<int32_t> greedy_ids;
   for (std::string_view left = text; !left.empty();) {
-    const int32_t id = parts_->decoder->LongestBeginning(left);
+    const int32_t id = components_->decoder->FindLongestPrefix(left);
     if (id < 0) return {};
-    pieces.push_back(id);
-    left.remove_prefix(parts_->decoder->SizeOf(id));
+    greedy_ids.push_back(id);
+    left.remove_prefix(components_->decoder->TextSize(id));
   }
-  if (!spells(pieces)) pieces.clear();
-  return pieces;
+  if (!decodes_to_text(greedy_ids)) greedy_ids.clear();
+  return greedy_ids;
 }
 
 std::optional<std::string_view> Tokenizer::IdToToken(int32_t id) const {
-  for (const AddedToken& token : parts_->added.tokens()) {
+  for (const AddedToken& token : components_->added.tokens()) {
     if (token.id == id) return token.content;
   }
-  return parts_->vocabulary.OfId(id);
+  return components_->vocabulary.OfId(id);
 }
 
 std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const {
-  return parts_->IdOfToken(token);
+  return components_->IdOfToken(token);
 }
 
 bool Tokenizer::IsSpecial(int32_t id) const {
-  return parts_->decoder->IsSpecial(id);
+  return components_->decoder->IsSpecial(id);
 }
 int32_t Tokenizer::vocab_size() const {
-  return parts_->vocab_size;
+  return components_->vocab_size;
 }
 int32_t Tokenizer::model_vocab_size() const {
-  return parts_->model_vocab_size;
+  return components_->model_vocab_size;
 }
 const SpecialIds& Tokenizer::special_ids() const {
-  return parts_->special_ids;
+  return components_->special_ids;
 }
 
 struct IncrementalDecoder::State {
   const TokenDecoder& decoder;
   bool skip_special_tokens;
-  size_t max_held_ids;
+  size_t max_pending_ids;
   DecodeState decode;
 };
 
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
-                                       size_t max_held_ids)
-    : state_(
-          new State{*tokenizer.parts_->decoder, skip_special_tokens, max_held_ids,
-                    DecodeState(*tokenizer.parts_->decoder, skip_special_tokens, max_held_ids)}) {}
+                                       size_t max_pending_ids)
+    : state_(new State{
+          *tokenizer.components_->decoder, skip_special_tokens, max_pending_ids,
+          DecodeState(*tokenizer.components_->decoder, skip_special_tokens, max_pending_ids)}) {}
 IncrementalDecoder::~IncrementalDecoder() = default;
 IncrementalDecoder::IncrementalDecoder(IncrementalDecoder&&) noexcept = default;
 
 void IncrementalDecoder::Replay(std::span<const int32_t> ids) {
-  if (ids.size() >= state_->max_held_ids) state_->decode.AssumeStarted();
+  if (ids.size() >= state_->max_pending_ids) state_->decode.AssumeStarted();
   std::string discarded;
   Push(ids, discarded);
 }
@@ -332,12 +339,24 @@ void IncrementalDecoder::Push(std::span<const int32_t> ids, std::string& out) {
   for (const int32_t id : ids) state_->decode.Push(id, out);
 }
 
-bool IncrementalDecoder::is_settled() const {
-  return state_->decode.is_settled();
+bool IncrementalDecoder::is_flushed() const {
+  return state_->decode.is_flushed();
 }
 
 void IncrementalDecoder::Finish(std::string& out) {
   state_->decode.Finish(out);
+}
+
+std::string DecodeChunk(const Tokenizer& tokenizer, bool skip_special_tokens,
+                        std::span<const int32_t> prior_ids, std::span<const int32_t> ids,
+                        bool is_final) {
+  if (prior_ids.empty() && is_final) return tokenizer.Decode(ids, skip_special_tokens);
+  IncrementalDecoder decoder(tokenizer, skip_special_tokens, kMaxPendingIds);
+  std::string text;
+  decoder.Replay(prior_ids);
+  decoder.Push(ids, text);
+  if (is_final) decoder.Finish(text);
+  return text;
 }
 
 }  // namespace nereid::tokenizer

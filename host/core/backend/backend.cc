@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "host/core/backend/guarded_call.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// Every entry point, filled from the library's symbols.
+// Looks up every entry point in the library.
 Result<BackendEntryPoints> FindEntryPoints(const SharedLibrary& library, const std::string& path) {
   BackendEntryPoints entry;
 #define NEREID_FIND(member, symbol) entry.member = library.Find<decltype(symbol)>(#symbol)
@@ -92,4 +92,4 @@ Backend::~Backend() {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

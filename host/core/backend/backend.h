@@ -1,5 +1,6 @@
-// A loaded backend library: its entry points, attributes and configuration. TRITONBACKEND_Backend.
-// Made by the manager, lives until the server ends. [entry points: load threads, one at a time]
+// A loaded backend library: its entry points, attributes and configuration (TRITONBACKEND_Backend).
+// Created by the backend manager; lives until the server ends. [entry points: load threads, one at
+// a time]
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,20 @@
 #include <vector>
 
 #include "host/core/backend/backend_search.h"
-#include "host/core/backend/shared_library.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/config/config_loader.h"
 #include "host/core/handle/handle_cast.h"
-#include "host/core/handle/message.h"
+#include "host/core/handle/json_message.h"
 #include "host/core/memory/memory_manager.h"
-#include "nereid/ext/execution_in_turn.h"
 #include "nereid/ext/inline_execution.h"
-#include "nereid/ext/offered_input.h"
+#include "nereid/ext/posted_input_buffer.h"
+#include "nereid/ext/serial_execution.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// What a backend exports; all but execute may be null.
+// The functions that a backend exports. All but instance_execute may be null.
 struct BackendEntryPoints {
   decltype(&TRITONBACKEND_Initialize) initialize = nullptr;
   decltype(&TRITONBACKEND_Finalize) finalize = nullptr;
@@ -38,7 +39,7 @@ struct BackendEntryPoints {
   decltype(&NEREID_ModelInstanceOfferInput) instance_offer_input = nullptr;
 };
 
-// What GetBackendAttribute tells: TRITONBACKEND_BackendAttribute.
+// The result of GetBackendAttribute (TRITONBACKEND_BackendAttribute).
 struct BackendAttributes {
   std::vector<config::PreferredGroup> preferred_groups;
   bool parallel_instance_loading = false;
@@ -46,11 +47,11 @@ struct BackendAttributes {
 
 class Backend {
  public:
-  // Opens the library, calls Initialize and GetBackendAttribute. `config_json` is what
-  // TRITONBACKEND_BackendConfig hands out.
+  // Opens the library, calls Initialize and GetBackendAttribute. `config_json` is the message that
+  // TRITONBACKEND_BackendConfig returns.
   static Result<std::unique_ptr<Backend>> Load(const BackendLocation& location,
                                                std::string config_json, MemoryManager* memory);
-  // A backend inside this process: for tests.
+  // A backend that is linked into this process, for tests.
   static Result<std::unique_ptr<Backend>> FromEntryPoints(const BackendLocation& location,
                                                           const BackendEntryPoints& entry_points,
                                                           std::string config_json,
@@ -65,7 +66,7 @@ class Backend {
   const std::string& library() const { return location_.library; }
   const BackendEntryPoints& entry_points() const { return entry_points_; }
   const BackendAttributes& attributes() const { return attributes_; }
-  Message& config() { return config_; }
+  JsonMessage& config() { return config_; }
   MemoryManager* memory() const { return memory_; }
 
   TRITONBACKEND_ExecutionPolicy execution_policy() const { return execution_policy_; }
@@ -80,14 +81,14 @@ class Backend {
 
   const BackendLocation location_;
   const BackendEntryPoints entry_points_;
-  Message config_;
+  JsonMessage config_;
   MemoryManager* const memory_;
   BackendAttributes attributes_;
   TRITONBACKEND_ExecutionPolicy execution_policy_ = TRITONBACKEND_EXECUTION_BLOCKING;
   void* state_ = nullptr;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONBACKEND_Backend, nereid::Backend);
-NEREID_HANDLE(TRITONBACKEND_BackendAttribute, nereid::BackendAttributes);
+NEREID_HANDLE(TRITONBACKEND_Backend, nereid::core::Backend);
+NEREID_HANDLE(TRITONBACKEND_BackendAttribute, nereid::core::BackendAttributes);

@@ -3,14 +3,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "host/core/backend/run_apart.h"
-#include "host/core/memory/gpu_devices.h"
+#include "host/core/backend/plugin.h"
+#include "host/core/memory/gpus.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// Several backends may be written in Python: one library then serves each as a backend of its own.
+// Several backends may be written in Python. They share one library, which serves each as a
+// separate backend.
 std::string SlotKey(const BackendLocation& location) {
   return location.is_python_based ? StrCat(location.library, " for ", location.directory)
                                   : location.library;
@@ -21,7 +22,7 @@ std::string SlotKey(const BackendLocation& location) {
 Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::string& model_dir,
                                      int64_t version) {
   if (Backend* built_in = FindBuiltIn(config.backend)) return built_in;
-  // What gpu_llm is built for.
+  // gpu_llm is built for compute capability 9.0.
   const BackendSearch search{model_dir, version, options_.backend_dirs, HasGpuOfCapability(9, 0)};
   NEREID_ASSIGN_OR_RETURN(const BackendLocation location, FindBackend(config, search));
   if (config.backend == "tensorrtllm" && location.name != config.backend) {
@@ -30,16 +31,16 @@ Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::strin
   }
   std::promise<Result<Backend*>> loaded;
   std::shared_future<Result<Backend*>> result;
-  bool mine = false;
+  bool is_first = false;
   {
     std::lock_guard lock(mutex_);
     Slot& slot = slots_[SlotKey(location)];
-    mine = !slot.result.valid();
-    if (mine) slot.result = loaded.get_future().share();
+    is_first = !slot.result.valid();
+    if (is_first) slot.result = loaded.get_future().share();
     result = slot.result;
   }
-  // No lock is held while the backend initialises; others that need it wait for the outcome.
-  if (mine) loaded.set_value(Load(location));
+  // No lock is held while the backend initialises. Other callers that need it wait for the result.
+  if (is_first) loaded.set_value(Load(location));
   return result.get();
 }
 
@@ -47,7 +48,8 @@ Result<Backend*> BackendManager::Load(const BackendLocation& location) {
   auto backend = Backend::Load(location, ConfigJson(location), memory_);
   std::lock_guard lock(mutex_);
   if (!backend.ok()) {
-    slots_.erase(SlotKey(location));  // the next model tries again: the file may have been replaced
+    slots_.erase(
+        SlotKey(location));  // the next model tries again, because the file may have been replaced
     return std::move(backend).status();
   }
   Slot& slot = slots_[SlotKey(location)];
@@ -65,26 +67,26 @@ Status BackendManager::AddBuiltIn(const std::string& name, const BackendEntryPoi
   return Status::Ok();
 }
 
-bool BackendManager::EndAll(uint64_t timeout_ns) {
+bool BackendManager::FinalizeAll(uint64_t timeout_ns) {
   std::map<std::string, Slot> slots;
   {
     std::lock_guard lock(mutex_);
     slots.swap(slots_);
   }
   const uint64_t deadline_ns = AddNs(SteadyNowNs(), timeout_ns);
-  std::vector<std::pair<std::string, std::future<void>>> late;
+  std::vector<std::pair<std::string, std::future<void>>> unfinished;
   for (auto& [key, slot] : slots) {
     if (slot.backend == nullptr) continue;
     const std::string name = slot.backend->name();
-    std::future<void> ended = RunApart([backend = slot.backend.release()] { delete backend; });
+    std::future<void> ended = RunDetached([backend = slot.backend.release()] { delete backend; });
     if (ended.wait_until(SteadyDeadline(deadline_ns)) == std::future_status::ready) continue;
-    late.emplace_back(name, std::move(ended));
+    unfinished.emplace_back(name, std::move(ended));
   }
-  // Those whose turn came after the deadline have some time too, all of them the same.
+  // Backends whose Finalize started after the deadline share this additional time.
   constexpr uint64_t kGraceNs = 1'000'000'000;
   const auto last = SteadyDeadline(AddNs(deadline_ns, kGraceNs));
   bool have_ended = true;
-  for (const auto& [name, ended] : late) {
+  for (const auto& [name, ended] : unfinished) {
     if (ended.wait_until(last) == std::future_status::ready) continue;
     have_ended = false;
     NEREID_LOG_ERROR("backend '", name, "' has not ended: Finalize did not return within ",
@@ -110,8 +112,8 @@ std::vector<BackendManager::Loaded> BackendManager::List() const {
   return list;
 }
 
-// Global settings first, then those of "python" for what runs on it; the backend's own win. All
-// values are strings.
+// Later settings override earlier ones: global, then those of "python" for Python-based backends,
+// then those of the backend itself. All values are strings.
 std::string BackendManager::ConfigJson(const BackendLocation& location) const {
   std::map<std::string, std::string> settings = {
       {"auto-complete-config", options_.auto_complete_config ? "true" : "false"},
@@ -141,4 +143,4 @@ std::string BackendManager::ConfigJson(const BackendLocation& location) const {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

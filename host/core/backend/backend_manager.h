@@ -1,5 +1,4 @@
-// Every backend that was ever needed, by library path. One a server; backends stay until it ends.
-// [any thread]
+// Loads backends on first use and keeps them until the server ends. One per server. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -13,13 +12,13 @@
 
 #include "host/core/backend/backend.h"
 
-namespace nereid {
+namespace nereid::core {
 
 struct BackendOptions {
   std::vector<std::string> backend_dirs;  // in search order
   bool auto_complete_config = true;
   double min_compute_capability = 0;
-  // Settings by backend name, "" for all of them: --backend-config.
+  // Settings by backend name; "" holds the settings of all backends (--backend-config).
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> settings;
 };
 
@@ -28,17 +27,18 @@ class BackendManager {
   BackendManager(BackendOptions options, MemoryManager* memory)
       : options_(std::move(options)), memory_(memory) {}
 
-  // Finds the model's backend and loads it at its first use. The result lives as long as this.
+  // Finds the model's backend and loads it on first use. The manager owns the result.
   Result<Backend*> Get(const ModelConfig& config, const std::string& model_dir, int64_t version);
-  // Makes a backend known under `name` without a library: for tests.
+  // Registers a backend without a library under `name`, for tests.
   Status AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points);
-  // Ends every backend, once nobody uses one any more: each after the one before, and those that
-  // are left at the deadline at once, which have a second then. False where one did not end: it is
-  // named in the log, runs on, and needs all that it was given.
-  bool EndAll(uint64_t timeout_ns);
+  // Finalizes all backends; nothing may use them any more. They are finalized one after the other
+  // until `timeout_ns` has passed. The remaining ones are then finalized concurrently, with one
+  // more second. Returns false if a backend did not finish: it is logged and keeps running, so all
+  // objects that it uses must be leaked.
+  bool FinalizeAll(uint64_t timeout_ns);
 
   const BackendOptions& options() const { return options_; }
-  // Names, paths and configurations of what is loaded, for the start-up table.
+  // Name, library path and configuration of a loaded backend, for the start-up table.
   struct Loaded {
     std::string name, library, config_json;
   };
@@ -46,7 +46,8 @@ class BackendManager {
 
  private:
   struct Slot {
-    std::shared_future<Result<Backend*>> result;  // of the first load, which others wait for
+    // Result of the first load, for which other callers wait.
+    std::shared_future<Result<Backend*>> result;
     std::unique_ptr<Backend> backend;
   };
   Result<Backend*> Load(const BackendLocation& location);
@@ -55,8 +56,9 @@ class BackendManager {
 
   const BackendOptions options_;
   MemoryManager* const memory_;
-  mutable std::mutex mutex_;           // guards slots_; never held while a backend runs
-  std::map<std::string, Slot> slots_;  // by library path, and name of a python-based backend
+  mutable std::mutex mutex_;  // guards slots_; never held while backend code runs
+  // By library path, plus the directory of a Python-based backend.
+  std::map<std::string, Slot> slots_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -10,13 +10,13 @@
 
 #include "base/concat.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
 
-// As a runtime it names a backend that the backend "python" runs; Triton writes it into the
-// configurations of their models.
+// File of a Python-based backend, which the backend "python" runs. Triton writes it as `runtime`
+// into the configurations of such models.
 constexpr char kPythonFile[] = "model.py";
 
 bool IsFile(const std::string& path) {
@@ -24,7 +24,7 @@ bool IsFile(const std::string& path) {
   return fs::is_regular_file(path, error);
 }
 
-// As a path: one slash between the two.
+// Joins the two with exactly one slash.
 std::string Join(const std::string& folder, std::string_view name) {
   return Concat(folder, folder.empty() || folder.back() == '/' ? "" : "/", name);
 }
@@ -65,7 +65,7 @@ std::optional<BackendLocation> FindIn(const std::vector<std::string>& folders,
   return std::nullopt;
 }
 
-// <backend-dir>/<backend>/model.py, which the backend "python" runs.
+// Finds <backend-dir>/<backend>/model.py, which the backend "python" runs.
 Result<std::optional<BackendLocation>> FindPythonBased(const BackendSearch& search,
                                                        const std::string& backend) {
   for (const std::string& dir : search.backend_dirs) {
@@ -84,7 +84,7 @@ Result<std::optional<BackendLocation>> FindPythonBased(const BackendSearch& sear
   return std::optional<BackendLocation>();
 }
 
-// The engines that stand in for the backend of tensorrt_llm repositories.
+// Finds the LLM engine that replaces the backend of tensorrt_llm repositories.
 std::optional<BackendLocation> FindLlmEngine(const BackendSearch& search) {
   for (const std::string engine : {"gpu_llm", "cpu_reference"}) {
     if (engine == "gpu_llm" && !search.has_gpu) continue;
@@ -96,9 +96,9 @@ std::optional<BackendLocation> FindLlmEngine(const BackendSearch& search) {
 
 }  // namespace
 
-std::string OwnDirectory(const char* name) {
+std::string InstalledDirectory(const char* name) {
   Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&OwnDirectory), &info) == 0) return "";
+  if (dladdr(reinterpret_cast<const void*>(&InstalledDirectory), &info) == 0) return "";
   std::error_code error;
   const fs::path library = fs::canonical(info.dli_fname, error);
   if (error) return "";
@@ -124,17 +124,17 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   }
   NEREID_ASSIGN_OR_RETURN(const auto python_based, FindPythonBased(search, backend));
   if (python_based) return *python_based;
-  std::string looked;
+  std::string searched;
   for (const std::string& folder : folders) {
-    looked += Concat(looked.empty() ? "" : ", ", Join(folder, library));
+    searched += Concat(searched.empty() ? "" : ", ", Join(folder, library));
   }
   if (library == config.runtime) {
     return InvalidArgError("unable to find backend library '", library, "' for model '",
-                           config.name, "', searched: ", looked);
+                           config.name, "', searched: ", searched);
   }
   return InvalidArgError("unable to find backend library for backend '", backend,
                          "', try specifying runtime on the model configuration. Looked for ",
-                         looked);
+                         searched);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

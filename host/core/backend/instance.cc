@@ -2,18 +2,19 @@
 
 #include <utility>
 
-#include "host/core/backend/guarded_call.h"
-#include "host/core/memory/gpu_devices.h"
+#include "host/core/backend/plugin.h"
+#include "host/core/memory/gpus.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 Instance::Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* model,
                    StatisticsShard* statistics)
     : spec_(std::move(spec)),
       backend_(backend),
       model_(model),
       statistics_(statistics),
-      on_host_(spec_.kind == TRITONSERVER_INSTANCEGROUPKIND_CPU && !GpuDevices().empty()),
+      keeps_inputs_on_host_(spec_.kind == TRITONSERVER_INSTANCEGROUPKIND_CPU &&
+                            !GpuDevices().empty()),
       host_policy_(spec_.host_policy_json) {}
 
 Status Instance::Initialize() {
@@ -35,32 +36,32 @@ Instance::~Instance() {
   }
 }
 
-void Instance::Hold(std::span<InferRequest*> requests) {
-  num_held_.fetch_add(requests.size(), std::memory_order_relaxed);
+void Instance::TrackUntilRelease(std::span<InferRequest*> requests) {
+  num_unreleased_.fetch_add(requests.size(), std::memory_order_relaxed);
   for (InferRequest* request : requests) request->AddReleaseHook(this);
 }
 
 void Instance::Execute(std::span<InferRequest*> requests) {
-  Call(backend_->entry_points().instance_execute, requests);
+  CallExecute(backend_->entry_points().instance_execute, requests);
 }
 
-size_t Instance::MostInTurn() {
+size_t Instance::MaxSerialRequests() {
   const BackendEntryPoints& entry = backend_->entry_points();
   if (entry.instance_most_in_turn == nullptr || entry.instance_execute_in_turn == nullptr) return 1;
   return entry.instance_most_in_turn(ToHandle(this));
 }
 
-void Instance::ExecuteInTurn(std::span<InferRequest*> requests) {
-  Call(backend_->entry_points().instance_execute_in_turn, requests);
+void Instance::ExecuteSerially(std::span<InferRequest*> requests) {
+  CallExecute(backend_->entry_points().instance_execute_in_turn, requests);
 }
 
 void Instance::ExecuteInline(InferRequest* request) {
-  Call(backend_->entry_points().instance_execute_inline, {&request, 1});
+  CallExecute(backend_->entry_points().instance_execute_inline, {&request, 1});
 }
 
-void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
-  if (on_host_) {
-    for (InferRequest* request : requests) request->KeepOnHost(backend_->memory());
+void Instance::CallExecute(ExecuteEntry entry, std::span<InferRequest*> requests) {
+  if (keeps_inputs_on_host_) {
+    for (InferRequest* request : requests) request->UseHostMemory(backend_->memory());
   }
   for (InferRequest* request : requests) request->SetState(InferRequest::State::kExecuting);
   auto** handles = reinterpret_cast<TRITONBACKEND_Request**>(requests.data());
@@ -71,17 +72,17 @@ void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
   for (InferRequest* request : requests) request->Fail(status, FailureReason::kBackend);
 }
 
-InputLoan Instance::OfferInput(uint64_t size_bytes) {
+PostedInputMemory Instance::GetPostedInput(uint64_t size_bytes) {
   const auto entry = backend_->entry_points().instance_offer_input;
   if (entry == nullptr) return {};
   void* base = nullptr;
-  NEREID_GiveBackFn_t give_back = nullptr;
-  void* lender_userp = nullptr;
+  NEREID_ReleaseFn_t release = nullptr;
+  void* release_userp = nullptr;
   const Status status = GuardedCall(spec_.name, "ModelInstanceOfferInput", [&] {
-    return entry(ToHandle(this), size_bytes, &base, &give_back, &lender_userp);
+    return entry(ToHandle(this), size_bytes, &base, &release, &release_userp);
   });
-  if (!status.ok() || base == nullptr || give_back == nullptr) return {};
-  return {base, give_back, lender_userp};
+  if (!status.ok() || base == nullptr || release == nullptr) return {};
+  return {base, release, release_userp};
 }
 
 Status Instance::CheckReady() {
@@ -90,4 +91,4 @@ Status Instance::CheckReady() {
   return GuardedCall(spec_.name, "ModelInstanceReady", [&] { return entry(ToHandle(this)); });
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

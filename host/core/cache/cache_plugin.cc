@@ -4,10 +4,10 @@
 #include <system_error>
 #include <utility>
 
-#include "host/core/backend/guarded_call.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -16,14 +16,14 @@ Result<std::string> FindLibrary(const std::string& name, const std::vector<std::
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
     return InvalidArgError("cache: expected a name, got '", name, "'");
   }
-  std::string looked;
+  std::string searched;
   for (const std::string& dir : dirs) {
     const fs::path path = fs::path(dir) / name / StrCat("libtritoncache_", name, ".so");
     std::error_code error;
     if (fs::is_regular_file(path, error)) return path.string();
-    looked += StrCat(looked.empty() ? "" : ", ", path.string());
+    searched += StrCat(searched.empty() ? "" : ", ", path.string());
   }
-  return NotFoundError("unable to find the library of cache '", name, "'; looked for ", looked);
+  return NotFoundError("unable to find the library of cache '", name, "'; looked for ", searched);
 }
 
 }  // namespace
@@ -77,4 +77,4 @@ Status CachePlugin::Lookup(const std::string& key, CacheEntry* entry, CacheAlloc
   });
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

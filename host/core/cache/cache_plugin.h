@@ -1,34 +1,55 @@
-// A cache library `libtritoncache_<name>.so`: opened and initialised once, asked by every model.
-// [any thread]
+// A cache library `libtritoncache_<name>.so`. It is loaded and initialised once and used by all
+// models. [any thread]
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "host/core/backend/shared_library.h"
-#include "host/core/cache/cache_entry.h"
+#include "host/core/backend/plugin.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/memory/buffer_attributes.h"
 #include "nereid/status.h"
 #include "triton/core/tritoncache.h"
 
-namespace nereid {
+namespace nereid::core {
+
+// TRITONCACHE_CacheEntry and TRITONCACHE_Allocator: the buffers of one cached response and the
+// copier that fills or reads them. A cache uses them during one Insert or Lookup. [one thread]
+struct CacheEntry {
+  struct Buffer {
+    void* base = nullptr;
+    BufferAttributes attributes;
+  };
+  std::vector<Buffer> buffers;
+};
+
+// Copies between a response and the buffers of an entry. The cache must have set the buffers
+// before.
+class CacheAllocator {
+ public:
+  virtual ~CacheAllocator() = default;
+  virtual Status Copy(const CacheEntry& entry) = 0;
+};
 
 class CachePlugin {
  public:
-  // Looks for <dir>/<name>/libtritoncache_<name>.so in order. `config_json` is the cache's own
-  // business. NOT_FOUND lists where it looked; a file that was found is the answer.
+  // Searches `dirs` in order for <dir>/<name>/libtritoncache_<name>.so. `config_json` is passed to
+  // the cache unchanged. NOT_FOUND lists the searched paths. The first existing file is the result,
+  // even if it fails to load.
   static Result<std::unique_ptr<CachePlugin>> Load(const std::string& name,
                                                    const std::string& config_json,
                                                    const std::vector<std::string>& dirs);
-  // Finalises the cache.
+  // Finalizes the cache.
   ~CachePlugin();
   CachePlugin(const CachePlugin&) = delete;
   CachePlugin& operator=(const CachePlugin&) = delete;
 
   const std::string& name() const { return name_; }
-  // ALREADY_EXISTS when the key is taken.
+  // ALREADY_EXISTS if the cache contains the key.
   Status Insert(const std::string& key, CacheEntry* entry, CacheAllocator* allocator);
-  // NOT_FOUND is a miss.
+  // NOT_FOUND is a cache miss.
   Status Lookup(const std::string& key, CacheEntry* entry, CacheAllocator* allocator);
 
  private:
@@ -47,4 +68,7 @@ class CachePlugin {
   TRITONCACHE_Cache* cache_ = nullptr;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
+
+NEREID_HANDLE(TRITONCACHE_CacheEntry, nereid::core::CacheEntry);
+NEREID_HANDLE(TRITONCACHE_Allocator, nereid::core::CacheAllocator);

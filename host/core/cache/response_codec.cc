@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "host/core/request/request_plan.h"
+#include "host/core/request/request_schema.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr uint64_t kMagic = 0x3143444952454e;  // "NERIDC1"
@@ -18,8 +18,8 @@ class Writer {
     if (size > 0) std::memcpy(rest_.data(), data, size);
     rest_ = rest_.subspan(size);
   }
-  Status PutFrom(const void* data, MemoryPlace place, size_t size) {
-    NEREID_RETURN_IF_ERROR(CopyMemory(rest_.data(), {}, data, place, size));
+  Status PutFrom(const void* data, MemoryLocation location, size_t size) {
+    NEREID_RETURN_IF_ERROR(CopyMemory(rest_.data(), {}, data, location, size));
     rest_ = rest_.subspan(size);
     return Status::Ok();
   }
@@ -50,8 +50,8 @@ class Reader {
   std::span<const std::byte> rest_;
 };
 
-Status Corrupt(const char* what) {
-  return InvalidArgError("cached response: ", what, " is not what was cached");
+Status CorruptError(const char* what) {
+  return InvalidArgError("cached response: ", what, " is corrupt");
 }
 
 Status CopyContent(OutputTensor* output, const std::byte* content, uint64_t size) {
@@ -67,25 +67,25 @@ Status CopyContent(OutputTensor* output, const std::byte* content, uint64_t size
 
 Status DecodeOutput(Reader* reader, InferResponse* response) {
   uint64_t name_size = 0, data_type = 0, num_dims = 0, byte_size = 0;
-  if (!reader->TakeNumber(&name_size)) return Corrupt("the length of a name");
+  if (!reader->TakeNumber(&name_size)) return CorruptError("the length of a name");
   const std::byte* name = reader->Take(name_size);
   if (name == nullptr || !reader->TakeNumber(&data_type) || !reader->TakeNumber(&num_dims)) {
-    return Corrupt("an output");
+    return CorruptError("an output");
   }
   if (data_type == 0 || data_type > static_cast<uint64_t>(DataType::kBf16)) {
-    return Corrupt("a data type");
+    return CorruptError("a data type");
   }
   constexpr uint64_t kMaxDims = 1024;
   const std::byte* dims = num_dims > kMaxDims ? nullptr : reader->Take(num_dims * sizeof(int64_t));
-  if (dims == nullptr && num_dims > 0) return Corrupt("a shape");
+  if (dims == nullptr && num_dims > 0) return CorruptError("a shape");
   std::vector<int64_t> shape(num_dims);
   if (num_dims > 0) std::memcpy(shape.data(), dims, num_dims * sizeof(int64_t));
   for (const int64_t dim : shape) {
-    if (dim < 0) return Corrupt("a shape");
+    if (dim < 0) return CorruptError("a shape");
   }
-  if (!reader->TakeNumber(&byte_size)) return Corrupt("the size of an output");
+  if (!reader->TakeNumber(&byte_size)) return CorruptError("the size of an output");
   const std::byte* content = reader->Take(byte_size);
-  if (content == nullptr) return Corrupt("the content of an output");
+  if (content == nullptr) return CorruptError("the content of an output");
   NEREID_ASSIGN_OR_RETURN(
       OutputTensor * output,
       response->AddClientOutput({reinterpret_cast<const char*>(name), name_size},
@@ -110,7 +110,7 @@ size_t EncodedSize(const InferResponse& response) {
   return size;
 }
 
-Status Encode(const InferResponse& response, std::span<std::byte> target) {
+Status EncodeResponse(const InferResponse& response, std::span<std::byte> target) {
   Writer writer(target);
   writer.PutNumber(kMagic);
   writer.PutNumber(response.num_outputs());
@@ -129,15 +129,15 @@ Status Encode(const InferResponse& response, std::span<std::byte> target) {
   return Status::Ok();
 }
 
-Status Decode(std::span<const std::byte> encoded, InferResponse* response) {
+Status DecodeResponse(std::span<const std::byte> encoded, InferResponse* response) {
   Reader reader(encoded);
   uint64_t magic = 0, count = 0;
   if (!reader.TakeNumber(&magic) || magic != kMagic || !reader.TakeNumber(&count)) {
-    return Corrupt("the head");
+    return CorruptError("the head");
   }
-  if (count > response->plan().outputs.size()) return Corrupt("the number of outputs");
+  if (count > response->schema().outputs.size()) return CorruptError("the number of outputs");
   for (uint64_t i = 0; i < count; ++i) NEREID_RETURN_IF_ERROR(DecodeOutput(&reader, response));
-  return reader.at_end() ? Status::Ok() : Corrupt("the end");
+  return reader.at_end() ? Status::Ok() : CorruptError("the end");
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

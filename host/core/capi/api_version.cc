@@ -1,7 +1,7 @@
-// Versions and the names of enumerators. [any thread]
+// API versions and the names of enumerators. [any thread]
 #include "host/core/capi/handles.h"
-#include "host/core/handle/data_type.h"
 #include "host/core/memory/buffer_attributes.h"
+#include "nereid/data_type.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
@@ -34,20 +34,20 @@ TRITONSERVER_Error* TRITONCACHE_ApiVersion(uint32_t* major, uint32_t* minor) {
 }
 
 const char* TRITONSERVER_DataTypeString(TRITONSERVER_DataType datatype) {
-  return nereid::DataTypeName(static_cast<DataType>(datatype));
+  return nereid::Name(static_cast<DataType>(datatype));
 }
 
 TRITONSERVER_DataType TRITONSERVER_StringToDataType(const char* dtype) {
   if (dtype == nullptr) return TRITONSERVER_TYPE_INVALID;
-  return static_cast<TRITONSERVER_DataType>(nereid::DataTypeFromName(dtype));
+  return static_cast<TRITONSERVER_DataType>(nereid::DataTypeFromProtocolName(dtype));
 }
 
 uint32_t TRITONSERVER_DataTypeByteSize(TRITONSERVER_DataType datatype) {
-  return nereid::DataTypeByteSize(static_cast<DataType>(datatype));
+  return static_cast<uint32_t>(nereid::ByteSize(static_cast<DataType>(datatype)));
 }
 
 const char* TRITONSERVER_MemoryTypeString(TRITONSERVER_MemoryType memtype) {
-  return nereid::MemoryTypeName(memtype);
+  return nereid::core::MemoryTypeName(memtype);
 }
 
 const char* TRITONSERVER_ParameterTypeString(TRITONSERVER_ParameterType paramtype) {

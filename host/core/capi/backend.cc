@@ -1,28 +1,27 @@
-// TRITONBACKEND_Backend, its attributes and its memory manager: what a backend asks about itself.
-// [load threads; memory: any thread]
+// TRITONBACKEND_Backend, its attributes and its memory manager. [load threads; memory: any thread]
 #include "host/core/backend/backend.h"
 
 #include "host/core/capi/handles.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::ToHandle;
 
 namespace {
 
-nereid::InstanceGroup::Kind ToKind(TRITONSERVER_InstanceGroupKind kind) {
+nereid::core::InstanceGroup::Kind ToKind(TRITONSERVER_InstanceGroupKind kind) {
   switch (kind) {
     case TRITONSERVER_INSTANCEGROUPKIND_CPU:
-      return nereid::InstanceGroup::Kind::kCpu;
+      return nereid::core::InstanceGroup::Kind::kCpu;
     case TRITONSERVER_INSTANCEGROUPKIND_GPU:
-      return nereid::InstanceGroup::Kind::kGpu;
+      return nereid::core::InstanceGroup::Kind::kGpu;
     case TRITONSERVER_INSTANCEGROUPKIND_MODEL:
-      return nereid::InstanceGroup::Kind::kModel;
+      return nereid::core::InstanceGroup::Kind::kModel;
     case TRITONSERVER_INSTANCEGROUPKIND_AUTO:
       break;
   }
-  return nereid::InstanceGroup::Kind::kAuto;
+  return nereid::core::InstanceGroup::Kind::kAuto;
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ TRITONSERVER_Error* TRITONBACKEND_BackendName(TRITONBACKEND_Backend* backend, co
   return nullptr;
 }
 
-// The message lives as long as the backend and is not deleted by the caller.
+// The backend owns the message; the caller must not delete it.
 TRITONSERVER_Error* TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend* backend,
                                                 TRITONSERVER_Message** backend_config) {
   NEREID_RETURN_IF_NULL(backend);
@@ -105,13 +104,13 @@ TRITONSERVER_Error* TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
     const uint64_t count, const uint64_t* device_ids, const uint64_t id_count) {
   NEREID_RETURN_IF_NULL(backend_attributes);
   if (id_count > 0) NEREID_RETURN_IF_NULL(device_ids);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     constexpr uint64_t kMaxCount = 1024;
     if (count > kMaxCount || id_count > kMaxCount) {
       return nereid::InvalidArgError("preferred instance group: expected at most ", kMaxCount,
                                      " instances and devices, got ", count, " and ", id_count);
     }
-    nereid::config::PreferredGroup group;
+    nereid::core::config::PreferredGroup group;
     group.kind = ToKind(kind);
     group.count = static_cast<int32_t>(count);
     group.devices.assign(device_ids, device_ids + id_count);
@@ -134,7 +133,7 @@ TRITONSERVER_Error* TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
                                                         const uint64_t byte_size) {
   NEREID_RETURN_IF_NULL(manager);
   NEREID_RETURN_IF_NULL(buffer);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(*buffer,
                             FromHandle(manager)->Allocate(memory_type, memory_type_id, byte_size));
     return Status::Ok();
@@ -146,7 +145,8 @@ TRITONSERVER_Error* TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager*
                                                     const TRITONSERVER_MemoryType memory_type,
                                                     const int64_t memory_type_id) {
   NEREID_RETURN_IF_NULL(manager);
-  return AtCEdge([&] { return FromHandle(manager)->Free(buffer, memory_type, memory_type_id); });
+  return AtCBoundary(
+      [&] { return FromHandle(manager)->Free(buffer, memory_type, memory_type_id); });
 }
 
 }  // extern "C"

@@ -1,15 +1,14 @@
-// TRITONBACKEND_ModelInstance: what a backend asks about an instance. [load thread, instance
-// thread]
+// TRITONBACKEND_ModelInstance: properties and state of an instance. [load thread, instance thread]
 #include "host/core/backend/instance.h"
 
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
-#include "host/core/capi/memory_usage.h"
 #include "host/core/model/model.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::ToHandle;
 
 extern "C" {
 
@@ -37,7 +36,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInsta
   return nullptr;
 }
 
-// The message lives as long as the instance and is not deleted by the caller.
+// The instance owns the message; the caller must not delete it.
 TRITONSERVER_Error* TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance* instance,
                                                           TRITONSERVER_Message** host_policy) {
   NEREID_RETURN_IF_NULL(instance);
@@ -68,7 +67,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelIn
   NEREID_RETURN_IF_NULL(instance);
   NEREID_RETURN_IF_NULL(profile_name);
   *profile_name = nullptr;
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const auto& profiles = FromHandle(instance)->spec().profiles;
     if (index >= profiles.size()) {
       return nereid::InvalidArgError("out of bounds index ", index, ": instance has ",
@@ -92,7 +91,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
   NEREID_RETURN_IF_NULL(instance);
   NEREID_RETURN_IF_NULL(kind);
   NEREID_RETURN_IF_NULL(id);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const auto& devices = FromHandle(instance)->spec().secondary_devices;
     if (index >= devices.size()) {
       return nereid::InvalidArgError("out of bounds index ", index, ": instance has ",
@@ -132,8 +131,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportMemoryUsage(
     uint32_t usage_size) {
   NEREID_RETURN_IF_NULL(instance);
   if (usage_size > 0) NEREID_RETURN_IF_NULL(usage);
-  return AtCEdge([&] {
-    auto reported = nereid::ReadMemoryUsage({usage, usage_size});
+  return AtCBoundary([&] {
+    auto reported = nereid::core::ReadMemoryUsage({usage, usage_size});
     FromHandle(FromHandle(instance)->model())->memory_usage().Report(instance, std::move(reported));
     return Status::Ok();
   });

@@ -1,15 +1,14 @@
-// TRITONBACKEND_Model: what a backend asks about a model that it runs. [load thread mostly; name,
-// version and state: any thread]
-#include "host/core/capi/config_version.h"
+// TRITONBACKEND_Model: properties, configuration and state of a model. [load thread; name, version
+// and state: any thread]
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
-#include "host/core/capi/memory_usage.h"
 #include "host/core/model/model.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::Message;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::JsonMessage;
+using nereid::core::ToHandle;
 
 extern "C" {
 
@@ -27,7 +26,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelVersion(TRITONBACKEND_Model* model, uint6
   return nullptr;
 }
 
-// The folder of config.pbtxt, without the version.
+// The directory of config.pbtxt, not of the version.
 TRITONSERVER_Error* TRITONBACKEND_ModelRepository(TRITONBACKEND_Model* model,
                                                   TRITONBACKEND_ArtifactType* artifact_type,
                                                   const char** location) {
@@ -45,9 +44,9 @@ TRITONSERVER_Error* TRITONBACKEND_ModelConfig(TRITONBACKEND_Model* model,
                                               TRITONSERVER_Message** model_config) {
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
-    *model_config = ToHandle(new Message(FromHandle(model)->ConfigJson()));
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(nereid::core::CheckConfigVersion(config_version));
+    *model_config = ToHandle(new JsonMessage(FromHandle(model)->ConfigJson()));
     return Status::Ok();
   });
 }
@@ -65,8 +64,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model* model,
                                                  TRITONSERVER_Message* model_config) {
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(nereid::core::CheckConfigVersion(config_version));
     return FromHandle(model)->SetConfig(FromHandle(model_config)->json());
   });
 }
@@ -105,8 +104,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model* mo
                                                          uint32_t usage_size) {
   NEREID_RETURN_IF_NULL(model);
   if (usage_size > 0) NEREID_RETURN_IF_NULL(usage);
-  return AtCEdge([&] {
-    auto reported = nereid::ReadMemoryUsage({usage, usage_size});
+  return AtCBoundary([&] {
+    auto reported = nereid::core::ReadMemoryUsage({usage, usage_size});
     FromHandle(model)->memory_usage().Report(nullptr, std::move(reported));
     return Status::Ok();
   });

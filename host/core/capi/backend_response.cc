@@ -1,22 +1,22 @@
-// TRITONBACKEND_Response and ResponseFactory: how a backend answers. [any thread, one at a time a
-// response]
+// TRITONBACKEND_Response and TRITONBACKEND_ResponseFactory: responses of a backend. [any thread,
+// one at a time per response]
 #include "host/core/capi/handles.h"
 #include "host/core/request/infer_request.h"
 #include "host/core/request/infer_response.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::InferResponse;
-using nereid::OutputTensor;
-using nereid::Parameter;
-using nereid::ResponseSink;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::InferResponse;
+using nereid::core::OutputTensor;
+using nereid::core::Parameter;
+using nereid::core::ResponseSink;
+using nereid::core::ToHandle;
 
 namespace {
 
 TRITONSERVER_Error* NewResponse(TRITONBACKEND_Response** response, ResponseSink* sink) {
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(auto created, InferResponse::New(sink));
     *response = reinterpret_cast<TRITONBACKEND_Response*>(created.release());
     return Status::Ok();
@@ -26,7 +26,7 @@ TRITONSERVER_Error* NewResponse(TRITONBACKEND_Response** response, ResponseSink*
 TRITONSERVER_Error* AddParameter(TRITONBACKEND_Response* response, const char* name,
                                  Parameter::Value value) {
   constexpr size_t kUsual = 4;
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     auto& parameters = FromHandle(response)->parameters();
     if (parameters.empty()) parameters.reserve(kUsual);
     parameters.emplace_back(name, std::move(value));
@@ -43,7 +43,7 @@ Status CheckSendFlags(uint32_t flags) {
                                  flags);
 }
 
-// A response that was sent is the client's, who may delete it at any time.
+// A sent response belongs to the client, who may delete it at any time.
 Status CheckUnsent(const InferResponse& response) {
   if (!response.sent()) return Status::Ok();
   return nereid::InvalidArgError("the response was sent before");
@@ -60,11 +60,12 @@ void ReadOutput(const OutputTensor& output, TRITONSERVER_DataType* datatype, con
 
 extern "C" {
 
-// The factory is a counted pointer to the sink: making one allocates nothing.
+// The factory is a reference-counted pointer to the response sink, so creating one allocates
+// nothing.
 TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory** factory,
                                                      TRITONBACKEND_Request* request) {
   NEREID_RETURN_IF_NULL(factory);
-  NEREID_RETURN_IF_GONE(request);
+  NEREID_RETURN_IF_DELETED(request);
   ResponseSink* sink = FromHandle(request)->sink();
   sink->AddRef();
   sink->AddSender();
@@ -74,7 +75,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFacto
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory* factory) {
   NEREID_RETURN_IF_NULL(factory);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     ResponseSink* sink = FromHandle(factory);
     sink->DropSender();
     sink->Release();
@@ -85,7 +86,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFa
 TRITONSERVER_Error* TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory* factory,
                                                            const uint32_t send_flags) {
   NEREID_RETURN_IF_NULL(factory);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckSendFlags(send_flags));
     return FromHandle(factory)->Send(nullptr, send_flags);
   });
@@ -102,7 +103,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_Respo
 TRITONSERVER_Error* TRITONBACKEND_ResponseNew(TRITONBACKEND_Response** response,
                                               TRITONBACKEND_Request* request) {
   NEREID_RETURN_IF_NULL(response);
-  NEREID_RETURN_IF_GONE(request);
+  NEREID_RETURN_IF_DELETED(request);
   return NewResponse(response, FromHandle(request)->sink());
 }
 
@@ -115,8 +116,8 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response*
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response* response) {
   if (response == nullptr) return nullptr;
-  NEREID_RETURN_IF_GONE(response);
-  return AtCEdge([&]() -> Status {
+  NEREID_RETURN_IF_DELETED(response);
+  return AtCBoundary([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckUnsent(*FromHandle(response)));
     delete FromHandle(response);
     return Status::Ok();
@@ -125,7 +126,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response* respons
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Response* response,
                                                              const char* name, const char* value) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(value);
   return AddParameter(response, name, std::string(value));
@@ -133,21 +134,21 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Respo
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetIntParameter(TRITONBACKEND_Response* response,
                                                           const char* name, const int64_t value) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Response* response,
                                                            const char* name, const bool value) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetDoubleParameter(TRITONBACKEND_Response* response,
                                                              const char* name, const double value) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
@@ -156,11 +157,11 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* respons
                                                  TRITONBACKEND_Output** output, const char* name,
                                                  const TRITONSERVER_DataType datatype,
                                                  const int64_t* shape, const uint32_t dims_count) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(output);
   NEREID_RETURN_IF_NULL(name);
   if (dims_count > 0) NEREID_RETURN_IF_NULL(shape);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(OutputTensor * added, FromHandle(response)->AddOutput(
                                                       name, static_cast<nereid::DataType>(datatype),
                                                       {shape, dims_count}));
@@ -169,16 +170,16 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* respons
   });
 }
 
-// Consumes the response in every case but that of one which was sent before; the error never.
+// Takes ownership of the response, unless it was sent before. The caller keeps `error`.
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
                                                const uint32_t send_flags,
                                                TRITONSERVER_Error* error) {
-  NEREID_RETURN_IF_GONE(response);
-  return AtCEdge([&]() -> Status {
+  NEREID_RETURN_IF_DELETED(response);
+  return AtCBoundary([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckUnsent(*FromHandle(response)));
     std::unique_ptr<InferResponse> owned(FromHandle(response));
     NEREID_RETURN_IF_ERROR(CheckSendFlags(send_flags));
-    if (error != nullptr) owned->set_error(nereid::CopyError(error));
+    if (error != nullptr) owned->set_error(nereid::core::CopyError(error));
     return InferResponse::Send(std::move(owned), send_flags);
   });
 }
@@ -188,8 +189,8 @@ TRITONSERVER_Error* TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response
                                                           TRITONSERVER_DataType* datatype,
                                                           const int64_t** shape,
                                                           uint64_t* dim_count) {
-  NEREID_RETURN_IF_GONE(response);
-  return AtCEdge([&]() -> Status {
+  NEREID_RETURN_IF_DELETED(response);
+  return AtCBoundary([&]() -> Status {
     const InferResponse& object = *FromHandle(response);
     if (index >= object.num_outputs()) {
       return nereid::InvalidArgError("out of bounds index ", index, ": response has ",
@@ -206,9 +207,9 @@ TRITONSERVER_Error* TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
                                                                 TRITONSERVER_DataType* datatype,
                                                                 const int64_t** shape,
                                                                 uint64_t* dim_count) {
-  NEREID_RETURN_IF_GONE(response);
+  NEREID_RETURN_IF_DELETED(response);
   NEREID_RETURN_IF_NULL(name);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const OutputTensor* output = FromHandle(response)->FindOutput(name);
     if (output == nullptr) {
       return nereid::NotFoundError("response has no output '", name, "'");

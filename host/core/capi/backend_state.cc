@@ -1,16 +1,16 @@
-// TRITONBACKEND_State: implicit state of sequence models. A handle belongs to its sequence.
-// [instance thread]
+// TRITONBACKEND_State: implicit states of sequence models. The sequence owns the object behind a
+// handle. [instance thread]
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
-#include "host/core/capi/wished_memory.h"
 #include "host/core/request/infer_request.h"
 #include "host/core/request/sequence_states.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::InferRequest;
-using nereid::StateTensor;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::InferRequest;
+using nereid::core::StateTensor;
+using nereid::core::ToHandle;
 
 extern "C" {
 
@@ -19,20 +19,20 @@ TRITONSERVER_Error* TRITONBACKEND_StateNew(TRITONBACKEND_State** state,
                                            const TRITONSERVER_DataType datatype,
                                            const int64_t* shape, const uint32_t dims_count) {
   NEREID_RETURN_IF_NULL(state);
-  NEREID_RETURN_IF_GONE(request);
+  NEREID_RETURN_IF_DELETED(request);
   NEREID_RETURN_IF_NULL(name);
   *state = nullptr;
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const InferRequest* object = FromHandle(request);
-    const nereid::HostInputs* inputs = object->host_inputs();
+    const nereid::core::HostInputs* inputs = object->host_inputs();
     if (inputs == nullptr || inputs->states == nullptr) {
       return nereid::InvalidArgError("unable to add state '", name,
                                      "'. State configuration is missing for model '",
-                                     object->plan().model_name, "'.");
+                                     object->schema().model_name, "'.");
     }
     NEREID_ASSIGN_OR_RETURN(StateTensor * found, inputs->states->FindOutput(name));
     const auto type = static_cast<nereid::DataType>(datatype);
-    NEREID_RETURN_IF_ERROR(found->Describe(type, {shape, dims_count}));
+    NEREID_RETURN_IF_ERROR(found->SetNextTypeAndShape(type, {shape, dims_count}));
     *state = ToHandle(found);
     return Status::Ok();
   });
@@ -44,7 +44,7 @@ TRITONSERVER_Error* TRITONBACKEND_StateUpdate(TRITONBACKEND_State* state) {
   return nullptr;
 }
 
-// The memory is where the backend asked for it, or the CPU's.
+// The memory has the type that the backend requested, or is CPU memory.
 TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void** buffer,
                                               const uint64_t buffer_byte_size,
                                               TRITONSERVER_MemoryType* memory_type,
@@ -53,10 +53,11 @@ TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void**
   NEREID_RETURN_IF_NULL(buffer);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     StateTensor& tensor = *FromHandle(state);
-    const nereid::MemoryPlace wish{nereid::WishedMemoryType(memory_type), *memory_type_id};
-    NEREID_ASSIGN_OR_RETURN(*buffer, tensor.Buffer(buffer_byte_size, wish));
+    const nereid::core::MemoryLocation requested{nereid::core::RequestedMemoryType(memory_type),
+                                                 *memory_type_id};
+    NEREID_ASSIGN_OR_RETURN(*buffer, tensor.Buffer(buffer_byte_size, requested));
     *memory_type = tensor.attributes().memory_type;
     *memory_type_id = tensor.attributes().memory_type_id;
     return Status::Ok();

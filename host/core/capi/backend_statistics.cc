@@ -1,24 +1,24 @@
-// What a backend reports about its work: per request, per execution, per response. [any thread]
+// Statistics that a backend reports: per request, per execution and per response. [any thread]
 #include "base/clock.h"
 #include "host/core/backend/instance.h"
 #include "host/core/capi/handles.h"
 #include "host/core/observe/trace.h"
 #include "host/core/request/infer_request.h"
 
-using nereid::AtCEdge;
-using nereid::FailureReason;
-using nereid::FromHandle;
-using nereid::InferRequest;
-using nereid::Instance;
-using nereid::RequestTimes;
-using nereid::ResponseSink;
-using nereid::ResponseTimes;
 using nereid::Status;
+using nereid::core::AtCBoundary;
+using nereid::core::FailureReason;
+using nereid::core::FromHandle;
+using nereid::core::InferRequest;
+using nereid::core::Instance;
+using nereid::core::RequestTimes;
+using nereid::core::ResponseSink;
+using nereid::core::ResponseTimes;
 
 namespace {
 
-// What a TRITONBACKEND_ModelInstanceResponseStatistics* points to: filled in by setters, then
-// reported. Its pointers are the backend's to keep alive.
+// The object behind a TRITONBACKEND_ModelInstanceResponseStatistics pointer: filled by setters,
+// then reported. The backend keeps the objects alive that it points to.
 struct ResponseReport {
   Instance* instance = nullptr;
   ResponseSink* sink = nullptr;
@@ -47,10 +47,10 @@ ResponseTimes::Outcome OutcomeOf(const ResponseReport& report) {
                                              : ResponseTimes::Outcome::kSuccess;
 }
 
-// A backend's failure counts where it happened: at the step's model, not again at the ensemble.
+// A failure of a backend counts for the model of the ensemble step, not again for the ensemble.
 FailureReason ReasonOf(const InferRequest& failed) {
   if (failed.IsCancelled()) return FailureReason::kCanceled;
-  return failed.plan().is_ensemble ? FailureReason::kOther : FailureReason::kBackend;
+  return failed.schema().is_ensemble ? FailureReason::kOther : FailureReason::kBackend;
 }
 
 }  // namespace
@@ -64,13 +64,14 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
     const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
     const uint64_t exec_end_ns) {
   NEREID_RETURN_IF_NULL(instance);
-  NEREID_RETURN_IF_GONE(request);
+  NEREID_RETURN_IF_DELETED(request);
   const InferRequest& object = *FromHandle(request);
-  if (object.uncounted()) return nullptr;
-  nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();
+  if (object.excluded_from_statistics()) return nullptr;
+  nereid::core::StatisticsShard& statistics = FromHandle(instance)->statistics();
   const uint64_t now_ns = nereid::SteadyNowNs();
-  // What failed without an execution has no times of one.
-  if (nereid::InferenceTrace* trace = object.trace(); trace != nullptr && exec_start_ns != 0) {
+  // A request that failed without an execution has no execution times.
+  if (nereid::core::InferenceTrace* trace = object.trace();
+      trace != nullptr && exec_start_ns != 0) {
     trace->Report(TRITONSERVER_TRACE_COMPUTE_START, exec_start_ns);
     trace->Report(TRITONSERVER_TRACE_COMPUTE_INPUT_END, compute_start_ns);
     trace->Report(TRITONSERVER_TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
@@ -95,7 +96,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
   times.compute_start_ns = compute_start_ns;
   times.compute_end_ns = compute_end_ns;
   times.exec_end_ns = exec_end_ns;
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     FromHandle(instance)->statistics().RecordExecution(batch_size, times);
     return Status::Ok();
   });
@@ -104,8 +105,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
 TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsNew(
     TRITONBACKEND_ModelInstanceResponseStatistics** response_statistics) {
   NEREID_RETURN_IF_NULL(response_statistics);
-  return AtCEdge([&] {
-    *response_statistics = nereid::ToHandle(new ResponseReport);
+  return AtCBoundary([&] {
+    *response_statistics = nereid::core::ToHandle(new ResponseReport);
     return Status::Ok();
   });
 }
@@ -154,7 +155,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
   return nullptr;
 }
 
-// The error stays the caller's; it must live until the report.
+// The caller keeps `error`, which must live until the report.
 TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics, TRITONSERVER_Error* error) {
   NEREID_RETURN_IF_NULL(response_statistics);
@@ -165,7 +166,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
 TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportResponseStatistics(
     TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics) {
   NEREID_RETURN_IF_NULL(response_statistics);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const ResponseReport& report = *FromHandle(response_statistics);
     NEREID_RETURN_IF_ERROR(CheckComplete(report));
     report.instance->statistics().RecordResponse(

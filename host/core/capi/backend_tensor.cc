@@ -1,15 +1,16 @@
-// TRITONBACKEND_Input and TRITONBACKEND_Output: tensors as a backend sees them. [instance thread]
+// TRITONBACKEND_Input and TRITONBACKEND_Output: the tensors of requests and responses. [instance
+// thread]
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
-#include "host/core/capi/wished_memory.h"
 #include "host/core/request/tensor.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::InputBuffer;
-using nereid::InputBuffers;
-using nereid::InputTensor;
 using nereid::Status;
-using nereid::WishedMemoryType;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::InputBuffer;
+using nereid::core::InputBuffers;
+using nereid::core::InputTensor;
+using nereid::core::RequestedMemoryType;
 
 namespace {
 
@@ -19,7 +20,7 @@ uint64_t TotalBytes(const InputBuffers& buffers) {
   return total;
 }
 
-// Buffer `index`; for index 0 of a tensor without data an empty buffer.
+// Finds buffer `index`. Index 0 of a tensor without data is an empty buffer.
 Status FindBuffer(const InputTensor& input, const InputBuffers& buffers, uint32_t index,
                   const InputBuffer** buffer) {
   static const InputBuffer kEmpty;
@@ -45,7 +46,7 @@ TRITONSERVER_Error* TRITONBACKEND_InputProperties(TRITONBACKEND_Input* input, co
                                                     dims_count, byte_size, buffer_count);
 }
 
-// Every out parameter may be null. The shape has the batch dimension if the model has one.
+// All output parameters may be null. The shape includes the batch dimension if the model has one.
 TRITONSERVER_Error* TRITONBACKEND_InputPropertiesForHostPolicy(
     TRITONBACKEND_Input* input, const char* host_policy_name, const char** name,
     TRITONSERVER_DataType* datatype, const int64_t** shape, uint32_t* dims_count,
@@ -79,11 +80,11 @@ TRITONSERVER_Error* TRITONBACKEND_InputBufferForHostPolicy(
   NEREID_RETURN_IF_NULL(buffer_byte_size);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     InputTensor& tensor = *FromHandle(input);
     const InputBuffer* found = nullptr;
     NEREID_ASSIGN_OR_RETURN(const auto* buffers,
-                            tensor.BuffersAt(WishedMemoryType(memory_type), host_policy_name));
+                            tensor.BuffersAt(RequestedMemoryType(memory_type), host_policy_name));
     Status status = FindBuffer(tensor, *buffers, index, &found);
     *buffer = found->base;
     *buffer_byte_size = found->attributes.byte_size;
@@ -93,21 +94,21 @@ TRITONSERVER_Error* TRITONBACKEND_InputBufferForHostPolicy(
   });
 }
 
-// The attributes belong to the request.
+// The request owns the attributes.
 TRITONSERVER_Error* TRITONBACKEND_InputBufferAttributes(
     TRITONBACKEND_Input* input, const uint32_t index, const void** buffer,
     TRITONSERVER_BufferAttributes** buffer_attributes) {
   NEREID_RETURN_IF_NULL(input);
   NEREID_RETURN_IF_NULL(buffer);
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     InputTensor& tensor = *FromHandle(input);
     const InputBuffer* found = nullptr;
     NEREID_ASSIGN_OR_RETURN(const auto* buffers,
                             tensor.BuffersAt(TRITONSERVER_MEMORY_CPU, nullptr));
     Status status = FindBuffer(tensor, *buffers, index, &found);
     *buffer = found->base;
-    *buffer_attributes = ToHandle(const_cast<nereid::BufferAttributes*>(&found->attributes));
+    *buffer_attributes = ToHandle(const_cast<nereid::core::BufferAttributes*>(&found->attributes));
     return status;
   });
 }
@@ -120,8 +121,8 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
   NEREID_RETURN_IF_NULL(buffer);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
-  return AtCEdge([&]() -> Status {
-    *memory_type = WishedMemoryType(memory_type);
+  return AtCBoundary([&]() -> Status {
+    *memory_type = RequestedMemoryType(memory_type);
     NEREID_ASSIGN_OR_RETURN(
         *buffer, FromHandle(output)->AllocateBuffer(buffer_byte_size, memory_type, memory_type_id));
     return Status::Ok();
@@ -129,21 +130,21 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
 }
 
 TRITONSERVER_Error* NEREID_OutputLend(TRITONBACKEND_Output* output, const void* base,
-                                      const uint64_t byte_size, NEREID_GiveBackFn_t give_back,
-                                      void* lender_userp, bool* is_taken) {
+                                      const uint64_t byte_size, NEREID_ReleaseFn_t release,
+                                      void* release_userp, bool* is_taken) {
   NEREID_RETURN_IF_NULL(output);
   NEREID_RETURN_IF_NULL(base);
-  NEREID_RETURN_IF_NULL(give_back);
+  NEREID_RETURN_IF_NULL(release);
   NEREID_RETURN_IF_NULL(is_taken);
   *is_taken = false;
-  return AtCEdge([&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(*is_taken,
-                            FromHandle(output)->Lend(base, byte_size, give_back, lender_userp));
+  return AtCBoundary([&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(
+        *is_taken, FromHandle(output)->SetLeasedBuffer(base, byte_size, release, release_userp));
     return Status::Ok();
   });
 }
 
-// The attributes belong to the response.
+// The response owns the attributes.
 TRITONSERVER_Error* TRITONBACKEND_OutputBufferAttributes(
     TRITONBACKEND_Output* output, TRITONSERVER_BufferAttributes** buffer_attributes) {
   NEREID_RETURN_IF_NULL(output);

@@ -5,16 +5,16 @@
 
 #include "host/core/capi/handles.h"
 
-using nereid::BufferAttributes;
-using nereid::FromHandle;
 using nereid::Status;
+using nereid::core::BufferAttributes;
+using nereid::core::FromHandle;
 
 extern "C" {
 
 TRITONSERVER_Error* TRITONSERVER_BufferAttributesNew(
     TRITONSERVER_BufferAttributes** buffer_attributes) {
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return nereid::AtCEdge([&] {
+  return nereid::core::AtCBoundary([&] {
     *buffer_attributes = ToHandle(new BufferAttributes);
     return Status::Ok();
   });
@@ -44,12 +44,12 @@ TRITONSERVER_Error* TRITONSERVER_BufferAttributesSetMemoryType(
 TRITONSERVER_Error* TRITONSERVER_BufferAttributesSetCudaIpcHandle(
     TRITONSERVER_BufferAttributes* buffer_attributes, void* cuda_ipc_handle) {
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return nereid::AtCEdge([&] {
-    auto& held = FromHandle(buffer_attributes)->cuda_ipc_handle;
-    held.reset();
+  return nereid::core::AtCBoundary([&] {
+    auto& ipc_handle = FromHandle(buffer_attributes)->cuda_ipc_handle;
+    ipc_handle.reset();
     if (cuda_ipc_handle == nullptr) return Status::Ok();
-    held = std::make_shared<BufferAttributes::CudaIpcHandle>();
-    std::memcpy(held->data(), cuda_ipc_handle, held->size());
+    ipc_handle = std::make_shared<BufferAttributes::CudaIpcHandle>();
+    std::memcpy(ipc_handle->data(), cuda_ipc_handle, ipc_handle->size());
     return Status::Ok();
   });
 }
@@ -77,13 +77,13 @@ TRITONSERVER_Error* TRITONSERVER_BufferAttributesMemoryType(
   return nullptr;
 }
 
-// *cuda_ipc_handle is null when there is none.
+// Sets *cuda_ipc_handle to null if there is none.
 TRITONSERVER_Error* TRITONSERVER_BufferAttributesCudaIpcHandle(
     TRITONSERVER_BufferAttributes* buffer_attributes, void** cuda_ipc_handle) {
   NEREID_RETURN_IF_NULL(buffer_attributes);
   NEREID_RETURN_IF_NULL(cuda_ipc_handle);
-  const auto& held = FromHandle(buffer_attributes)->cuda_ipc_handle;
-  *cuda_ipc_handle = held == nullptr ? nullptr : held->data();
+  const auto& ipc_handle = FromHandle(buffer_attributes)->cuda_ipc_handle;
+  *cuda_ipc_handle = ipc_handle == nullptr ? nullptr : ipc_handle->data();
   return nullptr;
 }
 

@@ -1,13 +1,12 @@
-// TRITONCACHE_*: what a cache library does with an entry during Insert and Lookup. [the thread of
-// the call]
-#include "host/core/cache/cache_entry.h"
+// TRITONCACHE_*: access to a cache entry during Insert and Lookup. [the thread of that call]
+#include "host/core/cache/cache_plugin.h"
 #include "host/core/capi/handles.h"
 
-using nereid::AtCEdge;
-using nereid::CacheEntry;
-using nereid::FromHandle;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::CacheEntry;
+using nereid::core::FromHandle;
+using nereid::core::ToHandle;
 
 namespace {
 
@@ -24,7 +23,7 @@ extern "C" {
 
 TRITONSERVER_Error* TRITONCACHE_CacheEntryNew(TRITONCACHE_CacheEntry** entry) {
   NEREID_RETURN_IF_NULL(entry);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     *entry = ToHandle(new CacheEntry);
     return Status::Ok();
   });
@@ -49,7 +48,7 @@ TRITONSERVER_Error* TRITONCACHE_CacheEntryAddBuffer(
   NEREID_RETURN_IF_NULL(entry);
   NEREID_RETURN_IF_NULL(base);
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     FromHandle(entry)->buffers.push_back({base, *FromHandle(buffer_attributes)});
     return Status::Ok();
   });
@@ -61,7 +60,7 @@ TRITONSERVER_Error* TRITONCACHE_CacheEntryGetBuffer(
   NEREID_RETURN_IF_NULL(entry);
   NEREID_RETURN_IF_NULL(base);
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const CacheEntry::Buffer* buffer, BufferAt(entry, index));
     *base = buffer->base;
     *FromHandle(buffer_attributes) = buffer->attributes;
@@ -69,12 +68,12 @@ TRITONSERVER_Error* TRITONCACHE_CacheEntryGetBuffer(
   });
 }
 
-// Null base or null attributes leave what was there.
+// A null base or null attributes leave the previous value.
 TRITONSERVER_Error* TRITONCACHE_CacheEntrySetBuffer(
     TRITONCACHE_CacheEntry* entry, size_t index, void* new_base,
     TRITONSERVER_BufferAttributes* buffer_attributes) {
   NEREID_RETURN_IF_NULL(entry);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(CacheEntry::Buffer * buffer, BufferAt(entry, index));
     if (new_base != nullptr) buffer->base = new_base;
     if (buffer_attributes != nullptr) buffer->attributes = *FromHandle(buffer_attributes);
@@ -86,7 +85,7 @@ TRITONSERVER_Error* TRITONCACHE_Copy(TRITONCACHE_Allocator* allocator,
                                      TRITONCACHE_CacheEntry* entry) {
   NEREID_RETURN_IF_NULL(allocator);
   NEREID_RETURN_IF_NULL(entry);
-  return AtCEdge([&] { return FromHandle(allocator)->Copy(*FromHandle(entry)); });
+  return AtCBoundary([&] { return FromHandle(allocator)->Copy(*FromHandle(entry)); });
 }
 
 }  // extern "C"

@@ -2,24 +2,24 @@
 #include "host/core/observe/custom_metrics.h"
 
 #include "host/core/capi/handles.h"
-#include "host/core/handle/raw_value.h"
+#include "host/core/handle/handle_cast.h"
 
-using nereid::AtCEdge;
-using nereid::CustomMetric;
-using nereid::CustomMetricArgs;
-using nereid::CustomMetricFamily;
-using nereid::FromHandle;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::CustomMetric;
+using nereid::core::CustomMetricArgs;
+using nereid::core::CustomMetricFamily;
+using nereid::core::FromHandle;
+using nereid::core::ToHandle;
 
 namespace {
 
-nereid::Result<nereid::MetricLabels> ReadLabels(const TRITONSERVER_Parameter** labels,
-                                                uint64_t label_count) {
-  nereid::MetricLabels result;
+nereid::Result<nereid::core::MetricLabels> ReadLabels(const TRITONSERVER_Parameter** labels,
+                                                      uint64_t label_count) {
+  nereid::core::MetricLabels result;
   for (uint64_t i = 0; i < label_count; ++i) {
     if (labels[i] == nullptr) return nereid::InvalidArgError("metric label ", i, " is null");
-    const nereid::Parameter& label = *FromHandle(labels[i]);
+    const nereid::core::Parameter& label = *FromHandle(labels[i]);
     const auto* text = std::get_if<std::string>(&label.value());
     if (text == nullptr) {
       return nereid::InvalidArgError("metric label '", label.name(), "': expected STRING, got ",
@@ -40,11 +40,12 @@ TRITONSERVER_Error* TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily** fam
   NEREID_RETURN_IF_NULL(family);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(description);
-  if (const uint32_t raw = nereid::RawValue(kind); raw > TRITONSERVER_METRIC_KIND_HISTOGRAM) {
-    return nereid::ToError(nereid::InvalidArgError("metric family '", name, "': unknown kind ",
-                                                   static_cast<int32_t>(raw)));
+  if (const uint32_t raw = nereid::core::RawEnumValue(kind);
+      raw > TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return nereid::core::ToError(nereid::InvalidArgError(
+        "metric family '", name, "': unknown kind ", static_cast<int32_t>(raw)));
   }
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(auto created, CustomMetricFamily::New(kind, name, description));
     *family = ToHandle(created.release());
     return Status::Ok();
@@ -53,7 +54,7 @@ TRITONSERVER_Error* TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily** fam
 
 TRITONSERVER_Error* TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily* family) {
   NEREID_RETURN_IF_NULL(family);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     CustomMetricFamily* object = FromHandle(family);
     if (const size_t left = object->num_metrics(); left > 0) {
       return nereid::InternalError("metric family '", object->shared().name,
@@ -75,7 +76,7 @@ TRITONSERVER_Error* TRITONSERVER_GetMetricFamilyKind(TRITONSERVER_MetricFamily* 
 
 TRITONSERVER_Error* TRITONSERVER_MetricArgsNew(TRITONSERVER_MetricArgs** args) {
   NEREID_RETURN_IF_NULL(args);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     *args = ToHandle(new CustomMetricArgs);
     return Status::Ok();
   });
@@ -86,7 +87,7 @@ TRITONSERVER_Error* TRITONSERVER_MetricArgsSetHistogram(TRITONSERVER_MetricArgs*
                                                         const uint64_t buckets_count) {
   NEREID_RETURN_IF_NULL(args);
   if (buckets_count > 0) NEREID_RETURN_IF_NULL(buckets);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     FromHandle(args)->buckets.emplace(buckets, buckets + buckets_count);
     return Status::Ok();
   });
@@ -112,7 +113,7 @@ TRITONSERVER_Error* TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric** metric,
   NEREID_RETURN_IF_NULL(metric);
   NEREID_RETURN_IF_NULL(family);
   if (label_count > 0) NEREID_RETURN_IF_NULL(labels);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const auto label_map, ReadLabels(labels, label_count));
     NEREID_ASSIGN_OR_RETURN(auto created,
                             CustomMetric::New(FromHandle(family), label_map, FromHandle(args)));
@@ -130,7 +131,7 @@ TRITONSERVER_Error* TRITONSERVER_MetricDelete(TRITONSERVER_Metric* metric) {
 TRITONSERVER_Error* TRITONSERVER_MetricValue(TRITONSERVER_Metric* metric, double* value) {
   NEREID_RETURN_IF_NULL(metric);
   NEREID_RETURN_IF_NULL(value);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(*value, FromHandle(metric)->Value());
     return Status::Ok();
   });
@@ -138,17 +139,17 @@ TRITONSERVER_Error* TRITONSERVER_MetricValue(TRITONSERVER_Metric* metric, double
 
 TRITONSERVER_Error* TRITONSERVER_MetricIncrement(TRITONSERVER_Metric* metric, double value) {
   NEREID_RETURN_IF_NULL(metric);
-  return AtCEdge([&] { return FromHandle(metric)->Increment(value); });
+  return AtCBoundary([&] { return FromHandle(metric)->Increment(value); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_MetricSet(TRITONSERVER_Metric* metric, double value) {
   NEREID_RETURN_IF_NULL(metric);
-  return AtCEdge([&] { return FromHandle(metric)->Set(value); });
+  return AtCBoundary([&] { return FromHandle(metric)->Set(value); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_MetricObserve(TRITONSERVER_Metric* metric, double value) {
   NEREID_RETURN_IF_NULL(metric);
-  return AtCEdge([&] { return FromHandle(metric)->Observe(value); });
+  return AtCBoundary([&] { return FromHandle(metric)->Observe(value); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_GetMetricKind(TRITONSERVER_Metric* metric,

@@ -1,12 +1,12 @@
-// TRITONSERVER_InferenceResponse: what a client reads from a response. [the thread that holds it]
+// TRITONSERVER_InferenceResponse: the contents of a response. [the thread that owns it]
 #include "host/core/request/infer_response.h"
 
 #include "host/core/capi/handles.h"
 
-using nereid::FromHandle;
-using nereid::InferResponse;
-using nereid::OutputTensor;
 using nereid::Status;
+using nereid::core::FromHandle;
+using nereid::core::InferResponse;
+using nereid::core::OutputTensor;
 
 namespace {
 
@@ -23,30 +23,30 @@ extern "C" {
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseDelete(
     TRITONSERVER_InferenceResponse* inference_response) {
   if (inference_response == nullptr) return nullptr;
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   delete FromHandle(inference_response);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseError(
     TRITONSERVER_InferenceResponse* inference_response) {
-  NEREID_RETURN_IF_GONE(inference_response);
-  return nereid::ToError(FromHandle(inference_response)->error());
+  NEREID_RETURN_IF_DELETED(inference_response);
+  return nereid::core::ToError(FromHandle(inference_response)->error());
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseModel(
     TRITONSERVER_InferenceResponse* inference_response, const char** model_name,
     int64_t* model_version) {
-  NEREID_RETURN_IF_GONE(inference_response);
-  const nereid::RequestPlan& plan = FromHandle(inference_response)->plan();
-  if (model_name != nullptr) *model_name = plan.model_name.c_str();
-  if (model_version != nullptr) *model_version = plan.model_version;
+  NEREID_RETURN_IF_DELETED(inference_response);
+  const nereid::core::RequestSchema& schema = FromHandle(inference_response)->schema();
+  if (model_name != nullptr) *model_name = schema.model_name.c_str();
+  if (model_version != nullptr) *model_version = schema.model_version;
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseId(
     TRITONSERVER_InferenceResponse* inference_response, const char** request_id) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   NEREID_RETURN_IF_NULL(request_id);
   *request_id = FromHandle(inference_response)->request_id().c_str();
   return nullptr;
@@ -54,7 +54,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseId(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameterCount(
     TRITONSERVER_InferenceResponse* inference_response, uint32_t* count) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(inference_response)->parameters().size());
   return nullptr;
@@ -63,10 +63,10 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameterCount(
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_InferenceResponse* inference_response, const uint32_t index, const char** name,
     TRITONSERVER_ParameterType* type, const void** vvalue) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   const auto& parameters = FromHandle(inference_response)->parameters();
   if (Status status = CheckIndex("parameters", index, parameters.size()); !status.ok()) {
-    return nereid::ToError(std::move(status));
+    return nereid::core::ToError(std::move(status));
   }
   if (name != nullptr) *name = parameters[index].name().c_str();
   if (type != nullptr) *type = parameters[index].type();
@@ -76,7 +76,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputCount(
     TRITONSERVER_InferenceResponse* inference_response, uint32_t* count) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(inference_response)->num_outputs());
   return nullptr;
@@ -87,10 +87,10 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
     TRITONSERVER_DataType* datatype, const int64_t** shape, uint64_t* dim_count, const void** base,
     size_t* byte_size, TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id,
     void** userp) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   InferResponse* response = FromHandle(inference_response);
   if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {
-    return nereid::ToError(std::move(status));
+    return nereid::core::ToError(std::move(status));
   }
   OutputTensor* output = response->output(index);
   if (name != nullptr) *name = output->name().c_str();
@@ -105,15 +105,15 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
   return nullptr;
 }
 
-// *label is null for a class without label.
+// Sets *label to null for a class without a label.
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse* inference_response, const uint32_t index,
     const size_t class_index, const char** label) {
-  NEREID_RETURN_IF_GONE(inference_response);
+  NEREID_RETURN_IF_DELETED(inference_response);
   NEREID_RETURN_IF_NULL(label);
   InferResponse* response = FromHandle(inference_response);
   if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {
-    return nereid::ToError(std::move(status));
+    return nereid::core::ToError(std::move(status));
   }
   const auto& labels = response->output(index)->spec().labels;
   const bool has_label = class_index < labels.size() && !labels[class_index].empty();

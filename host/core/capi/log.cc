@@ -1,11 +1,11 @@
-// The log, and the options that set it. They act at once and on the whole process, so the options
-// may be null: that is how frontends change the log of a running server. [any thread]
+// The log and its options. The options take effect at once for the whole process, so the options
+// object may be null: this is how frontends change the log of a running server. [any thread]
 #include "host/core/observe/log.h"
 
 #include "base/clock.h"
 #include "host/core/capi/handles.h"
 
-namespace log = nereid::log;
+namespace log = nereid::core::log;
 
 extern "C" {
 
@@ -17,9 +17,9 @@ TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
                                             const int line, const char* msg) {
   NEREID_RETURN_IF_NULL(msg);
   if (static_cast<uint32_t>(level) > TRITONSERVER_LOG_VERBOSE) {
-    return nereid::ToError(nereid::InvalidArgError("unknown logging level '", level, "'"));
+    return nereid::core::ToError(nereid::InvalidArgError("unknown logging level '", level, "'"));
   }
-  return nereid::AtCEdge([&] {
+  return nereid::core::AtCBoundary([&] {
     log::Write(static_cast<log::Level>(level), filename == nullptr ? "" : filename, line, msg);
     return nereid::Status::Ok();
   });
@@ -27,7 +27,7 @@ TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOptions*,
                                                          const char* file) {
-  return nereid::AtCEdge([&] { return log::SetFile(file == nullptr ? "" : file); });
+  return nereid::core::AtCBoundary([&] { return log::SetFile(file == nullptr ? "" : file); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogInfo(TRITONSERVER_ServerOptions*,
@@ -51,7 +51,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogError(TRITONSERVER_ServerOpt
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFormat(TRITONSERVER_ServerOptions*,
                                                            const TRITONSERVER_LogFormat format) {
   if (format != TRITONSERVER_LOG_DEFAULT && format != TRITONSERVER_LOG_ISO8601) {
-    return nereid::ToError(nereid::InvalidArgError("unknown log format '", format, "'"));
+    return nereid::core::ToError(nereid::InvalidArgError("unknown log format '", format, "'"));
   }
   log::SetFormat(static_cast<log::Format>(format));
   return nullptr;
@@ -66,7 +66,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerO
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogCallback(TRITONSERVER_ServerOptions*,
                                                              TRITONSERVER_LogCallbackFn_t callback,
                                                              void* userp) {
-  return nereid::AtCEdge([&] {
+  return nereid::core::AtCBoundary([&] {
     if (callback == nullptr) {
       log::SetCallback(nullptr);
     } else {

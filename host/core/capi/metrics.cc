@@ -1,4 +1,4 @@
-// TRITONSERVER_Metrics: the metrics page of a server. [any thread]
+// TRITONSERVER_Metrics: the metrics of a server as text. [any thread]
 #include "host/core/observe/metrics.h"
 
 #include <string>
@@ -7,14 +7,15 @@
 #include "host/core/model/core_services.h"
 #include "host/core/server.h"
 
-using nereid::FromHandle;
 using nereid::Status;
+using nereid::core::FromHandle;
 
 namespace {
 
-// What a TRITONSERVER_Metrics* points to: the server's metrics and the text last handed out.
+// The object behind a TRITONSERVER_Metrics pointer: the server's metrics and the text that was last
+// returned.
 struct MetricsReader {
-  nereid::Metrics* metrics;
+  nereid::core::Metrics* metrics;
   std::string page;
 };
 
@@ -28,12 +29,12 @@ TRITONSERVER_Error* TRITONSERVER_ServerMetrics(TRITONSERVER_Server* server,
                                                TRITONSERVER_Metrics** metrics) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(metrics);
-  return nereid::AtCEdge([&]() -> Status {
-    nereid::Metrics& of_server = FromHandle(server)->services().metrics;
-    if (!of_server.options().enabled) {
+  return nereid::core::AtCBoundary([&]() -> Status {
+    nereid::core::Metrics& server_metrics = FromHandle(server)->services().metrics;
+    if (!server_metrics.options().enabled) {
       return nereid::UnavailableError("metrics are disabled for this server");
     }
-    *metrics = nereid::ToHandle(new MetricsReader{&of_server, ""});
+    *metrics = nereid::core::ToHandle(new MetricsReader{&server_metrics, ""});
     return Status::Ok();
   });
 }
@@ -43,14 +44,14 @@ TRITONSERVER_Error* TRITONSERVER_MetricsDelete(TRITONSERVER_Metrics* metrics) {
   return nullptr;
 }
 
-// The text lives until the next call with the same handle.
+// The text is valid until the next call with the same handle.
 TRITONSERVER_Error* TRITONSERVER_MetricsFormatted(TRITONSERVER_Metrics* metrics,
                                                   TRITONSERVER_MetricFormat format,
                                                   const char** base, size_t* byte_size) {
   NEREID_RETURN_IF_NULL(metrics);
   NEREID_RETURN_IF_NULL(base);
   NEREID_RETURN_IF_NULL(byte_size);
-  return nereid::AtCEdge([&]() -> Status {
+  return nereid::core::AtCBoundary([&]() -> Status {
     if (format != TRITONSERVER_METRIC_PROMETHEUS) {
       return nereid::InvalidArgError("unknown metrics format '", static_cast<int>(format), "'");
     }

@@ -1,14 +1,14 @@
-// TRITONREPOAGENT_*: what a repository agent asks about a model during an action. [the thread of
-// the action]
-#include "host/core/capi/config_version.h"
+// TRITONREPOAGENT_*: access of a repository agent to a model during an action. [the thread of the
+// action]
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
 #include "host/core/repository/agent_model.h"
 
-using nereid::AgentModel;
-using nereid::AtCEdge;
-using nereid::FromHandle;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AgentModel;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::ToHandle;
 
 namespace {
 
@@ -40,7 +40,7 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelRepositoryLocationAcquire(
   NEREID_RETURN_IF_NULL(agent);
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(location);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckFilesystem(artifact_type));
     NEREID_ASSIGN_OR_RETURN(*location, FromHandle(model)->AcquireFolder());
     return Status::Ok();
@@ -52,7 +52,7 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelRepositoryLocationRelease(
   NEREID_RETURN_IF_NULL(agent);
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(location);
-  return AtCEdge([&] { return FromHandle(model)->ReleaseFolder(location); });
+  return AtCBoundary([&] { return FromHandle(model)->ReleaseFolder(location); });
 }
 
 TRITONSERVER_Error* TRITONREPOAGENT_ModelRepositoryUpdate(
@@ -61,7 +61,7 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelRepositoryUpdate(
   NEREID_RETURN_IF_NULL(agent);
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(location);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckFilesystem(artifact_type));
     return FromHandle(model)->MoveTo(location);
   });
@@ -86,7 +86,7 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelParameter(TRITONREPOAGENT_Agent* agent,
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(parameter_name);
   NEREID_RETURN_IF_NULL(parameter_value);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const AgentModel::Parameters& parameters = FromHandle(model)->parameters();
     if (index >= parameters.size()) {
       return nereid::InvalidArgError("out of bounds index ", index, ": agent has ",
@@ -105,9 +105,9 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent* agent,
   NEREID_RETURN_IF_NULL(agent);
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
-    *model_config = ToHandle(new nereid::Message(FromHandle(model)->config_json()));
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(nereid::core::CheckConfigVersion(config_version));
+    *model_config = ToHandle(new nereid::core::JsonMessage(FromHandle(model)->config_json()));
     return Status::Ok();
   });
 }

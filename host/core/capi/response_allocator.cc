@@ -3,9 +3,9 @@
 
 #include "host/core/capi/handles.h"
 
-using nereid::FromHandle;
-using nereid::ResponseAllocator;
 using nereid::Status;
+using nereid::core::FromHandle;
+using nereid::core::ResponseAllocator;
 
 extern "C" {
 
@@ -16,7 +16,7 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorNew(
   NEREID_RETURN_IF_NULL(allocator);
   NEREID_RETURN_IF_NULL(alloc_fn);
   NEREID_RETURN_IF_NULL(release_fn);
-  return nereid::AtCEdge([&] {
+  return nereid::core::AtCBoundary([&] {
     *allocator = ToHandle(new ResponseAllocator{
         .alloc_fn = alloc_fn, .release_fn = release_fn, .start_fn = start_fn});
     return Status::Ok();
@@ -39,9 +39,9 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorSetQueryFunction(
 }
 
 TRITONSERVER_Error* NEREID_ResponseAllocatorSetAdoptFunction(
-    TRITONSERVER_ResponseAllocator* allocator, NEREID_AdoptFn_t adopt_fn) {
+    TRITONSERVER_ResponseAllocator* allocator, NEREID_AcceptLeaseFn_t accept_lease_fn) {
   NEREID_RETURN_IF_NULL(allocator);
-  FromHandle(allocator)->adopt_fn = adopt_fn;
+  FromHandle(allocator)->accept_lease_fn = accept_lease_fn;
   return nullptr;
 }
 

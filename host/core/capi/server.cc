@@ -1,14 +1,14 @@
-// TRITONSERVER_Server as a whole: its life, health, repositories and metadata. [any thread]
+// TRITONSERVER_Server: creation, deletion, health, repositories and metadata. [any thread]
 #include "host/core/server.h"
 
 #include "host/core/capi/handles.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::Message;
-using nereid::Server;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::JsonMessage;
+using nereid::core::Server;
+using nereid::core::ToHandle;
 
 extern "C" {
 
@@ -16,7 +16,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerNew(TRITONSERVER_Server** server,
                                            TRITONSERVER_ServerOptions* options) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(options);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(auto created, Server::Create(*FromHandle(options)));
     *server = ToHandle(created.release());
     return Status::Ok();
@@ -24,7 +24,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerNew(TRITONSERVER_Server** server,
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerDelete(TRITONSERVER_Server* server) {
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     const std::unique_ptr<Server> owned(FromHandle(server));
     return owned == nullptr ? Status::Ok() : owned->End();
   });
@@ -32,7 +32,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerDelete(TRITONSERVER_Server* server) {
 
 TRITONSERVER_Error* TRITONSERVER_ServerStop(TRITONSERVER_Server* server) {
   NEREID_RETURN_IF_NULL(server);
-  return AtCEdge([&] { return FromHandle(server)->Stop(); });
+  return AtCBoundary([&] { return FromHandle(server)->Stop(); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerSetExitTimeout(TRITONSERVER_Server* server,
@@ -48,8 +48,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerRegisterModelRepository(
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(repository_path);
   if (mapping_count > 0) NEREID_RETURN_IF_NULL(name_mapping);
-  return AtCEdge([&] {
-    std::vector<const nereid::Parameter*> mapping;
+  return AtCBoundary([&] {
+    std::vector<const nereid::core::Parameter*> mapping;
     for (uint32_t i = 0; i < mapping_count; ++i) mapping.push_back(FromHandle(name_mapping[i]));
     return FromHandle(server)->RegisterRepository(repository_path, mapping);
   });
@@ -59,18 +59,18 @@ TRITONSERVER_Error* TRITONSERVER_ServerUnregisterModelRepository(TRITONSERVER_Se
                                                                  const char* repository_path) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(repository_path);
-  return AtCEdge([&] { return FromHandle(server)->UnregisterRepository(repository_path); });
+  return AtCBoundary([&] { return FromHandle(server)->UnregisterRepository(repository_path); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server* server) {
   NEREID_RETURN_IF_NULL(server);
-  return AtCEdge([&] { return FromHandle(server)->PollRepositories(); });
+  return AtCBoundary([&] { return FromHandle(server)->PollRepositories(); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerIsLive(TRITONSERVER_Server* server, bool* live) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(live);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     *live = FromHandle(server)->IsLive();
     return FromHandle(server)->CheckNotStopping();
   });
@@ -79,7 +79,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerIsLive(TRITONSERVER_Server* server, bool*
 TRITONSERVER_Error* TRITONSERVER_ServerIsReady(TRITONSERVER_Server* server, bool* ready) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(ready);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     *ready = FromHandle(server)->IsReady();
     return FromHandle(server)->CheckNotStopping();
   });
@@ -89,8 +89,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerMetadata(TRITONSERVER_Server* server,
                                                 TRITONSERVER_Message** server_metadata) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(server_metadata);
-  return AtCEdge([&] {
-    *server_metadata = ToHandle(new Message(FromHandle(server)->MetadataJson()));
+  return AtCBoundary([&] {
+    *server_metadata = ToHandle(new JsonMessage(FromHandle(server)->MetadataJson()));
     return Status::Ok();
   });
 }

@@ -1,24 +1,24 @@
-// TRITONSERVER_Server and its models: readiness, properties, metadata, configuration, statistics,
-// index, load and unload. [any thread]
-#include "host/core/capi/config_version.h"
+// TRITONSERVER_Server, calls about models: readiness, properties, metadata, configuration,
+// statistics, index, load and unload. [any thread]
+#include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
 #include "host/core/model/model.h"
 #include "host/core/server.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::Message;
 using nereid::Result;
-using nereid::Server;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::JsonMessage;
+using nereid::core::Server;
+using nereid::core::ToHandle;
 
 namespace {
 
-// A JSON text on its way out, or the reason why there is none.
+// Returns the JSON as a message, or its error.
 Status Deliver(Result<std::string> json, TRITONSERVER_Message** message) {
   if (!json.ok()) return std::move(json).status();
-  *message = ToHandle(new Message(std::move(json).value()));
+  *message = ToHandle(new JsonMessage(std::move(json).value()));
   return Status::Ok();
 }
 
@@ -32,9 +32,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(ready);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     *ready = FromHandle(server)->IsModelReady(model_name, model_version);
-    return FromHandle(server)->CheckServes(nereid::CallerOf(server));
+    return FromHandle(server)->CheckServing(nereid::core::CallerOf(server));
   });
 }
 
@@ -45,7 +45,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelBatchProperties(TRITONSERVER_Server*
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(flags);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const auto model,
                             FromHandle(server)->models().Find(model_name, model_version));
     *flags = model->config().max_batch_size > 0 ? TRITONSERVER_BATCH_FIRST_DIM
@@ -63,7 +63,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelTransactionProperties(TRITONSERVER_S
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(txn_flags);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const auto model,
                             FromHandle(server)->models().Find(model_name, model_version));
     *txn_flags =
@@ -80,8 +80,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server* server
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_metadata);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServing());
     return Deliver(FromHandle(server)->ModelMetadataJson(model_name, model_version),
                    model_metadata);
   });
@@ -94,8 +94,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server* serv
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_stats);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServing());
     return Deliver(FromHandle(server)->StatisticsJson(model_name, model_version), model_stats);
   });
 }
@@ -108,9 +108,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelConfig(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_config);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     auto json = FromHandle(server)->ModelConfigJson(model_name, model_version);
-    if (json.ok()) NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
+    if (json.ok()) NEREID_RETURN_IF_ERROR(nereid::core::CheckConfigVersion(config_version));
     return Deliver(std::move(json), model_config);
   });
 }
@@ -119,8 +119,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIndex(TRITONSERVER_Server* server, u
                                                   TRITONSERVER_Message** model_index) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_index);
-  return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
+  return AtCBoundary([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServing());
     const bool ready_only = (flags & TRITONSERVER_INDEX_FLAG_READY) != 0;
     return Deliver(FromHandle(server)->IndexJson(ready_only), model_index);
   });
@@ -137,8 +137,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerLoadModelWithParameters(
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   if (parameter_count > 0) NEREID_RETURN_IF_NULL(parameters);
-  return AtCEdge([&] {
-    std::vector<const nereid::Parameter*> list;
+  return AtCBoundary([&] {
+    std::vector<const nereid::core::Parameter*> list;
     for (uint64_t i = 0; i < parameter_count; ++i) list.push_back(FromHandle(parameters[i]));
     return FromHandle(server)->LoadModel(model_name, list);
   });
@@ -148,14 +148,14 @@ TRITONSERVER_Error* TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server* server,
                                                    const char* model_name) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
-  return AtCEdge([&] { return FromHandle(server)->UnloadModel(model_name, false); });
+  return AtCBoundary([&] { return FromHandle(server)->UnloadModel(model_name, false); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server* server,
                                                                 const char* model_name) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
-  return AtCEdge([&] { return FromHandle(server)->UnloadModel(model_name, true); });
+  return AtCBoundary([&] { return FromHandle(server)->UnloadModel(model_name, true); });
 }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-// TRITONSERVER_ServerOptions: each setter stores its value; the server judges them when it starts.
+// TRITONSERVER_ServerOptions: the setters store values; the server validates them when it starts.
 // [one thread at a time]
 #include "host/core/server_options.h"
 
@@ -6,18 +6,18 @@
 
 #include "base/host_binding.h"
 #include "host/core/capi/handles.h"
-#include "host/core/handle/raw_value.h"
+#include "host/core/handle/handle_cast.h"
 
-using nereid::FromHandle;
-using nereid::ServerOptions;
 using nereid::Status;
+using nereid::core::FromHandle;
+using nereid::core::ServerOptions;
 
 namespace {
 
 // Runs `set` on the options behind the handle.
 template <typename Set>
 TRITONSERVER_Error* Apply(const char* function, TRITONSERVER_ServerOptions* options, Set&& set) {
-  return nereid::AtCEdge([&]() -> Status {
+  return nereid::core::AtCBoundary([&]() -> Status {
     if (options == nullptr) return nereid::InvalidArgError(function, ": options must not be null");
     return set(*FromHandle(options));
   });
@@ -38,7 +38,7 @@ TRITONSERVER_Error* StoreText(const char* function, TRITONSERVER_ServerOptions* 
   return Store(function, options, member, text == nullptr ? "" : text);
 }
 
-using SettingLists = std::map<std::string, nereid::SettingList>;
+using SettingLists = std::map<std::string, nereid::core::SettingList>;
 
 TRITONSERVER_Error* AddSetting(const char* function, TRITONSERVER_ServerOptions* options,
                                SettingLists ServerOptions::*member, const char* name,
@@ -58,8 +58,8 @@ extern "C" {
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsNew(TRITONSERVER_ServerOptions** options) {
   NEREID_RETURN_IF_NULL(options);
-  return nereid::AtCEdge([&] {
-    *options = nereid::ToHandle(new ServerOptions);
+  return nereid::core::AtCBoundary([&] {
+    *options = nereid::core::ToHandle(new ServerOptions);
     return Status::Ok();
   });
 }
@@ -91,7 +91,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelControlMode(
     if (static_cast<uint32_t>(mode) > TRITONSERVER_MODEL_CONTROL_EXPLICIT) {
       return nereid::InvalidArgError("unknown control mode '", mode, "'");
     }
-    o.control_mode = static_cast<nereid::ModelControlMode>(mode);
+    o.control_mode = static_cast<nereid::core::ModelControlMode>(mode);
     return Status::Ok();
   });
 }
@@ -118,7 +118,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelConfigName(
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetRateLimiterMode(
     TRITONSERVER_ServerOptions* options, TRITONSERVER_RateLimitMode mode) {
   return Apply(__func__, options, [&](ServerOptions& o) -> Status {
-    const uint32_t raw = nereid::RawValue(mode);
+    const uint32_t raw = nereid::core::RawEnumValue(mode);
     if (raw > TRITONSERVER_RATE_LIMIT_EXEC_COUNT) {
       return nereid::InvalidArgError("unknown rate limit mode '", static_cast<int32_t>(raw), "'");
     }
@@ -295,7 +295,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
                                                             const char* value) {
   if (policy_name != nullptr && setting != nullptr && value != nullptr) {
     const Status status = nereid::ReadHostBinding(policy_name, {{setting, value}}).status();
-    if (!status.ok()) return nereid::ToError(status);
+    if (!status.ok()) return nereid::core::ToError(status);
   }
   return AddSetting(__func__, options, &ServerOptions::host_policies, policy_name, setting, value);
 }

@@ -1,14 +1,14 @@
-// TRITONSERVER_InferenceTrace: made by a client or spawned by a backend, given to ServerInferAsync.
-// [any thread]
+// TRITONSERVER_InferenceTrace: created by a client or spawned by a backend, passed to
+// ServerInferAsync. [any thread]
 #include "host/core/observe/trace.h"
 
 #include "host/core/capi/handles.h"
 
-using nereid::AtCEdge;
-using nereid::FromHandle;
-using nereid::InferenceTrace;
 using nereid::Status;
-using nereid::ToHandle;
+using nereid::core::AtCBoundary;
+using nereid::core::FromHandle;
+using nereid::core::InferenceTrace;
+using nereid::core::ToHandle;
 
 extern "C" {
 
@@ -71,7 +71,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceTraceTensorNew(
     TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
     TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void* trace_userp) {
   NEREID_RETURN_IF_NULL(trace);
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(
         auto created,
         InferenceTrace::Create(static_cast<uint32_t>(level), parent_id,
@@ -86,7 +86,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_Infer
                                                               const char* activity_name) {
   NEREID_RETURN_IF_NULL(trace);
   NEREID_RETURN_IF_NULL(activity_name);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     FromHandle(trace)->ReportCustom(timestamp, activity_name);
     return Status::Ok();
   });
@@ -94,7 +94,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_Infer
 
 TRITONSERVER_Error* TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace* trace) {
   if (trace == nullptr) return nullptr;
-  return AtCEdge([&]() -> Status {
+  return AtCBoundary([&]() -> Status {
     InferenceTrace* object = FromHandle(trace);
     if (object->in_flight()) {
       return nereid::InvalidArgError("trace ", object->id(),
@@ -149,7 +149,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceTraceSpawnChildTrace(
     TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTrace** child_trace) {
   NEREID_RETURN_IF_NULL(trace);
   NEREID_RETURN_IF_NULL(child_trace);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     *child_trace = ToHandle(FromHandle(trace)->SpawnChild().release());
     return Status::Ok();
   });
@@ -159,13 +159,13 @@ TRITONSERVER_Error* TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_Inference
                                                           const char* trace_context) {
   NEREID_RETURN_IF_NULL(trace);
   NEREID_RETURN_IF_NULL(trace_context);
-  return AtCEdge([&] {
+  return AtCBoundary([&] {
     FromHandle(trace)->set_context(trace_context);
     return Status::Ok();
   });
 }
 
-// The text lives until the context changes.
+// The text is valid until the context changes.
 TRITONSERVER_Error* TRITONSERVER_InferenceTraceContext(TRITONSERVER_InferenceTrace* trace,
                                                        const char** trace_context) {
   NEREID_RETURN_IF_NULL(trace);

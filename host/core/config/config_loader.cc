@@ -4,101 +4,103 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_content.h"
-#include "host/core/config/config_form.h"
+#include "host/core/config/config_document.h"
 #include "host/core/config/normalize.h"
 #include "host/core/config/parse.h"
-#include "host/core/config/schema.h"
 #include "host/core/config/typed_config.h"
 #include "host/core/config/validate.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
-// What one reading produced, before it is judged.
-struct Reading {
+// The result of parsing a configuration, before validation.
+struct ParsedConfig {
   Json json;
   std::string file;
-  std::string text;               // of the file
-  std::optional<KeyIndex> index;  // of the text, where something needs it
+  std::string text;               // content of the file
+  std::optional<KeyIndex> index;  // index of `text`, created on demand
 };
 
-const KeyIndex& Index(Reading* reading) {
-  if (!reading->index) reading->index = IndexKeys(reading->text, Schema::Get().model_config());
-  return *reading->index;
+const KeyIndex& Index(ParsedConfig* parsed) {
+  if (!parsed->index) parsed->index = IndexKeys(parsed->text, ConfigSchema::Get().model_config());
+  return *parsed->index;
 }
 
-// Back through the schema: proto order, defaults in, types guaranteed.
-Json Canonical(const Json& json, Faults* faults) {
-  const auto message = Schema::Get().NewModelConfig();
-  JsonToMessage(json, message.get(), faults);
+// Converts to a protobuf message and back. The result has the field order of the schema, all
+// defaults, and the right types.
+Json Canonical(const Json& json, ConfigErrors* errors) {
+  const auto message = ConfigSchema::Get().NewModelConfig();
+  JsonToMessage(json, message.get(), errors);
   return MessageToJson(*message);
 }
 
-// Faults found behind the parser know only their key: adds the place where it is written.
-void AddPlaces(Reading* reading, Faults* faults) {
-  for (Fault& fault : *faults) {
-    if (!fault.file.empty() || reading->file.empty()) continue;
-    fault.file = reading->file;
-    if (const KeyPosition* place = Index(reading).Nearest(fault.key)) {
-      fault.line = place->line;
-      fault.column = place->column;
+// Errors that validation finds have only a key. Adds the position of that key in the text.
+void AddPositions(ParsedConfig* parsed, ConfigErrors* errors) {
+  for (ConfigError& error : *errors) {
+    if (!error.file.empty() || parsed->file.empty()) continue;
+    error.file = parsed->file;
+    if (const KeyPosition* position = Index(parsed).Nearest(error.key)) {
+      error.line = position->line;
+      error.column = position->column;
     }
   }
 }
 
-std::string ReadText(const std::string& path, Faults* faults) {
+std::string ReadText(const std::string& path, ConfigErrors* errors) {
   Result<std::string> text = ReadFile(path);
   if (text.ok()) return std::move(text).value();
-  faults->push_back({"", 0, 0, "", text.status().message()});
+  errors->push_back({"", 0, 0, "", text.status().message()});
   return {};
 }
 
-Reading Read(const ModelFolder& folder, Faults* faults) {
-  Reading reading;
-  if (folder.config_override.has_value()) {
-    reading.json = ParseJson(*folder.config_override, faults);
-    return reading;
+ParsedConfig Parse(const ConfigSource& source, ConfigErrors* errors) {
+  ParsedConfig parsed;
+  if (source.config_override.has_value()) {
+    parsed.json = ParseJson(*source.config_override, errors);
+    return parsed;
   }
-  reading.file = ConfigPath(folder);
-  if (reading.file.empty()) {
-    reading.json = MessageToJson(*Schema::Get().NewModelConfig());
-    return reading;
+  parsed.file = ConfigPath(source);
+  if (parsed.file.empty()) {
+    parsed.json = MessageToJson(*ConfigSchema::Get().NewModelConfig());
+    return parsed;
   }
-  reading.text = ReadText(reading.file, faults);
-  if (!faults->empty()) return reading;
-  // Where keys stand is of interest only where something is wrong with one.
-  Faults any;
-  const bool has_placeholder = reading.text.find('$') != std::string::npos;
-  if (!has_placeholder) reading.json = ParsePbtxt(reading.text, reading.file, {}, &any);
+  parsed.text = ReadText(parsed.file, errors);
+  if (!errors->empty()) return parsed;
+  // The positions of keys are needed only to report errors, so the text is parsed without an index
+  // first.
+  ConfigErrors any;
+  const bool has_placeholder = parsed.text.find('$') != std::string::npos;
+  if (!has_placeholder) parsed.json = ParsePbtxt(parsed.text, parsed.file, {}, &any);
   if (has_placeholder || !any.empty()) {
-    reading.json = ParsePbtxt(reading.text, reading.file, Index(&reading), faults);
+    parsed.json = ParsePbtxt(parsed.text, parsed.file, Index(&parsed), errors);
   }
-  return reading;
+  return parsed;
 }
 
-// Of outputs with one name the first counts, as in Triton: the ensemble of TensorRT-LLM's last
-// templates has such ones. The others are judged by themselves and taken out.
-void TakeOutRepeatedOutputs(Json* config, Faults* faults) {
+// If several outputs have the same name, the first one applies, as in Triton. The ensembles of
+// TensorRT-LLM's latest templates have such outputs. The others are validated separately and
+// removed.
+void RemoveRepeatedOutputs(Json* config, ConfigErrors* errors) {
   const std::vector<size_t> repeated = RepeatedOutputs(*config);
   if (repeated.empty()) return;
   const ModelConfig whole = ToModelConfig(*config);
   Json& outputs = config->at("output");
   for (auto index = repeated.rbegin(); index != repeated.rend(); ++index) outputs.erase(*index);
-  for (const size_t index : repeated) ValidateOutput(whole, index, faults);
+  for (const size_t index : repeated) ValidateOutput(whole, index, errors);
 }
 
-// The first judgement: everything that needs no backend.
-ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
-  if (folder.is_renamed) reading->json["name"] = folder.name;
-  NormalizeFields(folder, &reading->json);
-  TakeOutRepeatedOutputs(&reading->json, faults);
-  OrderFields(Schema::Get().model_config(), &reading->json);
-  ModelConfig config = ToModelConfig(std::move(reading->json));
-  ValidateModel(config, folder.name, faults);
+// The first validation: everything that does not depend on the backend.
+ModelConfig Validate(const ConfigSource& source, ParsedConfig* parsed, ConfigErrors* errors) {
+  if (source.is_renamed) parsed->json["name"] = source.name;
+  NormalizeFields(source, &parsed->json);
+  RemoveRepeatedOutputs(&parsed->json, errors);
+  OrderFields(ConfigSchema::Get().model_config(), &parsed->json);
+  ModelConfig config = ToModelConfig(std::move(parsed->json));
+  ValidateModel(config, source.name, errors);
   return config;
 }
 
-// The kind of scheduler that is set; null: none.
+// The kind of scheduler that is set; null if none is set.
 const char* SchedulerOf(const Json& config) {
   for (const char* kind : {"dynamic_batching", "sequence_batching", "ensemble_scheduling"}) {
     if (config.contains(kind)) return kind;
@@ -120,49 +122,49 @@ Status MergeScheduler(const Json& update, Json* current) {
 
 }  // namespace
 
-std::string ConfigPath(const ModelFolder& folder) {
+std::string ConfigPath(const ConfigSource& source) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (folder.path.empty()) return {};
-  if (!folder.config_name.empty()) {
-    const fs::path custom = fs::path(folder.path) / "configs" / (folder.config_name + ".pbtxt");
+  if (source.path.empty()) return {};
+  if (!source.config_name.empty()) {
+    const fs::path custom = fs::path(source.path) / "configs" / (source.config_name + ".pbtxt");
     if (fs::exists(custom, ignored)) return custom.string();
   }
-  const fs::path usual = fs::path(folder.path) / "config.pbtxt";
+  const fs::path usual = fs::path(source.path) / "config.pbtxt";
   return fs::exists(usual, ignored) ? usual.string() : std::string();
 }
 
-Result<ModelConfig> ReadModelConfig(const ModelFolder& folder) {
-  Faults faults;
-  Reading reading = Read(folder, &faults);
-  if (!faults.empty()) {
-    if (!folder.config_override.has_value()) return ToStatus(faults);
-    return ToStatus(faults).WithContext("Invalid config override");
+Result<ModelConfig> ReadModelConfig(const ConfigSource& source) {
+  ConfigErrors errors;
+  ParsedConfig parsed = Parse(source, &errors);
+  if (!errors.empty()) {
+    if (!source.config_override.has_value()) return ToStatus(errors);
+    return ToStatus(errors).WithContext("Invalid config override");
   }
-  ModelConfig config = Judge(folder, &reading, &faults);
-  if (folder.is_whole) ValidateTensors(config, &faults);
-  AddPlaces(&reading, &faults);
-  if (!faults.empty()) return ToStatus(faults);
+  ModelConfig config = Validate(source, &parsed, &errors);
+  if (source.is_complete) ValidateTensors(config, &errors);
+  AddPositions(&parsed, &errors);
+  if (!errors.empty()) return ToStatus(errors);
   return config;
 }
 
-Faults CheckModelConfig(const ModelFolder& folder) {
-  Faults faults;
-  Reading reading = Read(folder, &faults);
-  if (!faults.empty()) return faults;
-  const ModelConfig config = Judge(folder, &reading, &faults);
-  ValidateTensors(config, &faults);
-  AddPlaces(&reading, &faults);
-  return faults;
+ConfigErrors CheckModelConfig(const ConfigSource& source) {
+  ConfigErrors errors;
+  ParsedConfig parsed = Parse(source, &errors);
+  if (!errors.empty()) return errors;
+  const ModelConfig config = Validate(source, &parsed, &errors);
+  ValidateTensors(config, &errors);
+  AddPositions(&parsed, &errors);
+  return errors;
 }
 
-void LocateFaults(const ModelFolder& folder, Faults* faults) {
-  Reading reading;
-  reading.file = ConfigPath(folder);
-  if (reading.file.empty()) return;
-  Faults unreadable;
-  reading.text = ReadText(reading.file, &unreadable);
-  AddPlaces(&reading, faults);
+void LocateErrors(const ConfigSource& source, ConfigErrors* errors) {
+  ParsedConfig parsed;
+  parsed.file = ConfigPath(source);
+  if (parsed.file.empty()) return;
+  ConfigErrors unreadable;
+  parsed.text = ReadText(parsed.file, &unreadable);
+  AddPositions(&parsed, errors);
 }
 
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults) {
@@ -170,19 +172,19 @@ Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDe
   NormalizeInstanceGroups(defaults, &json);
   ModelConfig prepared = config;
   prepared.instance_groups = ToInstanceGroups(json);
-  prepared.form = std::make_shared<const ConfigForm>(std::move(json));  // still canonical
-  Faults faults;
-  ValidateInstanceGroups(prepared, defaults.gpus, &faults);
-  if (!faults.empty()) return ToStatus(faults);
+  prepared.document = std::make_shared<const ConfigDocument>(std::move(json));  // still canonical
+  ConfigErrors errors;
+  ValidateInstanceGroups(prepared, defaults.gpus, &errors);
+  if (!errors.empty()) return ToStatus(errors);
   return prepared;
 }
 
 Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelConfig& groups) {
   Json json = FromModelConfig(config);
   json["instance_group"] = FromModelConfig(groups).at("instance_group");
-  Faults faults;
-  ModelConfig changed = ToModelConfig(Canonical(json, &faults));
-  if (!faults.empty()) return ToStatus(faults);
+  ConfigErrors errors;
+  ModelConfig changed = ToModelConfig(Canonical(json, &errors));
+  if (!errors.empty()) return ToStatus(errors);
   return changed;
 }
 
@@ -199,17 +201,17 @@ ConfigChange ChangeBetween(const ModelConfig& from, const ModelConfig& to) {
 }
 
 Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view text) {
-  Faults faults;
-  const Json update = ParseJson(text, &faults);
-  if (!faults.empty()) return ToStatus(faults);
+  ConfigErrors errors;
+  const Json update = ParseJson(text, &errors);
+  if (!errors.empty()) return ToStatus(errors);
   Json merged = FromModelConfig(current);
   for (const char* key : {"input", "output", "max_batch_size"}) merged[key] = update.at(key);
   NEREID_RETURN_IF_ERROR(MergeScheduler(update, &merged));
   if (update.contains("model_transaction_policy")) {
     merged["model_transaction_policy"] = update.at("model_transaction_policy");
   }
-  ModelConfig config = ToModelConfig(Canonical(merged, &faults));
-  if (!faults.empty()) return ToStatus(faults);
+  ModelConfig config = ToModelConfig(Canonical(merged, &errors));
+  if (!errors.empty()) return ToStatus(errors);
   return config;
 }
 
@@ -218,30 +220,30 @@ Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
   Json json = FromModelConfig(config);
   Json& steps = json["ensemble_scheduling"]["step"];
   for (size_t i = 0; i < spaces.size(); ++i) steps[i]["model_namespace"] = spaces[i];
-  Faults faults;
-  ModelConfig named = ToModelConfig(Canonical(json, &faults));
-  if (!faults.empty()) return ToStatus(faults);
+  ConfigErrors errors;
+  ModelConfig named = ToModelConfig(Canonical(json, &errors));
+  if (!errors.empty()) return ToStatus(errors);
   return named;
 }
 
 Result<ModelConfig> FinishConfig(const ModelConfig& config) {
   ModelConfig finished = config;
-  // Nothing else is left to fill in.
+  // Only batching has defaults that depend on fields that the backend completed.
   if (config.dynamic_batching || config.sequence_batching) {
     Json json = FromModelConfig(config);
-    NormalizeBatching(&json);  // in place: the form stays canonical
+    NormalizeBatching(&json);  // keeps the order of fields, so the document stays canonical
     finished = ToModelConfig(std::move(json));
   }
-  Faults faults;
-  ValidateModel(finished, finished.name, &faults);
-  ValidateTensors(finished, &faults);
-  if (!faults.empty()) return ToStatus(faults);
-  finished.form = std::make_shared<const ConfigForm>(JsonText(finished));
+  ConfigErrors errors;
+  ValidateModel(finished, finished.name, &errors);
+  ValidateTensors(finished, &errors);
+  if (!errors.empty()) return ToStatus(errors);
+  finished.document = std::make_shared<const ConfigDocument>(JsonText(finished));
   return finished;
 }
 
 std::string JsonText(const ModelConfig& config) {
-  return config.form == nullptr ? std::string() : config.form->Text();
+  return config.document == nullptr ? std::string() : config.document->Text();
 }
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

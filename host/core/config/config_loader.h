@@ -1,6 +1,6 @@
-// Makes ModelConfigs: reads them from a model's folder, merges what a backend completes, checks
-// them. The steps of a load are ReadModelConfig -> PrepareInstances -> (the backend's
-// ModelInitialize, MergeBackendConfig) -> FinishConfig. [any thread]
+// Creates ModelConfigs: reads them from a model's folder, merges the fields that a backend
+// completes and validates them. The steps of a load are ReadModelConfig -> PrepareInstances -> (the
+// backend's ModelInitialize, MergeBackendConfig) -> FinishConfig. [any thread]
 #pragma once
 
 #include <optional>
@@ -8,23 +8,26 @@
 #include <string_view>
 #include <vector>
 
-#include "host/core/config/fault.h"
+#include "host/core/config/config_error.h"
 #include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 
-struct ModelFolder {
-  std::string name;         // the model's: the folder's own, unless it is renamed
-  std::string path;         // may be empty: a configuration without files
-  std::string config_name;  // configs/<config_name>.pbtxt is preferred when set and present
-  // Replaces the file's configuration: JSON, as the load parameter `config` carries it.
+// Where a model's configuration comes from.
+struct ConfigSource {
+  std::string name;         // of the model: the folder's name unless is_renamed
+  std::string path;         // of the model's folder; empty for a configuration without files
+  std::string config_name;  // prefers configs/<config_name>.pbtxt if set and if the file exists
+  // Replaces the file's configuration: JSON, as in the load parameter `config`.
   std::optional<std::string> config_override;
-  // `name` is another than the folder's: the name that the configuration says gives way.
+  // `name` differs from the folder's name and replaces the name in the configuration.
   bool is_renamed = false;
-  bool is_whole = false;  // no backend completes it: its inputs and outputs are judged at once
+  // No backend completes the configuration, so inputs and outputs are validated at once.
+  bool is_complete = false;
 };
 
+// An instance group that the backend prefers (TRITONBACKEND_BackendAttribute).
 struct PreferredGroup {
   InstanceGroup::Kind kind = InstanceGroup::Kind::kAuto;
   int32_t count = 1;
@@ -32,54 +35,56 @@ struct PreferredGroup {
 };
 
 struct InstanceDefaults {
-  std::vector<int32_t> gpus;  // device ids that may be used; empty: no GPU
-  std::vector<PreferredGroup>
-      preferred_groups;  // the backend's wish, for models that name no group
+  std::vector<int32_t> gpus;  // ids of the devices that may be used; empty: no GPU
+  // Preferences of the backend, in order; they apply to fields that a model does not set.
+  std::vector<PreferredGroup> preferred_groups;
 };
 
-// Reads, normalises and validates all but instance groups, and but inputs and outputs where a
-// backend completes them. A folder without
-// configuration gives an empty one for the backend to complete. INVALID_ARG lists every fault with
-// file, line, column and key.
-Result<ModelConfig> ReadModelConfig(const ModelFolder& folder);
+// Reads, normalizes and validates everything except instance groups, and except inputs and outputs
+// unless source.is_complete is set. A folder without a configuration gives an empty one, which the
+// backend completes. INVALID_ARG lists every error with file, line, column and key.
+Result<ModelConfig> ReadModelConfig(const ConfigSource& source);
 
-// As ReadModelConfig followed by FinishConfig, with every fault in a list: for checkers. A model
-// whose backend completes its inputs and outputs has none of them here: their absence is no fault.
-Faults CheckModelConfig(const ModelFolder& folder);
+// Like ReadModelConfig followed by FinishConfig, but returns all errors as a list, for checkers. A
+// model whose backend completes its inputs and outputs has none of them here; that is no error.
+ConfigErrors CheckModelConfig(const ConfigSource& source);
 
-// Adds file, line and column to faults that have only a key
-// ("ensemble_scheduling.step[0].model_name"), from the text of the folder's configuration; a key
-// that is not written gets the place of the nearest one around it.
-void LocateFaults(const ModelFolder& folder, Faults* faults);
+// Adds file, line and column to errors that have only a key, such as
+// "ensemble_scheduling.step[0].model_name", from the text of the folder's configuration. A key that
+// the text does not contain gets the position of the nearest enclosing key.
+void LocateErrors(const ConfigSource& source, ConfigErrors* errors);
 
-// Gives the model its instance groups. To be called before the backend sees the configuration.
+// Fills in the instance groups. Must be called before the backend sees the configuration.
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults);
 
-// `config` with the instance groups of `groups`, a prepared one.
+// Returns `config` with the instance groups of `groups`, to which PrepareInstances was applied.
 Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelConfig& groups);
 
-// What of a model that serves must change with its configuration. A policy of versions is none of
-// a version's own. Neither configuration is prepared.
+// Which part of a ready model version must be reloaded when its configuration changes from `from`
+// to `to`. The version policy is ignored, because it does not belong to one version.
+// PrepareInstances must not have been applied to either configuration.
 enum class ConfigChange { kNone, kInstances, kModel };
 ConfigChange ChangeBetween(const ModelConfig& from, const ModelConfig& to);
 
-// TRITONBACKEND_ModelSetConfig: of `json` only inputs, outputs, max_batch_size, the scheduler
-// (where none was set; else of the same kind) and the decoupled policy are taken. INVALID_ARG when
-// it is no ModelConfig.
+// TRITONBACKEND_ModelSetConfig: merges inputs, outputs, max_batch_size, the scheduler and the
+// decoupled policy of `json` into `current`. The scheduler is merged only if none was set;
+// otherwise it must be of the same kind. INVALID_ARG if `json` is not a ModelConfig.
 Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view json);
 
-// The configuration of an ensemble with `model_namespace` of its steps set; `spaces`: one a step.
+// Returns the configuration of an ensemble with `model_namespace` set in each step. `spaces` has
+// one entry per step.
 Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
                                        const std::vector<std::string>& spaces);
 
-// The last step: defaults that depend on what the backend completed, and the checks of inputs and
-// outputs. Takes less memory from then on, but longer to work on.
+// The last step: fills in defaults that depend on fields that the backend completed, and validates
+// inputs and outputs. The result stores its document as text: it takes less memory, but converting
+// it again takes longer.
 Result<ModelConfig> FinishConfig(const ModelConfig& config);
 
-// The form that TRITONBACKEND_ModelConfig and /config hand out.
+// The JSON that TRITONBACKEND_ModelConfig and the endpoint /config return.
 std::string JsonText(const ModelConfig& config);
 
-// The file that ReadModelConfig reads: empty when the folder has none.
-std::string ConfigPath(const ModelFolder& folder);
+// The file that ReadModelConfig reads; empty if the folder has none.
+std::string ConfigPath(const ConfigSource& source);
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

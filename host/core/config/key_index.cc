@@ -5,19 +5,19 @@
 
 #include "nereid/status.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-constexpr int kMaxDepth = 32;  // the schema is less deep
+constexpr int kMaxDepth = 32;  // larger than the depth of the schema
 
 bool IsNameChar(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
 }
 
-// A recursive descent over the outline: fields, their values, nested messages and lists.
+// Scans the structure of the text by recursive descent: fields, values, nested messages and lists.
 class Scanner {
  public:
   Scanner(std::string_view text, KeyIndex* index) : text_(text), index_(index) {}
@@ -63,7 +63,7 @@ class Scanner {
     }
   }
 
-  // `count`: running index of a repeated message field; null for scalars.
+  // `count`: the next index of a repeated message field; null for scalars.
   void List(const Descriptor* nested, const std::string& path, int* count, int depth) {
     Advance();
     while (true) {
@@ -104,7 +104,7 @@ class Scanner {
   }
 
   void TakePlaceholder(const std::string& path) {
-    const KeyPosition where{path, line_, column_};
+    const KeyPosition position{path, line_, column_};
     std::string name;
     while (!AtEnd() && (IsNameChar(Peek()) || Peek() == '$' || Peek() == '{' || Peek() == '}')) {
       const char c = Peek();
@@ -112,7 +112,7 @@ class Scanner {
       Advance();
       if (c == '}') break;
     }
-    index_->placeholders.push_back({std::move(name), where});
+    index_->placeholders.push_back({std::move(name), position});
   }
 
   void String() {
@@ -200,4 +200,4 @@ KeyIndex IndexKeys(std::string_view text, const Descriptor& type) {
   return index;
 }
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,6 +1,6 @@
-// Finds where each field of a config.pbtxt is written, and placeholders that a template left
-// unfilled. It reads the text's outline only and never fails: the parser judges the text. Included
-// by config/*.cc alone. [any thread]
+// Finds the position of each field in a config.pbtxt, and placeholders of a template that were not
+// filled in. It scans only the structure of the text and never fails; the parser reports syntax
+// errors. Included only by config/*.cc. [any thread]
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -9,31 +9,32 @@
 #include <string_view>
 #include <vector>
 
-namespace nereid::config {
+namespace nereid::core::config {
 
 struct KeyPosition {
-  std::string path;  // "instance_group[0].count": an index on repeated fields
+  std::string path;  // such as "instance_group[0].count"; repeated fields have an index
   int line = 0;      // 1-based
   int column = 0;    // 1-based
 };
 
 struct Placeholder {
-  std::string name;   // "${engine_dir}"
-  KeyPosition where;  // the field whose value it stands for
+  std::string name;      // such as "${engine_dir}"
+  KeyPosition position;  // of the placeholder, with the path of its field
 };
 
 struct KeyIndex {
   std::vector<KeyPosition> keys;  // in the order of the text
-  std::vector<Placeholder>
-      placeholders;  // outside of strings, where no value of any type can be meant
+  // Only placeholders outside of strings: there they cannot be a valid value.
+  std::vector<Placeholder> placeholders;
 
-  // The last key that starts at or before the place; null in front of the first.
-  // With `name`: the last one of that field.
+  // The last key that starts at or before this position; null before the first key. With `name`,
+  // only fields of that name are considered.
   const KeyPosition* Before(int line, int column, std::string_view name = {}) const;
-  // The place of `path` or, if it is not written, of its nearest enclosing field; null if none is.
+  // The position of `path` or, if the text does not contain it, of the nearest enclosing field.
+  // Null if there is neither.
   const KeyPosition* Nearest(std::string_view path) const;
 };
 
 KeyIndex IndexKeys(std::string_view text, const google::protobuf::Descriptor& type);
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

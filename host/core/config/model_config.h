@@ -1,6 +1,6 @@
-// A model's configuration as the core uses it: typed fields for what scheduling, instances and
-// validation need, and the whole of it as JSON text for backends and clients. Immutable once made;
-// made by config/config_loader.h. Knows no protobuf.
+// A model's configuration as the core uses it: typed fields for scheduling, instances and
+// validation, and the complete configuration as JSON for backends and clients. Created by
+// config/config_loader.h and immutable afterwards. It does not depend on protobuf.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 #include <variant>
 #include <vector>
 
-#include "host/core/handle/data_type.h"
+#include "nereid/data_type.h"
 
-namespace nereid {
+namespace nereid::core {
 
-struct TensorSpec {
+struct TensorConfig {
   std::string name;
   DataType data_type = DataType::kInvalid;
-  std::vector<int64_t> dims;  // without the batch dimension; -1: any
-  std::optional<std::vector<int64_t>>
-      reshape;  // what the backend sees instead of dims; may be empty
+  std::vector<int64_t> dims;  // without the batch dimension; -1: variable
+  // The shape that the backend sees instead of dims; may be empty.
+  std::optional<std::vector<int64_t>> reshape;
   bool is_shape_tensor = false;
   bool is_non_linear_format_io = false;
   // Inputs only.
   bool allow_ragged_batch = false;
   bool optional = false;
-  std::string format;  // "FORMAT_NONE", ...
-  // Outputs only: file with one class label a line, relative to the model's directory.
+  std::string format;  // "FORMAT_NONE" or another name of ModelInput::Format
+  // Outputs only: a file with one class label per line, relative to the model's directory.
   std::string label_filename;
 };
 
 struct QueuePolicy {
   enum class TimeoutAction { kReject, kDelay };
   TimeoutAction timeout_action = TimeoutAction::kReject;
-  uint64_t default_timeout_us = 0;  // 0: none
+  uint64_t default_timeout_us = 0;  // 0: no timeout
   bool allow_timeout_override = false;
   uint32_t max_queue_size = 0;  // 0: no limit
 };
@@ -72,7 +72,7 @@ struct SequenceInitialState {
   std::string data_file;
 };
 
-struct SequenceState {
+struct SequenceStateConfig {
   std::string input_name;
   std::string output_name;
   DataType data_type = DataType::kInvalid;
@@ -98,16 +98,16 @@ struct SequenceBatching {
   std::variant<SequenceDirect, SequenceOldest> strategy;
   uint64_t max_sequence_idle_us = 0;
   std::vector<SequenceControlInput> control_inputs;
-  std::vector<SequenceState> states;
+  std::vector<SequenceStateConfig> states;
   bool iterative_sequence = false;
 };
 
 struct EnsembleStep {
   std::string model_name;
   std::string model_namespace;                    // repository of the model; empty: any
-  int64_t model_version = -1;                     // -1: the latest served
-  std::map<std::string, std::string> input_map;   // step's input -> ensemble tensor
-  std::map<std::string, std::string> output_map;  // step's output -> ensemble tensor
+  int64_t model_version = -1;                     // -1: the latest ready version
+  std::map<std::string, std::string> input_map;   // input of the step -> ensemble tensor
+  std::map<std::string, std::string> output_map;  // output of the step -> ensemble tensor
 };
 
 struct EnsembleScheduling {
@@ -128,8 +128,8 @@ struct InstanceGroup {
     bool operator==(const Resource&) const = default;
   };
   std::string name;
-  Kind kind = Kind::kAuto;  // never kAuto after normalising
-  int32_t count = 0;        // >= 1 after normalising
+  Kind kind = Kind::kAuto;  // not kAuto after normalization
+  int32_t count = 0;        // >= 1 after normalization
   std::vector<int32_t> gpus;
   std::vector<SecondaryDevice> secondary_devices;
   std::vector<std::string> profiles;
@@ -150,7 +150,7 @@ struct WarmupInput {
   DataType data_type = DataType::kInvalid;
   std::vector<int64_t> dims;
   enum class Source { kZero, kRandom, kFile } source = Source::kZero;
-  std::string file;  // under <model>/warmup/
+  std::string file;  // relative to <model>/warmup/
 };
 
 struct Warmup {
@@ -171,19 +171,19 @@ struct RepositoryAgent {
 };
 
 namespace config {
-class ConfigForm;
+class ConfigDocument;
 }
 
 struct ModelConfig {
   std::string name;
   std::string platform;
   std::string backend;  // empty for ensembles
-  std::string runtime;  // file name of the backend's library; empty: libtriton_<backend>.so
+  std::string runtime;  // file name of the backend's shared library; empty: libtriton_<backend>.so
   VersionPolicy version_policy;
   int32_t max_batch_size = 0;  // 0: no batch dimension
-  std::vector<TensorSpec> inputs;
-  std::vector<TensorSpec> outputs;
-  // At most one of the three.
+  std::vector<TensorConfig> inputs;
+  std::vector<TensorConfig> outputs;
+  // At most one of these three is set.
   std::optional<DynamicBatching> dynamic_batching;
   std::optional<SequenceBatching> sequence_batching;
   std::optional<EnsembleScheduling> ensemble_scheduling;
@@ -200,15 +200,24 @@ struct ModelConfig {
   bool output_pinned_memory = true;
   uint32_t gather_kernel_buffer_threshold = 0;
   std::vector<HistogramOverride> metric_overrides;
-  std::vector<RepositoryAgent> repository_agents;  // in the order in which they act
+  std::vector<RepositoryAgent> repository_agents;  // in the order in which they are called
 
-  // Everything, also fields that have no member above; config::JsonText shows it. Null where no
-  // text was read.
-  std::shared_ptr<const config::ConfigForm> form;
+  // The complete configuration, including fields without a member above. config::JsonText formats
+  // it. Null if no text was read.
+  std::shared_ptr<const config::ConfigDocument> document;
 
   bool is_ensemble() const { return ensemble_scheduling.has_value() || platform == "ensemble"; }
-  const TensorSpec* FindInput(std::string_view tensor) const;
-  const TensorSpec* FindOutput(std::string_view tensor) const;
+  // Null if there is no tensor of this name.
+  const TensorConfig* FindInput(std::string_view tensor) const { return Find(inputs, tensor); }
+  const TensorConfig* FindOutput(std::string_view tensor) const { return Find(outputs, tensor); }
+
+ private:
+  static const TensorConfig* Find(const std::vector<TensorConfig>& tensors, std::string_view name) {
+    for (const TensorConfig& tensor : tensors) {
+      if (tensor.name == name) return &tensor;
+    }
+    return nullptr;
+  }
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -10,13 +10,13 @@
 
 #include "base/concat.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
-// Backends that Triton knows by more names than one.
+// Backends that Triton also recognizes by platform or model file.
 struct KnownBackend {
   const char* backend;
-  const char* platform;  // nullptr: none
+  const char* platform;  // nullptr if it has none
   const char* filename;  // default_model_filename
 };
 constexpr std::array<KnownBackend, 7> kKnownBackends = {{
@@ -37,12 +37,12 @@ bool Empty(const Json& config, const char* key) {
   return Text(config, key).empty();
 }
 
-// The backend of a model that names none: from a known file in a version folder, else from
-// "<name>.<backend>".
-void GuessBackend(const ModelFolder& folder, Json* config) {
+// Determines the backend of a model that sets none: from a known file in a version folder,
+// otherwise from a model name of the form "<name>.<backend>".
+void GuessBackend(const ConfigSource& source, Json* config) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  for (fs::directory_iterator it(folder.path, ignored), end; !ignored && it != end;
+  for (fs::directory_iterator it(source.path, ignored), end; !ignored && it != end;
        it.increment(ignored)) {
     for (const KnownBackend& known : kKnownBackends) {
       if (!fs::exists(it->path() / known.filename, ignored)) continue;
@@ -51,18 +51,18 @@ void GuessBackend(const ModelFolder& folder, Json* config) {
       return;
     }
   }
-  const size_t dot = folder.name.find('.');
-  if (dot == std::string::npos || dot + 1 == folder.name.size()) return;
+  const size_t dot = source.name.find('.');
+  if (dot == std::string::npos || dot + 1 == source.name.size()) return;
   if (!Empty(*config, "default_model_filename")) return;
-  const std::string backend = folder.name.substr(dot + 1);
+  const std::string backend = source.name.substr(dot + 1);
   (*config)["backend"] = backend;
   (*config)["default_model_filename"] = "model." + backend;
 }
 
-void NormalizeBackend(const ModelFolder& folder, Json* config) {
+void NormalizeBackend(const ConfigSource& source, Json* config) {
   if (Text(*config, "platform") == "ensemble" || config->contains("ensemble_scheduling")) return;
   if (Empty(*config, "backend") && Empty(*config, "platform") && Empty(*config, "runtime")) {
-    GuessBackend(folder, config);
+    GuessBackend(source, config);
   }
   auto& backend = config->at("backend").get_ref<std::string&>();
   auto& platform = config->at("platform").get_ref<std::string&>();
@@ -116,7 +116,7 @@ const char* KindName(InstanceGroup::Kind kind) {
   return "KIND_AUTO";
 }
 
-// A GPU wish counts only where there is a GPU.
+// The first preferred group that applies. A preference for GPUs applies only if there is a GPU.
 const PreferredGroup* Choose(const InstanceDefaults& defaults) {
   for (const PreferredGroup& group : defaults.preferred_groups) {
     if (group.kind != InstanceGroup::Kind::kGpu || !defaults.gpus.empty()) return &group;
@@ -124,8 +124,8 @@ const PreferredGroup* Choose(const InstanceDefaults& defaults) {
   return nullptr;
 }
 
-// Where neither the group nor the backend says how many instances there are. Two on the CPU of
-// these backends, as in Triton.
+// The number of instances if neither the group nor the backend sets it. As in Triton, these
+// backends get two instances on the CPU.
 int32_t DefaultCount(const std::string& kind, const std::string& backend) {
   const bool is_one_of_two = backend == "onnxruntime" || backend == "tensorflow";
   return kind == "KIND_CPU" && is_one_of_two ? 2 : 1;
@@ -136,8 +136,8 @@ void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default
   if (Empty(*group, "name")) (*group)["name"] = default_name;
   const PreferredGroup* preferred = Choose(defaults);
   if (group->at("kind") == "KIND_AUTO") {
-    const bool wants_gpu = !group->at("gpus").empty() || !group->at("profile").empty();
-    if (wants_gpu) {
+    const bool is_gpu_requested = !group->at("gpus").empty() || !group->at("profile").empty();
+    if (is_gpu_requested) {
       (*group)["kind"] = "KIND_GPU";
     } else if (preferred != nullptr && preferred->kind != InstanceGroup::Kind::kAuto) {
       (*group)["kind"] = KindName(preferred->kind);
@@ -160,14 +160,14 @@ void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default
 
 }  // namespace
 
-void NormalizeFields(const ModelFolder& folder, Json* config) {
-  if (Empty(*config, "name")) (*config)["name"] = folder.name;
+void NormalizeFields(const ConfigSource& source, Json* config) {
+  if (Empty(*config, "name")) (*config)["name"] = source.name;
   if (!config->contains("version_policy")) {
     (*config)["version_policy"]["latest"]["num_versions"] = 1;
   }
-  NormalizeBackend(folder, config);
+  NormalizeBackend(source, config);
   if (Text(*config, "platform") == "ensemble") {
-    // Present from the start, so that the ensemble's runner can set it where a step is decoupled.
+    // Always present, so that the ensemble backend can set it if a step is decoupled.
     if (!config->contains("model_transaction_policy")) {
       (*config)["model_transaction_policy"] = {{"decoupled", false}};
     }
@@ -212,7 +212,7 @@ void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
   const auto name = config->at("name").get<std::string>();
   Json& groups = config->at("instance_group");
   if (groups.empty()) {
-    // Triton names the group that it adds itself after the model, without an index.
+    // Like Triton, the added group is named after the model, without an index.
     groups.push_back(NewGroup(name, "KIND_AUTO", 0));
   }
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -220,4 +220,4 @@ void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
   }
 }
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,5 +1,5 @@
-// Fills in what an author may leave out, as Triton does, on the canonical JSON form. Included by
-// config/*.cc alone. [any thread]
+// Fills in fields that an author may omit, as Triton does, in the canonical JSON. Included only by
+// config/*.cc. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,22 @@
 #include <vector>
 
 #include "host/core/config/config_loader.h"
-#include "host/core/config/json_form.h"
+#include "host/core/config/proto_json.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 
-// Name, version policy, backend, file name, optimization, batching defaults. Leaves instance groups
-// alone.
-void NormalizeFields(const ModelFolder& folder, Json* config);
+// Fills in name, version policy, backend, file name, optimization and batching defaults, but not
+// instance groups.
+void NormalizeFields(const ConfigSource& source, Json* config);
 
-// The outputs, by index and ascending, whose name one before them has.
+// The indices, ascending, of outputs that have the same name as an earlier output.
 std::vector<size_t> RepeatedOutputs(const Json& config);
 
-// Batching defaults alone: run again after a backend changed max_batch_size.
+// Fills in batching defaults. Called again after a backend changed max_batch_size.
 void NormalizeBatching(Json* config);
 
-// Instance groups: at least one, named, with kind, count and devices.
+// Ensures that there is at least one instance group and that each has a name, kind, count and
+// devices.
 void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config);
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,25 +1,29 @@
 #include "host/core/config/parse.h"
 
+#include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "host/core/config/schema.h"
-
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 namespace pb = google::protobuf;
 
-// Turns protobuf's errors into faults that name the key.
-class FaultCollector : public pb::io::ErrorCollector {
+constexpr unsigned char kDescriptorSet[] = {
+#include "model_config_schema.inc"
+};
+
+// Converts protobuf's parse errors to ConfigErrors with the key.
+class ConfigErrorCollector : public pb::io::ErrorCollector {
  public:
-  FaultCollector(const std::string& file, const KeyIndex& index, Faults* faults)
-      : file_(file), index_(index), faults_(faults) {}
+  ConfigErrorCollector(const std::string& file, const KeyIndex& index, ConfigErrors* errors)
+      : file_(file), index_(index), errors_(errors) {}
 
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    // Some errors are reported one token late, but name their field.
+    // protobuf reports some errors one token too late, but their message names the field.
     constexpr std::string_view kFor = " for field \"";
     const size_t named = message.find(kFor);
     std::string_view name;
@@ -28,18 +32,18 @@ class FaultCollector : public pb::io::ErrorCollector {
       name = name.substr(0, name.find('"'));
     }
     const KeyPosition* key = index_.Before(line + 1, column + 1, name);
-    Fault fault{file_, line + 1, column + 1, key == nullptr ? "" : key->path, message};
-    if (Reword(&fault.message) && key != nullptr) {
-      fault.line = key->line;  // protobuf points behind the name
-      fault.column = key->column;
+    ConfigError error{file_, line + 1, column + 1, key == nullptr ? "" : key->path, message};
+    if (Reword(&error.message) && key != nullptr) {
+      error.line = key->line;  // protobuf reports the position after the name
+      error.column = key->column;
     }
-    faults_->push_back(std::move(fault));
+    errors_->push_back(std::move(error));
   }
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 
  private:
-  // 'Message type "inference.X" has no field named "y".' -> our words, with a suggestion. False:
-  // left as it is.
+  // Replaces 'Message type "inference.X" has no field named "y".' by a message with a suggestion.
+  // Returns false and leaves other messages unchanged.
   static bool Reword(std::string* message) {
     constexpr std::string_view kStart = "Message type \"", kMiddle = "\" has no field named \"";
     const size_t middle = message->find(kMiddle);
@@ -48,7 +52,7 @@ class FaultCollector : public pb::io::ErrorCollector {
     std::string name = message->substr(middle + kMiddle.size());
     name = name.substr(0, name.find('"'));
     const auto* descriptor =
-        Schema::Get().model_config().file()->pool()->FindMessageTypeByName(type);
+        ConfigSchema::Get().model_config().file()->pool()->FindMessageTypeByName(type);
     if (descriptor == nullptr) return false;
     *message = UnknownFieldMessage(*descriptor, name);
     return true;
@@ -56,53 +60,74 @@ class FaultCollector : public pb::io::ErrorCollector {
 
   const std::string& file_;
   const KeyIndex& index_;
-  Faults* const faults_;
+  ConfigErrors* const errors_;
 };
 
 }  // namespace
 
+const ConfigSchema& ConfigSchema::Get() {
+  // Never destroyed, because load threads may still parse while the process exits.
+  static const ConfigSchema* const schema = new ConfigSchema;
+  return *schema;
+}
+
+ConfigSchema::ConfigSchema() : factory_(&pool_) {
+  google::protobuf::FileDescriptorSet files;
+  // The bytes come from our build, so a failure means a broken build and not invalid input.
+  if (!files.ParseFromArray(kDescriptorSet, sizeof(kDescriptorSet))) std::abort();
+  for (const auto& file : files.file()) {
+    if (pool_.BuildFile(file) == nullptr) std::abort();
+  }
+  model_config_ = pool_.FindMessageTypeByName("inference.ModelConfig");
+  if (model_config_ == nullptr) std::abort();
+}
+
+std::unique_ptr<google::protobuf::Message> ConfigSchema::NewModelConfig() const {
+  return std::unique_ptr<google::protobuf::Message>(factory_.GetPrototype(model_config_)->New());
+}
+
 Json ParsePbtxt(std::string_view text, const std::string& file, const KeyIndex& index,
-                Faults* faults) {
+                ConfigErrors* errors) {
   if (text.size() > kMaxConfigBytes) {
-    faults->push_back({file, 0, 0, "",
+    errors->push_back({file, 0, 0, "",
                        StrCat("expected at most ", kMaxConfigBytes, " bytes, got ", text.size())});
     return {};
   }
   for (const Placeholder& placeholder : index.placeholders) {
-    faults->push_back({file, placeholder.where.line, placeholder.where.column,
-                       placeholder.where.path,
+    errors->push_back({file, placeholder.position.line, placeholder.position.column,
+                       placeholder.position.path,
                        StrCat("placeholder '", placeholder.name, "' was not filled in")});
   }
   if (!index.placeholders.empty()) return {};
 
-  FaultCollector collector(file, index, faults);
+  ConfigErrorCollector collector(file, index, errors);
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.SetRecursionLimit(32);
-  const auto message = Schema::Get().NewModelConfig();
-  const size_t num_faults = faults->size();
+  const auto message = ConfigSchema::Get().NewModelConfig();
+  const size_t num_errors = errors->size();
   pb::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
   if (!parser.Parse(&stream, message.get())) {
-    if (faults->size() == num_faults) faults->push_back({file, 0, 0, "", "cannot be parsed"});
+    if (errors->size() == num_errors) errors->push_back({file, 0, 0, "", "cannot be parsed"});
     return {};
   }
   bool has_unnamed_enum = false;
   Json json = MessageToJson(*message, &has_unnamed_enum);
-  if (has_unnamed_enum) AddUnnamedEnums(*message, faults);
-  for (size_t i = num_faults; i < faults->size(); ++i) {
-    Fault& fault = (*faults)[i];
-    fault.file = file;
-    if (const KeyPosition* place = index.Nearest(fault.key)) {
-      fault.line = place->line;
-      fault.column = place->column;
+  if (has_unnamed_enum) AddUnnamedEnums(*message, errors);
+  for (size_t i = num_errors; i < errors->size(); ++i) {
+    ConfigError& error = (*errors)[i];
+    error.file = file;
+    if (const KeyPosition* place = index.Nearest(error.key)) {
+      error.line = place->line;
+      error.column = place->column;
     }
   }
   return json;
 }
 
-Json ParseJson(std::string_view text, Faults* faults) {
+Json ParseJson(std::string_view text, ConfigErrors* errors) {
   if (text.size() > kMaxConfigBytes) {
-    faults->push_back(
+    errors->push_back(
         {"", 0, 0, "", StrCat("expected at most ", kMaxConfigBytes, " bytes, got ", text.size())});
     return {};
   }
@@ -110,12 +135,12 @@ Json ParseJson(std::string_view text, Faults* faults) {
   try {
     json = Json::parse(text);
   } catch (const Json::parse_error& e) {
-    faults->push_back({"", 0, 0, "", StrCat("not valid JSON at byte ", e.byte)});
+    errors->push_back({"", 0, 0, "", StrCat("not valid JSON at byte ", e.byte)});
     return {};
   }
-  const auto message = Schema::Get().NewModelConfig();
-  JsonToMessage(json, message.get(), faults);
+  const auto message = ConfigSchema::Get().NewModelConfig();
+  JsonToMessage(json, message.get(), errors);
   return MessageToJson(*message);
 }
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

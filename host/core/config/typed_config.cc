@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "host/core/config/config_form.h"
+#include "host/core/config/config_document.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 template <typename T>
@@ -13,22 +13,22 @@ void Take(const Json& json, const char* key, T* out) {
   if (const auto it = json.find(key); it != json.end()) *out = it->get<T>();
 }
 
-// Infinity and NaN are strings in the JSON form.
+// Infinity and NaN are strings in JSON.
 double Number(const Json& json) {
   if (json.is_number()) return json.get<double>();
   return std::strtod(json.get_ref<const std::string&>().c_str(), nullptr);
 }
 
-std::string Text(const Json& json, const char* key) {
+std::string GetString(const Json& json, const char* key) {
   return json.value(key, std::string());
 }
 
 DataType Type(const Json& json) {
-  return DataTypeFromConfigName(Text(json, "data_type"));
+  return DataTypeFromConfigName(GetString(json, "data_type"));
 }
 
-TensorSpec ToTensorSpec(const Json& json) {
-  TensorSpec spec;
+TensorConfig ToTensorSpec(const Json& json) {
+  TensorConfig spec;
   Take(json, "name", &spec.name);
   spec.data_type = Type(json);
   Take(json, "dims", &spec.dims);
@@ -46,7 +46,7 @@ TensorSpec ToTensorSpec(const Json& json) {
 
 QueuePolicy ToQueuePolicy(const Json& json) {
   QueuePolicy policy;
-  if (Text(json, "timeout_action") == "DELAY") {
+  if (GetString(json, "timeout_action") == "DELAY") {
     policy.timeout_action = QueuePolicy::TimeoutAction::kDelay;
   }
   Take(json, "default_timeout_microseconds", &policy.default_timeout_us);
@@ -73,7 +73,7 @@ DynamicBatching ToDynamicBatching(const Json& json) {
 
 SequenceControl ToControl(const Json& json) {
   SequenceControl control;
-  const std::string kind = Text(json, "kind");
+  const std::string kind = GetString(json, "kind");
   control.kind = kind == "CONTROL_SEQUENCE_READY"    ? SequenceControl::Kind::kReady
                  : kind == "CONTROL_SEQUENCE_END"    ? SequenceControl::Kind::kEnd
                  : kind == "CONTROL_SEQUENCE_CORRID" ? SequenceControl::Kind::kCorrelationId
@@ -87,8 +87,8 @@ SequenceControl ToControl(const Json& json) {
   return control;
 }
 
-SequenceState ToState(const Json& json) {
-  SequenceState state;
+SequenceStateConfig ToState(const Json& json) {
+  SequenceStateConfig state;
   Take(json, "input_name", &state.input_name);
   Take(json, "output_name", &state.output_name);
   state.data_type = Type(json);
@@ -99,7 +99,7 @@ SequenceState ToState(const Json& json) {
     out.data_type = Type(initial);
     for (const Json& dim : initial.at("dims"))
       out.dims.push_back(std::stoll(dim.get<std::string>()));
-    out.zero_data = initial.contains("zero_data");  // false says so, too
+    out.zero_data = initial.contains("zero_data");  // true even if the value is false
     Take(initial, "data_file", &out.data_file);
   }
   Take(json, "use_same_buffer_for_input_output", &state.use_same_buffer_for_input_output);
@@ -152,7 +152,7 @@ EnsembleScheduling ToEnsemble(const Json& json) {
 InstanceGroup ToInstanceGroup(const Json& json) {
   InstanceGroup group;
   Take(json, "name", &group.name);
-  const std::string kind = Text(json, "kind");
+  const std::string kind = GetString(json, "kind");
   group.kind = kind == "KIND_GPU"     ? InstanceGroup::Kind::kGpu
                : kind == "KIND_CPU"   ? InstanceGroup::Kind::kCpu
                : kind == "KIND_MODEL" ? InstanceGroup::Kind::kModel
@@ -161,7 +161,7 @@ InstanceGroup ToInstanceGroup(const Json& json) {
   Take(json, "gpus", &group.gpus);
   for (const Json& device : json.at("secondary_devices")) {
     group.secondary_devices.push_back(
-        {Text(device, "kind"), std::stoll(Text(device, "device_id"))});
+        {GetString(device, "kind"), std::stoll(GetString(device, "device_id"))});
   }
   Take(json, "profile", &group.profiles);
   Take(json, "passive", &group.passive);
@@ -169,7 +169,7 @@ InstanceGroup ToInstanceGroup(const Json& json) {
   if (json.contains("rate_limiter")) {
     for (const Json& resource : json.at("rate_limiter").at("resources")) {
       group.rate_limiter_resources.push_back(
-          {Text(resource, "name"), resource.at("global"), resource.at("count")});
+          {GetString(resource, "name"), resource.at("global"), resource.at("count")});
     }
     Take(json.at("rate_limiter"), "priority", &group.rate_limiter_priority);
   }
@@ -178,7 +178,7 @@ InstanceGroup ToInstanceGroup(const Json& json) {
 
 VersionPolicy ToVersionPolicy(const Json& json) {
   VersionPolicy policy;
-  policy.kind = VersionPolicy::Kind::kAll;  // also of a policy that says nothing, as in Triton
+  policy.kind = VersionPolicy::Kind::kAll;  // also for an empty policy, as in Triton
   if (json.contains("specific")) {
     policy.kind = VersionPolicy::Kind::kSpecific;
     Take(json.at("specific"), "versions", &policy.specific);
@@ -198,7 +198,7 @@ Warmup ToWarmup(const Json& json) {
     WarmupInput& out = warmup.inputs[name];
     out.data_type = Type(input);
     Take(input, "dims", &out.dims);
-    out.source = WarmupInput::Source::kFile;  // without a name: none of the three is set
+    out.source = WarmupInput::Source::kFile;  // with an empty name if none of the three is set
     if (input.contains("zero_data")) out.source = WarmupInput::Source::kZero;
     if (input.contains("random_data")) out.source = WarmupInput::Source::kRandom;
     if (input.contains("input_data_file")) {
@@ -288,17 +288,17 @@ ModelConfig ToModelConfig(Json json) {
   Take(json, "default_model_filename", &config.default_model_filename);
   Take(json, "metric_tags", &config.metric_tags);
   for (const auto& [key, value] : json.at("parameters").items()) {
-    config.parameters[key] = Text(value, "string_value");
+    config.parameters[key] = GetString(value, "string_value");
   }
   for (const Json& warmup : json.at("model_warmup")) config.warmups.push_back(ToWarmup(warmup));
   TakeOptimization(json, &config);
   TakePolicies(json, &config);
-  config.form = std::make_shared<const ConfigForm>(std::move(json));
+  config.document = std::make_shared<const ConfigDocument>(std::move(json));
   return config;
 }
 
 Json FromModelConfig(const ModelConfig& config) {
-  return config.form == nullptr ? Json::object() : config.form->Tree();
+  return config.document == nullptr ? Json::object() : config.document->Tree();
 }
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,20 +1,20 @@
-// Canonical JSON -> ModelConfig. Included by config/*.cc alone. [any thread]
+// Converts between canonical JSON and ModelConfig. Included only by config/*.cc. [any thread]
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "host/core/config/json_form.h"
 #include "host/core/config/model_config.h"
+#include "host/core/config/proto_json.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 
-// `json` must have come out of MessageToJson, so that every field has its type.
+// `json` must come from MessageToJson, so that every field has the right type.
 ModelConfig ToModelConfig(Json json);
 
 std::vector<InstanceGroup> ToInstanceGroups(const Json& json);
 
-// The inverse, from the form that a ModelConfig carries.
+// The document of a ModelConfig as JSON; an empty object if it has none.
 Json FromModelConfig(const ModelConfig& config);
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

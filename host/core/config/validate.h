@@ -1,24 +1,37 @@
-// What a configuration must satisfy, beyond having the right types. Faults carry keys; the loader
-// adds places. Included by config/*.cc and the checker. [any thread]
+// Validates a configuration whose fields have the right types. Errors have keys; the loader adds
+// positions. Included only by config/*.cc. [any thread]
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "host/core/config/fault.h"
-#include "host/core/config/json_form.h"
+#include "host/core/config/config_error.h"
 #include "host/core/config/model_config.h"
+#include "host/core/config/proto_json.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 
-// All but tensors and instance groups, which a backend may still complete.
-void ValidateModel(const ModelConfig& config, const std::string& folder_name, Faults* faults);
+// Validates everything except tensors and instance groups, which a backend may still complete.
+void ValidateModel(const ModelConfig& config, const std::string& folder_name, ConfigErrors* errors);
 
-void ValidateTensors(const ModelConfig& config, Faults* faults);
+void ValidateTensors(const ModelConfig& config, ConfigErrors* errors);
 
-// One output by itself, whatever others are named.
-void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults);
+// Validates one output without comparing its name to the names of other outputs.
+void ValidateOutput(const ModelConfig& config, size_t index, ConfigErrors* errors);
 
 void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t>& gpus,
-                            Faults* faults);
+                            ConfigErrors* errors);
 
-}  // namespace nereid::config
+// ---- used by the validate*.cc files ----
+
+void AddError(ConfigErrors* errors, std::string key, std::string message);
+
+// Preferred batch sizes must be from 1 to max_batch_size. `what` names them in messages, for
+// example "dynamic batching preferred size".
+void ValidatePreferredSizes(const std::vector<int32_t>& sizes, const ModelConfig& config,
+                            const char* what, const std::string& key, ConfigErrors* errors);
+
+void ValidateEnsemble(const ModelConfig& config, ConfigErrors* errors);
+
+void ValidateSequenceBatching(const ModelConfig& config, ConfigErrors* errors);
+
+}  // namespace nereid::core::config

@@ -1,6 +1,6 @@
 #include "host/core/handle/error.h"
 
-namespace nereid {
+namespace nereid::core {
 
 TRITONSERVER_Error* ToError(Status status) {
   if (status.ok()) return nullptr;
@@ -43,4 +43,4 @@ const char* StatusCodeName(StatusCode code) {
   return "Unknown";
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

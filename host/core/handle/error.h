@@ -1,5 +1,5 @@
-// TRITONSERVER_Error and its two conversions: ToError where a Status leaves through the C edge,
-// TakeError where an error came back from a backend or a callback. [any thread]
+// TRITONSERVER_Error and its conversions: ToError turns a Status into an error that a C function
+// returns; TakeError converts an error that a backend or a callback returned. [any thread]
 #pragma once
 
 #include <exception>
@@ -10,27 +10,27 @@
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// What a TRITONSERVER_Error* points to. Owned by whoever received the pointer.
+// The object behind a TRITONSERVER_Error*. The receiver of the pointer owns it.
 struct ErrorObject {
   StatusCode code;
   std::string message;
 };
 
-// nullptr when Ok; else a new error that the receiver deletes.
+// nullptr if `status` is Ok; otherwise a new error that the receiver deletes.
 TRITONSERVER_Error* ToError(Status status);
-// Ok for nullptr; deletes `error`.
+// Converts `error` to a Status and deletes it. Ok for nullptr.
 Status TakeError(TRITONSERVER_Error* error);
-// As TakeError, and leaves `error` to its owner.
+// Like TakeError, but does not delete `error`.
 Status CopyError(const TRITONSERVER_Error* error);
-// "Internal", "Invalid argument", "Not found", ...: as Triton prints them before a message.
+// "Internal", "Invalid argument", "Not found" and so on, as Triton prints them before a message.
 const char* StatusCodeName(StatusCode code);
 
-// Runs the body of a C function: its Status becomes the returned error, an exception (bad_alloc,
-// say) an INTERNAL error.
+// Runs the body of a C function. Converts its Status to the returned error, and an exception (for
+// example bad_alloc) to an INTERNAL error.
 template <typename Body>
-TRITONSERVER_Error* AtCEdge(Body&& body) noexcept {
+TRITONSERVER_Error* AtCBoundary(Body&& body) noexcept {
   try {
     return ToError(std::forward<Body>(body)());
   } catch (const std::exception& e) {
@@ -40,14 +40,15 @@ TRITONSERVER_Error* AtCEdge(Body&& body) noexcept {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONSERVER_Error, nereid::ErrorObject);
+NEREID_HANDLE(TRITONSERVER_Error, nereid::core::ErrorObject);
 
-// In a C function returning TRITONSERVER_Error*: refuses a null pointer by its parameter's name.
+// For a C function that returns TRITONSERVER_Error*: returns an INVALID_ARG error with the name of
+// the parameter if `pointer` is null.
 #define NEREID_RETURN_IF_NULL(pointer)                                                         \
   do {                                                                                         \
     if ((pointer) == nullptr)                                                                  \
-      return ::nereid::ToError(                                                                \
+      return ::nereid::core::ToError(                                                          \
           ::nereid::InvalidArgError(__func__, ": parameter '" #pointer "' must not be null")); \
   } while (false)

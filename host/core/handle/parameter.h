@@ -1,5 +1,5 @@
-// A named value that travels with a request, a response, a load call or a metric label:
-// TRITONSERVER_Parameter. [any thread]
+// TRITONSERVER_Parameter: a named value of a request, a response, a load call or a metric label.
+// [any thread]
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 #include "host/core/handle/handle_cast.h"
 #include "triton/core/tritonserver.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class Parameter {
  public:
-  // Bytes are borrowed: the caller keeps them alive as long as the parameter.
+  // The bytes are borrowed: the caller keeps them valid as long as the parameter exists.
   struct Bytes {
     const void* base;
     uint64_t size;
@@ -30,15 +30,24 @@ class Parameter {
   TRITONSERVER_ParameterType type() const {
     return static_cast<TRITONSERVER_ParameterType>(value_.index());
   }
-  // What the C API hands out: a char*, int64_t*, bool*, double* or the bytes themselves; lives as
-  // long as this object.
-  const void* pointer() const;
+  // The value as the C API returns it: a char*, int64_t*, bool*, double* or the bytes themselves.
+  // Valid as long as this object exists.
+  const void* pointer() const {
+    struct Pointer {
+      const void* operator()(const std::string& value) const { return value.c_str(); }
+      const void* operator()(const int64_t& value) const { return &value; }
+      const void* operator()(const bool& value) const { return &value; }
+      const void* operator()(const double& value) const { return &value; }
+      const void* operator()(const Bytes& value) const { return value.base; }
+    };
+    return std::visit(Pointer{}, value_);
+  }
 
  private:
   std::string name_;
   Value value_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONSERVER_Parameter, nereid::Parameter);
+NEREID_HANDLE(TRITONSERVER_Parameter, nereid::core::Parameter);

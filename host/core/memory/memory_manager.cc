@@ -7,7 +7,7 @@
 #include "host/core/memory/buffer_attributes.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr int32_t kPinned = -1;
@@ -18,7 +18,7 @@ std::string NameOf(TRITONSERVER_MemoryType type, int64_t type_id) {
   return StrCat("memory of GPU ", type_id);
 }
 
-Status CheckPlace(TRITONSERVER_MemoryType type, int64_t type_id) {
+Status CheckLocation(TRITONSERVER_MemoryType type, int64_t type_id) {
   const CudaDriver* const driver = CudaDriver::Get();
   const bool is_known = type == TRITONSERVER_MEMORY_CPU_PINNED || type == TRITONSERVER_MEMORY_GPU;
   if (driver == nullptr || !is_known) {
@@ -30,7 +30,7 @@ Status CheckPlace(TRITONSERVER_MemoryType type, int64_t type_id) {
     return Status::Ok();
   }
   return InvalidArgError(NameOf(type, type_id), ": this machine has ", num_devices,
-                         " of them, from 0");
+                         " GPUs, numbered from 0");
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Status MemoryManager::Free(void* buffer, TRITONSERVER_MemoryType type, int64_t t
 }
 
 Result<MemoryPool*> MemoryManager::PoolOf(TRITONSERVER_MemoryType type, int64_t type_id) {
-  NEREID_RETURN_IF_ERROR(CheckPlace(type, type_id));
+  NEREID_RETURN_IF_ERROR(CheckLocation(type, type_id));
   const int32_t device =
       type == TRITONSERVER_MEMORY_CPU_PINNED ? kPinned : static_cast<int32_t>(type_id);
   const std::lock_guard lock(mutex_);
@@ -86,7 +86,8 @@ Result<MemoryPool*> MemoryManager::PoolOf(TRITONSERVER_MemoryType type, int64_t 
   return found->second.pool.get();
 }
 
-// A pool that cannot be made is asked for again and again: the log tells it once.
+// Backends request memory from a failed pool again and again. The failure is logged only here,
+// once.
 MemoryManager::Pool MemoryManager::MakePool(TRITONSERVER_MemoryType type, int32_t device) {
   uint64_t size_bytes = options_.pinned_pool_bytes;
   if (device != kPinned) {
@@ -129,4 +130,4 @@ MemoryManager::PoolUse MemoryManager::PinnedUse() const {
   return use;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr size_t kAlignment = 256;
@@ -12,47 +12,48 @@ constexpr size_t kAlignment = 256;
 
 MemoryPool::MemoryPool(void* base, size_t size_bytes)
     : base_(static_cast<char*>(base)), size_bytes_(size_bytes) {
-  if (size_bytes > 0) gaps_[0] = size_bytes;
+  if (size_bytes > 0) free_[0] = size_bytes;
 }
 
 void* MemoryPool::Allocate(size_t byte_size) {
   if (byte_size > size_bytes_) return nullptr;
   const std::lock_guard lock(mutex_);
-  const size_t wanted = (std::max<size_t>(byte_size, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  const auto gap =
-      std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& g) { return g.second >= wanted; });
-  if (gap == gaps_.end()) return nullptr;
-  const auto [offset, gap_bytes] = *gap;
-  gaps_.erase(gap);
-  if (gap_bytes > wanted) gaps_[offset + wanted] = gap_bytes - wanted;
-  taken_[offset] = wanted;
-  used_bytes_ += wanted;
+  const size_t rounded =
+      (std::max<size_t>(byte_size, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const auto block =
+      std::find_if(free_.begin(), free_.end(), [&](const auto& f) { return f.second >= rounded; });
+  if (block == free_.end()) return nullptr;
+  const auto [offset, block_bytes] = *block;
+  free_.erase(block);
+  if (block_bytes > rounded) free_[offset + rounded] = block_bytes - rounded;
+  allocated_[offset] = rounded;
+  used_bytes_ += rounded;
   return base_ + offset;
 }
 
 bool MemoryPool::Free(void* buffer) {
   const auto distance = reinterpret_cast<uintptr_t>(buffer) - reinterpret_cast<uintptr_t>(base_);
   const std::lock_guard lock(mutex_);
-  const auto found = taken_.find(distance);
-  if (found == taken_.end()) return false;
+  const auto found = allocated_.find(distance);
+  if (found == allocated_.end()) return false;
   size_t offset = found->first;
   size_t byte_size = found->second;
-  taken_.erase(found);
+  allocated_.erase(found);
   used_bytes_ -= byte_size;
-  const auto next = gaps_.lower_bound(offset);
-  if (next != gaps_.begin()) {
+  const auto next = free_.lower_bound(offset);
+  if (next != free_.begin()) {
     const auto before = std::prev(next);
     if (before->first + before->second == offset) {
       offset = before->first;
       byte_size += before->second;
-      gaps_.erase(before);
+      free_.erase(before);
     }
   }
-  if (next != gaps_.end() && offset + byte_size == next->first) {
+  if (next != free_.end() && offset + byte_size == next->first) {
     byte_size += next->second;
-    gaps_.erase(next);
+    free_.erase(next);
   }
-  gaps_[offset] = byte_size;
+  free_[offset] = byte_size;
   return true;
 }
 
@@ -61,4 +62,4 @@ size_t MemoryPool::used_bytes() const {
   return used_bytes_;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

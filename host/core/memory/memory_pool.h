@@ -1,5 +1,5 @@
-// Hands out parts of one range of addresses, which it never touches: the range may lie on a device.
-// First fit, neighbours that are free are one gap. [any thread]
+// Allocates blocks from one range of addresses. It never accesses the memory itself, so the range
+// may be device memory. First fit; adjacent free blocks are merged. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,17 @@
 #include <map>
 #include <mutex>
 
-namespace nereid {
+namespace nereid::core {
 
 class MemoryPool {
  public:
-  // The range is its owner's, and stays while the pool lives.
+  // The caller owns the range and keeps it valid as long as the pool exists.
   MemoryPool(void* base, size_t size_bytes);
 
-  // Aligned to 256 bytes as far as the range is; null when no gap is large enough.
+  // Blocks are aligned to 256 bytes relative to the start of the range. Null if no free block is
+  // large enough.
   void* Allocate(size_t byte_size);
-  // False, and nothing happens, for what Allocate did not hand out.
+  // Returns false and does nothing if Allocate did not return `buffer`.
   bool Free(void* buffer);
 
   void* base() const { return base_; }
@@ -26,10 +27,10 @@ class MemoryPool {
  private:
   char* const base_;
   const size_t size_bytes_;
-  mutable std::mutex mutex_;        // guards what follows
-  std::map<size_t, size_t> gaps_;   // offset -> bytes
-  std::map<size_t, size_t> taken_;  // offset -> bytes
+  mutable std::mutex mutex_;            // guards the members below
+  std::map<size_t, size_t> free_;       // free blocks: offset -> bytes
+  std::map<size_t, size_t> allocated_;  // allocated blocks: offset -> bytes
   size_t used_bytes_ = 0;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

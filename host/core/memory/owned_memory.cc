@@ -5,30 +5,31 @@
 
 #include "base/cuda_driver.h"
 
-namespace nereid {
+namespace nereid::core {
 
-Result<std::shared_ptr<OwnedMemory>> OwnedMemory::Allocate(MemoryManager* manager, MemoryPlace wish,
+Result<std::shared_ptr<OwnedMemory>> OwnedMemory::Allocate(MemoryManager* manager,
+                                                           MemoryLocation requested,
                                                            size_t byte_size) {
-  const auto own = [&](void* base, MemoryPlace place) {
+  const auto own = [&](void* base, MemoryLocation location) {
     return std::shared_ptr<OwnedMemory>(
-        new OwnedMemory(manager, static_cast<char*>(base), byte_size, place));
+        new OwnedMemory(manager, static_cast<char*>(base), byte_size, location));
   };
-  if (manager != nullptr && wish.type != TRITONSERVER_MEMORY_CPU) {
-    const Result<void*> base = manager->Allocate(wish.type, wish.type_id, byte_size);
-    if (base.ok()) return own(base.value(), wish);
+  if (manager != nullptr && requested.type != TRITONSERVER_MEMORY_CPU) {
+    const Result<void*> base = manager->Allocate(requested.type, requested.type_id, byte_size);
+    if (base.ok()) return own(base.value(), requested);
   }
   void* const base = std::malloc(byte_size == 0 ? 1 : byte_size);
   if (base != nullptr) return own(base, {});
   return UnavailableError("failed to allocate ", byte_size, " bytes of CPU memory");
 }
 
-Result<std::shared_ptr<OwnedMemory>> OwnedMemory::AllocateGrowable(MemoryPlace place,
+Result<std::shared_ptr<OwnedMemory>> OwnedMemory::AllocateGrowable(MemoryLocation location,
                                                                    size_t byte_size,
                                                                    size_t max_bytes) {
-  if (!place.is_gpu()) place = {};
-  NEREID_ASSIGN_OR_RETURN(auto reserved, ReservedMemory::Reserve(place, max_bytes));
+  if (!location.is_gpu()) location = {};
+  NEREID_ASSIGN_OR_RETURN(auto reserved, ReservedMemory::Reserve(location, max_bytes));
   NEREID_RETURN_IF_ERROR(reserved->Grow(byte_size));
-  return std::shared_ptr<OwnedMemory>(new OwnedMemory(std::move(reserved), place));
+  return std::shared_ptr<OwnedMemory>(new OwnedMemory(std::move(reserved), location));
 }
 
 Status OwnedMemory::Grow(size_t byte_size) {
@@ -39,21 +40,21 @@ Status OwnedMemory::Grow(size_t byte_size) {
 
 OwnedMemory::~OwnedMemory() {
   if (is_growable()) return;
-  if (place_.type == TRITONSERVER_MEMORY_CPU) {
+  if (location_.type == TRITONSERVER_MEMORY_CPU) {
     std::free(base_);
   } else {
-    (void)manager_->Free(base_, place_.type, place_.type_id);
+    (void)manager_->Free(base_, location_.type, location_.type_id);
   }
 }
 
-Status CopyMemory(void* to, MemoryPlace to_place, const void* from, MemoryPlace from_place,
-                  size_t byte_size) {
+Status CopyMemory(void* to, MemoryLocation to_location, const void* from,
+                  MemoryLocation from_location, size_t byte_size) {
   if (byte_size == 0) return Status::Ok();
-  if (!to_place.is_gpu() && !from_place.is_gpu()) {
+  if (!to_location.is_gpu() && !from_location.is_gpu()) {
     std::memcpy(to, from, byte_size);
     return Status::Ok();
   }
-  const int64_t device = to_place.is_gpu() ? to_place.type_id : from_place.type_id;
+  const int64_t device = to_location.is_gpu() ? to_location.type_id : from_location.type_id;
   const CudaDriver* const driver = CudaDriver::Get();
   if (driver == nullptr) {
     return UnsupportedError("memory of GPU ", device, ": this machine has no CUDA driver");
@@ -61,4 +62,4 @@ Status CopyMemory(void* to, MemoryPlace to_place, const void* from, MemoryPlace 
   return driver->Copy(static_cast<int32_t>(device), to, from, byte_size);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

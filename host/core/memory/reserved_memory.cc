@@ -5,7 +5,7 @@
 
 #include "base/cuda_driver.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 size_t RoundUp(size_t bytes, size_t granularity) {
@@ -20,17 +20,17 @@ Result<const CudaDriver*> DriverFor(int64_t device) {
 
 }  // namespace
 
-Result<std::unique_ptr<ReservedMemory>> ReservedMemory::Reserve(MemoryPlace place,
+Result<std::unique_ptr<ReservedMemory>> ReservedMemory::Reserve(MemoryLocation location,
                                                                 size_t max_bytes) {
   size_t granularity = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* base = nullptr;
-  if (place.is_gpu()) {
-    NEREID_ASSIGN_OR_RETURN(const CudaDriver* const driver, DriverFor(place.type_id));
-    NEREID_ASSIGN_OR_RETURN(granularity, driver->GranularityOf(place.type_id));
+  if (location.is_gpu()) {
+    NEREID_ASSIGN_OR_RETURN(const CudaDriver* const driver, DriverFor(location.type_id));
+    NEREID_ASSIGN_OR_RETURN(granularity, driver->GranularityOf(location.type_id));
     max_bytes = RoundUp(max_bytes, granularity);
-    NEREID_ASSIGN_OR_RETURN(base, driver->ReserveAddresses(place.type_id, max_bytes));
+    NEREID_ASSIGN_OR_RETURN(base, driver->ReserveAddresses(location.type_id, max_bytes));
   } else {
-    place = {};
+    location = {};
     max_bytes = RoundUp(max_bytes, granularity);
     base = mmap(nullptr, max_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
@@ -38,21 +38,21 @@ Result<std::unique_ptr<ReservedMemory>> ReservedMemory::Reserve(MemoryPlace plac
     }
   }
   return std::unique_ptr<ReservedMemory>(
-      new ReservedMemory(place, static_cast<char*>(base), max_bytes, granularity));
+      new ReservedMemory(location, static_cast<char*>(base), max_bytes, granularity));
 }
 
 ReservedMemory::~ReservedMemory() {
-  if (!place_.is_gpu()) {
+  if (!location_.is_gpu()) {
     munmap(base_, max_bytes_);
     return;
   }
   const CudaDriver& driver = *CudaDriver::Get();
   char* at = base_;
-  for (const auto& [handle, byte_size] : pieces_) {
-    driver.UnmapMemory(place_.type_id, at, byte_size, handle);
+  for (const auto& [handle, byte_size] : chunks_) {
+    driver.UnmapMemory(location_.type_id, at, byte_size, handle);
     at += byte_size;
   }
-  driver.FreeAddresses(place_.type_id, base_, max_bytes_);
+  driver.FreeAddresses(location_.type_id, base_, max_bytes_);
 }
 
 Status ReservedMemory::Grow(size_t byte_size) {
@@ -61,16 +61,16 @@ Status ReservedMemory::Grow(size_t byte_size) {
     return InvalidArgError("memory cannot grow to ", byte_size,
                            " bytes: addresses are reserved for ", max_bytes_);
   }
-  return Add(RoundUp(byte_size, granularity_) - byte_size_);
+  return Commit(RoundUp(byte_size, granularity_) - byte_size_);
 }
 
-Status ReservedMemory::Add(size_t byte_size) {
+Status ReservedMemory::Commit(size_t byte_size) {
   char* const at = base_ + byte_size_;
-  if (place_.is_gpu()) {
-    pieces_.reserve(pieces_.size() + 1);
+  if (location_.is_gpu()) {
+    chunks_.reserve(chunks_.size() + 1);
     NEREID_ASSIGN_OR_RETURN(const uint64_t handle,
-                            CudaDriver::Get()->MapMemory(place_.type_id, at, byte_size));
-    pieces_.emplace_back(handle, byte_size);
+                            CudaDriver::Get()->MapMemory(location_.type_id, at, byte_size));
+    chunks_.emplace_back(handle, byte_size);
   } else if (mprotect(at, byte_size, PROT_READ | PROT_WRITE) != 0) {
     return UnavailableError("failed to allocate ", byte_size, " bytes of CPU memory");
   }
@@ -78,4 +78,4 @@ Status ReservedMemory::Add(size_t byte_size) {
   return Status::Ok();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,6 @@
-// Memory that grows where it is: addresses for its largest size are taken at once, memory is put
-// behind them as it is needed. On the CPU or on a GPU. [any thread; one object, one thread]
+// Memory that grows without moving, on the CPU or on a GPU. Virtual addresses for its maximum size
+// are reserved at once; memory is committed to them as it is needed. [any thread; one object, one
+// thread]
 #pragma once
 
 #include <cstddef>
@@ -8,42 +9,42 @@
 #include <utility>
 #include <vector>
 
-#include "host/core/memory/memory_place.h"
+#include "host/core/memory/buffer_attributes.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class ReservedMemory {
  public:
-  // Room for `max_bytes`, of which nothing is usable yet. UNAVAILABLE without that many addresses,
-  // UNSUPPORTED on a GPU whose driver cannot do it.
-  static Result<std::unique_ptr<ReservedMemory>> Reserve(MemoryPlace place, size_t max_bytes);
+  // Reserves addresses for `max_bytes`, none of which is usable yet. UNAVAILABLE if the address
+  // space is exhausted; UNSUPPORTED if the GPU's driver cannot reserve addresses.
+  static Result<std::unique_ptr<ReservedMemory>> Reserve(MemoryLocation location, size_t max_bytes);
   ~ReservedMemory();
   ReservedMemory(const ReservedMemory&) = delete;
   ReservedMemory& operator=(const ReservedMemory&) = delete;
 
   char* base() const { return base_; }
   size_t max_bytes() const { return max_bytes_; }
-  // Usable, from base() on; zero at first on the CPU.
+  // Number of usable bytes from base() on. New CPU memory is zeroed.
   size_t byte_size() const { return byte_size_; }
 
-  // At least `byte_size` bytes are usable afterwards; content and addresses stay. INVALID_ARG
-  // beyond max_bytes(), UNAVAILABLE when there is no memory left.
+  // Makes at least `byte_size` bytes usable and keeps content and addresses. INVALID_ARG beyond
+  // max_bytes(); UNAVAILABLE if no memory is left.
   Status Grow(size_t byte_size);
 
  private:
-  ReservedMemory(MemoryPlace place, char* base, size_t max_bytes, size_t granularity)
-      : place_(place), base_(base), max_bytes_(max_bytes), granularity_(granularity) {}
+  ReservedMemory(MemoryLocation location, char* base, size_t max_bytes, size_t granularity)
+      : location_(location), base_(base), max_bytes_(max_bytes), granularity_(granularity) {}
 
-  // `byte_size` more, a multiple of the granularity.
-  Status Add(size_t byte_size);
+  // Commits `byte_size` more bytes, a multiple of the granularity.
+  Status Commit(size_t byte_size);
 
-  const MemoryPlace place_;
+  const MemoryLocation location_;
   char* const base_;
   const size_t max_bytes_;
   const size_t granularity_;
   size_t byte_size_ = 0;
-  std::vector<std::pair<uint64_t, size_t>> pieces_;  // of a GPU: handle and bytes, in order
+  std::vector<std::pair<uint64_t, size_t>> chunks_;  // on a GPU: handle and bytes, in address order
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

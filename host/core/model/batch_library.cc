@@ -3,11 +3,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "host/core/backend/guarded_call.h"
-#include "host/core/backend/shared_library.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,7 +54,7 @@ class BatchLibrary final : public BatchStrategy {
   }
 
  private:
-  // The library's errors are logged; batching goes on without its opinion.
+  // Errors of the library are logged and otherwise ignored.
   template <typename Call>
   void Log(const char* function, Call&& call) {
     const Status status = GuardedCall(path_, function, std::forward<Call>(call));
@@ -68,7 +67,7 @@ class BatchLibrary final : public BatchStrategy {
   bool initialized_ = false;
 };
 
-// Empty when there is none.
+// Returns an empty path if the model has no library.
 Result<std::string> FindLibrary(const ModelConfig& config, int64_t version,
                                 const std::string& model_dir, const std::string& backend_dir) {
   std::error_code error;
@@ -120,4 +119,4 @@ Result<std::unique_ptr<BatchStrategy>> LoadBatchLibrary(const ModelConfig& confi
   return std::unique_ptr<BatchStrategy>(std::move(strategy));
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,8 +1,11 @@
 #include "host/core/model/core_services.h"
 
-#include "host/core/memory/gpu_monitor.h"
+#include <thread>
+#include <utility>
 
-namespace nereid {
+#include "host/core/memory/gpus.h"
+
+namespace nereid::core {
 
 CoreServices::CoreServices(TRITONSERVER_Server* server_handle, CoreOptions core_options)
     : server(server_handle),
@@ -20,4 +23,28 @@ CoreServices::CoreServices(TRITONSERVER_Server* server_handle, CoreOptions core_
   if (options.rate_limit) rate_limiter = std::make_unique<RateLimiter>(options.resource_limits);
 }
 
-}  // namespace nereid
+ModelReaper::~ModelReaper() {
+  WaitIdle();
+}
+
+void ModelReaper::Post(std::function<void()> end) {
+  {
+    std::lock_guard lock(mutex_);
+    ++num_running_;
+  }
+  std::thread([this, end = std::move(end)]() mutable {
+    end();
+    end = nullptr;  // the objects that it captured are destroyed before WaitIdle returns
+    std::lock_guard lock(mutex_);
+    --num_running_;
+    // Notifies under the lock: the reaper may be destroyed as soon as the lock is free.
+    idle_.notify_all();
+  }).detach();
+}
+
+void ModelReaper::WaitIdle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return num_running_ == 0; });
+}
+
+}  // namespace nereid::core

@@ -5,7 +5,7 @@
 
 #include "base/concat.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 TRITONSERVER_InstanceGroupKind ToKind(InstanceGroup::Kind kind) {
@@ -33,8 +33,8 @@ std::string PolicyJson(const std::string& name, const HostPolicies& policies) {
   return nlohmann::ordered_json{{name, std::move(settings)}}.dump();
 }
 
-// Configurations of ensembles have no groups; something must still take their requests.
-InstanceGroup StandInGroup(const ModelConfig& config) {
+// Ensembles have no instance groups, but an instance must still execute their requests.
+InstanceGroup DefaultGroup(const ModelConfig& config) {
   InstanceGroup group;
   group.name = config.name;
   group.kind = InstanceGroup::Kind::kCpu;
@@ -48,7 +48,7 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
                                                     const HostPolicies& policies) {
   std::vector<InstanceSpec> specs;
   std::vector<InstanceGroup> groups = config.instance_groups;
-  if (groups.empty()) groups.push_back(StandInGroup(config));
+  if (groups.empty()) groups.push_back(DefaultGroup(config));
   for (size_t index = 0; index < groups.size(); ++index) {
     const InstanceGroup& group = groups[index];
     const bool on_gpu = group.kind == InstanceGroup::Kind::kGpu;
@@ -76,9 +76,9 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
   }
   if (std::all_of(specs.begin(), specs.end(), [](const auto& spec) { return spec.passive; })) {
     return InvalidArgError("model '", config.name,
-                           "' has passive instances alone: none executes requests");
+                           "' has only passive instances, which execute no requests");
   }
   return specs;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,5 @@
-// The instances that a configuration's groups ask for: names, kinds, devices, host policies. [load
-// thread]
+// Derives the instances of a model (names, kinds, devices, host policies) from its instance groups.
+// [load thread]
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@
 #include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
 using HostPolicies = std::map<std::string, std::vector<std::pair<std::string, std::string>>>;
 
-// INVALID_ARG names the group that asks for what this machine does not have.
+// INVALID_ARG if a host policy is invalid or if all instances are passive.
 Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
                                                     const HostPolicies& policies);
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// A loaded model version: configuration, scheduler and instances. TRITONBACKEND_Model. Held by
-// shared_ptr: the model table, every request and every response keep it alive; when the last of
-// them goes, it ends on the reaper's thread. [any thread]
+// A loaded model version: configuration, scheduler and instances (TRITONBACKEND_Model). Shared
+// ownership: the model table, every request and every response keep it alive. After the last
+// reference it is destroyed on a reaper thread. [any thread]
 #pragma once
 
 #include <atomic>
@@ -19,42 +19,42 @@
 #include "host/core/config/model_config.h"
 #include "host/core/handle/handle_cast.h"
 #include "host/core/model/core_services.h"
-#include "host/core/model/instance_runner.h"
-#include "host/core/observe/memory_usage.h"
+#include "host/core/model/instance_thread.h"
 #include "host/core/observe/metrics.h"
 #include "host/core/observe/statistics.h"
-#include "host/core/request/request_plan.h"
-#include "host/core/request/request_target.h"
+#include "host/core/request/request_schema.h"
 #include "host/core/scheduling/scheduler.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// The labels of an output of the model that a step names; empty: it has none, or does not serve.
-using LabelsOf =
+// Returns the labels of output `output` of the model that `step` calls; empty if it has none or
+// does not serve.
+using StepLabelsFn =
     std::function<std::vector<std::string>(const EnsembleStep& step, const std::string& output)>;
 
 struct ModelLoadSpec {
-  std::string model_dir;  // the folder of config.pbtxt, localised
+  std::string model_dir;  // local directory of config.pbtxt
   int64_t version = 1;
-  std::string name_space;  // the repository, where models of several may have one name
-  // From config::ReadModelConfig; instance groups and the rest are completed by Load.
+  std::string name_space;  // the repository path; empty without model namespacing
+  // From config::ReadModelConfig. Load completes instance groups and the rest.
   ModelConfig config;
-  // Called once, on the reaper's thread, when nothing of the model is left: also after a failed
-  // Load that got as far as the backend. May be empty.
+  // Called once on a reaper thread after the model was destroyed, also after a failed Load that got
+  // as far as creating the model. May be empty.
   std::function<void()> on_destroyed;
-  LabelsOf labels_of;  // of an ensemble's steps; may be empty
+  StepLabelsFn step_labels;  // for the steps of an ensemble; may be empty
 };
 
 class Model final : public RequestTarget,
                     public std::enable_shared_from_this<Model>,
                     private MetricsSource {
  public:
-  // Finds and initialises the backend, completes the configuration, starts the instances, warms
-  // up. The error is the model's UNAVAILABLE reason. `services` outlives the model. [load thread]
+  // Finds and initialises the backend, completes the configuration, starts the instances and runs
+  // the warm-up. The error becomes the UNAVAILABLE reason of the model. `services` must outlive the
+  // model. [load thread]
   static Result<std::shared_ptr<Model>> Load(ModelLoadSpec spec, CoreServices& services);
-  // Stops the queue, joins the instances' threads, finalises instances and model. [reaper thread]
+  // Stops the scheduler, joins the instance threads, finalizes instances and model. [reaper thread]
   ~Model() override;
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -62,41 +62,43 @@ class Model final : public RequestTarget,
   const std::string& name() const { return config_.name; }
   int64_t version() const { return version_; }
   const std::string& directory() const { return model_dir_; }
-  // Final once Load has returned, but for its instance groups and text, which UpdateInstances
-  // changes elsewhere: ConfigJson has them.
+  // Constant after Load, except that it lacks the instance groups of a later UpdateInstances.
+  // ConfigJson has the current ones.
   const ModelConfig& config() const { return config_; }
   std::string ConfigJson() const;
 
-  // Ok when every instance's backend says so.
+  // Ok if the backend reports every instance as ready.
   Status CheckReady();
-  // Memory of the backend's for the inputs of a request; nothing where it offers none, and for
-  // models of several instances to choose from, of sequences, whose requests may be executed again,
-  // and with texts, whose lengths are checked here and could be changed there.
-  InputLoan OfferInput(uint64_t size_bytes);
-  // Makes the instances those of `config`, of which only the instance groups count: new ones serve
-  // when this returns, those that are too many finish what they have, and end. On error all stays
-  // as it was. [one load thread at a time]
+  // Memory of the backend for the inputs of a request. Empty if the backend posts none, if the
+  // model has several instances, and for sequence models, whose requests may be executed again.
+  // Also empty for models with BYTES inputs: the host checks the lengths of their elements, and the
+  // backend's side could change them afterwards.
+  PostedInputMemory GetPostedInput(uint64_t size_bytes);
+  // Changes the instances to those of `config`, of which only the instance groups are used. New
+  // instances serve when this returns. Surplus instances finish their requests and end. On error
+  // nothing changes. [one load thread at a time]
   Status UpdateInstances(const ModelConfig& config);
-  // Refuses new requests (UNAVAILABLE) from now on; those inside finish.
+  // Refuses new requests (UNAVAILABLE) from now on. Requests in flight complete.
   void StopIntake();
-  // Requests taken and not yet released.
+  // Number of requests accepted and not yet released.
   uint64_t num_inflight() const { return num_inflight_.load(std::memory_order_acquire); }
-  // Those, or the sequences that are open where these are more: what a stop waits for.
+  // The larger of num_inflight and the number of open sequences: a stopping server waits until it
+  // is 0.
   uint64_t num_unfinished() const;
   double load_secs() const { return load_secs_; }
-  // One element of the array "model_stats".
+  // One element of the JSON array "model_stats".
   std::string StatisticsJson() const;
 
   // ---- RequestTarget ----
-  const RequestPlan& plan() const override { return plan_; }
+  const RequestSchema& schema() const override { return schema_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest* request) override;
-  Status CheckGoesOn(const InferRequest& request) const override;
+  Status CheckContinuesSequence(const InferRequest& request) const override;
   void OnCancelled(InferRequest* request) override;
-  void OnTaken() override { num_inflight_.fetch_add(1, std::memory_order_acq_rel); }
+  void OnAccepted() override { num_inflight_.fetch_add(1, std::memory_order_acq_rel); }
   void OnReleased() override { num_inflight_.fetch_sub(1, std::memory_order_acq_rel); }
 
-  // ---- what the backend asks ----
+  // ---- called by the backend through the C API ----
   CoreServices& services() const { return services_; }
   Backend* backend() const { return backend_; }
   bool auto_complete_config() const;
@@ -108,50 +110,54 @@ class Model final : public RequestTarget,
 
  private:
   Model(ModelLoadSpec spec, CoreServices& services);
-  Status Initialize(const LabelsOf& labels_of);
-  void BorrowLabels(const LabelsOf& labels_of);
+  Status Initialize(const StepLabelsFn& step_labels);
+  void CopyStepLabels(const StepLabelsFn& step_labels);
   config::InstanceDefaults InstanceDefaults() const;
-  // UNAVAILABLE when more of a GPU that the model wants is in use than --model-load-gpu-limit says.
+  // UNAVAILABLE if the used fraction of the memory of one of the model's GPUs exceeds
+  // --model-load-gpu-limit.
   Status CheckGpuLimits() const;
   Status InitializeBackendModel();
   Status CreateInstances();
-  // Has distributions of latencies kept where the server's options ask for them.
-  Status KeepLatencies();
-  // Joins the response cache where configuration and server ask for it.
-  Status JoinCache();
-  // An instance and its place in the scheduler.
-  struct Seat {
+  // Creates latency histograms and summaries as the server's options specify.
+  Status SetUpLatencies();
+  // Uses the response cache if the configuration and the server enable it.
+  Status SetUpCache();
+  // An instance with its instance group and its thread.
+  struct ManagedInstance {
     InstanceGroup group;
     std::shared_ptr<Instance> instance;
-    std::unique_ptr<InstanceRunner> runner;  // null: passive, or not started
+    std::unique_ptr<InstanceThread> thread;  // null: passive instance
   };
-  using Seats = std::vector<Seat>;
+  using ManagedInstances = std::vector<ManagedInstance>;
 
-  Result<Seats> MakeSeats(std::vector<InstanceSpec> specs, const ModelConfig& config);
-  Status InitializeInstances(const Seats& seats) const;
+  Result<ManagedInstances> MakeInstances(std::vector<InstanceSpec> specs,
+                                         const ModelConfig& config);
+  Status InitializeInstances(const ManagedInstances& instances) const;
   Result<std::shared_ptr<Scheduler>> MakeScheduler(size_t num_instances);
   bool ExecutesInline() const;
-  // On the first instance, by its inline entry point. [any thread]
+  // Executes the request on the first instance through its inline entry point. [any thread]
   void ExecuteInline(InferRequest* request);
-  // `index`: in the scheduler. `admitted`: as InstanceRunner has it. The thread itself comes with
-  // the first request where nothing is to be done before.
-  Status StartRunner(Seat* seat, size_t index, std::shared_future<bool> admitted);
+  // Creates the thread object of an instance. `index`: of the instance in the scheduler.
+  // `may_serve`: see InstanceThread. The system thread starts now only if it has work before the
+  // first request.
+  Status CreateThread(ManagedInstance* managed, size_t index, std::shared_future<bool> may_serve);
   Status StartScheduling();
-  // The threads of all instances, with the first request.
-  Status StartRunners();
-  // Starts the runners of seats that join the model. They serve once all of them are warm; where
-  // one fails none does.
-  Status StartMore(Seats* seats);
-  // Lets instances finish and end, each on its own time. Returns the indices of their runners.
-  std::vector<size_t> Retire(Seats seats);
-  // Returns when those of Retire have been finalised, but for those that must wait for sequences or
-  // for requests that their backend keeps, or when it takes too long.
-  void WaitForLeavers(const std::vector<size_t>& indices);
-  // A runner took its last batch. [its thread]
-  void OnRunnerOver(size_t index);
-  // Ends the instance of that runner, on the reaper's thread, once the backend has given back every
-  // request of it; looks again after `retry_ns`, which doubles, until then.
-  void EndLeaver(size_t index, uint64_t retry_ns);
+  // Starts the threads of all instances. Called for the first request.
+  Status StartThreads();
+  // Starts the threads of added instances. They serve once all of them are warm; if one fails, none
+  // serves.
+  Status StartAdded(ManagedInstances* instances);
+  // Retires instances: each finishes its requests and is then finalized. Returns the indices of
+  // their threads.
+  std::vector<size_t> Retire(ManagedInstances instances);
+  // Waits until the instances of Retire have been finalized, but at most some seconds. Does not
+  // wait for instances with open sequences or with requests that the backend has not released.
+  void WaitForRetired(const std::vector<size_t>& indices);
+  // The thread of instance `index` has executed its last batch. [that thread]
+  void OnThreadEnding(size_t index);
+  // Finalizes the retired instance `index` on a reaper thread if the backend has released all of
+  // its requests. Otherwise checks again after `retry_ns`, which doubles each time.
+  void FinalizeRetired(size_t index, uint64_t retry_ns);
 
   Reading Read() const override;
 
@@ -161,30 +167,31 @@ class Model final : public RequestTarget,
   const std::string name_space_;
   std::function<void()> on_destroyed_;
   ModelConfig config_;
-  RequestPlan plan_;
+  RequestSchema schema_;
   ModelStatistics statistics_;
   MemoryUsage memory_usage_;
   Backend* backend_ = nullptr;
   void* state_ = nullptr;
-  bool initializing_ = false;  // inside ModelInitialize
+  bool initializing_ = false;  // true while ModelInitialize runs
   bool model_initialize_called_ = false;
-  bool shown_in_metrics_ = false;
+  bool registered_in_metrics_ = false;
   double load_secs_ = 0;
-  ResponseCache* cache_ = nullptr;  // null: every request is executed
+  ResponseCache* cache_ = nullptr;  // null: no response cache
   std::atomic<bool> accepting_{true};
   std::atomic<uint64_t> num_inflight_{0};
-  std::atomic<bool> runners_started_{false};
+  std::atomic<bool> threads_started_{false};
   std::shared_ptr<Scheduler> scheduler_;
-  size_t next_index_ = 0;                                        // of a runner [load thread]
-  std::map<int32_t, std::shared_ptr<std::mutex>> device_turns_;  // of DEVICE_BLOCKING backends
-  mutable std::mutex seats_mutex_;                               // guards what follows
-  Seats seats_;
-  Seats leaving_;             // those that UpdateInstances took out, until they end
-  std::set<size_t> awaited_;  // the runners of those that are about to end
-  std::condition_variable leaver_ended_;
-  std::string config_json_;  // empty: that of config_
+  size_t next_index_ = 0;  // next instance index [load thread]
+  // One per GPU, for DEVICE_BLOCKING backends.
+  std::map<int32_t, std::shared_ptr<std::mutex>> device_mutexes_;
+  mutable std::mutex instances_mutex_;  // guards what follows
+  ManagedInstances instances_;
+  ManagedInstances retiring_;  // instances removed by UpdateInstances, until they are finalized
+  std::set<size_t> unchecked_indices_;  // indices of retiring instances that were not checked yet
+  std::condition_variable retired_ended_;
+  std::string config_json_;  // empty: use config_
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONBACKEND_Model, nereid::Model);
+NEREID_HANDLE(TRITONBACKEND_Model, nereid::core::Model);

@@ -12,22 +12,22 @@
 
 #include "base/file_content.h"
 #include "host/core/handle/error.h"
-#include "host/core/request/discard.h"
 #include "host/core/request/infer_request.h"
 #include "host/core/request/infer_response.h"
+#include "host/core/request/response_allocator.h"
 #include "host/core/request/sequence_states.h"
 #include "host/core/scheduling/sequence_controls.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Bytes = std::vector<char>;
 
-// Counts the answers and releases of one sample's requests, and collects those that the backend of
-// an iterative model wants again.
-class Rendezvous final : public ReleaseHook {
+// Waits for the responses and releases of the requests of one sample, and collects requests that
+// the backend of an iterative model reschedules.
+class WarmupCompletion final : public ReleaseHook {
  public:
-  explicit Rendezvous(size_t num_requests) : num_open_(2 * num_requests) {}
+  explicit WarmupCompletion(size_t num_requests) : num_open_(2 * num_requests) {}
 
   void OnResponse(TRITONSERVER_InferenceResponse* handle, uint32_t flags) {
     std::unique_ptr<InferResponse> response(handle == nullptr ? nullptr : FromHandle(handle));
@@ -42,14 +42,15 @@ class Rendezvous final : public ReleaseHook {
   void OnRelease(InferRequest* request, uint32_t release_flags) override {
     if (release_flags != TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) return;
     std::lock_guard lock(mutex_);
-    again_.push_back(request);
+    rescheduled_.push_back(request);
     changed_.notify_all();
   }
-  // Waits until there is nothing more to come, or something to run again: `again` has it then.
-  Status Wait(std::vector<InferRequest*>* again) {
+  // Waits until all requests have completed or some must run again, which are returned in
+  // `rescheduled`.
+  Status Wait(std::vector<InferRequest*>* rescheduled) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return num_open_ == 0 || !again_.empty(); });
-    *again = std::exchange(again_, {});
+    changed_.wait(lock, [this] { return num_open_ == 0 || !rescheduled_.empty(); });
+    *rescheduled = std::exchange(rescheduled_, {});
     return error_;
   }
 
@@ -61,20 +62,19 @@ class Rendezvous final : public ReleaseHook {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   size_t num_open_;
-  std::vector<InferRequest*> again_;
+  std::vector<InferRequest*> rescheduled_;
   Status error_;
 };
 
-// So that a mistyped shape is an error, not the end of the machine's memory.
+// Limits the size, so that a wrong shape is an error and does not exhaust the machine's memory.
 constexpr uint64_t kMaxInputBytes = uint64_t{1} << 34;
 
 Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std::string& folder) {
   if (input.source == WarmupInput::Source::kFile && input.file.empty()) {
     return InvalidArgError("warmup setting expects input_data_type to be set");
   }
-  // An empty string is four zero bytes.
-  const uint64_t element =
-      input.data_type == DataType::kBytes ? 4 : DataTypeByteSize(input.data_type);
+  // The encoding of an empty string is four zero bytes.
+  const uint64_t element = input.data_type == DataType::kBytes ? 4 : ByteSize(input.data_type);
   if (element == 0) return InvalidArgError("has no data_type");
   if (static_cast<uint64_t>(num_elements) > kMaxInputBytes / element) {
     return InvalidArgError("has ", num_elements, " elements, which is more than the ",
@@ -83,7 +83,7 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
   const size_t byte_size = num_elements * element;
   if (input.source == WarmupInput::Source::kFile) {
     NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(StrCat(folder, "/", input.file)));
-    // A longer file gives its beginning; texts are as long as they are.
+    // Of a longer file only the beginning is used, except for strings, whose size is not known.
     const bool is_text = input.data_type == DataType::kBytes;
     if (content.size() >= byte_size) {
       return Bytes(content.begin(), is_text ? content.end() : content.begin() + byte_size);
@@ -101,8 +101,8 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
   return data;
 }
 
-// What the scheduler of a sequence model adds to each of its requests: a sample is a whole
-// sequence; of an iterative model it is one whose end only the backend knows.
+// The inputs that the scheduler of a sequence model adds to each request. A sample is a whole
+// sequence. For an iterative model only the backend knows where the sequence ends.
 class SequenceInputs {
  public:
   static Result<std::unique_ptr<SequenceInputs>> Make(const ModelConfig& config,
@@ -113,17 +113,17 @@ class SequenceInputs {
                                                           services.options.state_growth_limits));
     return made;
   }
-  // True when the model gets `name` from its scheduler: a sample may say what it then holds.
-  bool Has(const std::string& name) const {
-    const std::unique_ptr<HostInputs> inputs = New(true, NewStates());
+  // True if the scheduler provides the input `name`. A sample may override its value.
+  bool ProvidesInput(const std::string& name) const {
+    const std::unique_ptr<HostInputs> inputs = MakeInputs(true, NewStates());
     return std::any_of(inputs->tensors.begin(), inputs->tensors.end(),
                        [&](const InputTensor& tensor) { return tensor.name == name; });
   }
-  // Of one request; null: the model has none.
+  // The states of one request; null if the model has none.
   std::shared_ptr<SequenceStates> NewStates() const {
     return states_.empty() ? nullptr : std::make_shared<SequenceStates>(states_);
   }
-  std::unique_ptr<HostInputs> New(bool first, std::shared_ptr<SequenceStates> states) const {
+  std::unique_ptr<HostInputs> MakeInputs(bool first, std::shared_ptr<SequenceStates> states) const {
     auto inputs = std::make_unique<HostInputs>();
     controls_.AddInputs({first, true, !iterative_, uint64_t{1}}, inputs.get());
     if (states == nullptr) return inputs;
@@ -142,26 +142,26 @@ class SequenceInputs {
   std::vector<StateSpec> states_;
 };
 
-// An input that a sample gives in the scheduler's place.
-struct Override {
+// The value of a sample for an input that the scheduler provides.
+struct ControlOverride {
   std::string name;
   DataType data_type;
   Shape shape;
   const Bytes* data;
 };
 
-// The requests of one sample and the data that they refer to.
-struct Sample {
+// The requests of one sample, and the data that they refer to.
+struct WarmupSample {
   std::vector<std::unique_ptr<InferRequest>> requests;
   std::list<Bytes> data;
   std::unique_ptr<SequenceInputs> sequence;  // null: not a sequence model
-  std::vector<Override> overrides;
+  std::vector<ControlOverride> overrides;
 };
 
-std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample, bool first,
+std::unique_ptr<HostInputs> MakeHostInputs(const WarmupSample& sample, bool first,
                                            std::shared_ptr<SequenceStates> states) {
-  auto inputs = sample.sequence->New(first, std::move(states));
-  for (const Override& given : sample.overrides) {
+  auto inputs = sample.sequence->MakeInputs(first, std::move(states));
+  for (const ControlOverride& given : sample.overrides) {
     for (InputTensor& tensor : inputs->tensors) {
       if (tensor.name != given.name) continue;
       tensor.data_type = given.data_type;
@@ -177,7 +177,7 @@ std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample, bool first,
   return inputs;
 }
 
-// A sample gives shapes without the batch dimension, also of controls and states.
+// Shapes in samples lack the batch dimension, also those of controls and states.
 Shape ShapeOf(const WarmupInput& input, bool batched) {
   Shape shape;
   if (batched) shape.push_back(1);
@@ -185,10 +185,10 @@ Shape ShapeOf(const WarmupInput& input, bool batched) {
   return shape;
 }
 
-Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
-                          const std::string& model_dir, CoreServices& services,
-                          const std::shared_ptr<RequestTarget>& target) {
-  Sample sample;
+Result<WarmupSample> MakeSample(const Warmup& warmup, const ModelConfig& config,
+                                const std::string& model_dir, CoreServices& services,
+                                const std::shared_ptr<RequestTarget>& target) {
+  WarmupSample sample;
   if (config.sequence_batching) {
     NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir, services));
   }
@@ -211,7 +211,7 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
     auto data = MakeData(input, num_elements, StrCat(model_dir, "/warmup"));
     if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));
     const Bytes& bytes = sample.data.emplace_back(std::move(data).value());
-    if (sample.sequence != nullptr && sample.sequence->Has(name)) {
+    if (sample.sequence != nullptr && sample.sequence->ProvidesInput(name)) {
       sample.overrides.push_back({name, input.data_type, ShapeOf(input, batched), &bytes});
       continue;
     }
@@ -226,41 +226,43 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
   return sample;
 }
 
-Status RunSample(const Sample& sample, Instance* instance) {
-  Rendezvous rendezvous(sample.requests.size());
+Status RunSample(const WarmupSample& sample, Instance* instance) {
+  WarmupCompletion completion(sample.requests.size());
   ResponseCallbacks callbacks;
   callbacks.allocator = &kHeapAllocator;
   callbacks.response_fn = [](TRITONSERVER_InferenceResponse* response, uint32_t flags, void* self) {
-    static_cast<Rendezvous*>(self)->OnResponse(response, flags);
+    static_cast<WarmupCompletion*>(self)->OnResponse(response, flags);
   };
-  callbacks.response_userp = &rendezvous;
+  callbacks.response_userp = &completion;
   std::vector<InferRequest*> batch;
   std::map<InferRequest*, std::shared_ptr<SequenceStates>> states;
   for (const auto& request : sample.requests) {
     request->set_response_callbacks(callbacks);
-    request->set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
-                                     void* self) { static_cast<Rendezvous*>(self)->OnRelease(); },
-                                  &rendezvous);
+    request->set_release_callback(
+        [](TRITONSERVER_InferenceRequest*, uint32_t, void* self) {
+          static_cast<WarmupCompletion*>(self)->OnRelease();
+        },
+        &completion);
     batch.push_back(request.get());
   }
   for (InferRequest* request : batch) {
-    // Alike: either the first is refused or none is.
+    // The requests are alike: either the first one is rejected or none is.
     NEREID_RETURN_IF_ERROR(request->Prepare());
     if (sample.sequence != nullptr) {
       states[request] = sample.sequence->NewStates();
       request->SetHostInputs(MakeHostInputs(sample, true, states[request]));
     }
-    request->AddReleaseHook(&rendezvous);
-    request->target()->OnTaken();
+    request->AddReleaseHook(&completion);
+    request->target()->OnAccepted();
     request->queue_start_ns = request->request_start_ns;
   }
   while (true) {
     instance->Execute(batch);
-    Status status = rendezvous.Wait(&batch);
+    Status status = completion.Wait(&batch);
     if (batch.empty()) return status;
     for (InferRequest* request : batch) {
       request->SetHostInputs(MakeHostInputs(sample, false, states[request]));
-      request->AddReleaseHook(&rendezvous);
+      request->AddReleaseHook(&completion);
     }
   }
 }
@@ -269,12 +271,12 @@ Status RunSample(const Sample& sample, Instance* instance) {
 
 Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreServices& services,
                   RequestTarget* target, Instance* instance) {
-  // Not counted: warm-up is over before the model could end.
+  // Without a reference count: the warm-up ends before the model can end.
   const std::shared_ptr<RequestTarget> uncounted(std::shared_ptr<void>(), target);
   for (const Warmup& warmup : config.warmups) {
-    if (warmup.batch_size == 0) continue;  // as Triton: a sample of no request
+    if (warmup.batch_size == 0) continue;  // as in Triton: a sample without requests
     const auto run = [&]() -> Status {
-      NEREID_ASSIGN_OR_RETURN(const Sample sample,
+      NEREID_ASSIGN_OR_RETURN(const WarmupSample sample,
                               MakeSample(warmup, config, model_dir, services, uncounted));
       const uint32_t count = std::max<uint32_t>(warmup.count, 1);
       for (uint32_t i = 0; i < count; ++i) {
@@ -294,4 +296,4 @@ Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreS
   return Status::Ok();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

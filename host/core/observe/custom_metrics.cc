@@ -7,15 +7,15 @@
 #include <cmath>
 #include <limits>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 struct Registry {
   std::mutex mutex;  // guards families
-  std::map<std::string, std::weak_ptr<SharedFamily>> families;
+  std::map<std::string, std::weak_ptr<SharedMetricFamily>> families;
 };
 
-// Never destroyed: metrics of a backend may be deleted while the process exits.
+// Never destroyed, because a backend may delete metrics while the process exits.
 Registry& TheRegistry() {
   static auto* registry = new Registry;
   return *registry;
@@ -52,7 +52,7 @@ Status CheckBuckets(const std::string& family, const CustomMetricArgs* args) {
   return Status::Ok();
 }
 
-prometheus::ClientMetric ReadValue(TRITONSERVER_MetricKind kind, const CustomValue& value) {
+prometheus::ClientMetric ReadValue(TRITONSERVER_MetricKind kind, const CustomMetricValue& value) {
   prometheus::ClientMetric metric;
   const double number = value.value.load(std::memory_order_relaxed);
   if (kind == TRITONSERVER_METRIC_KIND_COUNTER) metric.counter.value = number;
@@ -76,8 +76,9 @@ prometheus::MetricType ToPrometheus(TRITONSERVER_MetricKind kind) {
   return prometheus::MetricType::Histogram;
 }
 
-// A page shows a name once. One of the server's own gets the metrics if it is of their kind; they
-// are left out if it is not, as families without metrics are.
+// Adds a custom family to the page, on which each name may appear only once. If a family of the
+// server has the same name, it gets the metrics if it is of the same kind; otherwise they are left
+// out. Families without metrics are left out, too.
 void AddTo(prometheus::MetricFamily family, std::vector<prometheus::MetricFamily>* page) {
   if (family.metric.empty()) return;
   const auto same = std::find_if(page->begin(), page->end(),
@@ -102,10 +103,10 @@ Result<std::unique_ptr<CustomMetricFamily>> CustomMetricFamily::New(
   }
   Registry& registry = TheRegistry();
   std::lock_guard lock(registry.mutex);
-  std::weak_ptr<SharedFamily>& slot = registry.families[name];
-  std::shared_ptr<SharedFamily> shared = slot.lock();
+  std::weak_ptr<SharedMetricFamily>& slot = registry.families[name];
+  std::shared_ptr<SharedMetricFamily> shared = slot.lock();
   if (shared == nullptr) {
-    shared = std::make_shared<SharedFamily>();
+    shared = std::make_shared<SharedMetricFamily>();
     shared->name = name;
     shared->description = description;
     shared->kind = kind;
@@ -117,7 +118,7 @@ Result<std::unique_ptr<CustomMetricFamily>> CustomMetricFamily::New(
   return std::unique_ptr<CustomMetricFamily>(new CustomMetricFamily(std::move(shared)));
 }
 
-CustomMetric::CustomMetric(CustomMetricFamily* family, std::shared_ptr<CustomValue> value)
+CustomMetric::CustomMetric(CustomMetricFamily* family, std::shared_ptr<CustomMetricValue> value)
     : family_(family), value_(std::move(value)) {
   family_->num_metrics().fetch_add(1);
 }
@@ -129,7 +130,7 @@ CustomMetric::~CustomMetric() {
 Result<std::unique_ptr<CustomMetric>> CustomMetric::New(CustomMetricFamily* family,
                                                         const MetricLabels& labels,
                                                         const CustomMetricArgs* args) {
-  SharedFamily& shared = family->shared();
+  SharedMetricFamily& shared = family->shared();
   const bool is_histogram = shared.kind == TRITONSERVER_METRIC_KIND_HISTOGRAM;
   if (is_histogram) NEREID_RETURN_IF_ERROR(CheckBuckets(shared.name, args));
   if (!is_histogram && args != nullptr) {
@@ -143,10 +144,10 @@ Result<std::unique_ptr<CustomMetric>> CustomMetric::New(CustomMetricFamily* fami
     }
   }
   std::lock_guard lock(shared.mutex);
-  std::weak_ptr<CustomValue>& slot = shared.values[labels];
-  std::shared_ptr<CustomValue> value = slot.lock();
+  std::weak_ptr<CustomMetricValue>& slot = shared.values[labels];
+  std::shared_ptr<CustomMetricValue> value = slot.lock();
   if (value == nullptr) {
-    value = std::make_shared<CustomValue>();
+    value = std::make_shared<CustomMetricValue>();
     if (is_histogram) {
       value->bounds = *args->buckets;
       value->counts = std::vector<std::atomic<uint64_t>>(value->bounds.size() + 1);
@@ -200,7 +201,7 @@ void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page) {
   Registry& registry = TheRegistry();
   std::lock_guard lock(registry.mutex);
   for (auto it = registry.families.begin(); it != registry.families.end();) {
-    const std::shared_ptr<SharedFamily> family = it->second.lock();
+    const std::shared_ptr<SharedMetricFamily> family = it->second.lock();
     if (family == nullptr) {
       it = registry.families.erase(it);
       continue;
@@ -212,7 +213,7 @@ void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page) {
     shown.type = ToPrometheus(family->kind);
     std::lock_guard family_lock(family->mutex);
     for (auto entry = family->values.begin(); entry != family->values.end();) {
-      const std::shared_ptr<CustomValue> value = entry->second.lock();
+      const std::shared_ptr<CustomMetricValue> value = entry->second.lock();
       if (value == nullptr) {
         entry = family->values.erase(entry);
         continue;
@@ -226,4 +227,4 @@ void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page) {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,7 @@
-// Metrics that backends and embedders register: TRITONSERVER_MetricFamily, Metric and MetricArgs.
-// Families of one name share one set of metrics; metrics of the same labels share one value. The
-// registry is process-wide, because the C functions name no server. [any thread]
+// Metrics that backends and applications register through the C API: TRITONSERVER_MetricFamily,
+// TRITONSERVER_Metric and TRITONSERVER_MetricArgs. Families with the same name share one set of
+// metrics; metrics with the same labels share one value. The registry is process-wide, because the
+// C functions take no server. [any thread]
 #pragma once
 
 #include <atomic>
@@ -20,54 +21,55 @@ namespace prometheus {
 struct MetricFamily;
 }
 
-namespace nereid {
+namespace nereid::core {
 
 using MetricLabels = std::map<std::string, std::string>;
 
 // TRITONSERVER_MetricArgs.
 struct CustomMetricArgs {
-  std::optional<std::vector<double>> buckets;  // upper bounds of a histogram, ascending; or none
+  std::optional<std::vector<double>> buckets;  // upper bounds of a histogram, ascending
 };
 
-// The value of a metric: shared by all handles with the same labels.
-struct CustomValue {
-  std::atomic<double> value{0};               // counter, gauge; sum of a histogram
-  std::vector<double> bounds;                 // histogram
-  std::vector<std::atomic<uint64_t>> counts;  // one more than bounds
+// The value of a metric, shared by all handles with the same labels.
+struct CustomMetricValue {
+  std::atomic<double> value{0};               // of a counter or gauge; the sum of a histogram
+  std::vector<double> bounds;                 // upper bounds of a histogram
+  std::vector<std::atomic<uint64_t>> counts;  // per bucket; one more than bounds
 };
 
-// A family as the page shows it: shared by all handles of the same name.
-struct SharedFamily {
+// A family as the metrics page shows it, shared by all handles with the same name.
+struct SharedMetricFamily {
   std::string name;
   std::string description;
   TRITONSERVER_MetricKind kind;
   std::mutex mutex;  // guards values
-  std::map<MetricLabels, std::weak_ptr<CustomValue>> values;
+  std::map<MetricLabels, std::weak_ptr<CustomMetricValue>> values;
 };
 
 // TRITONSERVER_MetricFamily.
 class CustomMetricFamily {
  public:
-  // INVALID_ARG for a bad name or one that already has another kind.
+  // INVALID_ARG if the name is invalid or already has another kind.
   static Result<std::unique_ptr<CustomMetricFamily>> New(TRITONSERVER_MetricKind kind,
                                                          const std::string& name,
                                                          const std::string& description);
 
-  SharedFamily& shared() { return *shared_; }
+  SharedMetricFamily& shared() { return *shared_; }
   TRITONSERVER_MetricKind kind() const { return shared_->kind; }
   std::atomic<size_t>& num_metrics() { return num_metrics_; }
 
  private:
-  explicit CustomMetricFamily(std::shared_ptr<SharedFamily> shared) : shared_(std::move(shared)) {}
+  explicit CustomMetricFamily(std::shared_ptr<SharedMetricFamily> shared)
+      : shared_(std::move(shared)) {}
 
-  const std::shared_ptr<SharedFamily> shared_;
+  const std::shared_ptr<SharedMetricFamily> shared_;
   std::atomic<size_t> num_metrics_{0};
 };
 
 // TRITONSERVER_Metric.
 class CustomMetric {
  public:
-  // `family` must outlive the metric. `args` is needed by histograms alone.
+  // `family` must outlive the metric. `args` is required for histograms and must be null otherwise.
   static Result<std::unique_ptr<CustomMetric>> New(CustomMetricFamily* family,
                                                    const MetricLabels& labels,
                                                    const CustomMetricArgs* args);
@@ -80,17 +82,17 @@ class CustomMetric {
   Status Observe(double value);
 
  private:
-  CustomMetric(CustomMetricFamily* family, std::shared_ptr<CustomValue> value);
+  CustomMetric(CustomMetricFamily* family, std::shared_ptr<CustomMetricValue> value);
 
   CustomMetricFamily* const family_;
-  const std::shared_ptr<CustomValue> value_;
+  const std::shared_ptr<CustomMetricValue> value_;
 };
 
-// What the metrics page shows of them.
+// Adds all custom metrics to the metrics page.
 void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page);
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONSERVER_MetricFamily, nereid::CustomMetricFamily);
-NEREID_HANDLE(TRITONSERVER_Metric, nereid::CustomMetric);
-NEREID_HANDLE(TRITONSERVER_MetricArgs, nereid::CustomMetricArgs);
+NEREID_HANDLE(TRITONSERVER_MetricFamily, nereid::core::CustomMetricFamily);
+NEREID_HANDLE(TRITONSERVER_Metric, nereid::core::CustomMetric);
+NEREID_HANDLE(TRITONSERVER_MetricArgs, nereid::core::CustomMetricArgs);

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <span>
 #include <sstream>
 
 #include "base/clock.h"
 #include "host/core/observe/custom_metrics.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Reading = MetricsSource::Reading;
@@ -39,7 +41,7 @@ prometheus::ClientMetric MakeMetric(const Reading& reading, double value) {
   return metric;
 }
 
-// A family with one value a model.
+// A metric family with one value per model.
 struct ModelFamily {
   const char* name;
   const char* help;
@@ -114,7 +116,8 @@ void AddFamilies(std::span<const ModelFamily> families, const std::vector<Readin
   }
 }
 
-// While a model is reloaded its old and its new load have the same labels: the new one is shown.
+// While a model is reloaded, its old and its new load have the same labels. Only the new one is
+// shown.
 void SortAndKeepNewest(std::vector<Reading>* readings) {
   std::reverse(readings->begin(), readings->end());
   std::stable_sort(readings->begin(), readings->end(), [](const Reading& a, const Reading& b) {
@@ -143,7 +146,7 @@ void AddFailures(const std::vector<Reading>& readings,
   page->push_back(std::move(shown));
 }
 
-// Histograms and summaries, each family with all models that keep it.
+// Adds histograms and summaries. Each family shows all models that record it.
 void AddLatencies(const std::vector<Reading>& readings,
                   std::vector<prometheus::MetricFamily>* page) {
   std::map<std::string, prometheus::MetricFamily> families;
@@ -167,7 +170,7 @@ void AddGauge(const char* name, const char* help, double value,
   page->push_back(std::move(family));
 }
 
-// A family with one value a GPU.
+// A metric family with one value per GPU.
 struct GpuFamily {
   const char* name;
   const char* help;
@@ -195,6 +198,44 @@ MetricsOptions WithEnvironment(MetricsOptions options) {
 }
 
 }  // namespace
+
+std::optional<double> CpuMetrics::Utilization() {
+  std::ifstream file("/proc/stat");
+  std::string label;
+  file >> label;
+  // The fields are user, nice, system, idle, iowait, irq, softirq and steal.
+  uint64_t total = 0;
+  uint64_t idle = 0;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t ticks = 0;
+    if (!(file >> ticks)) return std::nullopt;
+    total += ticks;
+    if (i == 3 || i == 4) idle += ticks;
+  }
+  const uint64_t busy = total - idle;
+  const bool first = last_total_ == 0;
+  const double share = total > last_total_ && busy >= last_busy_
+                           ? static_cast<double>(busy - last_busy_) / (total - last_total_)
+                           : 0.0;
+  last_busy_ = busy;
+  last_total_ = total;
+  if (first) return std::nullopt;
+  return share;
+}
+
+std::optional<CpuMetrics::Memory> CpuMetrics::ReadMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::optional<uint64_t> total, available;
+  std::string key;
+  uint64_t kib = 0;
+  while (!(total && available) && file >> key >> kib) {
+    if (key == "MemTotal:") total = kib * 1024;
+    if (key == "MemAvailable:") available = kib * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  if (!total || !available) return std::nullopt;
+  return Memory{*total, *total - *available};
+}
 
 Metrics::Metrics(const MetricsOptions& options) : options_(WithEnvironment(options)) {
   if (options_.cpu) cpu_.Utilization();
@@ -235,7 +276,7 @@ std::string Metrics::Page() {
   return std::move(out).str();
 }
 
-// Not more often than the interval: some of it costs a call to a driver.
+// Reads the machine at most once per interval, because some values cost a driver call.
 void Metrics::ReadMachine() {
   const uint64_t now_ns = SteadyNowNs();
   const uint64_t passed_ms = (now_ns - machine_.read_ns) / 1'000'000;
@@ -250,7 +291,7 @@ void Metrics::ReadMachine() {
 
 void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
   ReadMachine();
-  // Without a pool scrapers that know Triton find its size, which is none.
+  // Shown even without a pool, with size 0, for scrapers that expect Triton's metrics.
   AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
            static_cast<double>(machine_.pinned_pool.total_bytes), page);
   AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
@@ -283,4 +324,4 @@ void Metrics::AddGpus(std::vector<prometheus::MetricFamily>* page) {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// The metrics page. Model metrics are pulled out of each model's statistics when the page is asked
-// for; what backends and embedders register themselves lives in observe/custom_metrics.h. One a
-// server. [any thread]
+// The metrics page of a server, in Prometheus' text format. Model metrics are read from each
+// model's statistics when the page is requested. observe/custom_metrics.h has the metrics that
+// backends and applications register. One object per server. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,44 @@
 #include <string>
 #include <vector>
 
-#include "host/core/observe/cpu_metrics.h"
 #include "host/core/observe/statistics.h"
 
 namespace prometheus {
 struct MetricFamily;
 }
 
-namespace nereid {
+namespace nereid::core {
 
-// What a model shows on the page. The metrics registry asks through it, so that observe/ need not
-// know models.
+// Provides the metrics of a model. It is an interface so that observe/ does not depend on models.
 class MetricsSource {
  public:
   virtual ~MetricsSource() = default;
   struct Reading {
     std::string model;
-    std::string name_space;  // a further label where it is set
+    std::string name_space;  // an additional label unless it is empty
     int64_t version = 0;
-    std::map<std::string, std::string> tags;  // of metric_tags; labels with a "_" before
-    uint64_t pending = 0;                     // queued, not executing
+    std::map<std::string, std::string> tags;  // metric_tags; their label names start with "_"
+    uint64_t pending = 0;                     // number of requests queued but not executing
     double load_secs = 0;
-    bool cached = false;                   // its answers may come from the response cache
-    const Latencies* latencies = nullptr;  // lives as long as the source; null: none are kept
+    bool cached = false;  // its responses may come from the response cache
+    // Valid as long as the source exists; null if no distributions are recorded.
+    const LatencyMetrics* latencies = nullptr;
     StatisticsSnapshot statistics;
   };
   virtual Reading Read() const = 0;
 };
 
-// What one GPU is doing; what is not known is empty.
+// A reading of one GPU. Unknown values are empty.
 struct GpuReading {
   std::string uuid;
   std::optional<double> utilization;  // 0 to 1
   std::optional<double> memory_total_bytes, memory_used_bytes;
   std::optional<double> power_usage_watts, power_limit_watts;
-  std::optional<double> energy_joules;  // since it was first read
+  std::optional<double> energy_joules;  // consumed since the first reading
 };
 
-// Where the page asks for what lies on floors above. Empty functions: there is nothing to show.
+// Functions that read the state of the machine from layers above observe/. An empty function means
+// that there is nothing to show.
 struct MachineReaders {
   struct Pool {
     uint64_t total_bytes = 0, used_bytes = 0;
@@ -61,9 +61,26 @@ struct MetricsOptions {
   bool enabled = true;
   bool cpu = true;
   bool gpu = true;
-  uint64_t interval_ms = 0;  // what the machine does is asked for at most as often; 0: every page
+  uint64_t interval_ms = 0;  // shortest time between two readings of the machine; 0: each page
   bool counter_latencies = true;
   LatencyOptions latencies = {};
+};
+
+// CPU utilization and memory of the machine, read from /proc. [any thread, one at a time]
+class CpuMetrics {
+ public:
+  struct Memory {
+    uint64_t total_bytes;
+    uint64_t used_bytes;
+  };
+
+  // The busy share of all CPUs since the last call, 0 to 1. The first call returns nullopt.
+  std::optional<double> Utilization();
+  static std::optional<Memory> ReadMemory();
+
+ private:
+  uint64_t last_busy_ = 0;  // in ticks
+  uint64_t last_total_ = 0;
 };
 
 class Metrics {
@@ -71,24 +88,24 @@ class Metrics {
   explicit Metrics(const MetricsOptions& options);
 
   const MetricsOptions& options() const { return options_; }
-  // Before the first page.
+  // Must be called before the first page is requested.
   void set_readers(MachineReaders readers) { readers_ = std::move(readers); }
 
-  // `source` is shown until it is removed; its owner removes it before it dies.
+  // Shows `source` until RemoveSource. Its owner must remove it before destroying it.
   void AddSource(const MetricsSource* source);
   void RemoveSource(const MetricsSource* source);
 
-  // The page in Prometheus' text format. Waits for no request.
+  // The page in Prometheus' text format. It does not wait for requests.
   std::string Page();
 
  private:
-  // What the machine was doing when it was last asked.
-  struct Machine {
+  // The state of the machine at the last reading.
+  struct MachineReading {
     MachineReaders::Pool pinned_pool;
     std::vector<GpuReading> gpus;
     std::optional<double> cpu_utilization;
     std::optional<CpuMetrics::Memory> cpu_memory;
-    uint64_t read_ns = 0;  // steady clock; 0: never
+    uint64_t read_ns = 0;  // time of the reading, steady clock; 0: never
   };
 
   void ReadMachine();
@@ -97,10 +114,10 @@ class Metrics {
 
   const MetricsOptions options_;
   MachineReaders readers_;
-  std::mutex mutex_;  // guards what follows; held while sources are read
+  std::mutex mutex_;  // guards the members below; locked while sources are read
   CpuMetrics cpu_;
-  Machine machine_;
+  MachineReading machine_;
   std::vector<const MetricsSource*> sources_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -5,12 +5,12 @@
 
 #include "base/clock.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Backends report stamps as they like; a span that runs backwards counts as nothing.
+// Backends may report arbitrary timestamps. A negative duration counts as 0.
 uint64_t Span(uint64_t from_ns, uint64_t to_ns) {
   return to_ns > from_ns ? to_ns - from_ns : 0;
 }
@@ -84,7 +84,7 @@ void StatisticsShard::RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_
                                      uint64_t lookup_end_ns) {
   last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
   success_.Add(Span(request_start_ns, lookup_end_ns));
-  queue_.Add(Span(request_start_ns, lookup_start_ns));  // as Triton counts
+  queue_.Add(Span(request_start_ns, lookup_start_ns));  // as in Triton
   cache_hit_.Add(Span(lookup_start_ns, lookup_end_ns));
   if (latencies_ == nullptr) return;
   latencies_->RecordCacheHit(Span(request_start_ns, lookup_end_ns),
@@ -125,7 +125,7 @@ void StatisticsShard::RecordResponse(const ResponseTimes& times) {
   const uint64_t total_ns = Span(times.response_start_ns, times.response_end_ns);
   std::lock_guard lock(rare_mutex_);
   ResponseCounts& counts = responses_[times.index];
-  // As Triton counts: what was cancelled computed nothing that is worth a figure.
+  // As in Triton, a cancelled response counts no compute time.
   if (times.outcome == ResponseTimes::Outcome::kCancel) return Count(&counts.cancel, total_ns);
   if (times.compute_output_start_ns != 0) {
     Count(&counts.compute_infer, Span(times.response_start_ns, times.compute_output_start_ns));
@@ -141,7 +141,7 @@ void StatisticsShard::RecordResponse(const ResponseTimes& times) {
     case ResponseTimes::Outcome::kEmpty:
       return Count(&counts.empty_response, total_ns);
     case ResponseTimes::Outcome::kCancel:
-      break;  // above
+      break;  // returned above
   }
 }
 
@@ -183,7 +183,7 @@ StatisticsShard& ModelStatistics::AddShard() {
   return shard;
 }
 
-void ModelStatistics::Keep(std::unique_ptr<Latencies> latencies) {
+void ModelStatistics::SetLatencyMetrics(std::unique_ptr<LatencyMetrics> latencies) {
   std::lock_guard lock(mutex_);
   latencies_ = std::move(latencies);
   for (const auto& shard : shards_) shard->set_latencies(latencies_.get());
@@ -194,6 +194,26 @@ StatisticsSnapshot ModelStatistics::Sum() const {
   std::lock_guard lock(mutex_);
   for (const auto& shard : shards_) shard->AddTo(&sum);
   return sum;
+}
+
+void MemoryUsage::Report(const void* reporter, std::vector<Entry> entries) {
+  std::lock_guard lock(mutex_);
+  reports_[reporter] = std::move(entries);
+}
+
+std::vector<MemoryUsage::Entry> MemoryUsage::Sum() const {
+  std::map<std::pair<std::string, int64_t>, uint64_t> sums;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [reporter, entries] : reports_) {
+      for (const Entry& entry : entries) sums[{entry.type, entry.id}] += entry.byte_size;
+    }
+  }
+  std::vector<Entry> result;
+  for (const auto& [place, byte_size] : sums) {
+    result.push_back({place.first, place.second, byte_size});
+  }
+  return result;
 }
 
 std::string StatisticsJson(const std::string& model, int64_t version,
@@ -239,4 +259,4 @@ std::string StatisticsJson(const std::string& model, int64_t version,
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

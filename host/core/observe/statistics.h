@@ -1,5 +1,5 @@
-// What a model version did: counts and durations. Each instance owns a shard, so that instances
-// never share a cache line on the hot path; readers sum the shards. [any thread]
+// Statistics of a model version: counts and durations. Each instance has its own shard, so that
+// instances do not share a cache line on the hot path. Readers add up the shards. [any thread]
 #pragma once
 
 #include <array>
@@ -9,26 +9,26 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "host/core/observe/latencies.h"
-#include "host/core/observe/memory_usage.h"
+#include "host/core/observe/latency_metrics.h"
 
-namespace nereid {
+namespace nereid::core {
 
 // Label values of nv_inference_request_failure.
 enum class FailureReason { kRejected, kCanceled, kBackend, kOther };
 inline constexpr size_t kNumFailureReasons = 4;
 const char* FailureReasonName(FailureReason reason);
 
-// Steady clock stamps of one request, in order.
+// Timestamps of one request on the steady clock, in ascending order.
 struct RequestTimes {
-  uint64_t request_start_ns = 0;  // the host took it
+  uint64_t request_start_ns = 0;  // the host accepted the request
   uint64_t queue_start_ns = 0;
-  uint64_t exec_start_ns = 0;     // left the queue
-  uint64_t compute_start_ns = 0;  // inputs are ready
-  uint64_t compute_end_ns = 0;    // results are there
-  uint64_t exec_end_ns = 0;       // outputs are written
+  uint64_t exec_start_ns = 0;     // the request left the queue
+  uint64_t compute_start_ns = 0;  // the inputs are ready
+  uint64_t compute_end_ns = 0;    // the results are computed
+  uint64_t exec_end_ns = 0;       // the outputs are written
   uint64_t request_end_ns = 0;
 };
 
@@ -45,7 +45,7 @@ struct BatchCounts {
   CountAndNs compute_input, compute_infer, compute_output;
 };
 
-// A sum over shards, consistent only per field.
+// The sum over all shards. Each field is consistent, but different fields may not match each other.
 struct StatisticsSnapshot {
   uint64_t last_inference_ms = 0;  // wall clock; 0: never
   uint64_t inference_count = 0;
@@ -72,18 +72,19 @@ class StatisticsShard {
 
   void RecordSuccess(const RequestTimes& times, uint64_t batch_size);
   void RecordFailure(FailureReason reason, uint64_t duration_ns);
-  // Answered from the cache: a success that the model did not see. Steady clock stamps.
+  // A request that was answered from the cache: it counts as a success, but the model did not
+  // execute it. Timestamps of the steady clock.
   void RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns, uint64_t lookup_end_ns);
-  // What looking up in vain and keeping the answer took.
+  // The time for the unsuccessful lookup and the insertion of the response.
   void RecordCacheMiss(uint64_t duration_ns);
-  // One execution of the backend. Only the exec and compute stamps of `times` are read.
+  // One execution of the backend. Only the exec and compute timestamps of `times` are read.
   void RecordExecution(uint64_t batch_size, const RequestTimes& times);
   void RecordResponse(const ResponseTimes& times);
 
   void AddTo(StatisticsSnapshot* sum) const;
-  // Told of each duration too; null: nobody. Before the first record. `latencies` outlives the
-  // shard.
-  void set_latencies(Latencies* latencies) { latencies_ = latencies; }
+  // `latencies` also gets each recorded duration; null disables that. Must be called before the
+  // first record. `latencies` must outlive the shard.
+  void set_latencies(LatencyMetrics* latencies) { latencies_ = latencies; }
 
  private:
   struct Cell {
@@ -96,7 +97,7 @@ class StatisticsShard {
     Cell compute_input, compute_infer, compute_output;
   };
 
-  Latencies* latencies_ = nullptr;
+  LatencyMetrics* latencies_ = nullptr;
   std::atomic<uint64_t> last_inference_ms_{0};
   std::atomic<uint64_t> inference_count_{0};
   std::atomic<uint64_t> execution_count_{0};
@@ -104,8 +105,8 @@ class StatisticsShard {
   Cell cache_hit_, cache_miss_;
   std::array<std::atomic<uint64_t>, kNumFailureReasons> failures_{};
   static constexpr size_t kNumDirectBatches = 65;
-  std::array<BatchCells, kNumDirectBatches> batches_;  // by batch size; larger ones are rare
-  mutable std::mutex rare_mutex_;                      // guards what follows
+  std::array<BatchCells, kNumDirectBatches> batches_;  // by batch size
+  mutable std::mutex rare_mutex_;                      // guards the members below, used rarely
   std::map<uint64_t, BatchCounts> large_batches_;
   std::map<uint64_t, ResponseCounts> responses_;
 };
@@ -114,24 +115,44 @@ class ModelStatistics {
  public:
   ModelStatistics();
 
-  // What the host itself answers: rejected, cancelled, never executed.
+  // The shard for requests that the host answers itself: rejected, cancelled or never executed.
   StatisticsShard& host() { return *shards_.front(); }
-  // Lives as long as this object. [load thread]
+  // The shard is valid as long as this object. [load thread]
   StatisticsShard& AddShard();
   StatisticsSnapshot Sum() const;
-  // Keeps distributions from now on. Before the model serves. [load thread]
-  void Keep(std::unique_ptr<Latencies> latencies);
-  Latencies* latencies() const { return latencies_.get(); }  // null: none are kept
+  // Records distributions from now on. Must be called before the model is ready. [load thread]
+  void SetLatencyMetrics(std::unique_ptr<LatencyMetrics> latencies);
+  LatencyMetrics* latencies() const { return latencies_.get(); }  // null: not recorded
 
  private:
-  std::unique_ptr<Latencies> latencies_;
+  std::unique_ptr<LatencyMetrics> latencies_;
   mutable std::mutex mutex_;  // guards shards_
   std::vector<std::unique_ptr<StatisticsShard>> shards_;
 };
 
-// One element of the array "model_stats".
+// The memory that a model's backend reports as used: the array "memory_usage" of the statistics.
+// [any thread]
+class MemoryUsage {
+ public:
+  struct Entry {
+    std::string type;  // "CPU", "CPU_PINNED", "GPU"
+    int64_t id = 0;
+    uint64_t byte_size = 0;
+  };
+
+  // Replaces the previous report of `reporter`, which is the model or one of its instances.
+  void Report(const void* reporter, std::vector<Entry> entries);
+  // The sum of all reports for each type and id.
+  std::vector<Entry> Sum() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards reports_
+  std::map<const void*, std::vector<Entry>> reports_;
+};
+
+// Formats one element of the JSON array "model_stats".
 std::string StatisticsJson(const std::string& model, int64_t version,
                            const StatisticsSnapshot& snapshot,
                            const std::vector<MemoryUsage::Entry>& memory_usage);
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace nereid {
+namespace nereid::core {
 
 TextTable::TextTable(std::vector<std::string> headers)
     : widths_(headers.size()), headers_(Split(std::move(headers))) {}
@@ -53,4 +53,4 @@ std::string TextTable::Text() const {
   return text + rule;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

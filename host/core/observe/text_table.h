@@ -1,20 +1,20 @@
-// A table of text for the log, in a frame of '+', '-' and '|'. A cell of several lines takes
-// several lines. [one thread]
+// Formats a table for the log, in a frame of '+', '-' and '|'. A cell may have several lines.
+// [one thread]
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace nereid {
+namespace nereid::core {
 
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> headers);
 
-  // As many cells as there are headers.
+  // `cells` should have one entry per header; missing cells stay empty, further ones are dropped.
   void AddRow(std::vector<std::string> cells);
 
-  // Ends with a line feed.
+  // The whole table; the last line ends with a line feed.
   std::string Text() const;
 
  private:
@@ -28,4 +28,4 @@ class TextTable {
   std::vector<Row> rows_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -3,25 +3,26 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// 0 stands for "no parent".
+// Ids start at 1, because 0 means "no parent".
 std::atomic<uint64_t> next_id{1};
 
-// The two levels of old clients stand for what TIMESTAMPS is now.
-uint32_t Normalise(uint32_t level) {
-  constexpr uint32_t kOld = TRITONSERVER_TRACE_LEVEL_MIN | TRITONSERVER_TRACE_LEVEL_MAX;
-  return (level & kOld) == 0 ? level : (level & ~kOld) | TRITONSERVER_TRACE_LEVEL_TIMESTAMPS;
+// The deprecated levels MIN and MAX of old clients mean TIMESTAMPS.
+uint32_t NormalizeLevel(uint32_t level) {
+  constexpr uint32_t kDeprecated = TRITONSERVER_TRACE_LEVEL_MIN | TRITONSERVER_TRACE_LEVEL_MAX;
+  return (level & kDeprecated) == 0 ? level
+                                    : (level & ~kDeprecated) | TRITONSERVER_TRACE_LEVEL_TIMESTAMPS;
 }
 
 }  // namespace
 
-struct InferenceTrace::Hold {
-  InferenceTrace* trace;         // null: deleted before its inference started
-  std::shared_ptr<Hold> parent;  // dropped after the release function has run
+struct InferenceTrace::ReleaseToken {
+  InferenceTrace* trace;                 // null if it was deleted before its inference started
+  std::shared_ptr<ReleaseToken> parent;  // dropped after the release function was called
 
-  ~Hold() {
+  ~ReleaseToken() {
     if (trace == nullptr) return;
     const TraceCallbacks callbacks = trace->callbacks_;
     callbacks.release_fn(ToHandle(trace), callbacks.userp);
@@ -29,16 +30,16 @@ struct InferenceTrace::Hold {
 };
 
 InferenceTrace::InferenceTrace(uint32_t level, uint64_t parent_id, const TraceCallbacks& callbacks,
-                               std::shared_ptr<Hold> parent)
+                               std::shared_ptr<ReleaseToken> parent)
     : level_(level),
       id_(next_id.fetch_add(1, std::memory_order_relaxed)),
       parent_id_(parent_id),
       callbacks_(callbacks),
-      hold_(new Hold{this, std::move(parent)}) {}
+      release_token_(new ReleaseToken{this, std::move(parent)}) {}
 
 Result<std::unique_ptr<InferenceTrace>> InferenceTrace::Create(uint32_t level, uint64_t parent_id,
                                                                const TraceCallbacks& callbacks) {
-  level = Normalise(level);
+  level = NormalizeLevel(level);
   const char* missing = nullptr;
   if (callbacks.activity_fn == nullptr) missing = "activity";
   if (callbacks.release_fn == nullptr) missing = "release";
@@ -52,11 +53,12 @@ Result<std::unique_ptr<InferenceTrace>> InferenceTrace::Create(uint32_t level, u
 }
 
 InferenceTrace::~InferenceTrace() {
-  if (hold_ != nullptr) hold_->trace = nullptr;
+  if (release_token_ != nullptr) release_token_->trace = nullptr;
 }
 
 std::unique_ptr<InferenceTrace> InferenceTrace::SpawnChild() {
-  return std::unique_ptr<InferenceTrace>(new InferenceTrace(level_, id_, callbacks_, hold_));
+  return std::unique_ptr<InferenceTrace>(
+      new InferenceTrace(level_, id_, callbacks_, release_token_));
 }
 
 Status InferenceTrace::Begin(std::string_view model_name, int64_t model_version,
@@ -73,26 +75,26 @@ Status InferenceTrace::Begin(std::string_view model_name, int64_t model_version,
   return Status::Ok();
 }
 
-void InferenceTrace::Refuse() {
+void InferenceTrace::EndIfUnused() {
   State expected = State::kIdle;
   if (!state_.compare_exchange_strong(expected, State::kDone)) return;
-  const std::shared_ptr<Hold> last = std::move(hold_);
+  const std::shared_ptr<ReleaseToken> last = std::move(release_token_);
 }
 
 void InferenceTrace::End() {
   state_ = State::kDone;
-  // The release function may delete this: nothing of it is touched afterwards.
-  const std::shared_ptr<Hold> last = std::move(hold_);
+  // The release function may delete this object, so no member is accessed afterwards.
+  const std::shared_ptr<ReleaseToken> last = std::move(release_token_);
 }
 
 void InferenceTrace::Report(TRITONSERVER_InferenceTraceActivity activity, uint64_t timestamp_ns) {
-  if (wants_timestamps()) {
+  if (reports_timestamps()) {
     callbacks_.activity_fn(ToHandle(this), activity, timestamp_ns, callbacks_.userp);
   }
 }
 
 void InferenceTrace::ReportCustom(uint64_t timestamp_ns, std::string_view name) {
-  if (!wants_timestamps()) return;
+  if (!reports_timestamps()) return;
   {
     std::lock_guard lock(context_mutex_);
     auto json = nlohmann::json::parse(context_, nullptr, false);
@@ -105,7 +107,7 @@ void InferenceTrace::ReportCustom(uint64_t timestamp_ns, std::string_view name) 
 
 void InferenceTrace::ReportTensor(TRITONSERVER_InferenceTraceActivity activity,
                                   const TracedTensor& tensor) {
-  if (!wants_tensors()) return;
+  if (!reports_tensors()) return;
   callbacks_.tensor_fn(ToHandle(this), activity, tensor.name, tensor.data_type, tensor.base,
                        tensor.byte_size, tensor.shape.data(), tensor.shape.size(),
                        tensor.memory_type, tensor.memory_type_id, callbacks_.userp);
@@ -121,4 +123,4 @@ void InferenceTrace::set_context(std::string_view context) {
   context_ = context;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

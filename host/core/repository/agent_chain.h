@@ -1,6 +1,6 @@
-// The agents of one load of a model, in the order of its configuration: each may move the model's
-// files before the next sees them. Kept as long as anything of the load lives. [one thread at a
-// time]
+// The repository agents of one load of a model, in the order of the configuration. Each may
+// relocate the model's files before the next one sees them. Lives as long as any object of the
+// load. [one thread at a time]
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,27 @@
 #include "host/core/repository/repo_agent.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class AgentChain {
  public:
-  // Ends the models under their agents in order, and agents that no other model has. Those that do
-  // not return within some seconds are named in the log and left behind.
+  // Finalizes the agent models in order, and then agents that no other model uses. Agents that do
+  // not return within kFinalizeTimeout are logged and keep running on detached threads.
   ~AgentChain();
-  // How many are left behind now: while there are any, the process must not end by exit().
-  static size_t NumLeftBehind();
+  // Number of agents that are still running such a finalization. While it is not 0, the process
+  // must not end by exit().
+  static size_t NumUnfinished();
 
-  // Runs LOAD through all agents of the configuration; the first refusal ends it. `files` is what
-  // the folder `model_path` must outlive, if anything.
+  // Runs the action LOAD of all agents of the configuration; the first error ends it. `files` owns
+  // the files in `model_path`, if they are temporary; may be null.
   static Result<std::shared_ptr<AgentChain>> Load(RepoAgents* agents, const ModelConfig& config,
                                                   std::string model_path,
                                                   std::shared_ptr<void> files);
 
-  // Where the model is to be loaded from.
+  // The directory to load the model from.
   const std::string& location() const { return location_; }
   void FinishLoad(bool loaded);
-  // The model leaves service; UNLOAD_COMPLETE follows on destruction.
+  // The model is being unloaded. UNLOAD_COMPLETE follows on destruction.
   void Unload();
 
  private:
@@ -42,8 +43,8 @@ class AgentChain {
 
   const std::shared_ptr<void> files_;
   std::string location_;
-  std::mutex mutex_;  // guards what follows: loads and unloads of a model may meet
+  std::mutex mutex_;  // guards what follows: a load and an unload of a model may run concurrently
   std::vector<std::unique_ptr<AgentModel>> models_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "host/core/backend/guarded_call.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 const char* ActionName(TRITONREPOAGENT_ActionType action) {
@@ -35,14 +35,14 @@ AgentModel::AgentModel(std::shared_ptr<RepoAgent> agent, std::string location,
       config_json_(std::move(config_json)),
       parameters_(parameters.begin(), parameters.end()) {}
 
-Status AgentModel::Act(TRITONREPOAGENT_ActionType action) {
+Status AgentModel::CallAction(TRITONREPOAGENT_ActionType action) {
   return GuardedCall(agent_->name(), ActionName(action), [&] {
     return agent_->entry_points().model_action(ToHandle(agent_.get()), ToHandle(this), action);
   });
 }
 
-void AgentModel::ActAndLog(TRITONREPOAGENT_ActionType action) {
-  const Status status = Act(action);
+void AgentModel::CallActionAndLog(TRITONREPOAGENT_ActionType action) {
+  const Status status = CallAction(action);
   if (status.ok()) return;
   NEREID_LOG_ERROR("repository agent '", agent_->name(), "': ", ActionName(action), " of '",
                    location_, "' failed: ", status.message());
@@ -57,28 +57,29 @@ Status AgentModel::Load() {
     }));
   }
   stage_ = Stage::kLoading;
-  Status status = Act(TRITONREPOAGENT_ACTION_LOAD);
-  // Who refused a load knows that it failed.
-  stage_ = status.ok() ? Stage::kLoadOwed : Stage::kDone;
+  Status status = CallAction(TRITONREPOAGENT_ACTION_LOAD);
+  // An agent that rejected the load is not told that it failed.
+  stage_ = status.ok() ? Stage::kLoadPending : Stage::kDone;
   return status;
 }
 
 void AgentModel::FinishLoad(bool loaded) {
-  if (stage_ != Stage::kLoadOwed) return;
-  ActAndLog(loaded ? TRITONREPOAGENT_ACTION_LOAD_COMPLETE : TRITONREPOAGENT_ACTION_LOAD_FAIL);
+  if (stage_ != Stage::kLoadPending) return;
+  CallActionAndLog(loaded ? TRITONREPOAGENT_ACTION_LOAD_COMPLETE
+                          : TRITONREPOAGENT_ACTION_LOAD_FAIL);
   stage_ = loaded ? Stage::kLoaded : Stage::kDone;
 }
 
 void AgentModel::Unload() {
   if (stage_ != Stage::kLoaded) return;
-  ActAndLog(TRITONREPOAGENT_ACTION_UNLOAD);
-  stage_ = Stage::kUnloadOwed;
+  CallActionAndLog(TRITONREPOAGENT_ACTION_UNLOAD);
+  stage_ = Stage::kUnloadPending;
 }
 
 AgentModel::~AgentModel() {
   FinishLoad(false);
   Unload();
-  if (stage_ == Stage::kUnloadOwed) ActAndLog(TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE);
+  if (stage_ == Stage::kUnloadPending) CallActionAndLog(TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE);
   const auto finalize = agent_->entry_points().model_finalize;
   if (!initialized_ || finalize == nullptr) return;
   const Status status = GuardedCall(agent_->name(), "ModelFinalize", [&] {
@@ -114,4 +115,4 @@ Status AgentModel::MoveTo(const std::string& location) {
   return Status::Ok();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// One model under one agent: TRITONREPOAGENT_AgentModel. Takes the model through LOAD,
-// LOAD_COMPLETE or LOAD_FAIL, UNLOAD and UNLOAD_COMPLETE; whatever is still owed is done at the
-// end. [one thread at a time]
+// A model as seen by one agent (TRITONREPOAGENT_AgentModel). Takes the model through the actions
+// LOAD, LOAD_COMPLETE or LOAD_FAIL, UNLOAD and UNLOAD_COMPLETE. The destructor performs the
+// outstanding actions. [one thread at a time]
 #pragma once
 
 #include <map>
@@ -15,24 +15,24 @@
 #include "nereid/status.h"
 #include "triton/core/tritonrepoagent.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class AgentModel {
  public:
   using Parameters = std::vector<std::pair<std::string, std::string>>;
 
-  // `config_json` is what the model's configuration was before any agent.
+  // `config_json` is the model's configuration before any agent changed it.
   AgentModel(std::shared_ptr<RepoAgent> agent, std::string location, std::string config_json,
              const std::map<std::string, std::string>& parameters);
-  // Ends the sequence and finalises.
+  // Performs the outstanding actions and calls ModelFinalize.
   ~AgentModel();
   AgentModel(const AgentModel&) = delete;
   AgentModel& operator=(const AgentModel&) = delete;
 
-  // ModelInitialize and the action LOAD: afterwards location() may be another. The agent's refusal
-  // is the load's.
+  // Calls ModelInitialize and the action LOAD, which may change location(). An error of the agent
+  // fails the load.
   Status Load();
-  // Tells the agent how the load ended. Errors of this and what follows are logged.
+  // Calls LOAD_COMPLETE or LOAD_FAIL. Errors of this and the following actions are only logged.
   void FinishLoad(bool loaded);
   void Unload();
 
@@ -43,18 +43,19 @@ class AgentModel {
   void* state() const { return state_; }
   void set_state(void* state) { state_ = state; }
 
-  // ---- what the agent asks for ----
-  // A new folder; text and folder live until it is released or this object ends.
+  // ---- called by the agent through the C API ----
+  // Creates a directory. The path and the directory live until ReleaseFolder or the end of this
+  // object.
   Result<const char*> AcquireFolder();
-  // INVALID_ARG when `path` was not acquired here.
+  // INVALID_ARG if `path` was not acquired here.
   Status ReleaseFolder(const std::string& path);
-  // INVALID_ARG outside LOAD or when there is no such folder.
+  // INVALID_ARG outside the action LOAD, or if the directory does not exist.
   Status MoveTo(const std::string& location);
 
  private:
-  enum class Stage { kNew, kLoading, kLoadOwed, kLoaded, kUnloadOwed, kDone };
-  Status Act(TRITONREPOAGENT_ActionType action);
-  void ActAndLog(TRITONREPOAGENT_ActionType action);
+  enum class Stage { kNew, kLoading, kLoadPending, kLoaded, kUnloadPending, kDone };
+  Status CallAction(TRITONREPOAGENT_ActionType action);
+  void CallActionAndLog(TRITONREPOAGENT_ActionType action);
 
   const std::shared_ptr<RepoAgent> agent_;
   std::string location_;
@@ -66,6 +67,6 @@ class AgentModel {
   void* state_ = nullptr;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONREPOAGENT_AgentModel, nereid::AgentModel);
+NEREID_HANDLE(TRITONREPOAGENT_AgentModel, nereid::core::AgentModel);

@@ -4,31 +4,31 @@
 #include <iterator>
 #include <utility>
 
-namespace nereid {
+namespace nereid::core {
 
-void LoadedModels::Unload(const Agents& agents) {
+void LoadedModels::NotifyUnload(const Agents& agents) {
   for (const std::weak_ptr<AgentChain>& one : agents) {
     if (const std::shared_ptr<AgentChain> chain = one.lock()) chain->Unload();
   }
 }
 
-void LoadedModels::Remember(const ModelPlan& plan, bool keeps_versions) {
-  Loaded loaded{plan.fingerprint, plan.overridden(), plan.is_asked_for, plan.steps, {}};
-  if (plan.agents != nullptr) loaded.agents.push_back(plan.agents);
+void LoadedModels::Record(const LoadPlan& plan, bool keeps_versions) {
+  Entry entry{plan.fingerprint, plan.overridden(), plan.is_requested, plan.steps, {}};
+  if (plan.agents != nullptr) entry.agents.push_back(plan.agents);
   Agents left;
   {
     std::lock_guard lock(mutex_);
-    Loaded& known = models_[plan.load.name];
-    Agents& others = keeps_versions ? loaded.agents : left;
+    Entry& known = models_[plan.load.name];
+    Agents& others = keeps_versions ? entry.agents : left;
     std::copy_if(known.agents.begin(), known.agents.end(), std::back_inserter(others),
                  [](const auto& chain) { return !chain.expired(); });
-    loaded.is_asked_for |= known.is_asked_for;
-    known = std::move(loaded);
+    entry.is_requested |= known.is_requested;
+    known = std::move(entry);
   }
-  Unload(left);
+  NotifyUnload(left);
 }
 
-void LoadedModels::Forget(const std::string& name) {
+void LoadedModels::Erase(const std::string& name) {
   Agents agents;
   {
     std::lock_guard lock(mutex_);
@@ -37,36 +37,36 @@ void LoadedModels::Forget(const std::string& name) {
     agents = std::move(it->second.agents);
     models_.erase(it);
   }
-  Unload(agents);
+  NotifyUnload(agents);
 }
 
-std::set<std::string> LoadedModels::ForgetAll() {
-  std::map<std::string, Loaded> models;
+std::set<std::string> LoadedModels::EraseAll() {
+  std::map<std::string, Entry> models;
   {
     std::lock_guard lock(mutex_);
     models.swap(models_);
   }
   std::set<std::string> ensembles;
   for (const auto& [name, model] : models) {
-    Unload(model.agents);
+    NotifyUnload(model.agents);
     if (!model.steps.empty()) ensembles.insert(name);
   }
   return ensembles;
 }
 
-bool LoadedModels::IsUnchanged(const ModelPlan& plan) const {
+bool LoadedModels::IsUnchanged(const LoadPlan& plan) const {
   std::lock_guard lock(mutex_);
   const auto it = models_.find(plan.load.name);
   if (it == models_.end() || it->second.fingerprint != plan.fingerprint) return false;
-  // What a load call brought in place of the configuration stays, as in Triton, until the folder
+  // As in Triton, a configuration from a load call remains in use until the model's directory
   // changes.
   return it->second.is_overridden || it->second.steps == plan.steps;
 }
 
-bool LoadedModels::IsAskedFor(const std::string& name) const {
+bool LoadedModels::IsRequested(const std::string& name) const {
   std::lock_guard lock(mutex_);
   const auto it = models_.find(name);
-  return it != models_.end() && it->second.is_asked_for;
+  return it != models_.end() && it->second.is_requested;
 }
 
 std::vector<std::string> LoadedModels::Names() const {
@@ -76,7 +76,7 @@ std::vector<std::string> LoadedModels::Names() const {
   return names;
 }
 
-std::vector<std::string> LoadedModels::EnsemblesWith(const std::string& step) const {
+std::vector<std::string> LoadedModels::EnsemblesCalling(const std::string& step) const {
   std::vector<std::string> ensembles;
   std::lock_guard lock(mutex_);
   for (const auto& [name, model] : models_) {
@@ -87,11 +87,11 @@ std::vector<std::string> LoadedModels::EnsemblesWith(const std::string& step) co
   return ensembles;
 }
 
-std::vector<std::string> LoadedModels::TakeSteps(const std::string& ensemble) {
+std::vector<std::string> LoadedModels::DetachSteps(const std::string& ensemble) {
   std::lock_guard lock(mutex_);
   const auto it = models_.find(ensemble);
   if (it == models_.end()) return {};
   return std::exchange(it->second.steps, {});
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,5 @@
-// What was last loaded with success under each name: what the next load of it is compared with, and
-// which ensembles call which steps. [any thread]
+// The last successful load of each name. The next load is compared with it, and it records which
+// ensembles call which steps. [any thread]
 #pragma once
 
 #include <map>
@@ -10,43 +10,44 @@
 #include <vector>
 
 #include "host/core/repository/agent_chain.h"
-#include "host/core/repository/model_plan.h"
+#include "host/core/repository/load_plan.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class LoadedModels {
  public:
-  // In place of what was there, which leaves its agents unless a version of it stays.
-  void Remember(const ModelPlan& plan, bool keeps_versions);
-  // The model leaves service and its agents. No-op for unknown names.
-  void Forget(const std::string& name);
-  // Forgets all; returns the names of the ensembles among them.
-  std::set<std::string> ForgetAll();
+  // Replaces the entry of the name. Agents of the previous load are notified of the unload unless
+  // one of its versions still serves (`keeps_versions`).
+  void Record(const LoadPlan& plan, bool keeps_versions);
+  // Erases the entry and notifies its agents of the unload. No-op for unknown names.
+  void Erase(const std::string& name);
+  // Erases all entries; returns the names of the ensembles among them.
+  std::set<std::string> EraseAll();
 
-  // The folder is as it was, and the names of its steps mean the same models.
-  bool IsUnchanged(const ModelPlan& plan) const;
+  // True if the directory is unchanged and its steps resolve to the same models.
+  bool IsUnchanged(const LoadPlan& plan) const;
 
-  // By its name, since it was forgotten last.
-  bool IsAskedFor(const std::string& name) const;
+  // True if the model was loaded by its own name since it was last erased.
+  bool IsRequested(const std::string& name) const;
   std::vector<std::string> Names() const;
-  std::vector<std::string> EnsemblesWith(const std::string& step) const;
-  // The steps of an ensemble, which has none from now on.
-  std::vector<std::string> TakeSteps(const std::string& ensemble);
+  std::vector<std::string> EnsemblesCalling(const std::string& step) const;
+  // Removes and returns the steps of an ensemble.
+  std::vector<std::string> DetachSteps(const std::string& ensemble);
 
  private:
-  // Those under which its versions were loaded; one that is gone has ended by itself.
+  // The agent chains of the model's versions. An expired chain has finished by itself.
   using Agents = std::vector<std::weak_ptr<AgentChain>>;
-  struct Loaded {
+  struct Entry {
     uint64_t fingerprint = 0;
-    bool is_overridden = false;  // a load call brought the configuration
-    bool is_asked_for = false;
+    bool is_overridden = false;  // the configuration came with a load call
+    bool is_requested = false;
     std::vector<std::string> steps;
     Agents agents;
   };
-  static void Unload(const Agents& agents);
+  static void NotifyUnload(const Agents& agents);
 
   mutable std::mutex mutex_;  // guards models_
-  std::map<std::string, Loaded> models_;
+  std::map<std::string, Entry> models_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -10,24 +10,25 @@
 #include "host/core/handle/error.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 
 struct ModelLifecycle::State {
   struct Version {
     VersionStatus status;
-    uint64_t generation = 0;  // of the model object that the status is about; 0: there was none
-    // As last loaded, for the next load to compare with.
-    std::optional<uint64_t> print;
+    uint64_t generation = 0;  // generation of the model object that `status` describes; 0: none
+    // Fingerprint and configuration of the last load, for comparison with the next one.
+    std::optional<uint64_t> fingerprint;
     ModelConfig config;
   };
   struct Entry {
-    bool busy = false;  // a load is under way
+    bool is_loading = false;  // a load is in progress
     size_t num_alive = 0;
-    bool has_lived = false;  // something of it was loaded, or tried to be
+    bool load_attempted = false;  // a load of the model was attempted
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
-    std::vector<std::string> then_unload;
-    std::set<uint64_t> served;  // generations that serve or did, and are not gone yet
+    std::vector<std::string> unload_next;
+    // Generations that serve or served and are not destroyed yet.
+    std::set<uint64_t> served_generations;
 
     std::set<int64_t> NotServing() const {
       std::set<int64_t> numbers;
@@ -37,39 +38,39 @@ struct ModelLifecycle::State {
       return numbers;
     }
 
-    // What became of one version of a load, of which all versions `serve` now or none of them.
-    void Note(const Plan& plan, const VersionLoad& load, bool serve);
-    // Puts what a load brought in place of what serves; returns what leaves.
-    ModelTable::VersionMap Swap(const std::vector<VersionLoad>& loads, Outcome* outcome);
+    // Records the result of one version. All versions of the load `serve` now, or none.
+    void RecordResult(const Plan& plan, const VersionLoad& load, bool serve);
+    // Replaces the serving versions with those of the load; returns the previous ones.
+    ModelTable::VersionMap ReplaceServing(const std::vector<VersionLoad>& loads, Outcome* outcome);
   };
 
   mutable std::mutex mutex;  // guards all members
   std::condition_variable changed;
-  ModelTable* table = nullptr;  // null once the lifecycle has ended
+  ModelTable* table = nullptr;  // null after the lifecycle was destroyed
   std::map<std::string, Entry> entries;
   size_t num_alive = 0;
   uint64_t next_generation = 1;
 
-  void Born(const std::string& name) {
+  void OnModelCreated(const std::string& name) {
     std::lock_guard lock(mutex);
     ++num_alive;
     ++entries[name].num_alive;
-    entries[name].has_lived = true;
+    entries[name].load_attempted = true;
   }
 
-  // [whichever thread drops the last of a model: its reaper]
-  void Gone(const std::string& name, int64_t version, uint64_t generation) {
+  // [the thread that destroys the model: its reaper thread]
+  void OnModelDestroyed(const std::string& name, int64_t version, uint64_t generation) {
     std::vector<std::string> next;
     {
       std::lock_guard lock(mutex);
       --num_alive;
       Entry& entry = entries[name];
-      if (--entry.num_alive == 0) next.swap(entry.then_unload);
-      Version& gone = entry.versions[version];
-      if (gone.generation == generation && gone.status.state == ModelState::kUnloading) {
-        gone.status = {ModelState::kUnavailable, "unloaded"};
+      if (--entry.num_alive == 0) next.swap(entry.unload_next);
+      Version& destroyed = entry.versions[version];
+      if (destroyed.generation == generation && destroyed.status.state == ModelState::kUnloading) {
+        destroyed.status = {ModelState::kUnavailable, "unloaded"};
       }
-      if (entry.served.erase(generation) > 0) {
+      if (entry.served_generations.erase(generation) > 0) {
         NEREID_LOG_INFO("successfully unloaded '", name, "' version ", version);
       }
       changed.notify_all();
@@ -85,7 +86,7 @@ struct ModelLifecycle::State {
       const auto it = entries.find(name);
       if (it == entries.end() || table == nullptr) return;
       Entry& entry = it->second;
-      changed.wait(lock, [&entry] { return !entry.busy; });
+      changed.wait(lock, [&entry] { return !entry.is_loading; });
       for (auto& [number, version] : entry.versions) {
         if (entry.serving.count(number) > 0) {
           version.status = {ModelState::kUnloading, ""};
@@ -95,7 +96,7 @@ struct ModelLifecycle::State {
       }
       dropped = std::exchange(entry.serving, {});
       table->Publish(name, {}, entry.NotServing());
-      if (entry.num_alive == 0) next.swap(entry.then_unload);
+      if (entry.num_alive == 0) next.swap(entry.unload_next);
       changed.notify_all();
     }
     for (const std::string& other : next) Unload(other);
@@ -104,15 +105,15 @@ struct ModelLifecycle::State {
 
 struct ModelLifecycle::VersionLoad {
   int64_t version = 0;
-  uint64_t generation = 0;  // of the model object
-  // Serves and stays; null where a model is loaded.
+  uint64_t generation = 0;  // generation of the model object
+  // The serving model that is kept; null if a new one is loaded.
   std::shared_ptr<Model> kept;
-  bool changes_instances = false;  // of `kept`
-  std::shared_ptr<Model> loaded;   // null where loading failed
+  bool changes_instances = false;  // the instance groups of `kept` change
+  std::shared_ptr<Model> loaded;   // null if the load failed
   Status failure;
 
   bool ok() const { return failure.ok(); }
-  // "version 1 is at UNAVAILABLE state: Internal: why;"
+  // For example "version 1 is at UNAVAILABLE state: Internal: reason;".
   std::string FailureText() const {
     const ModelState state = kept == nullptr ? ModelState::kUnavailable : ModelState::kReady;
     return StrCat("version ", version, " is at ", ModelStateName(state), " state: ", Reason(), ";");
@@ -129,7 +130,8 @@ struct ModelLifecycle::Loading {
   std::atomic<size_t> num_left{0};
 };
 
-void ModelLifecycle::State::Entry::Note(const Plan& plan, const VersionLoad& load, bool serve) {
+void ModelLifecycle::State::Entry::RecordResult(const Plan& plan, const VersionLoad& load,
+                                                bool serve) {
   Version& version = versions[load.version];
   if (load.kept != nullptr) {
     if (load.ok()) version.config = plan.config;
@@ -139,9 +141,10 @@ void ModelLifecycle::State::Entry::Note(const Plan& plan, const VersionLoad& loa
     version.status = {ModelState::kReady, ""};
     version.generation = load.generation;
     version.config = plan.config;
-    const auto print = plan.prints.find(load.version);
-    version.print = print == plan.prints.end() ? std::nullopt : std::optional(print->second);
-    served.insert(load.generation);
+    const auto fingerprint = plan.fingerprints.find(load.version);
+    version.fingerprint =
+        fingerprint == plan.fingerprints.end() ? std::nullopt : std::optional(fingerprint->second);
+    served_generations.insert(load.generation);
   } else if (serving.count(load.version) == 0) {
     const char* other = "another version failed to load";
     version.status = {ModelState::kUnavailable, load.ok() ? other : load.Reason(),
@@ -149,8 +152,8 @@ void ModelLifecycle::State::Entry::Note(const Plan& plan, const VersionLoad& loa
   }
 }
 
-ModelTable::VersionMap ModelLifecycle::State::Entry::Swap(const std::vector<VersionLoad>& loads,
-                                                          Outcome* outcome) {
+ModelTable::VersionMap ModelLifecycle::State::Entry::ReplaceServing(
+    const std::vector<VersionLoad>& loads, Outcome* outcome) {
   ModelTable::VersionMap next;
   for (const VersionLoad& load : loads) {
     const bool is_kept = load.kept != nullptr;
@@ -160,7 +163,8 @@ ModelTable::VersionMap ModelLifecycle::State::Entry::Swap(const std::vector<Vers
   }
   for (auto& [number, version] : versions) {
     if (next.count(number) > 0) continue;
-    if (version.generation == 0) version.status.is_missed = false;  // the model has others now
+    if (version.generation == 0)
+      version.status.affects_readiness = false;  // the model has other versions now
     if (serving.count(number) == 0) continue;
     version.status = {ModelState::kUnloading, ""};
     outcome->is_new = true;
@@ -170,11 +174,11 @@ ModelTable::VersionMap ModelLifecycle::State::Entry::Swap(const std::vector<Vers
 
 namespace {
 
-// Drops itself from the lifecycle's books when the model that holds it is gone.
+// Calls on_destroyed when the model that owns it is destroyed.
 struct LifetimeToken {
-  explicit LifetimeToken(std::function<void()> gone) : on_gone(std::move(gone)) {}
-  ~LifetimeToken() { on_gone(); }
-  std::function<void()> on_gone;
+  explicit LifetimeToken(std::function<void()> destroyed) : on_destroyed(std::move(destroyed)) {}
+  ~LifetimeToken() { on_destroyed(); }
+  std::function<void()> on_destroyed;
 };
 
 }  // namespace
@@ -199,7 +203,7 @@ ModelLifecycle::ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned 
       loader_(loader),
       num_retries_(num_retries),
       state_(std::make_shared<State>()),
-      pool_(std::make_unique<LoadPool>(num_threads)) {
+      pool_(std::make_unique<LoadThreadPool>(num_threads)) {
   state_->table = table;
 }
 
@@ -219,25 +223,25 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Outcome)> done) {
   {
     std::unique_lock lock(state_->mutex);
     State::Entry& entry = state_->entries[loading->plan.name];
-    state_->changed.wait(lock, [&entry] { return !entry.busy; });
-    entry.busy = true;
-    entry.then_unload.clear();
+    state_->changed.wait(lock, [&entry] { return !entry.is_loading; });
+    entry.is_loading = true;
+    entry.unload_next.clear();
     for (VersionLoad& load : loading->versions) Prepare(loading->plan, &load);
   }
   for (VersionLoad& load : loading->versions) {
-    pool_->Run([this, loading, &load] { Carry(loading, &load); });
+    pool_->Run([this, loading, &load] { LoadVersion(loading, &load); });
   }
 }
 
-// [holding the state's mutex]
+// [under the state's mutex]
 void ModelLifecycle::Prepare(const Plan& plan, VersionLoad* load) {
   State::Entry& entry = state_->entries[plan.name];
   State::Version& known = entry.versions[load->version];
   const auto serving = entry.serving.find(load->version);
-  const auto print = plan.prints.find(load->version);
-  // An ensemble was made for steps that may be others by now.
-  const bool may_stay = serving != entry.serving.end() && print != plan.prints.end() &&
-                        known.print == print->second && !plan.config.is_ensemble();
+  const auto fingerprint = plan.fingerprints.find(load->version);
+  // An ensemble is always loaded anew, because its steps may have been replaced.
+  const bool may_stay = serving != entry.serving.end() && fingerprint != plan.fingerprints.end() &&
+                        known.fingerprint == fingerprint->second && !plan.config.is_ensemble();
   const config::ConfigChange change =
       may_stay ? config::ChangeBetween(known.config, plan.config) : config::ConfigChange::kModel;
   if (change != config::ConfigChange::kModel) {
@@ -246,13 +250,13 @@ void ModelLifecycle::Prepare(const Plan& plan, VersionLoad* load) {
     return;
   }
   load->generation = state_->next_generation++;
-  // One that serves does so until the swap.
+  // A serving version serves until it is replaced.
   if (serving != entry.serving.end()) return;
   known.status = {ModelState::kLoading, ""};
   known.generation = load->generation;
 }
 
-void ModelLifecycle::Carry(const std::shared_ptr<Loading>& loading, VersionLoad* load) {
+void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load) {
   const Plan& plan = loading->plan;
   if (load->kept == nullptr) {
     LoadModel(plan, load);
@@ -269,14 +273,14 @@ void ModelLifecycle::Carry(const std::shared_ptr<Loading>& loading, VersionLoad*
 void ModelLifecycle::LoadModel(const Plan& plan, VersionLoad* load) {
   NEREID_LOG_INFO("loading: ", plan.name, ":", load->version);
   for (unsigned attempt = 0; attempt <= num_retries_; ++attempt) {
-    state_->Born(plan.name);
-    auto gone = [state = state_, name = plan.name, version = load->version, files = plan.files,
-                 generation = load->generation]() mutable {
+    state_->OnModelCreated(plan.name);
+    auto destroyed = [state = state_, name = plan.name, version = load->version, files = plan.files,
+                      generation = load->generation]() mutable {
       files.reset();
-      state->Gone(name, version, generation);
+      state->OnModelDestroyed(name, version, generation);
     };
     auto model = loader_->Load({plan.name, load->version, plan.model_path, plan.config,
-                                std::make_shared<LifetimeToken>(std::move(gone))});
+                                std::make_shared<LifetimeToken>(std::move(destroyed))});
     load->failure = model.status();
     if (!model.ok()) continue;
     load->loaded = std::move(model).value();
@@ -286,11 +290,11 @@ void ModelLifecycle::LoadModel(const Plan& plan, VersionLoad* load) {
 
 void ModelLifecycle::Finish(Loading* loading) {
   Outcome outcome = Publish(loading);
-  loading->plan.files.reset();  // from now on the models' alone
+  loading->plan.files.reset();  // from now on owned by the models only
   if (outcome.status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
   loading->done(std::move(outcome));
   std::lock_guard lock(state_->mutex);
-  state_->entries[loading->plan.name].busy = false;
+  state_->entries[loading->plan.name].is_loading = false;
   state_->changed.notify_all();
 }
 
@@ -298,11 +302,11 @@ void ModelLifecycle::WaitUntilIdle(const std::string& name) const {
   std::unique_lock lock(state_->mutex);
   const auto it = state_->entries.find(name);
   if (it == state_->entries.end()) return;
-  state_->changed.wait(lock, [&entry = it->second] { return !entry.busy; });
+  state_->changed.wait(lock, [&entry = it->second] { return !entry.is_loading; });
 }
 
-// Decides what serves from now on. Model objects that lose are dropped after the lock is released:
-// their end may take long.
+// Decides which versions serve from now on. Replaced model objects are dropped after the lock is
+// released, because their destruction may take long.
 ModelLifecycle::Outcome ModelLifecycle::Publish(Loading* loading) {
   const Plan& plan = loading->plan;
   std::string failures;
@@ -314,12 +318,13 @@ ModelLifecycle::Outcome ModelLifecycle::Publish(Loading* loading) {
   {
     std::lock_guard lock(state_->mutex);
     State::Entry& entry = state_->entries[plan.name];
-    for (const VersionLoad& load : loading->versions) entry.Note(plan, load, failures.empty());
-    if (failures.empty()) dropped = entry.Swap(loading->versions, &outcome);
-    // Known, with no version to serve, where there was none before.
+    for (const VersionLoad& load : loading->versions)
+      entry.RecordResult(plan, load, failures.empty());
+    if (failures.empty()) dropped = entry.ReplaceServing(loading->versions, &outcome);
+    // Publishes the name even if no version serves.
     table_->Publish(plan.name, entry.serving, entry.NotServing());
   }
-  // Before the load is said to be over, so that what lost is not held by it.
+  // Dropped before the load completes, so that it does not keep replaced models alive.
   loading->versions.clear();
   if (!failures.empty()) {
     outcome.status = InvalidArgError("load failed for model '", plan.name, "': ", failures);
@@ -331,9 +336,9 @@ void ModelLifecycle::Unload(const std::string& name) {
   state_->Unload(name);
 }
 
-void ModelLifecycle::ThenUnload(const std::string& name, std::vector<std::string> next) {
+void ModelLifecycle::UnloadAfter(const std::string& name, std::vector<std::string> next) {
   std::lock_guard lock(state_->mutex);
-  state_->entries[name].then_unload = std::move(next);
+  state_->entries[name].unload_next = std::move(next);
 }
 
 bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
@@ -348,20 +353,21 @@ bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
 }
 
 void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
-                                   const std::string& reason, bool is_missed) {
+                                   const std::string& reason, bool affects_readiness) {
   std::lock_guard lock(state_->mutex);
   State::Entry& entry = state_->entries[name];
   if (entry.serving.count(version) > 0) return;
   const auto old = entry.versions.find(version);
-  const bool was_missed = old != entry.versions.end() && old->second.status.is_missed &&
+  const bool was_missed = old != entry.versions.end() && old->second.status.affects_readiness &&
                           old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
   State::Version& failed = entry.versions[version];
   failed.generation = 0;
-  failed.status = {ModelState::kUnavailable, reason, (is_missed && !entry.has_lived) || was_missed};
+  failed.status = {ModelState::kUnavailable, reason,
+                   (affects_readiness && !entry.load_attempted) || was_missed};
 }
 
-void ModelLifecycle::MakeKnown(const std::string& name) {
+void ModelLifecycle::PublishUnavailable(const std::string& name) {
   std::lock_guard lock(state_->mutex);
   const State::Entry& entry = state_->entries[name];
   if (entry.serving.empty()) table_->Publish(name, {}, {});
@@ -389,7 +395,7 @@ size_t ModelLifecycle::num_alive() const {
   return state_->num_alive;
 }
 
-std::vector<std::string> ModelLifecycle::Alive() const {
+std::vector<std::string> ModelLifecycle::LiveModels() const {
   std::lock_guard lock(state_->mutex);
   std::vector<std::string> names;
   for (const auto& [name, entry] : state_->entries) {
@@ -398,9 +404,9 @@ std::vector<std::string> ModelLifecycle::Alive() const {
   return names;
 }
 
-bool ModelLifecycle::WaitUntilGone(std::chrono::steady_clock::time_point deadline) {
+bool ModelLifecycle::WaitUntilDestroyed(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(state_->mutex);
   return state_->changed.wait_until(lock, deadline, [this] { return state_->num_alive == 0; });
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// The life of each model version: loaded in parallel, swapped on reload, drained and unloaded; its
-// state and the reason for it. Publishes what serves in the ModelTable. Knows names and versions,
-// neither folders nor ensembles. [any thread]
+// The lifecycle of model versions: loads them in parallel, replaces them on reload, unloads them,
+// and keeps the state of each with its reason. Publishes the serving versions in the ModelTable.
+// Knows names and versions, but neither directories nor ensembles. [any thread]
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "host/core/repository/load_pool.h"
-#include "host/core/repository/model_loader.h"
+#include "host/core/config/model_config.h"
+#include "host/core/repository/load_thread_pool.h"
 #include "host/core/repository/model_table.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. A reload that fails
-// leaves kReady as it was.
+// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. A failed reload leaves
+// kReady unchanged.
 enum class ModelState { kLoading, kReady, kUnloading, kUnavailable };
 
 // "LOADING", "READY", "UNLOADING", "UNAVAILABLE".
@@ -29,90 +29,120 @@ const char* ModelStateName(ModelState state);
 
 struct VersionStatus {
   ModelState state = ModelState::kUnavailable;
-  std::string reason;  // why it is unavailable: an error, or "unloaded"
-  // Counts against the server's readiness while it is unavailable. As in Triton, neither a model
-  // whose configuration cannot be taken does so nor an ensemble.
-  bool is_missed = true;
+  std::string reason;  // why it is unavailable: an error message or "unloaded"
+  // True if the server is not ready while this version is unavailable. As in Triton, ensembles and
+  // models with an invalid configuration do not count.
+  bool affects_readiness = true;
 };
 
-// It served, and was asked to leave.
+// The version was ready and was unloaded on request.
 inline bool IsUnloaded(const VersionStatus& status) {
   return status.state == ModelState::kUnavailable && status.reason == "unloaded";
 }
 
 using ModelStatuses = std::map<std::string, std::map<int64_t, VersionStatus>>;
 
+class Model;  // model/model.h
+
+struct ModelLoadRequest {
+  std::string name;
+  int64_t version = 0;
+  std::string model_path;  // directory of config.pbtxt; version files are in <model_path>/<version>
+  ModelConfig config;      // from ReadModelConfig
+  // The model releases it after its instances and itself were finalized and their memory was freed,
+  // or when loading fails. This notifies the lifecycle that an unload is complete.
+  std::shared_ptr<void> lifetime;
+};
+
+// The interface between the model lifecycle (repository/) and models (model/): the lifecycle
+// requests models from a loader and does not know backends. server.cc implements it with model/,
+// tests implement it with fakes.
+class ModelLoader {
+ public:
+  virtual ~ModelLoader() = default;
+  // Blocks until the model can execute requests. [a load thread; several at once]
+  virtual Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) = 0;
+  // Changes the instances of a serving model to those of `config`. On error the model serves
+  // unchanged. [a load thread; one at a time per model]
+  virtual Status UpdateInstances(Model* model, const ModelConfig& config) = 0;
+};
+
 class ModelLifecycle {
  public:
-  // What one load is about: the versions that shall serve from then on. Those that serve as they
-  // are meant to already stay; where the instance groups alone differ, they are changed in place.
+  // One load: the versions that shall serve afterwards. A version that already serves with the same
+  // files and configuration is kept. If only its instance groups differ, they are changed in place.
   struct Plan {
     std::string name;
     std::string model_path;
     std::vector<int64_t> versions;
     ModelConfig config;
-    std::shared_ptr<void> files;  // kept as long as the models live: a temporary folder, say
-    // Of a version's files: one that served with another is loaded anew, as is one without.
-    std::map<int64_t, uint64_t> prints;
+    std::shared_ptr<void> files;  // owns temporary files; released with the last model object
+    // Fingerprints of the versions' files. A version is loaded anew if its fingerprint changed or
+    // is missing.
+    std::map<int64_t, uint64_t> fingerprints;
   };
 
   struct Outcome {
     Status status;
-    bool is_new = false;          // versions joined or left
-    bool keeps_versions = false;  // some that served before stay
+    bool is_new = false;          // versions were added or removed
+    bool keeps_versions = false;  // some serving versions were kept
   };
 
-  // `table` and `loader` outlive this object.
+  // `table` and `loader` must outlive this object.
   ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
                  unsigned num_retries);
-  // Waits for loads under way and drops what serves; models in use live on until their users are
-  // done.
+  // Waits for loads in progress and drops the serving models. Models in use live until their users
+  // release them.
   ~ModelLifecycle();
 
-  // Starts the load; waits only while another load or unload of the same model is under way. `done`
-  // runs on a load thread when every version is loaded or has failed, before another load or unload
-  // of the model begins. All versions must load, or what served before goes on, if anything did.
+  // Starts the load. Waits only while another load or unload of the same model is in progress.
+  // `done` runs on a load thread when every version has loaded or failed, before another load or
+  // unload of the model begins. If a version fails, the previously serving versions continue to
+  // serve.
   void Load(Plan plan, std::function<void(Outcome)> done);
-  // Returns when no load of `name` is under way.
+  // Returns when no load of `name` is in progress.
   void WaitUntilIdle(const std::string& name) const;
 
-  // When nothing of `name` is left after its next unload, `next` are unloaded too: the steps of an
-  // ensemble serve until its last request is answered. A load of `name` cancels it.
-  void ThenUnload(const std::string& name, std::vector<std::string> next);
-  // False when one of them still served at the deadline.
+  // After the next unload of `name`, when its last model object is destroyed, unloads `next`, too:
+  // the steps of an ensemble serve until its last request is answered. A load of `name` cancels
+  // this.
+  void UnloadAfter(const std::string& name, std::vector<std::string> next);
+  // Returns false if one of `names` still serves at the deadline.
   bool WaitUntilUnloading(const std::vector<std::string>& names,
                           std::chrono::steady_clock::time_point deadline);
 
-  // Takes the model out of the table; its versions are gone when the last request is answered.
-  // No-op for unknown names.
+  // Removes the model from the table. Its versions are destroyed when their last request is
+  // answered. No-op for unknown names.
   void Unload(const std::string& name);
 
-  // A load failed before anything was loaded. `is_missed`: see VersionStatus; as in Triton, nothing
-  // is where a version of the model was loaded before, but what the server missed already.
+  // Records a load that failed before any version was loaded. `affects_readiness`: see
+  // VersionStatus. As in Triton, it is ignored if a version of the model was loaded before, but a
+  // status that already affected readiness keeps doing so.
   void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
-                     bool is_missed);
+                     bool affects_readiness);
 
-  // From now on the table says of `name` that it has no available versions, until one serves.
-  void MakeKnown(const std::string& name);
+  // Publishes `name` without versions if none serves, so that requests get the error "has no
+  // available versions".
+  void PublishUnavailable(const std::string& name);
 
   bool IsServing(const std::string& name) const;
   ModelStatuses Statuses() const;
-  // Models, old and new, of which something is left.
+  // Number of model objects, serving or replaced, that are not destroyed yet.
   size_t num_alive() const;
   // Their names.
-  std::vector<std::string> Alive() const;
-  // False when something was left at the deadline.
-  bool WaitUntilGone(std::chrono::steady_clock::time_point deadline);
+  std::vector<std::string> LiveModels() const;
+  // Returns false if model objects are left at the deadline.
+  bool WaitUntilDestroyed(std::chrono::steady_clock::time_point deadline);
 
  private:
   struct State;        // shared with the models' lifetime tokens, which may outlive this object
-  struct Loading;      // one load under way
+  struct Loading;      // one load in progress
   struct VersionLoad;  // one version of it
 
-  // Of a version that serves and may stay: what of it must change.
+  // Decides whether a serving version is kept, and whether its instance groups change.
   void Prepare(const Plan& plan, VersionLoad* load);
-  // Loads a version, or changes it in place.
-  void Carry(const std::shared_ptr<Loading>& loading, VersionLoad* load);
+  // Loads one version or changes its instances in place. [load thread]
+  void LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load);
   void LoadModel(const Plan& plan, VersionLoad* load);
   void Finish(Loading* loading);
   Outcome Publish(Loading* loading);
@@ -121,7 +151,7 @@ class ModelLifecycle {
   ModelLoader* const loader_;
   const unsigned num_retries_;
   const std::shared_ptr<State> state_;
-  std::unique_ptr<LoadPool> pool_;
+  std::unique_ptr<LoadThreadPool> pool_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,8 +1,7 @@
-// Which models there should be: carries out load, unload and poll, and answers the index. The parts
-// beside it do the work: a planner reads the folders, a carrier loads so that an ensemble follows
-// its steps, an unloader ends. Where repositories are namespaces, models are kept under qualified
-// names (model_name.h): callers may say a plain one, which then means every model of that name.
-// [any thread]
+// The model repository: implements load, unload, poll and the model index. LoadPlanner reads the
+// directories, LoadExecution loads models and their callers, ModelUnloader unloads. With model
+// namespacing, models are stored under qualified names (model_name.h). Callers may use plain names,
+// which then mean all models of that name. [any thread]
 #pragma once
 
 #include <map>
@@ -11,69 +10,75 @@
 #include <vector>
 
 #include "host/core/handle/parameter.h"
-#include "host/core/repository/load_carrier.h"
+#include "host/core/repository/load_execution.h"
+#include "host/core/repository/load_planner.h"
 #include "host/core/repository/loaded_models.h"
-#include "host/core/repository/model_index.h"
 #include "host/core/repository/model_lifecycle.h"
-#include "host/core/repository/planner.h"
-#include "host/core/repository/repository_list.h"
-#include "host/core/repository/unloader.h"
-#include "host/core/repository/wanted_ensembles.h"
+#include "host/core/repository/model_unloader.h"
+#include "host/core/repository/requested_ensembles.h"
+#include "host/core/repository/scan.h"
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
+
+// An entry of the model index: the list of all models that a client may request.
+struct IndexEntry {
+  static constexpr int64_t kNoVersion = -1;  // in a repository, but never requested to load
+  std::string name;                          // the plain name
+  int64_t version = kNoVersion;
+  VersionStatus status;
+};
 
 class ModelRepository {
  public:
-  // `lifecycle` outlives this object. `agent_dirs`: where repository agents lie.
-  ModelRepository(std::vector<Repository> repositories, ConfigRule rule, ModelLifecycle* lifecycle,
-                  std::vector<std::string> agent_dirs = {});
+  // `lifecycle` must outlive this object. `agent_dirs`: directories searched for repository agents.
+  ModelRepository(std::vector<Repository> repositories, ConfigLookup rule,
+                  ModelLifecycle* lifecycle, std::vector<std::string> agent_dirs = {});
 
-  // Start-up: loads every model of the repositories, or those named and the steps of their
-  // ensembles. Returns when all have loaded or failed; INTERNAL lists the failures, which keep no
-  // other model from serving.
+  // Start-up: LoadAll loads every model of the repositories, LoadNamed the named models and the
+  // steps of their ensembles. They return when all models have loaded or failed. INTERNAL lists the
+  // failures; the other models serve nevertheless.
   Status LoadAll();
   Status LoadNamed(const std::vector<std::string>& names);
 
-  // Explicit control. An unchanged model that serves is left alone.
+  // Explicit model control. A serving model that is unchanged is not loaded again.
   Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
-  // With `dependents`: the steps of an ensemble too, unless they were asked for by name or another
-  // serving ensemble calls them.
-  // Ensembles that call an unloaded model go with it, and come back when it is loaded again.
-  // A name that no repository and no earlier load knows is no error.
+  // With `dependents`, also unloads the steps of an ensemble, unless they were requested by name or
+  // another serving ensemble calls them. Ensembles that call an unloaded model are unloaded with
+  // it, and loaded again when the model is. An unknown name is not an error.
   Status Unload(const std::string& name, bool dependents);
-  // Takes every model out of service; see ModelLifecycle::WaitUntilGone.
-  void UnloadAll() { unloader_.TakeDownAll(); }
+  // Unloads all models; see ModelLifecycle::WaitUntilDestroyed.
+  void UnloadAll() { unloader_.UnloadAll(); }
 
-  // Loads what is new or changed on disk, unloads what was removed.
+  // Loads models that are new or changed on disk and unloads removed ones.
   Status Poll();
 
-  // Adds or removes a repository; its models are not loaded or unloaded by that.
+  // Adds or removes a repository. This neither loads nor unloads its models.
   Status Register(Repository repository) { return repositories_.Register(std::move(repository)); }
   Status Unregister(const std::string& path) { return repositories_.Unregister(path); }
 
   std::vector<IndexEntry> Index(bool ready_only) const;
-  // Names and libraries of the repository agents that are loaded.
+  // Names and library paths of the loaded repository agents.
   std::map<std::string, std::string> Agents() const { return agents_.List(); }
-  // Every model that was asked to serve does.
+  // True if every version that affects readiness serves.
   bool AllServing() const;
 
  private:
-  // What a caller's `name` means: names of plans. Itself where nothing has that name.
-  std::set<std::string> KeptNames(const std::string& name) const;
+  // Returns the keys that a caller's `name` means; a key that does not exist yet if there are none.
+  std::set<std::string> ResolveNames(const std::string& name) const;
   Status LoadOne(const std::string& name, const std::vector<const Parameter*>& parameters);
   Status UnloadOne(const std::string& name, bool dependents);
-  bool IsCurrent(const ModelPlan& plan) const;
-  static Status Summarise(const LoadCarrier::Failures& failures);
+  bool IsCurrent(const LoadPlan& plan) const;
+  static Status SummarizeFailures(const LoadExecution::Failures& failures);
 
   ModelLifecycle* const lifecycle_;
   RepositoryList repositories_;
   RepoAgents agents_;
   LoadedModels loaded_;
-  WantedEnsembles wanted_;
-  const Planner planner_;
-  Unloader unloader_;
-  LoadCarrier carrier_;
+  RequestedEnsembles requested_ensembles_;
+  const LoadPlanner load_planner_;
+  ModelUnloader unloader_;
+  LoadExecution load_execution_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,6 +1,6 @@
-// What can be asked by name: every known model and its serving versions. Readers (one look-up a
-// request) never wait for each other or for a load: they copy a pointer out of a snapshot, of which
-// each group of threads has its own slot. [any thread]
+// The table of models by name: every known model and its serving versions. Readers (one look-up per
+// request) wait neither for each other nor for a load. They copy a pointer from a snapshot; each
+// group of threads has its own slot with that snapshot. [any thread]
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class Model;  // model/model.h
 
@@ -27,56 +27,55 @@ class ModelTable {
 
   ModelTable();
 
-  // The serving version `version`, or the highest one for kLatest. Where repositories are
-  // namespaces, `name` may be qualified (model_name.h) or plain; a plain name that models of
-  // several repositories serve under is INVALID_ARG and the error names them. NOT_FOUND names the
-  // model, the version and what is there, UNAVAILABLE a version that is known and does not serve.
-  // The pointer keeps the model alive: drop it before its own
-  // instance threads would be the last to hold it.
+  // Returns the serving version `version`, or the highest one for kLatest. With model namespacing,
+  // `name` is a qualified (model_name.h) or plain name. INVALID_ARG lists the candidates of a plain
+  // name that serves in several repositories. NOT_FOUND if the name or version is unknown;
+  // UNAVAILABLE if the version is known but does not serve. The result keeps the model alive.
+  // Release it before only the model's instance threads would hold references.
   Result<std::shared_ptr<Model>> Find(std::string_view name, int64_t version) const;
 
-  // Serving versions of one model in ascending order; NOT_FOUND when the name is unknown.
+  // Serving versions of one model in ascending order; NOT_FOUND if the name is unknown.
   Result<std::vector<int64_t>> Versions(std::string_view name) const;
 
-  // Those models. [as Versions]
+  // The models of these versions. Errors as for Versions.
   Result<std::vector<std::shared_ptr<Model>>> Serving(std::string_view name) const;
 
-  // Every serving model, by name, then version.
+  // All serving models, ordered by name, then version.
   std::vector<std::shared_ptr<Model>> All() const;
 
-  // Writers: the lifecycle alone. Replaces the set of serving versions of `name` at once, and that
-  // of those that are known but do not serve; empty sets keep the name known ("has no available
-  // versions").
+  // Replaces the serving versions of `name` and the known versions that do not serve, atomically.
+  // With empty sets the name stays known ("has no available versions"). Called only by the
+  // lifecycle.
   void Publish(const std::string& name, VersionMap versions, std::set<int64_t> not_serving = {});
 
  private:
-  struct Named {
+  struct ModelEntry {
     std::string name;
     VersionMap versions;
     std::set<int64_t> not_serving;
   };
-  // Shares what did not change with the snapshot before it: a copy costs a pointer a model.
+  // Shares unchanged entries with the previous snapshot: a copy costs one pointer per model.
   struct Snapshot {
-    std::vector<std::shared_ptr<const Named>> models;  // by name
-    // Plain name -> the qualified ones; empty where repositories are no namespaces.
+    std::vector<std::shared_ptr<const ModelEntry>> models;  // ordered by name
+    // plain name -> qualified names; empty without model namespacing
     std::map<std::string, std::set<std::string>, std::less<>> qualified;
 
-    const Named* Lookup(std::string_view name) const;  // null: unknown
-    Result<const Named*> Resolve(std::string_view name) const;
-    void Set(std::shared_ptr<const Named> model);
+    const ModelEntry* Lookup(std::string_view name) const;  // null: unknown
+    Result<const ModelEntry*> Resolve(std::string_view name) const;
+    void Set(std::shared_ptr<const ModelEntry> model);
   };
 
-  // Padded, so that threads of different slots share no cache line.
+  // Aligned, so that threads of different slots share no cache line.
   struct alignas(64) Slot {
     mutable std::mutex mutex;  // guards snapshot
     std::shared_ptr<const Snapshot> snapshot;
   };
   static constexpr size_t kNumSlots = 16;
 
-  const Slot& MySlot() const;
+  const Slot& ThreadSlot() const;
 
   std::mutex write_mutex_;  // one writer at a time
   std::array<Slot, kNumSlots> slots_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

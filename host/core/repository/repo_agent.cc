@@ -4,11 +4,10 @@
 #include <system_error>
 #include <utility>
 
-#include "host/core/backend/guarded_call.h"
-#include "host/core/backend/shared_library.h"
+#include "host/core/backend/plugin.h"
 #include "host/core/observe/log.h"
 
-namespace nereid {
+namespace nereid::core {
 
 Result<std::shared_ptr<RepoAgent>> RepoAgent::Load(const std::string& name,
                                                    const std::string& path) {
@@ -50,16 +49,16 @@ Result<std::string> RepoAgents::FindLibrary(const std::string& name) const {
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
     return InvalidArgError("repository agent: expected a name, got '", name, "'");
   }
-  std::string looked;
+  std::string searched;
   for (const std::string& dir : dirs_) {
     const auto path =
         std::filesystem::path(dir) / name / StrCat("libtritonrepoagent_", name, ".so");
     std::error_code error;
     if (std::filesystem::is_regular_file(path, error)) return path.string();
-    looked += StrCat(looked.empty() ? "" : ", ", path.string());
+    searched += StrCat(searched.empty() ? "" : ", ", path.string());
   }
   return NotFoundError("unable to find the library of repository agent '", name, "'; looked for ",
-                       looked);
+                       searched);
 }
 
 Result<std::shared_ptr<RepoAgent>> RepoAgents::Get(const std::string& name) {
@@ -80,4 +79,4 @@ std::map<std::string, std::string> RepoAgents::List() const {
   return list;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

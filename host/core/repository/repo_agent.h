@@ -1,5 +1,5 @@
-// A repository agent library `libtritonrepoagent_<name>.so`: TRITONREPOAGENT_Agent. Lives as long
-// as a model that it attended. [load threads, unloading threads]
+// A repository agent library `libtritonrepoagent_<name>.so` (TRITONREPOAGENT_Agent). Lives as long
+// as a model that it processed. [load threads, unloading threads]
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 #include "nereid/status.h"
 #include "triton/core/tritonrepoagent.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class RepoAgent {
  public:
@@ -26,7 +26,7 @@ class RepoAgent {
 
   // Opens the library at `path` and initialises the agent.
   static Result<std::shared_ptr<RepoAgent>> Load(const std::string& name, const std::string& path);
-  // Finalises it.
+  // Finalizes the agent.
   ~RepoAgent();
   RepoAgent(const RepoAgent&) = delete;
   RepoAgent& operator=(const RepoAgent&) = delete;
@@ -47,15 +47,15 @@ class RepoAgent {
   void* state_ = nullptr;
 };
 
-// Finds and loads agents, each once while a model uses it. [any thread]
+// Finds and loads agents; each is loaded once while models use it. [any thread]
 class RepoAgents {
  public:
   explicit RepoAgents(std::vector<std::string> dirs) : dirs_(std::move(dirs)) {}
 
-  // From the first of the folders that has <name>/libtritonrepoagent_<name>.so. NOT_FOUND lists
-  // where it looked.
+  // Loads the agent from the first directory that contains <name>/libtritonrepoagent_<name>.so.
+  // NOT_FOUND lists the searched paths.
   Result<std::shared_ptr<RepoAgent>> Get(const std::string& name);
-  // Names and libraries of those that are loaded.
+  // Names and library paths of the loaded agents.
   std::map<std::string, std::string> List() const;
 
  private:
@@ -66,6 +66,6 @@ class RepoAgents {
   std::map<std::string, std::weak_ptr<RepoAgent>> agents_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONREPOAGENT_Agent, nereid::RepoAgent);
+NEREID_HANDLE(TRITONREPOAGENT_Agent, nereid::core::RepoAgent);

@@ -1,16 +1,17 @@
 #include "host/core/repository/scan.h"
 
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <utility>
 
+#include "host/core/handle/error.h"
 #include "host/core/repository/model_name.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,17 +21,17 @@ bool IsModelFolder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored) && entry.path().filename().string().front() != '.';
 }
 
-// Folders of a model that have another meaning.
-bool IsKnownByName(std::string_view name) {
+// Subdirectories of a model that have another meaning.
+bool IsReservedName(std::string_view name) {
   return name.front() == '.' || name == "configs" || name == "warmup" || name == "initial_state" ||
          name == "__pycache__";
 }
 
-// The entry's number, where it is a version.
+// Adds a version directory to `folders` and returns its number; nullopt for other entries.
 std::optional<int64_t> AddVersion(const fs::directory_entry& entry, VersionFolders* folders) {
   const std::string name = entry.path().filename().string();
   std::error_code ignored;
-  if (IsKnownByName(name) || !entry.is_directory(ignored)) return std::nullopt;
+  if (IsReservedName(name) || !entry.is_directory(ignored)) return std::nullopt;
   int64_t version = 0;
   const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
   if (failure != std::errc() || last != name.data() + name.size() || version < 0) {
@@ -65,7 +66,7 @@ std::vector<std::string> ServedNames(const Repository& repository, const std::st
   return names;
 }
 
-// 0 when there is no such entry.
+// Fingerprint of a file or directory from path, modification time and size; 0 if it does not exist.
 uint64_t EntryHash(const fs::path& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return 0;
@@ -79,33 +80,36 @@ uint64_t EntryHash(const fs::path& path) {
   return hash;
 }
 
-// Of a folder behind a link, which is not walked through: where it lies and when its list changed.
+// Fingerprint of a symbolic link to a directory: the target's path and modification time. The link
+// is not followed.
 uint64_t LinkedFolderHash(const fs::path& path) {
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
   return EntryHash(path) ^ std::hash<std::string>()(target.string());
 }
 
-// The sum for what lies in or below an entry of the model's folder; null where `all` is enough.
+// Returns the partial fingerprint for `entry` of the model's directory and everything below it;
+// null if only `all` counts it.
 uint64_t* SumOf(const fs::directory_entry& entry, const std::string& config_path,
                 FolderScan* scan) {
   const std::optional<int64_t> version = AddVersion(entry, &scan->folders);
-  if (version.has_value()) return &scan->prints.versions[*version];
+  if (version.has_value()) return &scan->fingerprints.versions[*version];
   const std::string path = entry.path().string();
   const bool holds_config = config_path == path || config_path.starts_with(path + "/");
-  return holds_config ? nullptr : &scan->prints.shared;
+  return holds_config ? nullptr : &scan->fingerprints.shared;
 }
 
 std::error_code WalkModelFolder(const std::string& model_path, const std::string& config_path,
                                 FolderScan* scan) {
-  Fingerprints& sums = scan->prints;  // of entries, so that the order of listing does not matter
-  uint64_t* part = nullptr;           // besides `all`, of the entry that is being walked through
+  Fingerprints& sums =
+      scan->fingerprints;    // sums over entries, so that the listing order does not matter
+  uint64_t* part = nullptr;  // the partial fingerprint of the current top-level entry
   sums.all = EntryHash(model_path);
   std::error_code error;
   constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
   for (fs::recursive_directory_iterator it(model_path, kSkipForbidden, error), end;
        !error && it != end; it.increment(error)) {
-    // What interpreters leave behind while the model serves is no change of the model.
+    // Files that a Python interpreter writes while the model serves are no change of the model.
     if (it->path().filename() == "__pycache__") {
       it.disable_recursion_pending();
       continue;
@@ -119,6 +123,11 @@ std::error_code WalkModelFolder(const std::string& model_path, const std::string
     if (part != nullptr) *part += hash;
   }
   return error;
+}
+
+bool Maps(const Repository& repository, const std::string& name) {
+  return std::any_of(repository.name_mapping.begin(), repository.name_mapping.end(),
+                     [&](const auto& mapping) { return mapping.second == name; });
 }
 
 }  // namespace
@@ -156,7 +165,7 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
   for (const Repository& repository : repositories) {
     const std::string own(repository.own_namespace ? PlainName(name) : std::string_view(name));
     if (repository.own_namespace && QualifiedName(repository.path, own) != name) continue;
-    // A name is one path segment; anything else would leave the repository.
+    // A name must be one path segment; otherwise it could leave the repository.
     if (own.empty() || own.front() == '.' || IsQualified(own)) continue;
     for (const auto& [folder, served] : repository.name_mapping) {
       const fs::path path = fs::path(repository.path) / folder;
@@ -166,7 +175,7 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
     const fs::path path = fs::path(repository.path) / own;
     if (fs::is_directory(path, ignored)) plain.push_back({name, path.string()});
   }
-  // What was mapped to the name comes before the folders that have it by themselves.
+  // A mapped name takes precedence over a directory of that name.
   return mapped.empty() ? plain : mapped;
 }
 
@@ -186,7 +195,7 @@ Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::str
   constexpr int kMostWalks = 10;
   FolderScan scan;
   std::error_code error;
-  // A folder below may vanish between its listing and its visit, which ends the walk.
+  // A subdirectory may be removed between its listing and its visit, which ends the walk: retry.
   for (int i = 0; i < kMostWalks; ++i) {
     scan = FolderScan();
     error = WalkModelFolder(model_path, config_path, &scan);
@@ -197,4 +206,83 @@ Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::str
   return scan;
 }
 
-}  // namespace nereid
+Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
+                                            const std::vector<int64_t>& available,
+                                            const std::string& model_path,
+                                            std::vector<std::string>* notes) {
+  if (available.empty()) {
+    return InvalidArgError("no version folder such as '", model_path, "/1'");
+  }
+  switch (policy.kind) {
+    case VersionPolicy::Kind::kAll:
+      return available;
+    case VersionPolicy::Kind::kLatest: {
+      const size_t count = std::min<size_t>(policy.num_latest, available.size());
+      return std::vector<int64_t>(available.end() - static_cast<ptrdiff_t>(count), available.end());
+    }
+    case VersionPolicy::Kind::kSpecific:
+      break;
+  }
+  std::vector<int64_t> selected = policy.specific;
+  std::sort(selected.begin(), selected.end());
+  selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
+  std::vector<int64_t> found;
+  for (const int64_t version : selected) {
+    if (std::binary_search(available.begin(), available.end(), version)) {
+      found.push_back(version);
+      continue;
+    }
+    const std::string fault = StrCat("version_policy: version ", version, " has no folder '",
+                                     model_path, "/", version, "'");
+    if (version == selected.back() && found.empty()) return InvalidArgError(fault);
+    notes->push_back(fault);
+  }
+  return found;
+}
+
+std::vector<Repository> RepositoryList::All() const {
+  std::lock_guard lock(mutex_);
+  return repositories_;
+}
+
+bool RepositoryList::HasNamespaces() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(repositories_.begin(), repositories_.end(),
+                     [](const Repository& repository) { return repository.own_namespace; });
+}
+
+Status RepositoryList::Register(Repository repository) {
+  NEREID_RETURN_IF_ERROR(CheckIsLocal(repository.path));
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(repository.path, ignored)) {
+    return InvalidArgError("failed to register '", repository.path, "', repository not found");
+  }
+  std::lock_guard lock(mutex_);
+  for (const Repository& other : repositories_) {
+    if (other.path == repository.path) {
+      return AlreadyExistsError("model repository '", repository.path,
+                                "' has already been registered");
+    }
+    for (const auto& [folder, served] : repository.name_mapping) {
+      if (repository.own_namespace || !Maps(other, served)) continue;
+      return AlreadyExistsError("failed to register '", repository.path,
+                                "', there is a conflicting mapping for '", served, "' in '",
+                                other.path, "'");
+    }
+  }
+  repositories_.push_back(std::move(repository));
+  return Status::Ok();
+}
+
+Status RepositoryList::Unregister(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  const auto it = std::find_if(repositories_.begin(), repositories_.end(),
+                               [&](const Repository& other) { return other.path == path; });
+  if (it == repositories_.end()) {
+    return InvalidArgError("failed to unregister '", path, "', repository not found");
+  }
+  repositories_.erase(it);
+  return Status::Ok();
+}
+
+}  // namespace nereid::core

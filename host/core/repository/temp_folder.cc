@@ -7,7 +7,7 @@
 #include <fstream>
 #include <utility>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,4 +56,4 @@ Status TempFolder::Write(const std::string& relative, std::string_view content) 
   return Status::Ok();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

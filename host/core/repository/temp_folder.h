@@ -1,5 +1,5 @@
-// A folder below the system's temporary directory, removed with its content on destruction. Holds
-// the files that a load call brought along. Move-only. [any thread]
+// A directory below the system's temporary directory, removed with its content by the destructor.
+// Stores the files of a load call. Move-only. [any thread]
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "nereid/status.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class TempFolder {
  public:
@@ -17,8 +17,8 @@ class TempFolder {
   ~TempFolder();
 
   const std::string& path() const { return path_; }
-  // `relative` is a plain path below the folder, as "m/1/model.py"; INVALID_ARG when it would leave
-  // it.
+  // `relative` is a path below the directory, such as "m/1/model.py". INVALID_ARG if it would leave
+  // the directory.
   Status Write(const std::string& relative, std::string_view content) const;
 
  private:
@@ -26,4 +26,4 @@ class TempFolder {
   std::string path_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

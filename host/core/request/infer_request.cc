@@ -1,6 +1,7 @@
 #include "host/core/request/infer_request.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/clock.h"
@@ -8,18 +9,54 @@
 #include "host/core/observe/trace.h"
 #include "host/core/request/infer_response.h"
 #include "host/core/request/request_check.h"
-#include "host/core/request/request_text.h"
+#include "nereid/data_type.h"
 
-namespace nereid {
+namespace nereid::core {
+namespace {
+
+std::string ToText(const CorrelationId& id) {
+  const auto* number = std::get_if<uint64_t>(&id);
+  return number != nullptr ? std::to_string(*number) : std::get<std::string>(id);
+}
+
+std::string ToHex(uint32_t flags) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0x%x", flags);
+  return text;
+}
+
+// Describes a prepared request for the verbose log, in Triton's format: ids, parameters and
+// tensors.
+std::string DescribeRequest(const InferRequest& request) {
+  const RequestSchema& schema = request.schema();
+  std::string text =
+      StrCat("request id: ", request.id(), ", model: ", schema.model_name,
+             ", requested version: ", request.requested_version(),
+             ", actual version: ", schema.model_version, ", flags: ", ToHex(request.flags()),
+             ", correlation id: ", ToText(request.correlation_id()),
+             ", batch size: ", request.batch_size(), ", priority: ", request.priority(),
+             ", timeout (us): ", request.timeout_us(), "\ninputs:\n");
+  for (size_t i = 0; i < request.num_inputs(); ++i) {
+    const InputTensor& input = request.input(i);
+    text += StrCat("input: ", input.name, ", type: ", Name(input.data_type),
+                   ", original shape: ", ShapeText(input.client_shape),
+                   ", shape: ", ShapeText(input.shape), "\n");
+  }
+  text += "requested outputs:\n";
+  for (size_t i = 0; i < request.num_outputs(); ++i) text += StrCat(request.output_name(i), "\n");
+  return text;
+}
+
+}  // namespace
 
 InferRequest::InferRequest(std::shared_ptr<RequestTarget> target, int64_t requested_version)
     : target_(std::move(target)), requested_version_(requested_version) {
-  priority_ = plan().default_priority_level;
+  priority_ = schema().default_priority_level;
 }
 
 void InferRequest::set_priority(uint64_t priority) {
-  const bool unknown = priority == 0 || priority > plan().priority_levels;
-  priority_ = unknown ? plan().default_priority_level : priority;
+  const bool unknown = priority == 0 || priority > schema().priority_levels;
+  priority_ = unknown ? schema().default_priority_level : priority;
 }
 
 Status InferRequest::GetCorrelationId(uint64_t* id) const {
@@ -123,7 +160,7 @@ Status InferRequest::RemoveAllInputData(std::string_view name) {
 }
 
 void InferRequest::AddRequestedOutput(std::string_view name) {
-  const int index = plan().FindOutput(name);
+  const int index = schema().FindOutput(name);
   if (index < 0) return void(unknown_outputs_.emplace_back(name));
   const auto* end = requested_outputs_.end();
   if (std::find(requested_outputs_.begin(), requested_outputs_.end(), index) == end) {
@@ -133,18 +170,18 @@ void InferRequest::AddRequestedOutput(std::string_view name) {
 
 void InferRequest::RemoveRequestedOutput(std::string_view name) {
   std::erase(unknown_outputs_, name);
-  const int index = plan().FindOutput(name);
+  const int index = schema().FindOutput(name);
   for (size_t i = 0; i < requested_outputs_.size(); ++i) {
     if (requested_outputs_[i] == index) return requested_outputs_.erase(i);
   }
 }
 
 size_t InferRequest::num_outputs() const {
-  return requested_outputs_.empty() ? plan().outputs.size() : requested_outputs_.size();
+  return requested_outputs_.empty() ? schema().outputs.size() : requested_outputs_.size();
 }
 
 const std::string& InferRequest::output_name(size_t index) const {
-  return plan().outputs[requested_outputs_.empty() ? index : requested_outputs_[index]].name;
+  return schema().outputs[requested_outputs_.empty() ? index : requested_outputs_[index]].name;
 }
 
 void InferRequest::set_release_callback(TRITONSERVER_InferenceRequestReleaseFn_t fn, void* userp) {
@@ -157,17 +194,18 @@ std::string InferRequest::LogPrefix() const {
 }
 
 Status InferRequest::Prepare(InferenceTrace* trace) {
-  if (lent()) {
-    return InvalidArgError(LogPrefix(), "request to model '", plan().model_name,
+  if (in_flight()) {
+    return InvalidArgError(LogPrefix(), "request to model '", schema().model_name,
                            "' is still in flight");
   }
   if (!unknown_outputs_.empty()) {
     return InvalidArgError("unexpected inference output '", unknown_outputs_.front(),
-                           "' for model '", plan().model_name, "'");
+                           "' for model '", schema().model_name, "'");
   }
   request_start_ns = SteadyNowNs();
   queue_deadline_ns = 0;
-  NEREID_RETURN_IF_ERROR(CheckInputs(plan(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
+  NEREID_RETURN_IF_ERROR(
+      CheckInputs(schema(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
   if (callbacks_.response_fn == nullptr || callbacks_.allocator == nullptr) {
     return InvalidArgError(LogPrefix(), "no response callback is set");
   }
@@ -175,12 +213,12 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
     return InvalidArgError(LogPrefix(), "no release callback is set");
   }
   if (trace != nullptr) {
-    NEREID_RETURN_IF_ERROR(trace->Begin(plan().model_name, plan().model_version, id_));
+    NEREID_RETURN_IF_ERROR(trace->Begin(schema().model_name, schema().model_version, id_));
     trace->Report(TRITONSERVER_TRACE_REQUEST_START, request_start_ns);
   }
   sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
   sink_->set_trace(trace);
-  holder_.store(Holder::kHost, std::memory_order_release);
+  owner_.store(Owner::kHost, std::memory_order_release);
   NEREID_LOG_VERBOSE(1, LogPrefix(), "prepared: ", DescribeRequest(*this));
   SetState(State::kPending);
   return Status::Ok();
@@ -195,25 +233,25 @@ void InferRequest::LogState(State state) const {
 
 void InferRequest::Unprepare() {
   SetState(State::kFailedEnqueue);
-  if (trace() != nullptr) trace()->TakeBack();
+  if (trace() != nullptr) trace()->CancelBegin();
   sink_->set_trace(nullptr);
   sink_->Abandon();
   sink_->DropSender();
   sink_ = ResponseSinkRef();
-  holder_.store(Holder::kClient, std::memory_order_release);
+  owner_.store(Owner::kClient, std::memory_order_release);
 }
 
 Status InferRequest::Delete(InferRequest* request) {
-  Holder holder = request->holder_.load(std::memory_order_acquire);
-  if (holder == Holder::kHost) {
+  Owner owner = request->owner_.load(std::memory_order_acquire);
+  if (owner == Owner::kHost) {
     if (!request->sink_->has_ended()) {
       return InvalidArgError(request->LogPrefix(), "cannot delete a request that is in flight");
     }
-    const bool deferred = request->holder_.compare_exchange_strong(
-        holder, Holder::kHostAlone, std::memory_order_acq_rel, std::memory_order_acquire);
+    const bool deferred = request->owner_.compare_exchange_strong(
+        owner, Owner::kHostAfterDelete, std::memory_order_acq_rel, std::memory_order_acquire);
     if (deferred) return Status::Ok();
   }
-  if (holder == Holder::kHostAlone) {
+  if (owner == Owner::kHostAfterDelete) {
     return InvalidArgError(request->LogPrefix(), "request was deleted before");
   }
   delete request;
@@ -237,17 +275,17 @@ bool InferRequest::IsCancelled() const {
   return sink_.get() != nullptr && sink_->cancelled();
 }
 
-void InferRequest::KeepOnHost(MemoryManager* memory) {
-  sink_->KeepOutputsOnHost();
+void InferRequest::UseHostMemory(MemoryManager* memory) {
+  sink_->KeepOutputsInHostMemory();
   for (size_t i = 0; i < num_inputs(); ++i) {
     if (!input(i).HasGpuBuffer()) continue;
     input(i).host_memory = memory;
-    kept_on_host_ = true;
+    uses_host_memory_ = true;
   }
 }
 
 void InferRequest::DropHostCopies() {
-  if (!std::exchange(kept_on_host_, false)) return;
+  if (!std::exchange(uses_host_memory_, false)) return;
   for (InputTensor& input : inputs_) {
     input.host_memory = nullptr;
     input.host_copy.reset();
@@ -255,7 +293,7 @@ void InferRequest::DropHostCopies() {
 }
 
 void InferRequest::Release(uint32_t release_flags) {
-  if (!lent()) return;  // somebody released it in its backend's place
+  if (!in_flight()) return;  // the request was released by someone other than its backend before
   DropHostCopies();
   host_inputs_.reset();
   if (!release_hooks_.empty()) {
@@ -270,21 +308,22 @@ void InferRequest::Release(uint32_t release_flags) {
   const auto release_fn = release_fn_;
   void* const release_userp = release_userp_;
   target_->OnReleased();
-  Holder holder = Holder::kHost;
+  Owner owner = Owner::kHost;
   const bool goes_back =
-      holder_.compare_exchange_strong(holder, Holder::kClient, std::memory_order_acq_rel);
+      owner_.compare_exchange_strong(owner, Owner::kClient, std::memory_order_acq_rel);
   release_fn(ToHandle(this), release_flags, release_userp);
   if (!goes_back) delete this;
 }
 
 void InferRequest::Fail(Status error, FailureReason reason) {
-  if (!uncounted_) {
+  if (!excluded_from_statistics_) {
     target_->statistics().host().RecordFailure(reason, SteadyNowNs() - request_start_ns);
   }
   auto response = InferResponse::NewError(sink_.get(), std::move(error));
-  // After a final response that a broken backend sent before it refused, the client has its answer.
+  // Send fails if a faulty backend sent a final response before it rejected the request. The client
+  // has its final response then.
   (void)InferResponse::Send(std::move(response), TRITONSERVER_RESPONSE_COMPLETE_FINAL);
   Release(TRITONSERVER_REQUEST_RELEASE_ALL);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

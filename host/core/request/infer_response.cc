@@ -1,12 +1,13 @@
 #include "host/core/request/infer_response.h"
 
 #include "host/core/handle/error.h"
-#include "host/core/request/request_plan.h"
+#include "host/core/request/request_schema.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// The client's shape: the inverse of the reshape that the configuration gives the backend's.
+// Converts a shape that the backend sees to the shape that the client sees: the inverse of the
+// configured reshape.
 Shape UndoReshape(const OutputSpec& spec, bool has_batch_dim, std::span<const int64_t> shape) {
   const size_t batch_dims = has_batch_dim ? 1 : 0;
   if (!spec.has_reshape || shape.size() != batch_dims + spec.reshape.size()) return Shape(shape);
@@ -33,7 +34,8 @@ InferResponse::InferResponse(ResponseSink* sink) : sink_(sink) {
 
 Result<std::unique_ptr<InferResponse>> InferResponse::New(ResponseSink* sink) {
   const ResponseCallbacks& callbacks = sink->callbacks();
-  // After the end the client may have deleted its allocator; the response cannot be sent any more.
+  // After the final response, the client may have deleted its allocator, and this response cannot
+  // be sent any more.
   if (!sink->has_ended() && callbacks.allocator->start_fn != nullptr) {
     NEREID_RETURN_IF_ERROR(TakeError(callbacks.allocator->start_fn(
         ToHandle(const_cast<ResponseAllocator*>(callbacks.allocator)), callbacks.allocator_userp)));
@@ -60,10 +62,10 @@ InferResponse::~InferResponse() {
 }
 
 Result<const OutputSpec*> InferResponse::SpecOf(std::string_view name) const {
-  const int index = plan().FindOutput(name);
-  if (index >= 0) return &plan().outputs[index];
-  return InvalidArgError("unexpected inference output '", name, "' for model '", plan().model_name,
-                         "'");
+  const int index = schema().FindOutput(name);
+  if (index >= 0) return &schema().outputs[index];
+  return InvalidArgError("unexpected inference output '", name, "' for model '",
+                         schema().model_name, "'");
 }
 
 OutputTensor* InferResponse::Add(const OutputSpec* spec, DataType data_type, Shape client_shape) {
@@ -77,7 +79,7 @@ OutputTensor* InferResponse::Add(const OutputSpec* spec, DataType data_type, Sha
 Result<OutputTensor*> InferResponse::AddOutput(std::string_view name, DataType data_type,
                                                std::span<const int64_t> shape) {
   NEREID_ASSIGN_OR_RETURN(const OutputSpec* spec, SpecOf(name));
-  return Add(spec, data_type, UndoReshape(*spec, plan().max_batch_size > 0, shape));
+  return Add(spec, data_type, UndoReshape(*spec, schema().max_batch_size > 0, shape));
 }
 
 Result<OutputTensor*> InferResponse::AddClientOutput(std::string_view name, DataType data_type,
@@ -105,4 +107,4 @@ Status InferResponse::Send(std::unique_ptr<InferResponse> response, uint32_t fla
   return sink->Send(response.release(), flags);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

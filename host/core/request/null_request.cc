@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "host/core/handle/error.h"
-#include "host/core/request/discard.h"
 #include "host/core/request/infer_response.h"
+#include "host/core/request/response_allocator.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 struct NullRequest : InferRequest {
   explicit NullRequest(const InferRequest& like)
       : InferRequest(like.target(), like.requested_version()) {}
-  std::vector<char> zeros;  // shared by all inputs: nobody writes to them
+  std::vector<char> zeros;  // the data of all inputs; it is only read
 };
 
 uint64_t LargestInput(const InferRequest& like) {
@@ -23,7 +23,7 @@ uint64_t LargestInput(const InferRequest& like) {
   return largest;
 }
 
-// Empty strings take four bytes each, whatever the other request's hold.
+// BYTES inputs have empty strings, which take four bytes each, even if the other request's do not.
 uint64_t ZeroByteSize(const InputTensor& input) {
   if (input.data_type != DataType::kBytes) return input.byte_size;
   return 4 * static_cast<uint64_t>(ElementCount(input.client_shape.span()).value());
@@ -36,7 +36,7 @@ void AddZeroInput(const InputTensor& input, NullRequest* null) {
     attributes.byte_size = std::min<uint64_t>(ZeroByteSize(input), null->zeros.size());
     return null->AppendInputData(input.name, null->zeros.data(), attributes);
   };
-  (void)added();  // names are unique in `like`, so they are here
+  (void)added();  // cannot fail: the names are unique in `like`
 }
 
 }  // namespace
@@ -56,11 +56,11 @@ InferRequest* NewNullRequest(const InferRequest& like) {
   null->set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
                                 void* self) { delete static_cast<NullRequest*>(self); },
                              null);
-  null->set_uncounted();
-  (void)null->Prepare();  // as valid as `like` is
-  null->target()->OnTaken();
+  null->ExcludeFromStatistics();
+  (void)null->Prepare();  // cannot fail: `like` is valid
+  null->target()->OnAccepted();
   null->queue_start_ns = like.queue_start_ns;
   return null;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

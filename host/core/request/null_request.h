@@ -1,13 +1,14 @@
-// A request that fills the place of a sequence without work in the batch of a direct sequence
-// model: inputs of the same shapes as another request's, all zero. Nobody sees its answer, no
-// statistics count it. [instance thread]
+// A null request: it fills the batch slot of a sequence that has no request waiting, for a model
+// with the direct sequence strategy. Its inputs have the shapes of another request's inputs and are
+// all zero. Its response is discarded, and statistics do not count it. [instance thread]
 #pragma once
 
 #include "host/core/request/infer_request.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// Deletes itself when the backend releases it. `like` must be prepared.
+// The request has the shapes of `like`, which must be prepared. It deletes itself when the backend
+// releases it.
 InferRequest* NewNullRequest(const InferRequest& like);
 
-}  // namespace nereid
+}  // namespace nereid::core

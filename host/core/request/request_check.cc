@@ -6,12 +6,12 @@
 #include <memory>
 #include <utility>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// What messages are about. The prefix is built only for an error.
+// The subject of error messages. The prefix is formatted only for an error.
 struct RequestContext {
-  const RequestPlan& plan;
+  const RequestSchema& schema;
   const std::string& request_id;
 
   template <typename... Args>
@@ -33,56 +33,56 @@ Status MissingInputs(const RequestContext& context, std::span<const InputTensor>
   std::vector<std::string> got;
   for (const InputTensor& input : inputs) got.push_back(input.name);
   std::vector<std::string> missing;
-  for (const InputSpec& spec : context.plan.inputs) {
+  for (const InputSpec& spec : context.schema.inputs) {
     if (!spec.optional && std::find(got.begin(), got.end(), spec.name) == got.end()) {
       missing.push_back(spec.name);
     }
   }
   const std::string expected =
-      context.plan.has_optional_inputs
-          ? StrCat("number of inputs between ", context.plan.num_required_inputs, " and ",
-                   context.plan.inputs.size())
-          : StrCat(context.plan.inputs.size(), " inputs");
+      context.schema.has_optional_inputs
+          ? StrCat("number of inputs between ", context.schema.num_required_inputs, " and ",
+                   context.schema.inputs.size())
+          : StrCat(context.schema.inputs.size(), " inputs");
   return context.Invalid("expected ", expected, " but got ", inputs.size(), " inputs for model '",
-                         context.plan.model_name, "'. Got input(s) ", Quoted(got),
+                         context.schema.model_name, "'. Got input(s) ", Quoted(got),
                          ", but missing required input(s) ", Quoted(missing),
                          ". Please provide all required input(s).");
 }
 
-// Finds each input's spec; every required one must be there. Names are unique in a request. Their
-// number is looked at first: then the error lists all that is missing.
+// Finds the spec of each input and checks that all required inputs are present. Names are unique in
+// a request. The number of inputs is checked first, so that the error lists all missing inputs.
 Status MatchInputs(const RequestContext& context, std::span<InputTensor> inputs) {
-  if (inputs.size() > context.plan.inputs.size() ||
-      inputs.size() < context.plan.num_required_inputs) {
+  if (inputs.size() > context.schema.inputs.size() ||
+      inputs.size() < context.schema.num_required_inputs) {
     return MissingInputs(context, inputs);
   }
   size_t num_required = 0;
   const InputTensor* unexpected = nullptr;
   for (InputTensor& input : inputs) {
-    input.spec_index = context.plan.FindInput(input.name);
+    input.spec_index = context.schema.FindInput(input.name);
     if (input.spec_index < 0) {
       unexpected = &input;
-    } else if (!context.plan.inputs[input.spec_index].optional) {
+    } else if (!context.schema.inputs[input.spec_index].optional) {
       ++num_required;
     }
   }
   if (unexpected != nullptr) {
     return InvalidArgError("unexpected inference input '", unexpected->name, "' for model '",
-                           context.plan.model_name, "'");
+                           context.schema.model_name, "'");
   }
-  if (num_required != context.plan.num_required_inputs) return MissingInputs(context, inputs);
+  if (num_required != context.schema.num_required_inputs) return MissingInputs(context, inputs);
   return Status::Ok();
 }
 
-// What every policy without data of its own gets.
+// The size of the data for host policies that have no data of their own.
 uint64_t TotalBytes(const InputTensor& input) {
   uint64_t total = 0;
   for (const InputBuffer& buffer : input.buffers) total += buffer.attributes.byte_size;
   return total;
 }
 
-// A raw request of BYTES is one element: its size comes before it, once, however often the request
-// is prepared.
+// A raw input of BYTES is one element. Its length is inserted before the data, only once even if
+// the request is prepared several times.
 Status PrependLength(const RequestContext& context, const InputSpec& spec, InputTensor* input) {
   if (!input->policy_buffers.empty()) {
     return context.Invalid("raw input '", spec.name, "' can not have data of a host policy");
@@ -105,18 +105,18 @@ Status PrependLength(const RequestContext& context, const InputSpec& spec, Input
   return Status::Ok();
 }
 
-// Type and shape of the only input of a request without them: all bytes go to the one variable
-// dimension.
+// Deduces type and shape of a raw input, which must be the only input. The one variable dimension
+// gets its size from the number of bytes.
 Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTensor* input) {
-  if (num_inputs != 1 || context.plan.inputs.size() != 1) {
+  if (num_inputs != 1 || context.schema.inputs.size() != 1) {
     return context.Invalid("Raw request must only have 1 input (found ", num_inputs,
-                           ") to be deduced but got ", context.plan.inputs.size(), " inputs in '",
-                           context.plan.model_name, "' model configuration");
+                           ") to be deduced but got ", context.schema.inputs.size(), " inputs in '",
+                           context.schema.model_name, "' model configuration");
   }
-  const InputSpec& spec = context.plan.inputs.front();
+  const InputSpec& spec = context.schema.inputs.front();
   input->data_type = spec.data_type;
   input->client_shape.clear();
-  if (context.plan.max_batch_size > 0) input->client_shape.push_back(1);
+  if (context.schema.max_batch_size > 0) input->client_shape.push_back(1);
   int64_t fixed = 1;
   int num_variable = 0;
   for (const int64_t dim : spec.dims) {
@@ -137,7 +137,7 @@ Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTen
   }
   int64_t variable = 1;
   if (num_variable == 1) {
-    variable = static_cast<int64_t>(TotalBytes(*input) / DataTypeByteSize(spec.data_type)) / fixed;
+    variable = static_cast<int64_t>(TotalBytes(*input) / ByteSize(spec.data_type)) / fixed;
   }
   for (const int64_t dim : spec.dims) input->client_shape.push_back(dim < 0 ? variable : dim);
   return Status::Ok();
@@ -149,16 +149,16 @@ Status CheckShape(const RequestContext& context, const InputSpec& spec, const In
   for (size_t i = 0; same && i < shape.size(); ++i) {
     if (shape[i] < 0) {
       return context.Invalid("All input dimensions should be specified for input '", input.name,
-                             "' for model '", context.plan.model_name, "', got ",
+                             "' for model '", context.schema.model_name, "', got ",
                              ShapeText(shape.span()));
     }
     same = spec.expected[i] < 0 || spec.expected[i] == shape[i];
   }
   if (same) return Status::Ok();
   return context.Invalid(
-      "unexpected shape for input '", input.name, "' for model '", context.plan.model_name,
+      "unexpected shape for input '", input.name, "' for model '", context.schema.model_name,
       "'. Expected ", ShapeText(spec.expected.span()), ", got ", ShapeText(shape.span()), ". ",
-      context.plan.max_batch_size == 0
+      context.schema.max_batch_size == 0
           ? ""
           : "NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
             "dimension "
@@ -167,30 +167,30 @@ Status CheckShape(const RequestContext& context, const InputSpec& spec, const In
             "model configuration docs for more info on max_batch_size.");
 }
 
-// The batch size that all inputs must share; -1 where no input has one.
+// Determines the batch size, which must be the same in all inputs; -1 if no input has one.
 Status CheckBatchSize(const RequestContext& context, std::span<const InputTensor> inputs,
                       int64_t* batch_size) {
   *batch_size = -1;
   for (const InputTensor& input : inputs) {
-    if (context.plan.inputs[input.spec_index].shape_tensor) continue;
+    if (context.schema.inputs[input.spec_index].shape_tensor) continue;
     if (input.client_shape.empty()) {
       return context.Invalid("input '", input.name,
                              "' has no shape but model requires batch dimension for '",
-                             context.plan.model_name, "'");
+                             context.schema.model_name, "'");
     }
     const int64_t size = input.client_shape[0];
     if (*batch_size < 0) *batch_size = size;
     if (size == *batch_size) continue;
     return context.Invalid("input '", input.name, "' batch size does not match other inputs for '",
-                           context.plan.model_name, "'");
+                           context.schema.model_name, "'");
   }
-  if (*batch_size <= context.plan.max_batch_size) return Status::Ok();
-  return context.Invalid("inference request batch-size must be <= ", context.plan.max_batch_size,
-                         " for '", context.plan.model_name, "'");
+  if (*batch_size <= context.schema.max_batch_size) return Status::Ok();
+  return context.Invalid("inference request batch-size must be <= ", context.schema.max_batch_size,
+                         " for '", context.schema.model_name, "'");
 }
 
-// What the backend sees: the batch dimension, then dims or what the configuration reshapes them to;
-// variable dimensions keep their order.
+// Computes the shape that the backend sees: the batch dimension, followed by dims or by the
+// configured reshape, in which variable dimensions keep their order.
 void ApplyReshape(const InputSpec& spec, InputTensor* input) {
   if (!spec.has_reshape) {
     input->shape = input->client_shape;
@@ -210,12 +210,13 @@ void ApplyReshape(const InputSpec& spec, InputTensor* input) {
   }
 }
 
-// Reads the data of a BYTES tensor, whose elements may lie across two buffers.
-class BytesReader {
+// Reads the data of a BYTES tensor, whose elements may span several buffers.
+class BufferListReader {
  public:
-  explicit BytesReader(const InputBuffers& buffers) : buffers_(buffers) {}
+  explicit BufferListReader(const InputBuffers& buffers) : buffers_(buffers) {}
 
-  // Copies to `out` unless it is null. Returns how many bytes there were, up to `count`.
+  // Reads up to `count` bytes and copies them to `out` unless it is null. Returns the number of
+  // bytes that were read.
   uint64_t Read(void* out, uint64_t count) {
     uint64_t done = 0;
     while (done < count && index_ < buffers_.size()) {
@@ -246,9 +247,9 @@ Status CheckBytes(const RequestContext& context, const InputTensor& input, int64
     if (buffer.attributes.memory_type == TRITONSERVER_MEMORY_GPU) return Status::Ok();
   }
   const auto where = [&] {
-    return StrCat("inference input '", input.name, "' for model '", context.plan.model_name, "'");
+    return StrCat("inference input '", input.name, "' for model '", context.schema.model_name, "'");
   };
-  BytesReader reader(input.buffers);
+  BufferListReader reader(input.buffers);
   int64_t count = 0;
   uint32_t length = 0;
   while (const uint64_t got = reader.Read(&length, sizeof(length))) {
@@ -278,20 +279,21 @@ Status CheckByteSize(const RequestContext& context, const InputSpec& spec, const
                      InputTensor* input) {
   input->byte_size = TotalBytes(*input);
   if (spec.any_byte_size) return Status::Ok();
-  // A batch of none is refused at the end; until then it is held to the size of one.
+  // CheckInputs rejects batch size 0 at the end. Until then the data is checked as for batch
+  // size 1.
   const bool no_rows =
-      context.plan.max_batch_size > 0 && !spec.shape_tensor && input->client_shape.front() == 0;
+      context.schema.max_batch_size > 0 && !spec.shape_tensor && input->client_shape.front() == 0;
   const Result<int64_t> count = ElementCount(input->client_shape.span().subspan(no_rows ? 1 : 0));
   int64_t expected = 0;
-  if (!count.ok() || __builtin_mul_overflow(*count, DataTypeByteSize(spec.data_type), &expected)) {
+  if (!count.ok() || __builtin_mul_overflow(*count, ByteSize(spec.data_type), &expected)) {
     return context.Invalid("shape ", ShapeText(input->client_shape.span()), " of input '", name,
-                           "' for model '", context.plan.model_name,
+                           "' for model '", context.schema.model_name,
                            "' needs more than 2^63-1 bytes, got ", input->byte_size);
   }
   if (spec.data_type == DataType::kBytes) return CheckBytes(context, *input, *count);
   if (input->byte_size == static_cast<uint64_t>(expected)) return Status::Ok();
   return context.Invalid("input byte size mismatch for input '", name, "' for model '",
-                         context.plan.model_name, "'. Expected ", expected, ", got ",
+                         context.schema.model_name, "'. Expected ", expected, ", got ",
                          input->byte_size);
 }
 
@@ -301,27 +303,27 @@ std::string RequestLogPrefix(const std::string& request_id) {
   return StrCat("[request id: ", request_id.empty() ? "<id_unknown>" : request_id, "] ");
 }
 
-Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
+Status CheckInputs(const RequestSchema& schema, const std::string& request_id,
                    std::span<InputTensor> inputs, int64_t* batch_size) {
-  const RequestContext context{plan, request_id};
-  std::string raw_name;  // as the client called it: messages say what the client knows
+  const RequestContext context{schema, request_id};
+  std::string raw_name;  // the client's name of the raw input, for messages
   for (InputTensor& input : inputs) {
     if (!input.raw) continue;
     NEREID_RETURN_IF_ERROR(DeduceRawInput(context, inputs.size(), &input));
     if (input.raw_name.empty()) input.raw_name = input.name;
-    input.name = context.plan.inputs.front().name;
+    input.name = context.schema.inputs.front().name;
     raw_name = input.raw_name;
   }
   NEREID_RETURN_IF_ERROR(MatchInputs(context, inputs));
   *batch_size = -1;
-  if (plan.max_batch_size > 0) NEREID_RETURN_IF_ERROR(CheckBatchSize(context, inputs, batch_size));
+  if (schema.max_batch_size > 0)
+    NEREID_RETURN_IF_ERROR(CheckBatchSize(context, inputs, batch_size));
   for (InputTensor& input : inputs) {
-    const InputSpec& spec = context.plan.inputs[input.spec_index];
+    const InputSpec& spec = context.schema.inputs[input.spec_index];
     if (input.data_type != spec.data_type) {
       return context.Invalid("inference input '", input.name, "' data-type is '",
-                             DataTypeName(input.data_type), "', but model '",
-                             context.plan.model_name, "' expects '", DataTypeName(spec.data_type),
-                             "'");
+                             Name(input.data_type), "', but model '", context.schema.model_name,
+                             "' expects '", Name(spec.data_type), "'");
     }
     NEREID_RETURN_IF_ERROR(CheckShape(context, spec, input));
     ApplyReshape(spec, &input);
@@ -329,10 +331,11 @@ Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
         CheckByteSize(context, spec, raw_name.empty() ? input.name : raw_name, &input));
   }
   if (*batch_size == 0) {
-    return context.Invalid("inference request batch-size must be >= 1 for '", plan.model_name, "'");
+    return context.Invalid("inference request batch-size must be >= 1 for '", schema.model_name,
+                           "'");
   }
   if (*batch_size < 0) *batch_size = 1;
   return Status::Ok();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -4,7 +4,7 @@
 #include "host/core/request/infer_response.h"
 #include "host/core/request/trace_tensors.h"
 
-namespace nereid {
+namespace nereid::core {
 
 ResponseSink::ResponseSink(std::shared_ptr<RequestTarget> target, std::string request_id,
                            const ResponseCallbacks& callbacks)
@@ -22,7 +22,7 @@ void ResponseSink::DropSender() {
 
 void ResponseSink::SendMissingFinal() {
   auto error = InferResponse::NewError(
-      this, InternalError("model '", plan().model_name, "' version ", plan().model_version,
+      this, InternalError("model '", schema().model_name, "' version ", schema().model_version,
                           " finished the request without sending a final response"));
   target_->statistics().host().RecordFailure(FailureReason::kBackend, 0);
   error->MarkSent();
@@ -31,15 +31,15 @@ void ResponseSink::SendMissingFinal() {
 }
 
 Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
-  AddRef();  // the client may delete the response while it is delivered
+  AddRef();  // the client may delete the response, and with it a reference, during the delivery
   const bool is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
   const bool too_late = is_final ? final_sent_.exchange(true, std::memory_order_acq_rel)
                                  : final_sent_.load(std::memory_order_acquire);
   if (response != nullptr) {
     response->MarkSent();
-    if (keeps_outputs_on_host() && !too_late) response->CopyOutputsToClient();
+    if (keeps_outputs_in_host_memory() && !too_late) response->CopyOutputsToClient();
     if (trace_ != nullptr) TraceOutputs(trace_, *response);
-    if (tap_ != nullptr && !too_late) tap_->OnResponse(*response);
+    if (observer_ != nullptr && !too_late) observer_->OnResponse(*response);
   }
   if (too_late) {
     delete response;
@@ -49,13 +49,13 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
   if (response != nullptr) DropSender();
   Release();
   if (!too_late) return Status::Ok();
-  return InvalidArgError("model '", plan().model_name,
+  return InvalidArgError("model '", schema().model_name,
                          "' sent a response after the final response of its request");
 }
 
 void ResponseSink::Deliver(InferResponse* response, uint32_t flags) {
-  if (gate_ != nullptr) {
-    gate_->Deliver(this, response, flags);
+  if (reorderer_ != nullptr) {
+    reorderer_->Deliver(this, response, flags);
   } else {
     SendNow(response, flags);
   }
@@ -66,4 +66,4 @@ void ResponseSink::SendNow(InferResponse* response, uint32_t flags) {
                          callbacks_.response_userp);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,10 +1,10 @@
-// Where the responses of one inference go. Made when the request is taken, shared by the request,
-// its responses and the backend's response factories (a TRITONBACKEND_ResponseFactory* is a counted
-// pointer to it), so that it outlives the request. [any thread]
+// Delivers the responses of one inference to the client. The request, its responses and the
+// backend's response factories share it, so that it may outlive the request. A
+// TRITONBACKEND_ResponseFactory* is a counted reference to it. [any thread]
 //
-// It also knows who could still send: the host or backend that holds the request, every factory and
-// every response not yet sent. When the last of them goes without a final response, the sink sends
-// an INTERNAL error itself, so that no client waits for ever.
+// The sink also counts its senders: the owner of the request (host or backend), each factory and
+// each unsent response. If the last sender disappears without a final response, the sink sends an
+// INTERNAL error, so that the client does not wait forever.
 #pragma once
 
 #include <atomic>
@@ -13,30 +13,33 @@
 #include <string>
 
 #include "host/core/handle/handle_cast.h"
-#include "host/core/request/request_target.h"
+#include "host/core/request/request_schema.h"
 #include "host/core/request/response_allocator.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class InferResponse;
 class InferenceTrace;
 class ResponseSink;
 
-// Reorders deliveries: preserve_ordering. Implemented in scheduling/.
-class ResponseGate {
+// Delivers responses in the order of their requests (preserve_ordering). Implemented in
+// scheduling/.
+class ResponseReorderer {
  public:
-  virtual ~ResponseGate() = default;
-  // Takes over what SendNow would deliver; `sink` stays referenced until then.
+  virtual ~ResponseReorderer() = default;
+  // Takes ownership of `response` and calls sink->SendNow when it is its turn. It keeps a reference
+  // to `sink` until then.
   virtual void Deliver(ResponseSink* sink, InferResponse* response, uint32_t flags) = 0;
 };
 
-// Hears of every response before it is delivered. Implemented in cache/.
-class ResponseTap {
+// Is called with each response before it is delivered. Implemented by the response cache and for
+// metrics.
+class ResponseObserver {
  public:
-  virtual ~ResponseTap() = default;
-  // [the sender's thread; calls of one request never overlap]
+  virtual ~ResponseObserver() = default;
+  // [the sender's thread; calls for one request do not overlap]
   virtual void OnResponse(const InferResponse& response) = 0;
 };
 
@@ -49,7 +52,7 @@ struct ResponseCallbacks {
 
 class ResponseSink {
  public:
-  // Starts with one reference and one sender: the request's.
+  // Starts with one reference and one sender, those of the request.
   ResponseSink(std::shared_ptr<RequestTarget> target, std::string request_id,
                const ResponseCallbacks& callbacks);
 
@@ -61,41 +64,44 @@ class ResponseSink {
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
   void Cancel() { cancelled_.store(true, std::memory_order_release); }
 
-  const RequestPlan& plan() const { return target_->plan(); }
+  const RequestSchema& schema() const { return target_->schema(); }
   const std::shared_ptr<RequestTarget>& target() const { return target_; }
   const std::string& request_id() const { return request_id_; }
   const ResponseCallbacks& callbacks() const { return callbacks_; }
-  // The final response was sent: the client owes its callbacks no longer.
+  // The final response was sent. The client's callbacks and allocator may no longer exist.
   bool has_ended() const { return final_sent_.load(std::memory_order_acquire); }
 
-  // Consumes `response` (null: flags alone) in every case. INVALID_ARG after the final response.
+  // Sends `response`, or only `flags` if it is null. Takes ownership of `response`, also on error.
+  // INVALID_ARG after the final response.
   Status Send(InferResponse* response, uint32_t flags);
-  // Calls the client. For the gate.
+  // Calls the client's callback. Used by the reorderer.
   void SendNow(InferResponse* response, uint32_t flags);
-  // The request never started: no final response is owed. [client thread]
+  // The request was not started, so no final response is required. [client thread]
   void Abandon() { final_sent_.store(true, std::memory_order_relaxed); }
-  // Set when an instance of the CPU executes the request: its outputs come in host memory, and are
-  // copied to where the client wants them when they are sent.
-  void KeepOutputsOnHost() { keeps_outputs_on_host_.store(true, std::memory_order_relaxed); }
-  bool keeps_outputs_on_host() const {
-    return keeps_outputs_on_host_.load(std::memory_order_relaxed);
+  // Set when an instance on the CPU executes the request: it writes outputs to host memory, and
+  // they are copied to the client's buffers when the response is sent.
+  void KeepOutputsInHostMemory() {
+    keeps_outputs_in_host_memory_.store(true, std::memory_order_relaxed);
   }
-  // Running index of the responses that a backend reports statistics for.
+  bool keeps_outputs_in_host_memory() const {
+    return keeps_outputs_in_host_memory_.load(std::memory_order_relaxed);
+  }
+  // The next index for the response statistics that a backend reports.
   uint64_t NextStatisticsIndex() { return next_index_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The trace of the inference; null: not traced. Ends when nobody can send any more.
+  // The trace of the inference; null if it is not traced. It ends when the last sender disappears.
   InferenceTrace* trace() const { return trace_; }
   void set_trace(InferenceTrace* trace) { trace_ = trace; }
 
-  // Set before the request is queued.
-  void set_tap(std::unique_ptr<ResponseTap> tap) { tap_ = std::move(tap); }
-  // Set before the request is queued. `gate` outlives the sink's deliveries; `ticket` is the
-  // request's place in it.
-  void set_gate(ResponseGate* gate, uint64_t ticket) {
-    gate_ = gate;
-    gate_ticket_ = ticket;
+  // Must be called before the request is queued.
+  void set_observer(std::unique_ptr<ResponseObserver> observer) { observer_ = std::move(observer); }
+  // Must be called before the request is queued. `reorderer` must outlive all deliveries of the
+  // sink. `ticket` is the request's position in the order.
+  void set_reorderer(ResponseReorderer* reorderer, uint64_t ticket) {
+    reorderer_ = reorderer;
+    reorder_ticket_ = ticket;
   }
-  uint64_t gate_ticket() const { return gate_ticket_; }
+  uint64_t reorder_ticket() const { return reorder_ticket_; }
 
  private:
   ~ResponseSink() = default;
@@ -107,17 +113,17 @@ class ResponseSink {
   std::atomic<uint64_t> next_index_{0};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
-  std::atomic<bool> keeps_outputs_on_host_{false};
+  std::atomic<bool> keeps_outputs_in_host_memory_{false};
   InferenceTrace* trace_ = nullptr;
-  std::unique_ptr<ResponseTap> tap_;  // null: nobody listens
-  ResponseGate* gate_ = nullptr;
-  uint64_t gate_ticket_ = 0;
+  std::unique_ptr<ResponseObserver> observer_;  // may be null
+  ResponseReorderer* reorderer_ = nullptr;
+  uint64_t reorder_ticket_ = 0;
   const std::shared_ptr<RequestTarget> target_;
   const std::string request_id_;
   const ResponseCallbacks callbacks_;
 };
 
-// A counted pointer.
+// A counted reference to a ResponseSink.
 class ResponseSinkRef {
  public:
   ResponseSinkRef() = default;
@@ -137,6 +143,6 @@ class ResponseSinkRef {
   ResponseSink* sink_ = nullptr;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONBACKEND_ResponseFactory, nereid::ResponseSink);
+NEREID_HANDLE(TRITONBACKEND_ResponseFactory, nereid::core::ResponseSink);

@@ -10,14 +10,14 @@
 #include "host/core/observe/log.h"
 #include "host/core/request/infer_request.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr uint64_t kDefaultGrowthLimit = uint64_t{1} << 30;
 
-// An element of a variable size is an empty string at first.
+// BYTES elements are initially empty strings of four bytes.
 uint64_t ElementBytes(DataType type) {
-  return type == DataType::kBytes ? 4 : DataTypeByteSize(type);
+  return type == DataType::kBytes ? 4 : ByteSize(type);
 }
 
 Result<uint64_t> ByteSize(const StateSpec& spec) {
@@ -30,8 +30,8 @@ Result<uint64_t> ByteSize(const StateSpec& spec) {
   return static_cast<uint64_t>(bytes);
 }
 
-// Texts, each behind its length of four bytes.
-bool HoldsTexts(std::string_view content, uint64_t count) {
+// Whether `content` consists of `count` strings, each preceded by its length in four bytes.
+bool ContainsStrings(std::string_view content, uint64_t count) {
   while (count > 0 && content.size() >= sizeof(uint32_t)) {
     uint32_t length = 0;
     std::memcpy(&length, content.data(), sizeof(length));
@@ -43,24 +43,26 @@ bool HoldsTexts(std::string_view content, uint64_t count) {
   return count == 0 && content.empty();
 }
 
-// A longer file gives its beginning; texts are as long as they are. Files that hold something else
-// are no error: Triton, which begins with empty texts whatever the file says, takes them.
+// Reads the first `byte_size` bytes of the file, or all bytes of a BYTES state. A file whose
+// content is not a list of strings is no error: Triton starts with empty strings, whatever the file
+// has.
 Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* spec) {
   NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
   if (content.size() < byte_size) {
     return InvalidArgError("initial_state setting expects ", byte_size, " bytes, but the data in '",
                            path, "' has ", content.size(), " bytes");
   }
-  const bool is_text = spec->data_type == DataType::kBytes;
-  const uint64_t num_texts = byte_size / sizeof(uint32_t);
-  if (is_text && !HoldsTexts(content, num_texts)) {
-    NEREID_LOG_WARN("state '", spec->input_name, "': '", path,
-                    "' does not hold texts, each behind ", "its length, ", num_texts,
-                    " in number: the state begins with empty ones");
+  const bool is_string = spec->data_type == DataType::kBytes;
+  const uint64_t num_strings = byte_size / sizeof(uint32_t);
+  if (is_string && !ContainsStrings(content, num_strings)) {
+    NEREID_LOG_WARN("state '", spec->input_name, "': expected ", num_strings,
+                    " strings, each preceded by its length, in '", path,
+                    "': the state starts with empty strings");
     spec->initial_data.assign(byte_size, 0);
     return Status::Ok();
   }
-  spec->initial_data.assign(content.begin(), is_text ? content.end() : content.begin() + byte_size);
+  spec->initial_data.assign(content.begin(),
+                            is_string ? content.end() : content.begin() + byte_size);
   return Status::Ok();
 }
 
@@ -79,12 +81,12 @@ Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
   return ReadInitialData(StrCat(model_dir, "/initial_state/", initial->data_file), byte_size, spec);
 }
 
-// What fits of `from_bytes` at the begin of `from`; the rest of `to` is zero where the CPU may
-// write.
+// Copies the first `from_bytes` bytes of `from`, or as many as fit. The rest of `to` is zeroed
+// unless it is GPU memory.
 Status CopyState(const OwnedMemory& from, size_t from_bytes, OwnedMemory* to) {
   const size_t kept = std::min(from_bytes, to->byte_size());
-  if (!to->place().is_gpu()) std::memset(to->base() + kept, 0, to->byte_size() - kept);
-  return CopyMemory(to->base(), to->place(), from.base(), from.place(), kept);
+  if (!to->location().is_gpu()) std::memset(to->base() + kept, 0, to->byte_size() - kept);
+  return CopyMemory(to->base(), to->location(), from.base(), from.location(), kept);
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
                                               const GrowthLimits& limits) {
   std::vector<StateSpec> specs;
   const size_t batch_dims = config.max_batch_size > 0 ? 1 : 0;
-  for (const SequenceState& state : config.sequence_batching->states) {
+  for (const SequenceStateConfig& state : config.sequence_batching->states) {
     StateSpec& spec = specs.emplace_back();
     spec.input_name = state.input_name;
     spec.output_name = state.output_name;
@@ -115,9 +117,9 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
   return specs;
 }
 
-// Plain memory: a sequence that waits for its turn reserves no addresses.
+// Allocates memory that is not growable, so that a waiting sequence reserves no addresses.
 void StateTensor::Set(const Shape& shape, const std::vector<char>& data) {
-  // The old memory may still be an input of a request in flight.
+  // The old memory is not reused: it may still be an input of a request in flight.
   auto memory = OwnedMemory::Allocate(nullptr, {}, data.size());
   if (!memory.ok()) throw std::bad_alloc();
   current_ = std::move(memory).value();
@@ -127,10 +129,10 @@ void StateTensor::Set(const Shape& shape, const std::vector<char>& data) {
   written_ = false;
 }
 
-void StateTensor::BecomeZeros(const StateTensor& like) {
-  const bool is_text = spec_->data_type == DataType::kBytes;
+void StateTensor::SetToZeros(const StateTensor& like) {
+  const bool is_string = spec_->data_type == DataType::kBytes;
   const Result<int64_t> count = ElementCount(like.shape_.span());
-  Set(like.shape_, std::vector<char>(is_text && count.ok() ? *count * 4 : like.byte_size_));
+  Set(like.shape_, std::vector<char>(is_string && count.ok() ? *count * 4 : like.byte_size_));
 }
 
 void StateTensor::AddInput(HostInputs* inputs) {
@@ -143,23 +145,23 @@ void StateTensor::AddInput(HostInputs* inputs) {
   tensor.byte_size = byte_size_;
   BufferAttributes attributes;
   attributes.byte_size = byte_size_;
-  attributes.memory_type = current_->place().type;
-  attributes.memory_type_id = current_->place().type_id;
+  attributes.memory_type = current_->location().type;
+  attributes.memory_type_id = current_->location().type_id;
   tensor.buffers.push_back({current_->base(), attributes});
   inputs->memory.push_back(current_);
 }
 
-// Where no addresses are left, the state stays as it is and moves when it grows.
+// If no addresses are left, the state stays in its memory and is moved when it grows.
 void StateTensor::MakeGrowable() {
   auto memory = OwnedMemory::AllocateGrowable({}, byte_size_, GrowthLimit());
   if (!memory.ok() || !CopyState(*current_, byte_size_, memory->get()).ok()) return;
   current_ = std::move(memory).value();
 }
 
-Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape) {
+Status StateTensor::SetNextTypeAndShape(DataType data_type, std::span<const int64_t> shape) {
   if (data_type != spec_->data_type) {
     return InvalidArgError("unexpected datatype for state '", spec_->output_name, "'. Expected ",
-                           DataTypeName(spec_->data_type), ", got ", DataTypeName(data_type));
+                           Name(spec_->data_type), ", got ", Name(data_type));
   }
   bool same = shape.size() == spec_->dims.size();
   for (size_t i = 0; same && i < shape.size(); ++i) {
@@ -173,18 +175,19 @@ Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape)
   return Status::Ok();
 }
 
-// In CPU memory.
+// The limit in CPU memory.
 uint64_t StateTensor::GrowthLimit() const {
   return std::max<uint64_t>(kDefaultGrowthLimit, spec_->initial_data.size());
 }
 
-Result<StateTensor::Memory> StateTensor::Allocate(MemoryPlace wish, uint64_t byte_size) const {
-  if (!spec_->growable) return OwnedMemory::Allocate(spec_->memory, wish, byte_size);
-  if (wish.is_gpu()) {
-    const auto it = spec_->limits.find(static_cast<int>(wish.type_id));
+Result<StateTensor::Memory> StateTensor::Allocate(MemoryLocation requested,
+                                                  uint64_t byte_size) const {
+  if (!spec_->growable) return OwnedMemory::Allocate(spec_->memory, requested, byte_size);
+  if (requested.is_gpu()) {
+    const auto it = spec_->limits.find(static_cast<int>(requested.type_id));
     const uint64_t limit = it == spec_->limits.end() ? kDefaultGrowthLimit : it->second;
     if (byte_size <= limit) {
-      auto memory = OwnedMemory::AllocateGrowable(wish, byte_size, limit);
+      auto memory = OwnedMemory::AllocateGrowable(requested, byte_size, limit);
       if (memory.ok()) return memory;
     }
   }
@@ -200,19 +203,22 @@ Status StateTensor::Grow(OwnedMemory* memory, uint64_t byte_size) const {
   return memory->Grow(byte_size).WithContext(StrCat("state '", spec_->output_name, "'"));
 }
 
-Status StateTensor::Provide(MemoryPlace wish, uint64_t byte_size, Memory* memory) const {
-  // Growable memory is not pinned.
-  if (wish.type == TRITONSERVER_MEMORY_CPU || (spec_->growable && !wish.is_gpu())) wish = {};
+Status StateTensor::EnsureCapacity(MemoryLocation requested, uint64_t byte_size,
+                                   Memory* memory) const {
+  // Growable memory cannot be pinned.
+  if (requested.type == TRITONSERVER_MEMORY_CPU || (spec_->growable && !requested.is_gpu()))
+    requested = {};
   const OwnedMemory* const now = memory->get();
-  const bool is_there = now != nullptr && now->place() == wish;
+  const bool is_at_requested = now != nullptr && now->location() == requested;
   const bool fits = now != nullptr && (spec_->same_buffer ? now->byte_size() >= byte_size
                                                           : now->byte_size() == byte_size);
-  if (is_there && now->is_growable()) return Grow(memory->get(), byte_size);
-  if (is_there && fits) return Status::Ok();
-  // What is too small moves: a request in flight may still read the memory as it was.
-  NEREID_ASSIGN_OR_RETURN(Memory made, Allocate(wish, byte_size));
-  if (now != nullptr && made->place() != wish) {
-    // Without room where the backend wishes to have it, what is here stays.
+  if (is_at_requested && now->is_growable()) return Grow(memory->get(), byte_size);
+  if (is_at_requested && fits) return Status::Ok();
+  // A buffer that is too small is replaced: a request in flight may still read the old one.
+  NEREID_ASSIGN_OR_RETURN(Memory made, Allocate(requested, byte_size));
+  if (now != nullptr && made->location() != requested) {
+    // There is no free memory at the requested location, so the current buffer is kept if it can
+    // be.
     if (now->is_growable()) return Grow(memory->get(), byte_size);
     if (fits) return Status::Ok();
   }
@@ -221,15 +227,15 @@ Status StateTensor::Provide(MemoryPlace wish, uint64_t byte_size, Memory* memory
   return Status::Ok();
 }
 
-Result<void*> StateTensor::Buffer(uint64_t byte_size, MemoryPlace wish) {
+Result<void*> StateTensor::Buffer(uint64_t byte_size, MemoryLocation requested) {
   Memory& memory = spec_->same_buffer ? current_ : next_;
-  NEREID_RETURN_IF_ERROR(Provide(wish, byte_size, &memory));
+  NEREID_RETURN_IF_ERROR(EnsureCapacity(requested, byte_size, &memory));
   next_byte_size_ = byte_size;
   written_ = true;
   attributes_ = BufferAttributes{};
   attributes_.byte_size = byte_size;
-  attributes_.memory_type = memory->place().type;
-  attributes_.memory_type_id = memory->place().type_id;
+  attributes_.memory_type = memory->location().type;
+  attributes_.memory_type_id = memory->location().type_id;
   return static_cast<void*>(memory->base());
 }
 
@@ -245,10 +251,10 @@ SequenceStates::SequenceStates(const std::vector<StateSpec>& specs) {
   for (const StateSpec& spec : specs) states_.push_back(std::make_unique<StateTensor>(&spec));
 }
 
-std::shared_ptr<SequenceStates> SequenceStates::Zeros() const {
+std::shared_ptr<SequenceStates> SequenceStates::MakeZeros() const {
   auto zeros = std::make_shared<SequenceStates>(std::vector<StateSpec>());
   for (const auto& state : states_) {
-    zeros->states_.emplace_back(std::make_unique<StateTensor>(&state->spec()))->BecomeZeros(*state);
+    zeros->states_.emplace_back(std::make_unique<StateTensor>(&state->spec()))->SetToZeros(*state);
   }
   return zeros;
 }
@@ -268,4 +274,4 @@ Result<StateTensor*> SequenceStates::FindOutput(std::string_view output_name) {
   return InvalidArgError("state '", output_name, "' is not a valid state name.");
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

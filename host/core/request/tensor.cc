@@ -1,24 +1,24 @@
 #include "host/core/request/tensor.h"
 
 #include "host/core/handle/error.h"
+#include "host/core/memory/owned_memory.h"
 #include "host/core/observe/log.h"
-#include "host/core/request/give_back.h"
-#include "host/core/request/request_plan.h"
+#include "host/core/request/request_schema.h"
 #include "host/core/request/response_sink.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// Memory that a backend lent, while the client has it. The model, and with it the lender's code,
-// lives as long.
-struct Loan {
+// A leased output while the client uses it. The reference to the sink keeps the model, and with it
+// the backend's code, loaded.
+struct Lease {
   ResponseSinkRef sink;
-  NEREID_GiveBackFn_t give_back;
-  void* lender_userp;
+  NEREID_ReleaseFn_t release_fn;
+  void* release_userp;
 
-  static void End(void* loan) {
-    const std::unique_ptr<Loan> self(static_cast<Loan*>(loan));
-    GiveBack(self->give_back, self->lender_userp);
+  static void End(void* lease) {
+    const std::unique_ptr<Lease> self(static_cast<Lease*>(lease));
+    CallReleaseFunction(self->release_fn, self->release_userp);
   }
 };
 
@@ -52,10 +52,10 @@ const InputBuffers& InputTensor::BuffersFor(const char* host_policy) const {
   return buffers;
 }
 
-Result<const InputBuffers*> InputTensor::BuffersAt(TRITONSERVER_MemoryType wish,
+Result<const InputBuffers*> InputTensor::BuffersAt(TRITONSERVER_MemoryType requested,
                                                    const char* host_policy) {
   const InputBuffers* const own = &BuffersFor(host_policy);
-  if (host_memory == nullptr || wish == TRITONSERVER_MEMORY_GPU || own != &buffers) return own;
+  if (host_memory == nullptr || requested == TRITONSERVER_MEMORY_GPU || own != &buffers) return own;
   if (host_copy == nullptr) {
     Status status = CopyToHost();
     if (!status.ok()) return std::move(status).WithContext(StrCat("input '", name, "'"));
@@ -64,7 +64,7 @@ Result<const InputBuffers*> InputTensor::BuffersAt(TRITONSERVER_MemoryType wish,
 }
 
 Status InputTensor::CopyToHost() {
-  constexpr MemoryPlace kPinned{TRITONSERVER_MEMORY_CPU_PINNED, 0};
+  constexpr MemoryLocation kPinned{TRITONSERVER_MEMORY_CPU_PINNED, 0};
   size_t total_bytes = 0;
   for (const InputBuffer& buffer : buffers) total_bytes += buffer.attributes.byte_size;
   auto copy = std::make_shared<HostCopy>();
@@ -72,11 +72,11 @@ Status InputTensor::CopyToHost() {
   char* to = copy->memory->base();
   for (const InputBuffer& buffer : buffers) {
     const BufferAttributes& from = buffer.attributes;
-    NEREID_RETURN_IF_ERROR(CopyMemory(to, copy->memory->place(), buffer.base,
+    NEREID_RETURN_IF_ERROR(CopyMemory(to, copy->memory->location(), buffer.base,
                                       {from.memory_type, from.memory_type_id}, from.byte_size));
     BufferAttributes attributes;
     attributes.byte_size = from.byte_size;
-    attributes.memory_type = copy->memory->place().type;
+    attributes.memory_type = copy->memory->location().type;
     copy->buffers.push_back({to, attributes});
     to += from.byte_size;
   }
@@ -124,12 +124,12 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
                                 callbacks.allocator_userp, buffer_userp_)));
   }
   if (base_ == nullptr && byte_size > 0) {
-    attributes_.byte_size = 0;  // for who reads the response that is sent all the same
+    attributes_.byte_size = 0;  // the backend may send the response anyway; it has no data then
     return InternalError("output '", name(), "': the response allocator gave no memory for ",
                          byte_size, " bytes");
   }
-  const bool wants_gpu = *memory_type == TRITONSERVER_MEMORY_GPU;
-  if (sink_->keeps_outputs_on_host() && !wants_gpu &&
+  const bool is_gpu_requested = *memory_type == TRITONSERVER_MEMORY_GPU;
+  if (sink_->keeps_outputs_in_host_memory() && !is_gpu_requested &&
       attributes_.memory_type == TRITONSERVER_MEMORY_GPU) {
     NEREID_ASSIGN_OR_RETURN(host_memory_, OwnedMemory::Allocate(nullptr, {}, byte_size));
     host_attributes_.byte_size = byte_size;
@@ -139,18 +139,18 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
   return host_memory_ == nullptr ? base_ : host_memory_->base();
 }
 
-Result<bool> OutputTensor::Lend(const void* base, uint64_t byte_size, NEREID_GiveBackFn_t give_back,
-                                void* lender_userp) {
+Result<bool> OutputTensor::SetLeasedBuffer(const void* base, uint64_t byte_size,
+                                           NEREID_ReleaseFn_t release_fn, void* release_userp) {
   NEREID_RETURN_IF_ERROR(CheckNoBuffer());
   const ResponseCallbacks& callbacks = sink_->callbacks();
-  if (callbacks.allocator->adopt_fn == nullptr) return false;
-  std::unique_ptr<Loan> loan(new Loan{{}, give_back, lender_userp});
+  if (callbacks.allocator->accept_lease_fn == nullptr) return false;
+  std::unique_ptr<Lease> lease(new Lease{{}, release_fn, release_userp});
   sink_->AddRef();
-  loan->sink = ResponseSinkRef(sink_);
-  buffer_userp_ = callbacks.allocator->adopt_fn(name().c_str(), base, byte_size, &Loan::End,
-                                                loan.get(), callbacks.allocator_userp);
+  lease->sink = ResponseSinkRef(sink_);
+  buffer_userp_ = callbacks.allocator->accept_lease_fn(name().c_str(), base, byte_size, &Lease::End,
+                                                       lease.get(), callbacks.allocator_userp);
   if (buffer_userp_ == nullptr) return false;
-  (void)loan.release();  // the allocator ends it
+  (void)lease.release();  // the allocator owns it now and calls Lease::End
   base_ = const_cast<void*>(base);
   allocated_ = true;
   attributes_.byte_size = byte_size;
@@ -161,7 +161,7 @@ Status OutputTensor::CopyToClient() {
   if (host_memory_ == nullptr) return Status::Ok();
   const auto memory = std::exchange(host_memory_, nullptr);
   Status status = CopyMemory(base_, {attributes_.memory_type, attributes_.memory_type_id},
-                             memory->base(), memory->place(), memory->byte_size());
+                             memory->base(), memory->location(), memory->byte_size());
   return std::move(status).WithContext(StrCat("output '", name(), "'"));
 }
 
@@ -176,4 +176,4 @@ OutputTensor::~OutputTensor() {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,6 @@
-// Tensors of a request and a response: properties and references to buffers that others own. No
-// tensor bytes are ever copied here. [the thread that holds the request or response]
+// Tensors of a request and a response: their properties and references to buffers of the client or
+// the backend. Data is copied only between GPU and host memory. [the thread that owns the request
+// or response]
 #pragma once
 
 #include <cstdint>
@@ -9,34 +10,34 @@
 #include <vector>
 
 #include "base/inline_vector.h"
-#include "host/core/handle/data_type.h"
 #include "host/core/handle/handle_cast.h"
 #include "host/core/memory/buffer_attributes.h"
 #include "host/core/memory/owned_memory.h"
-#include "nereid/ext/lent_output.h"
+#include "nereid/data_type.h"
+#include "nereid/ext/leased_output.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
-namespace nereid {
+namespace nereid::core {
 
 struct OutputSpec;
 class ResponseSink;
 
 using Shape = InlineVector<int64_t, 6>;
 
-// "[-1,16]", as error messages show shapes.
+// Formats a shape as in error messages: "[-1,16]".
 std::string ShapeText(std::span<const int64_t> shape);
-// Number of elements; INVALID_ARG when it does not fit 63 bits. Every dim must be >= 0.
+// The number of elements. INVALID_ARG if it does not fit 63 bits. All dimensions must be >= 0.
 Result<int64_t> ElementCount(std::span<const int64_t> shape);
 
-// A piece of input data. The client keeps the bytes alive until the request is released.
+// A part of an input's data. The client keeps the bytes valid until the request is released.
 struct InputBuffer {
   const void* base = nullptr;
   BufferAttributes attributes;
 };
 using InputBuffers = InlineVector<InputBuffer, 1>;
 
-// An input's data, piece by piece in host memory, for a backend on the CPU.
+// A copy of an input's buffers in host memory, for an instance on the CPU.
 struct HostCopy {
   InputBuffers buffers;
   std::shared_ptr<OwnedMemory> memory;
@@ -45,38 +46,37 @@ struct HostCopy {
 struct InputTensor {
   std::string name;
   DataType data_type = DataType::kInvalid;
-  Shape client_shape;                          // as the client gave it, batch dimension included
+  Shape client_shape;                          // set by the client, with the batch dimension
   bool raw = false;                            // shape and type are deduced from the model
-  std::string raw_name;                        // what the client calls it, once it is deduced
-  std::shared_ptr<const uint32_t> raw_length;  // the first buffer of raw BYTES: the element's size
+  std::string raw_name;                        // the client's name of a raw input
+  std::shared_ptr<const uint32_t> raw_length;  // data of the first buffer of a raw BYTES input
   InputBuffers buffers;
-  // Buffers for one host policy, which replace `buffers` there. Almost always empty.
+  // By host policy: buffers that replace `buffers` on its instances. Almost always empty.
   std::vector<std::pair<std::string, InputBuffers>> policy_buffers;
 
   // Set by InferRequest::Prepare.
-  int spec_index = -1;  // into RequestPlan::inputs
-  Shape shape;          // as the backend sees it: batch dimension and reshape applied
+  int spec_index = -1;  // index in RequestSchema::inputs
+  Shape shape;          // seen by the backend: with batch dimension and reshape
   uint64_t byte_size = 0;
 
-  // Between execution and release, where `buffers` lie on a GPU and the instance on the CPU.
-  MemoryManager* host_memory =
-      nullptr;  // where copies are made; null: the buffers serve as they are
-  std::shared_ptr<const HostCopy> host_copy;  // null: nobody has asked for it yet
+  // Set between execution and release if `buffers` are on a GPU and the instance is on the CPU.
+  MemoryManager* host_memory = nullptr;       // allocates copies; null if none are needed
+  std::shared_ptr<const HostCopy> host_copy;  // null until it is requested
 
   const InputBuffers& BuffersFor(const char* host_policy) const;
-  // As BuffersFor, for a backend that wishes for memory of this type: where the host keeps tensors
-  // for it and it wishes for anything but a GPU's, a copy in host memory, pinned where there is
-  // some. INTERNAL names the input.
-  Result<const InputBuffers*> BuffersAt(TRITONSERVER_MemoryType wish, const char* host_policy);
+  // Like BuffersFor, for a backend that requests this memory type. If host_memory is set and the
+  // backend does not request GPU memory, returns a copy in host memory, which is pinned if
+  // possible. Errors name the input.
+  Result<const InputBuffers*> BuffersAt(TRITONSERVER_MemoryType requested, const char* host_policy);
   bool HasGpuBuffer() const;
   Status CopyToHost();
 };
 
-// One output of a response. Its buffer comes from the client's allocator and goes back to it when
+// An output of a response. Its buffer comes from the client's allocator and is returned to it when
 // the response is deleted.
 class OutputTensor {
  public:
-  // `shape` is what the client sees: `spec`'s reshape is already undone.
+  // `shape` is the shape that the client sees, with the reshape of `spec` undone.
   OutputTensor(ResponseSink* sink, const OutputSpec* spec, DataType data_type, Shape shape)
       : sink_(sink), spec_(spec), data_type_(data_type), shape_(std::move(shape)) {}
   ~OutputTensor();
@@ -90,39 +90,42 @@ class OutputTensor {
   const void* base() const { return base_; }
   void* buffer_userp() const { return buffer_userp_; }
   BufferAttributes& attributes() { return attributes_; }
-  // As the backend sees them.
+  // The attributes of the buffer that the backend writes.
   BufferAttributes& backend_attributes() {
     return host_memory_ == nullptr ? attributes_ : host_attributes_;
   }
 
-  // Asks the client's allocator for `byte_size` bytes, if possible at *memory_type,
-  // *memory_type_id, which then say where they are. ALREADY_EXISTS the second time. Where outputs
-  // are kept on the host, a buffer on a GPU that the backend did not wish for has a stand-in until
-  // CopyToClient.
+  // Allocates `byte_size` bytes with the client's allocator, if possible at *memory_type and
+  // *memory_type_id, which return the actual location. ALREADY_EXISTS if the output has a buffer.
+  // If outputs are kept in host memory and the client's buffer is on a GPU that the backend did not
+  // request, the result is a temporary host buffer until CopyToClient.
   Result<void*> AllocateBuffer(uint64_t byte_size, TRITONSERVER_MemoryType* memory_type,
                                int64_t* memory_type_id);
-  // The output is `byte_size` bytes of the backend's at `base`, if the client's allocator takes
-  // them; false: it has no buffer yet. Errors as AllocateBuffer's.
-  Result<bool> Lend(const void* base, uint64_t byte_size, NEREID_GiveBackFn_t give_back,
-                    void* lender_userp);
-  // Moves what the backend wrote to where the client wants it. Before the client sees the output.
+  // Makes `byte_size` bytes of the backend at `base` the buffer of the output (a leased output).
+  // Returns false and leaves the output without a buffer if the client's allocator does not accept
+  // them. `release_fn` is called when the client no longer needs the bytes. Same errors as
+  // AllocateBuffer.
+  Result<bool> SetLeasedBuffer(const void* base, uint64_t byte_size, NEREID_ReleaseFn_t release_fn,
+                               void* release_userp);
+  // Copies the temporary host buffer, if there is one, to the client's buffer. Called before the
+  // response is delivered.
   Status CopyToClient();
 
  private:
   Status CheckNoBuffer() const;
-  ResponseSink* const sink_;      // outlives this: the response holds it
-  const OutputSpec* const spec_;  // lives in the model's plan
+  ResponseSink* const sink_;      // outlives this object: the response has a reference
+  const OutputSpec* const spec_;  // in the schema of the model
   const DataType data_type_;
   const Shape shape_;
   bool allocated_ = false;
   void* base_ = nullptr;
   void* buffer_userp_ = nullptr;
   BufferAttributes attributes_;
-  std::shared_ptr<OwnedMemory> host_memory_;  // null: the backend writes to base_
+  std::shared_ptr<OwnedMemory> host_memory_;  // temporary buffer; null: the backend writes to base_
   BufferAttributes host_attributes_;          // of host_memory_
 };
 
-}  // namespace nereid
+}  // namespace nereid::core
 
-NEREID_HANDLE(TRITONBACKEND_Input, nereid::InputTensor);
-NEREID_HANDLE(TRITONBACKEND_Output, nereid::OutputTensor);
+NEREID_HANDLE(TRITONBACKEND_Input, nereid::core::InputTensor);
+NEREID_HANDLE(TRITONBACKEND_Output, nereid::core::OutputTensor);

@@ -7,7 +7,7 @@
 #include "host/core/request/infer_request.h"
 #include "host/core/request/infer_response.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 bool IsOnHost(const InputBuffers& buffers) {
@@ -44,7 +44,7 @@ void TraceInput(InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activ
     joined = Join(input.buffers, input.byte_size);
     traced.base = joined.data();
   } else {
-    return;  // pieces on a device: nothing that one pointer could show
+    return;  // several buffers on a GPU cannot be reported as one pointer
   }
   trace->ReportTensor(activity, traced);
 }
@@ -53,12 +53,12 @@ void TraceInput(InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activ
 
 void TraceInputs(InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activity,
                  const InferRequest& request) {
-  if (!trace->wants_tensors()) return;
+  if (!trace->reports_tensors()) return;
   for (size_t i = 0; i < request.num_inputs(); ++i) TraceInput(trace, activity, request.input(i));
 }
 
 void TraceOutputs(InferenceTrace* trace, const InferResponse& response) {
-  if (!trace->wants_tensors()) return;
+  if (!trace->reports_tensors()) return;
   for (size_t i = 0; i < response.num_outputs(); ++i) {
     OutputTensor& output = *response.output(i);
     const BufferAttributes& attributes = output.attributes();
@@ -73,4 +73,4 @@ void TraceOutputs(InferenceTrace* trace, const InferResponse& response) {
   }
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

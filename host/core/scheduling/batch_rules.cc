@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 bool SameBytes(const InputTensor& a, const InputTensor& b) {
@@ -28,17 +28,17 @@ bool SameInputSet(const InferRequest& a, const InferRequest& b) {
 }  // namespace
 
 bool MayShareBatch(const InferRequest& a, const InferRequest& b) {
-  const RequestPlan& plan = a.plan();
-  if (plan.has_optional_inputs && !SameInputSet(a, b)) return false;
-  for (const int index : plan.equal_shape_inputs) {
+  const RequestSchema& schema = a.schema();
+  if (schema.has_optional_inputs && !SameInputSet(a, b)) return false;
+  for (const int index : schema.equal_shape_inputs) {
     const InputTensor* left = a.InputForSpec(index);
     const InputTensor* right = b.InputForSpec(index);
     if (left == nullptr || right == nullptr) {
       if (left != right) return false;
       continue;
     }
-    const bool shape_tensor = plan.inputs[index].shape_tensor;
-    const size_t batch_dims = plan.max_batch_size > 0 && !shape_tensor ? 1 : 0;
+    const bool shape_tensor = schema.inputs[index].shape_tensor;
+    const size_t batch_dims = schema.max_batch_size > 0 && !shape_tensor ? 1 : 0;
     const auto left_dims = left->client_shape.span().subspan(batch_dims);
     const auto right_dims = right->client_shape.span().subspan(batch_dims);
     if (!std::equal(left_dims.begin(), left_dims.end(), right_dims.begin(), right_dims.end())) {
@@ -63,15 +63,15 @@ bool BatchRules::IsPreferred(int64_t size) const {
   return std::binary_search(preferred_sizes_.begin(), preferred_sizes_.end(), size);
 }
 
-BatchRules::Trial::Trial(const BatchRules& rules) : rules_(rules) {
+BatchRules::CandidateBatch::CandidateBatch(const BatchRules& rules) : rules_(rules) {
   if (rules_.strategy_ != nullptr) strategy_batch_ = rules_.strategy_->BeginBatch();
 }
 
-BatchRules::Trial::~Trial() {
+BatchRules::CandidateBatch::~CandidateBatch() {
   if (rules_.strategy_ != nullptr) rules_.strategy_->EndBatch(strategy_batch_);
 }
 
-bool BatchRules::Trial::Add(const InferRequest& request) {
+bool BatchRules::CandidateBatch::Add(const InferRequest& request) {
   const int64_t grown = size_ + request.batch_size();
   if (first_ != nullptr) {
     if (grown > rules_.preferred_sizes_.back() && num_preferred_ == 0) {
@@ -79,7 +79,8 @@ bool BatchRules::Trial::Add(const InferRequest& request) {
     }
     closed_ = grown > rules_.max_batch_size_ || !MayShareBatch(*first_, request);
   }
-  // A strategy that refuses even the first request would stop the model: then it goes alone.
+  // A strategy that excludes even the first request would stop the model. That request then forms a
+  // batch alone.
   if (!closed_ && rules_.strategy_ != nullptr) {
     const bool include = rules_.strategy_->Include(request, strategy_batch_);
     if (!include && first_ != nullptr) closed_ = true;
@@ -93,9 +94,10 @@ bool BatchRules::Trial::Add(const InferRequest& request) {
   return true;
 }
 
-// Within the delay a preferred size goes at once and anything else waits for more; after it, all
-// that fits goes. Without a delay nothing waits, and a preferred size goes before what exceeds it.
-BatchRules::Decision BatchRules::Trial::Finish(uint64_t now_ns) const {
+// Within the queue delay, a batch of a preferred size is released at once and any other batch waits
+// for more requests. After the delay, all requests that fit are released. Without a delay nothing
+// waits, and a batch of a preferred size is released before a larger one.
+BatchRules::Decision BatchRules::CandidateBatch::Finish(uint64_t now_ns) const {
   const bool may_wait = rules_.max_delay_ns_ != 0;
   const uint64_t end_ns = AddNs(oldest_ns_, rules_.max_delay_ns_);
   const bool waited = may_wait && now_ns >= end_ns;
@@ -105,10 +107,11 @@ BatchRules::Decision BatchRules::Trial::Finish(uint64_t now_ns) const {
   return {num_requests_, end_ns, NumMissing()};
 }
 
-// Any request may close the batch where shapes or a strategy decide.
-int64_t BatchRules::Trial::NumMissing() const {
-  const RequestPlan& plan = first_->plan();
-  if (rules_.strategy_ != nullptr || plan.has_optional_inputs || !plan.equal_shape_inputs.empty()) {
+// Where shapes or a strategy decide, any single request may close the batch.
+int64_t BatchRules::CandidateBatch::NumMissing() const {
+  const RequestSchema& schema = first_->schema();
+  if (rules_.strategy_ != nullptr || schema.has_optional_inputs ||
+      !schema.equal_shape_inputs.empty()) {
     return 1;
   }
   const auto& sizes = rules_.preferred_sizes_;
@@ -116,12 +119,12 @@ int64_t BatchRules::Trial::NumMissing() const {
 }
 
 BatchRules::Decision BatchRules::Decide(const PriorityQueue& queue, uint64_t now_ns) const {
-  Trial trial(*this);
+  CandidateBatch candidate(*this);
   for (const InferRequest* request = queue.First(); request != nullptr;
        request = queue.Next(request)) {
-    if (!trial.Add(*request)) break;
+    if (!candidate.Add(*request)) break;
   }
-  return trial.Finish(now_ns);
+  return candidate.Finish(now_ns);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

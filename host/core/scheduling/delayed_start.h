@@ -1,30 +1,32 @@
-// TRITONSERVER_DELAY_SCHEDULER=<n>: a scheduler gives out no request until n of them wait;
-// TRITONSERVER_BACKLOG_DELAY_SCHEDULER=<n>: nor, of sequences, until n wait behind those for a
-// slot. For tests of batching, which then know what is in the queue. [under the scheduler's mutex]
+// Delays the start of a scheduler, for tests of batching that need a known queue content. With
+// TRITONSERVER_DELAY_SCHEDULER=<n> a scheduler releases no request until n requests wait. With
+// TRITONSERVER_BACKLOG_DELAY_SCHEDULER=<n> a sequence batcher also waits for n requests in its
+// backlog. [under the scheduler's mutex]
 #pragma once
 
 #include <cstddef>
 #include <cstdlib>
 
-namespace nereid {
+namespace nereid::core {
 
 class DelayedStart {
  public:
   DelayedStart()
-      : num_awaited_(Number("TRITONSERVER_DELAY_SCHEDULER")),
-        num_behind_awaited_(num_awaited_ == 0 ? 0
-                                              : Number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER")) {}
+      : num_required_(Number("TRITONSERVER_DELAY_SCHEDULER")),
+        num_required_backlog_(num_required_ == 0 ? 0
+                                                 : Number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER")) {
+  }
 
-  bool is_over() const { return num_awaited_ == 0; }
-  void End() { num_awaited_ = 0; }
+  bool is_over() const { return num_required_ == 0; }
+  void End() { num_required_ = 0; }
 
-  // Whether requests are still held back; once there were enough, never again.
-  bool Holds(size_t num_waiting) {
-    if (num_waiting >= num_awaited_) End();
+  // True while too few requests wait. Once enough have waited, it returns false permanently.
+  bool ShouldDelay(size_t num_waiting) {
+    if (num_waiting >= num_required_) End();
     return !is_over();
   }
-  bool Holds(size_t num_waiting, size_t num_behind) {
-    return num_behind >= num_behind_awaited_ ? Holds(num_waiting) : !is_over();
+  bool ShouldDelay(size_t num_waiting, size_t num_backlog) {
+    return num_backlog >= num_required_backlog_ ? ShouldDelay(num_waiting) : !is_over();
   }
 
  private:
@@ -33,8 +35,8 @@ class DelayedStart {
     return text != nullptr ? std::strtoul(text, nullptr, 10) : 0;
   }
 
-  size_t num_awaited_;
-  size_t num_behind_awaited_;
+  size_t num_required_;
+  size_t num_required_backlog_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

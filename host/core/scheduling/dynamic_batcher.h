@@ -1,6 +1,6 @@
-// The scheduler of models with dynamic_batching. The instance thread that asks for work forms the
-// batch itself; while one waits for a batch to fill, the others wait for it. [any thread;
-// Take: instance threads]
+// The scheduler of models with dynamic_batching. Each instance thread forms its own batch in Take.
+// While one thread waits for its batch to fill, the other threads wait for that thread. [any
+// thread; Take: instance threads]
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,19 @@
 
 #include "host/core/config/model_config.h"
 #include "host/core/scheduling/batch_rules.h"
-#include "host/core/scheduling/batch_strategy.h"
 #include "host/core/scheduling/delayed_start.h"
-#include "host/core/scheduling/ordered_gate.h"
 #include "host/core/scheduling/priority_queue.h"
-#include "host/core/scheduling/queue_attendant.h"
-#include "host/core/scheduling/retired_instances.h"
+#include "host/core/scheduling/queue_timeout_thread.h"
+#include "host/core/scheduling/response_reorder_buffer.h"
 #include "host/core/scheduling/scheduler.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class DynamicBatcher final : public Scheduler, public std::enable_shared_from_this<DynamicBatcher> {
  public:
-  // `attendant` outlives the scheduler.
-  DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size, QueueAttendant* attendant,
+  // `timeout_thread` must outlive the scheduler.
+  DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size,
+                 QueueTimeoutThread* timeout_thread,
                  std::unique_ptr<BatchStrategy> strategy = nullptr);
 
   Status Enqueue(InferRequest* request) override;
@@ -36,44 +35,47 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
 
  private:
-  // Answers what timed out; called by the attendant when all instances may be busy.
-  void AttendTimeouts(uint64_t deadline_ns);
-  // Has AttendTimeouts called when the first deadline passes. Requires mutex_.
-  void ScheduleAttendance();
+  // Fails the requests that have timed out. Needed where all instances are busy. [timeout thread]
+  void HandleTimeouts(uint64_t deadline_ns);
+  // Schedules HandleTimeouts for the earliest deadline of the queue. Requires mutex_.
+  void ScheduleTimeoutCheck();
   void PopBatch(size_t num_requests, std::vector<InferRequest*>* batch);
-  // Until something came that may concern the caller.
+  // Waits until the state may have changed for the calling instance thread.
   void WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock);
   void WaitToFill(std::unique_lock<std::mutex>& lock, const BatchRules::Decision& decision);
-  // The queue lost requests, or their order changed: who waits for a batch to fill decides anew.
-  // Requires mutex_.
-  void DecideAnew();
-  // Whether the queue has nothing to give, for now. Requires mutex_.
-  bool IsHeld() { return queue_.empty() || forming_ || delay_.Holds(queue_.size()); }
-  // Whose sleep ends now that the queue is as it is; null: nobody's. Requires mutex_, as the next.
-  std::condition_variable* WhomToWake();
-  void WakeAnother();
+  // The queue lost requests or changed their order: a thread that waits for its batch to fill must
+  // decide again. Requires mutex_.
+  void ReconsiderBatch();
+  // True if no batch can be taken at present. Requires mutex_.
+  bool HasNothingToTake() {
+    return queue_.empty() || is_filling_ || delay_.ShouldDelay(queue_.size());
+  }
+  // The condition variable to notify for the current queue; null: none. Requires mutex_, like
+  // NotifyNext.
+  std::condition_variable* FindConditionToNotify();
+  void NotifyNext();
   void UpdatePending() { num_pending_.store(queue_.size(), std::memory_order_relaxed); }
 
-  const std::unique_ptr<BatchStrategy> strategy_;  // null: none
+  const std::unique_ptr<BatchStrategy> strategy_;  // null: no custom batching library
   const BatchRules rules_;
   const size_t max_batch_size_;
-  QueueAttendant* const attendant_;
+  QueueTimeoutThread* const timeout_thread_;
   const bool preserve_ordering_;
-  OrderedGate gate_;
+  ResponseReorderBuffer reorder_buffer_;
   std::atomic<uint64_t> num_pending_{0};
-  std::mutex mutex_;                 // guards what follows
-  std::condition_variable idle_;     // of those that wait for a request
-  std::condition_variable filling_;  // of the one that waits for its batch to fill
+  std::mutex mutex_;                       // guards what follows
+  std::condition_variable work_arrived_;   // waited on by idle instance threads
+  std::condition_variable batch_changed_;  // waited on by the thread whose batch is filling
   PriorityQueue queue_;
-  uint64_t next_attendance_ns_ = UINT64_MAX;
+  uint64_t next_timeout_check_ns_ = UINT64_MAX;
   RetiredInstances retired_;
-  size_t num_idle_ = 0;      // instance threads inside idle_
-  size_t num_woken_ = 0;     // of them, those that were called and did not come yet
-  size_t num_spinning_ = 0;  // instance threads that look for work before they wait
-  bool forming_ = false;     // one is inside filling_
-  int64_t num_missing_ = 0;  // as in its Decision, less what came since
+  size_t num_idle_ = 0;      // instance threads waiting on work_arrived_
+  size_t num_woken_ = 0;     // of these, threads that were notified and have not resumed yet
+  size_t num_spinning_ = 0;  // instance threads that poll before they wait
+  bool is_filling_ = false;  // one thread waits on batch_changed_
+  int64_t num_missing_ = 0;  // Decision::num_missing minus what has arrived since
   DelayedStart delay_;
   bool stopped_ = false;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// A request may shorten its level's timeout, or set one where there is none.
+// A request may shorten the timeout of its level, or set one if the level has none.
 uint64_t TimeoutUs(const QueuePolicy& policy, const InferRequest& request) {
-  const uint64_t standard = policy.default_timeout_us;
-  const uint64_t wanted = request.timeout_us();
-  if (!policy.allow_timeout_override || wanted == 0) return standard;
-  return standard == 0 ? wanted : std::min(standard, wanted);
+  const uint64_t level_timeout_us = policy.default_timeout_us;
+  const uint64_t requested_us = request.timeout_us();
+  if (!policy.allow_timeout_override || requested_us == 0) return level_timeout_us;
+  return level_timeout_us == 0 ? requested_us : std::min(level_timeout_us, requested_us);
 }
 
 uint64_t DeadlineNs(uint64_t now_ns, uint64_t timeout_us) {
@@ -27,7 +27,7 @@ uint64_t DeadlineNs(uint64_t now_ns, uint64_t timeout_us) {
 
 PriorityQueue::PriorityQueue(const DynamicBatching& config) : config_(config) {}
 
-// What the configuration does not have counts as the last.
+// A priority that is not configured counts as the last level.
 uint64_t PriorityQueue::LevelNumber(const InferRequest& request) const {
   const uint64_t priority = request.priority();
   const bool is_level = priority != 0 && priority <= config_.priority_levels;
@@ -38,16 +38,17 @@ PriorityQueue::Level& PriorityQueue::LevelOf(const InferRequest& request) {
   const uint64_t number = LevelNumber(request);
   const auto [it, is_new] = levels_.try_emplace(number);
   if (is_new) {
-    const auto own = config_.priority_queue_policy.find(number);
-    const bool is_known = number != 0 && own != config_.priority_queue_policy.end();
-    it->second.policy = is_known ? own->second : config_.default_queue_policy;
+    const auto override_policy = config_.priority_queue_policy.find(number);
+    const bool is_known = number != 0 && override_policy != config_.priority_queue_policy.end();
+    it->second.policy = is_known ? override_policy->second : config_.default_queue_policy;
   }
   return it->second;
 }
 
-void PriorityQueue::Drop(std::map<uint64_t, Level>::iterator level) {
-  constexpr size_t kMaxKept = 64;
-  if (levels_.size() > kMaxKept && level->second.ready.empty() && level->second.delayed.empty()) {
+void PriorityQueue::EraseIfUnused(std::map<uint64_t, Level>::iterator level) {
+  constexpr size_t kMaxUnusedLevels = 64;
+  if (levels_.size() > kMaxUnusedLevels && level->second.ready.empty() &&
+      level->second.delayed.empty()) {
     levels_.erase(level);
   }
 }
@@ -74,7 +75,7 @@ bool PriorityQueue::Remove(InferRequest* request) {
     if (!list->Contains(request)) continue;
     list->Remove(request);
     --size_;
-    Drop(it);
+    EraseIfUnused(it);
     return true;
   }
   return false;
@@ -101,7 +102,7 @@ void PriorityQueue::TakeExpired(uint64_t now_ns, std::vector<InferRequest*>* rej
         rejected->push_back(request);
       }
     }
-    Drop(it++);
+    EraseIfUnused(it++);
   }
 }
 
@@ -125,4 +126,4 @@ InferRequest* PriorityQueue::Next(const InferRequest* request) const {
   return FirstFrom(std::next(it));
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nereid {
+namespace nereid::core {
 
 std::optional<uint64_t> RateLimiter::LimitOf(const Key& key) const {
   if (limits_.empty()) return std::nullopt;
@@ -14,20 +14,20 @@ std::optional<uint64_t> RateLimiter::LimitOf(const Key& key) const {
   return count;
 }
 
-uint64_t RateLimiter::CountOf(const Key& key, const Resource& resource) const {
+uint64_t RateLimiter::AvailableCount(const Key& key, const Resource& resource) const {
   if (const std::optional<uint64_t> limit = LimitOf(key); limit.has_value()) return *limit;
-  return resource.wanted.empty() ? 0 : resource.wanted.rbegin()->first;
+  return resource.requested.empty() ? 0 : resource.requested.rbegin()->first;
 }
 
-Status RateLimiter::CheckKind(const Key& key, const std::map<Key, uint64_t>& needs) const {
+Status RateLimiter::CheckKind(const Key& key, const std::map<Key, uint64_t>& required) const {
   const auto is_other_kind = [&key](const Key& other) {
     return other.first == key.first && (other.second == kGlobal) != (key.second == kGlobal);
   };
   const bool conflicts =
-      std::any_of(needs.begin(), needs.end(),
-                  [&](const auto& need) { return is_other_kind(need.first); }) ||
+      std::any_of(required.begin(), required.end(),
+                  [&](const auto& requirement) { return is_other_kind(requirement.first); }) ||
       std::any_of(resources_.begin(), resources_.end(), [&](const auto& resource) {
-        return !resource.second.wanted.empty() && is_other_kind(resource.first);
+        return !resource.second.requested.empty() && is_other_kind(resource.first);
       });
   if (!conflicts) return Status::Ok();
   return InvalidArgError("Resource \"", key.first,
@@ -35,11 +35,11 @@ Status RateLimiter::CheckKind(const Key& key, const std::map<Key, uint64_t>& nee
                          "configuration.");
 }
 
-Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGroup& group,
-                                                               int device) {
+Result<std::unique_ptr<RateLimiter::RegisteredInstance>> RateLimiter::Register(
+    const InstanceGroup& group, int device) {
   const uint64_t weight = std::max<uint64_t>(group.rate_limiter_priority, 1);
-  std::unique_ptr<Member> member(new Member(this, weight));
-  std::map<Key, uint64_t> needs;
+  std::unique_ptr<RegisteredInstance> member(new RegisteredInstance(this, weight));
+  std::map<Key, uint64_t> required;
   for (const auto& resource : group.rate_limiter_resources) {
     const Key key(resource.name, resource.global ? kGlobal : device);
     const std::optional<uint64_t> limit = LimitOf(key);
@@ -49,12 +49,12 @@ Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGro
                              "minimum required count is ",
                              resource.count);
     }
-    needs[key] = std::max<uint64_t>(needs[key], resource.count);
+    required[key] = std::max<uint64_t>(required[key], resource.count);
   }
   std::lock_guard lock(mutex_);
-  for (const auto& [key, count] : needs) NEREID_RETURN_IF_ERROR(CheckKind(key, needs));
-  for (const auto& [key, count] : needs) resources_[key].wanted.emplace(count, member.get());
-  member->needs_ = std::move(needs);
+  for (const auto& [key, count] : required) NEREID_RETURN_IF_ERROR(CheckKind(key, required));
+  for (const auto& [key, count] : required) resources_[key].requested.emplace(count, member.get());
+  member->required_ = std::move(required);
   return member;
 }
 
@@ -63,75 +63,79 @@ size_t RateLimiter::num_waiting() {
   return waiting_.size();
 }
 
-RateLimiter::Member::~Member() {
+RateLimiter::RegisteredInstance::~RegisteredInstance() {
   std::lock_guard lock(limiter_->mutex_);
-  for (const auto& [key, count] : needs_) {
-    auto& wanted = limiter_->resources_.at(key).wanted;
-    for (auto it = wanted.find(count); it != wanted.end(); ++it) {
+  for (const auto& [key, count] : required_) {
+    auto& requested = limiter_->resources_.at(key).requested;
+    for (auto it = requested.find(count); it != requested.end(); ++it) {
       if (it->second != this) continue;
-      wanted.erase(it);
+      requested.erase(it);
       break;
     }
   }
 }
 
-bool RateLimiter::Fits(const Member& member) const {
-  return std::all_of(member.needs_.begin(), member.needs_.end(), [&](const auto& need) {
-    const Resource& resource = resources_.at(need.first);
-    return resource.used + need.second <= CountOf(need.first, resource);
-  });
+bool RateLimiter::HasResources(const RegisteredInstance& member) const {
+  return std::all_of(
+      member.required_.begin(), member.required_.end(), [&](const auto& requirement) {
+        const Resource& resource = resources_.at(requirement.first);
+        return resource.used + requirement.second <= AvailableCount(requirement.first, resource);
+      });
 }
 
-// Whoever is due earlier keeps the resources that it waits for from those behind it.
-bool RateLimiter::IsNext(const Member& member) const {
-  if (!Fits(member)) return false;
-  for (const Member* other : waiting_) {
+// An instance that is scheduled earlier reserves the resources that it waits for: later instances
+// must not take them.
+bool RateLimiter::IsNext(const RegisteredInstance& member) const {
+  if (!HasResources(member)) return false;
+  for (const RegisteredInstance* other : waiting_) {
     if (other == &member) return true;
-    for (const auto& [key, count] : other->needs_) {
-      if (member.needs_.contains(key)) return false;
+    for (const auto& [key, count] : other->required_) {
+      if (member.required_.contains(key)) return false;
     }
   }
   return false;
 }
 
-void RateLimiter::Member::WaitForTurn(std::unique_lock<std::mutex>& lock) {
+void RateLimiter::RegisteredInstance::WaitForTurn(std::unique_lock<std::mutex>& lock) {
   auto& waiting = limiter_->waiting_;
-  const auto place = std::find_if(waiting.begin(), waiting.end(),
-                                  [this](const Member* other) { return other->turn() > turn(); });
-  const auto own = waiting.insert(place, this);
+  const auto position =
+      std::find_if(waiting.begin(), waiting.end(), [this](const RegisteredInstance* other) {
+        return other->weighted_executions() > weighted_executions();
+      });
+  const auto self = waiting.insert(position, this);
   limiter_->changed_.wait(lock, [this] { return limiter_->IsNext(*this); });
-  waiting.erase(own);
-  for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used += count;
+  waiting.erase(self);
+  for (const auto& [key, count] : required_) limiter_->resources_.at(key).used += count;
 }
 
-void RateLimiter::Member::GiveBack() {
-  for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used -= count;
+void RateLimiter::RegisteredInstance::ReturnResources() {
+  for (const auto& [key, count] : required_) limiter_->resources_.at(key).used -= count;
 }
 
-void RateLimiter::Member::Acquire() {
+void RateLimiter::RegisteredInstance::Acquire() {
   {
     std::unique_lock lock(limiter_->mutex_);
     WaitForTurn(lock);
   }
-  limiter_->changed_.notify_all();  // those behind it may fit as well
+  limiter_->changed_.notify_all();  // the resources may suffice for waiting instances, too
 }
 
-void RateLimiter::Member::AcquireAgain() {
+void RateLimiter::RegisteredInstance::Reacquire() {
   {
     std::unique_lock lock(limiter_->mutex_);
-    GiveBack();
+    ReturnResources();
     limiter_->changed_.notify_all();
     WaitForTurn(lock);
   }
   limiter_->changed_.notify_all();
 }
 
-void RateLimiter::Member::Release() {
+void RateLimiter::RegisteredInstance::Release() {
   {
     std::lock_guard lock(limiter_->mutex_);
-    GiveBack();
+    ReturnResources();
   }
   limiter_->changed_.notify_all();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,12 +1,13 @@
-// A list of requests through links inside them: no allocation, and a request leaves from anywhere
-// in constant time. Does not own them. [under the mutex of the queue that has it]
+// An intrusive doubly linked list of requests: no allocation, and a request is removed from any
+// position in constant time. It does not own the requests. [under the mutex of the queue that
+// contains it]
 #pragma once
 
 #include <cstddef>
 
 #include "host/core/request/infer_request.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class RequestList {
  public:
@@ -46,4 +47,4 @@ class RequestList {
   size_t size_ = 0;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "host/core/observe/log.h"
 #include "host/core/request/null_request.h"
-#include "host/core/scheduling/queue_errors.h"
+#include "host/core/scheduling/scheduler.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 bool HasFlag(const InferRequest& request, uint32_t flag) {
@@ -25,16 +25,16 @@ bool Ends(const InferRequest& request) {
 }  // namespace
 
 SequenceBatcher::SequenceBatcher(const ModelConfig& config, std::vector<StateSpec> states,
-                                 size_t num_instances, QueueAttendant* attendant)
+                                 size_t num_instances, QueueTimeoutThread* timeout_thread)
     : model_name_(config.name),
       config_(*config.sequence_batching),
       states_(std::move(states)),
       controls_(config_, config.max_batch_size > 0),
       strategy_(config),
-      follows_releases_(!strategy_.is_direct() || config_.iterative_sequence),
+      tracks_releases_(!strategy_.is_direct() || config_.iterative_sequence),
       max_idle_ns_(UsToNs(config_.max_sequence_idle_us)),
-      attendant_(attendant) {
-  while (lanes_.size() < num_instances) SequenceBatcher::AddInstance();
+      timeout_thread_(timeout_thread) {
+  while (instances_.size() < num_instances) SequenceBatcher::AddInstance();
 }
 
 SequenceBatcher::~SequenceBatcher() = default;
@@ -57,18 +57,18 @@ Status SequenceBatcher::Enqueue(InferRequest* request) {
   if (stopped_) return StoppedError(*request);
   request->queue_start_ns = SteadyNowNs();
   NEREID_ASSIGN_OR_RETURN(Sequence * sequence, SequenceOf(request));
-  if (sequence->lane == Sequence::kBacklog && request->timeout_us() != 0) {
+  if (sequence->instance_index == Sequence::kBacklog && request->timeout_us() != 0) {
     request->queue_deadline_ns = AddNs(request->queue_start_ns, UsToNs(request->timeout_us()));
-    ScheduleAttendance(request->queue_deadline_ns);
+    ScheduleTimeoutCheck(request->queue_deadline_ns);
   }
   Append(sequence, request);
-  ScheduleAttendance(AddNs(request->queue_start_ns, max_idle_ns_));
+  ScheduleTimeoutCheck(AddNs(request->queue_start_ns, max_idle_ns_));
   return Status::Ok();
 }
 
 Result<Sequence*> SequenceBatcher::SequenceOf(InferRequest* request) {
   if (config_.iterative_sequence) {
-    // A sequence of its own, which no other request joins.
+    // Each request forms a sequence of its own.
     if (!IsCorrelationId(request->correlation_id())) {
       request->set_correlation_id(next_generated_id_++);
     }
@@ -77,23 +77,23 @@ Result<Sequence*> SequenceBatcher::SequenceOf(InferRequest* request) {
     return sequence;
   }
   const CorrelationId& id = request->correlation_id();
-  const auto known = by_id_.find(id);
+  const auto known = open_sequences_.find(id);
   const bool starts = Starts(*request);
-  if (known == by_id_.end() && !starts) {
+  if (known == open_sequences_.end() && !starts) {
     return InvalidArgError("inference request for sequence ", CorrelationIdText(id), " to model '",
                            model_name_,
                            "' must specify the START flag on the first request of the sequence");
   }
-  if (known != by_id_.end() && starts) {
+  if (known != open_sequences_.end() && starts) {
     NEREID_LOG_WARN("sequence ", CorrelationIdText(id), " for model '", model_name_,
                     "' has a conflict. The previous sequence did not end before this sequence "
                     "start. Previous sequence will be terminated early.");
   }
-  Sequence* sequence = known != by_id_.end() ? known->second : StartSequence(id);
+  Sequence* sequence = known != open_sequences_.end() ? known->second : StartSequence(id);
   if (Ends(*request)) {
-    by_id_.erase(id);
+    open_sequences_.erase(id);
   } else {
-    by_id_[id] = sequence;
+    open_sequences_[id] = sequence;
   }
   return sequence;
 }
@@ -107,10 +107,10 @@ Sequence* SequenceBatcher::StartSequence(const CorrelationId& id) {
     backlog_.push_back(std::move(sequence));
     return raw;
   }
-  std::tie(raw->slot, raw->lane) = *free_slots_.begin();
+  std::tie(raw->slot, raw->instance_index) = *free_slots_.begin();
   free_slots_.erase(free_slots_.begin());
-  lanes_[raw->lane]->slots[raw->slot] = std::move(sequence);
-  OpenSlots(raw->lane);
+  instances_[raw->instance_index]->slots[raw->slot] = std::move(sequence);
+  EnsureFreeSlot(raw->instance_index);
   return raw;
 }
 
@@ -118,64 +118,66 @@ void SequenceBatcher::Append(Sequence* sequence, InferRequest* request) {
   sequence->PushBack(request);
   sequence->last_active_ns = request->queue_start_ns;
   UpdatePending(1);
-  EndDelayWhenEnoughWait();
-  if (sequence->lane != Sequence::kBacklog) lanes_[sequence->lane]->changed.notify_one();
+  UpdateStartDelay();
+  if (sequence->instance_index != Sequence::kBacklog)
+    instances_[sequence->instance_index]->changed.notify_one();
 }
 
-void SequenceBatcher::EndDelayWhenEnoughWait() {
-  if (!strategy_.is_direct() || lanes_[0]->delay.is_over()) return;
+void SequenceBatcher::UpdateStartDelay() {
+  if (!strategy_.is_direct() || instances_[0]->delay.is_over()) return;
   const auto count = [](size_t sum, const auto& sequence) {
     return sequence != nullptr ? sum + sequence->size() : sum;
   };
   size_t num_waiting = 0;
-  for (const auto& lane : lanes_) {
-    num_waiting = std::accumulate(lane->slots.begin(), lane->slots.end(), num_waiting, count);
+  for (const auto& instance : instances_) {
+    num_waiting =
+        std::accumulate(instance->slots.begin(), instance->slots.end(), num_waiting, count);
   }
-  const size_t num_behind = std::accumulate(backlog_.begin(), backlog_.end(), size_t{0}, count);
-  if (lanes_[0]->delay.Holds(num_waiting, num_behind)) return;
-  for (const auto& lane : lanes_) {
-    lane->delay.End();
-    lane->changed.notify_one();
+  const size_t num_backlog = std::accumulate(backlog_.begin(), backlog_.end(), size_t{0}, count);
+  if (instances_[0]->delay.ShouldDelay(num_waiting, num_backlog)) return;
+  for (const auto& instance : instances_) {
+    instance->delay.End();
+    instance->changed.notify_one();
   }
 }
 
-bool SequenceBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
+bool SequenceBatcher::Take(size_t index, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::unique_lock lock(mutex_);
-  Lane& lane = *lanes_[instance];
+  InstanceSlots& instance = *instances_[index];
   while (true) {
-    const Choice choice = Choose(lane, SteadyNowNs());
+    const Choice choice = Choose(instance, SteadyNowNs());
     if (!choice.sequences.empty()) {
-      if (Leaves(mode)) return true;
-      Dispatch(&lane, choice, batch);
+      if (IsPeek(mode)) return true;
+      Dispatch(&instance, choice, batch);
       lock.unlock();
-      if (strategy_.is_direct()) FillWithNulls(batch);
+      if (strategy_.is_direct()) FillWithNullRequests(batch);
       return true;
     }
-    if (!Waits(mode) || IsOver(lane)) return false;
+    if (!IsBlocking(mode) || IsFinished(instance)) return false;
     if (choice.wait_until_ns == UINT64_MAX) {
-      lane.changed.wait(lock);
+      instance.changed.wait(lock);
     } else {
-      lane.changed.wait_until(lock, SteadyDeadline(choice.wait_until_ns));
+      instance.changed.wait_until(lock, SteadyDeadline(choice.wait_until_ns));
     }
   }
 }
 
-SequenceBatcher::Choice SequenceBatcher::Choose(Lane& lane, uint64_t now_ns) const {
+SequenceBatcher::Choice SequenceBatcher::Choose(InstanceSlots& instance, uint64_t now_ns) const {
   const bool ends = stopped_ || draining_;
-  if (ends) lane.delay.End();
-  Choice choice = strategy_.Choose(lane, now_ns);
-  const bool waits = choice.wait_until_ns != UINT64_MAX && !ends;
-  if (waits) choice.sequences.clear();
+  if (ends) instance.delay.End();
+  Choice choice = strategy_.Choose(instance, now_ns);
+  const bool is_waiting = choice.wait_until_ns != UINT64_MAX && !ends;
+  if (is_waiting) choice.sequences.clear();
   return choice;
 }
 
-void SequenceBatcher::Dispatch(Lane* lane, const Choice& choice,
+void SequenceBatcher::Dispatch(InstanceSlots* instance, const Choice& choice,
                                std::vector<InferRequest*>* batch) {
   if (strategy_.is_direct()) {
-    size_t num_rows = lane->slots.size();
-    while (lane->slots[num_rows - 1] == nullptr) --num_rows;
-    batch->assign(num_rows, nullptr);
+    size_t num_entries = instance->slots.size();
+    while (instance->slots[num_entries - 1] == nullptr) --num_entries;
+    batch->assign(num_entries, nullptr);
     for (Sequence* sequence : choice.sequences) (*batch)[sequence->slot] = TakeFirst(sequence);
   } else {
     for (Sequence* sequence : choice.sequences) batch->push_back(TakeFirst(sequence));
@@ -187,7 +189,7 @@ InferRequest* SequenceBatcher::TakeFirst(Sequence* sequence) {
   InferRequest* request = sequence->PopFront();
   UpdatePending(-1);
   SequenceControls::Values values;
-  values.start = config_.iterative_sequence ? sequence->fresh : Starts(*request);
+  values.start = config_.iterative_sequence ? sequence->is_new : Starts(*request);
   values.end = !config_.iterative_sequence && Ends(*request);
   values.ready = true;
   values.id = sequence->id;
@@ -199,33 +201,33 @@ InferRequest* SequenceBatcher::TakeFirst(Sequence* sequence) {
     inputs->states = sequence->states;
   }
   request->SetHostInputs(std::move(inputs));
-  const bool first_time = !config_.iterative_sequence || sequence->fresh;
+  const bool first_time = !config_.iterative_sequence || sequence->is_new;
   if (strategy_.preserves_ordering() && first_time)
-    request->sink()->set_gate(&gate_, gate_.TakeTicket());
-  if (follows_releases_) {
+    request->sink()->set_reorderer(&reorder_buffer_, reorder_buffer_.TakeTicket());
+  if (tracks_releases_) {
     request->AddReleaseHook(this);
-    request->scheduler_note = sequence;
+    request->scheduler_data = sequence;
     sequence->in_flight = true;
   }
-  sequence->fresh = false;
+  sequence->is_new = false;
   sequence->last_active_ns = SteadyNowNs();
   if (values.end) sequence->closing = true;
   return request;
 }
 
-void SequenceBatcher::FillWithNulls(std::vector<InferRequest*>* batch) const {
-  const InferRequest* like = *std::find_if(batch->begin(), batch->end(),
-                                           [](const InferRequest* request) { return request; });
-  for (InferRequest*& row : *batch) {
-    if (row != nullptr) continue;
-    row = NewNullRequest(*like);
+void SequenceBatcher::FillWithNullRequests(std::vector<InferRequest*>* batch) const {
+  const InferRequest* example = *std::find_if(batch->begin(), batch->end(),
+                                              [](const InferRequest* request) { return request; });
+  for (InferRequest*& entry : *batch) {
+    if (entry != nullptr) continue;
+    entry = NewNullRequest(*example);
     auto inputs = std::make_unique<HostInputs>();
     controls_.AddInputs({}, inputs.get());
     if (!states_.empty()) {
-      inputs->states = like->host_inputs()->states->Zeros();
+      inputs->states = example->host_inputs()->states->MakeZeros();
       inputs->states->AddInputs(inputs.get());
     }
-    row->SetHostInputs(std::move(inputs));
+    entry->SetHostInputs(std::move(inputs));
   }
 }
 
@@ -234,10 +236,10 @@ void SequenceBatcher::OnRelease(InferRequest* request, uint32_t release_flags) {
   const bool cancelled = again && request->IsCancelled();
   {
     std::lock_guard lock(mutex_);
-    auto* sequence = static_cast<Sequence*>(std::exchange(request->scheduler_note, nullptr));
+    auto* sequence = static_cast<Sequence*>(std::exchange(request->scheduler_data, nullptr));
     sequence->in_flight = false;
     sequence->last_active_ns = SteadyNowNs();
-    Lane& lane = *lanes_[sequence->lane];
+    InstanceSlots& instance = *instances_[sequence->instance_index];
     if (again && !cancelled) {
       request->set_flags(0);
       request->queue_start_ns = sequence->last_active_ns;
@@ -245,7 +247,7 @@ void SequenceBatcher::OnRelease(InferRequest* request, uint32_t release_flags) {
     } else {
       EndIfDone(sequence);
     }
-    lane.changed.notify_one();
+    instance.changed.notify_one();
   }
   if (cancelled) FailCancelled(request);
 }
@@ -255,54 +257,58 @@ void SequenceBatcher::EndIfDone(Sequence* sequence) {
 }
 
 void SequenceBatcher::End(Sequence* sequence) {
-  if (const auto it = by_id_.find(sequence->id); it != by_id_.end() && it->second == sequence) {
-    by_id_.erase(it);
+  if (const auto it = open_sequences_.find(sequence->id);
+      it != open_sequences_.end() && it->second == sequence) {
+    open_sequences_.erase(it);
   }
-  if (sequence->lane == Sequence::kBacklog) {
+  if (sequence->instance_index == Sequence::kBacklog) {
     backlog_.remove_if([&](const auto& one) { return one.get() == sequence; });
     return;
   }
-  const size_t slot = sequence->slot, lane = sequence->lane;
-  std::unique_ptr<Sequence>& place = lanes_[lane]->slots[slot];
-  place.reset();
-  if (lanes_[lane]->retired) {
-    lanes_[lane]->changed.notify_one();
+  const size_t slot = sequence->slot, instance_index = sequence->instance_index;
+  std::unique_ptr<Sequence>& slot_sequence = instances_[instance_index]->slots[slot];
+  slot_sequence.reset();
+  if (instances_[instance_index]->retired) {
+    instances_[instance_index]->changed.notify_one();
   } else {
-    Fill(slot, lane);
+    FillSlotFromBacklog(slot, instance_index);
   }
 }
 
-void SequenceBatcher::OpenSlots(size_t lane) {
-  auto& slots = lanes_[lane]->slots;
-  while (slots.size() < strategy_.slots_per_lane() && (slots.empty() || slots.back() != nullptr)) {
+void SequenceBatcher::EnsureFreeSlot(size_t instance_index) {
+  auto& slots = instances_[instance_index]->slots;
+  while (slots.size() < strategy_.slots_per_instance() &&
+         (slots.empty() || slots.back() != nullptr)) {
     slots.emplace_back();
-    Fill(slots.size() - 1, lane);
+    FillSlotFromBacklog(slots.size() - 1, instance_index);
   }
 }
 
-void SequenceBatcher::Fill(size_t slot, size_t lane) {
-  std::unique_ptr<Sequence>& place = lanes_[lane]->slots[slot];
+void SequenceBatcher::FillSlotFromBacklog(size_t slot, size_t instance_index) {
+  std::unique_ptr<Sequence>& slot_sequence = instances_[instance_index]->slots[slot];
   if (backlog_.empty()) {
-    free_slots_.emplace(slot, lane);
-    for (const auto& other : lanes_) other->changed.notify_one();  // one may be over now
+    free_slots_.emplace(slot, instance_index);
+    for (const auto& other : instances_)
+      other->changed.notify_one();  // an instance may be finished now
     return;
   }
-  place = std::move(backlog_.front());
+  slot_sequence = std::move(backlog_.front());
   backlog_.pop_front();
-  place->lane = lane;
-  place->slot = slot;
-  lanes_[lane]->changed.notify_one();
+  slot_sequence->instance_index = instance_index;
+  slot_sequence->slot = slot;
+  instances_[instance_index]->changed.notify_one();
 }
 
-bool SequenceBatcher::IsOver(const Lane& lane) const {
+bool SequenceBatcher::IsFinished(const InstanceSlots& instance) const {
   const auto taken = [](const auto& one) { return one != nullptr; };
-  if (lane.retired && std::none_of(lane.slots.begin(), lane.slots.end(), taken)) return true;
+  if (instance.retired && std::none_of(instance.slots.begin(), instance.slots.end(), taken))
+    return true;
   const auto has_work = [](const auto& one) { return one != nullptr && !one->empty(); };
   return stopped_ && backlog_.empty() &&
-         std::none_of(lane.slots.begin(), lane.slots.end(), has_work);
+         std::none_of(instance.slots.begin(), instance.slots.end(), has_work);
 }
 
-// From the cancelled request to the end of its sequence nothing is executed any more.
+// The cancelled request and all later requests of its sequence are not executed.
 void SequenceBatcher::OnCancelled(InferRequest* request) {
   std::vector<InferRequest*> cancelled;
   {
@@ -319,34 +325,35 @@ void SequenceBatcher::OnCancelled(InferRequest* request) {
     } while (next != nullptr && !Starts(*next));
     if (next == nullptr) {
       sequence->closing = true;
-      if (const auto it = by_id_.find(sequence->id); it != by_id_.end() && it->second == sequence) {
-        by_id_.erase(it);
+      if (const auto it = open_sequences_.find(sequence->id);
+          it != open_sequences_.end() && it->second == sequence) {
+        open_sequences_.erase(it);
       }
       EndIfDone(sequence);
     }
   }
-  attendant_->Post([cancelled = std::move(cancelled)] {
+  timeout_thread_->Post([cancelled = std::move(cancelled)] {
     for (InferRequest* one : cancelled) FailCancelled(one);
   });
 }
 
-void SequenceBatcher::ScheduleAttendance(uint64_t deadline_ns) {
-  if (deadline_ns >= next_attendance_ns_) return;
-  next_attendance_ns_ = deadline_ns;
-  attendant_->PostAt(deadline_ns, [weak = weak_from_this(), deadline_ns] {
-    if (const auto self = weak.lock()) self->Attend(deadline_ns);
+void SequenceBatcher::ScheduleTimeoutCheck(uint64_t deadline_ns) {
+  if (deadline_ns >= next_timeout_check_ns_) return;
+  next_timeout_check_ns_ = deadline_ns;
+  timeout_thread_->PostAt(deadline_ns, [weak = weak_from_this(), deadline_ns] {
+    if (const auto self = weak.lock()) self->HandleTimeouts(deadline_ns);
   });
 }
 
-void SequenceBatcher::Attend(uint64_t deadline_ns) {
+void SequenceBatcher::HandleTimeouts(uint64_t deadline_ns) {
   std::vector<InferRequest*> expired;
   {
     std::lock_guard lock(mutex_);
-    if (deadline_ns != next_attendance_ns_) return;  // an earlier one has taken its place
-    next_attendance_ns_ = UINT64_MAX;
+    if (deadline_ns != next_timeout_check_ns_) return;  // an earlier check has replaced this one
+    next_timeout_check_ns_ = UINT64_MAX;
     const uint64_t now_ns = SteadyNowNs();
-    ScheduleAttendance(ReapIdle(now_ns));
-    ScheduleAttendance(TakeExpired(now_ns, &expired));
+    ScheduleTimeoutCheck(ReapIdle(now_ns));
+    ScheduleTimeoutCheck(TakeExpired(now_ns, &expired));
   }
   for (InferRequest* request : expired) {
     request->Fail(UnavailableError("timeout of the corresponding sequence has been expired"),
@@ -354,15 +361,15 @@ void SequenceBatcher::Attend(uint64_t deadline_ns) {
   }
 }
 
-// Returns when to look again.
+// Returns the time of the next check in nanoseconds.
 uint64_t SequenceBatcher::ReapIdle(uint64_t now_ns) {
   uint64_t next_ns = UINT64_MAX;
-  for (const auto& lane : lanes_) {
-    for (const auto& sequence : lane->slots) {
+  for (const auto& instance : instances_) {
+    for (const auto& sequence : instance->slots) {
       if (sequence == nullptr) continue;
       const uint64_t since_ns = sequence->idle() ? sequence->last_active_ns : now_ns;
       if (now_ns - since_ns >= max_idle_ns_) {
-        End(sequence.get());  // its successor from the backlog, if any, has work
+        End(sequence.get());  // the slot's next sequence from the backlog, if any, has requests
         next_ns = std::min(next_ns, AddNs(now_ns, max_idle_ns_));
       } else {
         next_ns = std::min(next_ns, AddNs(since_ns, max_idle_ns_));
@@ -372,7 +379,7 @@ uint64_t SequenceBatcher::ReapIdle(uint64_t now_ns) {
   return next_ns;
 }
 
-// One request that waited too long in the backlog takes its sequence with it.
+// If one request of a sequence waits too long in the backlog, the whole sequence expires.
 uint64_t SequenceBatcher::TakeExpired(uint64_t now_ns, std::vector<InferRequest*>* expired) {
   uint64_t next_ns = UINT64_MAX;
   for (auto it = backlog_.begin(); it != backlog_.end();) {
@@ -402,32 +409,32 @@ void SequenceBatcher::UpdatePending(int64_t change) {
 
 void SequenceBatcher::AddInstance() {
   std::lock_guard lock(mutex_);
-  const size_t lane = lanes_.size();
-  lanes_.push_back(std::make_unique<Lane>());
-  if (lanes_[0]->delay.is_over()) lanes_[lane]->delay.End();
-  OpenSlots(lane);
+  const size_t instance_index = instances_.size();
+  instances_.push_back(std::make_unique<InstanceSlots>());
+  if (instances_[0]->delay.is_over()) instances_[instance_index]->delay.End();
+  EnsureFreeSlot(instance_index);
 }
 
-void SequenceBatcher::RetireInstance(size_t instance) {
+void SequenceBatcher::RetireInstance(size_t index) {
   std::lock_guard lock(mutex_);
-  lanes_[instance]->retired = true;
-  std::erase_if(free_slots_, [instance](const auto& place) { return place.second == instance; });
-  lanes_[instance]->changed.notify_one();
+  instances_[index]->retired = true;
+  std::erase_if(free_slots_, [index](const auto& slot) { return slot.second == index; });
+  instances_[index]->changed.notify_one();
 }
 
 uint64_t SequenceBatcher::num_open_sequences() const {
   std::lock_guard lock(mutex_);
-  return by_id_.size();
+  return open_sequences_.size();
 }
 
 void SequenceBatcher::StopIntake() {
   std::lock_guard lock(mutex_);
   draining_ = true;
-  for (const auto& lane : lanes_) {
-    for (size_t slot = 0; slot < lane->slots.size(); ++slot) {
-      if (lane->slots[slot] != nullptr) EndIfDone(lane->slots[slot].get());
+  for (const auto& instance : instances_) {
+    for (size_t slot = 0; slot < instance->slots.size(); ++slot) {
+      if (instance->slots[slot] != nullptr) EndIfDone(instance->slots[slot].get());
     }
-    lane->changed.notify_one();
+    instance->changed.notify_one();
   }
 }
 
@@ -435,7 +442,7 @@ void SequenceBatcher::Stop() {
   StopIntake();
   std::lock_guard lock(mutex_);
   stopped_ = true;
-  for (const auto& lane : lanes_) lane->changed.notify_one();
+  for (const auto& instance : instances_) instance->changed.notify_one();
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 uint64_t LargestId(DataType type) {
@@ -19,7 +19,7 @@ uint64_t LargestId(DataType type) {
   }
 }
 
-// A text's number: FNV-1a of 64 bits; 0 where there is no id.
+// The number of a correlation ID: 64-bit FNV-1a hash of a string; 0 if there is no ID.
 uint64_t NumberOf(const CorrelationId& id) {
   if (const auto* number = std::get_if<uint64_t>(&id)) return *number;
   const std::string& text = std::get<std::string>(id);
@@ -29,7 +29,7 @@ uint64_t NumberOf(const CorrelationId& id) {
   return hash;
 }
 
-// As an element of a BYTES tensor: its length, then the text.
+// An element of a BYTES tensor: 4-byte length, then the string.
 std::string BytesElement(const std::string& text) {
   const auto length = static_cast<uint32_t>(text.size());
   std::string element(sizeof(length), '\0');
@@ -90,12 +90,12 @@ SequenceControls::Flag SequenceControls::MakeFlag(const std::string& name,
 Status SequenceControls::CheckId(const CorrelationId& id, const std::string& model_name) const {
   if (id_name_.empty() || id_type_ == DataType::kBytes) return Status::Ok();
   const auto* number = std::get_if<uint64_t>(&id);
-  if (number == nullptr && DataTypeByteSize(id_type_) == sizeof(uint64_t)) return Status::Ok();
+  if (number == nullptr && ByteSize(id_type_) == sizeof(uint64_t)) return Status::Ok();
   if (number != nullptr && *number <= LargestId(id_type_)) return Status::Ok();
   return InvalidArgError("inference request to model '", model_name, "' has correlation ID ",
                          number == nullptr ? "'" : "", CorrelationIdText(id),
                          number == nullptr ? "'" : "", ", but control input '", id_name_,
-                         "' holds ", DataTypeName(id_type_));
+                         "' holds ", Name(id_type_));
 }
 
 void SequenceControls::AddTensor(const std::string& name, DataType type, const void* base,
@@ -123,11 +123,12 @@ void SequenceControls::AddInputs(const Values& values, HostInputs* inputs) const
     inputs->id_bytes =
         BytesElement(IsCorrelationId(values.id) ? CorrelationIdText(values.id) : std::string());
   } else {
-    // Little-endian, as the narrower types' first bytes; checked to fit.
+    // Little-endian: the first bytes are the value in a narrower type. CheckId has checked that it
+    // fits.
     const uint64_t id = NumberOf(values.id) & LargestId(id_type_);
-    inputs->id_bytes.assign(reinterpret_cast<const char*>(&id), DataTypeByteSize(id_type_));
+    inputs->id_bytes.assign(reinterpret_cast<const char*>(&id), ByteSize(id_type_));
   }
   AddTensor(id_name_, id_type_, inputs->id_bytes.data(), inputs->id_bytes.size(), inputs);
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

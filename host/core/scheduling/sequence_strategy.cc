@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// How the oldest strategy batches; direct does not use it.
+// The batching rules of the oldest strategy; the direct strategy does not use them.
 DynamicBatching RulesOf(const SequenceBatching& config) {
   DynamicBatching rules;
   if (const auto* oldest = std::get_if<SequenceOldest>(&config.strategy)) {
@@ -29,35 +29,35 @@ SequenceStrategy::SequenceStrategy(const ModelConfig& config)
       num_slots_(NumSlots(config)),
       rules_(RulesOf(*config.sequence_batching), config.max_batch_size) {}
 
-SequenceStrategy::Choice SequenceStrategy::Choose(SequenceLane& lane, uint64_t now_ns) const {
-  if (IsDelayed(lane)) return {};
-  return is_direct() ? ChooseDirect(lane, now_ns) : ChooseOldest(lane, now_ns);
+SequenceStrategy::Choice SequenceStrategy::Choose(InstanceSlots& instance, uint64_t now_ns) const {
+  if (IsDelayed(instance)) return {};
+  return is_direct() ? ChooseDirect(instance, now_ns) : ChooseOldest(instance, now_ns);
 }
 
-bool SequenceStrategy::IsDelayed(SequenceLane& lane) const {
-  if (lane.delay.is_over()) return false;
-  if (is_direct()) return true;  // the batcher ends it, for all lanes at once
+bool SequenceStrategy::IsDelayed(InstanceSlots& instance) const {
+  if (instance.delay.is_over()) return false;
+  if (is_direct()) return true;  // the batcher ends the delay for all instances at once
   size_t num_waiting = 0;
-  for (const auto& sequence : lane.slots) {
+  for (const auto& sequence : instance.slots) {
     if (sequence != nullptr) num_waiting += sequence->ready();
   }
-  return lane.delay.Holds(num_waiting);
+  return instance.delay.ShouldDelay(num_waiting);
 }
 
-// All slots with work whose shapes agree with that of the oldest request.
-SequenceStrategy::Choice SequenceStrategy::ChooseDirect(const SequenceLane& lane,
+// Chooses all slots with work whose request shapes match those of the oldest request.
+SequenceStrategy::Choice SequenceStrategy::ChooseDirect(const InstanceSlots& instance,
                                                         uint64_t now_ns) const {
   Choice choice;
   const InferRequest* oldest = nullptr;
   size_t num_ready = 0;
-  for (const auto& sequence : lane.slots) {
+  for (const auto& sequence : instance.slots) {
     if (sequence == nullptr || !sequence->ready()) continue;
     ++num_ready;
     const InferRequest* front = sequence->front();
     if (oldest == nullptr || front->queue_start_ns < oldest->queue_start_ns) oldest = front;
   }
   if (oldest == nullptr) return choice;
-  for (const auto& sequence : lane.slots) {
+  for (const auto& sequence : instance.slots) {
     if (sequence == nullptr || !sequence->ready()) continue;
     if (sequence->front() != oldest && !MayShareBatch(*oldest, *sequence->front())) continue;
     choice.sequences.push_back(sequence.get());
@@ -71,10 +71,10 @@ SequenceStrategy::Choice SequenceStrategy::ChooseDirect(const SequenceLane& lane
   return choice;
 }
 
-SequenceStrategy::Choice SequenceStrategy::ChooseOldest(const SequenceLane& lane,
+SequenceStrategy::Choice SequenceStrategy::ChooseOldest(const InstanceSlots& instance,
                                                         uint64_t now_ns) const {
   Choice choice;
-  for (const auto& sequence : lane.slots) {
+  for (const auto& sequence : instance.slots) {
     if (sequence != nullptr && sequence->ready()) choice.sequences.push_back(sequence.get());
   }
   if (choice.sequences.empty()) return choice;
@@ -82,14 +82,14 @@ SequenceStrategy::Choice SequenceStrategy::ChooseOldest(const SequenceLane& lane
                    [](const Sequence* a, const Sequence* b) {
                      return a->front()->queue_start_ns < b->front()->queue_start_ns;
                    });
-  BatchRules::Trial trial(rules_);
+  BatchRules::CandidateBatch candidate(rules_);
   for (const Sequence* sequence : choice.sequences) {
-    if (!trial.Add(*sequence->front())) break;
+    if (!candidate.Add(*sequence->front())) break;
   }
-  const BatchRules::Decision decision = trial.Finish(now_ns);
+  const BatchRules::Decision decision = candidate.Finish(now_ns);
   choice.sequences.resize(decision.num_requests);
   if (decision.wait_until_ns != 0) choice.wait_until_ns = decision.wait_until_ns;
   return choice;
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,5 @@
-// How the sequences of one instance form a batch, as the configuration says: direct or oldest. [any
-// thread; Choose: under the mutex of the sequence batcher]
+// The strategy by which sequences of one instance form a batch: direct or oldest, as configured.
+// [any thread; Choose: under the sequence batcher's mutex]
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,34 @@
 
 #include "host/core/config/model_config.h"
 #include "host/core/scheduling/batch_rules.h"
-#include "host/core/scheduling/sequence_lane.h"
+#include "host/core/scheduling/sequence_slots.h"
 
-namespace nereid {
+namespace nereid::core {
 
 class SequenceStrategy {
  public:
-  // `config` has sequence_batching.
+  // `config` must have sequence_batching.
   explicit SequenceStrategy(const ModelConfig& config);
 
   bool is_direct() const { return oldest() == nullptr; }
   bool preserves_ordering() const { return oldest() != nullptr && oldest()->preserve_ordering; }
-  size_t slots_per_lane() const { return num_slots_; }
+  size_t slots_per_instance() const { return num_slots_; }
 
   struct Choice {
-    std::vector<Sequence*> sequences;     // whose first requests form the batch
-    uint64_t wait_until_ns = UINT64_MAX;  // else: it may yet become a better one
+    std::vector<Sequence*> sequences;     // the first request of each forms the batch
+    uint64_t wait_until_ns = UINT64_MAX;  // until then more requests may improve the batch
   };
-  Choice Choose(SequenceLane& lane, uint64_t now_ns) const;
+  Choice Choose(InstanceSlots& instance, uint64_t now_ns) const;
 
  private:
   const SequenceOldest* oldest() const { return std::get_if<SequenceOldest>(&kind_); }
-  bool IsDelayed(SequenceLane& lane) const;
-  Choice ChooseDirect(const SequenceLane& lane, uint64_t now_ns) const;
-  Choice ChooseOldest(const SequenceLane& lane, uint64_t now_ns) const;
+  bool IsDelayed(InstanceSlots& instance) const;
+  Choice ChooseDirect(const InstanceSlots& instance, uint64_t now_ns) const;
+  Choice ChooseOldest(const InstanceSlots& instance, uint64_t now_ns) const;
 
   const std::variant<SequenceDirect, SequenceOldest> kind_;
   const size_t num_slots_;
-  const BatchRules rules_;  // of the oldest strategy
+  const BatchRules rules_;  // used by the oldest strategy
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

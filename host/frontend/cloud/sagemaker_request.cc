@@ -1,13 +1,65 @@
-// Members that are not known are skipped.
+// See sagemaker_request.h. Unknown JSON members are skipped. The model search checks only names and
+// the line `platform: "ensemble"`; the core reads the rest of the configuration.
 #include "host/frontend/cloud/sagemaker_request.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/http/json/json_reader.h"
-#include "host/frontend/http/transport/status_text.h"
-#include "host/frontend/zero_byte.h"
+#include "host/frontend/http/transport/http_status.h"
 
 namespace nereid::http {
+namespace {
+
+namespace fs = std::filesystem;
+
+// True if config.pbtxt contains platform: "ensemble", ignoring spaces and tabs.
+bool IsEnsemble(const fs::path& model) {
+  std::ifstream file(model / "config.pbtxt");
+  std::ostringstream content;
+  content << file.rdbuf();
+  std::string dense;
+  for (const char c : content.view()) {
+    if (c != ' ' && c != '\t') dense += c;
+  }
+  return dense.find("platform:\"ensemble\"") != std::string::npos;
+}
+
+// True for folders of the operating system that cannot contain a model.
+bool IsSystemFolder(const std::string& path) {
+  for (const char* prefix : {"/dev/", "/proc/", "/sys/"}) {
+    if (path.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<ModelFolder> FindModelFolder(const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(path, error);
+  if (error || path.empty() || IsSystemFolder(folder.string() + "/") ||
+      !fs::is_directory(folder, error)) {
+    return InvalidArgError("'url': expected a folder of a model, got '", path, "'");
+  }
+  if (fs::exists(folder / "config.pbtxt", error)) {
+    return ModelFolder{folder.parent_path().string(), folder.filename().string()};
+  }
+  std::vector<std::string> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.is_directory(error)) continue;
+    const std::string name = entry.path().filename().string();
+    if (IsEnsemble(entry.path())) return ModelFolder{folder.string(), name};
+    models.push_back(name);
+  }
+  if (models.size() == 1) return ModelFolder{folder.string(), models.front()};
+  return InvalidArgError("'url': expected one model, or an ensemble beside its models, in '", path,
+                         "', got ", models.size(), " models");
+}
 
 ModelsPath ReadModelsPath(std::string_view path) {
   std::string_view rest = path.substr(std::string_view("/models").size());
@@ -24,7 +76,7 @@ Result<SageMakerLoad> ReadSageMakerLoad(std::string_view body, size_t max_depth)
     if (key != "model_name" && key != "url") return reader.SkipValue();
     std::string& target = key == "url" ? load.url : load.name;
     NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-    NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, text));
+    NEREID_RETURN_IF_ERROR(RejectZeroByte(key, text));
     target = text;
     return Status::Ok();
   }));

@@ -1,22 +1,22 @@
-// Paths to the endpoints of the inference protocol, and loads and unloads by folder.
+// Maps SageMaker's paths to endpoints of the inference protocol, and loads and unloads models by
+// folder.
 #include "host/frontend/cloud/sagemaker_service.h"
 
 #include <chrono>
 #include <thread>
 #include <utility>
 
-#include "host/frontend/cloud/model_folder.h"
 #include "host/frontend/cloud/sagemaker_request.h"
-#include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
 
 constexpr char kBinaryContentType[] =
     "application/vnd.sagemaker-triton.binary+json;json-header-size=";
-// The platform itself waits 360 s for an unload.
+// The platform waits 360 s for an unload.
 constexpr std::chrono::seconds kUnloadLimit(350);
 
 void AppendModel(std::string& json, const std::string& name, const std::string& url) {
@@ -27,7 +27,7 @@ void AppendModel(std::string& json, const std::string& name, const std::string& 
   json += '}';
 }
 
-// Whether a version of the model is still on its way out.
+// True if a version of the model is not yet unloaded.
 Result<bool> IsUnloading(const Server& server, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(const Message index, server.ModelIndex(/*ready_only=*/false));
   NEREID_ASSIGN_OR_RETURN(const std::string_view json, index.Json());
@@ -55,14 +55,15 @@ Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
     const Server& server, FrontendState& state, KServeOptions kserve,
     const SageMakerOptions& options) {
   kserve.binary_content_type = kBinaryContentType;
-  kserve.answers_in_content_type = true;
-  kserve.status_of_error = &SageMakerStatusOf;
+  kserve.binary_responses_in_content_type = true;
+  kserve.http_status_of_error = &SageMakerStatusOf;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
   return std::unique_ptr<SageMakerService>(
       new SageMakerService(server, std::move(service), options));
 }
 
-void SageMakerService::Handle(Connection& connection, const RequestHead& head, Body body) {
+void SageMakerService::Handle(HttpConnection& connection, const RequestHead& head,
+                              RequestBody body) {
   if (head.path == "/ping") {
     Redirect(connection, head, std::move(body), "/v2/health/ready");
   } else if (head.path == "/invocations") {
@@ -80,17 +81,18 @@ void SageMakerService::Handle(Connection& connection, const RequestHead& head, B
   }
 }
 
-void SageMakerService::Redirect(Connection& connection, const RequestHead& head, Body body,
-                                const std::string& path) {
+void SageMakerService::Redirect(HttpConnection& connection, const RequestHead& head,
+                                RequestBody body, const std::string& path) {
   RequestHead redirected = head;
   redirected.path = path;
   kserve_->Handle(connection, redirected, std::move(body));
 }
 
-void SageMakerService::HandleModels(Connection& connection, const RequestHead& head, Body body) {
+void SageMakerService::HandleModels(HttpConnection& connection, const RequestHead& head,
+                                    RequestBody body) {
   const auto [name, action] = ReadModelsPath(head.path);
   const bool is_invoke = head.method == Method::kPost && action == "invoke";
-  if (!is_invoke && !kserve_->Admit(connection, head, ApiGroup::kModelRepository)) return;
+  if (!is_invoke && !kserve_->CheckAccess(connection, head, ApiGroup::kModelRepository)) return;
   if (!name.empty()) {
     HandleModel(connection, head, std::move(body), std::string(name), action);
   } else if (head.method == Method::kGet) {
@@ -102,8 +104,9 @@ void SageMakerService::HandleModels(Connection& connection, const RequestHead& h
   }
 }
 
-void SageMakerService::HandleModel(Connection& connection, const RequestHead& head, Body body,
-                                   const std::string& name, std::string_view action) {
+void SageMakerService::HandleModel(HttpConnection& connection, const RequestHead& head,
+                                   RequestBody body, const std::string& name,
+                                   std::string_view action) {
   const std::string url = UrlOf(name);
   const bool is_invoke = action == "invoke";
   if (url.empty() || (!is_invoke && !action.empty())) {
@@ -121,7 +124,8 @@ void SageMakerService::HandleModel(Connection& connection, const RequestHead& he
   }
 }
 
-void SageMakerService::StartLoad(Connection& connection, const RequestHead&, const Body& body) {
+void SageMakerService::StartLoad(HttpConnection& connection, const RequestHead&,
+                                 const RequestBody& body) {
   Result<SageMakerLoad> load = ReadSageMakerLoad(body.bytes(), connection.limits().max_json_depth);
   if (!load.ok()) return ReplyError(connection, load.status());
   kserve_->RunBlocking(connection,
@@ -150,10 +154,10 @@ Status SageMakerService::Unload(const std::string& name) {
     const auto found = models_.find(name);
     if (found == models_.end()) return NotFoundError("model '", name, "' is not loaded");
     loaded = found->second;
-    models_.erase(found);  // who asks from now on is told so
+    models_.erase(found);  // from now on requests for it are answered with 404
   }
   NEREID_RETURN_IF_ERROR(server_.UnloadModel(name.c_str(), /*unload_dependents=*/true));
-  // The platform counts on the model's memory once it has its answer.
+  // The platform expects the model's memory to be free once it has the response.
   const auto deadline = std::chrono::steady_clock::now() + kUnloadLimit;
   while (true) {
     NEREID_ASSIGN_OR_RETURN(const bool is_unloading, IsUnloading(server_, name));

@@ -1,6 +1,5 @@
-// The routes of a SageMaker container: /ping, /invocations, and /models with what lies below it, by
-// which the platform loads, asks and unloads models of its own. [loop thread; every loop,
-// concurrently]
+// The routes of a SageMaker container: /ping, /invocations, and /models/..., with which the
+// platform loads, invokes, describes and unloads models. [called concurrently on every loop thread]
 #pragma once
 
 #include <map>
@@ -11,12 +10,12 @@
 
 #include "host/frontend/cloud/cloud_options.h"
 #include "host/frontend/http/kserve_service.h"
-#include "host/frontend/http/transport/service.h"
+#include "host/frontend/http/transport/http_service.h"
 #include "nereid/server.h"
 
 namespace nereid::http {
 
-class SageMakerService final : public Service {
+class SageMakerService final : public HttpService {
  public:
   // `server` and `state` outlive the service.
   static Result<std::unique_ptr<SageMakerService>> Create(const Server& server,
@@ -24,7 +23,7 @@ class SageMakerService final : public Service {
                                                           KServeOptions kserve,
                                                           const SageMakerOptions& options);
 
-  void Handle(Connection& connection, const RequestHead& head, Body body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
 
   KServeService& kserve() { return *kserve_; }
 
@@ -33,14 +32,14 @@ class SageMakerService final : public Service {
                    const SageMakerOptions& options)
       : server_(server), options_(options), kserve_(std::move(kserve)) {}
 
-  void HandleModels(Connection& connection, const RequestHead& head, Body body);
-  void HandleModel(Connection& connection, const RequestHead& head, Body body,
+  void HandleModels(HttpConnection& connection, const RequestHead& head, RequestBody body);
+  void HandleModel(HttpConnection& connection, const RequestHead& head, RequestBody body,
                    const std::string& name, std::string_view action);
-  // The request at another path of the inference protocol.
-  void Redirect(Connection& connection, const RequestHead& head, Body body,
+  // Handles the request as if it were sent to `path` of the inference protocol.
+  void Redirect(HttpConnection& connection, const RequestHead& head, RequestBody body,
                 const std::string& path);
 
-  void StartLoad(Connection& connection, const RequestHead& head, const Body& body);
+  void StartLoad(HttpConnection& connection, const RequestHead& head, const RequestBody& body);
   Status Load(const std::string& name, const std::string& url);
   Status Unload(const std::string& name);
 
@@ -48,15 +47,15 @@ class SageMakerService final : public Service {
   std::string ModelsJson();
 
   struct Loaded {
-    std::string url;         // as the platform gave it
-    std::string repository;  // registered for it
+    std::string url;         // as the platform sent it
+    std::string repository;  // repository registered for this model
   };
 
   const Server& server_;
   const SageMakerOptions options_;
-  std::mutex mutex_;  // guards the map
+  std::mutex mutex_;  // guards models_
   std::map<std::string, Loaded> models_;
-  // Last: its threads use what stands above.
+  // Declared last, because its threads use the members above.
   std::unique_ptr<KServeService> kserve_;
 };
 

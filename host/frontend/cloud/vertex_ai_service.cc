@@ -1,12 +1,12 @@
-// Which model is meant, and where a request goes.
+// Chooses the default model and redirects requests.
 #include "host/frontend/cloud/vertex_ai_service.h"
 
 #include <set>
 #include <utility>
 
-#include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/router.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
@@ -31,17 +31,17 @@ Result<std::set<std::string>> ReadyModels(const Server& server) {
   return models;
 }
 
-Result<std::string> ChooseModel(const Server& server, const std::string& wanted) {
+Result<std::string> ChooseModel(const Server& server, const std::string& requested) {
   NEREID_ASSIGN_OR_RETURN(const std::set<std::string> models, ReadyModels(server));
-  if (wanted.empty()) {
+  if (requested.empty()) {
     if (models.size() == 1) return *models.begin();
     return InvalidArgError(
-        "--vertex-ai-default-model: needed where there is not exactly one ready "
-        "model, got ",
+        "--vertex-ai-default-model: required unless exactly one model is ready, got ",
         models.size());
   }
-  if (models.contains(wanted)) return wanted;
-  return InvalidArgError("--vertex-ai-default-model: expected a ready model, got '", wanted, "'");
+  if (models.contains(requested)) return requested;
+  return InvalidArgError("--vertex-ai-default-model: expected a ready model, got '", requested,
+                         "'");
 }
 
 Status CheckRoutes(const VertexAiOptions& options) {
@@ -69,7 +69,8 @@ Result<std::unique_ptr<VertexAiService>> VertexAiService::Create(const Server& s
   return std::unique_ptr<VertexAiService>(new VertexAiService(server, std::move(service), chosen));
 }
 
-void VertexAiService::Handle(Connection& connection, const RequestHead& head, Body body) {
+void VertexAiService::Handle(HttpConnection& connection, const RequestHead& head,
+                             RequestBody body) {
   std::string path;
   RequestHead redirected = head;
   const std::string_view target = head.Header(kRedirectHeader);
@@ -84,11 +85,12 @@ void VertexAiService::Handle(Connection& connection, const RequestHead& head, Bo
   } else if (target.data() == nullptr) {
     path = StrCat("/v2/models/", options_.default_model, "/infer");
   } else {
-    // Vertex AI posts always; the endpoint gets the method that it takes.
+    // Vertex AI always sends POST; the endpoint receives the method that it accepts.
     path = StrCat("/", target);
     const Endpoint endpoint = FindRoute(path).endpoint;
-    const bool asks_only = body.bytes().empty() && Takes(endpoint, Method::kGet);
-    redirected.method = asks_only || !Takes(endpoint, Method::kPost) ? Method::kGet : Method::kPost;
+    const bool is_get = body.bytes().empty() && AcceptsMethod(endpoint, Method::kGet);
+    redirected.method =
+        is_get || !AcceptsMethod(endpoint, Method::kPost) ? Method::kGet : Method::kPost;
   }
   redirected.path = path;
   if (path == "/metrics") {

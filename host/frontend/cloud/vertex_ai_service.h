@@ -1,6 +1,6 @@
-// The two routes of a Vertex AI container. A prediction goes to the default model, or to the
-// endpoint that the header X-Vertex-Ai-Triton-Redirect names. [loop thread; every loop,
-// concurrently]
+// The two routes of a Vertex AI container: health and prediction. A prediction goes to the default
+// model, or to the endpoint named in the header X-Vertex-Ai-Triton-Redirect. [called concurrently
+// on every loop thread]
 #pragma once
 
 #include <memory>
@@ -8,20 +8,20 @@
 
 #include "host/frontend/cloud/cloud_options.h"
 #include "host/frontend/http/kserve_service.h"
-#include "host/frontend/http/transport/service.h"
+#include "host/frontend/http/transport/http_service.h"
 #include "host/frontend/metrics/metrics_service.h"
 #include "nereid/server.h"
 
 namespace nereid::http {
 
-class VertexAiService final : public Service {
+class VertexAiService final : public HttpService {
  public:
-  // `server`, whose models are loaded, and `state` outlive the service.
+  // `server` and `state` outlive the service. The models must already be loaded.
   static Result<std::unique_ptr<VertexAiService>> Create(const Server& server, FrontendState& state,
                                                          KServeOptions kserve,
                                                          const VertexAiOptions& options);
 
-  void Handle(Connection& connection, const RequestHead& head, Body body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
 
   KServeService& kserve() { return *kserve_; }
 

@@ -1,7 +1,9 @@
-// The seam between the services and what carries their calls: bytes of messages, the call as a
-// service sees it, and what it hears of it.
+// Interface between the gRPC services and the HTTP/2 transport: message bytes, a call as its
+// service sees it, and the handler through which the service receives the call's events.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,15 +14,15 @@
 
 namespace nereid {
 
-// Bytes that several may share; never changed once others see them.
+// Immutable bytes with shared ownership.
 struct Slice {
   std::string_view bytes;
-  std::shared_ptr<const void> keep;  // owns `bytes`
+  std::shared_ptr<const void> owner;  // owns `bytes`
 
   static Slice Of(std::string text);
 };
 
-// A message to be sent, in pieces that are sent from where they lie.
+// A message to send, as a list of slices that are sent without being copied together.
 class WireMessage {
  public:
   WireMessage() = default;
@@ -37,7 +39,7 @@ class WireMessage {
   size_t size_bytes_ = 0;
 };
 
-// gRPC's codes, by their numbers on the wire.
+// gRPC status codes with their numbers on the wire.
 enum class GrpcCode {
   kOk = 0,
   kCancelled = 1,
@@ -52,54 +54,55 @@ enum class GrpcCode {
   kUnavailable = 14,
 };
 
-// How a call ends.
+// Final status of a call.
 struct CallStatus {
   GrpcCode code = GrpcCode::kOk;
   std::string message = {};
 };
 
-// The code by its name, the message as it is.
+// Maps the code to the gRPC code of the same meaning; the message is copied unchanged.
 CallStatus ToCallStatus(const Status& status);
 
-// Name and value of each header that the client may choose; names are in lower case, values of
-// "-bin" headers are decoded.
+// Request headers other than HTTP/2 pseudo-headers and those that gRPC itself defines: (name,
+// value). Names are in lower case; values of "-bin" headers are decoded from base64.
 using Metadata = std::vector<std::pair<std::string_view, std::string_view>>;
 
-// One call, as its service sees it. Alive until it is finished and its handler's OnDone has
+// One call, as its service sees it. Valid until it is finished and its handler's OnDone has
 // returned. [any thread]
 class Call {
  public:
   // Immutable.
   virtual const Metadata& metadata() const = 0;
-  // The first value of `name`, null where there is none.
+  // The first value of header `name`; null if there is none.
   const std::string_view* FindMetadata(std::string_view name) const;
 
-  // Streams. One of each may be under way; the handler hears of its end.
+  // For streaming calls. At most one read and one write may be pending; the handler is notified
+  // when each completes.
   virtual void Read() = 0;
   virtual void Write(WireMessage message) = 0;
 
-  // The end, exactly once, after which nothing of the call may be used but in OnDone. Not before a
-  // write under way is done. A message that is given leaves before the status.
+  // Ends the call. Called exactly once, and not while a write is pending. Afterwards the call may
+  // be used only within OnDone. A message passed to FinishWith is sent before the status.
   virtual void Finish(CallStatus status) = 0;
   virtual void FinishWith(WireMessage message) = 0;
 
-  // Gives the client up: the handler hears OnCancel, and of a write's end.
+  // Resets the stream. The handler receives OnCancel, and OnWriteDone if a write is pending.
   virtual void Abort() = 0;
 
  protected:
   ~Call() = default;
 };
 
-// Who serves a call. [loop thread of the call; the methods never overlap]
+// Receives the events of one call. [loop thread of the call; the methods never run concurrently]
 class CallHandler {
  public:
-  // `message` is null when the client sends no more.
+  // `message` is null if the client has closed its side of the stream.
   virtual void OnReadDone(const Slice* message);
   virtual void OnWriteDone() {}
-  // The client left or its deadline passed: the handler should come to an end, which is Finish
-  // still. Once at most, never after Finish was heard of.
+  // The client cancelled, disconnected or exceeded its deadline. The handler must still call Finish
+  // soon. Called at most once, and never after the transport has processed Finish.
   virtual void OnCancel() {}
-  // Nothing of the call is used any more; the last that the handler hears.
+  // The call is over and is no longer used. This is the last event.
   virtual void OnDone() {}
 
  protected:
@@ -107,5 +110,31 @@ class CallHandler {
 };
 
 inline void CallHandler::OnReadDone(const Slice*) {}
+
+// How calls of one method start.
+struct Method {
+  // [loop thread] Returns the call's handler; null if `unary` has already finished the call.
+  // Exactly one of the two is set: a unary call starts with its only message, a stream when its
+  // headers are complete.
+  std::function<CallHandler*(Call& call, const Slice& message)> unary;
+  std::function<CallHandler*(Call& call)> stream;
+};
+
+// The endpoint's methods by path. Filled before the endpoint listens, then immutable. [any thread]
+class MethodTable {
+ public:
+  // `path` is "/package.Service/Method".
+  void Add(std::string path, Method method) {
+    methods_.insert_or_assign(std::move(path), std::move(method));
+  }
+  // Null if there is no such method.
+  const Method* Find(std::string_view path) const {
+    const auto found = methods_.find(path);
+    return found == methods_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::map<std::string, Method, std::less<>> methods_;
+};
 
 }  // namespace nereid

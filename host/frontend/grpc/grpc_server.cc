@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "host/frontend/grpc/control_service.h"
 #include "host/frontend/grpc/health_service.h"
+#include "host/frontend/grpc/inference_service.h"
 #include "host/frontend/grpc/reflection_service.h"
-#include "host/frontend/grpc/transport/server.h"
+#include "host/frontend/grpc/transport/http2_server.h"
 
 namespace nereid {
 namespace {
@@ -15,19 +15,19 @@ constexpr size_t kMaxPendingControlCalls = 256;
 
 }  // namespace
 
-// In order of wiring; torn down in reverse.
+// Members in order of construction; destroyed in reverse.
 struct GrpcServer::Impl {
   std::unique_ptr<InferContext> context;
   std::optional<WorkQueue> control_queue;
-  std::optional<ControlService> service;
+  std::optional<InferenceService> service;
   std::optional<HealthService> health;
   MethodTable methods;
-  std::unique_ptr<rpc::Server> server;
+  std::unique_ptr<grpc::Http2Server> server;
 
-  void Stop(std::chrono::milliseconds patience) {
+  void Stop(std::chrono::milliseconds timeout) {
     if (server == nullptr) return;
-    context->long_calls().EndAllWhenIdle();
-    server->Stop(patience);
+    context->drainable_calls().EndAllWhenIdle();
+    server->Stop(timeout);
     control_queue->Close();
   }
 };
@@ -38,11 +38,11 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Server& server, Grpc
   const InferContext& context = *impl->context;
   impl->control_queue.emplace(options.control_thread_count, kMaxPendingControlCalls);
   impl->service.emplace(context, *impl->control_queue);
-  impl->health.emplace(server, context.long_calls(), context.options().restricted);
+  impl->health.emplace(server, context.drainable_calls(), context.options().restricted);
   impl->service->AddTo(impl->methods);
   impl->health->AddTo(impl->methods);
-  AddReflection(context.long_calls(), impl->methods);
-  NEREID_ASSIGN_OR_RETURN(impl->server, rpc::Server::Start(context.options(), impl->methods));
+  AddReflection(context.drainable_calls(), impl->methods);
+  NEREID_ASSIGN_OR_RETURN(impl->server, grpc::Http2Server::Start(context.options(), impl->methods));
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 

@@ -1,5 +1,5 @@
-// The gRPC endpoint: inference.GRPCInferenceService, grpc.health.v1.Health and reflection over one
-// listener. Started and stopped by main.cc; serves on threads of its own.
+// The gRPC endpoint: inference.GRPCInferenceService, grpc.health.v1.Health and server reflection on
+// one listener. Started and stopped by frontends.cc; serves on its own threads.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@ namespace nereid {
 // [any thread, one at a time]
 class GrpcServer {
  public:
-  // Listens when it returns. `server` outlives the object.
+  // The server listens when this returns. `server` outlives the object.
   static Result<std::unique_ptr<GrpcServer>> Start(const Server& server, GrpcOptions options);
-  // Stops with no patience, unless Stop was called before.
+  // Stops with a timeout of 0 unless Stop was called before.
   ~GrpcServer();
 
-  // The port it listens on; 0 for a unix socket.
+  // The port it listens on; 0 for a Unix domain socket.
   uint16_t port() const;
-  // Loads, unloads and the like that still run, their callers gone or not. While there are any the
-  // object must not be destroyed: it would wait for them.
+  // Number of blocking operations (loads, unloads) still running, whether or not their callers are
+  // still connected. While it is not 0, destroying the object would wait for them.
   size_t num_calls() const;
-  // Takes no new call, lets the running ones finish for `deadline`, then cancels them; returns when
-  // no caller is left. Call it before the core is stopped.
+  // Accepts no new calls, waits up to `deadline` for calls in flight, then cancels them. Returns
+  // when no call is left. Must be called before the core is stopped.
   void Stop(std::chrono::milliseconds deadline);
 
  private:

@@ -6,15 +6,13 @@
 #include <optional>
 
 #include "grpc_service.pb.h"
-#include "host/frontend/grpc/answer_call.h"
-#include "host/frontend/grpc/json_to_proto.h"
-#include "host/frontend/grpc/restriction.h"
-#include "host/frontend/zero_byte.h"
+#include "host/frontend/client_input.h"
+#include "host/frontend/grpc/service_calls.h"
 
 namespace nereid {
 
-using grpc::health::v1::HealthCheckRequest;
-using grpc::health::v1::HealthCheckResponse;
+using ::grpc::health::v1::HealthCheckRequest;
+using ::grpc::health::v1::HealthCheckResponse;
 
 namespace {
 
@@ -23,25 +21,26 @@ constexpr std::chrono::milliseconds kPollInterval(250);
 
 }  // namespace
 
-// One Watch call: sends the state when it differs from the one sent before. [loop threads, poller]
+// One Watch call: sends the status whenever it differs from the last one sent. [loop threads,
+// poller thread]
 class HealthWatch final : public CallHandler,
-                          public LongCall,
+                          public DrainableCall,
                           public std::enable_shared_from_this<HealthWatch> {
  public:
   using ServingStatus = HealthCheckResponse::ServingStatus;
 
-  HealthWatch(Call& call, std::string service, LongCalls& long_calls)
-      : call_(call), service_(std::move(service)), long_calls_(long_calls) {}
+  HealthWatch(Call& call, std::string service, DrainableCalls& drainable_calls)
+      : call_(call), service_(std::move(service)), drainable_calls_(drainable_calls) {}
 
   void Start(ServingStatus status) {
     self_ = shared_from_this();
-    long_calls_.Add(self_);
-    Tell(status);
+    drainable_calls_.Add(self_);
+    Update(status);
   }
 
   const std::string& service() const { return service_; }
 
-  void Tell(ServingStatus status) {
+  void Update(ServingStatus status) {
     const std::lock_guard lock(mutex_);
     latest_ = status;
     Advance();
@@ -56,7 +55,7 @@ class HealthWatch final : public CallHandler,
   }
   void OnCancel() override { End({GrpcCode::kCancelled, "the client cancelled the call"}); }
   void OnDone() override {
-    long_calls_.Remove(this);
+    drainable_calls_.Remove(this);
     self_.reset();
   }
 
@@ -80,9 +79,9 @@ class HealthWatch final : public CallHandler,
     }
   }
 
-  Call& call_;  // dead once it is finished
+  Call& call_;  // must not be used after it is finished
   const std::string service_;
-  LongCalls& long_calls_;
+  DrainableCalls& drainable_calls_;
   std::shared_ptr<HealthWatch> self_;  // until OnDone
   std::mutex mutex_;                   // guards all below
   std::optional<ServingStatus> latest_;
@@ -92,10 +91,10 @@ class HealthWatch final : public CallHandler,
   bool is_finished_ = false;
 };
 
-HealthService::HealthService(const Server& server, LongCalls& long_calls,
+HealthService::HealthService(const Server& server, DrainableCalls& drainable_calls,
                              const RestrictedApis& restricted)
     : server_(server),
-      long_calls_(long_calls),
+      drainable_calls_(drainable_calls),
       restricted_(restricted),
       poller_([this] { PollForWatches(); }) {}
 
@@ -114,10 +113,10 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
                                       : HealthCheckResponse::NOT_SERVING;
   };
   if (service.empty() || service == kInferenceService) return as_status(server_.IsReady());
-  if (!RefuseZeroByte("service", service).ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
+  if (!RejectZeroByte("service", service).ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
   const Result<bool> is_model_ready = server_.IsModelReady(service.c_str());
   if (is_model_ready.ok() && *is_model_ready) return HealthCheckResponse::SERVING;
-  // Not ready, or not there: only the index can tell.
+  // The model is not ready or does not exist; only the repository index distinguishes the two.
   const Result<Message> index = server_.ModelIndex(/*ready_only=*/false);
   if (!index.ok()) return HealthCheckResponse::NOT_SERVING;
   const Result<std::string_view> json = index->Json();
@@ -131,7 +130,7 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
 }
 
 void HealthService::AddTo(MethodTable& table) {
-  // Watch takes one message and answers with many: it starts as unary calls do.
+  // Watch is server streaming: it takes one request message, so it starts like a unary call.
   const auto check = [this](Call& call, const Slice& bytes) { return Check(call, bytes); };
   const auto watch = [this](Call& call, const Slice& bytes) { return Watch(call, bytes); };
   table.Add("/grpc.health.v1.Health/Check", {.unary = check, .stream = nullptr});
@@ -140,7 +139,7 @@ void HealthService::AddTo(MethodTable& table) {
 
 CallHandler* HealthService::Check(Call& call, const Slice& bytes) const {
   if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
-    call.Finish(Restricted(restricted_, ApiGroup::kHealth));
+    call.Finish(RestrictedStatus(restricted_, ApiGroup::kHealth));
     return nullptr;
   }
   HealthCheckRequest request;
@@ -153,13 +152,13 @@ CallHandler* HealthService::Check(Call& call, const Slice& bytes) const {
                              kInferenceService, "' or the name of a model");
     }
   }
-  AnswerNow(call, status, response);
+  RespondNow(call, status, response);
   return nullptr;
 }
 
 CallHandler* HealthService::Watch(Call& call, const Slice& bytes) {
   if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
-    call.Finish(Restricted(restricted_, ApiGroup::kHealth));
+    call.Finish(RestrictedStatus(restricted_, ApiGroup::kHealth));
     return nullptr;
   }
   HealthCheckRequest request;
@@ -167,7 +166,7 @@ CallHandler* HealthService::Watch(Call& call, const Slice& bytes) {
     call.Finish(ToCallStatus(status));
     return nullptr;
   }
-  const auto watch = std::make_shared<HealthWatch>(call, request.service(), long_calls_);
+  const auto watch = std::make_shared<HealthWatch>(call, request.service(), drainable_calls_);
   watch->Start(StatusOf(watch->service()));
   {
     const std::lock_guard lock(mutex_);
@@ -191,7 +190,7 @@ void HealthService::PollForWatches() {
     }
     watches_.assign(alive.begin(), alive.end());
     lock.unlock();
-    for (const auto& watch : alive) watch->Tell(StatusOf(watch->service()));
+    for (const auto& watch : alive) watch->Update(StatusOf(watch->service()));
     alive.clear();
     lock.lock();
   }

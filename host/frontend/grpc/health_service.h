@@ -1,7 +1,7 @@
-// grpc.health.v1.Health: whether the server, or one model, takes requests.
+// The standard service grpc.health.v1.Health: reports whether the server or a model is ready.
 //
-// Names: "" and "inference.GRPCInferenceService" are the server, ready or not; any other name is a
-// model's. What no repository holds is unknown.
+// Service names: "" and "inference.GRPCInferenceService" mean the server; any other name is a
+// model. A name that is in no repository is unknown.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,7 @@
 
 #include "health.pb.h"
 #include "host/frontend/grpc/call.h"
-#include "host/frontend/grpc/long_calls.h"
-#include "host/frontend/grpc/method_table.h"
+#include "host/frontend/grpc/drainable_calls.h"
 #include "host/frontend/restricted_apis.h"
 #include "nereid/server.h"
 
@@ -22,27 +21,28 @@ namespace nereid {
 
 class HealthWatch;
 
-// [loop threads; one thread of its own looks for changes while anybody watches]
+// [loop threads; its own thread polls for changes while there are Watch calls]
 class HealthService {
  public:
-  // All outlive the service.
-  HealthService(const Server& server, LongCalls& long_calls, const RestrictedApis& restricted);
+  // All references outlive the service.
+  HealthService(const Server& server, DrainableCalls& drainable_calls,
+                const RestrictedApis& restricted);
   ~HealthService();
 
-  // Adds the calls to `table`; the service outlives their last use.
+  // Adds the methods to `table`. The service must outlive the last call.
   void AddTo(MethodTable& table);
 
  private:
-  using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
+  using ServingStatus = ::grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-  // SERVICE_UNKNOWN for a name that nobody has.
+  // SERVICE_UNKNOWN if no model has that name.
   ServingStatus StatusOf(const std::string& service) const;
   CallHandler* Check(Call& call, const Slice& bytes) const;
   CallHandler* Watch(Call& call, const Slice& bytes);
   void PollForWatches();
 
   const Server& server_;
-  LongCalls& long_calls_;
+  DrainableCalls& drainable_calls_;
   const RestrictedApis& restricted_;
   std::mutex mutex_;  // guards the two below
   std::vector<std::weak_ptr<HealthWatch>> watches_;

@@ -3,9 +3,8 @@
 
 #include <re2/re2.h>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/model_version.h"
-#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 
@@ -50,29 +49,29 @@ TracedRequest InferContext::SampleTrace(const Call& call, const InferMessage& me
   const std::string_view* const parent = call.FindMetadata("traceparent");
   TracedRequest trace = tracer.Sample(message.message().model_name(),
                                       parent == nullptr ? std::string_view() : *parent);
-  NoteTrace(trace, "GRPC_WAITREAD_START");
-  NoteTrace(trace, "GRPC_WAITREAD_END");
+  RecordTraceEvent(trace, "GRPC_WAITREAD_START");
+  RecordTraceEvent(trace, "GRPC_WAITREAD_END");
   return trace;
 }
 
-Status InferContext::FindModel(InferParts& parts) const {
-  const auto& message = parts.message.message();
+Status InferContext::FindModel(RequestResources& resources) const {
+  const auto& message = resources.message.message();
   NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte("model_name", message.model_name()));
-  NEREID_ASSIGN_OR_RETURN(parts.is_decoupled,
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("model_name", message.model_name()));
+  NEREID_ASSIGN_OR_RETURN(resources.is_decoupled,
                           server_.IsDecoupled(message.model_name().c_str(), version));
   return {};
 }
 
-Result<InferRequest> InferContext::MakeRequest(InferParts& parts,
+Result<InferRequest> InferContext::MakeRequest(RequestResources& resources,
                                                const ForwardedHeaders& headers) const {
-  const auto& message = parts.message.message();
+  const auto& message = resources.message.message();
   const char* const name = message.model_name().c_str();
   NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
   NEREID_ASSIGN_OR_RETURN(InferRequest request, server_.NewRequest(name, version));
-  NEREID_RETURN_IF_ERROR(FillRequest(options_.state->shared_memory, headers, parts, request));
-  if (!parts.wishes.classifications.empty()) {
-    NEREID_ASSIGN_OR_RETURN(parts.is_batched, server_.IsBatched(name, version));
+  NEREID_RETURN_IF_ERROR(FillRequest(options_.state->shared_memory, headers, resources, request));
+  if (!resources.response_options.classifications.empty()) {
+    NEREID_ASSIGN_OR_RETURN(resources.is_batched, server_.IsBatched(name, version));
   }
   return request;
 }

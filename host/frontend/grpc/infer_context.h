@@ -1,15 +1,16 @@
-// What inference calls of one endpoint share, and what they all do first. Outlives every call.
-// [any thread]
+// State shared by all inference calls of one gRPC endpoint, and the steps that unary and streaming
+// calls have in common. Outlives every call. [any thread]
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/drainable_calls.h"
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/grpc/infer_request_builder.h"
-#include "host/frontend/grpc/long_calls.h"
 #include "host/frontend/tracing/tracer.h"
+#include "host/log.h"
 #include "nereid/server.h"
 
 namespace re2 {
@@ -27,17 +28,19 @@ class InferContext {
   const Server& server() const { return server_; }
   const ResponseAllocator& allocator() const { return allocator_; }
   const GrpcOptions& options() const { return options_; }
-  LongCalls& long_calls() const { return long_calls_; }
+  DrainableCalls& drainable_calls() const { return drainable_calls_; }
 
   ForwardedHeaders HeadersToForward(const Call& call) const;
 
-  // The trace of a request to the model of the parsed `message`, if it is to have one.
+  // Returns the trace of a request to the model named in the parsed `message`; null if it is not
+  // sampled.
   TracedRequest SampleTrace(const Call& call, const InferMessage& message) const;
 
-  // Looks up the model of the parsed `parts.message`; NOT_FOUND names it.
-  Status FindModel(InferParts& parts) const;
-  // A request for it, ready for callbacks. Requires FindModel.
-  Result<InferRequest> MakeRequest(InferParts& parts, const ForwardedHeaders& headers) const;
+  // Looks up the model named in the parsed `resources.message`. NOT_FOUND names the model.
+  Status FindModel(RequestResources& resources) const;
+  // Creates the request, without callbacks. Requires a successful FindModel.
+  Result<InferRequest> MakeRequest(RequestResources& resources,
+                                   const ForwardedHeaders& headers) const;
 
  private:
   InferContext(const Server& server, const GrpcOptions& options, ResponseAllocator allocator);
@@ -45,8 +48,14 @@ class InferContext {
   const Server& server_;
   const GrpcOptions options_;
   const ResponseAllocator allocator_;
-  std::unique_ptr<re2::RE2> header_pattern_;  // null: none is forwarded
-  mutable LongCalls long_calls_;
+  std::unique_ptr<re2::RE2> header_pattern_;  // null: no header is forwarded
+  mutable DrainableCalls drainable_calls_;
 };
+
+// Writes the verbose log line that Triton writes for a rejected request.
+inline void LogInferFailed(const std::string& request_id, const Status& status) {
+  LogVerbose("[request id: ", request_id.empty() ? "<id_unknown>" : request_id,
+             "] Infer failed: ", status.message());
+}
 
 }  // namespace nereid

@@ -17,7 +17,7 @@ constexpr uint32_t kRawTag =
     WireFormatLite::MakeTag(inference::ModelInferRequest::kRawInputContentsFieldNumber,
                             WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 
-// Reads spans one after another, as protobuf wants its input.
+// Presents a list of spans to protobuf as one input stream.
 class SpanStream final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   explicit SpanStream(std::span<const std::string_view> spans) : spans_(spans) {}
@@ -80,7 +80,7 @@ Status InferMessage::Parse(const Slice& bytes) {
   return {};
 }
 
-// Walks the top-level fields: notes where raw tensors lie and what lies around them.
+// Scans the top-level fields: collects the raw tensors, and the byte ranges of all other fields.
 bool InferMessage::Scan(std::vector<std::string_view>& other_fields) {
   const std::string_view text = bytes_.bytes;
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(text.data()),

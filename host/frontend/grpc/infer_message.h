@@ -1,5 +1,6 @@
-// One ModelInferRequest off the wire. Protobuf parses all of it but the raw tensors: these stay
-// where the socket put them and are referenced. Used by unary and stream inference. [one thread]
+// A ModelInferRequest as received. Protobuf parses every field except raw_input_contents, whose
+// bytes are referenced in the receive buffer instead of copied. Used by unary and stream inference.
+// [one thread]
 #pragma once
 
 #include <string_view>
@@ -17,7 +18,7 @@ class InferMessage {
   InferMessage(const InferMessage&) = delete;
   InferMessage& operator=(const InferMessage&) = delete;
 
-  // Once. Shares the memory of `bytes`. INTERNAL, as gRPC has it, for bytes that are no
+  // Called once. Keeps a reference to `bytes`. INTERNAL with gRPC's own text if they are not a
   // ModelInferRequest.
   Status Parse(const Slice& bytes);
 

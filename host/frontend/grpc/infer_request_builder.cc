@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "host/frontend/zero_byte.h"
+#include "host/frontend/client_input.h"
 
 namespace nereid {
 namespace {
@@ -15,7 +15,7 @@ using Output = inference::ModelInferRequest::InferRequestedOutputTensor;
 
 constexpr std::string_view kEmptyFinalKey = "triton_enable_empty_final_response";
 
-// `owner`: " for tensor 'X'", where that has the parameter.
+// `owner` is " for tensor 'X'" if the parameter belongs to a tensor.
 Status WrongType(std::string_view key, std::string_view expected, std::string_view owner = "") {
   return InvalidArgError("invalid value type for '", key, "' parameter", owner, ", expected ",
                          expected, ".");
@@ -39,23 +39,23 @@ Status SetSequenceId(const std::string& key, const InferParameter& value, InferR
     case InferParameter::kInt64Param:
       return request.SetCorrelationId(static_cast<uint64_t>(value.int64_param()));
     case InferParameter::kStringParam:
-      NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value.string_param()));
+      NEREID_RETURN_IF_ERROR(RejectZeroByte(key, value.string_param()));
       return request.SetCorrelationId(value.string_param().c_str());
     default:
       return WrongType(key, "int64_param or string_param");
   }
 }
 
-// A parameter that the host knows nothing of: it goes to the backend.
+// Passes a parameter that the host does not interpret to the backend.
 Status SetCustom(const std::string& key, const InferParameter& value, InferRequest& request) {
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte("parameters", key));
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("parameters", key));
   switch (value.parameter_choice_case()) {
     case InferParameter::kBoolParam:
       return request.SetParameter(key.c_str(), value.bool_param());
     case InferParameter::kInt64Param:
       return request.SetParameter(key.c_str(), value.int64_param());
     case InferParameter::kStringParam:
-      NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value.string_param()));
+      NEREID_RETURN_IF_ERROR(RejectZeroByte(key, value.string_param()));
       return request.SetParameter(key.c_str(), value.string_param().c_str());
     case InferParameter::kDoubleParam:
       return request.SetParameter(key.c_str(), value.double_param());
@@ -64,9 +64,9 @@ Status SetCustom(const std::string& key, const InferParameter& value, InferReque
   }
 }
 
-// `flags` gathers the TRITONSERVER_RequestFlag bits.
+// Adds TRITONSERVER_RequestFlag bits to `flags`.
 Status SetParameter(const std::string& key, const InferParameter& value, uint32_t& flags,
-                    ResponseWishes& wishes, InferRequest& request) {
+                    ResponseOptions& response_options, InferRequest& request) {
   if (key == "sequence_id") return SetSequenceId(key, value, request);
   if (key == "sequence_start" || key == "sequence_end") {
     NEREID_ASSIGN_OR_RETURN(const bool is_set, AsBool(key, value));
@@ -86,7 +86,7 @@ Status SetParameter(const std::string& key, const InferParameter& value, uint32_
     return request.SetTimeoutUs(timeout_us);
   }
   if (key == kEmptyFinalKey) {
-    NEREID_ASSIGN_OR_RETURN(wishes.wants_empty_final, AsBool(key, value));
+    NEREID_ASSIGN_OR_RETURN(response_options.enable_empty_final, AsBool(key, value));
     return {};
   }
   if (key.starts_with("triton_")) {
@@ -99,20 +99,20 @@ Status SetParameter(const std::string& key, const InferParameter& value, uint32_
 }
 
 Status SetParameters(const InferMessage& message, const ForwardedHeaders& headers,
-                     ResponseWishes& wishes, InferRequest& request) {
+                     ResponseOptions& response_options, InferRequest& request) {
   uint32_t flags = 0;
   for (const auto& [key, value] : message.message().parameters()) {
-    NEREID_RETURN_IF_ERROR(SetParameter(key, value, flags, wishes, request));
+    NEREID_RETURN_IF_ERROR(SetParameter(key, value, flags, response_options, request));
   }
   if (flags != 0) NEREID_RETURN_IF_ERROR(request.SetFlags(flags));
   for (const auto& [key, value] : headers) {
-    NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value));  // binary metadata may
+    NEREID_RETURN_IF_ERROR(RejectZeroByte(key, value));  // binary metadata may contain zero bytes
     NEREID_RETURN_IF_ERROR(request.SetParameter(key.c_str(), value.c_str()));
   }
   return {};
 }
 
-// The part of a region that a tensor's parameters name, if they do.
+// The shared-memory range that a tensor's parameters name, if any.
 template <typename Tensor>
 Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   const auto& parameters = tensor.parameters();
@@ -143,8 +143,8 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
         tensor.name(), "'");
   }
   if (!size->second.has_int64_param()) return WrongType(size->first, "int64_param", owner);
-  // A value below 0 becomes one that no region has: whoever looks up the region says so, as in
-  // Triton, where an unknown region comes first.
+  // A negative value becomes one that exceeds every region, so the later range check rejects it. As
+  // in Triton, an unknown region is reported first.
   SharedRange range{region->second.string_param(), 0,
                     static_cast<uint64_t>(size->second.int64_param())};
   if (offset != parameters.end()) {
@@ -153,8 +153,9 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   return std::optional(std::move(range));
 }
 
-// The tensor at an address that suits its elements: in place when it lies so, else copied.
-// *Rationale:* messages put tensors at any byte, and backends read elements through typed pointers.
+// Returns `raw` itself if it is aligned for `datatype`, else an aligned copy.
+// *Rationale:* messages place tensors at any byte offset, and backends read elements through typed
+// pointers.
 std::string_view RawAsBytes(std::string_view raw, DataType datatype, InputStorage& storage) {
   const size_t alignment = std::max<size_t>(ByteSize(datatype), 1);
   if (reinterpret_cast<uintptr_t>(raw.data()) % alignment == 0) return raw;
@@ -168,7 +169,7 @@ bool HasZeroDim(const Input& input) {
   return false;
 }
 
-// `raw` is the input's entry of raw_input_contents, if it has one.
+// `raw` is the input's raw_input_contents entry, if it has one.
 Result<std::string_view> InputData(const Input& input, std::optional<std::string_view> raw,
                                    DataType datatype, const std::string& model,
                                    InputStorage& storage) {
@@ -181,33 +182,35 @@ Result<std::string_view> InputData(const Input& input, std::optional<std::string
                          model, "' in request.");
 }
 
-Status AddSharedInput(const Input& input, const SharedBlock& block, InferRequest& request) {
-  return request.AppendInputData(input.name().c_str(), block.base, block.size_bytes,
-                                 block.memory_type, block.memory_type_id);
+Status AddSharedInput(const Input& input, const MappedRange& range, InferRequest& request) {
+  return request.AppendInputData(input.name().c_str(), range.base, range.size_bytes,
+                                 range.memory_type, range.memory_type_id);
 }
 
-// Walks the inputs; those in shared memory have no entry in raw_input_contents.
+// Adds all inputs to the request. Inputs in shared memory have no raw_input_contents entry.
 class InputAdder {
  public:
-  InputAdder(const SharedMemory& shared_memory, InferParts& parts, InferRequest& request)
+  InputAdder(const SharedMemoryManager& shared_memory, RequestResources& resources,
+             InferRequest& request)
       : shared_memory_(shared_memory),
-        parts_(parts),
+        resources_(resources),
         request_(request),
-        model_(parts.message.message().model_name()) {}
+        model_(resources.message.message().model_name()) {}
 
   Status AddAll() {
-    const auto& inputs = parts_.message.message().inputs();
+    const auto& inputs = resources_.message.message().inputs();
     for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(Declare(input));
     for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(AddData(input));
-    const size_t num_raw = parts_.message.raw_count();
-    if (num_raw <= num_raw_wanted_ || inputs.empty()) return {};  // no inputs: said further on
-    return InvalidArgError("raw_input_contents for model '", model_, "': expected ",
-                           num_raw_wanted_, " entries, one an input, got ", num_raw);
+    const size_t num_raw = resources_.message.raw_count();
+    // Without inputs, a later check reports the error.
+    if (num_raw <= num_raw_used_ || inputs.empty()) return {};
+    return InvalidArgError("raw_input_contents for model '", model_, "': expected ", num_raw_used_,
+                           " entries, one an input, got ", num_raw);
   }
 
  private:
   Status Declare(const Input& input) {
-    NEREID_RETURN_IF_ERROR(RefuseZeroByte("name", input.name()));
+    NEREID_RETURN_IF_ERROR(RejectZeroByte("name", input.name()));
     return request_.AddInput(input.name().c_str(), ToC(DataTypeOf(input)),
                              {input.shape().data(), static_cast<size_t>(input.shape_size())});
   }
@@ -220,23 +223,23 @@ class InputAdder {
             "unexpected 'content' provided when using shared memory for input tensor '",
             input.name(), "' for model '", model_, "'");
       }
-      NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory_.Find(*shared));
-      parts_.shared_inputs.push_back(std::move(block));
-      return AddSharedInput(input, parts_.shared_inputs.back(), request_);
+      NEREID_ASSIGN_OR_RETURN(MappedRange range, shared_memory_.Find(*shared));
+      resources_.shared_inputs.push_back(std::move(range));
+      return AddSharedInput(input, resources_.shared_inputs.back(), request_);
     }
-    if (parts_.message.raw_count() > 0 && input.has_contents()) {
+    if (resources_.message.raw_count() > 0 && input.has_contents()) {
       return InvalidArgError(
           "contents field must not be specified when using raw_input_contents for '", input.name(),
           "' for model '", model_, "'");
     }
     NEREID_ASSIGN_OR_RETURN(const std::optional<std::string_view> raw, NextRaw(input));
     NEREID_ASSIGN_OR_RETURN(const std::string_view data,
-                            InputData(input, raw, DataTypeOf(input), model_, parts_.storage));
+                            InputData(input, raw, DataTypeOf(input), model_, resources_.storage));
     if (data.empty()) return {};
     return request_.AppendInputData(input.name().c_str(), data.data(), data.size());
   }
 
-  // What is none of the protocol's names stays invalid: the checks that follow say so.
+  // Names that the protocol does not define map to kInvalid; later checks report them.
   static DataType DataTypeOf(const Input& input) {
     const std::string& name = input.datatype();
     const bool is_config_name = name == "STRING" || name.starts_with("TYPE_");
@@ -244,22 +247,22 @@ class InputAdder {
   }
 
   Result<std::optional<std::string_view>> NextRaw(const Input& input) {
-    const size_t index = num_raw_wanted_++;
-    const size_t num_raw = parts_.message.raw_count();
+    const size_t index = num_raw_used_++;
+    const size_t num_raw = resources_.message.raw_count();
     if (num_raw == 0) return std::optional<std::string_view>();
-    if (index < num_raw) return std::optional(parts_.message.raw(index));
+    if (index < num_raw) return std::optional(resources_.message.raw(index));
     return InvalidArgError("unable to find data for input tensor '", input.name(), "' for model '",
                            model_, "' in request.");
   }
 
-  const SharedMemory& shared_memory_;
-  InferParts& parts_;
+  const SharedMemoryManager& shared_memory_;
+  RequestResources& resources_;
   InferRequest& request_;
   const std::string& model_;
-  size_t num_raw_wanted_ = 0;
+  size_t num_raw_used_ = 0;
 };
 
-// How many classes the output's parameters ask for; 0 where they do not.
+// Number of classes that the output's parameters request; 0 if they request no classification.
 Result<uint64_t> ClassesOf(const Output& output, bool is_shared) {
   const auto found = output.parameters().find("classification");
   if (found == output.parameters().end()) return uint64_t{0};
@@ -277,44 +280,46 @@ Result<uint64_t> ClassesOf(const Output& output, bool is_shared) {
   return static_cast<uint64_t>(value.int64_param());
 }
 
-Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
+Status AddRequestedOutputs(const SharedMemoryManager& shared_memory, RequestResources& resources,
                            InferRequest& request) {
-  for (const Output& output : parts.message.message().outputs()) {
-    NEREID_RETURN_IF_ERROR(RefuseZeroByte("name", output.name()));
+  for (const Output& output : resources.message.message().outputs()) {
+    NEREID_RETURN_IF_ERROR(RejectZeroByte("name", output.name()));
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name().c_str()));
     NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(output));
     NEREID_ASSIGN_OR_RETURN(const uint64_t num_classes, ClassesOf(output, shared.has_value()));
-    if (num_classes != 0) parts.wishes.classifications.push_back({output.name(), num_classes});
+    if (num_classes != 0)
+      resources.response_options.classifications.push_back({output.name(), num_classes});
     if (!shared.has_value()) continue;
-    NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory.Find(*shared));
-    parts.outputs.shared.push_back({output.name(), std::move(block)});
+    NEREID_ASSIGN_OR_RETURN(MappedRange range, shared_memory.Find(*shared));
+    resources.outputs.shared.push_back({output.name(), std::move(range)});
   }
   return {};
 }
 
 }  // namespace
 
-void InferParts::EndSharedUse() {
-  for (SharedBlock& block : shared_inputs) block.use.reset();
-  for (SharedOutput& output : outputs.shared) output.block.use.reset();
+void RequestResources::ReleaseSharedRegions() {
+  for (MappedRange& range : shared_inputs) range.use_count.reset();
+  for (SharedOutput& output : outputs.shared) output.range.use_count.reset();
 }
 
-Status InferParts::CheckShared() const {
-  for (const SharedBlock& block : shared_inputs) NEREID_RETURN_IF_ERROR(block.CheckTouched());
+Status RequestResources::CheckSharedRegions() const {
+  for (const MappedRange& range : shared_inputs) NEREID_RETURN_IF_ERROR(range.CheckIntact());
   for (const SharedOutput& output : outputs.shared) {
-    NEREID_RETURN_IF_ERROR(output.block.CheckTouched());
+    NEREID_RETURN_IF_ERROR(output.range.CheckIntact());
   }
   return {};
 }
 
-Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
-                   InferParts& parts, InferRequest& request) {
-  const std::string& id = parts.message.message().id();
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte("id", id));
+Status FillRequest(const SharedMemoryManager& shared_memory, const ForwardedHeaders& headers,
+                   RequestResources& resources, InferRequest& request) {
+  const std::string& id = resources.message.message().id();
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("id", id));
   if (!id.empty()) NEREID_RETURN_IF_ERROR(request.SetId(id.c_str()));
-  NEREID_RETURN_IF_ERROR(SetParameters(parts.message, headers, parts.wishes, request));
-  NEREID_RETURN_IF_ERROR(InputAdder(shared_memory, parts, request).AddAll());
-  return AddRequestedOutputs(shared_memory, parts, request);
+  NEREID_RETURN_IF_ERROR(
+      SetParameters(resources.message, headers, resources.response_options, request));
+  NEREID_RETURN_IF_ERROR(InputAdder(shared_memory, resources, request).AddAll());
+  return AddRequestedOutputs(shared_memory, resources, request);
 }
 
 }  // namespace nereid

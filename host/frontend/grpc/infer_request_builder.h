@@ -1,4 +1,4 @@
-// From a parsed message to a request that the core takes. Called by unary and stream inference on
+// Builds a core request from a parsed ModelInferRequest. Called by unary and stream inference on
 // the thread that read the message.
 #pragma once
 
@@ -16,40 +16,40 @@
 
 namespace nereid {
 
-// Headers of a call that become string parameters of its requests.
+// Headers of a call that become string parameters of its requests: (name, value).
 using ForwardedHeaders = std::vector<std::pair<std::string, std::string>>;
 
-// What the client asked about the shape of responses rather than of the model.
-struct ResponseWishes {
+// Request options that concern the form of the responses and are not passed to the model.
+struct ResponseOptions {
   struct Classification {
     std::string output;
     uint64_t max_classes;
   };
   std::vector<Classification> classifications;
-  bool wants_empty_final = false;
+  bool enable_empty_final = false;
 };
 
-// What must live as long as a request does: its message, the bytes made for it, the memory that it
-// shares.
-struct InferParts {
+// Data that must live as long as the request: its message, converted tensors, shared-memory ranges.
+struct RequestResources {
   InferMessage message;
   InputStorage storage;
-  ResponseWishes wishes;
-  std::vector<SharedBlock> shared_inputs;
+  ResponseOptions response_options;
+  std::vector<MappedRange> shared_inputs;
   OutputPlan outputs;
   bool is_decoupled = false;
-  bool is_batched = false;  // known only when outputs are to be classified
+  bool is_batched = false;  // set only if an output is to be classified
 
-  // Once the model has answered: from here on clients may unregister the regions.
-  void EndSharedUse();
-  // Before a response is passed on: whether the memory was there so far.
-  Status CheckShared() const;
+  // Called with the final response: from then on clients may unregister the regions.
+  void ReleaseSharedRegions();
+  // Called before a response is sent: an error if shared memory that was accessed had been
+  // truncated.
+  Status CheckSharedRegions() const;
 };
 
-// Fills `request`, made for the message's model, from `parts.message` and `headers`. Inputs
-// reference `parts`, which outlives the request's release. INVALID_ARG names the tensor or
-// parameter at fault.
-Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
-                   InferParts& parts, InferRequest& request);
+// Fills `request`, which was created for the message's model, from `resources.message` and
+// `headers`. Inputs reference `resources`, which must outlive the request's release. INVALID_ARG
+// names the invalid tensor or parameter.
+Status FillRequest(const SharedMemoryManager& shared_memory, const ForwardedHeaders& headers,
+                   RequestResources& resources, InferRequest& request);
 
 }  // namespace nereid

@@ -24,7 +24,8 @@ using inference::ModelStreamInferResponse;
 constexpr char kFinalKey[] = "triton_final_response";
 constexpr uint8_t kRawTag = ModelInferResponse::kRawOutputContentsFieldNumber << 3 | 2;
 constexpr uint8_t kInferResponseTag = ModelStreamInferResponse::kInferResponseFieldNumber << 3 | 2;
-// Shorter outputs are copied beside the header: that costs less than a slice of their own.
+// Outputs up to this size are copied next to the header, which is cheaper than a slice of their
+// own.
 constexpr size_t kMaxInlineBytes = 8 << 10;
 constexpr size_t kMaxMessageBytes = std::numeric_limits<int32_t>::max();
 
@@ -32,7 +33,7 @@ constexpr size_t kMaxMessageBytes = std::numeric_limits<int32_t>::max();
 struct RawOutput {
   const void* base;
   size_t size_bytes;
-  void* userp;  // of OutputMemory; null when the bytes must be copied
+  void* userp;  // from OutputMemory; null if the bytes must be copied
 
   bool is_inline() const { return userp == nullptr || size_bytes <= kMaxInlineBytes; }
 };
@@ -44,7 +45,7 @@ size_t RawFieldBytes(const RawOutput& raw) {
   return 1 + VarintBytes(raw.size_bytes) + raw.size_bytes;
 }
 
-// Protobuf writes any bytes into a string field, but no client reads them.
+// Replaces invalid UTF-8: protobuf writes any bytes into a string field, but clients reject them.
 std::string ValidUtf8(std::string_view text) {
   std::string buffer(text.size(), '\0');
   const char* const valid = google::protobuf::internal::UTF8CoerceToStructurallyValid(
@@ -52,30 +53,31 @@ std::string ValidUtf8(std::string_view text) {
   return std::string(valid, text.size());
 }
 
-// A response while it is put together. The outputs' bytes stay where they are.
-class Draft {
+// Collects the header and output references of one response. The output bytes are not copied here.
+class ResponseBuilder {
  public:
-  Draft()
+  ResponseBuilder()
       : arena_(arena_block_, sizeof(arena_block_)),
         header_(google::protobuf::Arena::CreateMessage<ModelInferResponse>(&arena_)) {}
 
   ModelInferResponse& header() { return *header_; }
-  Status Fill(const InferResponse& response, const InferParts& parts);
+  Status Fill(const InferResponse& response, const RequestResources& resources);
   Result<WireMessage> Encode(bool is_stream);
 
  private:
   Status AddParameters(const InferResponse& response);
-  Status AddOutput(const InferResponse& response, uint32_t index, const InferParts& parts);
+  Status AddOutput(const InferResponse& response, uint32_t index,
+                   const RequestResources& resources);
   size_t InlineRunBytes(size_t first) const;
 
   alignas(8) char arena_block_[1536];
   google::protobuf::Arena arena_;
   ModelInferResponse* header_;
   std::vector<RawOutput> raw_;
-  std::list<std::string> made_;  // bytes of outputs that the frontend made
+  std::list<std::string> owned_outputs_;  // output bytes created by the frontend (classification)
 };
 
-Status Draft::Fill(const InferResponse& response, const InferParts& parts) {
+Status ResponseBuilder::Fill(const InferResponse& response, const RequestResources& resources) {
   NEREID_RETURN_IF_ERROR(response.Error());
   NEREID_ASSIGN_OR_RETURN(const InferResponse::ModelId model, response.Model());
   header_->set_model_name(model.name);
@@ -85,12 +87,12 @@ Status Draft::Fill(const InferResponse& response, const InferParts& parts) {
   NEREID_RETURN_IF_ERROR(AddParameters(response));
   NEREID_ASSIGN_OR_RETURN(const uint32_t num_outputs, response.OutputCount());
   for (uint32_t i = 0; i < num_outputs; ++i) {
-    NEREID_RETURN_IF_ERROR(AddOutput(response, i, parts));
+    NEREID_RETURN_IF_ERROR(AddOutput(response, i, resources));
   }
   return {};
 }
 
-Status Draft::AddParameters(const InferResponse& response) {
+Status ResponseBuilder::AddParameters(const InferResponse& response) {
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
   for (uint32_t i = 0; i < count; ++i) {
     NEREID_ASSIGN_OR_RETURN(const ParameterView parameter, response.Parameter(i));
@@ -110,27 +112,29 @@ Status Draft::AddParameters(const InferResponse& response) {
         break;
       default:
         return InternalError("response parameter '", parameter.name, "': type ", parameter.type,
-                             " has no form in gRPC");
+                             " cannot be sent over gRPC");
     }
   }
   return {};
 }
 
-Status Draft::AddOutput(const InferResponse& response, uint32_t index, const InferParts& parts) {
+Status ResponseBuilder::AddOutput(const InferResponse& response, uint32_t index,
+                                  const RequestResources& resources) {
   NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(index));
   auto* tensor = header_->add_outputs();
   tensor->set_name(output.name);
-  for (const auto& wish : parts.wishes.classifications) {
-    if (wish.output != output.name) continue;
-    NEREID_ASSIGN_OR_RETURN(Classes classes,
-                            Classify(response, index, output, parts.is_batched, wish.max_classes));
+  for (const auto& classification : resources.response_options.classifications) {
+    if (classification.output != output.name) continue;
+    NEREID_ASSIGN_OR_RETURN(
+        ClassificationOutput classes,
+        Classify(response, index, output, resources.is_batched, classification.max_classes));
     tensor->set_datatype(Name(DataType::kBytes));
     tensor->mutable_shape()->Add(classes.shape.begin(), classes.shape.end());
-    const std::string& data = made_.emplace_back(std::move(classes.data));
+    const std::string& data = owned_outputs_.emplace_back(std::move(classes.data));
     raw_.push_back({data.data(), data.size(), nullptr});
     return {};
   }
-  if (FindShared(parts.outputs.shared, output.name) != nullptr) {
+  if (FindShared(resources.outputs.shared, output.name) != nullptr) {
     tensor->set_datatype(Name(static_cast<DataType>(output.datatype)));
     tensor->mutable_shape()->Add(output.shape.begin(), output.shape.end());
     raw_.push_back({nullptr, 0, nullptr});
@@ -145,8 +149,9 @@ Status Draft::AddOutput(const InferResponse& response, uint32_t index, const Inf
   return {};
 }
 
-// Bytes of the inline outputs from `first` on, and of the field head of the output that ends them.
-size_t Draft::InlineRunBytes(size_t first) const {
+// Size in bytes of the consecutive inline outputs from `first` on, plus the field header of the
+// first output that is not inline.
+size_t ResponseBuilder::InlineRunBytes(size_t first) const {
   size_t size_bytes = 0;
   for (size_t i = first; i < raw_.size(); ++i) {
     size_bytes += RawFieldBytes(raw_[i]);
@@ -155,7 +160,7 @@ size_t Draft::InlineRunBytes(size_t first) const {
   return size_bytes;
 }
 
-Result<WireMessage> Draft::Encode(bool is_stream) {
+Result<WireMessage> ResponseBuilder::Encode(bool is_stream) {
   const size_t header_bytes = header_->ByteSizeLong();
   size_t body_bytes = header_bytes;
   for (const RawOutput& raw : raw_) body_bytes += RawFieldBytes(raw);
@@ -199,24 +204,25 @@ Result<WireMessage> Draft::Encode(bool is_stream) {
   return message;
 }
 
-WireMessage EncodeSmall(const ModelStreamInferResponse& message) {
+WireMessage SerializeStreamResponse(const ModelStreamInferResponse& message) {
   return WireMessage(Slice::Of(message.SerializeAsString()));
 }
 
 }  // namespace
 
-Result<WireMessage> EncodeUnaryResponse(const InferResponse& response, const InferParts& parts) {
-  Draft draft;
-  NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
-  return draft.Encode(/*is_stream=*/false);
+Result<WireMessage> EncodeUnaryResponse(const InferResponse& response,
+                                        const RequestResources& resources) {
+  ResponseBuilder builder;
+  NEREID_RETURN_IF_ERROR(builder.Fill(response, resources));
+  return builder.Encode(/*is_stream=*/false);
 }
 
-Result<WireMessage> EncodeStreamResponse(const InferResponse& response, const InferParts& parts,
-                                         bool is_final) {
-  Draft draft;
-  NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
-  (*draft.header().mutable_parameters())[kFinalKey].set_bool_param(is_final);
-  return draft.Encode(/*is_stream=*/true);
+Result<WireMessage> EncodeStreamResponse(const InferResponse& response,
+                                         const RequestResources& resources, bool is_final) {
+  ResponseBuilder builder;
+  NEREID_RETURN_IF_ERROR(builder.Fill(response, resources));
+  (*builder.header().mutable_parameters())[kFinalKey].set_bool_param(is_final);
+  return builder.Encode(/*is_stream=*/true);
 }
 
 WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id) {
@@ -225,7 +231,7 @@ WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id) {
   response.set_model_name(std::string(model));
   response.set_id(std::string(id));
   (*response.mutable_parameters())[kFinalKey].set_bool_param(true);
-  return EncodeSmall(message);
+  return SerializeStreamResponse(message);
 }
 
 WireMessage EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
@@ -238,7 +244,7 @@ WireMessage EncodeStreamError(const Status& error, std::string_view model, std::
     response.set_model_name(std::string(model));
     (*response.mutable_parameters())[kFinalKey].set_bool_param(is_final);
   }
-  return EncodeSmall(message);
+  return SerializeStreamResponse(message);
 }
 
 }  // namespace nereid

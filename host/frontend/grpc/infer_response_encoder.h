@@ -1,5 +1,5 @@
-// From a response of the core to the bytes of a ModelInferResponse or ModelStreamInferResponse.
-// Large outputs are referenced, never copied. Called by unary and stream inference. [any thread]
+// Encodes a core response as a ModelInferResponse or ModelStreamInferResponse. Large outputs are
+// referenced, never copied. Called by unary and stream inference. [any thread]
 #pragma once
 
 #include <string_view>
@@ -11,18 +11,19 @@
 
 namespace nereid {
 
-// Of a ModelInfer call. The response's own error comes back as the Status.
-Result<WireMessage> EncodeUnaryResponse(const InferResponse& response, const InferParts& parts);
+// Encodes the response of a ModelInfer call. If the response carries an error, returns that error.
+Result<WireMessage> EncodeUnaryResponse(const InferResponse& response,
+                                        const RequestResources& resources);
 
-// One message of a ModelStreamInfer call; it tells whether it is the request's last.
-Result<WireMessage> EncodeStreamResponse(const InferResponse& response, const InferParts& parts,
-                                         bool is_final);
+// Encodes one message of a ModelStreamInfer call, including whether it is the request's final one.
+Result<WireMessage> EncodeStreamResponse(const InferResponse& response,
+                                         const RequestResources& resources, bool is_final);
 
-// The end of a decoupled request that has no response of its own.
+// Encodes the end of a decoupled request whose final response is empty.
 WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id);
 
-// An error within a stream. Before a request reached its model `model` is empty, and `is_final`
-// does not matter.
+// Encodes an error of one request of a stream. If the request never reached its model, `model` is
+// empty and `is_final` is ignored.
 WireMessage EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
                               bool is_final);
 

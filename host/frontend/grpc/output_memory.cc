@@ -10,17 +10,18 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Lies before the output's bytes, in the same allocation, or by itself where they are lent.
-struct alignas(kAlignment) Block {
+// Reference count of one output. It precedes the output's bytes in the same allocation; for leased
+// memory it is allocated alone.
+struct alignas(kAlignment) OutputBlock {
   std::atomic<uint32_t> num_owners{1};
-  LentOutput lent{};  // its give_back is null where the bytes are the block's own
+  LeasedOutput lease{};  // release_fn is null if the bytes belong to this allocation
 };
 
 void Unref(void* userp) {
-  auto* block = static_cast<Block*>(userp);
+  auto* block = static_cast<OutputBlock*>(userp);
   if (block->num_owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (block->lent.give_back != nullptr) block->lent.GiveBack();
-  block->~Block();
+  if (block->lease.release_fn != nullptr) block->lease.Release();
+  block->~OutputBlock();
   std::free(block);
 }
 
@@ -34,7 +35,7 @@ Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* p
   }
   constexpr size_t kMaxBytes = std::numeric_limits<size_t>::max() / 2;
   const size_t rounded_bytes =
-      (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment + sizeof(Block);
+      (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment + sizeof(OutputBlock);
   void* const memory =
       output.size_bytes > kMaxBytes ? nullptr : std::aligned_alloc(kAlignment, rounded_bytes);
   if (memory == nullptr) {
@@ -42,27 +43,27 @@ Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* p
                             output.size_bytes, " bytes");
   }
   plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
-  auto* const block = new (memory) Block;
+  auto* const block = new (memory) OutputBlock;
   return OutputBuffer{.base = block + 1, .userp = block};
 }
 
-void* OutputMemory::Adopt(const LentOutput& output, void* plan_userp) {
+void* OutputMemory::AcceptLease(const LeasedOutput& output, void* plan_userp) {
   auto& plan = *static_cast<OutputPlan*>(plan_userp);
   if (FindShared(plan.shared, output.tensor_name) != nullptr) return nullptr;
-  void* const memory = std::aligned_alloc(kAlignment, sizeof(Block));
+  void* const memory = std::aligned_alloc(kAlignment, sizeof(OutputBlock));
   if (memory == nullptr) return nullptr;
   plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
-  auto* const block = new (memory) Block;
-  block->lent = output;
+  auto* const block = new (memory) OutputBlock;
+  block->lease = output;
   return block;
 }
 
 void OutputMemory::Release(const OutputBuffer& buffer, size_t) {
-  if (buffer.userp != nullptr) Unref(buffer.userp);  // null: in shared memory
+  if (buffer.userp != nullptr) Unref(buffer.userp);  // null for outputs in shared memory
 }
 
 Slice OutputMemory::Share(const void* base, size_t size_bytes, void* userp) {
-  static_cast<Block*>(userp)->num_owners.fetch_add(1, std::memory_order_relaxed);
+  static_cast<OutputBlock*>(userp)->num_owners.fetch_add(1, std::memory_order_relaxed);
   return {{static_cast<const char*>(base), size_bytes}, std::shared_ptr<const void>(userp, &Unref)};
 }
 

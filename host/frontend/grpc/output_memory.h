@@ -1,6 +1,5 @@
-// Where the outputs of responses live: blocks of host memory, or memory that a backend lends, which
-// a response and the bytes on their way to the client share, so that no output is copied.
-// [any thread]
+// Memory of response outputs: host memory, or memory leased by a backend. The response and the
+// bytes being sent share ownership of it, so that no output is copied. [any thread]
 #pragma once
 
 #include <atomic>
@@ -12,20 +11,21 @@
 
 namespace nereid {
 
-// Where the outputs of one request go; outlives the request in flight and its responses.
+// Output destinations of one request. Outlives the request in flight and its responses.
 struct OutputPlan {
   std::vector<SharedOutput> shared;
-  std::atomic<size_t> num_allocated{0};  // bytes of the other outputs; who counts resets it
+  // Size in bytes of the outputs outside shared memory. The reader resets it.
+  std::atomic<size_t> num_allocated{0};
 };
 
-// Policy of the ResponseAllocator; the userp of a request's callback is its OutputPlan.
+// Policy of the ResponseAllocator. The userp of a request's callbacks is its OutputPlan.
 struct OutputMemory {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void* plan);
   static void Release(const OutputBuffer& buffer, size_t size_bytes);
-  static void* Adopt(const LentOutput& output, void* plan);
+  static void* AcceptLease(const LeasedOutput& output, void* plan);
 
-  // A slice over `size_bytes` of an output that Allocate or Adopt made, named by its
-  // OutputView::userp; the memory lives as long as the slice.
+  // Returns a slice over the first `size_bytes` of an output created by Allocate or AcceptLease.
+  // `userp` is its OutputView::userp. The memory lives as long as the slice.
   static Slice Share(const void* base, size_t size_bytes, void* userp);
 };
 

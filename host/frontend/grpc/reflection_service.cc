@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "host/frontend/grpc/answer_call.h"
+#include "host/frontend/grpc/service_calls.h"
 #include "reflection.pb.h"
 
 namespace nereid {
@@ -16,15 +16,15 @@ namespace {
 
 using google::protobuf::DescriptorPool;
 using google::protobuf::FileDescriptor;
-using grpc::reflection::v1alpha::ServerReflectionRequest;
-using grpc::reflection::v1alpha::ServerReflectionResponse;
+using ::grpc::reflection::v1alpha::ServerReflectionRequest;
+using ::grpc::reflection::v1alpha::ServerReflectionResponse;
 
 constexpr const char* kServices[] = {"inference.GRPCInferenceService", "grpc.health.v1.Health",
                                      "grpc.reflection.v1alpha.ServerReflection"};
 
-// `file` and what it imports, each once.
+// Adds `file` and its imports, each once.
 void AddFile(const FileDescriptor& file, std::set<const FileDescriptor*>& added,
-             grpc::reflection::v1alpha::FileDescriptorResponse& answer) {
+             ::grpc::reflection::v1alpha::FileDescriptorResponse& answer) {
   if (!added.insert(&file).second) return;
   google::protobuf::FileDescriptorProto proto;
   file.CopyTo(&proto);
@@ -60,24 +60,25 @@ ServerReflectionResponse AnswerTo(const ServerReflectionRequest& request) {
     case ServerReflectionRequest::kFileContainingSymbol:
       AnswerFile(pool.FindFileContainingSymbol(request.file_containing_symbol()), response);
       break;
-    default:  // proto3 knows extensions of options alone: nobody has any
+    default:  // in proto3 only options have extensions, and these files define none
       AnswerFile(nullptr, response);
       break;
   }
   return response;
 }
 
-// One call: reads, answers, reads again. [loop thread; EndWhenIdle any]
+// One call: reads a request, answers it, and reads the next. [loop thread; EndWhenIdle: any thread]
 class ReflectionCall final : public CallHandler,
-                             public LongCall,
+                             public DrainableCall,
                              public std::enable_shared_from_this<ReflectionCall> {
  public:
-  ReflectionCall(Call& call, LongCalls& long_calls) : call_(call), long_calls_(long_calls) {}
+  ReflectionCall(Call& call, DrainableCalls& drainable_calls)
+      : call_(call), drainable_calls_(drainable_calls) {}
 
   void Start() {
     self_ = shared_from_this();
     call_.Read();
-    long_calls_.Add(self_);
+    drainable_calls_.Add(self_);
   }
   void EndWhenIdle() override { End({GrpcCode::kUnavailable, "the server is stopping"}); }
 
@@ -106,7 +107,7 @@ class ReflectionCall final : public CallHandler,
   }
   void OnCancel() override { End({GrpcCode::kCancelled, "the client cancelled the call"}); }
   void OnDone() override {
-    long_calls_.Remove(this);
+    drainable_calls_.Remove(this);
     self_.reset();
   }
 
@@ -119,8 +120,8 @@ class ReflectionCall final : public CallHandler,
     call_.Finish(*end_status_);
   }
 
-  Call& call_;  // dead once it is finished
-  LongCalls& long_calls_;
+  Call& call_;  // must not be used after it is finished
+  DrainableCalls& drainable_calls_;
   std::shared_ptr<ReflectionCall> self_;  // until OnDone
   std::mutex mutex_;                      // guards all below
   std::optional<CallStatus> end_status_;
@@ -130,9 +131,9 @@ class ReflectionCall final : public CallHandler,
 
 }  // namespace
 
-void AddReflection(LongCalls& long_calls, MethodTable& table) {
-  const auto reflect = [&long_calls](Call& call) -> CallHandler* {
-    const auto handler = std::make_shared<ReflectionCall>(call, long_calls);
+void AddReflection(DrainableCalls& drainable_calls, MethodTable& table) {
+  const auto reflect = [&drainable_calls](Call& call) -> CallHandler* {
+    const auto handler = std::make_shared<ReflectionCall>(call, drainable_calls);
     handler->Start();
     return handler.get();
   };

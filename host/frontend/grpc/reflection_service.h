@@ -1,13 +1,14 @@
-// grpc.reflection: what the endpoint serves, as descriptors, for clients that have no .proto files.
+// The service grpc.reflection: returns descriptors of the endpoint's services to clients without
+// .proto files.
 #pragma once
 
-#include "host/frontend/grpc/long_calls.h"
-#include "host/frontend/grpc/method_table.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/drainable_calls.h"
 
 namespace nereid {
 
-// Adds the calls of versions v1 and v1alpha, whose messages are the same, to `table`. `long_calls`
-// outlives them.
-void AddReflection(LongCalls& long_calls, MethodTable& table);
+// Adds the methods of versions v1 and v1alpha, whose messages are identical, to `table`.
+// `drainable_calls` outlives them.
+void AddReflection(DrainableCalls& drainable_calls, MethodTable& table);
 
 }  // namespace nereid

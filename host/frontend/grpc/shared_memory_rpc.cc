@@ -1,15 +1,15 @@
-// The shared memory calls of ControlService.
+// The shared memory calls of InferenceService.
 #include "grpc_service.pb.h"
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/grpc/control_service.h"
+#include "host/frontend/grpc/inference_service.h"
 
 namespace nereid {
 
-void ControlService::AddSharedMemory(MethodTable& table) const {
+void InferenceService::AddSharedMemory(MethodTable& table) const {
   using namespace inference;
   constexpr ApiGroup kGroup = ApiGroup::kSharedMemory;
-  SharedMemory& memory = context_.options().state->shared_memory;
-  AddNow<SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse>(
+  SharedMemoryManager& memory = context_.options().state->shared_memory;
+  AddInlineCall<SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse>(
       table, "SystemSharedMemoryStatus", kGroup,
       [&memory](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const auto regions,
@@ -23,16 +23,16 @@ void ControlService::AddSharedMemory(MethodTable& table) const {
         }
         return {};
       });
-  AddNow<SystemSharedMemoryRegisterRequest, SystemSharedMemoryRegisterResponse>(
+  AddInlineCall<SystemSharedMemoryRegisterRequest, SystemSharedMemoryRegisterResponse>(
       table, "SystemSharedMemoryRegister", kGroup, [&memory](const auto& request, auto&) {
         return memory.RegisterSystem(request.name(), request.key(), request.offset(),
                                      request.byte_size());
       });
-  AddNow<SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse>(
+  AddInlineCall<SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse>(
       table, "SystemSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
         return memory.Unregister(SharedMemoryKind::kSystem, request.name());
       });
-  AddNow<CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse>(
+  AddInlineCall<CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse>(
       table, "CudaSharedMemoryStatus", kGroup,
       [&memory](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const auto regions,
@@ -45,12 +45,12 @@ void ControlService::AddSharedMemory(MethodTable& table) const {
         }
         return {};
       });
-  AddLate<CudaSharedMemoryRegisterRequest, CudaSharedMemoryRegisterResponse>(
+  AddQueuedCall<CudaSharedMemoryRegisterRequest, CudaSharedMemoryRegisterResponse>(
       table, "CudaSharedMemoryRegister", kGroup, [&memory](const auto& request, auto&) {
         return memory.RegisterCuda(request.name(), request.raw_handle(), request.device_id(),
                                    request.byte_size());
       });
-  AddNow<CudaSharedMemoryUnregisterRequest, CudaSharedMemoryUnregisterResponse>(
+  AddInlineCall<CudaSharedMemoryUnregisterRequest, CudaSharedMemoryUnregisterResponse>(
       table, "CudaSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
         return memory.Unregister(SharedMemoryKind::kCuda, request.name());
       });

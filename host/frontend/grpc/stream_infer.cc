@@ -1,6 +1,6 @@
-// See stream_infer.h. Replies of models with one response a request leave in the order of the
-// requests; those of decoupled models leave as they come.
-#include "host/frontend/grpc/stream_infer.h"
+// The ModelStreamInfer call, see infer_calls.h. Replies of models that are not decoupled are sent
+// in the order of their requests; those of decoupled models are sent as they arrive.
+#include "host/frontend/grpc/infer_calls.h"
 
 #include <deque>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/frontend/grpc/infer_failed.h"
+#include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/stream_request.h"
 #include "nereid/error.h"
 
@@ -18,23 +18,24 @@ namespace {
 
 constexpr char kStrictErrorsKey[] = "triton_grpc_error";
 
-// At most one read and one write are under way; the write's bytes leave before the next is encoded.
+// At most one read and one write are pending. A reply is encoded after the previous one was
+// written.
 class StreamInfer final : public CallHandler,
                           public StreamReplySink,
-                          public LongCall,
+                          public DrainableCall,
                           public std::enable_shared_from_this<StreamInfer> {
  public:
   StreamInfer(const InferContext& context, Call& call);
 
-  // Once, before the handler is handed to the call.
+  // Called once, before the handler is returned to the transport.
   void Start() {
     self_ = shared_from_this();
-    context_.long_calls().Add(self_);
+    context_.drainable_calls().Add(self_);
     call_.Read();
   }
 
   void OnReply(StreamReply reply) override;
-  void OnSilentEnd(const std::shared_ptr<StreamRequest>& request) override;
+  void OnEndWithoutReply(const std::shared_ptr<StreamRequest>& request) override;
   void EndWhenIdle() override;
 
  private:
@@ -45,48 +46,51 @@ class StreamInfer final : public CallHandler,
   void OnWriteDone() override;
   void OnCancel() override;
   void OnDone() override {
-    context_.long_calls().Remove(this);
+    context_.drainable_calls().Remove(this);
     self_.reset();
   }
 
-  // Takes one message off the wire to the core, or answers with an error.
+  // Parses one request message and submits it to the core, or replies with an error.
   void Accept(const Slice& bytes);
   void ReplyWithError(const std::shared_ptr<StreamRequest>& request, Status error);
 
-  // All below require mutex_ to be held by `lock`.
+  // All methods below require that `lock` holds mutex_.
   using Lock = std::unique_lock<std::mutex>;
   void Admit(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
   void Enqueue(StreamReply reply, const Lock& lock);
   void Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
-  // No reply leaves any more, the call ends with `status`; the caller cancels what is returned.
+  // Drops unsent replies and ends the call with `status`. The caller must cancel the returned
+  // requests.
   [[nodiscard]] Requests End(CallStatus status, const Lock& lock);
   void ReadMore(const Lock& lock);
-  // A stopping server waits for requests, not for clients to send more of them.
+  // While draining, ends the call once no request is in flight, even if the client has not closed
+  // its side.
   void Drain(const Lock& lock);
-  // Starts what can be started: a write, or the end of the call. Unlocks.
+  // Starts the next write or finishes the call, if possible. Releases the lock.
   void Advance(Lock& lock);
   static void Cancel(const Requests& requests);
 
   const InferContext& context_;
-  Call& call_;  // dead once it is finished
+  Call& call_;  // must not be used after it is finished
   const ForwardedHeaders headers_;
-  const bool has_strict_errors_;       // an error ends the call with its status
+  const bool has_strict_errors_;       // the first error ends the call with its status
   std::shared_ptr<StreamInfer> self_;  // until OnDone
 
-  std::mutex mutex_;  // guards all below, and StreamRequest::place
+  std::mutex mutex_;  // guards all below, and StreamRequest::stream_state
   Requests in_flight_;
-  std::deque<std::shared_ptr<StreamRequest>> order_;  // ordered requests, until they have ended
-  std::deque<StreamReply> outbox_;
-  size_t unsent_bytes_ = 0;  // of replies in outbox_ and held
+  // Requests whose replies must keep their order, until they have ended.
+  std::deque<std::shared_ptr<StreamRequest>> ordered_requests_;
+  std::deque<StreamReply> send_queue_;
+  size_t unsent_bytes_ = 0;  // of replies in send_queue_ and in queued_replies
   bool is_reading_ = true;
   bool has_reads_ended_ = false;
   bool is_draining_ = false;
   bool is_writing_ = false;
   bool is_finished_ = false;
-  std::optional<CallStatus> end_status_;  // set: the call is to end with it
+  std::optional<CallStatus> end_status_;  // if set, the call ends with it
 };
 
-bool WantsStrictErrors(const Call& call) {
+bool HasStrictErrors(const Call& call) {
   const std::string_view* const found = call.FindMetadata(kStrictErrorsKey);
   return found != nullptr && *found == "true";
 }
@@ -95,7 +99,7 @@ StreamInfer::StreamInfer(const InferContext& context, Call& call)
     : context_(context),
       call_(call),
       headers_(context.HeadersToForward(call)),
-      has_strict_errors_(WantsStrictErrors(call)) {}
+      has_strict_errors_(HasStrictErrors(call)) {}
 
 void StreamInfer::OnReadDone(const Slice* message) {
   if (message != nullptr) Accept(*message);
@@ -127,8 +131,8 @@ void StreamInfer::Accept(const Slice& bytes) {
     Admit(request, lock);
   }
   if (status.ok())
-    status =
-        request->Submit(context_, headers_, context_.SampleTrace(call_, request->parts().message));
+    status = request->Submit(context_, headers_,
+                             context_.SampleTrace(call_, request->resources().message));
   if (!status.ok()) {
     LogInferFailed(request->id(), status);
     return ReplyWithError(request, std::move(status));
@@ -136,7 +140,7 @@ void StreamInfer::Accept(const Slice& bytes) {
   bool is_too_late;
   {
     const Lock lock(mutex_);
-    request->place.may_cancel = true;
+    request->stream_state.may_cancel = true;
     is_too_late = end_status_.has_value();
   }
   if (is_too_late) request->Cancel();
@@ -149,19 +153,19 @@ void StreamInfer::ReplyWithError(const std::shared_ptr<StreamRequest>& request, 
 
 void StreamInfer::Admit(const std::shared_ptr<StreamRequest>& request, const Lock&) {
   in_flight_.insert(request);
-  if (request->is_ordered()) order_.push_back(request);
+  if (request->is_ordered()) ordered_requests_.push_back(request);
 }
 
 void StreamInfer::OnReply(StreamReply reply) {
   Lock lock(mutex_);
   const std::shared_ptr<StreamRequest> request = reply.request;
-  if (request->place.has_ended) return;  // a backend that goes on after its final response
+  if (request->stream_state.has_ended) return;  // the backend responds after its final response
   const bool is_final = reply.is_final;
-  const bool is_first = !std::exchange(request->place.has_reply, true);
+  const bool is_first = !std::exchange(request->stream_state.has_reply, true);
   if (request->is_ordered() && !is_first && !reply.response.empty() && reply.Error().ok()) {
-    // The model promised one response: the first is the request's. Of another one only the end is
-    // told, to whoever waits for it.
-    if (!is_final || !request->wants_empty_final()) {
+    // The model is not decoupled, so only the first response counts. A further one is dropped; if
+    // the client requested an empty final response, that is still sent.
+    if (!is_final || !request->enable_empty_final()) {
       if (is_final) Retire(request, lock);
       return Advance(lock);
     }
@@ -172,9 +176,9 @@ void StreamInfer::OnReply(StreamReply reply) {
     unsent_bytes_ += reply.size_bytes;
     if (unsent_bytes_ > context_.options().max_unsent_bytes_per_stream) {
       cancelled = End({GrpcCode::kResourceExhausted, "the client reads too slowly"}, lock);
-      call_.Abort();  // the write under way may never end by itself
-    } else if (request->is_ordered() && order_.front() != request) {
-      request->place.held.push_back(std::move(reply));
+      call_.Abort();  // the pending write may never complete by itself
+    } else if (request->is_ordered() && ordered_requests_.front() != request) {
+      request->stream_state.queued_replies.push_back(std::move(reply));
     } else {
       Enqueue(std::move(reply), lock);
     }
@@ -184,42 +188,43 @@ void StreamInfer::OnReply(StreamReply reply) {
   Cancel(cancelled);
 }
 
-void StreamInfer::OnSilentEnd(const std::shared_ptr<StreamRequest>& request) {
+void StreamInfer::OnEndWithoutReply(const std::shared_ptr<StreamRequest>& request) {
   Lock lock(mutex_);
   Retire(request, lock);
   Advance(lock);
 }
 
 void StreamInfer::Enqueue(StreamReply reply, const Lock&) {
-  outbox_.push_back(std::move(reply));
+  send_queue_.push_back(std::move(reply));
 }
 
 void StreamInfer::Drain(const Lock&) {
   if (!is_draining_ || has_reads_ended_ || !in_flight_.empty() || end_status_.has_value()) return;
-  if (outbox_.empty()) end_status_ = {GrpcCode::kUnavailable, "the server is stopping"};
+  if (send_queue_.empty()) end_status_ = {GrpcCode::kUnavailable, "the server is stopping"};
 }
 
 void StreamInfer::Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock) {
   in_flight_.erase(request);
-  request->place.has_ended = true;
-  // The requests behind it in order may speak now.
-  while (!order_.empty() && order_.front()->place.has_ended) {
-    order_.pop_front();
-    if (order_.empty()) break;
-    for (StreamReply& reply : order_.front()->place.held) Enqueue(std::move(reply), lock);
-    order_.front()->place.held.clear();
+  request->stream_state.has_ended = true;
+  // The next ordered request may now send its queued replies.
+  while (!ordered_requests_.empty() && ordered_requests_.front()->stream_state.has_ended) {
+    ordered_requests_.pop_front();
+    if (ordered_requests_.empty()) break;
+    for (StreamReply& reply : ordered_requests_.front()->stream_state.queued_replies)
+      Enqueue(std::move(reply), lock);
+    ordered_requests_.front()->stream_state.queued_replies.clear();
   }
   ReadMore(lock);
 }
 
 StreamInfer::Requests StreamInfer::End(CallStatus status, const Lock&) {
   if (!end_status_.has_value()) end_status_ = std::move(status);
-  outbox_.clear();
-  for (const auto& request : order_) request->place.held.clear();
+  send_queue_.clear();
+  for (const auto& request : ordered_requests_) request->stream_state.queued_replies.clear();
   unsent_bytes_ = 0;
   Requests to_cancel;
   for (const auto& request : in_flight_) {
-    if (request->place.may_cancel) to_cancel.insert(request);
+    if (request->stream_state.may_cancel) to_cancel.insert(request);
   }
   return to_cancel;
 }
@@ -231,18 +236,18 @@ void StreamInfer::Cancel(const Requests& requests) {
 void StreamInfer::Advance(Lock& lock) {
   Requests cancelled;
   Drain(lock);
-  if (!is_writing_ && !is_finished_ && has_strict_errors_ && !outbox_.empty()) {
-    if (const Status error = outbox_.front().Error(); !error.ok()) {
+  if (!is_writing_ && !is_finished_ && has_strict_errors_ && !send_queue_.empty()) {
+    if (const Status error = send_queue_.front().Error(); !error.ok()) {
       cancelled = End(ToCallStatus(error), lock);
     }
   }
   if (is_writing_ || is_finished_) {
     lock.unlock();
-  } else if (!outbox_.empty()) {
-    const StreamReply reply = std::move(outbox_.front());
-    outbox_.pop_front();
+  } else if (!send_queue_.empty()) {
+    const StreamReply reply = std::move(send_queue_.front());
+    send_queue_.pop_front();
     unsent_bytes_ -= reply.size_bytes;
-    is_writing_ = true;  // keeps the call from its end while the lock is free
+    is_writing_ = true;  // prevents Finish while the lock is released
     lock.unlock();
     call_.Write(reply.Encode());
   } else if (end_status_.has_value() || (has_reads_ended_ && in_flight_.empty())) {

@@ -8,7 +8,7 @@
 namespace nereid {
 namespace {
 
-// What a reply costs beside its outputs.
+// Estimated memory of a reply besides its outputs.
 constexpr size_t kReplyOverheadBytes = 512;
 
 }  // namespace
@@ -19,29 +19,29 @@ Status StreamReply::Error() const {
 }
 
 WireMessage StreamReply::Encode() const {
-  const InferParts& parts = request->parts();
+  const RequestResources& resources = request->resources();
   const std::string no_model;
   const std::string& model = request->was_submitted() ? request->model() : no_model;
   if (!error.ok()) return EncodeStreamError(error, model, request->id(), is_final);
   if (response.empty()) return EncodeEmptyFinal(model, request->id());
-  Result<WireMessage> bytes = EncodeStreamResponse(response, parts, is_final);
+  Result<WireMessage> bytes = EncodeStreamResponse(response, resources, is_final);
   if (bytes.ok()) return std::move(bytes).value();
   return EncodeStreamError(bytes.status(), model, request->id(), is_final);
 }
 
 Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes) {
-  NEREID_RETURN_IF_ERROR(parts_.message.Parse(bytes));
+  NEREID_RETURN_IF_ERROR(resources_.message.Parse(bytes));
   is_parsed_ = true;
-  return context.FindModel(parts_);
+  return context.FindModel(resources_);
 }
 
 Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers,
                              TracedRequest trace) {
-  NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(parts_, headers));
-  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &parts_.outputs));
+  NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(resources_, headers));
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &resources_.outputs));
   in_flight_ = request.get();
   was_submitted_ = true;
-  num_pins_ = 2;
+  num_core_refs_ = 2;
   self_ = shared_from_this();
   trace_ = std::move(trace);
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
@@ -54,28 +54,29 @@ Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders
 }
 
 void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
-  if (is_final) parts_.EndSharedUse();
-  if (!std::exchange(has_answered_, true)) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
-  const bool wants_reply = !response.empty() || parts_.wishes.wants_empty_final;
+  if (is_final) resources_.ReleaseSharedRegions();
+  if (!std::exchange(has_answered_, true)) RecordTraceEvent(trace_, "INFER_RESPONSE_COMPLETE");
+  const bool wants_reply = !response.empty() || resources_.response_options.enable_empty_final;
   if (wants_reply) {
     const size_t size_bytes =
-        parts_.outputs.num_allocated.exchange(0, std::memory_order_relaxed) + kReplyOverheadBytes;
-    Status shared = response.empty() ? Status() : parts_.CheckShared();
+        resources_.outputs.num_allocated.exchange(0, std::memory_order_relaxed) +
+        kReplyOverheadBytes;
+    Status shared = response.empty() ? Status() : resources_.CheckSharedRegions();
     sink_->OnReply(
         {shared_from_this(), std::move(shared), std::move(response), is_final, size_bytes});
   } else if (is_final) {
-    sink_->OnSilentEnd(shared_from_this());
+    sink_->OnEndWithoutReply(shared_from_this());
   }
-  if (is_final) Unpin();
+  if (is_final) ReleaseCoreRef();
 }
 
 void StreamRequest::OnRelease(InferRequest request) noexcept {
   request_.emplace(std::move(request));
-  Unpin();
+  ReleaseCoreRef();
 }
 
-void StreamRequest::Unpin() {
-  if (num_pins_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+void StreamRequest::ReleaseCoreRef() {
+  if (num_core_refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::shared_ptr<StreamRequest> last = std::move(self_);
 }
 

@@ -1,4 +1,4 @@
-// One request of a ModelStreamInfer call, and the replies that it gives rise to.
+// One request of a ModelStreamInfer call, and the replies that it produces.
 #pragma once
 
 #include <atomic>
@@ -15,79 +15,78 @@ namespace nereid {
 
 class StreamRequest;
 
-// What is to be sent: exactly one of an error, a response, or the bare end of a request.
+// One reply: exactly one of an error, a response, or an empty final response.
 struct StreamReply {
   std::shared_ptr<StreamRequest> request;
   Status error;
   InferResponse response;
   bool is_final = false;
-  size_t size_bytes = 0;  // of memory that it holds
+  size_t size_bytes = 0;  // of memory that the reply keeps alive
 
-  // The error that the reply carries, of its own or of its response.
+  // The reply's own error, or that of its response.
   Status Error() const;
   WireMessage Encode() const;
 };
 
-// Who hears of a request's replies: the stream. Calls come from backend threads.
+// Receives the replies of requests; implemented by the stream. Called on backend threads.
 class StreamReplySink {
  public:
-  // Of one request the calls never overlap; no reply after a final one.
+  // Calls for one request never run concurrently. No reply follows a final one.
   virtual void OnReply(StreamReply reply) = 0;
-  // The final reply was given without anything to send.
-  virtual void OnSilentEnd(const std::shared_ptr<StreamRequest>& request) = 0;
+  // The request ended, and there is no final reply to send.
+  virtual void OnEndWithoutReply(const std::shared_ptr<StreamRequest>& request) = 0;
 
  protected:
   ~StreamReplySink() = default;
 };
 
-// Alive while a reply, the stream or the core refers to it. [loop thread until submitted, then
-// backend threads]
+// Kept alive by its replies, the stream and the core. [loop thread until submitted, then backend
+// threads]
 class StreamRequest final : public InferObserver,
                             public std::enable_shared_from_this<StreamRequest> {
  public:
   explicit StreamRequest(std::shared_ptr<StreamReplySink> sink) : sink_(std::move(sink)) {}
 
-  // Parses and looks up the model. The id is known even when it fails.
+  // Parses the message and looks up the model. The request id is available even if this fails.
   Status Prepare(const InferContext& context, const Slice& bytes);
-  // Whether its replies wait for those of earlier requests.
-  bool is_ordered() const { return !parts_.is_decoupled; }
-  bool wants_empty_final() const { return parts_.wishes.wants_empty_final; }
-  // After a successful Prepare. When it fails nothing will be heard of the request.
+  // True if its replies must wait for those of earlier requests.
+  bool is_ordered() const { return !resources_.is_decoupled; }
+  bool enable_empty_final() const { return resources_.response_options.enable_empty_final; }
+  // Requires a successful Prepare. If it fails, the sink receives nothing for this request.
   Status Submit(const InferContext& context, const ForwardedHeaders& headers, TracedRequest trace);
-  // [any thread] After a successful Submit.
+  // [any thread] Requires a successful Submit.
   void Cancel() const { (void)InferRequest::Cancel(in_flight_); }
 
   bool is_parsed() const { return is_parsed_; }
-  const std::string& id() const { return parts_.message.message().id(); }
-  const std::string& model() const { return parts_.message.message().model_name(); }
-  const InferParts& parts() const { return parts_; }
+  const std::string& id() const { return resources_.message.message().id(); }
+  const std::string& model() const { return resources_.message.message().model_name(); }
+  const RequestResources& resources() const { return resources_; }
   bool was_submitted() const { return was_submitted_; }
 
-  // The stream's, guarded by its mutex.
-  struct Place {
-    std::deque<StreamReply> held;  // until earlier ordered requests have ended
+  // State owned by the stream and guarded by its mutex.
+  struct StreamState {
+    std::deque<StreamReply> queued_replies;  // waiting until earlier ordered requests have ended
     bool has_reply = false;
     bool has_ended = false;
     bool may_cancel = false;
-  } place;
+  } stream_state;
 
  private:
   void OnResponse(InferResponse response, bool is_final) noexcept override;
   void OnRelease(InferRequest request) noexcept override;
-  // After the final response and after the release: the core is through with it.
-  void Unpin();
+  // Drops one of the core's two references: that of the final response or that of the release.
+  void ReleaseCoreRef();
 
-  InferParts parts_;
-  TracedRequest trace_;        // empty when the request is not traced
-  bool has_answered_ = false;  // [whoever answers: responses of one request never overlap]
+  RequestResources resources_;
+  TracedRequest trace_;        // null if the request is not traced
+  bool has_answered_ = false;  // [backend threads; responses of one request never run concurrently]
   bool is_parsed_ = false;
   bool was_submitted_ = false;
   std::shared_ptr<StreamReplySink> sink_;
-  std::atomic<int> num_pins_{0};
-  std::shared_ptr<StreamRequest> self_;  // set while the core refers to it
+  std::atomic<int> num_core_refs_{0};
+  std::shared_ptr<StreamRequest> self_;  // set while the core uses the request
   TRITONSERVER_InferenceRequest* in_flight_ = nullptr;
-  std::optional<InferRequest>
-      request_;  // after its release; kept so that it may still be cancelled
+  std::optional<InferRequest> request_;  // set on release; kept because Cancel may still be called
 };
 
 }  // namespace nereid

@@ -8,8 +8,8 @@ namespace {
 
 using Contents = inference::InferTensorContents;
 
-// Who is spoken of in messages.
-struct Place {
+// Names for error messages.
+struct TensorName {
   std::string_view input;
   std::string_view model;
 };
@@ -25,7 +25,7 @@ enum Field : unsigned {
   kBytesField = 1u << 7,
 };
 
-// The field that carries a type; 0 where none does (FP16, BF16).
+// The field that carries values of `datatype`; 0 if none does (FP16, BF16).
 unsigned FieldOf(DataType datatype) {
   switch (datatype) {
     case DataType::kBool:
@@ -64,7 +64,7 @@ unsigned FilledFields(const Contents& contents) {
          (contents.bytes_contents_size() > 0 ? kBytesField : 0u);
 }
 
-// The type that the lowest of `fields` is named after.
+// The data type that Triton names for the lowest of `fields`.
 const char* TypeOfField(unsigned fields) {
   if (fields & kBoolField) return "BOOL";
   if (fields & kIntField) return "INT32";
@@ -82,15 +82,15 @@ std::string_view AsBytes(const google::protobuf::RepeatedField<T>& values) {
 }
 
 template <typename Narrow, typename Wide>
-Result<std::string_view> Narrowed(const google::protobuf::RepeatedField<Wide>& values,
-                                  DataType datatype, Place place, InputStorage& storage) {
+Result<std::string_view> NarrowIntegers(const google::protobuf::RepeatedField<Wide>& values,
+                                        DataType datatype, TensorName name, InputStorage& storage) {
   std::string bytes(values.size() * sizeof(Narrow), '\0');
   auto* out = reinterpret_cast<Narrow*>(bytes.data());
   for (const Wide value : values) {
     *out = static_cast<Narrow>(value);
     if (static_cast<Wide>(*out++) != value) {
-      return InvalidArgError("input '", place.input, "' for model '", place.model, "': value ",
-                             value, " does not fit ", Name(datatype));
+      return InvalidArgError("input '", name.input, "' for model '", name.model, "': value ", value,
+                             " does not fit ", Name(datatype));
     }
   }
   return std::string_view(storage.emplace_back(std::move(bytes)));
@@ -106,11 +106,11 @@ Result<std::string_view> StringsAsBytes(const Contents& contents, InputStorage& 
 Result<std::string_view> ContentsAsBytes(const Contents& contents, DataType datatype,
                                          std::string_view input, std::string_view model,
                                          InputStorage& storage) {
-  const Place place{input, model};
+  const TensorName name{input, model};
   const unsigned filled = FilledFields(contents);
   const unsigned expected = filled & FieldOf(datatype);
   if (const unsigned unexpected = filled & ~expected; unexpected != 0) {
-    // The first field that is filled decides, as in Triton: the lowest bit.
+    // As in Triton, the first non-empty field decides, which is the lowest bit.
     const unsigned first_unexpected = unexpected & -unexpected;
     if (expected != 0 && expected < first_unexpected) {
       return InvalidArgError("unexpected explicit tensor data for input tensor '", input,
@@ -124,17 +124,17 @@ Result<std::string_view> ContentsAsBytes(const Contents& contents, DataType data
     case DataType::kBool:
       return AsBytes(contents.bool_contents());
     case DataType::kInt8:
-      return Narrowed<int8_t>(contents.int_contents(), datatype, place, storage);
+      return NarrowIntegers<int8_t>(contents.int_contents(), datatype, name, storage);
     case DataType::kInt16:
-      return Narrowed<int16_t>(contents.int_contents(), datatype, place, storage);
+      return NarrowIntegers<int16_t>(contents.int_contents(), datatype, name, storage);
     case DataType::kInt32:
       return AsBytes(contents.int_contents());
     case DataType::kInt64:
       return AsBytes(contents.int64_contents());
     case DataType::kUint8:
-      return Narrowed<uint8_t>(contents.uint_contents(), datatype, place, storage);
+      return NarrowIntegers<uint8_t>(contents.uint_contents(), datatype, name, storage);
     case DataType::kUint16:
-      return Narrowed<uint16_t>(contents.uint_contents(), datatype, place, storage);
+      return NarrowIntegers<uint16_t>(contents.uint_contents(), datatype, name, storage);
     case DataType::kUint32:
       return AsBytes(contents.uint_contents());
     case DataType::kUint64:

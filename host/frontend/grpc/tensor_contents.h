@@ -1,4 +1,4 @@
-// Typed tensor contents of a request (bool_contents, fp32_contents ...) as the bytes of a tensor.
+// Converts typed tensor contents of a request (bool_contents, fp32_contents ...) to tensor bytes.
 // Called by the request builder. [any thread]
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace nereid {
 
-// Bytes that had to be made for a request; their addresses stay.
+// Converted tensors of a request. A list, because their addresses must not change.
 using InputStorage = std::list<std::string>;
 
-// The contents as the bytes of a tensor of `datatype`: a view into `contents` where the type allows
-// it, otherwise into a new element of `storage`. INVALID_ARG when another field than that of
-// `datatype` holds values, or a value does not fit; messages name `input` and `model`.
+// Returns the contents as bytes of a `datatype` tensor: a view into `contents` if the
+// representation is the same, else a view of a new element of `storage`. INVALID_ARG if a field of
+// another type has values or a value does not fit; messages name `input` and `model`.
 Result<std::string_view> ContentsAsBytes(const inference::InferTensorContents& contents,
                                          DataType datatype, std::string_view input,
                                          std::string_view model, InputStorage& storage);

@@ -1,21 +1,22 @@
-// See unary_infer.h.
-#include "host/frontend/grpc/unary_infer.h"
+// The ModelInfer call. See infer_calls.h.
+#include "host/frontend/grpc/infer_calls.h"
 
 #include <atomic>
 #include <optional>
 
-#include "host/frontend/grpc/infer_failed.h"
+#include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/infer_response_encoder.h"
 
 namespace nereid {
 namespace {
 
-// Dies when the call is done and the request came back with its final response.
+// Deletes itself when the call is done and the core has returned the request and its final
+// response.
 class UnaryInfer final : public CallHandler, public InferObserver {
  public:
   UnaryInfer(const InferContext& context, Call& call) : context_(context), call_(call) {}
 
-  // [loop thread] No OnCancel or OnDone comes meanwhile.
+  // [loop thread] Neither OnCancel nor OnDone is called during it.
   void Start(const Slice& request) {
     if (const Status status = Submit(request); !status.ok()) FinishOnce(status);
   }
@@ -29,7 +30,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
  private:
   Status Submit(const Slice& request);
   void FinishWithOnly(InferResponse response);
-  // The first outcome is the call's; later ones are dropped.
+  // Only the first outcome is sent; later ones are dropped.
   void FinishOnce(const Status& status);
   void FinishOnce(WireMessage response);
   bool ClaimFinish() { return !is_finished_.exchange(true, std::memory_order_acq_rel); }
@@ -37,7 +38,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   // [loop thread]
   void OnCancel() override;
   void OnDone() override {
-    NoteTrace(trace_, "GRPC_SEND_END");
+    RecordTraceEvent(trace_, "GRPC_SEND_END");
     Unref();
   }
 
@@ -46,36 +47,37 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   }
 
   const InferContext& context_;
-  Call& call_;  // dead once it is finished
-  InferParts parts_;
-  TracedRequest trace_;  // empty when the request is not traced
-  std::atomic<int> num_refs_{
-      1};  // the call's own; in flight, one for the response and one for the release
+  Call& call_;  // must not be used after it is finished
+  RequestResources resources_;
+  TracedRequest trace_;  // null if the request is not traced
+  // One for the call; while in flight, one each for the final response and the release.
+  std::atomic<int> num_refs_{1};
   std::atomic<bool> is_finished_{false};
   std::atomic<size_t> num_responses_{0};
-  InferResponse early_;  // one that came before the end: it may not be the only one
-  TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the request is under way
-  std::optional<InferRequest>
-      request_;  // after its release; kept so that it may still be cancelled
+  // A response that arrived before the final flag. It must be the only one.
+  InferResponse pending_response_;
+  TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the request is submitted
+  // Set on release; kept because OnCancel may still cancel it.
+  std::optional<InferRequest> request_;
 };
 
 Status UnaryInfer::Submit(const Slice& request_bytes) {
-  NEREID_RETURN_IF_ERROR(parts_.message.Parse(request_bytes));
-  NEREID_RETURN_IF_ERROR(context_.FindModel(parts_));
-  if (parts_.is_decoupled) {
+  NEREID_RETURN_IF_ERROR(resources_.message.Parse(request_bytes));
+  NEREID_RETURN_IF_ERROR(context_.FindModel(resources_));
+  if (resources_.is_decoupled) {
     return UnsupportedError(
         "ModelInfer RPC doesn't support models with decoupled transaction policy");
   }
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
-                          context_.MakeRequest(parts_, context_.HeadersToForward(call_)));
-  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context_.allocator(), &parts_.outputs));
+                          context_.MakeRequest(resources_, context_.HeadersToForward(call_)));
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context_.allocator(), &resources_.outputs));
   in_flight_ = request.get();
   num_refs_.store(3, std::memory_order_relaxed);
-  trace_ = context_.SampleTrace(call_, parts_.message);
+  trace_ = context_.SampleTrace(call_, resources_.message);
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
   const Status status = context_.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
-    LogInferFailed(parts_.message.message().id(), status);
+    LogInferFailed(resources_.message.message().id(), status);
     in_flight_ = nullptr;
     num_refs_.store(1, std::memory_order_relaxed);
   }
@@ -84,24 +86,24 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
   const size_t number = response.empty() ? 0 : ++num_responses_;
-  if (number == 1) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
+  if (number == 1) RecordTraceEvent(trace_, "INFER_RESPONSE_COMPLETE");
   if (!is_final) {
-    if (number == 1) early_ = std::move(response);
+    if (number == 1) pending_response_ = std::move(response);
     return;
   }
-  parts_.EndSharedUse();
+  resources_.ReleaseSharedRegions();
   if (num_responses_ != 1) {
     FinishOnce(InternalError("expected a single response, got ", num_responses_.load()));
   } else {
-    FinishWithOnly(response.empty() ? std::move(early_) : std::move(response));
+    FinishWithOnly(response.empty() ? std::move(pending_response_) : std::move(response));
   }
   Unref();
 }
 
 void UnaryInfer::FinishWithOnly(InferResponse response) {
-  const Status shared = parts_.CheckShared();
-  Result<WireMessage> bytes = shared.ok() ? EncodeUnaryResponse(response, parts_) : shared;
-  response = InferResponse();  // before the client hears, so that its memory is free by then
+  const Status shared = resources_.CheckSharedRegions();
+  Result<WireMessage> bytes = shared.ok() ? EncodeUnaryResponse(response, resources_) : shared;
+  response = InferResponse();  // releases its memory before the client receives the response
   if (bytes.ok()) {
     FinishOnce(std::move(bytes).value());
   } else {
@@ -115,7 +117,7 @@ void UnaryInfer::FinishOnce(const Status& status) {
 
 void UnaryInfer::FinishOnce(WireMessage response) {
   if (!ClaimFinish()) return;
-  NoteTrace(trace_, "GRPC_SEND_START");
+  RecordTraceEvent(trace_, "GRPC_SEND_START");
   call_.FinishWith(std::move(response));
 }
 

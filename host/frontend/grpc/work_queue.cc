@@ -25,7 +25,7 @@ size_t WorkQueue::num_tasks() const {
 
 WorkQueue::~WorkQueue() {
   Close();
-  for (std::thread& thread : threads_) thread.join();  // a closed queue starts none
+  for (std::thread& thread : threads_) thread.join();  // a closed queue starts no threads
 }
 
 bool WorkQueue::Post(std::function<void()> task) {
@@ -42,13 +42,14 @@ bool WorkQueue::Post(std::function<void()> task) {
   return true;
 }
 
-// Starts a further thread where all are busy and there may be one more. Requires mutex_.
+// Starts another thread if all are busy and the maximum is not reached. Returns true if any thread
+// exists. Requires mutex_.
 bool WorkQueue::HasThread() {
   if (pending_.size() <= num_idle_ || threads_.size() == max_threads_) return true;
   try {
     threads_.emplace_back([this] { Run(); });
   } catch (const std::system_error&) {
-    // The system has none: those that there are do it.
+    // The system cannot start another thread; the existing ones run the task.
   }
   return !threads_.empty();
 }

@@ -1,5 +1,4 @@
-// Threads that run what others hand them, in order of arrival. They start when there is something
-// for them to do. [any thread]
+// Thread pool that runs posted tasks in order of arrival. Threads start on demand. [any thread]
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +13,17 @@ namespace nereid {
 
 class WorkQueue {
  public:
-  // At most `max_pending` tasks wait for one of at most `max_threads` threads.
+  // Up to `max_pending` tasks wait for one of up to `max_threads` threads.
   WorkQueue(int max_threads, size_t max_pending);
-  // Drops what is pending and waits for what runs.
+  // Drops pending tasks and waits for running ones.
   ~WorkQueue();
 
-  // False when the queue is full: `task` will not run.
+  // Returns false, without running `task`, if the queue is full or closed.
   [[nodiscard]] bool Post(std::function<void()> task);
 
-  // Drops what is pending; nothing further is taken.
+  // Drops pending tasks and accepts no further ones.
   void Close();
-  // Tasks that wait or run.
+  // Number of tasks that wait or run.
   size_t num_tasks() const;
 
  private:

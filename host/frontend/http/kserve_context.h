@@ -1,12 +1,14 @@
-// What the endpoints of one port share. Outlives every connection and call. [any thread]
+// Command line options of the HTTP endpoints, and the state that the endpoints of one port share.
+// [any thread]
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <string>
 
-#include "host/frontend/http/calls/header_forwarding.h"
-#include "host/frontend/http/calls/reply.h"
+#include "host/frontend/http/calls/request_builder.h"
+#include "host/frontend/http/transport/http_connection.h"
+#include "host/frontend/restricted_apis.h"
 #include "nereid/server.h"
 
 namespace nereid {
@@ -15,15 +17,28 @@ struct FrontendState;
 
 namespace nereid::http {
 
+// Command line options of the HTTP endpoints.
+struct KServeOptions {
+  std::string header_forward_pattern;
+  RestrictedApis restricted;
+  // For platforms that do not forward custom headers: Content-Type prefix of bodies with binary
+  // tensors, to which the length of the JSON part is appended. If empty,
+  // Inference-Header-Content-Length carries the length.
+  std::string binary_content_type;
+  bool binary_responses_in_content_type = false;  // also for responses, otherwise only for requests
+  HttpStatusMapping http_status_of_error = &DefaultHttpStatus;
+};
+
+// Shared by the endpoints of one port. Outlives every connection and call. [any thread]
 struct KServeContext {
   const Server& server;
   FrontendState& state;
   HeaderForwarding header_forwarding;
-  ResponseAllocator allocator;            // of OutputPolicy
-  const std::string binary_content_type;  // of requests, by KServeOptions, as the next two
-  const std::string answer_content_type;
-  const StatusRule status_of_error;
-  std::atomic<size_t> num_calls{0};  // requests that a model still holds
+  ResponseAllocator allocator;            // uses OutputPolicy
+  const std::string binary_content_type;  // from KServeOptions, like the next two
+  const std::string response_content_type;
+  const HttpStatusMapping http_status_of_error;
+  std::atomic<size_t> num_calls{0};  // requests that a model still owns
 };
 
 }  // namespace nereid::http

@@ -1,31 +1,24 @@
-// The switch over the endpoints.
+// Checks each request and calls its endpoint.
 #include "host/frontend/http/kserve_service.h"
 
 #include <optional>
 #include <utility>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/http/bodies/binary_form.h"
+#include "host/frontend/http/bodies/binary_extension.h"
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/bodies/output_policy.h"
-#include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/endpoints/generate_endpoint.h"
-#include "host/frontend/http/endpoints/health_endpoints.h"
-#include "host/frontend/http/endpoints/infer_endpoint.h"
-#include "host/frontend/http/endpoints/log_endpoint.h"
-#include "host/frontend/http/endpoints/metadata_endpoints.h"
-#include "host/frontend/http/endpoints/repository_endpoints.h"
-#include "host/frontend/http/endpoints/shared_memory_endpoints.h"
-#include "host/frontend/http/endpoints/trace_endpoint.h"
-#include "host/frontend/model_version.h"
+#include "host/frontend/http/endpoints/endpoints.h"
+#include "host/frontend/http/transport/http_connection.h"
 #include "host/log.h"
-#include "nereid/input_memory.h"
+#include "nereid/infer_request.h"
 
 namespace nereid::http {
 namespace {
 
-// Shorter inputs are copied faster.
-constexpr uint64_t kMinOfferedBytes = 64 << 10;
+// Copying a shorter input is faster than posted memory.
+constexpr uint64_t kMinPostedInputBytes = 64 << 10;
 
 }  // namespace
 
@@ -39,7 +32,8 @@ Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& serve
       new KServeService(server, state, std::move(forwarding), std::move(allocator), options));
 }
 
-bool KServeService::Admit(Connection& connection, const RequestHead& head, ApiGroup group) const {
+bool KServeService::CheckAccess(HttpConnection& connection, const RequestHead& head,
+                                ApiGroup group) const {
   const RestrictedApis::Secret* const secret = restricted_.Find(group);
   if (secret == nullptr || secret->Matches(head.Header(secret->key))) return true;
   connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
@@ -47,40 +41,40 @@ bool KServeService::Admit(Connection& connection, const RequestHead& head, ApiGr
   return false;
 }
 
-// Of a request with binary inputs: the JSON in front of them.
-std::optional<size_t> KServeService::FirstPart(const RequestHead& head, uint64_t body_bytes) {
-  if (body_bytes < kMinOfferedBytes) return std::nullopt;
+// For a request with binary inputs: the JSON part in front of them.
+std::optional<size_t> KServeService::NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) {
+  if (body_bytes < kMinPostedInputBytes) return std::nullopt;
   const Route route = FindRoute(head.path);
   if (route.endpoint != Endpoint::kInfer || head.method != Method::kPost) return std::nullopt;
   if (head.Header("Content-Encoding").data() != nullptr) return std::nullopt;
   const RestrictedApis::Secret* const secret = restricted_.Find(GroupOf(route.endpoint));
   if (secret != nullptr && !secret->Matches(head.Header(secret->key))) return std::nullopt;
   const Result<size_t> json_bytes = JsonLength(head, context_.binary_content_type, body_bytes);
-  if (!json_bytes.ok() || body_bytes - *json_bytes < kMinOfferedBytes) return std::nullopt;
+  if (!json_bytes.ok() || body_bytes - *json_bytes < kMinPostedInputBytes) return std::nullopt;
   return *json_bytes;
 }
 
-BodyPlace KServeService::OfferPlace(const RequestHead& head, uint64_t rest_bytes) {
+PostedMemory KServeService::AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) {
   const Route route = FindRoute(head.path);
-  std::shared_ptr<InputMemory> memory = InputMemory::Of(
+  std::shared_ptr<PostedInputBuffer> memory = PostedInputBuffer::Acquire(
       context_.server.get(), route.model.name.c_str(), route.model.version, rest_bytes);
   if (memory == nullptr) return {};
   char* const base = memory->base();
   return {std::move(memory), base};
 }
 
-void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
+void KServeService::Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) {
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   const Route route = FindRoute(head.path);
   if (route.endpoint == Endpoint::kUnknown) {
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
     return;
   }
-  if (!Takes(route.endpoint, head.method)) {
+  if (!AcceptsMethod(route.endpoint, head.method)) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
-  if (!Admit(connection, head, GroupOf(route.endpoint))) return;
+  if (!CheckAccess(connection, head, GroupOf(route.endpoint))) return;
   if (!route.oversized_version.empty()) {
     return ReplyError(connection, ParseModelVersion(route.oversized_version).status());
   }
@@ -94,17 +88,17 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
     Result<ByteBuffer> plain =
         Decompress(*encoding, body.bytes(), connection.limits().max_body_bytes);
     if (!plain.ok()) return ReplyError(connection, plain.status());
-    body = Body{std::move(plain).value(), 0};
+    body = RequestBody{std::move(plain).value(), 0};
   }
   HandleRoute(connection, head, std::move(body), route);
 }
 
-void KServeService::HandleRoute(Connection& connection, const RequestHead& head, Body body,
-                                const Route& route) {
+void KServeService::HandleRoute(HttpConnection& connection, const RequestHead& head,
+                                RequestBody body, const Route& route) {
   const auto reply_if_error = [&](const Status& status) {
     if (status.ok()) return;
     LogVerbose("Infer failed: ", status.message());
-    ReplyError(connection, status, context_.status_of_error);
+    ReplyError(connection, status, context_.http_status_of_error);
   };
   switch (route.endpoint) {
     case Endpoint::kInfer:
@@ -120,7 +114,7 @@ void KServeService::HandleRoute(Connection& connection, const RequestHead& head,
     case Endpoint::kLogSettings:
       return ReplyLogSettings(connection, context_.state.log_settings, head.method, body);
     case Endpoint::kTraceSettings:
-      return AnswerTraceSettings(context_, connection, head.method, body, route.model);
+      return HandleTraceSettings(context_, connection, head.method, body, route.model);
     case Endpoint::kModelReady:
       return ReplyModelReady(connection, context_.server, route.model);
     case Endpoint::kRepositoryIndex:
@@ -131,7 +125,7 @@ void KServeService::HandleRoute(Connection& connection, const RequestHead& head,
     case Endpoint::kCudaMemoryStatus:
     case Endpoint::kCudaMemoryRegister:
     case Endpoint::kCudaMemoryUnregister:
-      return AnswerSharedMemory(context_, pool_, connection, body, route);
+      return HandleSharedMemory(context_, pool_, connection, body, route);
     case Endpoint::kModelLoad:
     case Endpoint::kModelUnload:
       return StartLoadOrUnload(context_, pool_, connection, body, route);

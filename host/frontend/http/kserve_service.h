@@ -1,4 +1,4 @@
-// The inference protocol on HTTP: finds a request's endpoint and hands it on. [loop thread; every
+// The KServe inference protocol over HTTP: dispatches requests to endpoints. [loop thread; every
 // loop, concurrently]
 #pragma once
 
@@ -8,35 +8,33 @@
 #include <string>
 
 #include "host/frontend/http/calls/blocking_pool.h"
-#include "host/frontend/http/calls/pool_call.h"
 #include "host/frontend/http/kserve_context.h"
-#include "host/frontend/http/kserve_options.h"
 #include "host/frontend/http/router.h"
-#include "host/frontend/http/transport/service.h"
+#include "host/frontend/http/transport/http_service.h"
 #include "nereid/server.h"
 
 namespace nereid::http {
 
-class KServeService final : public Service {
+class KServeService final : public HttpService {
  public:
   // `server` and `state` outlive the service.
   static Result<std::unique_ptr<KServeService>> Create(const Server& server, FrontendState& state,
                                                        const KServeOptions& options);
 
-  void Handle(Connection& connection, const RequestHead& head, Body body) override;
-  std::optional<size_t> FirstPart(const RequestHead& head, uint64_t body_bytes) override;
-  BodyPlace OfferPlace(const RequestHead& head, uint64_t rest_bytes) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  std::optional<size_t> NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) override;
+  PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
 
-  // False: the group of endpoints is restricted, and the request was answered so.
-  bool Admit(Connection& connection, const RequestHead& head, ApiGroup group) const;
-  // Answers 200, or the error of `work`, which runs on a thread that may block.
-  void RunBlocking(Connection& connection, std::function<Status()> work) {
-    PoolCall::Start(context_, pool_, connection, std::move(work));
+  // Returns false if the group of endpoints is restricted and the request was answered with 403.
+  bool CheckAccess(HttpConnection& connection, const RequestHead& head, ApiGroup group) const;
+  // Runs `work` on a thread that may block, then answers with 200 or with the error of `work`.
+  void RunBlocking(HttpConnection& connection, std::function<Status()> work) {
+    BlockingCall::Start(context_, pool_, connection, std::move(work));
   }
 
-  // [any thread] From now on the server says that it is not ready.
+  // [any thread] From now on the server reports that it is not ready.
   void BeginDrain() { is_draining_.store(true); }
-  // [any thread] Requests that a model, or the repository, still holds.
+  // [any thread] Number of requests that a model or the repository still processes.
   size_t num_calls() const { return context_.num_calls.load(); }
 
  private:
@@ -47,11 +45,13 @@ class KServeService final : public Service {
                  std::move(forwarding),
                  std::move(allocator),
                  options.binary_content_type,
-                 options.answers_in_content_type ? options.binary_content_type : std::string(),
-                 options.status_of_error},
+                 options.binary_responses_in_content_type ? options.binary_content_type
+                                                          : std::string(),
+                 options.http_status_of_error},
         restricted_(options.restricted),
         pool_(/*max_threads=*/4) {}
-  void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
+  void HandleRoute(HttpConnection& connection, const RequestHead& head, RequestBody body,
+                   const Route& route);
 
   KServeContext context_;
   const RestrictedApis restricted_;

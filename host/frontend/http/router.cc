@@ -1,4 +1,4 @@
-// The path tree, by hand: a few string comparisons a request.
+// Matches paths with a few string comparisons per request.
 #include "host/frontend/http/router.h"
 
 #include <charconv>
@@ -6,8 +6,8 @@
 namespace nereid::http {
 namespace {
 
-// Cuts the text up to the next '/' off `path`.
-std::string_view TakeSegment(std::string_view& path) {
+// Removes the text up to the next '/' from `path` and returns it.
+std::string_view ConsumeSegment(std::string_view& path) {
   const size_t slash = path.find('/');
   const std::string_view segment = path.substr(0, slash);
   path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
@@ -18,11 +18,11 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// Takes "versions/<digits>" off `rest`, when it is there; false when it is no number.
-bool TakeVersion(std::string_view& rest, Route& route) {
+// Removes "versions/<digits>" from `rest` if present. Returns false if it is not a number.
+bool ConsumeVersion(std::string_view& rest, Route& route) {
   if (!StartsWith(rest, "versions/")) return true;
-  TakeSegment(rest);
-  const std::string_view text = TakeSegment(rest);
+  ConsumeSegment(rest);
+  const std::string_view text = ConsumeSegment(rest);
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return false;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), route.model.version);
@@ -47,21 +47,21 @@ Route FindModelRoute(std::string_view rest) {
   if (rest == "stats") return {Endpoint::kAllStatistics};
   if (rest.empty() || rest.back() == '/') return {};
   Route route;
-  route.model.name = TakeSegment(rest);
+  route.model.name = ConsumeSegment(rest);
   const bool has_version = StartsWith(rest, "versions/");
-  if (route.model.name.empty() || !TakeVersion(rest, route)) return {};
+  if (route.model.name.empty() || !ConsumeVersion(rest, route)) return {};
   route.endpoint = ModelAction(rest);
-  // Settings of traces are of a model, whatever its version.
+  // Trace settings belong to a model, not to a version of it.
   if (has_version && route.endpoint == Endpoint::kTraceSettings) return {};
   return route;
 }
 
-// `rest` follows "/v2/repository/". A repository may be named before what is wanted of it.
+// `rest` follows "/v2/repository/". The path may name a repository before the action.
 Route FindRepositoryRoute(std::string_view rest) {
   if (rest == "index") return {Endpoint::kRepositoryIndex};
   Route route;
   if (!StartsWith(rest, "models/")) {
-    route.repository = TakeSegment(rest);
+    route.repository = ConsumeSegment(rest);
     if (route.repository.empty()) return {};
     if (rest == "index") {
       route.endpoint = Endpoint::kRepositoryIndex;
@@ -69,24 +69,26 @@ Route FindRepositoryRoute(std::string_view rest) {
     }
     if (!StartsWith(rest, "models/")) return {};
   }
-  TakeSegment(rest);
-  route.model.name = TakeSegment(rest);
+  ConsumeSegment(rest);
+  route.model.name = ConsumeSegment(rest);
   if (route.model.name.empty()) return {};
   if (rest == "load") route.endpoint = Endpoint::kModelLoad;
   if (rest == "unload") route.endpoint = Endpoint::kModelUnload;
   return route;
 }
 
-// `rest` follows "/v2/<kind>sharedmemory/". Registering needs a region's name, the others may.
-Route FindMemoryRoute(std::string_view rest, Endpoint status, Endpoint enlist, Endpoint remove) {
+// `rest` follows "/v2/<kind>sharedmemory/". Registration requires a region name; status and
+// unregistration may name one.
+Route FindMemoryRoute(std::string_view rest, Endpoint status, Endpoint register_endpoint,
+                      Endpoint remove) {
   Route route;
   if (StartsWith(rest, "region/")) {
-    TakeSegment(rest);
-    route.region = TakeSegment(rest);
+    ConsumeSegment(rest);
+    route.region = ConsumeSegment(rest);
     if (route.region.empty()) return {};
   }
   if (rest == "status") route.endpoint = status;
-  if (rest == "register") route.endpoint = enlist;
+  if (rest == "register") route.endpoint = register_endpoint;
   if (rest == "unregister") route.endpoint = remove;
   return route;
 }
@@ -151,7 +153,7 @@ ApiGroup GroupOf(Endpoint endpoint) {
   }
 }
 
-bool Takes(Endpoint endpoint, Method method) {
+bool AcceptsMethod(Endpoint endpoint, Method method) {
   switch (endpoint) {
     case Endpoint::kRepositoryIndex:
     case Endpoint::kModelLoad:

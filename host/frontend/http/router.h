@@ -1,11 +1,11 @@
-// Which endpoint a path names. Paths are matched as they are sent, without decoding, as Triton
-// does. Pure. [any thread]
+// Maps paths to endpoints. Paths are compared as sent, without percent-decoding, as Triton does.
+// Pure. [any thread]
 #pragma once
 
 #include <string_view>
 
 #include "host/frontend/http/calls/request_builder.h"
-#include "host/frontend/http/transport/request.h"
+#include "host/frontend/http/transport/http_request.h"
 #include "host/frontend/restricted_apis.h"
 
 namespace nereid::http {
@@ -38,17 +38,17 @@ enum class Endpoint {
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  ModelName model = {};                // of the endpoints that name one
-  std::string region = {};             // of shared memory; empty for all
-  std::string repository = {};         // of the repository's endpoints; empty: not named
-  std::string oversized_version = {};  // of a model; empty: it fits
+  RequestedModel model = {};           // for endpoints of a model
+  std::string region = {};             // shared-memory region; empty means all
+  std::string repository = {};         // for repository endpoints; empty if the path names none
+  std::string oversized_version = {};  // text of a version that exceeds int64; otherwise empty
 };
 
 Route FindRoute(std::string_view path);
 
-// The group of endpoints that can be restricted together; not for kUnknown.
+// Returns the group of endpoints that are restricted together. `endpoint` is not kUnknown.
 ApiGroup GroupOf(Endpoint endpoint);
 
-bool Takes(Endpoint endpoint, Method method);
+bool AcceptsMethod(Endpoint endpoint, Method method);
 
 }  // namespace nereid::http

@@ -1,12 +1,12 @@
-// One path, one method.
+// See metrics_service.h.
 #include "host/frontend/metrics/metrics_service.h"
 
-#include "host/frontend/http/calls/reply.h"
+#include "host/frontend/http/transport/http_connection.h"
 #include "host/log.h"
 
 namespace nereid::http {
 
-void MetricsService::Handle(Connection& connection, const RequestHead& head, Body) {
+void MetricsService::Handle(HttpConnection& connection, const RequestHead& head, RequestBody) {
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   if (head.method != Method::kGet) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));

@@ -26,7 +26,7 @@ Json Attribute(const std::string& key, int64_t value) {
   return {{"key", key}, {"value", {{"intValue", std::to_string(value)}}}};
 }
 
-// Activities are timed by the steady clock, spans by the calendar.
+// Offset from the steady clock, in which activities are timed, to Unix time, in which spans are.
 uint64_t SteadyToUnixNs() {
   using std::chrono::nanoseconds;
   const auto unix = std::chrono::system_clock::now().time_since_epoch();
@@ -79,9 +79,9 @@ Json Events(const TracedInference& inference, uint64_t offset_ns) {
   return events;
 }
 
-// A pair of custom activities <X>_START and <X>_END is a span of its own.
-void AppendPairs(const TracedInference& inference, const Span& around, uint64_t offset_ns,
-                 std::deque<std::string>& spans) {
+// Adds a span for each pair of custom activities <X>_START and <X>_END.
+void AppendCustomSpans(const TracedInference& inference, const Span& around, uint64_t offset_ns,
+                       std::deque<std::string>& spans) {
   constexpr std::string_view kStart = "_START";
   for (const TraceEvent& begin : inference.events) {
     if (!begin.name.ends_with(kStart)) continue;
@@ -96,7 +96,8 @@ void AppendPairs(const TracedInference& inference, const Span& around, uint64_t 
   }
 }
 
-// The span of one model, the one of its computation within, and those that the model asked for.
+// Adds the span of one inference and those of its compute phase and custom activities. Returns its
+// span id, the parent of the spans of inferences that the model requested.
 std::string AppendInference(const TracedInference& inference, const std::string& trace_id,
                             const std::string& parent_id, uint64_t offset_ns,
                             std::deque<std::string>& spans) {
@@ -125,7 +126,7 @@ std::string AppendInference(const TracedInference& inference, const std::string&
                                  compute_begin->steady_ns, compute_end->steady_ns},
                                 offset_ns)));
   }
-  AppendPairs(inference, model, offset_ns, spans);
+  AppendCustomSpans(inference, model, offset_ns, spans);
   return model.span_id;
 }
 
@@ -160,14 +161,15 @@ std::string ResourceJson(const OtlpOptions& options) {
 
 Result<std::unique_ptr<OtlpExporter>> OtlpExporter::Create(const OtlpOptions& options) {
   NEREID_ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(options.url));
-  std::unique_ptr<TlsClient> tls;
+  std::unique_ptr<net::TlsClientContext> tls;
   if (url.is_tls) {
-    NEREID_ASSIGN_OR_RETURN(tls, TlsClient::Create(options.roots_path));
+    NEREID_ASSIGN_OR_RETURN(tls, net::TlsClientContext::Create(options.roots_path));
   }
   return std::unique_ptr<OtlpExporter>(new OtlpExporter(options, std::move(url), std::move(tls)));
 }
 
-OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<TlsClient> tls)
+OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url,
+                           std::unique_ptr<net::TlsClientContext> tls)
     : options_(options),
       url_(std::move(url)),
       tls_(std::move(tls)),
@@ -217,7 +219,8 @@ void OtlpExporter::Run() {
     lock.unlock();
     const bool is_sent = Send(batch);
     lock.lock();
-    if (is_stopping_ && !is_sent) spans_.clear();  // a stop does not wait for a collector
+    // The shutdown does not wait for an unreachable collector.
+    if (is_stopping_ && !is_sent) spans_.clear();
   }
 }
 

@@ -1,5 +1,5 @@
-// Traces as OpenTelemetry spans, sent in batches to a collector: OTLP over HTTP, in its JSON form.
-// [any thread; a thread of its own sends]
+// Sends traces as OpenTelemetry spans to a collector, in batches: OTLP over HTTP with JSON
+// encoding. [any thread; a thread of its own sends]
 #pragma once
 
 #include <condition_variable>
@@ -13,39 +13,39 @@
 #include <vector>
 
 #include "host/frontend/tracing/http_post.h"
-#include "host/frontend/tracing/trace_sink.h"
+#include "host/frontend/tracing/trace_record.h"
 #include "nereid/status.h"
 
 namespace nereid {
 
 struct OtlpOptions {
   std::string url = "http://localhost:4318/v1/traces";
-  std::string roots_path;  // PEM: who signs the collector's certificate; empty: as the machine says
+  std::string roots_path;  // PEM root certificates for the collector; empty: the system's
   std::map<std::string, std::string> resource{{"service.name", "triton-inference-server"}};
-  size_t max_queue_size = 2048;  // spans; beyond it they are dropped, and counted in the log
+  size_t max_queue_size = 2048;  // spans; further ones are dropped, and the log reports how many
   int64_t schedule_delay_ms = 5000;
   size_t max_export_batch_size = 512;
-  // What the trace settings tell of all this, as it was given: several values where a setting was
-  // given several times.
-  std::map<std::string, std::vector<std::string>> shown;
+  // The settings above as the user gave them, for responses to trace-setting requests. A setting
+  // that was given several times has several values.
+  std::map<std::string, std::vector<std::string>> reported_settings;
 };
 
 class OtlpExporter final : public TraceSink {
  public:
   static Result<std::unique_ptr<OtlpExporter>> Create(const OtlpOptions& options);
-  // Sends what is queued, then ends.
+  // Sends the queued spans, then ends.
   ~OtlpExporter() override;
 
   void Write(TraceRecord& record, const TraceFileRule& rule) override;
 
  private:
-  OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<TlsClient> tls);
+  OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<net::TlsClientContext> tls);
   void Run();
   bool Send(const std::deque<std::string>& spans);
 
   const OtlpOptions options_;
   const HttpUrl url_;
-  const std::unique_ptr<TlsClient> tls_;  // null: plain
+  const std::unique_ptr<net::TlsClientContext> tls_;  // null: plain text
   const std::string resource_json_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

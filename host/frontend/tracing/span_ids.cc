@@ -15,7 +15,7 @@ std::string HexDigits(size_t count) {
       text += kDigits[bits & 15];
     }
   }
-  text.back() = '1';  // all zeros would mean "none"
+  text.back() = '1';  // an id of only zeros is invalid
   return text;
 }
 

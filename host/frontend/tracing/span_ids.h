@@ -1,5 +1,5 @@
-// Identifiers of spans, and the W3C trace context that carries them from process to process.
-// [any thread]
+// Span identifiers, and the W3C trace context header that passes them between processes. [any
+// thread]
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct TraceParent {
   std::string span_id;
 };
 
-// "00-<trace id>-<span id>-<flags>"; none when it is not that.
+// Parses "00-<trace id>-<span id>-<flags>"; nullopt if it is invalid.
 std::optional<TraceParent> ParseTraceParent(std::string_view header);
 std::string FormatTraceParent(const TraceParent& parent);
 

@@ -20,7 +20,7 @@ void Append(std::string& text, Int value) {
   text += std::to_string(value);
 }
 
-// Takes one element off `data`; false when there is no whole one.
+// Consumes one element of `data`; false if no complete element is left.
 template <typename T>
 bool TakeElement(std::string_view& data, std::string& text) {
   T value;
@@ -48,7 +48,7 @@ bool TakeBytes(std::string_view& data, std::string& text) {
   return true;
 }
 
-// FP16 and BF16 as the bits that they are.
+// FP16 and BF16 are printed as the integer value of their bits.
 bool Take(TRITONSERVER_DataType datatype, std::string_view& data, std::string& text) {
   switch (datatype) {
     case TRITONSERVER_TYPE_BOOL:

@@ -1,4 +1,4 @@
-// A traced tensor as text: its elements separated by commas. [any thread]
+// Formats a traced tensor as text: its elements separated by commas. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace nereid {
 
-// `data` is in host memory. Ends with "..." where `max_chars` was reached.
+// `data` is in host memory. The text ends with "..." if `max_chars` was reached.
 std::string TensorText(TRITONSERVER_DataType datatype, std::string_view data, size_t max_chars);
 
 }  // namespace nereid

@@ -62,7 +62,7 @@ Status WriteAll(int fd, std::string_view bytes, int64_t offset) {
 
 TraceFile::~TraceFile() {
   if (const Status status = EndIndexed(); !status.ok()) LogError(status.message());
-  Close(all_);
+  Close(main_file_);
 }
 
 void TraceFile::Write(TraceRecord& record, const TraceFileRule& rule) {
@@ -73,18 +73,18 @@ void TraceFile::Write(TraceRecord& record, const TraceFileRule& rule) {
   if (has_failed_) return;
   const Status status = Append(objects, rule);
   if (status.ok()) return;
-  has_failed_ = true;  // what is in the main file stays, and the next trace goes on behind it
-  Close(indexed_);
+  has_failed_ = true;  // the main file is kept, and later traces are appended to it
+  Close(indexed_file_);
   LogError(StrCat("trace file '", path_, "': ", status.message(),
                   "; traces are dropped until the trace settings change"));
 }
 
 Status TraceFile::Append(const std::string& objects, const TraceFileRule& rule) {
-  if (rule.traces_per_file == 0) return AppendTo(all_, objects);
-  if (indexed_.fd < 0) indexed_ = {path_ + "." + std::to_string(next_index_++)};
-  is_indexed_whole_or_none_ = rule.is_whole_or_none;
-  NEREID_RETURN_IF_ERROR(AppendTo(indexed_, objects));
-  if (indexed_.num_traces >= rule.traces_per_file) Close(indexed_);
+  if (rule.traces_per_file == 0) return AppendTo(main_file_, objects);
+  if (indexed_file_.fd < 0) indexed_file_ = {path_ + "." + std::to_string(next_index_++)};
+  merges_partial_file_ = rule.merges_partial_file;
+  NEREID_RETURN_IF_ERROR(AppendTo(indexed_file_, objects));
+  if (indexed_file_.num_traces >= rule.traces_per_file) Close(indexed_file_);
   return Status::Ok();
 }
 
@@ -110,7 +110,7 @@ void TraceFile::Close(File& file) {
   file.fd = -1;
 }
 
-Result<std::string> TraceFile::Objects(const File& file) {
+Result<std::string> TraceFile::ReadObjects(const File& file) {
   constexpr int64_t kOpening = 2;  // bytes of "[\n"
   std::string text(static_cast<size_t>(file.end - kOpening), '\0');
   size_t size = 0;
@@ -125,17 +125,17 @@ Result<std::string> TraceFile::Objects(const File& file) {
 }
 
 Status TraceFile::EndIndexed() {
-  if (indexed_.fd < 0) return Status::Ok();
+  if (indexed_file_.fd < 0) return Status::Ok();
   Status status;
-  if (is_indexed_whole_or_none_) {
-    Result<std::string> objects = Objects(indexed_);
-    status = objects.ok() ? AppendTo(all_, *objects) : objects.status();
+  if (merges_partial_file_) {
+    Result<std::string> objects = ReadObjects(indexed_file_);
+    status = objects.ok() ? AppendTo(main_file_, *objects) : objects.status();
     if (status.ok()) {
-      unlink(indexed_.path.c_str());
+      unlink(indexed_file_.path.c_str());
       --next_index_;
     }
   }
-  Close(indexed_);
+  Close(indexed_file_);
   return status;
 }
 

@@ -1,20 +1,20 @@
-// Traces as a JSON array in a file, in Triton's form. The file is whole JSON after every trace.
-// When it cannot be written, the log says so once, and traces are dropped until the settings
-// change. [any thread]
+// Writes traces as a JSON array to a file, in Triton's form. The file is valid JSON after every
+// trace. If writing fails, this is logged once and traces are dropped until the settings change.
+// [any thread]
 #pragma once
 
 #include <mutex>
 #include <string>
 
-#include "host/frontend/tracing/trace_sink.h"
+#include "host/frontend/tracing/trace_record.h"
 #include "nereid/status.h"
 
 namespace nereid {
 
 class TraceFile final : public TraceSink {
  public:
-  // Files of so many traces are `path`.0, `path`.1 ...
-  explicit TraceFile(std::string path) : path_(std::move(path)), all_{path_} {}
+  // With a limit of traces per file, the files are `path`.0, `path`.1 ...
+  explicit TraceFile(std::string path) : path_(std::move(path)), main_file_{path_} {}
   ~TraceFile() override;
 
   void Write(TraceRecord& record, const TraceFileRule& rule) override;
@@ -24,7 +24,7 @@ class TraceFile final : public TraceSink {
   struct File {
     std::string path;
     int fd = -1;
-    int64_t end = 0;  // where the next trace begins: at the closing bracket
+    int64_t end = 0;  // offset of the closing bracket, where the next trace is written
     uint64_t num_traces = 0;
   };
 
@@ -32,16 +32,16 @@ class TraceFile final : public TraceSink {
   static Status AppendTo(File& file, const std::string& objects);
   static Status Open(File& file);
   static void Close(File& file);
-  // Ends the indexed file; what belongs to the file of all goes there.
+  // Ends the indexed file. A partial one is appended to the main file if its policy requires that.
   Status EndIndexed();
-  // The traces of a file that is open.
-  static Result<std::string> Objects(const File& file);
+  // Reads back the traces of an open file.
+  static Result<std::string> ReadObjects(const File& file);
 
   const std::string path_;
   std::mutex mutex_;  // guards all below
-  File all_;
-  File indexed_;
-  bool is_indexed_whole_or_none_ = false;
+  File main_file_;
+  File indexed_file_;
+  bool merges_partial_file_ = false;
   uint64_t next_index_ = 0;
   bool has_failed_ = false;
 };

@@ -1,7 +1,9 @@
-// What happened to one traced request and to those that its model made of it. [any thread]
+// A traced request: its events and those of the inferences that its model requested, and the
+// interface of the sink that receives finished traces. [any thread]
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -20,11 +22,11 @@ struct TraceTensor {
   std::string activity;
   std::string name;
   std::string data;   // elements, separated by commas
-  std::string shape;  // dimensions, likewise
+  std::string shape;  // dimensions, separated by commas
   std::string datatype;
 };
 
-// One inference: the client's, or one that a model made on the way.
+// One inference: the client's, or one requested by a model.
 struct TracedInference {
   uint64_t id = 0;
   uint64_t parent_id = 0;  // 0: none
@@ -37,19 +39,19 @@ struct TracedInference {
 
 class TraceRecord {
  public:
-  // Of the frontend; they stand with the client's own inference.
+  // Adds an event of the frontend; it is listed with the client's own inference.
   void Add(std::string_view name, uint64_t steady_ns);
-  // Of the core.
+  // Adds an event or a tensor reported by the core.
   void Add(TRITONSERVER_InferenceTrace* trace, std::string_view name, uint64_t steady_ns);
   void Add(TRITONSERVER_InferenceTrace* trace, TraceTensor tensor);
 
-  // Once nobody adds any more: the client's own inference first. Empty when none began.
+  // Returns the inferences, the client's own first; empty if none began. Called after the last Add.
   std::vector<TracedInference> Take();
 
-  // Set before anybody else knows the record, constant afterwards.
+  // Set before the record is shared, constant afterwards.
   uint32_t level = 0;          // bits of TRITONSERVER_InferenceTraceLevel
-  std::string trace_id;        // 32 hexadecimal digits; empty where no spans are made
-  std::string parent_span_id;  // 16; empty when the client sent none
+  std::string trace_id;        // 32 hexadecimal digits; empty if spans are not exported
+  std::string parent_span_id;  // 16 hexadecimal digits; empty if the client sent none
   std::string span_id;         // of the request's own span
 
  private:
@@ -58,6 +60,22 @@ class TraceRecord {
   std::mutex mutex_;  // guards the two below
   std::vector<TraceEvent> own_events_;
   std::vector<TracedInference> inferences_;
+};
+
+// Which file a trace is written to.
+struct TraceFileRule {
+  uint64_t traces_per_file = 0;      // 0: all in the main file
+  bool merges_partial_file = false;  // a file that does not fill is merged into the main file
+};
+
+// Destination of finished traces. [any thread]
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  // Drops the trace if it cannot be stored. Never blocks on the network.
+  virtual void Write(TraceRecord& record, const TraceFileRule& rule) = 0;
+  // Called when the settings change: ends the current file.
+  virtual void EndFile() {}
 };
 
 }  // namespace nereid

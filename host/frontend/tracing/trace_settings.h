@@ -1,4 +1,4 @@
-// What is traced: the settings of the server, and what a model has instead of them. [any thread]
+// Trace settings of the server, and those that a model overrides. [any thread]
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/frontend/tracing/trace_file_rule.h"
+#include "host/frontend/tracing/trace_record.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
@@ -21,20 +21,20 @@ enum class TraceMode { kTriton, kOpenTelemetry };
 
 struct TraceValues {
   uint32_t level = TRITONSERVER_TRACE_LEVEL_DISABLED;  // bits: TIMESTAMPS, TENSORS
-  uint64_t rate = 1000;                                // one request in so many
-  int64_t count = -1;                                  // how many more; -1: no end
-  uint64_t log_frequency = 0;                          // traces a file; 0: all in one
+  uint64_t rate = 1000;                                // one of `rate` requests is traced
+  int64_t count = -1;                                  // number of further traces; -1: unlimited
+  uint64_t log_frequency = 0;                          // traces per file; 0: all in one file
 };
 
-// What a client wants changed, by the names of the protocol. No value clears the setting: a model
-// falls back to the server's, the server to what it was started with.
+// Settings that a client changes: (name in the protocol, values). No value resets a setting: a
+// model's to the server's, the server's to its initial value.
 using TraceChange = std::vector<std::pair<std::string, std::optional<std::vector<std::string>>>>;
 
-// The bits of a level's name: OFF, TIMESTAMPS, TENSORS.
+// Returns the bits of a level name: OFF, TIMESTAMPS or TENSORS.
 Result<uint32_t> ParseTraceLevel(std::string_view name);
 std::vector<std::string> TraceLevelNames(uint32_t level);
 
-// Whether, and how, one request is traced.
+// How one sampled request is traced.
 struct TraceSample {
   uint32_t level;
   TraceFileRule rule;
@@ -43,32 +43,33 @@ struct TraceSample {
 class TraceSettings {
  public:
   explicit TraceSettings(TraceValues initial)
-      : initial_(initial), server_(initial), counted_(initial.count) {
+      : initial_(initial), server_(initial), count_at_change_(initial.count) {
     Refresh();
   }
 
-  // An empty model is the server.
+  // An empty model name means the server.
   TraceValues values(const std::string& model) const;
-  // All of `change` or, with an error, nothing.
+  // Applies all of `change`; on an error nothing is changed.
   Status Apply(const std::string& model, const TraceChange& change);
-  // Counts one request to `model`. With `is_forced` the rate is left aside: who asks was traced.
+  // Counts a request to `model`; nullopt if it is not traced. `is_forced` ignores the rate, because
+  // the client's own trace includes this request.
   std::optional<TraceSample> Sample(const std::string& model, bool is_forced);
-  // False when no request is traced at all; cheap.
+  // False if no request can be traced. Cheap.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
 
  private:
-  struct Own {  // of one model
+  struct ModelSettings {  // overrides of one model
     std::optional<uint32_t> level;
     std::optional<uint64_t> rate;
     std::optional<int64_t> count;
     std::optional<uint64_t> log_frequency;
     uint64_t num_seen = 0;
-    int64_t counted = -1;  // as `counted_`
+    int64_t count_at_change = -1;  // like count_at_change_
   };
 
-  TraceValues ValuesOf(const Own* own) const;
+  TraceValues ValuesOf(const ModelSettings* own) const;
   Status ApplyOne(const std::string& key, const std::optional<std::vector<std::string>>& value,
-                  TraceValues& server, Own* own) const;
+                  TraceValues& server, ModelSettings* own) const;
   void Refresh();
 
   const TraceValues initial_;
@@ -76,9 +77,9 @@ class TraceSettings {
   mutable std::mutex mutex_;  // guards all below
   TraceValues server_;
   uint64_t num_seen_ = 0;
-  int64_t
-      counted_;  // the count when settings changed last: that many traces are a file of their own
-  std::map<std::string, Own> models_;
+  int64_t count_at_change_;  // the count when settings changed last: that many traces are a file of
+                             // their own
+  std::map<std::string, ModelSettings> models_;
 };
 
 }  // namespace nereid

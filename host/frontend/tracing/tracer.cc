@@ -20,12 +20,13 @@ uint64_t SteadyNowNs() {
                                    .count());
 }
 
-// What the core's callbacks are given: owned by the trace, freed with its root.
-struct CoreUser {
+// User data of the core's trace callbacks. Owned by the root trace and freed with it.
+struct TraceCallbackData {
   TracedRequest request;
 };
 
-// A custom activity's name is the newest in the trace's context: {"<timestamp>": "<name>", ...}.
+// Finds the name of a custom activity by its timestamp in the trace's context: {"<timestamp>":
+// "<name>", ...}.
 std::string CustomName(TRITONSERVER_InferenceTrace* trace, uint64_t timestamp_ns) {
   const char* text = nullptr;
   TRITONSERVER_InferenceTraceContext(trace, &text);
@@ -39,7 +40,7 @@ std::string CustomName(TRITONSERVER_InferenceTrace* trace, uint64_t timestamp_ns
 
 void OnActivity(TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activity,
                 uint64_t timestamp_ns, void* userp) {
-  TraceRecord& record = *static_cast<CoreUser*>(userp)->request;
+  TraceRecord& record = *static_cast<TraceCallbackData*>(userp)->request;
   if (activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY) {
     return record.Add(trace, CustomName(trace, timestamp_ns), timestamp_ns);
   }
@@ -63,7 +64,7 @@ void OnTensor(TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTraceAct
   if (memory_type != TRITONSERVER_MEMORY_GPU) {
     data = TensorText(datatype, {static_cast<const char*>(base), size_bytes}, kMaxTensorChars);
   }
-  static_cast<CoreUser*>(userp)->request->Add(
+  static_cast<TraceCallbackData*>(userp)->request->Add(
       trace, TraceTensor{TRITONSERVER_InferenceTraceActivityString(activity), name, std::move(data),
                          ShapeText(shape, num_dims), TRITONSERVER_DataTypeString(datatype)});
 }
@@ -72,7 +73,7 @@ void OnRelease(TRITONSERVER_InferenceTrace* trace, void* userp) {
   uint64_t parent_id = 0;
   TRITONSERVER_InferenceTraceParentId(trace, &parent_id);
   (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
-  if (parent_id == 0) delete static_cast<CoreUser*>(userp);
+  if (parent_id == 0) delete static_cast<TraceCallbackData*>(userp);
 }
 
 }  // namespace
@@ -118,7 +119,8 @@ std::vector<std::pair<std::string, std::vector<std::string>>> Tracer::Describe(
       {"trace_rate", {std::to_string(values.rate)}},
       {"trace_count", {std::to_string(values.count)}}};
   if (options_.mode == TraceMode::kOpenTelemetry) {
-    settings.insert(settings.end(), options_.otlp.shown.begin(), options_.otlp.shown.end());
+    settings.insert(settings.end(), options_.otlp.reported_settings.begin(),
+                    options_.otlp.reported_settings.end());
     settings.push_back({"trace_mode", {"opentelemetry"}});
   } else {
     settings.push_back({"log_frequency", {std::to_string(values.log_frequency)}});
@@ -128,7 +130,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> Tracer::Describe(
   return settings;
 }
 
-TracedRequest Tracer::SampleSlowly(const std::string& model, std::string_view trace_parent) {
+TracedRequest Tracer::SampleEnabled(const std::string& model, std::string_view trace_parent) {
   std::optional<TraceParent> parent;
   if (options_.mode == TraceMode::kOpenTelemetry) parent = ParseTraceParent(trace_parent);
   const std::optional<TraceSample> sample = settings_.Sample(model, parent.has_value());
@@ -147,16 +149,16 @@ TracedRequest Tracer::SampleSlowly(const std::string& model, std::string_view tr
 
 TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request) {
   if (request == nullptr) return nullptr;
-  auto user = std::make_unique<CoreUser>(CoreUser{request});
+  auto user = std::make_unique<TraceCallbackData>(TraceCallbackData{request});
   TRITONSERVER_InferenceTrace* trace = nullptr;
   const Status status = ToStatus(TRITONSERVER_InferenceTraceTensorNew(
       &trace, static_cast<TRITONSERVER_InferenceTraceLevel>(request->level), /*parent_id=*/0,
       &OnActivity, &OnTensor, &OnRelease, user.get()));
   if (!status.ok()) {
-    LogError(StrCat("a request is not traced: ", status.message()));
+    LogError(StrCat("cannot trace a request: ", status.message()));
     return nullptr;
   }
-  (void)user.release();  // the trace's now: OnRelease ends it
+  (void)user.release();  // now owned by the trace; OnRelease deletes it
   if (!request->trace_id.empty()) {
     const std::string context = StrCat(
         "{\"traceparent\":\"", FormatTraceParent({request->trace_id, request->span_id}), "\"}");
@@ -165,7 +167,7 @@ TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request) {
   return trace;
 }
 
-void NoteTrace(const TracedRequest& request, std::string_view event) {
+void RecordTraceEvent(const TracedRequest& request, std::string_view event) {
   if (request != nullptr) request->Add(event, SteadyNowNs());
 }
 

@@ -1,4 +1,4 @@
-"""Prints texts as they grow: client_grpc.py --model mistral_decoupled --prompt "My name is|The sun is" [--url localhost:8001]"""
+"""Prints generated texts while they stream: client_grpc.py --model mistral_decoupled --prompt "My name is|The sun is" [--url localhost:8001]"""
 import argparse
 import queue
 

@@ -1,5 +1,5 @@
-"""Asks a model for whole texts: client_http.py --model mistral_7b --prompt "My name is|The sun is" [--url http://localhost:8000]
-or, with --stream, for the tokens of one as they come: client_http.py --model mistral_decoupled --prompt "My name is" --stream"""
+"""Requests whole texts from a model: client_http.py --model mistral_7b --prompt "My name is|The sun is" [--url http://localhost:8000]
+or, with --stream, the tokens of one text as they are generated: client_http.py --model mistral_decoupled --prompt "My name is" --stream"""
 import argparse
 import json
 import sys

@@ -1,4 +1,4 @@
-// A model, an instance and their entry points over the fake core: what tests of Execute start from.
+// A model, an instance and their entry points on the fake core, for tests of Execute.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -71,13 +71,14 @@ class BackendTest : public testing::Test {
     EXPECT_EQ(fake::Take(Entry::FinalizeModel(model_.handle())), std::nullopt);
   }
 
-  // A request with FP32 input IN of [rows, values / rows], asking for OUT and TEXT.
-  fake::Request& AddRequest(std::vector<float> values, int64_t num_rows = 1) {
+  // A request with FP32 input IN of shape [batch_size, values / batch_size] that requests OUT and
+  // TEXT.
+  fake::Request& AddRequest(std::vector<float> values, int64_t batch_size = 1) {
     auto request = std::make_unique<fake::Request>();
     const auto num_values = static_cast<int64_t>(values.size());
     request->inputs = {{"IN",
                         TRITONSERVER_TYPE_FP32,
-                        {num_rows, num_values / num_rows},
+                        {batch_size, num_values / batch_size},
                         {fake::BytesOf(std::move(values))}}};
     request->requested_outputs = {"OUT", "TEXT"};
     requests_.push_back(std::move(request));

@@ -1,4 +1,5 @@
-// Execute on a batch: gathered inputs, scattered outputs, errors of one and of all, statistics.
+// Tests Execute on a batch: gathered inputs, scattered outputs, errors of one or all requests,
+// statistics.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -24,7 +25,7 @@ TEST_F(BatchTest, GathersAndScattersRowsOfSeveralRequests) {
   fake::Request& one = AddRequest({1, 2}, 1);
   fake::Request& two = AddRequest({3, 4, 5, 6}, 2);
   Execute([](Batch& batch) -> Status {
-    EXPECT_EQ(batch.num_rows(), 3);
+    EXPECT_EQ(batch.batch_size(), 3);
     EXPECT_EQ(batch.Gather<float>("IN")->shape, (std::vector<int64_t>{3, 2}));
     return Double(batch);
   });
@@ -70,7 +71,7 @@ TEST_F(BatchTest, OneRequestIsReadAndWrittenInPlace) {
   EXPECT_EQ(one.responses.at(0).outputs.at("OUT").bytes, BytesOf<float>({2, 4, 6, 8}));
 }
 
-TEST_F(BatchTest, AnOutputThatNobodyWantsIsNotSent) {
+TEST_F(BatchTest, AnOutputThatWasNotRequestedIsNotSent) {
   Load(/*max_batch_size=*/8);
   fake::Request& one = AddRequest({1});
   one.requested_outputs = {"TEXT"};
@@ -138,7 +139,7 @@ TEST_F(BatchTest, OneRequestFailsAlone) {
   fake::Request& three = AddRequest({3});
   Execute([](Batch& batch) -> Status {
     EXPECT_TRUE(batch[1].Fail(InvalidArgError("not this one")).ok());
-    EXPECT_EQ(batch.num_rows(), 2);
+    EXPECT_EQ(batch.batch_size(), 2);
     return Double(batch);
   });
   EXPECT_EQ(one.responses.at(0).outputs.at("OUT").bytes, BytesOf<float>({2}));
@@ -161,7 +162,7 @@ TEST_F(BatchTest, ARequestThatFailsAfterTheOutputWasMadeKeepsTheRowsOfOthersApar
 TEST_F(BatchTest, ARequestWithoutMemoryForItsOutputFailsAlone) {
   Load(/*max_batch_size=*/8);
   fake::Request& one = AddRequest({1});
-  one.refused_output = "OUT";
+  one.failing_output = "OUT";
   fake::Request& two = AddRequest({2});
   Execute(Double);
   EXPECT_EQ(one.responses.at(0).error->code, TRITONSERVER_ERROR_UNAVAILABLE);

@@ -1,4 +1,4 @@
-// JSON and the model configuration as authors read and complete it.
+// Tests Json, ModelConfig and ConfigDraft.
 #include <gtest/gtest.h>
 
 #include <string>

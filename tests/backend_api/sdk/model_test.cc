@@ -1,4 +1,4 @@
-// The life of a model and an instance, and what a request tells its model.
+// Tests the life cycle of models and instances, and the attributes of requests.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -97,7 +97,7 @@ class DescribedModel : public ScriptedModel {
   }
 };
 
-TEST_F(ModelTest, DescribesItsBackendWhenItSaysSo) {
+TEST_F(ModelTest, DescribesItsBackendIfTheModelDefinesIt) {
   bool is_parallel = false;
   auto* attribute = reinterpret_cast<TRITONBACKEND_BackendAttribute*>(&is_parallel);
   EXPECT_EQ(fake::Take(Entry::Describe(attribute)), std::nullopt);
@@ -163,7 +163,7 @@ TEST_F(ModelTest, ReadsWhatARequestSays) {
     EXPECT_EQ(r.Input("absent").status().code(), StatusCode::kInvalidArg);
     EXPECT_EQ(r.Inputs()->size(), 2u);
     EXPECT_EQ(r.RequestedOutputs()->size(), 2u);
-    NEREID_ASSIGN_OR_RETURN(Response * response, r.TheResponse());
+    NEREID_ASSIGN_OR_RETURN(Response * response, r.GetOrCreateResponse());
     NEREID_RETURN_IF_ERROR(response->SetParameter("finish", "stop"));
     return response->SetParameter("n", int64_t{1});
   });

@@ -1,4 +1,4 @@
-// Answers that come later, from other threads, or in streams.
+// Tests late responses, responses from other threads, and streams.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -61,7 +61,7 @@ TEST_F(ResponseSenderTest, StreamsResponsesOfADecoupledModel) {
   EXPECT_FALSE(sender.is_open());
 }
 
-TEST_F(ResponseSenderTest, TheLastResponseMayCarryTheEnd) {
+TEST_F(ResponseSenderTest, TheLastResponseMayBeFinal) {
   Load(/*max_batch_size=*/0, /*is_decoupled=*/true);
   fake::Request& request = AddRequest({1});
   ResponseSender sender = TakeSender();
@@ -94,18 +94,18 @@ TEST_F(ResponseSenderTest, AModelThatIsNotDecoupledSendsOneResponse) {
   EXPECT_TRUE(request.response_statistics.empty());
 }
 
-TEST_F(ResponseSenderTest, OneThatIsLetGoAnswersWithAnError) {
+TEST_F(ResponseSenderTest, ADroppedSenderAnswersWithAnError) {
   Load(/*max_batch_size=*/0, /*is_decoupled=*/true);
   fake::Request& request = AddRequest({1});
   { const ResponseSender sender = TakeSender(); }
   ASSERT_EQ(request.responses.size(), 1u);
   EXPECT_EQ(request.responses[0].error,
             (fake::Error{TRITONSERVER_ERROR_INTERNAL,
-                         "model 'model': the backend let go of the request unanswered"}));
+                         "model 'model': the backend dropped the request without an answer"}));
   EXPECT_EQ(request.events, (Events{"statistics failed", "error", "release"}));
 }
 
-TEST_F(ResponseSenderTest, OneThatWasMovedFromAnswersNothing) {
+TEST_F(ResponseSenderTest, AMovedFromSenderAnswersNothing) {
   Load(/*max_batch_size=*/0);
   fake::Request& request = AddRequest({1});
   ResponseSender first = TakeSender();
@@ -123,7 +123,7 @@ TEST_F(ResponseSenderTest, TheRequestMayGoBackBeforeTheResponses) {
   ResponseSender sender = TakeSender();
   EXPECT_TRUE(sender.ReleaseRequest().ok());
   EXPECT_EQ(request.events, (Events{"statistics ok", "release"}));
-  request.requested_outputs.clear();  // what was read from the request is dead now
+  request.requested_outputs.clear();  // pointers that were read from the request are invalid now
   EXPECT_TRUE(SendNumber(sender, 1).ok());
   EXPECT_TRUE(sender.Finish().ok());
   EXPECT_EQ(request.events, (Events{"statistics ok", "release", "response", "end"}));

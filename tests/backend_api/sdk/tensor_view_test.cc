@@ -1,4 +1,4 @@
-// Input tensors as views: types, sizes, pieces, alignment.
+// Tests input tensors as views: types, sizes, buffers, alignment.
 #include "nereid/tensor_view.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Result<TensorView> ViewOf(fake::Input& input) {
   return TensorView::Of(reinterpret_cast<TRITONBACKEND_Input*>(&input));
 }
 
-TEST(TensorViewTest, OnePieceIsReadWhereItLies) {
+TEST(TensorViewTest, ASingleBufferIsReadWithoutACopy) {
   fake::Input input{"X", TRITONSERVER_TYPE_INT32, {2, 2}, {BytesOf<int32_t>({1, 2, 3, 4})}};
   Result<TensorView> view = ViewOf(input);
   ASSERT_TRUE(view.ok());
@@ -29,7 +29,7 @@ TEST(TensorViewTest, OnePieceIsReadWhereItLies) {
   EXPECT_EQ((*elements)[3], 4);
 }
 
-TEST(TensorViewTest, SeveralPiecesAreJoinedOnce) {
+TEST(TensorViewTest, SeveralBuffersAreJoinedOnce) {
   const std::string bytes = BytesOf<int32_t>({1, 2, 3});
   fake::Input input{"X",
                     TRITONSERVER_TYPE_INT32,
@@ -37,13 +37,13 @@ TEST(TensorViewTest, SeveralPiecesAreJoinedOnce) {
                     {bytes.substr(0, 3), "", bytes.substr(3, 6), bytes.substr(9)}};
   Result<TensorView> view = ViewOf(input);
   ASSERT_TRUE(view.ok());
-  EXPECT_EQ(view->pieces().size(), 3u) << "a piece without bytes is none";
+  EXPECT_EQ(view->buffers().size(), 3u) << "a piece without bytes is none";
   const std::span<const int32_t> first = *view->As<int32_t>();
   EXPECT_EQ(std::vector<int32_t>(first.begin(), first.end()), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(view->As<int32_t>()->data(), first.data());
 }
 
-TEST(TensorViewTest, AMisalignedPieceIsMoved) {
+TEST(TensorViewTest, AMisalignedBufferIsCopied) {
   std::string buffer = "?" + BytesOf<double>({0.5});
   const auto bytes = std::as_bytes(std::span(buffer)).subspan(1);
   const std::vector<int64_t> shape = {1};
@@ -72,11 +72,11 @@ TEST(TensorViewTest, MemoryOfADeviceIsRefused) {
   EXPECT_EQ(ViewOf(input)->As<int32_t>().status().code(), StatusCode::kUnsupported);
 }
 
-TEST(TensorViewTest, AnEmptyTensorHasNoPieces) {
+TEST(TensorViewTest, AnEmptyTensorHasNoBuffers) {
   fake::Input input{"X", TRITONSERVER_TYPE_FP32, {0, 4}, {}};
   Result<TensorView> view = ViewOf(input);
   ASSERT_TRUE(view.ok());
-  EXPECT_TRUE(view->pieces().empty());
+  EXPECT_TRUE(view->buffers().empty());
   EXPECT_TRUE(view->As<float>()->empty());
 }
 

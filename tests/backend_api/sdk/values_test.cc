@@ -1,4 +1,4 @@
-// Data types, shapes and the BYTES codec: what needs no host.
+// Tests data types, shapes and the BYTES codec, which need no host.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -7,12 +7,12 @@
 
 #include "nereid/bytes_codec.h"
 #include "nereid/data_type.h"
-#include "nereid/shape.h"
+#include "nereid/tensor_view.h"
 
 namespace nereid {
 namespace {
 
-TEST(DataTypeTest, NamesGoThereAndBack) {
+TEST(DataTypeTest, NamesConvertInBothDirections) {
   for (uint32_t value = 1; value <= 14; ++value) {
     const auto type = static_cast<DataType>(value);
     EXPECT_EQ(DataTypeFromName(Name(type)), type) << Name(type);
@@ -21,6 +21,28 @@ TEST(DataTypeTest, NamesGoThereAndBack) {
   EXPECT_EQ(DataTypeFromName("FP31"), DataType::kInvalid);
   EXPECT_EQ(DataTypeFromName(""), DataType::kInvalid);
   EXPECT_STREQ(Name(static_cast<DataType>(99)), "<invalid>");
+}
+
+TEST(DataTypeTest, ValuesAreThoseOfTheCApi) {
+  for (int i = TRITONSERVER_TYPE_BOOL; i <= TRITONSERVER_TYPE_BF16; ++i) {
+    const auto type = static_cast<DataType>(i);
+    EXPECT_EQ(DataTypeFromProtocolName(Name(type)), type);
+    EXPECT_EQ(DataTypeFromConfigName(ConfigName(type)), type);
+  }
+  EXPECT_EQ(static_cast<int>(DataTypeFromProtocolName("BYTES")), TRITONSERVER_TYPE_BYTES);
+  EXPECT_EQ(static_cast<int>(DataTypeFromProtocolName("BF16")), TRITONSERVER_TYPE_BF16);
+  EXPECT_EQ(ByteSize(DataType::kFp16), 2u);
+}
+
+TEST(DataTypeTest, ProtocolAndConfigNamesAreDistinct) {
+  EXPECT_EQ(DataTypeFromProtocolName("FP33"), DataType::kInvalid);
+  EXPECT_EQ(DataTypeFromProtocolName("<invalid>"), DataType::kInvalid);
+  EXPECT_EQ(DataTypeFromProtocolName("TYPE_FP32"), DataType::kInvalid);
+  EXPECT_EQ(DataTypeFromProtocolName("STRING"), DataType::kInvalid);
+  EXPECT_EQ(DataTypeFromConfigName("TYPE_STRING"), DataType::kBytes);
+  EXPECT_EQ(DataTypeFromConfigName("TYPE_BF16"), DataType::kBf16);
+  EXPECT_EQ(DataTypeFromConfigName("TYPE_INVALID"), DataType::kInvalid);
+  EXPECT_EQ(DataTypeFromConfigName("FP32"), DataType::kInvalid);
 }
 
 TEST(DataTypeTest, SizesAreThoseOfTheCppTypes) {
@@ -58,7 +80,7 @@ TEST(ShapeTest, RefusesWhatDoesNotFit) {
       << "a negative dimension is wrong wherever it stands";
 }
 
-TEST(BytesCodecTest, ElementsComeBackAsTheyWent) {
+TEST(BytesCodecTest, DecodesWhatItEncoded) {
   const std::vector<std::string> elements = {"", "a", std::string("\0\xff", 2),
                                              std::string(300, 'x')};
   const Result<std::string> data = EncodeBytes(elements);

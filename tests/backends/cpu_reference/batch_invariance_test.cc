@@ -1,5 +1,5 @@
-// What a request gets does not depend on what else is in the batch: token ids and log probabilities
-// are equal bit by bit, for any company, chunk size, number of threads and capacity policy.
+// A request's result does not depend on the rest of the batch. Token ids and log probabilities are
+// bit-identical for any other requests, chunk size, number of threads and capacity policy.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -24,7 +24,7 @@ class PromiseSink : public llm::OutputSink {
       : promise_(std::move(promise)), cancel_after_(cancel_after) {}
 
   bool IsCancelled() const override { return cancel_after_ >= 0 && num_seen_ >= cancel_after_; }
-  void OnOutput(const llm::Output& output) override {
+  void OnOutput(const llm::SequenceOutput& output) override {
     num_seen_ = static_cast<int32_t>(output.ids.size());
     if (output.finish == llm::FinishReason::kNone) return;
     promise_.set_value({{output.ids.begin(), output.ids.end()},
@@ -54,7 +54,7 @@ std::vector<Work> RandomWork(int count) {
   for (Work& item : work) {
     item.prompt.resize(random() % 90 + 1);
     for (int32_t& id : item.prompt) id = static_cast<int32_t>(random() % 512);
-    for (size_t i = 0; i < item.prompt.size() && i < 40; ++i) {  // some begin alike
+    for (size_t i = 0; i < item.prompt.size() && i < 40; ++i) {  // some share a prefix
       if (&item - work.data() < count / 2) item.prompt[i] = static_cast<int32_t>(i);
     }
     item.max_tokens = static_cast<int32_t>(random() % 30 + 1);
@@ -68,7 +68,7 @@ std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_a
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = work.prompt;
   request->stop.max_tokens = work.max_tokens;
-  request->sampling.want_log_probs = true;
+  request->sampling.returns_log_probs = true;
   if (work.samples) {
     request->sampling.top_k = 40;
     request->sampling.top_p = 0.95f;
@@ -92,7 +92,7 @@ struct Setting {
   llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = false;
   KvFormat kv_format = KvFormat::kFloat;
-  int32_t window = 0;  // instead of the model's
+  int32_t window = 0;  // replaces that of the model
   int32_t num_sinks = 0;
 };
 
@@ -122,7 +122,7 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
 
 class BatchInvarianceTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
+TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   const std::vector<Work> work = RandomWork(40);
@@ -146,16 +146,16 @@ TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
     for (size_t i = 0; i < work.size(); ++i) {
       answers.push_back(Send(*engine, work[i]));
       if (i % 4 == 0) disturbing.push_back(Send(*engine, work[work.size() - 1 - i], 3));
-      if (i % 8 == 7) answers[i - 4].wait();  // others arrive in the middle of their runs
+      if (i % 8 == 7) answers[i - 4].wait();  // later requests arrive while others run
     }
     for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
     for (auto& answer : disturbing) answer.wait();
   }
 }
 
-// Formats of one byte an element, and windows with sinks, have answers of their own; these do not
-// depend on company, chunks or preemption either.
-TEST(KvSettingsTest, AnswersAreTheSameAloneInCompanyOrPreempted) {
+// KV formats with one byte per element, and windows with sinks, change the results. The results do
+// not depend on other requests, chunks or preemption either.
+TEST(KvSettingsTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny("llama");
   if (directory.empty()) GTEST_SKIP() << "no test data for llama";
   const std::vector<Work> work = RandomWork(16);

@@ -1,6 +1,5 @@
-// Reads the tiny checkpoints with recorded answers of Hugging Face transformers, from the data
-// folder
-// ($NEREID_TEST_DATA/tiny) or from the one kept in the tree.
+// Reads the tiny checkpoints with recorded outputs of Hugging Face transformers, from the data
+// folder ($NEREID_TEST_DATA/tiny) or from the one in the repository.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ inline std::filesystem::path TreeDataFolder() {
   return std::filesystem::path(NEREID_SOURCE_DIR) / "tests" / "data" / "tiny";
 }
 
-// Where `name` lies; empty when it is in neither folder.
+// The folder of checkpoint `name`; empty if neither data folder has it.
 inline std::string FindTiny(const std::string& name) {
   const char* data = std::getenv("NEREID_TEST_DATA");
   for (const std::filesystem::path& folder :

@@ -1,5 +1,5 @@
-// The forward pass against Hugging Face: logits within 1e-4, the same greedy tokens, for every
-// architecture, on every instruction set that this machine has.
+// The forward pass compared with Hugging Face: logits within 1e-4 and the same greedy tokens, for
+// every architecture, on every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include "backends/cpu_reference/cpu_executor.h"
@@ -23,7 +23,7 @@ class GoldenTest : public ::testing::TestWithParam<const char*> {
     Result<llm::Checkpoint> checkpoint = llm::Checkpoint::Open(directory_);
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     auto shared = std::make_shared<const llm::Checkpoint>(std::move(*checkpoint));
-    Result<llm::DecoderModel> model = llm::ReadDecoder(*shared, /*takes_quantised=*/true);
+    Result<llm::DecoderModel> model = llm::ReadDecoder(*shared, /*supports_quantized=*/true);
     EXPECT_TRUE(model.ok()) << model.status().message();
     CpuExecutorOptions options;
     options.num_threads = 2;
@@ -35,15 +35,16 @@ class GoldenTest : public ::testing::TestWithParam<const char*> {
     return std::move(*executor);
   }
 
-  // Runs tokens of one sequence from position num_cached; logits of the last `num_logits`.
+  // Runs tokens of one sequence from position num_cached. Returns the logits of the last
+  // `num_logits`.
   static std::span<const float> Run(CpuExecutor& executor, std::span<const int32_t> tokens,
                                     int32_t num_cached, int32_t num_logits) {
     std::vector<int32_t> table(64);
     for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i * 7 % 61);
     for (size_t i = 61; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
-    llm::Batch batch;
+    llm::StepBatch batch;
     batch.token_ids.assign(tokens.begin(), tokens.end());
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.num_tokens = static_cast<int32_t>(tokens.size());
     sequence.num_cached = num_cached;
     sequence.block_table = table;

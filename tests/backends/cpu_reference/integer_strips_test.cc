@@ -1,20 +1,20 @@
-// Words of every layout that goes into strips by vectors, against the same rows one value at a time
-// (which test_weight_formats.py holds to NumPy).
+// Packing of every layout into strips by vectors, compared with the same rows value by value.
+// (test_weight_formats.py compares the rows with NumPy.)
 #include "backends/cpu_reference/model/integer_strips.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "backends/llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/integer_weight_rows.h"
 
 namespace nereid::cpu {
 namespace {
 
 using llm::QuantMethod;
 
-// A quantised tensor of `stored` rows of which `rows` from `first` on make the matrix. All bytes
-// are random.
+// A quantized tensor with `stored` rows, of which `rows` rows from `first` on form the matrix. All
+// bytes are random.
 struct Stored {
   Stored(QuantMethod method, int32_t bits, int64_t stored, int64_t columns, int64_t first,
          int64_t rows, bool in_order) {
@@ -27,7 +27,7 @@ struct Stored {
     Fill(zeros, groups * stored / n * 4);
     weight.tensor.bytes = packed;
     weight.quant.zeros.bytes = zeros;
-    weight.quant.scales.type = llm::DataType::kF16;
+    weight.quant.scales.type = llm::CheckpointDataType::kF16;
     for (int64_t i = 0; i < groups * stored; ++i) {
       scales.push_back(static_cast<uint8_t>(random()));
       scales.push_back(static_cast<uint8_t>(random() % 64));  // finite
@@ -50,19 +50,19 @@ struct Stored {
   llm::ResolvedWeight weight;
 };
 
-WeightMatrix ShapeOf(const llm::Int4Rows& rows) {
+WeightMatrix ShapeOf(const llm::IntegerWeightRows& rows) {
   WeightMatrix matrix;
-  matrix.type = rows.num_bits() == 4 ? WeightType::kInt4 : WeightType::kInt8;
+  matrix.type = rows.num_bits() == 4 ? WeightFormat::kInt4 : WeightFormat::kInt8;
   matrix.rows = rows.num_rows();
   matrix.columns = rows.num_columns();
   matrix.group_size = rows.group_size();
   return matrix;
 }
 
-// As WeightType describes strips.
+// Reads a value from the strip layout described in WeightFormat.
 int ValueIn(const std::vector<uint8_t>& strips, const WeightMatrix& matrix, int64_t row,
             int64_t column) {
-  const bool is_int4 = matrix.type == WeightType::kInt4;
+  const bool is_int4 = matrix.type == WeightFormat::kInt4;
   const int64_t a_line = is_int4 ? 8 : 4;
   const uint8_t byte =
       strips[row / 16 * matrix.strip_bytes() + column / a_line * 64 + 4 * (row % 16) + column % 4];
@@ -70,7 +70,7 @@ int ValueIn(const std::vector<uint8_t>& strips, const WeightMatrix& matrix, int6
 }
 
 void ExpectStrips(const Stored& stored) {
-  llm::Int4Rows rows = *llm::Int4Rows::Of(stored.weight, 8);
+  llm::IntegerWeightRows rows = *llm::IntegerWeightRows::Of(stored.weight, 8);
   const WeightMatrix matrix = ShapeOf(rows);
   const int64_t size = matrix.num_strips() * matrix.strip_bytes();
   std::vector<uint8_t> strips(static_cast<size_t>(size), 0xA5);
@@ -93,7 +93,7 @@ constexpr Shape kShapes[] = {{8, 16, 0, 8},      {16, 8, 0, 16},    {40, 24, 0, 
                              {48, 32, 8, 24},    {272, 16, 0, 272}, {536, 40, 16, 520},
                              {1048, 8, 0, 1048}, {64, 264, 32, 32}};
 
-TEST(IntegerStrips, HoldWhatTheRowsHold) {
+TEST(IntegerStrips, ContainTheValuesOfTheRows) {
   for (const Shape& s : kShapes) {
     for (const QuantMethod method :
          {QuantMethod::kAwq, QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kTrtAwq}) {
@@ -104,14 +104,14 @@ TEST(IntegerStrips, HoldWhatTheRowsHold) {
   }
 }
 
-TEST(IntegerStrips, HoldColumnsInTheOrderOfTheirGroups) {
+TEST(IntegerStrips, ContainColumnsInTheOrderOfTheirGroups) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(testing::Message() << s.stored << " by " << s.columns);
     ExpectStrips(Stored(QuantMethod::kGptq, 4, s.stored, s.columns, s.first, s.rows, false));
   }
 }
 
-TEST(IntegerStrips, HoldWholeBytes) {
+TEST(IntegerStrips, ContainInt8Values) {
   for (const Shape& s : kShapes) {
     for (const QuantMethod method :
          {QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kInt8}) {
@@ -122,9 +122,9 @@ TEST(IntegerStrips, HoldWholeBytes) {
   }
 }
 
-TEST(IntegerStrips, LeaveTheRestToTheRows) {
+TEST(IntegerStrips, RejectLayoutsThatMustBePackedByRows) {
   const auto is_taken = [](const Stored& stored) {
-    llm::Int4Rows rows = *llm::Int4Rows::Of(stored.weight, 8);
+    llm::IntegerWeightRows rows = *llm::IntegerWeightRows::Of(stored.weight, 8);
     const WeightMatrix matrix = ShapeOf(rows);
     std::vector<uint8_t> strips(static_cast<size_t>(matrix.num_strips() * matrix.strip_bytes()));
     return PackStrips(stored.weight, rows.column_order(), matrix, strips.data());
@@ -142,7 +142,7 @@ TEST(IntegerStrips, LeaveTheRestToTheRows) {
 TEST(IntegerStrips, ScalesOfManyRowsAreThoseOfEach) {
   for (const QuantMethod method : {QuantMethod::kAwq, QuantMethod::kGptq, QuantMethod::kPacked}) {
     const Stored stored(method, 4, 48, 32, 16, 32, true);
-    const llm::Int4Rows rows = *llm::Int4Rows::Of(stored.weight, 8);
+    const llm::IntegerWeightRows rows = *llm::IntegerWeightRows::Of(stored.weight, 8);
     for (int64_t group = 0; group < rows.num_groups(); ++group) {
       float scales[32];
       uint16_t zeros[32];

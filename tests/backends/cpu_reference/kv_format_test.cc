@@ -1,4 +1,4 @@
-// Formats of one byte an element, and what they cost in logits.
+// KV formats with one byte per element, and their effect on logits.
 #include "backends/cpu_reference/model/kv_format.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(KvFormatTest, Fp8IsE4M3) {  // values of the OCP 8-bit floating point speci
   EXPECT_EQ(Decoded(KvFormat::kFp8, 0x00), 0.0f);
 }
 
-TEST(KvFormatTest, EncodesToTheNearestThatThereIs) {
+TEST(KvFormatTest, EncodesToTheNearestValue) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   for (const KvFormat format : {KvFormat::kFp8, KvFormat::kInt8}) {
@@ -53,7 +53,7 @@ TEST(KvFormatTest, EncodesToTheNearestThatThereIs) {
   }
 }
 
-TEST(KvFormatTest, ZerosStayZerosAndNothingElseIsTouched) {
+TEST(KvFormatTest, ZerosStayZeroAndOtherMemoryIsUnchanged) {
   const float zeros[3] = {};
   uint8_t codes[4] = {9, 9, 9, 9};
   float scale = 5.0f;
@@ -66,7 +66,7 @@ TEST(KvFormatTest, ZerosStayZerosAndNothingElseIsTouched) {
   EXPECT_EQ(out[1], 7.0f);
 }
 
-TEST(KvFormatTest, WhatIsNoNumberBecomesZero) {
+TEST(KvFormatTest, NaNBecomesZero) {
   const float values[3] = {NAN, 2.0f, -1.0f};
   for (const KvFormat format : {KvFormat::kInt8, KvFormat::kFp8}) {
     uint8_t codes[3];
@@ -79,13 +79,13 @@ TEST(KvFormatTest, WhatIsNoNumberBecomesZero) {
   }
 }
 
-TEST(KvFormatTest, UnknownNamesAreRefusedWithTheKnownOnes) {
+TEST(KvFormatTest, RejectsUnknownNamesAndListsTheKnownOnes) {
   EXPECT_TRUE(ParseKvFormat("fp8").ok());
   EXPECT_EQ(ParseKvFormat("int4").status().message(),
             "parameter 'kv_cache_dtype' is 'int4', expected auto, float, int8 or fp8");
 }
 
-// Logits after a prompt in two steps: the second reads the first one's keys and values.
+// Logits after a prompt in two steps. The second step reads the keys and values of the first.
 std::vector<float> LogitsWith(const std::string& directory, KvFormat format) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory)));
@@ -99,12 +99,12 @@ std::vector<float> LogitsWith(const std::string& directory, KvFormat format) {
   for (int32_t i = 0; i < 40; ++i) ids[i] = (i * 37 + 11) % 500;
   const std::vector<int32_t> table = {2, 0, 3};
   const llm::SamplingParams params;
-  llm::Batch batch;
+  llm::StepBatch batch;
   for (const int32_t first : {0, 30}) {
     batch.Clear();
     const int32_t count = first == 0 ? 30 : 10;
     batch.token_ids.assign(ids.begin() + first, ids.begin() + first + count);
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.num_tokens = count;
     sequence.num_cached = first;
     sequence.block_table = table;

@@ -1,11 +1,12 @@
-// Runs a checkpoint over prompts for tests in Python, on every instruction set of this machine.
+// Runs a checkpoint over prompts for Python tests, on every instruction set of this machine.
 //
 //   logits_driver DIRECTORY [MAX_POSITIONS [NUM_GREEDY]]
-// Standard input: a prompt a line, token ids with spaces between. Standard output: for each
-// instruction set and prompt, a line {"isa", "argmax": at every position, "logits": of the last,
-// "greedy": the next tokens, "greedy_log_probs"}; the logits of a prompt that is run token by token
-// must have the same bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit
-// status 3.
+//
+// Standard input: one prompt per line, as token ids separated by spaces. Standard output: for each
+// instruction set and prompt, a line {"isa", "argmax": at every position, "logits": of the last
+// position, "greedy": the next tokens, "greedy_log_probs"}. The logits of a prompt that is run
+// token by token must have the same bits; otherwise the exit status is 2. For a rejected
+// checkpoint, the output is {"error"} and the exit status is 3.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,7 @@ Result<std::unique_ptr<CpuExecutor>> Load(const std::string& directory, const Op
   NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened, llm::Checkpoint::Open(directory));
   auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
   NEREID_ASSIGN_OR_RETURN(llm::DecoderModel model,
-                          llm::ReadDecoder(*checkpoint, /*takes_quantised=*/true));
+                          llm::ReadDecoder(*checkpoint, /*supports_quantized=*/true));
   CpuExecutorOptions options;
   options.num_threads = 2;
   options.max_num_sequences = 1;
@@ -33,27 +34,27 @@ Result<std::unique_ptr<CpuExecutor>> Load(const std::string& directory, const Op
   return CpuExecutor::Create(std::move(checkpoint), std::move(model), options);
 }
 
-// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others of a sequence of
-// `num_in_all` whose prompt is `num_prompt` of them.
+// Logits of the last `num_logits` of `tokens`, which follow `num_cached` tokens of a sequence with
+// `num_in_all` tokens and a prompt of `num_prompt`.
 std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, int32_t num_cached,
                        int32_t num_logits, int32_t num_in_all, int32_t num_prompt) {
   std::vector<int32_t> table(executor.limits().num_blocks);
   std::iota(table.rbegin(), table.rend(), 0);
-  llm::Batch batch;
+  llm::StepBatch batch;
   batch.token_ids.assign(tokens.begin(), tokens.end());
-  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  llm::BatchEntry& sequence = batch.entries.emplace_back();
   sequence.num_tokens = static_cast<int32_t>(tokens.size());
   sequence.num_cached = num_cached;
   sequence.block_table = table;
-  sequence.is_long =
-      executor.limits().long_positions > 0 && num_in_all > executor.limits().long_positions;
+  sequence.uses_long_rope = executor.limits().long_rope_positions > 0 &&
+                            num_in_all > executor.limits().long_rope_positions;
   sequence.num_logits = num_logits;
   sequence.num_prompt = num_prompt;
   if (!executor.Submit(batch).ok() || !executor.Collect().ok()) std::abort();
   return {executor.logits().begin(), executor.logits().end()};
 }
 
-// Whether the bits of the last logits depend on how the prompt was cut.
+// Whether the bits of the last logits are independent of the prompt's chunks.
 bool IsInvariant(CpuExecutor& executor, const std::vector<int32_t>& prompt,
                  std::span<const float> expected) {
   std::vector<float> last;
@@ -89,8 +90,8 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
     answer["greedy"].push_back(tokens.back());
     answer["greedy_log_probs"].push_back(log_prob);
     const auto in_all = static_cast<int32_t>(tokens.size());
-    // What is cached of a sequence that has just grown long is of no use.
-    const int32_t num_cached = in_all == executor.limits().long_positions + 1 ? 0 : in_all - 1;
+    // When a sequence grows beyond the short rope, its cached keys cannot be used.
+    const int32_t num_cached = in_all == executor.limits().long_rope_positions + 1 ? 0 : in_all - 1;
     const std::vector<float> next =
         Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all, length);
     log_prob = take(next);

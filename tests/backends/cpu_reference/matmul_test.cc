@@ -1,5 +1,5 @@
-// The matrix product, of every kind of weights, against a plain loop in double precision; odd sizes
-// first. What must not depend on the batch is compared bit by bit.
+// The matrix product for every weight format, compared with a plain loop in double precision; odd
+// sizes first. Results that must not depend on the batch are compared bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,13 +49,13 @@ struct Product {
     }
   }
 
-  MatmulParams Params(WeightType type, float* out) const {
+  MatmulParams Params(WeightFormat type, float* out) const {
     MatmulParams params;
     params.in = in.data();
     params.num_rows = rows;
     params.weights = {
-        type == WeightType::kBf16 ? static_cast<const void*>(halves.data()) : weights.data(), type,
-        outputs, columns};
+        type == WeightFormat::kBf16 ? static_cast<const void*>(halves.data()) : weights.data(),
+        type, outputs, columns};
     params.bias = bias.data();
     params.out = out;
     params.out_stride = outputs;
@@ -71,7 +71,7 @@ TEST_P(MatmulTest, MatmulEqualsAPlainLoop) {
       for (const int64_t outputs : {1, 3, 4, 8, 9, 33, 50}) {
         const Product product(rows, outputs, columns);
         std::vector<float> out(rows * outputs, 1.0f);
-        MatmulParams params = product.Params(WeightType::kF32, out.data());
+        MatmulParams params = product.Params(WeightFormat::kF32, out.data());
         params.accumulate = true;
         ops().matmul(params);
         for (int64_t m = 0; m < rows; ++m) {
@@ -95,12 +95,12 @@ TEST_P(MatmulTest, MatmulOfBf16EqualsAPlainLoop) {
       const Product product(rows, 37, columns);
       std::vector<float> floats(rows * 37, 1.0f), halves(rows * 37, 1.0f);
       for (const bool is_half : {false, true}) {
-        MatmulParams params = product.Params(is_half ? WeightType::kBf16 : WeightType::kF32,
+        MatmulParams params = product.Params(is_half ? WeightFormat::kBf16 : WeightFormat::kF32,
                                              is_half ? halves.data() : floats.data());
         params.accumulate = true;
         ops().matmul(params);
       }
-      // The tile unit takes an input in 16 bits of mantissa.
+      // AMX keeps 16 bits of mantissa of the inputs.
       const float slack = ops().isa == "amx" ? 1e-3f : 0.0f;
       for (size_t i = 0; i < floats.size(); ++i) ASSERT_NEAR(halves[i], floats[i], slack);
     }
@@ -109,7 +109,7 @@ TEST_P(MatmulTest, MatmulOfBf16EqualsAPlainLoop) {
 
 TEST_P(MatmulTest, MatmulGivesTheSameBitsForAnyRowsAndRanges) {
   const Product product(29, 75, 90);
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+  for (const WeightFormat type : {WeightFormat::kF32, WeightFormat::kBf16}) {
     std::vector<float> whole(29 * 75), alone(29 * 75), ranges(29 * 75);
     ops().matmul(product.Params(type, whole.data()));
     for (int64_t row = 0; row < 29; ++row) {
@@ -130,7 +130,7 @@ TEST_P(MatmulTest, MatmulGivesTheSameBitsForAnyRowsAndRanges) {
   }
 }
 
-// Random integer weights in strips, and the same as doubles.
+// Random integer weights in strips, and the same weights as doubles.
 struct IntegerProduct {
   std::vector<uint8_t> packed;
   std::vector<uint16_t> zeros;
@@ -139,14 +139,14 @@ struct IntegerProduct {
   int64_t rows;
   WeightMatrix matrix;
 
-  IntegerProduct(WeightType type, int64_t rows, int64_t outputs, int64_t columns,
+  IntegerProduct(WeightFormat type, int64_t rows, int64_t outputs, int64_t columns,
                  int64_t group_size)
       : in(Random(rows * columns, 21)), plain(outputs * columns), rows(rows) {
     matrix.type = type;
     matrix.rows = outputs;
     matrix.columns = columns;
     matrix.group_size = group_size;
-    const bool is_4 = type == WeightType::kInt4;
+    const bool is_4 = type == WeightFormat::kInt4;
     const int64_t groups = matrix.num_groups();
     packed.resize(matrix.num_strips() * matrix.strip_bytes());
     scales.resize(matrix.num_strips() * groups * 16);
@@ -174,7 +174,7 @@ struct IntegerProduct {
   }
 };
 
-// The input of a product with integer weights, as it wants it.
+// Converts the input of a product with integer weights.
 std::vector<uint8_t> ToFixedPoint(const OpTable& ops, const float* in, int64_t rows,
                                   const FixedPointLayout& layout, uint8_t*& first) {
   std::vector<uint8_t> out(rows * layout.row_bytes() + 64);
@@ -190,7 +190,7 @@ constexpr IntegerCase kIntegerCases[] = {{256, 128}, {128, 16},  {192, 64},  {72
                                          {200, 32},  {384, 384}, {512, 256}, {1032, 1032}};
 
 TEST_P(MatmulTest, MatmulOfIntegersEqualsAPlainLoop) {
-  for (const WeightType type : {WeightType::kInt4, WeightType::kInt8}) {
+  for (const WeightFormat type : {WeightFormat::kInt4, WeightFormat::kInt8}) {
     for (const IntegerCase& size : kIntegerCases) {
       for (const int64_t rows : {1, 2, 3, 4, 5, 17, 33}) {
         const IntegerProduct product(type, rows, 37, size.columns, size.group_size);
@@ -227,7 +227,7 @@ TEST_P(MatmulTest, MatmulOfIntegersEqualsAPlainLoop) {
 }
 
 TEST_P(MatmulTest, MatmulOfIntegersGivesTheSameBitsForAnyRowsAndRanges) {
-  for (const WeightType type : {WeightType::kInt4, WeightType::kInt8}) {
+  for (const WeightFormat type : {WeightFormat::kInt4, WeightFormat::kInt8}) {
     for (const IntegerCase& size : kIntegerCases) {
       const IntegerProduct product(type, 21, 75, size.columns, size.group_size);
       const FixedPointLayout layout = FixedPointLayout::For(product.matrix);
@@ -262,8 +262,8 @@ TEST_P(MatmulTest, MatmulOfIntegersGivesTheSameBitsForAnyRowsAndRanges) {
   }
 }
 
-TEST_P(MatmulTest, FixedPointKeepsWhatIsNotFinite) {
-  const IntegerProduct product(WeightType::kInt4, 1, 16, 256, 128);
+TEST_P(MatmulTest, FixedPointKeepsNonFiniteValues) {
+  const IntegerProduct product(WeightFormat::kInt4, 1, 16, 256, 128);
   std::vector<float> in = product.in;
   in[200] = std::numeric_limits<float>::infinity();
   const FixedPointLayout layout = FixedPointLayout::For(product.matrix);
@@ -294,7 +294,7 @@ TEST_P(MatmulTest, MatmulReadsEveryFp8Exactly) {
   MatmulParams params;
   params.in = &one;
   params.num_rows = 1;
-  params.weights = {bytes.data(), WeightType::kF8E4M3, static_cast<int64_t>(bytes.size()), 1};
+  params.weights = {bytes.data(), WeightFormat::kF8E4M3, static_cast<int64_t>(bytes.size()), 1};
   params.weights.row_scales = scales.data();
   params.out = out.data();
   params.out_stride = params.last_output = params.weights.rows;
@@ -319,7 +319,7 @@ TEST_P(MatmulTest, MatmulReadsEveryFiniteHalfExactly) {
   MatmulParams params;
   params.in = &one;
   params.num_rows = 1;
-  params.weights = {halves.data(), WeightType::kF16, static_cast<int64_t>(halves.size()), 1};
+  params.weights = {halves.data(), WeightFormat::kF16, static_cast<int64_t>(halves.size()), 1};
   params.out = out.data();
   params.out_stride = params.last_output = params.weights.rows;
   ops().matmul(params);

@@ -1,4 +1,4 @@
-// What the tests of operators share: each runs on every instruction set of this machine.
+// The fixture of the op tests: each test runs on every instruction set of this machine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class OpsTest : public ::testing::TestWithParam<const OpTable*> {
   const OpTable& ops() const { return *GetParam(); }
 };
 
-// Such a suite, on every instruction set.
+// Instantiates a suite for every instruction set.
 #define NEREID_TEST_ON_EVERY_ISA(suite)                                     \
   INSTANTIATE_TEST_SUITE_P(Isa, suite, ::testing::ValuesIn(AvailableOps()), \
                            [](const auto& info) { return std::string(info.param->isa); })

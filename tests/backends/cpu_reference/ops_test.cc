@@ -1,4 +1,4 @@
-// The small operators (norms, activations, rope, embedding) against plain loops in double
+// The small ops (norms, activations, rope, embedding) compared with plain loops in double
 // precision; odd sizes first.
 #include <gtest/gtest.h>
 
@@ -97,8 +97,8 @@ TEST_P(SmallOpsTest, EmbeddingGathersRowsAndAddsPositions) {
   params.ids = ids;
   params.positions = positions;
   params.num_tokens = 3;
-  params.table = {table.data(), WeightType::kF32, 10, 21};
-  params.positions_table = {positions_table.data(), WeightType::kF32, 5, 21};
+  params.table = {table.data(), WeightFormat::kF32, 10, 21};
+  params.positions_table = {positions_table.data(), WeightFormat::kF32, 5, 21};
   params.scale = 2.0f;
   params.out = out.data();
   ops().embedding(params);

@@ -1,5 +1,5 @@
-// Attention over the paged cache against a plain loop in double precision; what must not depend on
-// the batch is compared bit by bit.
+// Attention over the paged cache compared with a plain loop in double precision. Results that must
+// not depend on the batch are compared bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ class Attention {
     view_.head_dim = head_dim;
     view_.value_size = (head_dim + 15) / 16 * 16;
     const int32_t blocks = (tokens + kBlockSize - 1) / kBlockSize + 3;
-    constexpr float kLeft = std::numeric_limits<float>::quiet_NaN();  // by others, whatever it is
+    // Arbitrary content of other sequences.
+    constexpr float kLeft = std::numeric_limits<float>::quiet_NaN();
     keys_.assign(blocks * 2 * view_.key_block_size(), kLeft);
     values_.assign(blocks * 2 * view_.value_block_size(), kLeft);
     view_.keys = keys_.data();
@@ -31,7 +32,7 @@ class Attention {
     for (int32_t i = 0; i + 3 < blocks; ++i) table_.push_back((i * 5 + 2) % (blocks - 3) + 3);
     k_ = Random(tokens * 2 * head_dim, 9);
     v_ = Random(tokens * 2 * head_dim, 10);
-    // Written in two runs, as chunks are.
+    // Written in two calls, as chunks are.
     const int32_t half = tokens / 2;
     Write(0, half);
     Write(half, tokens - half);
@@ -127,7 +128,7 @@ TEST_P(PagedAttentionTest, PagedAttentionEqualsAPlainLoop) {
   }
 }
 
-TEST_P(PagedAttentionTest, PagedAttentionKeepsSightOfTheSinks) {
+TEST_P(PagedAttentionTest, PagedAttentionAlwaysSeesTheSinks) {
   for (const int32_t head_dim : {16, 40}) {
     Attention attention(ops(), head_dim, 200);
     const std::vector<int32_t> contexts = {200, 199, 120, 41, 40, 39, 3, 1, 150};
@@ -155,7 +156,7 @@ TEST_P(PagedAttentionTest, PagedAttentionKeepsSightOfTheSinks) {
   }
 }
 
-TEST_P(PagedAttentionTest, PagedAttentionGivesARowTheSameBitsInAnyCompany) {
+TEST_P(PagedAttentionTest, PagedAttentionGivesARowTheSameBitsWithAnyOtherRows) {
   Attention attention(ops(), 48, 70);
   const std::vector<float> queries = Random(9 * 48, 12);
   const std::vector<int32_t> contexts = {14, 15, 16, 17, 18, 33, 70, 1, 2};

@@ -1,5 +1,7 @@
-"""Every architecture's decoder in plain NumPy and double precision, written from the published definitions and nothing of ours: the whole
-sequence at once, no cache, one function a part. It takes weights by Hugging Face's names, from a checkpoint or drawn when first asked for."""
+"""Reference decoders of every architecture in NumPy and double precision, written from the published definitions without code of this project. They
+process the whole sequence at once, without a cache. Weights have Hugging Face names and come from a checkpoint, or are random and created on first
+use.
+"""
 import json
 import math
 import struct
@@ -10,7 +12,7 @@ DTYPES = {"F32": np.float32, "F16": np.float16}
 
 
 class StoredWeights:
-    """Those of a model.safetensors."""
+    """The weights of a model.safetensors."""
 
     def __init__(self, folder):
         data = (folder / "model.safetensors").read_bytes()
@@ -28,7 +30,7 @@ class StoredWeights:
 
 
 class FreshWeights:
-    """Drawn by name and seed: large enough that every part counts, small enough that float32 carries it."""
+    """Random weights by name and seed: large enough that every part affects the result, small enough for float32."""
 
     def __init__(self, seed):
         self.seed, self.tensors = seed, {}
@@ -67,7 +69,7 @@ def layer_norm(x, weight, bias, eps):
 
 
 def frequencies(rope, size, num_positions, max_positions):
-    """Of the pairs of a head, and what cosine and sine are multiplied with."""
+    """The frequencies of the pairs of a head, and the factor on cosine and sine."""
     kind, theta = rope.get("rope_type", "default"), rope["rope_theta"]
     plain = theta ** (-np.arange(0, size, 2) / size)
     if kind == "linear":
@@ -98,7 +100,7 @@ def frequencies(rope, size, num_positions, max_positions):
 
 
 def rotate(x, rope, max_positions, num_positions=None):
-    """[positions, heads, size]: the first part of each head turns, its halves being the pairs."""
+    """x [positions, heads, size]: rotates the first elements of each head; element i of their first half pairs with element i of the second."""
     count, _, size = x.shape
     turned = int(size * rope.get("partial_rotary_factor", 1.0))
     step, scale = frequencies(rope, turned, num_positions or count, max_positions)
@@ -109,7 +111,7 @@ def rotate(x, rope, max_positions, num_positions=None):
 
 
 def attend(q, k, v, scale, window=None, cap=None):
-    """[positions, heads, size] each; k and v may have fewer heads."""
+    """Attention over [positions, heads, size] each; k and v may have fewer heads."""
     repeat = q.shape[1] // k.shape[1]
     k, v = k.repeat(repeat, 1), v.repeat(repeat, 1)
     scores = np.einsum("ihd,jhd->hij", q, k) * scale
@@ -126,7 +128,7 @@ def linear(w, name, x, outputs, bias=False):
 
 
 class LlamaLike:
-    """Llama, Mistral, Mixtral, Qwen 2 and 3 (with experts too), Phi-3, Gemma 2 and 3, StarCoder2."""
+    """Llama, Mistral, Mixtral, Qwen 2 and 3 (also with experts), Phi-3, Gemma 2 and 3, StarCoder2."""
 
     def __init__(self, config, weights):
         self.c, self.w, self.kind = config, weights, config["model_type"]
@@ -246,7 +248,7 @@ class Gpt:
             parts = np.split(self.linear(p + "c_attn", x, hidden + 2 * size), [hidden, hidden + size], -1)
         elif self.is_gpt2:
             parts = np.split(self.linear(p + "c_attn", x, 3 * hidden), 3, -1)
-        else:  # query, key and value of a head lie side by side
+        else:  # query, key and value of a head are consecutive
             fused = self.linear(p + "c_attn", x, 3 * hidden).reshape(len(x), heads, 3 * size)
             parts = np.split(fused, 3, -1)
         q, k, v = (part.reshape(len(x), -1, size) for part in parts)
@@ -268,7 +270,7 @@ class Gpt:
 
 
 class GptNeox:
-    """Attention and MLP side by side, or one after the other."""
+    """Attention and MLP in parallel, or one after the other."""
 
     def __init__(self, config, weights):
         self.c, self.w = config, weights
@@ -298,7 +300,7 @@ class GptNeox:
 
 
 class Remembering:
-    """A decoder that computes once what is asked for every instruction set."""
+    """A decoder that caches its results, because every instruction set needs the same ones."""
 
     def __init__(self, made):
         self.made, self.known = made, {}

@@ -1,4 +1,4 @@
-"""A Llama in plain NumPy and double precision, and a safetensors writer: what weight formats are compared with."""
+"""A reference Llama in NumPy and double precision, and a safetensors writer. Weight formats are compared with it."""
 import json
 import struct
 
@@ -21,7 +21,7 @@ CONFIG = {
 
 
 def shapes(c):
-    """Hugging Face's name -> shape, for the linear layers of all decoder layers."""
+    """Hugging Face name -> shape, for the linear layers of all decoder layers."""
     hidden, inner = c["hidden_size"], c["intermediate_size"]
     kv = hidden // c["num_attention_heads"] * c["num_key_value_heads"]
     one = {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, hidden)}
@@ -30,7 +30,7 @@ def shapes(c):
 
 
 def random_weights(seed, c=None):
-    """(linear layers, the others), all in float32 and exact in fp16."""
+    """Returns (linear layers, other weights), all in float32 and exact in fp16."""
     c = c or CONFIG
     random = numpy.random.default_rng(seed)
     normal = lambda *shape: random.standard_normal(shape).astype(numpy.float16).astype(numpy.float32)
@@ -42,8 +42,9 @@ def random_weights(seed, c=None):
 
 
 def logits(linear, other, ids, c=None, rope=None, angles=None):
-    """[len(ids), vocab_size]; `linear` are the effective weights; `rope`: frequencies, and what cos and sin are multiplied with; `angles`: the products of
-    positions and frequencies."""
+    """Returns [len(ids), vocab_size]. `linear`: the effective weights; `rope`: frequencies, and the factor on cosine and sine; `angles`: the products
+    of positions and frequencies.
+    """
     c = c or CONFIG
     w = {name: value.astype(numpy.float64) for name, value in {**linear, **other}.items()}
     heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]

@@ -1,9 +1,9 @@
-"""How AWQ, GPTQ, compressed-tensors and fp8 checkpoints store a matrix, written from their layouts."""
+"""How AWQ, GPTQ, compressed-tensors and fp8 checkpoints store a matrix, written from the definitions of their layouts."""
 import numpy
 
 
 class Int4:
-    """One matrix [out, in]: q [out, in], zero and scale [out, groups], the group of each column."""
+    """One matrix [out, in]: q [out, in], zero and scale [out, groups], and the group of each column."""
 
     bits = 4
 
@@ -27,7 +27,7 @@ class Int8(Int4):
 
 
 def pack(values, order=range(8), bits=4):
-    """[..., n] of a few bits -> int32 [..., n * bits / 32]: element order[k] of a word at its bits k * bits."""
+    """[..., n] values of a few bits -> int32 [..., n * bits / 32]. Element order[k] of a word is at its bits k * bits."""
     number = 32 // bits
     parts = values.reshape(*values.shape[:-1], -1, number).astype(numpy.uint32)
     words = numpy.zeros(parts.shape[:-1], numpy.uint32)
@@ -47,7 +47,7 @@ def gptq(m, offset=1):
         "qzeros": pack(m.zero.T - offset, bits=m.bits),
         "scales": m.scale.T,
         "g_idx": m.group_of.astype(numpy.int32),
-        "bias": numpy.zeros(len(m.q), numpy.float16),  # as AutoGPTQ gives to layers that have none
+        "bias": numpy.zeros(len(m.q), numpy.float16),  # AutoGPTQ adds zero biases to layers without a bias
     }
 
 
@@ -66,6 +66,6 @@ def compressed(**weights):
 
 
 def fp8_values(bits):
-    """E4M3: sign, four bits of exponent with bias 7, three of mantissa."""
+    """E4M3: sign, four exponent bits with bias 7, three mantissa bits."""
     sign, exponent, mantissa = bits >> 7, (bits >> 3) & 15, (bits & 7) / 8
     return numpy.where(sign == 1, -1, 1) * numpy.where(exponent == 0, mantissa * 2.0**-6, (1 + mantissa) * 2.0 ** (exponent.astype(int) - 7))

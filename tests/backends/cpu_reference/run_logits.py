@@ -1,4 +1,4 @@
-"""Runs logits_driver, which the build leaves beside the test programs: NEREID_TEST_BACKENDS names that folder."""
+"""Runs logits_driver, which the build puts next to the test programs; NEREID_TEST_BACKENDS names that folder."""
 import json
 import os
 import pathlib
@@ -18,7 +18,7 @@ def path():
 
 
 def run(directory, prompts, max_positions=0, num_greedy=0):
-    """The driver's lines; each prompt once for every instruction set of this machine."""
+    """Returns the lines of the driver: each prompt once for every instruction set of this machine."""
     text = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
     done = subprocess.run([str(path()), str(directory), str(max_positions), str(num_greedy)], input=text, capture_output=True, text=True, timeout=300)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -27,7 +27,7 @@ def run(directory, prompts, max_positions=0, num_greedy=0):
 
 
 def check_argmax(answer, logits):
-    """The best token of each position, where it leads by enough: else rounding may decide."""
+    """Compares the most likely token of each position if its lead is large enough; otherwise rounding may decide."""
     assert len(answer["argmax"]) == len(logits), answer["isa"]
     second, first = numpy.sort(logits, -1)[:, -2:].T
     for position in numpy.flatnonzero(first - second > 1e-3):

@@ -1,5 +1,6 @@
-"""A dynamic rope beyond what it was trained on, against plain NumPy. As `generate` of transformers has it: a prompt turns with the frequencies of its whole
-length, and each token behind it with those of the length that it brings; what is in the cache stays as it is."""
+"""A dynamic rope beyond its trained context, compared with plain NumPy. As in `generate` of transformers, a prompt uses the frequencies of its whole
+length, and each later token those of the sequence that ends with it. Cached keys stay unchanged.
+"""
 import functools
 
 import numpy
@@ -36,7 +37,7 @@ def test_prompts_and_tokens_behind_them_turn_by_their_length(model):
     prompts = [random.integers(3, 96, length).tolist() for length in (5, TRAINED - 4, TRAINED, TRAINED + 1, 90)]
     answers = run_logits.run(folder, prompts, max_positions=2 * TRAINED, num_greedy=8)
     assert answers and "error" not in answers[0], answers[0]
-    known = functools.cache(lambda ids, num_prompt: expected(linear, other, list(ids), num_prompt))  # once for all instruction sets
+    known = functools.cache(lambda ids, num_prompt: expected(linear, other, list(ids), num_prompt))  # computed once for all instruction sets
     for i, answer in enumerate(answers):
         prompt = prompts[i % len(prompts)]
         logits = known(tuple(prompt), len(prompt))

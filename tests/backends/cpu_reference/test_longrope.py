@@ -1,4 +1,4 @@
-"""Longrope by the length of each sequence, against a plain model that computes every sequence anew at each token."""
+"""Longrope by the length of each sequence, compared with a plain model that recomputes every sequence at each token."""
 import functools
 import math
 
@@ -6,7 +6,7 @@ import numpy
 import plain_llama
 import run_logits
 
-BORDER = 16  # the context that the model was trained on
+BORDER = 16  # the trained context
 SHORT = [1.0, 1.1, 1.3, 1.2, 1.7, 1.4, 1.9, 2.0]
 LONG = [1.5, 2.0, 4.0, 7.0, 9.0, 16.0, 20.0, 31.0]
 SCALING = {"type": "longrope", "short_factor": SHORT, "long_factor": LONG, "original_max_position_embeddings": BORDER}
@@ -27,7 +27,7 @@ def test_each_sequence_has_the_factors_of_its_length_and_changes_them_as_it_grow
     prompts = [random.integers(3, 96, length).tolist() for length in (3, BORDER - 4, BORDER, BORDER + 1, 40)]
     answers = run_logits.run(tmp_path, prompts, num_greedy=8)
     assert answers and "error" not in answers[0], answers[0]
-    known = functools.cache(lambda ids: expected(linear, other, list(ids)))  # once for all instruction sets
+    known = functools.cache(lambda ids: expected(linear, other, list(ids)))  # computed once for all instruction sets
     for i, answer in enumerate(answers):
         ids = tuple(prompts[i % len(prompts)])
         logits = known(ids)

@@ -1,7 +1,9 @@
-"""Fresh random checkpoints of every architecture against plain_decoder.py, which is NumPy alone: logits within 1e-4, the same greedy tokens, on
-every instruction set of this machine. plain_decoder.py itself is held to what PyPI `transformers` answered (NEREID_TEST_DATA/tiny).
+"""Fresh random checkpoints of every architecture compared with plain_decoder.py, which uses NumPy only: logits within 1e-4 and the same greedy
+tokens, on every instruction set of this machine. plain_decoder.py itself is compared with recorded outputs of PyPI `transformers`
+(NEREID_TEST_DATA/tiny).
 
-The seeds are fixed; NEREID_FRESH_SEEDS="7 8" takes others."""
+The seeds are fixed; NEREID_FRESH_SEEDS="7 8" uses others.
+"""
 import json
 import os
 import pathlib
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import plain_decoder
-import plain_llama  # writes safetensors
+import plain_llama  # used to write safetensors
 import run_logits
 
 SEEDS = [int(seed) for seed in os.environ.get("NEREID_FRESH_SEEDS", "3 4").split()]
@@ -48,7 +50,7 @@ LLAMA, NEOX = "LlamaForCausalLM", dict(hidden_act="gelu", layer_norm_eps=1e-5, a
 
 
 def pythia(**keys):
-    """With the keys of older configs."""
+    """A config with the keys of older versions."""
     config = llama("gpt_neox", "GPTNeoXForCausalLM", use_parallel_residual=True, **NEOX, **keys)
     del config["rope_parameters"]
     return config
@@ -110,7 +112,7 @@ CASES = {
 
 
 def old_rope(config, **keys):
-    """As transformers before 5 write it."""
+    """Writes the rope as transformers before 5 does."""
     config = dict(config)
     rope = dict(config.pop("rope_parameters"))
     return {**config, "rope_theta": rope.pop("rope_theta"), "torch_dtype": "float32", "rope_scaling": rope if rope["rope_type"] != "default" else None, **keys}
@@ -128,7 +130,7 @@ def without(config, *keys):
 
 
 PHI4 = CASES["phi4-mini"]
-# What is stored in place of a case's config, and means the same.
+# Equivalent spellings that replace a case's config.
 SPELLINGS = {
     "llama": [CASES["llama"] | {"dtype": "float32", "torch_dtype": None}, old_rope(CASES["llama"]), without(CASES["llama"], "tie_word_embeddings", "hidden_act")],
     "llama-llama3": [old_rope(CASES["llama-llama3"])],
@@ -150,7 +152,7 @@ SPELLINGS = {
 
 
 def prompts(name, seed):
-    """Of longrope, contexts that stay on one side of its border: their greedy tokens are judged at once."""
+    """For longrope, prompts whose contexts stay on one side of the trained context, because their greedy tokens are checked in one pass."""
     random = np.random.default_rng(seed)
     return [random.integers(3, VOCAB, length).tolist() for length in ((7, 20, LONG + 8, LONG + 30) if name in ("phi3-longrope", "phi4-mini") else (1, 7, 60))]
 
@@ -160,7 +162,7 @@ def check(got, reference, ids):
     error = np.abs(np.array(got["logits"]) - wanted[-1]).max()
     assert error < 1e-4 * max(1.0, np.abs(wanted[-1]).max()), got["isa"]
     run_logits.check_argmax(got, wanted)
-    # Greedy tokens, judged at once: each must be the best behind those before it.
+    # All greedy tokens are checked in one pass: each must be the best one after those before it.
     row = reference.logits(ids + got["greedy"])[len(ids) - 1:-1]
     for step, token in enumerate(got["greedy"]):
         assert row[step].max() - row[step][token] < 1e-3, (got["isa"], step)
@@ -172,7 +174,7 @@ def test_a_fresh_checkpoint_answers_as_the_plain_decoder(tmp_path, name, seed):
     config, weights = CASES[name], plain_decoder.FreshWeights(seed)
     reference = plain_decoder.decoder(config, weights)
     asked = prompts(name, seed)
-    reference.logits(asked[0])  # draws the weights
+    reference.logits(asked[0])  # creates the weights
     plain_llama.save_checkpoint(tmp_path, weights.tensors, config)
     answers = run_logits.run(tmp_path, asked, num_greedy=NUM_GREEDY)
     assert "error" not in answers[0], answers[0]

@@ -1,4 +1,4 @@
-"""Quantised checkpoints of every architecture that exists so, against the plain decoder on the values that the stored numbers stand for."""
+"""Quantized checkpoints of every architecture, compared with the plain decoder on the dequantized weights."""
 import math
 
 import numpy as np
@@ -11,13 +11,13 @@ from test_plain_decoder import CASES, VOCAB, check
 
 GROUP = 16
 FAMILIES = ("llama-bias-mqa mistral-window mixtral qwen2 qwen3 qwen3_moe phi3 starcoder2 gemma2 gemma3 gpt_bigcode gpt_bigcode-mha gpt_neox").split()
-PARTS = ("mixtral", "phi3", "gpt_neox")  # whose matrices are experts, or rows of fused ones
+PARTS = ("mixtral", "phi3", "gpt_neox")  # families whose matrices are experts or rows of fused tensors
 TABLES = ("embed_tokens.weight", "lm_head.weight", "wte.weight", "wpe.weight", "embed_in.weight", "embed_out.weight",
-          "moe.gate.weight", "mlp.gate.weight")  # looked up, or left as they are by the tools: routers, heads
+          "moe.gate.weight", "mlp.gate.weight")  # not quantized by the tools: embeddings, routers, heads
 
 
 def integers(kind, write, **keys):
-    """-> (parts of a matrix [out, in], what they stand for)"""
+    """Returns a function that creates (tensors of a matrix [out, in], their dequantized values)."""
 
     def make(random, shape):
         act_order = keys.get("act_order", False)
@@ -42,7 +42,7 @@ def int8(m):
 
 
 class WholeRows(Int8):
-    """One scale a row."""
+    """One scale per row."""
 
     def __init__(self, random, shape, group, **keys):
         super().__init__(random, shape, shape[1], **keys)
@@ -63,7 +63,7 @@ FORMATS = {
 
 
 class QuantisedWeights(plain_decoder.FreshWeights):
-    """Linear layers are drawn as their format stores them."""
+    """Creates linear layers in the stored form of their format."""
 
     def __init__(self, seed, make, conv1d):
         super().__init__(seed)
@@ -80,7 +80,7 @@ class QuantisedWeights(plain_decoder.FreshWeights):
         return self.values[name]
 
     def stored(self):
-        return self.parts | self.tensors  # the zeros that GPTQ gives as biases give way to real ones
+        return self.parts | self.tensors  # real biases replace the zero biases of GPTQ
 
 
 def answers_as_dequantised(folder, name, format_name, seed=5):
@@ -90,7 +90,7 @@ def answers_as_dequantised(folder, name, format_name, seed=5):
     reference = plain_decoder.decoder(config, weights)
     random = np.random.default_rng(seed)
     prompts = [random.integers(3, VOCAB, length).tolist() for length in (3, 40)]
-    reference.logits(prompts[0])  # draws the weights
+    reference.logits(prompts[0])  # creates the weights
     plain_llama.save_checkpoint(folder, weights.stored(), {**config, "quantization_config": quantization})
     answers = run_logits.run(folder, prompts, num_greedy=3)
     assert "error" not in answers[0], answers[0]
@@ -100,7 +100,7 @@ def answers_as_dequantised(folder, name, format_name, seed=5):
 
 
 ONE_GPTQ = [name for name in FORMATS if name not in ("gptq", "gptq-8")]
-# A family meets every second format, one whose matrices are parts of others all of them.
+# Each family is tested with every second format; families with fused matrices with all of them.
 PAIRS = [(name, format_name) for i, name in enumerate(FAMILIES) for k, format_name in enumerate(ONE_GPTQ) if name in PARTS or (i + k) % 2 == 0]
 
 
@@ -111,5 +111,5 @@ def test_a_quantised_checkpoint_answers_as_its_values(tmp_path, name, format_nam
 
 @pytest.mark.parametrize("format_name", ["gptq", "gptq-act-order", "gptq-8"])
 def test_gptq_of_transposed_matrices_is_stored_as_of_others(tmp_path, format_name):
-    """GPT-2 keeps [in, out] plainly, but tools pack [out, in] of it as of every layer."""
+    """GPT-2 stores plain matrices as [in, out], but tools pack them as [out, in] like those of every other architecture."""
     answers_as_dequantised(tmp_path, "gpt2", format_name)

@@ -1,4 +1,6 @@
-"""TensorRT-LLM checkpoints of every family that is known, split over ranks by the rules of its converters, against the plain decoder on the same weights."""
+"""TensorRT-LLM checkpoints of every supported family, sharded over ranks by the rules of its converters, compared with the plain decoder on the same
+weights.
+"""
 import json
 
 import numpy as np
@@ -15,7 +17,7 @@ VARIANTS = {"gpt2": "gpt2", "gpt_bigcode": "starcoder", "starcoder2": "starcoder
 
 
 class Converter:
-    """The tensors of one rank."""
+    """Creates the tensors of one rank."""
 
     def __init__(self, config, tensors, rank, tp, ep):
         self.c, self.t, self.kind = config, tensors, config["model_type"]
@@ -35,7 +37,7 @@ class Converter:
         return self.t[name] + 1 if self.kind.startswith("gemma") else self.t[name]
 
     def put(self, to, name, axis=None):
-        """`name`'s weight and bias; a bias is split with the rows."""
+        """Adds weight and bias of `name`; a bias is sharded with the rows."""
         weight = self.t[name + ".weight"]
         if self.kind == "gpt2" and weight.ndim == 2:
             weight = weight.T
@@ -56,7 +58,7 @@ class Converter:
                 q, k, v = (self.t[f"{layer}self_attn.{n}_proj.{part}"] for n in "qkv")
             else:
                 continue
-            copies = max(1, self.tp // self.kv_heads)  # ranks that hold the same heads
+            copies = max(1, self.tp // self.kv_heads)  # ranks with the same heads
             k, v = (np.split(each, self.tp // copies)[self.rank // copies] for each in (k, v))
             self.out[f"{to}attention.qkv.{part}"] = np.concatenate([self.part(q, 0), k, v])
 
@@ -144,16 +146,16 @@ def trtllm_config(config, tp, ep):
 
 
 FAMILIES = "mistral mixtral qwen2 qwen3 qwen3_moe phi3 gemma2 gemma3 gpt2 gpt_bigcode starcoder2".split()
-RANKS = [(name, tp, 1) for name in FAMILIES for tp in (1, 2)] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)]  # tensor parallel, of which experts
-RANKS += [("mistral-window", 1, 1), ("phi3-longrope", 1, 1)]  # split like their families
+RANKS = [(name, tp, 1) for name in FAMILIES for tp in (1, 2)] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)]  # (name, tp, ep)
+RANKS += [("mistral-window", 1, 1), ("phi3-longrope", 1, 1)]  # sharded like the base family
 
 
-def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, change={}, left_out=(), **mapping):
-    config, weights = CASES[name] | change, plain_decoder.FreshWeights(7)
+def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, change=None, left_out=(), **mapping):
+    config, weights = CASES[name] | (change or {}), plain_decoder.FreshWeights(7)
     reference = plain_decoder.decoder(config, weights)
     random = np.random.default_rng(7)
     prompts = [random.integers(3, VOCAB, length).tolist() for length in (5, LONG + 8)]
-    reference.logits(prompts[0])  # draws the weights
+    reference.logits(prompts[0])  # creates the weights
     stored = without(trtllm_config(config, tp, ep), *left_out)
     stored["mapping"] |= mapping
     (tmp_path / "config.json").write_text(json.dumps(stored))
@@ -176,7 +178,7 @@ def test_either_size_of_the_experts_parallelism_may_be_left_open(tmp_path, mappi
 
 
 def test_heads_that_a_config_leaves_out_follow_from_the_others(tmp_path):
-    """In TensorRT-LLM; a Qwen3 of Hugging Face has heads of 128 and 32 of keys and values."""
+    """This is the rule of TensorRT-LLM. In Hugging Face, a Qwen3 has a head size of 128 and 32 key/value heads by default."""
     change = {"num_key_value_heads": 4, "head_dim": 16}
     answers_as_what_it_was_made_from(tmp_path, "qwen3", 1, 1, change, ("num_key_value_heads", "head_size"))
 
@@ -185,7 +187,7 @@ def test_heads_that_a_config_leaves_out_follow_from_the_others(tmp_path):
     ({"architecture": "GPTForCausalLM", "gpt_variant": "jais"}, "architecture 'GPTForCausalLM' of 'jais' is not supported"),
     ({"moe": {"num_experts": 4, "top_k": 2, "normalization_mode": 2}}, "moe.normalization_mode is 2"),
     ({"quantization": {"quant_algo": "W4A16_AWQ"}}, "quant_algo 'W4A16_AWQ' of MixtralForCausalLM is not supported"),
-    ({"mapping": {"tp_size": 2, "moe_ep_size": 4}}, "tp_size 2 is no multiple of moe_ep_size 4"),
+    ({"mapping": {"tp_size": 2, "moe_ep_size": 4}}, "tp_size 2 is not a multiple of moe_ep_size 4"),
     ({"mapping": {"tp_size": 4, "moe_tp_size": 3, "moe_ep_size": -1}}, "tp_size 4 is not moe_tp_size 3 x moe_ep_size 1"),
     ({"mapping": {"tp_size": 2, "moe_ep_size": 1e300}}, "'mapping.moe_ep_size' is 1e+300, expected -1 to 64"),
     ({"moe": {"num_experts": 5000, "top_k": 2}}, "'num_experts' is 5000, limit 1024"),

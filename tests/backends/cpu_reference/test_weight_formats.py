@@ -1,4 +1,4 @@
-"""Every weight format against a plain double-precision model on weights that NumPy takes out of the same numbers."""
+"""Every weight format compared with a plain double-precision model whose weights NumPy decodes from the same bytes."""
 import json
 
 import numpy
@@ -31,7 +31,7 @@ def named(tensors):
     return {f"{name}.weight": value for name, value in tensors.items()}
 
 
-# ---- plain
+# ---- plain weights
 
 
 def bf16_bits(values):
@@ -56,7 +56,7 @@ def test_plain_weights(tmp_path, kind):
     check(tmp_path, linear, other)
 
 
-# ---- integers: q, zero and scale are drawn, the weight follows from them
+# ---- integers: q, zero and scale are random; the weight follows from them
 
 
 def save_int4(folder, config, quantization, make, write, seed=2):
@@ -127,7 +127,7 @@ def test_compressed_tensors(tmp_path, symmetric, integers):
 @pytest.mark.parametrize("scales", ["channel", "tensor"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_compressed_tensors_of_plain_int8(tmp_path, symmetric, scales):
-    """W8A8: weights in two's complement, one a byte; activations keep their precision here."""
+    """W8A8: weights in two's complement, one per byte. Activations are not quantized here."""
 
     def make(random, shape):
         m = Int8(random, shape, shape[1], symmetric=symmetric)
@@ -161,7 +161,7 @@ def test_compressed_tensors_by_channel_and_by_activation_order(tmp_path):
 
 @pytest.mark.parametrize("method", ["fp8", "compressed-tensors"])
 def test_fp8_with_a_scale_for_each_block(tmp_path, method):
-    config = {**WIDE, "intermediate_size": 320}  # the last blocks are part of one
+    config = {**WIDE, "intermediate_size": 320}  # the last blocks are partial
     random = numpy.random.default_rng(8)
     _, other = plain_llama.random_weights(8, config)
     tensors = {name: value.astype(numpy.float16) for name, value in other.items()}
@@ -201,7 +201,7 @@ def test_fp8(tmp_path, method, scale_shape):
     check(tmp_path, linear, other)
 
 
-# ---- what is refused, and how
+# ---- rejected checkpoints and their messages
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_all_faults_of_quantised_tensors_come_in_one_message(tmp_path):
     assert "'model.layers.1.self_attn.v_proj.qzeros' I64" in message
 
 
-# ---- TensorRT-LLM checkpoints: each rank's part, by the rules of tensor and pipeline parallelism
+# ---- TensorRT-LLM checkpoints: each rank's shard, by the rules of tensor and pipeline parallelism
 
 
 def trtllm_config(tp, pp, quantization):
@@ -262,7 +262,7 @@ def rank_part(array, rank, tp, axis):
 
 
 def rank_tensors(parts, other, rank, tp, pp):
-    """parts: layer name -> {part name: (array, how its axes are to be cut)}."""
+    """parts: layer name -> {tensor name: (array, how its axes are sharded)}."""
     c = plain_llama.CONFIG
     stage, rank = divmod(rank, tp)
     layers = c["num_hidden_layers"] // pp
@@ -316,11 +316,11 @@ def test_trtllm_checkpoint_of_awq(tmp_path, tp, pp):
     random = numpy.random.default_rng(6)
     _, other = plain_llama.random_weights(6)
     parts, linear = {}, {}
-    shared = {}  # one layer's q, k and v have one pre_quant_scale, as they have one input
+    shared = {}  # q, k and v of a layer have one pre_quant_scale, because they have the same input
     for name, shape in plain_llama.shapes(plain_llama.CONFIG).items():
         m = Int4(random, shape, 16, symmetric=True)
         signed = (m.q - 8).astype(numpy.int8)
-        # Two outputs a byte, the even one in its low half.
+        # Two outputs per byte, the even one in the low half.
         weight = ((signed[0::2] & 15) | (signed[1::2] << 4)).astype(numpy.int8)
         scale = random.uniform(0.5, 1.5, shape[1]).astype(numpy.float16)
         if name.split(".")[-1] in ("q_proj", "k_proj", "v_proj"):

@@ -1,4 +1,4 @@
-// Every chunk once, whoever takes it; sleep between steps.
+// Every chunk runs exactly once; workers sleep between steps.
 #include "backends/cpu_reference/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ TEST(ThreadPoolTest, RunsEveryChunkOnce) {
     EXPECT_EQ(counts[99], 50);
     for (auto& count : counts) count = 0;
     pool.ParallelFor(200000,
-                     [&](int64_t chunk, int) { ++counts[chunk]; });  // more than one loop holds
+                     // More chunks than one loop can have.
+                     [&](int64_t chunk, int) { ++counts[chunk]; });
     for (const auto& count : counts) ASSERT_EQ(count, 1);
   }
 }
@@ -45,7 +46,7 @@ TEST(ThreadPoolTest, RangesCoverTheCountInGrains) {
   }
 }
 
-TEST(ThreadPoolTest, SleepsWhenNothingIsToDo) {
+TEST(ThreadPoolTest, WorkersSleepWhenIdle) {
   ThreadPool pool(4);
   pool.BeginStep();
   pool.ParallelFor(100, [](int64_t, int) {});

@@ -11,34 +11,34 @@ namespace {
 
 using Values = std::vector<int64_t>;
 
-// Drives a Dataflow and keeps what it asked for.
+// Drives a Dataflow and records the actions that it returns.
 class Flow {
  public:
   explicit Flow(const Sketch& sketch, std::vector<std::string> outputs = {})
       : plan_(Build(sketch).MakePlanFor(std::move(outputs))), flow_(plan_) {}
 
   void Begin(const TensorRefs& inputs) {
-    Effects effects;
-    flow_.Begin(inputs, effects);
-    Keep(effects);
+    DataflowActions actions;
+    flow_.Begin(inputs, actions);
+    Record(actions);
   }
-  // The `nth` run of `step` answers; the last argument ends it.
+  // The `nth` execution of `step` responds; with `is_final` it also ends.
   void Respond(int step, size_t nth, const TensorRefs& outputs, bool is_final = true) {
-    Effects effects;
-    Execution& execution = runs_.at(step).at(nth).execution;
-    flow_.OnResponse(execution, outputs, effects);
-    if (is_final) flow_.OnEnd(execution, effects);
-    Keep(effects);
+    DataflowActions actions;
+    StepExecution& execution = runs_.at(step).at(nth).execution;
+    flow_.OnResponse(execution, outputs, actions);
+    if (is_final) flow_.OnEnd(execution, actions);
+    Record(actions);
   }
   void End(int step, size_t nth) {
-    Effects effects;
-    flow_.OnEnd(runs_.at(step).at(nth).execution, effects);
-    Keep(effects);
+    DataflowActions actions;
+    flow_.OnEnd(runs_.at(step).at(nth).execution, actions);
+    Record(actions);
   }
   void Fail(int step, size_t nth, Status error) {
-    Effects effects;
-    flow_.OnError(runs_.at(step).at(nth).execution, std::move(error), effects);
-    Keep(effects);
+    DataflowActions actions;
+    flow_.OnError(runs_.at(step).at(nth).execution, std::move(error), actions);
+    Record(actions);
   }
   void Abort() { flow_.Abort(); }
 
@@ -53,23 +53,23 @@ class Flow {
   Status error;
 
  private:
-  void Keep(Effects& effects) {
-    for (Launch& launch : effects.launches) {
+  void Record(DataflowActions& actions) {
+    for (StepLaunch& launch : actions.launches) {
       runs_[launch.execution.step].push_back(std::move(launch));
     }
-    for (const Emission& emission : effects.emissions)
-      emitted.push_back(ValuesOf(emission.outputs));
-    if (effects.finished) ++num_finished;
-    if (!effects.error.ok()) error = effects.error;
+    for (const EnsembleResponse& response : actions.responses)
+      emitted.push_back(ValuesOf(response.outputs));
+    if (actions.finished) ++num_finished;
+    if (!actions.error.ok()) error = actions.error;
   }
 
   Plan plan_;
   Dataflow flow_;
-  std::map<int, std::vector<Launch>> runs_;
+  std::map<int, std::vector<StepLaunch>> runs_;
 };
 
 const Sketch kChainOfTwoOutputs{{"A"}, {"C", "B"}, kChain.steps};
-// split -> for each part: work -> result; HEAD is made before the split and joined after it.
+// split -> for each part: work -> result. HEAD is made before the split and joined after it.
 const Sketch kStream{{"A"},
                      {"R"},
                      {{"head", {{"IN", "A"}}, {{"OUT", "HEAD"}}},
@@ -193,7 +193,7 @@ TEST(DataflowTest, RefusesASecondResponseOfAModelThatIsNotDecoupled) {
   EXPECT_NE(flow.error.message().find("more than one response"), std::string::npos);
 }
 
-TEST(DataflowTest, OpensOneChainForEachResponseAndSharesWhatCameBefore) {
+TEST(DataflowTest, OpensOneScopeForEachResponseAndSharesWhatCameBefore) {
   Flow flow(kStream);
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {Value(10)});
@@ -210,7 +210,7 @@ TEST(DataflowTest, OpensOneChainForEachResponseAndSharesWhatCameBefore) {
   EXPECT_EQ(flow.num_finished, 1);
 }
 
-TEST(DataflowTest, EmitsResponsesInOrderThoughChainsEndOutOfOrder) {
+TEST(DataflowTest, EmitsResponsesInOrderThoughScopesEndOutOfOrder) {
   Flow flow(kStream);
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {Value(10)});
@@ -290,7 +290,7 @@ TEST(DataflowTest, PairsTheResponsesOfTwoDecoupledStepsByNumber) {
   flow.Respond(1, 0, {Value(20)}, false);
   EXPECT_EQ(flow.Inputs(2, 0), (Values{10, 20}));
   flow.Respond(2, 0, {Value(30)});
-  // The right one ends after one response: the left one's second has no partner.
+  // The right step ends after one response, so the left one's second response has no partner.
   flow.End(1, 0);
   flow.End(0, 0);
   EXPECT_EQ(flow.emitted, (std::vector<Values>{{30}}));

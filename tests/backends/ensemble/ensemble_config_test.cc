@@ -22,7 +22,7 @@ TEST(EnsembleConfigTest, ReadsStepsMapsAndLimits) {
   EXPECT_EQ(config->steps[0].input_map[0], std::make_pair(std::string("IN"), std::string("X")));
 }
 
-// Who calls it sees [2,2], its steps see [4].
+// Callers of the ensemble see [2,2], its steps see [4].
 TEST(EnsembleConfigTest, ReadsAnEnsemblesTensorsAsItsStepsSeeThem) {
   constexpr char kJson[] = R"({"name":"e",
       "input":[{"name":"X","data_type":"TYPE_FP32","dims":[2,2],"reshape":{"shape":["4"]}}],

@@ -1,5 +1,5 @@
-// Small ensembles by hand: names carry the marks of their kind, so that a test reads as its graph.
-//   "A?" an optional tensor; "m*" a decoupled model. Every tensor is TYPE_INT32 [1].
+// Small ensembles for tests. A suffix marks the kind of a name, so that a test shows its graph:
+// "A?" is an optional tensor, "m*" a decoupled model. Every tensor is TYPE_INT32 [1].
 #pragma once
 
 #include <span>
@@ -46,14 +46,14 @@ struct Built {
   EnsembleConfig config;
   std::vector<ModelSpec> models;
 
-  std::vector<Fault> Faults() const {
+  std::vector<ValidationIssue> Issues() const {
     const std::vector<Result<ModelSpec>> results(models.begin(), models.end());
     return Validate(config, results);
   }
   std::shared_ptr<const Graph> MakeGraph() const {
     return std::make_shared<const Graph>(BuildGraph(config, models));
   }
-  // For these outputs; all when empty.
+  // The plan for these outputs; for all if empty.
   Plan MakePlanFor(std::vector<std::string> names = {}) const {
     auto graph = MakeGraph();
     std::vector<int> outputs;
@@ -90,13 +90,13 @@ inline Built Build(const Sketch& sketch) {
   return built;
 }
 
-// A tensor that is told apart by its shape; no bytes.
+// A tensor without bytes, identified by its shape.
 inline TensorRef Value(int64_t value) {
   auto tensor = std::make_shared<Tensor>();
   tensor->shape = {value};
   return tensor;
 }
-// 0 for a tensor that is not there.
+// 0 for a null tensor.
 inline int64_t ValueOf(const TensorRef& tensor) {
   return tensor ? tensor->shape.front() : 0;
 }

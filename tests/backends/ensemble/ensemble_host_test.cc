@@ -1,5 +1,5 @@
-// The shared object in a running server, through the C API: streams, cancellation and unloading
-// under load. Built with sanitizers, too; what is slow stays small.
+// The ensemble's shared library in a running server, through the C API: streams, cancellation and
+// unloading under load. It also runs with sanitizers, so slow parts are kept small.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ input [ { name: "COUNT" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "DELAY_MS" 
 output [ { name: "TICK" data_type: TYPE_INT32 dims: [ 1 ] } ]
 instance_group [ { count: 4 kind: KIND_CPU } ]
 )";
-// Several instances, so that chains overtake each other.
+// Several instances, so that the responses of a stream overtake each other.
 constexpr char kCopy[] = R"(backend: "identity_c"
 input [ { name: "INPUT0" data_type: TYPE_INT32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: [ -1 ] } ]
@@ -39,7 +39,7 @@ ensemble_scheduling { step [
   { model_name: "copy" model_version: -1 input_map { key: "INPUT0" value: "T" } output_map { key: "OUTPUT0" value: "OUT" } } ] }
 )";
 
-// One request and what came of it. Lives until it was released.
+// One request and its results. Lives until the request was released.
 class Client : public InferObserver {
  public:
   explicit Client(int32_t count, int32_t delay_ms) : count_(count), delay_ms_(delay_ms) {}
@@ -80,7 +80,7 @@ class Client : public InferObserver {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return num_final_ > 0 && released_.has_value(); });
   }
-  // After WaitForEnd.
+  // Call these after WaitForEnd.
   const std::vector<int32_t>& values() const { return values_; }
   const Status& error() const { return error_; }
   int num_final() const { return num_final_; }
@@ -116,7 +116,7 @@ class EnsembleHostTest : public testing::Test {
     EXPECT_TRUE(options.AddModelRepository(root_.string()).ok());
     EXPECT_TRUE(options.SetBackendDirectory(NEREID_TEST_BACKENDS).ok());
     EXPECT_TRUE(options.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_EXPLICIT).ok());
-    EXPECT_TRUE(options.AddStartupModel("stream").ok());  // brings its steps with it
+    EXPECT_TRUE(options.AddStartupModel("stream").ok());  // loads its steps, too
     Result<Server> server = Server::Start(options);
     if (server.ok()) {
       server_.emplace(std::move(*server));
@@ -167,13 +167,13 @@ TEST_F(EnsembleHostTest, CancellationReachesTheRunningStep) {
   ASSERT_TRUE(client.Send(*server_, allocator_, "stream").ok());
   client.WaitForResponses(3);
   EXPECT_TRUE(client.Cancel().ok());
-  client.WaitForEnd();  // released only once the ticker has given up
+  client.WaitForEnd();  // released only after the ticker has stopped
   EXPECT_EQ(client.error().code(), StatusCode::kCancelled);
   EXPECT_LT(client.values().size(), 1'000'000u);
   EXPECT_EQ(client.num_final(), 1);
 }
 
-// The step sends nothing that could wake the ensemble: the watch has to bring the news.
+// The step sends nothing that could wake the ensemble: the monitor has to notice the cancellation.
 TEST_F(EnsembleHostTest, CancellationReachesAStepThatIsSilent) {
   ASSERT_TRUE(server_.has_value());
   Client client(100, 200);

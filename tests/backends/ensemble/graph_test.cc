@@ -37,10 +37,10 @@ TEST(PlanTest, LeavesOutStepsThatNoRequestedOutputNeeds) {
              {"B", "C"},
              {{"used", {{"IN", "A"}}, {{"OUT", "B"}}}, {"unused*", {{"IN", "B"}}, {{"OUT", "C"}}}}})
           .MakePlanFor({"B"});
-  EXPECT_EQ(plan.leaf_depth, 0);
+  EXPECT_EQ(plan.response_depth, 0);
   EXPECT_GE(plan.slot_of_step[0], 0);
   EXPECT_EQ(plan.slot_of_step[1], -1);
-  EXPECT_TRUE(plan.followers[0].empty());
+  EXPECT_TRUE(plan.downstream_steps[0].empty());
 }
 
 TEST(GraphTest, AddsOrDropsABatchDimensionOfOneBetweenSidesThatDifferInBatching) {
@@ -55,7 +55,7 @@ TEST(GraphTest, AddsOrDropsABatchDimensionOfOneBetweenSidesThatDifferInBatching)
   EXPECT_EQ(ShapeFor(plain, {1, 16}), (Shape{16}));
   EXPECT_EQ(ShapeFor(plain, {2, 16}), (Shape{2, 16}));
   EXPECT_EQ(ShapeFor(graph->steps[1].inputs[0], {16}), (Shape{1, 16}));
-  // Both sides batch: whatever the model answered is handed on.
+  // Both sides batch: the shape from the model is passed on unchanged.
   EXPECT_EQ(ShapeFor(graph->outputs[0], {3}), (Shape{3}));
 }
 

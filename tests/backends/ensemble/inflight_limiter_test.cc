@@ -10,17 +10,17 @@ namespace {
 constexpr int kConsumer[] = {1};
 const auto kNever = [] { return false; };
 
-TEST(InflightLimiterTest, LetsPassBelowTheLimits) {
+TEST(InflightLimiterTest, DoesNotWaitBelowTheLimits) {
   InflightLimiter limiter(2, {.max_requests_per_step = 2});
   limiter.OnStepStarted(1);
-  EXPECT_TRUE(limiter.WaitForRoom(kConsumer, kNever).ok());
+  EXPECT_TRUE(limiter.WaitForCapacity(kConsumer, kNever).ok());
 }
 
 TEST(InflightLimiterTest, WaitsUntilAConsumerEnds) {
   InflightLimiter limiter(2, {.max_requests_per_step = 1});
   limiter.OnStepStarted(1);
   auto waiting =
-      std::async(std::launch::async, [&] { return limiter.WaitForRoom(kConsumer, kNever); });
+      std::async(std::launch::async, [&] { return limiter.WaitForCapacity(kConsumer, kNever); });
   EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   limiter.OnStepEnded(1);
   EXPECT_TRUE(waiting.get().ok());
@@ -29,14 +29,13 @@ TEST(InflightLimiterTest, WaitsUntilAConsumerEnds) {
 TEST(InflightLimiterTest, CountsBytesByDefaultAndNeverWaitsWithoutARunningConsumer) {
   InflightLimiter limiter(2, {.max_bytes = 10, .max_wait = std::chrono::milliseconds(1)});
   limiter.OnBytesHeld(11);
-  EXPECT_TRUE(limiter.WaitForRoom(kConsumer, kNever).ok());
+  EXPECT_TRUE(limiter.WaitForCapacity(kConsumer, kNever).ok());
   limiter.OnStepStarted(1);
-  const Status status = limiter.WaitForRoom(kConsumer, kNever);
+  const Status status = limiter.WaitForCapacity(kConsumer, kNever);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_NE(status.message().find("bytes between steps 10, of which are held 11"),
-            std::string::npos);
+  EXPECT_NE(status.message().find("bytes between steps 10, in use 11"), std::string::npos);
   limiter.OnBytesFreed(11);
-  EXPECT_TRUE(limiter.WaitForRoom(kConsumer, kNever).ok());
+  EXPECT_TRUE(limiter.WaitForCapacity(kConsumer, kNever).ok());
 }
 
 TEST(InflightLimiterTest, StopsWaitingWhenTheRequestIsOver) {
@@ -44,7 +43,7 @@ TEST(InflightLimiterTest, StopsWaitingWhenTheRequestIsOver) {
   limiter.OnStepStarted(1);
   std::atomic<bool> stop{false};
   auto waiting = std::async(std::launch::async, [&] {
-    return limiter.WaitForRoom(kConsumer, [&] { return stop.load(); });
+    return limiter.WaitForCapacity(kConsumer, [&] { return stop.load(); });
   });
   stop = true;
   while (waiting.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {

@@ -1,4 +1,4 @@
-// What is kept between starts, and files that are damaged or can not be.
+// Persistence of algorithms between starts, damaged files, and files that cannot be written.
 #include "backends/gpu_llm/model/algorithm_cache.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class AlgorithmCacheTest : public ::testing::Test {
 constexpr AlgorithmKey kOne = {4096, 14336, 64, 1, 0, 1}, kOther = {4096, 14336, 64, 1, 0, 0};
 constexpr Algorithm kFirst = {1, ~uint64_t{0}, 3, 4, 5, 6, 7, 8}, kSecond = {9, 8, 7, 6};
 
-TEST_F(AlgorithmCacheTest, TheNextStartFindsWhatWasAdded) {
+TEST_F(AlgorithmCacheTest, TheNextStartFindsAddedEntries) {
   const std::string inner = folder_ + "/a/b";
   {
     AlgorithmCache cache(inner, "GPU x/1");
@@ -40,18 +40,18 @@ TEST_F(AlgorithmCacheTest, TheNextStartFindsWhatWasAdded) {
   }
   const AlgorithmCache again(inner, "GPU x/1"), elsewhere(inner, "GPU x/2");
   EXPECT_EQ(again.Find(kOne), kFirst);
-  EXPECT_EQ(again.Find(kOther), kFirst);  // replaced in memory alone
+  EXPECT_EQ(again.Find(kOther), kFirst);  // replaced in memory only
   EXPECT_FALSE(elsewhere.Find(kOne));
 }
 
-TEST_F(AlgorithmCacheTest, WhatIsAddedForNowIsNotFoundAtTheNextStart) {
+TEST_F(AlgorithmCacheTest, EntriesAddedInMemoryAreNotFoundAtTheNextStart) {
   AlgorithmCache cache(folder_, "GPU");
-  cache.AddForNow(kOne, kFirst);
+  cache.AddInMemory(kOne, kFirst);
   EXPECT_EQ(cache.Find(kOne), kFirst);
   EXPECT_FALSE(AlgorithmCache(folder_, "GPU").Find(kOne));
 }
 
-TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
+TEST_F(AlgorithmCacheTest, DamagedLinesAreIgnored) {
   AlgorithmCache(folder_, "GPU").Add(kOne, kFirst);
   AlgorithmCache(folder_, "GPU").Add(kOther, kSecond);
   const std::string path = std::filesystem::directory_iterator(folder_)->path().string();
@@ -60,7 +60,7 @@ TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
     std::ifstream in(path);
     text.assign(std::istreambuf_iterator<char>(in), {});
   }
-  ASSERT_EQ(text[0], '1');  // 4096 is 1000
+  ASSERT_EQ(text[0], '1');  // 4096 is 1000 in hexadecimal
   text[0] = '2';
   text.insert(text.find('\n') + 1, "what is this\n\n1 2 3\n");
   std::ofstream(path) << text;
@@ -69,7 +69,7 @@ TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
   EXPECT_EQ(cache.Find(kOther), kSecond);
 }
 
-TEST_F(AlgorithmCacheTest, ALineThatWasCutOffTakesNoOtherWithIt) {
+TEST_F(AlgorithmCacheTest, ATruncatedLineDoesNotDamageTheNextOne) {
   AlgorithmCache(folder_, "GPU").Add(kOne, kFirst);
   const std::filesystem::path path = std::filesystem::directory_iterator(folder_)->path();
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);
@@ -84,7 +84,7 @@ TEST_F(AlgorithmCacheTest, ALineThatWasCutOffTakesNoOtherWithIt) {
   EXPECT_EQ(again.Find(kOne), kSecond);
 }
 
-// Files of this process may have so many bytes, beyond which a write is cut off as on a full disk.
+// Limits the file size of this process; a longer write is truncated as on a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t size_bytes) : on_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -102,7 +102,7 @@ class FileLimit {
   rlimit before_;
 };
 
-TEST_F(AlgorithmCacheTest, ALineThatAFullDiskCutOffTakesNoOtherWithIt) {
+TEST_F(AlgorithmCacheTest, ALineTruncatedByAFullDiskDoesNotDamageTheNextOne) {
   AlgorithmCache cache(folder_, "GPU");
   cache.Add(kOne, kFirst);
   const std::filesystem::path path = std::filesystem::directory_iterator(folder_)->path();
@@ -118,7 +118,7 @@ TEST_F(AlgorithmCacheTest, ALineThatAFullDiskCutOffTakesNoOtherWithIt) {
   EXPECT_EQ(again.Find(kThird), kSecond);
 }
 
-TEST_F(AlgorithmCacheTest, WithoutAFolderItKeepsNothing) {
+TEST_F(AlgorithmCacheTest, WithoutAFolderNothingIsStored) {
   AlgorithmCache none("", "GPU");
   none.Add(kOne, kFirst);
   EXPECT_EQ(none.Find(kOne), kFirst);

@@ -1,4 +1,4 @@
-// For which rows algorithms are tried, and which of them wins.
+// Row counts of trials, and the choice of the fastest candidate.
 #include "backends/gpu_llm/model/algorithm_trial.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace nereid::gpu {
 namespace {
 
-TEST(AlgorithmTrialTest, ATrialTakesTheMostRowsOfThoseThatShareIt) {
+TEST(AlgorithmTrialTest, ATrialUsesTheLargestRowCountThatSharesIt) {
   int last = 0;
   std::set<int> sizes;
   for (int rows = 1; rows <= 40000; ++rows) {
@@ -38,19 +38,19 @@ TEST(AlgorithmTrialTest, ProposalsForLargerSizesAreTriedToo) {
   EXPECT_EQ(ProposalRows(640), (std::vector<int>{640, 768}));
 }
 
-// Makes calls one after the other, each of which says what it took when `num_ahead` others have
-// been made; nothing: it can not run. The number of calls that a trial wanted.
-int Try(AlgorithmTrial& trial, size_t num_ahead,
-        const std::function<std::optional<double>(int i)>& take) {
+// Makes calls until the trial is over; each reports its duration after `num_ahead` later calls.
+// nullopt: the candidate cannot run. Returns the number of calls that the trial requested.
+int RunTrial(AlgorithmTrial& trial, size_t num_ahead,
+             const std::function<std::optional<double>(int i)>& take) {
   std::deque<int> under_way;
-  int num_wanted = 0;
+  int num_requested = 0;
   for (int call = 0; call < 1000 && !trial.is_over(); ++call) {
     if (under_way.size() > num_ahead) {
       trial.Report(under_way.front(), take(under_way.front()));
       under_way.pop_front();
     }
     const std::optional<int> next = trial.Next();
-    num_wanted += next ? 1 : 0;
+    num_requested += next ? 1 : 0;
     if (next) {
       under_way.push_back(*next);
     } else if (!under_way.empty()) {
@@ -59,46 +59,46 @@ int Try(AlgorithmTrial& trial, size_t num_ahead,
     }
   }
   EXPECT_TRUE(under_way.empty());
-  return num_wanted;
+  return num_requested;
 }
 
-TEST(AlgorithmTrialTest, TheFastestWinsHoweverLateCallsSayWhatTheyTook) {
+TEST(AlgorithmTrialTest, TheFastestWinsWhateverTheReportingDelay) {
   const double seconds[] = {5, 3, 4, 2, 6, 7};
   for (const size_t num_ahead : {0u, 1u, 5u, 100u}) {
     AlgorithmTrial trial(6);
-    EXPECT_EQ(trial.fastest(), 0);  // nothing is known
-    const int num_wanted = Try(trial, num_ahead, [&](int i) { return seconds[i]; });
+    EXPECT_EQ(trial.fastest(), 0);  // no duration is known
+    const int num_requested = RunTrial(trial, num_ahead, [&](int i) { return seconds[i]; });
     EXPECT_TRUE(trial.is_over()) << num_ahead;
     EXPECT_EQ(trial.fastest(), 3) << num_ahead;
-    EXPECT_EQ(num_wanted, 6 * 2 + 3 * 2) << num_ahead;
+    EXPECT_EQ(num_requested, 6 * 2 + 3 * 2) << num_ahead;
   }
 }
 
-// What runs for the first time is loaded first.
+// The first run of a kernel also loads it.
 TEST(AlgorithmTrialTest, ASlowFirstCallDoesNotDecide) {
-  int looks[5] = {};
+  int num_calls[5] = {};
   AlgorithmTrial trial(5);
-  Try(trial, 2, [&](int i) {
+  RunTrial(trial, 2, [&](int i) {
     const double usual[] = {10, 11, 8, 12, 20};
-    return usual[i] * (++looks[i] == 1 && i == 2 ? 100.0 : 1.0);
+    return usual[i] * (++num_calls[i] == 1 && i == 2 ? 100.0 : 1.0);
   });
   EXPECT_EQ(trial.fastest(), 2);
-  EXPECT_EQ(looks[4], 2);  // the last of five is not looked at again
-  EXPECT_EQ(looks[2], 4);
+  EXPECT_EQ(num_calls[4], 2);  // the last of five is not tried again
+  EXPECT_EQ(num_calls[2], 4);
 }
 
-TEST(AlgorithmTrialTest, ThoseThatCanNotRunAreLeftOut) {
+TEST(AlgorithmTrialTest, CandidatesThatCanNotRunAreSkipped) {
   const auto take = [](int i) { return i == 1 ? std::optional<double>(9.0) : std::nullopt; };
   AlgorithmTrial one_of_three(3), none(1 + 1);
-  EXPECT_EQ(Try(one_of_three, 0, take), 3 + 1);
+  EXPECT_EQ(RunTrial(one_of_three, 0, take), 3 + 1);
   EXPECT_TRUE(one_of_three.is_over());
   EXPECT_EQ(one_of_three.fastest(), 1);
-  Try(none, 0, [](int) { return std::optional<double>(); });
+  RunTrial(none, 0, [](int) { return std::optional<double>(); });
   EXPECT_TRUE(none.is_over());
   EXPECT_EQ(none.fastest(), std::nullopt);
 }
 
-TEST(AlgorithmTrialTest, WhereThereIsNoChoiceNothingIsTried) {
+TEST(AlgorithmTrialTest, ASingleCandidateIsNotTried) {
   AlgorithmTrial one(1), none(0);
   EXPECT_TRUE(one.is_over());
   EXPECT_EQ(one.Next(), std::nullopt);
@@ -107,8 +107,8 @@ TEST(AlgorithmTrialTest, WhereThereIsNoChoiceNothingIsTried) {
   EXPECT_EQ(none.fastest(), std::nullopt);
 }
 
-// Calls that steps make meanwhile have to take something.
-TEST(AlgorithmTrialTest, TheFastestSoFarIsKnownWhileOthersAreUnderWay) {
+// Calls that steps make in the meantime need an algorithm.
+TEST(AlgorithmTrialTest, TheFastestSoFarIsKnownWhileOthersArePending) {
   AlgorithmTrial trial(3);
   for (const int i : {0, 1, 2, 0, 1, 2}) EXPECT_EQ(trial.Next(), i);
   EXPECT_EQ(trial.Next(), std::nullopt);

@@ -1,12 +1,11 @@
-// Rope with its cache write, and both attentions, against a plain loop in double on the same bf16
-// values, or on what the CPU's encoding of one byte an element makes of them.
+// Rope with cache writes, and both attention kernels, against a plain loop in double with the same
+// bf16 values. With a quantized cache the loop uses the CPU's quantization.
 #include <random>
 
 #include "backends/cpu_reference/model/kv_format.h"
 
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/decode_attention.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
@@ -27,21 +26,21 @@ struct Heads {
   CacheFormat format = CacheFormat::kBf16;
 };
 
-struct Run {
+struct CachedRun {
   int num_cached, num_tokens;
 };
-using Runs = std::vector<Run>;
+using Runs = std::vector<CachedRun>;
 
 class AttentionTest : public testing::GpuTest<::testing::TestWithParam<Heads>> {};
 
-// Random queries, keys and values of whole sequences, and what attention makes of their last
-// tokens.
-class Scene {
+// Random queries, keys and values of whole sequences, and the attention of their last tokens.
+class AttentionScenario {
  public:
-  Scene(const Heads& heads, std::vector<Run> runs) : heads_(heads), runs_(std::move(runs)) {
+  AttentionScenario(const Heads& heads, std::vector<CachedRun> runs)
+      : heads_(heads), runs_(std::move(runs)) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
-    for (const Run& run : runs_) {
+    for (const CachedRun& run : runs_) {
       auto& rows = sequences_.emplace_back(static_cast<size_t>(run.num_cached + run.num_tokens) *
                                            row_size());
       for (uint16_t& value : rows) value = Bf16Bits(normal(random));
@@ -50,9 +49,9 @@ class Scene {
 
   int row_size() const { return (heads_.num_heads + 2 * heads_.num_kv_heads) * heads_.head_dim; }
 
-  // Writes all that is cached before the step, then plans and runs the step. `is_used`: all blocks
-  // are full of another owner's keys and values, which are no numbers or infinite.
-  // `num_processors`: what tiles of prompts are shared out among; 0: one block of threads a tile.
+  // Writes the cache contents before the step, then plans and runs the step. `is_used`: all blocks
+  // start with NaN or infinite keys and values of another owner. `num_processors`: multiprocessors
+  // that share the prompt tiles; 0: one block of threads for each tile.
   std::vector<float> OnDevice(bool is_used = false, int num_processors = 0) {
     num_processors_ = num_processors;
     Scatter();
@@ -61,7 +60,7 @@ class Scene {
     cos_sin_ = ToDevice(no_rotation);
     cache_ = ToDevice(std::vector<uint16_t>(
         num_blocks_ * heads_.num_kv_heads * HeadBytes(heads_.head_dim, heads_.format) / 2, 0));
-    if (is_used) LeaveOver();
+    if (is_used) FillCacheWithNan();
     Step(true);
     return Step(false);
   }
@@ -104,7 +103,7 @@ class Scene {
   }
 
  private:
-  // Rows of queries, keys and values, the latter two as the cache's format has them.
+  // Rows of queries, keys and values; keys and values after quantization to the cache's format.
   std::vector<float> AsCached(const std::vector<uint16_t>& rows) const {
     std::vector<float> values;
     for (const uint16_t bits : rows) values.push_back(FromBf16(bits));
@@ -122,7 +121,7 @@ class Scene {
   }
 
   void Scatter() {
-    for (const Run& run : runs_) {
+    for (const CachedRun& run : runs_) {
       tables_.emplace_back((run.num_cached + run.num_tokens + kBlockTokens - 1) / kBlockTokens);
       num_blocks_ += static_cast<int>(tables_.back().size());
     }
@@ -137,7 +136,7 @@ class Scene {
     }
   }
 
-  void LeaveOver() {
+  void FillCacheWithNan() {
     const int num_rows = num_blocks_ * kBlockTokens;
     constexpr uint16_t kNan = 0x7fc0, kInfinity = 0x7f80;
     std::vector<uint16_t> rows(static_cast<size_t>(num_rows) * row_size(), kNan);
@@ -168,18 +167,18 @@ class Scene {
     return rope;
   }
 
-  // `fills`: writes what comes before the runs; else runs them.
+  // `fills`: writes the cached tokens; else runs the tokens of the step.
   std::vector<float> Step(bool fills) {
-    llm::Batch batch;
+    llm::StepBatch batch;
     std::vector<uint16_t> rows;
     for (size_t s = 0; s < runs_.size(); ++s) {
-      llm::BatchSequence sequence;
+      llm::BatchEntry sequence;
       sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
       sequence.num_tokens = fills ? runs_[s].num_cached : runs_[s].num_tokens;
       sequence.num_cached = fills ? 0 : runs_[s].num_cached;
       sequence.block_table = tables_[s];
       if (sequence.num_tokens == 0) continue;
-      batch.sequences.push_back(sequence);
+      batch.entries.push_back(sequence);
       batch.token_ids.insert(batch.token_ids.end(), sequence.num_tokens, 0);
       const auto first = sequences_[s].begin() + int64_t{sequence.num_cached} * row_size();
       rows.insert(rows.end(), first, first + int64_t{sequence.num_tokens} * row_size());
@@ -248,53 +247,54 @@ class Scene {
   }
 
   const Heads heads_;
-  const std::vector<Run> runs_;
+  const std::vector<CachedRun> runs_;
   std::vector<std::vector<uint16_t>> sequences_;  // [tokens, row_size]
   std::vector<std::vector<int32_t>> tables_;
   int num_blocks_ = 0, num_processors_ = 0;
   DeviceMemory cache_, cos_sin_;
 };
 
-// bf16 weights of the softmax and a bf16 result: 2^-9 each, relative.
+// bf16 softmax weights and a bf16 result: 2^-9 each, relative.
 constexpr double kTolerance = 1e-2;
 
 TEST_P(AttentionTest, DecodeEqualsAPlainLoop) {
-  Scene scene(GetParam(), {{0, 1}, {31, 1}, {63, 1}, {64, 1}, {65, 1}, {700, 1}, {129, 1}});
+  AttentionScenario scene(GetParam(),
+                          {{0, 1}, {31, 1}, {63, 1}, {64, 1}, {65, 1}, {700, 1}, {129, 1}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
 TEST_P(AttentionTest, ASplitContextEqualsAPlainLoop) {
-  Scene scene(GetParam(), {{2500, 1}});
+  AttentionScenario scene(GetParam(), {{2500, 1}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
 TEST_P(AttentionTest, PrefillEqualsAPlainLoop) {
-  Scene scene(GetParam(), {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}});
+  AttentionScenario scene(GetParam(), {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
 TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
-  Scene scene(GetParam(), {{300, 1}, {0, 97}, {17, 1}, {64, 40}});
+  AttentionScenario scene(GetParam(), {{300, 1}, {0, 97}, {17, 1}, {64, 40}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
-// As on a device of three processors, each of which has many of them.
+// As on a device with three multiprocessors, each of which has many tiles.
 TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
   const Runs runs = {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}, {0, 1100}};
-  Scene each(GetParam(), runs), several(GetParam(), runs);
+  AttentionScenario each(GetParam(), runs), several(GetParam(), runs);
   EXPECT_EQ(several.OnDevice(false, 3), each.OnDevice(false, 0));
 }
 
-// A weight of 0 is not enough: 0 x NaN is NaN.
-TEST_P(AttentionTest, WhatAnotherSequenceLeftInABlockIsNotSeen) {
+// A weight of 0 does not suffice: 0 x NaN is NaN.
+TEST_P(AttentionTest, ValuesLeftByAnotherSequenceAreIgnored) {
   const Runs steps[] = {
       {{0, 1}, {31, 1}, {62, 1}, {63, 1}, {64, 1}, {700, 1}, {129, 1}},
       {{2500, 1}},
       {{0, 150}, {0, 2}, {33, 31}, {33, 30}, {100, 64}, {0, 65}, {190, 3}, {0, 64}},
       {{300, 1}, {0, 97}, {17, 1}, {64, 40}}};
   for (const Runs& runs : steps) {
-    Scene fresh(GetParam(), runs), used(GetParam(), runs);
-    EXPECT_EQ(used.OnDevice(true), fresh.OnDevice());  // bit by bit, and no NaN
+    AttentionScenario fresh(GetParam(), runs), used(GetParam(), runs);
+    EXPECT_EQ(used.OnDevice(true), fresh.OnDevice());  // bit-identical, and no NaN
   }
 }
 

@@ -1,4 +1,4 @@
-// How many KV blocks fit, and what is said when none do.
+// The number of KV blocks that fit, and the error if none fits.
 #include "backends/gpu_llm/cache_budget.h"
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ CacheBudget Budget() {
   budget.weight_bytes = 4000000;
   budget.block_bytes = 1000;
   budget.memory_fraction = 0.5;
-  budget.most_blocks = 100000;
+  budget.max_blocks = 100000;
   return budget;
 }
 
-TEST(CacheBudgetTest, TheFractionOfWhatIsFreeIsTaken) {
+TEST(CacheBudgetTest, TheFractionOfFreeMemoryIsUsed) {
   EXPECT_EQ(*CountCacheBlocks(Budget()), 500);
 }
 
@@ -30,13 +30,13 @@ TEST(CacheBudgetTest, ANumberOfTokensTakesWholeBlocks) {
   EXPECT_EQ(*CountCacheBlocks(budget), 2);
 }
 
-TEST(CacheBudgetTest, NoMoreThanAllSequencesCanUse) {
+TEST(CacheBudgetTest, NoMoreBlocksThanAllSequencesCanUse) {
   CacheBudget budget = Budget();
-  budget.most_blocks = 7;
+  budget.max_blocks = 7;
   EXPECT_EQ(*CountCacheBlocks(budget), 7);
 }
 
-TEST(CacheBudgetTest, WhatDoesNotFitIsRefusedWithTheArithmetic) {
+TEST(CacheBudgetTest, ARequestThatDoesNotFitIsRefusedWithTheNumbers) {
   CacheBudget budget = Budget();
   budget.max_tokens = 64 * 1001;
   const auto too_many = CountCacheBlocks(budget);

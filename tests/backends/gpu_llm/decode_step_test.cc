@@ -1,4 +1,4 @@
-// Decode steps in one launch against the same steps by a kernel an operation.
+// Fused decode steps against the same steps with separate kernels.
 #include <cmath>
 #include <latch>
 #include <limits>
@@ -14,18 +14,18 @@ namespace {
 
 using testing::RelativeError;
 
-struct Model {
+struct DecodeStepModel {
   const char* name = "";
   WeightFormat format = WeightFormat::kBf16;
   int32_t hidden = 0, inner = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   bool has_biases = false, has_head_norms = false;
   int32_t window = 0;    // of the middle one of three layers
-  int32_t rope_dim = 0;  // 0: all of a head
+  int32_t rope_dim = 0;  // 0: the whole head
   bool all_have_windows = false;
   float embedding_scale = 1.0f;
 };
 
-llm::DecoderModel Build(const Model& model) {
+llm::DecoderModel Build(const DecodeStepModel& model) {
   llm::DecoderModel result;
   llm::DecoderSpec& spec = result.spec;
   spec.architecture = "test";
@@ -59,7 +59,7 @@ constexpr int32_t kNumSequences = 8, kBlocksEach = 25;
 
 class Steps {
  public:
-  Steps(const Model& model, bool fuses) {
+  Steps(const DecodeStepModel& model, bool fuses) {
     GpuExecutorOptions options;
     options.max_num_sequences = kNumSequences;
     options.max_num_tokens = 2048;
@@ -70,39 +70,40 @@ class Steps {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) executor_ = std::move(*made);
     for (int32_t i = 0; i < kNumSequences; ++i) {
-      for (int32_t b = 0; b < kBlocksEach; ++b)  // none comes to the last one, block 0
+      for (int32_t b = 0; b < kBlocksEach;
+           ++b)  // the last entry, block 0, is not used by a sequence
         tables_[i].push_back((b * kNumSequences + i + 1) % (kBlocksEach * kNumSequences));
     }
   }
   bool ok() const { return executor_ != nullptr; }
   bool fuses() const { return executor_->fuses_decode(); }
 
-  // The cache is full of what is no number, as another model's sequences may have left it.
-  void LeaveOver() { EXPECT_TRUE(executor_->FillCache(0xff).ok()); }
+  // Fills the cache with NaN, as another model's sequences may leave it.
+  void FillCacheWithNan() { EXPECT_TRUE(executor_->FillCache(0xff).ok()); }
   void Prefill() {
     for (int32_t i = 0; i < kNumSequences; ++i) {
-      llm::Batch batch;
+      llm::StepBatch batch;
       Add(batch, i, kLengths[i]);
       Submit(batch);
       Collect();
     }
   }
-  // From now on entries of tables that no layer can see any more name block 0.
+  // From now on block table entries that no layer can see any more name block 0.
   void ReleaseBlocks(int32_t window) { releases_ = window; }
-  // Logits of a token of each of the first sequences.
+  // Returns the logits of one token of each of the first sequences.
   std::vector<float> Decode(int32_t num_rows) {
-    llm::Batch batch;
+    llm::StepBatch batch;
     for (int32_t i = 0; i < num_rows; ++i) Add(batch, i, 1);
     Submit(batch);
     Collect();
     return *executor_->ReadLogits();
   }
-  // The tokens that the first sequences draw, each from the one before. `overlaps`: a step is
-  // submitted while the one before runs.
+  // Returns the tokens that the first sequences sample, each from the previous one. `overlaps`: a
+  // step is submitted while the previous one runs.
   std::vector<int32_t> Generate(int32_t num_rows, int32_t num_steps, bool overlaps) {
     std::vector<int32_t> drawn;
     for (int32_t step = 0; step < num_steps; ++step) {
-      llm::Batch batch;
+      llm::StepBatch batch;
       for (int32_t i = 0; i < num_rows; ++i) {
         Add(batch, i, 1);
         if (step > 0)
@@ -117,10 +118,10 @@ class Steps {
   }
 
  private:
-  void Add(llm::Batch& batch, int32_t i, int32_t num_tokens) {
+  void Add(llm::StepBatch& batch, int32_t i, int32_t num_tokens) {
     for (int32_t b = 0; releases_ > 0 && b < (num_cached_[i] + 1 - releases_) / 64; ++b)
       tables_[i][b] = 0;
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
     sequence.num_tokens = num_tokens;
     sequence.num_cached = num_cached_[i];
@@ -133,7 +134,7 @@ class Steps {
       batch.token_ids.push_back((num_cached_[i] + t) * 37 % 991 + i);
     num_cached_[i] += num_tokens;
   }
-  void Submit(const llm::Batch& batch) {
+  void Submit(const llm::StepBatch& batch) {
     const Status submitted = executor_->Submit(batch);
     ASSERT_TRUE(submitted.ok()) << submitted.message();
   }
@@ -153,10 +154,10 @@ class Steps {
   llm::SamplingParams greedy_;
 };
 
-class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<Model>> {};
+class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeStepModel>> {};
 
-// Sums add up in another order: a few roundings to bf16 fall differently.
-TEST_P(DecodeStepTest, LogitsAreThoseOfAKernelAnOperation) {
+// The order of additions differs, so that some roundings to bf16 differ.
+TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
   Steps fused(GetParam(), true), plain(GetParam(), false);
   ASSERT_TRUE(fused.ok() && plain.ok());
   ASSERT_TRUE(fused.fuses() && !plain.fuses());
@@ -169,24 +170,25 @@ TEST_P(DecodeStepTest, LogitsAreThoseOfAKernelAnOperation) {
   }
 }
 
-TEST_P(DecodeStepTest, WhatAnotherSequenceLeftInABlockIsNotSeen) {
+TEST_P(DecodeStepTest, ValuesLeftByAnotherSequenceAreIgnored) {
   Steps fresh(GetParam(), true), used(GetParam(), true);
   ASSERT_TRUE(fresh.ok() && used.ok());
-  used.LeaveOver();
+  used.FillCacheWithNan();
   fresh.Prefill();
   used.Prefill();
   if (GetParam().all_have_windows) {
     fresh.ReleaseBlocks(GetParam().window);
     used.ReleaseBlocks(GetParam().window);
   }
-  for (const int32_t num_rows : {8, 1}) {  // the two may have found other algorithms for prompts
+  for (const int32_t num_rows :
+       {8, 1}) {  // the two executors may have chosen different algorithms for prompts
     const std::vector<float> expected = fresh.Decode(num_rows);
     EXPECT_LT(RelativeError(used.Decode(num_rows), expected), 2e-2) << num_rows << " rows";
   }
 }
 
 constexpr auto kBf16 = WeightFormat::kBf16, kFp8 = WeightFormat::kFp8, kInt4 = WeightFormat::kInt4;
-constexpr Model kModels[] = {
+constexpr DecodeStepModel kModels[] = {
     {"bf16", kBf16, 1024, 1408, 8, 2, 128},
     {"bf16_wide", kBf16, 5120, 2080, 40, 8, 128},
     {"bf16_deep", kBf16, 512, 9248, 16, 16, 64},
@@ -194,7 +196,7 @@ constexpr Model kModels[] = {
     {"bf16_head_norms", kBf16, 1056, 512, 16, 8, 128, false, true, 64},
     {"bf16_heads_of_16", kBf16, 512, 544, 16, 2, 16},
     {"bf16_rope_of_a_quarter", kBf16, 512, 544, 8, 4, 128, true, true, 0, 32},
-    // More shares of contexts than a block remembers, and than there are blocks.
+    // More context items than a block preloads, and more than there are blocks.
     {"bf16_many_heads", kBf16, 1024, 544, 40, 40, 64},
     {"bf16_released_blocks", kBf16, 512, 544, 8, 2, 128, false, false, 150, 0, true},
     {"fp8", kFp8, 1024, 1408, 8, 2, 128},
@@ -212,8 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodeStepTest, ::testing::ValuesIn(kModels),
 
 class DecodeStepOrderTest : public testing::GpuTest<::testing::Test> {};
 
-TEST_F(DecodeStepOrderTest, StepsThatOverlapDrawWhatOthersDo) {
-  for (const Model& model : {kModels[0], kModels[14]}) {
+TEST_F(DecodeStepOrderTest, OverlappedStepsSampleTheSameTokens) {
+  for (const DecodeStepModel& model : {kModels[0], kModels[14]}) {
     Steps overlapping(model, true), plain(model, true);
     ASSERT_TRUE(overlapping.ok() && plain.ok());
     overlapping.Prefill();
@@ -225,10 +227,10 @@ TEST_F(DecodeStepOrderTest, StepsThatOverlapDrawWhatOthersDo) {
   }
 }
 
-// Words that are not there yet are no numbers either, of another kind.
-TEST_F(DecodeStepOrderTest, ValuesThatAreNoNumbersAreNotWaitedFor) {
+// Words that are not ready are NaNs as well, with another bit pattern.
+TEST_F(DecodeStepOrderTest, NanValuesDoNotBlockTheStep) {
   for (const WeightFormat format : {kBf16, kFp8, kInt4}) {
-    Model model = kModels[0];
+    DecodeStepModel model = kModels[0];
     model.format = format;
     model.embedding_scale = std::numeric_limits<float>::quiet_NaN();
     Steps steps(model, true);
@@ -241,10 +243,10 @@ TEST_F(DecodeStepOrderTest, ValuesThatAreNoNumbersAreNotWaitedFor) {
   }
 }
 
-// The launches of both want every processor, and a third model has kernels of its own between them.
-TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceEndAndDrawWhatTheyDoAlone) {
+// Both models' launches need every multiprocessor, and a third model's kernels run between them.
+TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceSampleTheSameTokensAsAlone) {
   constexpr int32_t kRows = 5, kSteps = 600;
-  const Model models[] = {kModels[0], kModels[14]};
+  const DecodeStepModel models[] = {kModels[0], kModels[14]};
   std::vector<int32_t> alone[2], together[2];
   for (int32_t i = 0; i < 2; ++i) {
     Steps steps(models[i], true);

@@ -1,4 +1,4 @@
-// Rules as lists: what they make of a row of logits is what llm_core's sampler makes of it.
+// The edits of a row of logits have the same effect as llm_core's sampler.
 #include "backends/gpu_llm/draw_plan.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kVocab = 50;
 
-// What the device does with a list.
+// Applies a list of edits as the device does.
 std::vector<float> Apply(const DrawItem& item, std::span<const LogitEdit> edits,
                          std::vector<float> logits) {
   for (const LogitEdit& edit : edits.subspan(item.first_edit, item.num_edits)) {
@@ -30,16 +30,16 @@ class DrawPlanTest : public ::testing::Test {
  protected:
   void Add(const llm::SamplingParams& params, std::span<const int32_t> tokens,
            std::span<const int32_t> banned = {}, int32_t num_logits = 1) {
-    llm::BatchSequence& sequence = batch_.sequences.emplace_back();
+    llm::BatchEntry& sequence = batch_.entries.emplace_back();
     sequence.num_logits = num_logits;
     sequence.samples = num_logits > 0;
     sequence.sampling = {&params, tokens, 0, banned};
   }
 
-  llm::Batch batch_;
+  llm::StepBatch batch_;
 };
 
-TEST_F(DrawPlanTest, ListsDoWhatTheRulesDo) {
+TEST_F(DrawPlanTest, EditsEqualTheRules) {
   std::mt19937 random(5);
   DrawPlanner planner(kVocab, 1000);
   for (int round = 0; round < 200; ++round) {
@@ -64,8 +64,8 @@ TEST_F(DrawPlanTest, ListsDoWhatTheRulesDo) {
     std::vector<float> logits(kVocab);
     for (float& logit : logits) logit = static_cast<float>(random() % 1024) / 128.0f - 4.0f;
     std::vector<float> expected = logits;
-    // All of them, by rank: what the sampler's rules leave.
-    const auto candidates = llm::Sampler().Candidates(expected, batch_.sequences[0].sampling, 1);
+    // All candidates by rank: the tokens that the sampler's rules leave.
+    const auto candidates = llm::Sampler().Candidates(expected, batch_.entries[0].sampling, 1);
     const std::vector<float> got =
         planner.items().empty() ? logits : Apply(planner.items()[0], planner.edits(), logits);
     for (int32_t id = 0; id < kVocab; ++id) EXPECT_FLOAT_EQ(got[id], expected[id]) << id;
@@ -88,7 +88,7 @@ TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   planner.Plan(batch_);
   ASSERT_EQ(planner.items().size(), 2u);
   const DrawItem& first = planner.items()[0];
-  EXPECT_EQ(first.row, 1);  // rows that tokens are drawn from come first
+  EXPECT_EQ(first.row, 1);  // sampled rows come first
   EXPECT_EQ(first.is_greedy, 0);
   EXPECT_EQ(first.num_edits, 0);
   EXPECT_FLOAT_EQ(first.scale, 2.0f);
@@ -103,7 +103,7 @@ TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   EXPECT_EQ(planner.edits()[second.first_edit].count, kBannedToken);
 }
 
-TEST_F(DrawPlanTest, ListsThatAreTooLongAreLeftToTheHost) {
+TEST_F(DrawPlanTest, RowsWithTooManyEditsAreSampledOnTheHost) {
   std::vector<int32_t> tokens(30);
   for (int32_t i = 0; i < 30; ++i) tokens[i] = i;
   llm::SamplingParams penalised;

@@ -1,6 +1,6 @@
-// Draws on the device against llm_core's sampler: the same tokens, but where two are closer than
-// the two devices' logarithms.
-#include "backends/gpu_llm/kernels/sampling/draw.h"
+// Sampling on the device against llm_core's sampler: the same tokens, unless two are closer than
+// the difference of the two implementations of the logarithm.
+#include "backends/gpu_llm/kernels/sampling/sample.h"
 
 #include <random>
 
@@ -12,7 +12,7 @@ namespace {
 using testing::ToDevice;
 using testing::ToHost;
 
-struct Case {
+struct DrawCase {
   const char* name;
   int32_t vocab_size = 1024;
   float temperature = 1.0f;
@@ -20,14 +20,14 @@ struct Case {
   float top_p = 0.0f;
   float min_p = 0.0f;
   bool penalties = false;
-  float step = 0.0f;  // logits are multiples of it: ties
+  float step = 0.0f;  // logits are multiples of it, which produces ties
 };
 
-class DrawTest : public testing::GpuTest<::testing::TestWithParam<Case>> {};
+class DrawTest : public testing::GpuTest<::testing::TestWithParam<DrawCase>> {};
 
 TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   constexpr int32_t kRows = 64;
-  const Case& given = GetParam();
+  const DrawCase& given = GetParam();
   const int32_t vocab = given.vocab_size;
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0.0f, 2.0f);
@@ -38,7 +38,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   }
   std::vector<llm::SamplingParams> params(kRows);
   std::vector<std::vector<int32_t>> tokens(kRows);
-  llm::Batch batch;
+  llm::StepBatch batch;
   for (int32_t row = 0; row < kRows; ++row) {
     llm::SamplingParams& p = params[row];
     p.temperature = given.temperature;
@@ -46,7 +46,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
     p.top_p = given.top_p;
     p.min_p = given.min_p;
     p.seed = random() | uint64_t{random()} << 32;
-    p.want_log_probs = true;
+    p.returns_log_probs = true;
     tokens[row].resize(random() % 50 + 1);
     for (int32_t& id : tokens[row]) id = static_cast<int32_t>(random() % vocab);
     if (given.penalties) {
@@ -55,7 +55,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
       p.frequency_penalty = 0.25f;
       p.bad_words = {{static_cast<int32_t>(random() % vocab)}};
     }
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.slot = kRows - 1 - row;
     sequence.num_logits = 1;
     sequence.samples = true;
@@ -75,7 +75,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
     double sum = 0.0;
     for (int32_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[size_t{row} * vocab + i]});
     log_sums[row] = static_cast<float>(std::log(sum));
-    slots[row] = batch.sequences[row].slot;
+    slots[row] = batch.entries[row].slot;
   }
   const DeviceMemory device_sums = ToDevice(log_sums), device_slots = ToDevice(slots);
   const DeviceMemory half = ToDevice(std::vector<int32_t>{1});
@@ -101,7 +101,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   for (int32_t row = 0; row < kRows; ++row) {
     std::vector<float> own(logits.begin() + ptrdiff_t{row} * vocab,
                            logits.begin() + ptrdiff_t{row + 1} * vocab);
-    const llm::SampledToken expected = sampler.Sample(own, batch.sequences[row].sampling);
+    const llm::SampledToken expected = sampler.Sample(own, batch.entries[row].sampling);
     EXPECT_EQ(drawn[row], -1) << "the other half";
     EXPECT_EQ(last[slots[row]], drawn[kRows + row]);
     if (drawn[kRows + row] != expected.id) continue;
@@ -114,23 +114,23 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, DrawTest,
     ::testing::Values(
-        Case{.name = "Whole", .temperature = 0.7f, .top_p = 1.0f},
-        Case{.name = "TopK", .top_k = 40},
-        Case{.name = "TopKMore", .vocab_size = 100, .top_k = 500},
-        Case{.name = "TopP", .top_p = 0.8f}, Case{.name = "TopPSmall", .top_p = 0.01f},
-        Case{.name = "TopKTopP", .temperature = 1.5f, .top_k = 50, .top_p = 0.5f},
-        Case{.name = "MinP", .min_p = 0.1f},
-        Case{.name = "All",
-             .temperature = 0.9f,
-             .top_k = 300,
-             .top_p = 0.9f,
-             .min_p = 0.01f,
-             .penalties = true},
-        Case{.name = "Ties", .top_k = 37, .step = 1.0f},
-        Case{.name = "TiesTopP", .top_p = 0.6f, .step = 2.0f},
-        Case{.name = "AllEqual", .top_k = 10, .step = 1000.0f},
-        Case{.name = "Penalties", .top_k = 1, .penalties = true},
-        Case{.name = "Wide", .vocab_size = 128256, .temperature = 0.8f, .top_p = 0.95f}),
+        DrawCase{.name = "Whole", .temperature = 0.7f, .top_p = 1.0f},
+        DrawCase{.name = "TopK", .top_k = 40},
+        DrawCase{.name = "TopKMore", .vocab_size = 100, .top_k = 500},
+        DrawCase{.name = "TopP", .top_p = 0.8f}, DrawCase{.name = "TopPSmall", .top_p = 0.01f},
+        DrawCase{.name = "TopKTopP", .temperature = 1.5f, .top_k = 50, .top_p = 0.5f},
+        DrawCase{.name = "MinP", .min_p = 0.1f},
+        DrawCase{.name = "All",
+                 .temperature = 0.9f,
+                 .top_k = 300,
+                 .top_p = 0.9f,
+                 .min_p = 0.01f,
+                 .penalties = true},
+        DrawCase{.name = "Ties", .top_k = 37, .step = 1.0f},
+        DrawCase{.name = "TiesTopP", .top_p = 0.6f, .step = 2.0f},
+        DrawCase{.name = "AllEqual", .top_k = 10, .step = 1000.0f},
+        DrawCase{.name = "Penalties", .top_k = 1, .penalties = true},
+        DrawCase{.name = "Wide", .vocab_size = 128256, .temperature = 0.8f, .top_p = 0.95f}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

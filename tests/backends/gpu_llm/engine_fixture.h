@@ -1,4 +1,4 @@
-// An engine over the device, with a tiny model, for tests that send it requests.
+// Fixture of an engine on the GPU with a tiny model, for tests that send requests.
 #pragma once
 
 #include <future>
@@ -19,11 +19,11 @@ struct Answer {
 
 class AnswerSink : public llm::OutputSink {
  public:
-  // Of several sequences, the answer is that of the one that ends last.
+  // With several sequences, the answer is that of the sequence that ends last.
   AnswerSink(std::promise<Answer> promise, int32_t cancel_after, int32_t num_sequences = 1)
       : promise_(std::move(promise)), cancel_after_(cancel_after), num_left_(num_sequences) {}
   bool IsCancelled() const override { return cancel_after_ > 0 && seen_ >= cancel_after_; }
-  void OnOutput(const llm::Output& output) override {
+  void OnOutput(const llm::SequenceOutput& output) override {
     seen_ = static_cast<int32_t>(output.ids.size());
     if (output.finish == llm::FinishReason::kNone || --num_left_ > 0) return;
     promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()), output.finish, {}});

@@ -1,5 +1,5 @@
-// The engine over the device: what a request gets does not depend on overlap, on others, or on the
-// prefix cache.
+// The engine on the GPU: a request's tokens do not depend on overlap, other requests or the prefix
+// cache.
 #include "backends/llm_core/engine/engine.h"
 
 #include "tests/backends/gpu_llm/engine_fixture.h"
@@ -10,7 +10,7 @@ namespace {
 using testing::Answer;
 using testing::GpuEngineTest;
 
-// One at a time, so that every step has the same shape in both.
+// One at a time, so that every step has the same shape in both runs.
 TEST_F(GpuEngineTest, OverlappedStepsGiveTheSameTokens) {
   std::vector<std::vector<llm::TokenIds>> all;
   for (const bool overlaps : {false, true}) {
@@ -24,10 +24,10 @@ TEST_F(GpuEngineTest, OverlappedStepsGiveTheSameTokens) {
   EXPECT_EQ(all[0], all[1]);
 }
 
-// In the invariant mode, bit by bit.
+// Bit-identical with batch invariance.
 TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8}) {
-    options_.is_invariant = true;
+    options_.is_batch_invariant = true;
     options_.cache_format = format;
     Start(true);
     if (HasFatalFailure()) return;
@@ -35,7 +35,7 @@ TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
     std::vector<llm::TokenIds> alone;
     for (int i = 0; i < 40; ++i) alone.push_back(Send(RandomRequest(random)).get().ids);
     engine_.reset();
-    Start(true);  // without the blocks of prompts that were there
+    Start(true);  // without the cached blocks of earlier prompts
     if (HasFatalFailure()) return;
     std::vector<std::future<Answer>> answers;
     for (int i = 0; i < 40; ++i) answers.push_back(Send(RandomRequest(again)));
@@ -46,7 +46,7 @@ TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
 
 TEST_F(GpuEngineTest, APrefixThatIsCachedGivesTheSameTokens) {
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
-    options_.is_invariant = true;
+    options_.is_batch_invariant = true;
     options_.cache_format = format;
     Start(true);
     if (HasFatalFailure()) return;

@@ -1,10 +1,10 @@
-// The executor against the CPU's on the tiny checkpoints, and what it gives back.
+// The GPU executor against the CPU's on the tiny checkpoints, and its release of memory.
 #include "backends/gpu_llm/gpu_executor.h"
 
 #include <list>
 
 #include "backends/cpu_reference/cpu_executor.h"
-#include "backends/llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/integer_weight_rows.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
 #include "tests/backends/gpu_llm/single_sequence.h"
@@ -58,14 +58,14 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
   std::string directory_;
 };
 
-// bf16 weights, activations and cache against float throughout: 2^-9 relative a rounding, some
-// thirty roundings in three layers, and rows of 64 values, over which little averages out.
+// bf16 weights, activations and cache against float: 2^-9 relative for each rounding, about thirty
+// roundings in three layers, and rows of only 64 values to average over.
 constexpr double kLogitTolerance = 8e-2;
-// Where a token's experts are nearly as likely as others, rounding sends it elsewhere, and what
-// comes after it sees that: single answers may be far off, most are not.
+// If scores of experts are nearly equal, rounding sends a token to another expert, which also
+// affects later tokens. Single results may be far off, most are not.
 constexpr double kExpertTolerance = 3e-1;
 
-TEST_P(ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
+TEST_P(ExecutorTest, LogitsEqualTheCpusWithinBf16) {
   const std::unique_ptr<GpuExecutor> gpu = Load();
   ASSERT_NE(gpu, nullptr);
   const std::unique_ptr<cpu::CpuExecutor> cpu = LoadCpu();
@@ -96,7 +96,7 @@ TEST_P(ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
       equal += llm::ArgMax(got) == prompt.greedy[step + 1];
     }
   }
-  // Near ties may fall the other way.
+  // Near ties may be resolved differently.
   EXPECT_GE(equal, compared * 9 / 10) << "of " << compared;
   EXPECT_GE(close, compared / 2) << "of " << compared;
   EXPECT_GT(gpu->num_graph_steps(), 0);
@@ -115,8 +115,8 @@ TEST_P(ExecutorTest, ARecordedStepEqualsTheSameStepRun) {
   }
 }
 
-TEST_P(ExecutorTest, MemoryIsGivenBack) {
-  Load();  // what the CUDA context keeps for itself
+TEST_P(ExecutorTest, MemoryIsFreed) {
+  Load();  // memory that the CUDA context keeps
   size_t before = 0, after = 0, total = 0;
   ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
   {
@@ -129,13 +129,13 @@ TEST_P(ExecutorTest, MemoryIsGivenBack) {
   EXPECT_LT(static_cast<double>(before) - static_cast<double>(after), 64e6);
 }
 
-// A name that GoogleTest takes.
+// A name that GoogleTest accepts.
 std::string TestName(std::string name) {
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 }
 
-// All that the CPU is tested with.
+// All checkpoints of the CPU's tests.
 INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
                          ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
                                            "llama", "llama-awq", "llama-gptq",
@@ -148,8 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
 
 class RecordingTest : public ExecutorTest {};
 
-// Steps of one launch at once; others when their size has come 16 times.
-TEST_P(RecordingTest, AStepIsRecordedWhenItsSizeHasComeOftenEnough) {
+// Fused steps are recorded at once, others when their size has occurred 16 times.
+TEST_P(RecordingTest, AStepIsRecordedAfterItsSizeOccurredOftenEnough) {
   GpuExecutorOptions options = SmallOptions();
   for (const bool fuses : {true, false}) {
     options.fuses_decode = fuses;
@@ -169,10 +169,10 @@ TEST_P(RecordingTest, AStepIsRecordedWhenItsSizeHasComeOftenEnough) {
 INSTANTIATE_TEST_SUITE_P(Tiny, RecordingTest, ::testing::Values("llama", "llama-awq"),
                          [](const auto& info) { return TestName(info.param); });
 
-// A model of the checkpoint with the matrices of its layers rounded to e4m3, with a factor a row.
+// The checkpoint's model with its layers' matrices quantized to e4m3, with one scale for each row.
 struct Fp8Model {
   llm::DecoderModel model;
-  std::list<std::vector<uint8_t>> bytes;  // what the model views
+  std::list<std::vector<uint8_t>> bytes;  // storage that the model views
 };
 
 Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
@@ -200,11 +200,11 @@ Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
       }
     }
     weight.source = llm::Matrix(weight.source.tensor, rows, columns);
-    weight.tensor.type = llm::DataType::kF8E4M3;
+    weight.tensor.type = llm::CheckpointDataType::kF8E4M3;
     weight.tensor.shape = {rows, columns};
     weight.tensor.bytes = values;
     weight.quant.method = llm::QuantMethod::kFp8;
-    weight.quant.scales.type = llm::DataType::kF32;
+    weight.quant.scales.type = llm::CheckpointDataType::kF32;
     weight.quant.scales.shape = {rows, 1};
     weight.quant.scales.bytes = scales;
   }
@@ -213,7 +213,7 @@ Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
 
 class Fp8ExecutorTest : public ExecutorTest {};
 
-TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
+TEST_P(Fp8ExecutorTest, LogitsEqualTheCpusWithinBf16) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const Fp8Model made = MakeFp8Model(*checkpoint);
@@ -236,10 +236,10 @@ TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen2"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Each token goes to all experts, so that rounding chooses none.
+// Each token uses all experts, so that rounding does not change the selection.
 class AllExpertsTest : public ExecutorTest {};
 
-TEST_P(AllExpertsTest, LogitsAreThoseOfTheCpuWithinBf16) {
+TEST_P(AllExpertsTest, LogitsEqualTheCpusWithinBf16) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
@@ -263,14 +263,13 @@ TEST_P(AllExpertsTest, LogitsAreThoseOfTheCpuWithinBf16) {
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
-// A value that bf16 moves over the border between two codes of e4m3 changes by a sixteenth of
-// itself.
-constexpr double kByteCacheTolerance = 3e-1;
+// A value that bf16 rounding moves across the border of two e4m3 codes changes by a sixteenth.
+constexpr double kQuantizedCacheTolerance = 3e-1;
 
-// Caches of one byte an element, against the CPU's of the same format.
-class ByteCacheTest : public ExecutorTest {};
+// Quantized caches, against the CPU's cache of the same format.
+class QuantizedCacheTest : public ExecutorTest {};
 
-TEST_P(ByteCacheTest, LogitsAreThoseOfTheCpuWithinBf16) {
+TEST_P(QuantizedCacheTest, LogitsEqualTheCpusWithinBf16) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   for (const auto& [format, cpu_format] : {std::pair(CacheFormat::kFp8, cpu::KvFormat::kFp8),
@@ -291,27 +290,27 @@ TEST_P(ByteCacheTest, LogitsAreThoseOfTheCpuWithinBf16) {
       const int32_t rows = std::min(length, 100);
       const auto expected = RunSequence(**cpu, prompt.ids, 0, rows);
       EXPECT_LT(RelativeError(RunSequence(**gpu, prompt.ids, 0, rows), expected),
-                kByteCacheTolerance)
+                kQuantizedCacheTolerance)
           << "prompt of " << length;
       for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
         const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
         const auto at = length + static_cast<int32_t>(step);
         const auto wanted = RunSequence(**cpu, token, at, 1);
-        EXPECT_LT(RelativeError(RunSequence(**gpu, token, at, 1), wanted), kByteCacheTolerance)
+        EXPECT_LT(RelativeError(RunSequence(**gpu, token, at, 1), wanted), kQuantizedCacheTolerance)
             << "step " << step;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, ByteCacheTest,
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantizedCacheTest,
                          ::testing::Values("llama", "gemma2", "gpt2", "mistral-swa", "phi3"),
                          [](const auto& info) { return TestName(info.param); });
 
-// A vocabulary that rows of logits must be padded for, with the head tied and not.
+// A vocabulary that needs padded rows of logits, with the head tied and untied.
 class OddVocabularyTest : public ExecutorTest {};
 
-TEST_P(OddVocabularyTest, LogitsAreThoseOfTheCpuWithinBf16) {
+TEST_P(OddVocabularyTest, LogitsEqualTheCpusWithinBf16) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
@@ -340,7 +339,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, OddVocabularyTest, ::testing::Values("llama", "gp
 
 class RefusalTest : public testing::GpuTest<::testing::Test> {};
 
-TEST_F(RefusalTest, WhatIsNotThereIsNamedAtLoad) {
+TEST_F(RefusalTest, UnsupportedFeaturesAreNamedAtLoad) {
   const std::string directory = FindTiny("mistral-swa");
   if (directory.empty()) GTEST_SKIP() << "no test data for mistral-swa";
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));

@@ -1,4 +1,4 @@
-// What the tests on a GPU share.
+// Helpers of the GPU tests.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,14 +24,14 @@ inline bool HasHopper() {
          major == 9;
 }
 
-// Two GPUs that reach each other's memory.
+// Whether two GPUs exist that can access each other's memory.
 inline bool HasPair() {
   int count = 0, can_access = 0;
   return HasHopper() && cudaGetDeviceCount(&count) == cudaSuccess && count >= 2 &&
          cudaDeviceCanAccessPeer(&can_access, 0, 1) == cudaSuccess && can_access != 0;
 }
 
-// A suite whose cases skip where there is no GPU.
+// Base fixture whose tests are skipped without a Hopper GPU.
 template <typename Base>
 class GpuTest : public Base {
  protected:
@@ -70,7 +70,7 @@ std::vector<T> ToHost(const DeviceMemory& memory, size_t count) {
   return values;
 }
 
-// || a - b || / || b ||; NaN is as bad as can be.
+// | a - b || / || b ||; NaN if a value is NaN.
 inline double RelativeError(std::span<const float> a, std::span<const float> b) {
   double difference = 0.0, norm = 0.0;
   for (size_t i = 0; i < b.size(); ++i) {

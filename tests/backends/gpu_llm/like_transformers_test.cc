@@ -1,6 +1,6 @@
-// Logits and greedy tokens against what Hugging Face transformers computes on the same GPU in
-// float32 (reference_on_gpu.py, whose folder NEREID_TEST_REFERENCES names): all tiny checkpoints
-// that it reads, and a model of the size of Llama 3.2 1B.
+// Logits and greedy tokens against Hugging Face transformers on the same GPU in float32
+// (reference_on_gpu.py; NEREID_TEST_REFERENCES names its output folder). Covers all tiny
+// checkpoints that transformers reads, and a model of the size of Llama 3.2 1B.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,17 +16,18 @@ namespace {
 using testing::RelativeError;
 using testing::RunSequence;
 
-// transformers computes the same in bf16 too, and how far that is from float32 is in the file. Its
-// roundings are as many as ours but fall elsewhere, so that the two errors are alike, no less and
-// no more; where one is small by luck, some thirty roundings of 2^-9 stand behind the floor.
+// The reference also contains the error of transformers' own bf16 run. It has as many roundings as
+// ours at other places, so the two errors are similar. The floor of about thirty roundings of 2^-9
+// covers cases in which its error is small by chance.
 constexpr double kTimesItsError = 2.0, kFloor = 2e-2;
-// A router between nearly equal experts sends a token elsewhere, here as there.
+// A router with nearly equal experts may select another one, in transformers as well.
 constexpr double kExpertFloor = 3e-1;
 
 struct Prompt {
   std::vector<int32_t> ids, greedy;
-  std::vector<double> leads;  // of a greedy token's logit over the next, in standard deviations
-  int32_t num_rows = 0;       // of logits, of the last positions
+  std::vector<double>
+      leads;             // lead of a greedy token's logit over the next one, in standard deviations
+  int32_t num_rows = 0;  // of logits, of the last positions
   double bf16_error = 0.0;
   std::vector<float> logits;
 };
@@ -57,7 +58,7 @@ Reference ReadReference(const std::filesystem::path& folder) {
   return reference;
 }
 
-// Greedy tokens: where transformers' lead is larger than the error can be, ours is the same.
+// Greedy tokens: if transformers' lead exceeds the possible error, our token is the same.
 void CompareGreedy(GpuExecutor& gpu, const Prompt& prompt, double tolerance) {
   auto at = static_cast<int32_t>(prompt.ids.size());
   int32_t got = llm::ArgMax(RunSequence(gpu, prompt.ids, 0, 1));

@@ -1,4 +1,4 @@
-// Checkpoint rows in the device's formats: hand-made words, and each quantised tiny checkpoint read
+// Checkpoint rows in the device's formats: hand-made words, and each quantized tiny checkpoint read
 // in two ways.
 #include "backends/gpu_llm/model/matrix_source.h"
 
@@ -14,18 +14,18 @@ namespace nereid::gpu {
 namespace {
 
 using cpu::testing::FindTiny;
-using llm::DataType;
+using llm::CheckpointDataType;
 using llm::WeightKind;
 
 float FromBf16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// A tensor and the bytes it views.
-struct Owned {
+// A tensor and the bytes that it views.
+struct OwnedTensor {
   std::vector<uint8_t> bytes;
-  llm::TensorView View(DataType type, std::vector<int64_t> shape) const {
-    llm::TensorView view;
+  llm::CheckpointTensor View(CheckpointDataType type, std::vector<int64_t> shape) const {
+    llm::CheckpointTensor view;
     view.type = type;
     view.shape = std::move(shape);
     view.bytes = bytes;
@@ -33,14 +33,14 @@ struct Owned {
   }
 };
 template <typename T>
-Owned BytesOf(const std::vector<T>& values) {
-  Owned owned;
+OwnedTensor BytesOf(const std::vector<T>& values) {
+  OwnedTensor owned;
   owned.bytes.resize(values.size() * sizeof(T));
   std::memcpy(owned.bytes.data(), values.data(), owned.bytes.size());
   return owned;
 }
 
-// By the words of weight_format.h.
+// Reads the layout that weight_format.h describes.
 std::vector<float> UnpackInt4(const std::vector<uint8_t>& bytes, const MatrixLayout& layout,
                               int64_t rows, int64_t columns) {
   std::vector<float> values;
@@ -54,8 +54,8 @@ std::vector<float> UnpackInt4(const std::vector<uint8_t>& bytes, const MatrixLay
     for (int64_t c = 0; c < columns; ++c) {
       const int64_t block = row / kInt4TileRows * Int4TileBytes(columns, per_block) +
                             c / kInt4BlockColumns * Int4BlockBytes(per_block);
-      const Int4Place place = PlaceInInt4Block(static_cast<int>(row % kInt4TileRows),
-                                               static_cast<int>(c % kInt4BlockColumns));
+      const Int4Location place = LocateInInt4Block(static_cast<int>(row % kInt4TileRows),
+                                                   static_cast<int>(c % kInt4BlockColumns));
       const int64_t group = c % kInt4BlockColumns * per_block / kInt4BlockColumns;
       const uint32_t scale =
           word_at(block + kInt4ValueBytes + 4 * (group * kInt4TileRows + row % kInt4TileRows));
@@ -67,36 +67,36 @@ std::vector<float> UnpackInt4(const std::vector<uint8_t>& bytes, const MatrixLay
   return values;
 }
 
-TEST(MatrixSourceTest, RowsOfPartsComeBelowEachOtherOrInTurn) {
+TEST(MatrixSourceTest, RowsOfSectionsAreConcatenatedOrInterleaved) {
   MatrixSource source;
-  source.parts = {{nullptr, 16}, {nullptr, 8}};
+  source.sections = {{nullptr, 16}, {nullptr, 8}};
   EXPECT_EQ(source.num_rows(), 24);
-  EXPECT_EQ(source.Find(15).part, 0u);
-  EXPECT_EQ(source.Find(17).part, 1u);
+  EXPECT_EQ(source.Find(15).section, 0u);
+  EXPECT_EQ(source.Find(17).section, 1u);
   EXPECT_EQ(source.Find(17).row, 1);
-  source.parts = {{nullptr, 16}, {nullptr, 16}};
+  source.sections = {{nullptr, 16}, {nullptr, 16}};
   source.interleave = 8;
-  EXPECT_EQ(source.Find(9).part, 1u);
+  EXPECT_EQ(source.Find(9).section, 1u);
   EXPECT_EQ(source.Find(9).row, 1);
-  EXPECT_EQ(source.Find(18).part, 0u);
+  EXPECT_EQ(source.Find(18).section, 0u);
   EXPECT_EQ(source.Find(18).row, 10);
 }
 
-TEST(MatrixSourceTest, PackedWordsBecomeTheirNumbers) {
-  // Eight rows of 32 columns; each word holds 0 to 7, less 8, times the row's factor.
-  const Owned packed = BytesOf(std::vector<uint32_t>(8 * 4, 0x76543210u));
+TEST(MatrixSourceTest, PackedWordsAreDequantized) {
+  // Eight rows of 32 columns; each word has the values 0 to 7, minus 8, times the row's scale.
+  const OwnedTensor packed = BytesOf(std::vector<uint32_t>(8 * 4, 0x76543210u));
   std::vector<float> factors;
   for (int row = 0; row < 8; ++row) factors.push_back(static_cast<float>(1 << row));
-  const Owned scales = BytesOf(factors);
+  const OwnedTensor scales = BytesOf(factors);
   llm::ResolvedWeight weight;
-  weight.tensor = packed.View(DataType::kI32, {8, 4});
+  weight.tensor = packed.View(CheckpointDataType::kI32, {8, 4});
   weight.source = llm::Matrix("w", 8, 32);
   weight.quant.method = llm::QuantMethod::kPacked;
   weight.quant.num_bits = 4;
   weight.quant.group_size = 32;
-  weight.quant.scales = scales.View(DataType::kF32, {8, 1});
+  weight.quant.scales = scales.View(CheckpointDataType::kF32, {8, 1});
   MatrixSource source;
-  source.parts = {{&weight, 8}};
+  source.sections = {{&weight, 8}};
   source.columns = 32;
   const MatrixLayout layout = std::move(*LayoutOf(source));
   ASSERT_EQ(layout.format, WeightFormat::kInt4);
@@ -114,17 +114,17 @@ TEST(MatrixSourceTest, PackedWordsBecomeTheirNumbers) {
   }
 }
 
-TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndFactors) {
+TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndScales) {
   std::vector<uint8_t> stored(4 * 16);
   for (size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<uint8_t>(0x38 + i % 3);
-  const Owned bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  const OwnedTensor bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
   llm::ResolvedWeight weight;
-  weight.tensor = bytes.View(DataType::kF8E4M3, {4, 16});
+  weight.tensor = bytes.View(CheckpointDataType::kF8E4M3, {4, 16});
   weight.source = llm::RowsOf("w", 4, 16, 2, 2);
   weight.quant.method = llm::QuantMethod::kFp8;
-  weight.quant.scales = scales.View(DataType::kF32, {4, 1});
+  weight.quant.scales = scales.View(CheckpointDataType::kF32, {4, 1});
   MatrixSource source;
-  source.parts = {{&weight, 2}};
+  source.sections = {{&weight, 2}};
   source.columns = 16;
   ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kFp8);
   EXPECT_FALSE(LayoutOf(source)->quantizes_input);
@@ -142,15 +142,15 @@ TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndFactors) {
 }
 
 TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
-  const Owned bytes{std::vector<uint8_t>(256 * 256, 0x38)};  // 1
-  const Owned scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  const OwnedTensor bytes{std::vector<uint8_t>(256 * 256, 0x38)};  // 1
+  const OwnedTensor scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
   llm::ResolvedWeight weight;
-  weight.tensor = bytes.View(DataType::kF8E4M3, {256, 256});
+  weight.tensor = bytes.View(CheckpointDataType::kF8E4M3, {256, 256});
   weight.source = llm::Matrix("w", 256, 256);
   weight.quant.method = llm::QuantMethod::kFp8Blocks;
-  weight.quant.scales = scales.View(DataType::kF32, {2, 2});
+  weight.quant.scales = scales.View(CheckpointDataType::kF32, {2, 2});
   MatrixSource source;
-  source.parts = {{&weight, 256}};
+  source.sections = {{&weight, 256}};
   source.columns = 256;
   ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kBf16);
   std::vector<uint16_t> rows(256 * 256);
@@ -162,27 +162,27 @@ TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
 }
 
 TEST(MatrixSourceTest, ASliceOfColumnsIsThatPartOfTheWhole) {
-  // 20 rows of 256 columns of words at random, in groups of 32 with a factor each.
+  // 20 rows of 256 columns of random words, in groups of 32 with one scale each.
   std::vector<uint32_t> words(20 * 32);
   for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761u);
   std::vector<float> factors(20 * 8);
   for (size_t i = 0; i < factors.size(); ++i) factors[i] = static_cast<float>(i % 13 + 1);
-  const Owned packed = BytesOf(words), scales = BytesOf(factors);
+  const OwnedTensor packed = BytesOf(words), scales = BytesOf(factors);
   llm::ResolvedWeight weight;
-  weight.tensor = packed.View(DataType::kI32, {20, 32});
+  weight.tensor = packed.View(CheckpointDataType::kI32, {20, 32});
   weight.source = llm::Matrix("w", 20, 256);
   weight.quant.method = llm::QuantMethod::kPacked;
   weight.quant.num_bits = 4;
   weight.quant.group_size = 32;
-  weight.quant.scales = scales.View(DataType::kF32, {20, 8});
+  weight.quant.scales = scales.View(CheckpointDataType::kF32, {20, 8});
   MatrixSource whole;
-  whole.parts = {{&weight, 20}};
+  whole.sections = {{&weight, 20}};
   whole.columns = 256;
   std::vector<uint16_t> all(20 * 256);
   ASSERT_TRUE(FillBf16Rows(whole, 0, 20, all.data()).ok());
   const auto check = [&](int64_t first_row, int64_t first, int64_t columns, WeightFormat format) {
     MatrixSource slice;
-    slice.parts = {{&weight, 20 - first_row, first_row}};
+    slice.sections = {{&weight, 20 - first_row, first_row}};
     slice.columns = columns;
     slice.first_column = first;
     const int64_t rows = slice.num_rows();
@@ -207,21 +207,21 @@ TEST(MatrixSourceTest, ASliceOfColumnsIsThatPartOfTheWhole) {
   check(0, 0, 128, WeightFormat::kInt4);
   check(3, 128, 128, WeightFormat::kInt4);
   check(4, 160, 96, WeightFormat::kInt4);
-  check(0, 16, 32, WeightFormat::kBf16);  // groups are cut
+  check(0, 16, 32, WeightFormat::kBf16);  // splits groups
   check(0, 32, 40, WeightFormat::kBf16);
 }
 
 TEST(MatrixSourceTest, ASliceOfFp8HasItsBytes) {
   std::vector<uint8_t> stored(4 * 64);
   for (size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<uint8_t>(i % 0x70);
-  const Owned bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  const OwnedTensor bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
   llm::ResolvedWeight weight;
-  weight.tensor = bytes.View(DataType::kF8E4M3, {4, 64});
+  weight.tensor = bytes.View(CheckpointDataType::kF8E4M3, {4, 64});
   weight.source = llm::Matrix("w", 4, 64);
   weight.quant.method = llm::QuantMethod::kFp8;
-  weight.quant.scales = scales.View(DataType::kF32, {4, 1});
+  weight.quant.scales = scales.View(CheckpointDataType::kF32, {4, 1});
   MatrixSource source;
-  source.parts = {{&weight, 2, 1}};
+  source.sections = {{&weight, 2, 1}};
   source.columns = 32;
   source.first_column = 32;
   ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kFp8);
@@ -233,17 +233,17 @@ TEST(MatrixSourceTest, ASliceOfFp8HasItsBytes) {
 
 class TinyInt4Test : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(TinyInt4Test, TilesHoldWhatTheRowsDo) {
+TEST_P(TinyInt4Test, TilesEqualTheRows) {
   const std::string directory = FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
   const llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint, true));
-  const auto part = [&](WeightKind kind, int64_t rows) {
-    return MatrixPart{&model.weights.at({0, kind, llm::kNoExpert}), rows};
+  const auto section = [&](WeightKind kind, int64_t rows) {
+    return MatrixSection{&model.weights.at({0, kind, llm::kNoExpert}), rows};
   };
   MatrixSource source;
-  source.parts = {part(WeightKind::kGate, model.spec.intermediate_size),
-                  part(WeightKind::kUp, model.spec.intermediate_size)};
+  source.sections = {section(WeightKind::kGate, model.spec.intermediate_size),
+                     section(WeightKind::kUp, model.spec.intermediate_size)};
   source.columns = model.spec.hidden_size;
   source.interleave = 8;
   const MatrixLayout layout = std::move(*LayoutOf(source));

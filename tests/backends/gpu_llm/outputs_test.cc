@@ -1,5 +1,5 @@
-// What requests want beside a token: logits, log probabilities of prompts, candidates of beams,
-// and copies of blocks, against the CPU's executor.
+// Outputs besides tokens: logits, log probabilities of prompts, beam candidates, and copies of
+// blocks, against the CPU's executor.
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
@@ -12,9 +12,9 @@ namespace {
 using cpu::testing::FindTiny;
 using testing::RelativeError;
 
-constexpr double kLogitTolerance = 8e-2;  // as executor_test.cc has it
+constexpr double kLogitTolerance = 8e-2;  // as in executor_test.cc
 
-// On so many GPUs.
+// The parameter is the number of GPUs.
 class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
  protected:
   void SetUp() override {
@@ -44,8 +44,8 @@ class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
     for (int32_t i = 0; i < 16; ++i) table_.push_back(i);
   }
 
-  llm::BatchSequence& Add(llm::Batch& batch, std::span<const int32_t> tokens, int32_t slot) {
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  llm::BatchEntry& Add(llm::StepBatch& batch, std::span<const int32_t> tokens, int32_t slot) {
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.slot = slot;
     sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
     sequence.num_tokens = static_cast<int32_t>(tokens.size());
@@ -55,7 +55,7 @@ class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
     batch.token_ids.insert(batch.token_ids.end(), tokens.begin(), tokens.end());
     return sequence;
   }
-  static llm::StepResult Run(llm::Executor& executor, const llm::Batch& batch) {
+  static llm::StepResult Run(llm::Executor& executor, const llm::StepBatch& batch) {
     const Status submitted = executor.Submit(batch);
     EXPECT_TRUE(submitted.ok()) << submitted.message();
     auto result = executor.Collect();
@@ -69,7 +69,7 @@ class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
   std::vector<int32_t> prompt_, table_;
 };
 
-// More rows than the device has room for at a time, beside a sequence that only samples.
+// More rows than the device's logits buffer has, beside a sequence that only samples.
 TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   llm::StepResult results[2];
   llm::Executor* executors[] = {gpu_.get(), cpu_.get()};
@@ -80,10 +80,10 @@ TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
       tables[0].push_back(b);
       tables[1].push_back(40 + b);
     }
-    llm::Batch batch;
+    llm::StepBatch batch;
     Add(batch, prompt_, 0).block_table = tables[0];
     Add(batch, second, 1).block_table = tables[1];
-    llm::BatchSequence& whole = batch.sequences[0];
+    llm::BatchEntry& whole = batch.entries[0];
     whole.num_logits = static_cast<int32_t>(prompt_.size());
     whole.returns_logits = true;
     whole.next_ids = std::span<const int32_t>(prompt_).subspan(1);
@@ -96,17 +96,17 @@ TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   ASSERT_EQ(results[0].prompt_log_probs[0].size(), prompt_.size() - 1);
   EXPECT_TRUE(results[0].prompt_log_probs[1].empty());
   EXPECT_LT(RelativeError(results[0].prompt_log_probs[0], results[1].prompt_log_probs[0]), 2e-2);
-  // The token drawn is that of the last row.
+  // The sampled token is that of the last row.
   const auto last = std::span(results[0].logits[0]).last(512);
   EXPECT_EQ(results[0].tokens[0].id, llm::ArgMax(last));
   EXPECT_NEAR(results[0].tokens[0].log_prob, llm::LogProb(last, results[0].tokens[0].id), 1e-3f);
 }
 
-TEST_P(OutputsTest, CandidatesAreTheLikeliestInOrder) {
-  llm::Batch batch;
+TEST_P(OutputsTest, CandidatesAreTheMostLikelyInOrder) {
+  llm::StepBatch batch;
   Add(batch, prompt_, 0).block_table = table_;
-  batch.sequences[0].num_candidates = 7;
-  batch.sequences[0].returns_logits = true;
+  batch.entries[0].num_candidates = 7;
+  batch.entries[0].returns_logits = true;
   const llm::StepResult result = Run(*gpu_, batch);
   ASSERT_EQ(result.candidates.size(), 1u);
   ASSERT_EQ(result.candidates[0].size(), 7u);
@@ -118,8 +118,8 @@ TEST_P(OutputsTest, CandidatesAreTheLikeliestInOrder) {
   }
 }
 
-TEST_P(OutputsTest, ACopiedBlockIsTheBlock) {
-  llm::Batch batch;
+TEST_P(OutputsTest, ACopiedBlockEqualsItsSource) {
+  llm::StepBatch batch;
   Add(batch, prompt_, 0).block_table = table_;
   Run(*gpu_, batch);
   std::vector<std::vector<float>> logits;
@@ -127,10 +127,10 @@ TEST_P(OutputsTest, ACopiedBlockIsTheBlock) {
   for (const int32_t shift : {0, 20}) {
     std::vector<int32_t> table;
     for (const int32_t block : table_) table.push_back(block + shift);
-    llm::Batch next;
+    llm::StepBatch next;
     Add(next, token, 0).block_table = table;
-    next.sequences[0].num_cached = 230;
-    next.sequences[0].returns_logits = true;
+    next.entries[0].num_cached = 230;
+    next.entries[0].returns_logits = true;
     for (int32_t b = 0; shift > 0 && b < 4; ++b) next.block_copies.push_back({b, b + shift});
     logits.push_back(Run(*gpu_, next).logits[0]);
   }

@@ -1,4 +1,4 @@
-// The profile of a model's steps: every operator is in it, and the tokens stay the same.
+// The profile of a model's steps: it has every operator, and the tokens do not change.
 #include <gmock/gmock.h>
 
 #include "backends/gpu_llm/gpu_executor.h"
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class ProfileTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {};
 
-TEST_P(ProfileTest, EveryOperatorHasALineAndTokensStay) {
+TEST_P(ProfileTest, EveryOperatorHasALineAndTokensDoNotChange) {
   const std::string directory = cpu::testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
@@ -25,7 +25,8 @@ TEST_P(ProfileTest, EveryOperatorHasALineAndTokensStay) {
     options.max_cache_tokens = 4096;
     options.uses_graphs = false;
     options.profile_steps = profile_steps;
-    options.fuses_decode = false;  // profiled steps are not: sums add up in another order
+    // Profiled steps are not fused, and fused steps add in another order.
+    options.fuses_decode = false;
     options.on_profile = [&](const std::string& table) { tables.push_back(table); };
     auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
     ASSERT_TRUE(executor.ok()) << executor.status().message();
@@ -36,9 +37,9 @@ TEST_P(ProfileTest, EveryOperatorHasALineAndTokensStay) {
     const llm::SamplingParams greedy;
     int32_t num_cached = 0;
     for (int step = 0; step < 9; ++step) {
-      llm::Batch batch;
+      llm::StepBatch batch;
       batch.token_ids.assign(tokens.begin() + num_cached, tokens.end());
-      llm::BatchSequence& sequence = batch.sequences.emplace_back();
+      llm::BatchEntry& sequence = batch.entries.emplace_back();
       sequence.num_tokens = static_cast<int32_t>(batch.token_ids.size());
       sequence.num_cached = num_cached;
       sequence.block_table = table;
@@ -60,9 +61,9 @@ TEST_P(ProfileTest, EveryOperatorHasALineAndTokensStay) {
   EXPECT_THAT(tables[2], HasSubstr("decode steps: 3, 1.0 tokens each"));
   const bool has_experts = std::string_view(GetParam()) == "mixtral";
   for (const char* name :
-       {"(an empty one)", "embedding", "q, k, v", "rope and cache", "attention, decoding",
+       {"(empty)", "embedding", "q, k, v", "rope and cache", "attention, decoding",
         "attention's output", has_experts ? "experts' gate and up" : "gate and up",
-        has_experts ? "experts' down" : "down", "LM head", "likeliest token"}) {
+        has_experts ? "experts' down" : "down", "LM head", "most likely token"}) {
     EXPECT_THAT(tables[2], HasSubstr(std::string("  ") + name + " ")) << name;
   }
 }

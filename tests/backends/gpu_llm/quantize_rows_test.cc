@@ -1,6 +1,6 @@
-// Rows rounded to fp8 against what they were; products of fp8 with fp8 against a plain loop over
-// the numbers that the rounding left.
-#include "backends/gpu_llm/kernels/products/quantize_rows.h"
+// Rows quantized to fp8 against their input; matrix products of fp8 by fp8 against a plain loop
+// over the quantized numbers.
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 
 #include <random>
 
@@ -34,13 +34,13 @@ class QuantizeRowsTest : public testing::GpuTest<::testing::Test> {
   std::mt19937 random_{7};
 };
 
-TEST_F(QuantizeRowsTest, RowsAreWithinHalfAStepOfWhatTheyWere) {
+TEST_F(QuantizeRowsTest, RowsAreWithinHalfAStepOfTheInput) {
   for (const int depth : {16, 744, 4096, 14336}) {
     const int num_rows = 5;
     std::vector<uint16_t> in = Normal(static_cast<size_t>(num_rows) * depth);
     const std::vector<uint16_t> norm = Normal(depth);
     std::fill_n(in.begin() + 2 * depth, depth, 0);  // a row of zeros
-    in[depth + 3] = Bf16Bits(3000.0f);              // one that towers above its row
+    in[depth + 3] = Bf16Bits(3000.0f);              // an outlier in its row
     const std::vector<int32_t> rows = {4, 2, 0, 3, 1};
     const DeviceMemory device_in = ToDevice(in), device_norm = ToDevice(norm),
                        device_rows = ToDevice(rows);
@@ -60,11 +60,11 @@ TEST_F(QuantizeRowsTest, RowsAreWithinHalfAStepOfWhatTheyWere) {
         for (int c = 0; c < depth; ++c) squares += std::pow(double{FromBf16(from[c])}, 2);
         const double root = norms ? 1.0 / std::sqrt(squares / depth + 1e-5) : 1.0;
         for (int c = 0; c < depth; ++c) {
-          const double wanted = FromBf16(from[c]) * root * (norms ? FromBf16(norm[c]) : 1.0f);
+          const double expected = FromBf16(from[c]) * root * (norms ? FromBf16(norm[c]) : 1.0f);
           const double got =
               double{FromFp8(bytes[static_cast<size_t>(row) * depth + c])} * factor[row];
-          // Three bits behind the first, or a step of the least exponent.
-          ASSERT_NEAR(got, wanted, std::abs(wanted) / 15.9 + factor[row] * 0x1p-9)
+          // Three mantissa bits, or a step of the smallest exponent.
+          ASSERT_NEAR(got, expected, std::abs(expected) / 15.9 + factor[row] * 0x1p-9)
               << depth << ' ' << row << ' ' << c;
         }
       }
@@ -102,7 +102,7 @@ TEST_F(QuantizeRowsTest, ProductsOfFp8EqualAPlainLoop) {
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       const auto x = ToHost<uint8_t>(rounded, in.size());
       const auto factor = ToHost<float>(factors, rows);
-      std::vector<float> wanted, sums;
+      std::vector<float> expected, sums;
       for (int row = 0; row < rows; ++row) {
         for (int output = 0; output < outputs; ++output) {
           double sum = 0.0;
@@ -110,24 +110,24 @@ TEST_F(QuantizeRowsTest, ProductsOfFp8EqualAPlainLoop) {
             sum += double{FromFp8(x[static_cast<size_t>(row) * depth + k])} *
                    FromFp8(bytes[static_cast<size_t>(output) * depth + k]);
           }
-          wanted.push_back(static_cast<float>(sum * factor[row] * scales[output]));
-          sums.push_back(wanted.back() + 3.0f);
+          expected.push_back(static_cast<float>(sum * factor[row] * scales[output]));
+          sums.push_back(expected.back() + 3.0f);
         }
       }
-      const std::vector<uint16_t> before(wanted.size(), Bf16Bits(3.0f));
+      const std::vector<uint16_t> before(expected.size(), Bf16Bits(3.0f));
       const DeviceMemory out = ToDevice(before);
       LinearCall call;
       call.weights = &weights.lm_head;
       call.in = device_in.as<__nv_bfloat16>();
-      call.output = StreamOutput::kAdd;
+      call.output = GemmEpilogue::kAdd;
       call.out = out.data();
       const Status status = runner->Run(call, rows, true, nullptr);
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       std::vector<float> got;
-      for (const uint16_t bits : ToHost<uint16_t>(out, wanted.size()))
+      for (const uint16_t bits : ToHost<uint16_t>(out, expected.size()))
         got.push_back(FromBf16(bits));
-      // bf16 out, and sums of 14 bits in the tensor cores.
+      // bf16 output, and sums of 14 bits in the tensor cores.
       EXPECT_LT(RelativeError(got, sums), 1e-2) << rows << ' ' << outputs << ' ' << depth;
     }
   }

@@ -1,5 +1,5 @@
-// Threads of ranks: all work at once, the first fault is the answer, and nobody waits for who does
-// not come.
+// Rank threads: all run at once, the first fault is returned, and no rank waits for one that has
+// failed.
 #include "backends/gpu_llm/comm/rank_threads.h"
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 namespace nereid::gpu {
 namespace {
 
-TEST(RankThreadsTest, EveryRankWorksOnceATurnAndRankZeroOnTheCallersThread) {
+TEST(RankThreadsTest, EveryRankRunsOncePerCallAndRankZeroOnTheCallersThread) {
   RankThreads threads(4, [] {});
   std::array<int, 4> counts = {};
-  for (int turn = 1; turn <= 50; ++turn) {
+  for (int round = 1; round <= 50; ++round) {
     const auto caller = std::this_thread::get_id();
     ASSERT_TRUE(threads
                     .Run([&](int32_t rank) {
@@ -22,39 +22,40 @@ TEST(RankThreadsTest, EveryRankWorksOnceATurnAndRankZeroOnTheCallersThread) {
                       return Status();
                     })
                     .ok());
-    EXPECT_EQ(counts, (std::array<int, 4>{turn, turn, turn, turn}));
+    EXPECT_EQ(counts, (std::array<int, 4>{round, round, round, round}));
   }
 }
 
-TEST(RankThreadsTest, RanksMeetAndAgreeOnTheLeastValue) {
-  MeetingPlace place(3);
-  RankThreads threads(3, [&] { place.Break(); });
+TEST(RankThreadsTest, TheBarrierReturnsTheMinimumToAllRanks) {
+  PeerBarrier barrier(3);
+  RankThreads threads(3, [&] { barrier.Break(); });
   const Status status = threads.Run([&](int32_t rank) -> Status {
-    for (int64_t turn = 0; turn < 100; ++turn) {
-      NEREID_ASSIGN_OR_RETURN(const int64_t least, place.Meet(10 * turn + (rank + turn) % 3));
-      EXPECT_EQ(least, 10 * turn);
+    for (int64_t round = 0; round < 100; ++round) {
+      NEREID_ASSIGN_OR_RETURN(const int64_t minimum,
+                              barrier.WaitForAll(10 * round + (rank + round) % 3));
+      EXPECT_EQ(minimum, 10 * round);
     }
     return {};
   });
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST(RankThreadsTest, AFaultWakesTheOthersAndIsTheAnswer) {
-  MeetingPlace place(3);
+TEST(RankThreadsTest, AFaultWakesTheOtherRanksAndIsReturned) {
+  PeerBarrier barrier(3);
   std::atomic<int> num_faults = 0;
   RankThreads threads(3, [&] {
     ++num_faults;
-    place.Break();
+    barrier.Break();
   });
   for (int32_t failing = 0; failing < 3; ++failing) {
     const Status status = threads.Run([&](int32_t rank) -> Status {
       if (rank == failing && failing == 0) return InternalError("rank ", rank, " is broken");
-      NEREID_RETURN_IF_ERROR(place.Meet().status());
+      NEREID_RETURN_IF_ERROR(barrier.WaitForAll().status());
       ADD_FAILURE() << "not all came";
       return {};
     });
     ASSERT_FALSE(status.ok());
-    // Once broken, all later meetings are.
+    // Once broken, all later waits fail.
     EXPECT_NE(status.message().find(failing == 0 ? "rank 0 is broken" : "another GPU"),
               std::string::npos)
         << status.message();
@@ -62,7 +63,7 @@ TEST(RankThreadsTest, AFaultWakesTheOthersAndIsTheAnswer) {
   EXPECT_EQ(num_faults, 3);
 }
 
-TEST(RankThreadsTest, ThreadsThatNeverWorkedEnd) {
+TEST(RankThreadsTest, ThreadsThatNeverRanEnd) {
   const RankThreads threads(8, [] {});
 }
 

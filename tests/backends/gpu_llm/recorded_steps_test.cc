@@ -1,4 +1,4 @@
-// Sizes that are recorded, and sizes that can not be.
+// Sizes that are recorded, and sizes whose recording fails.
 #include "backends/gpu_llm/recorded_steps.h"
 
 #include <gtest/gtest.h>
@@ -10,16 +10,16 @@ namespace {
 
 TEST(RecordedStepsTest, ARecordedSizeIsFound) {
   RecordedSteps<std::unique_ptr<int>> steps;
-  EXPECT_TRUE(steps.IsNew(8));
+  EXPECT_TRUE(steps.IsUntried(8));
   EXPECT_EQ(steps.Find(8), nullptr);
   steps.Keep(8, std::make_unique<int>(5));
-  EXPECT_FALSE(steps.IsNew(8));
+  EXPECT_FALSE(steps.IsUntried(8));
   ASSERT_NE(steps.Find(8), nullptr);
   EXPECT_EQ(**steps.Find(8), 5);
   EXPECT_EQ(steps.Find(16), nullptr);
 }
 
-TEST(RecordedStepsTest, EachSizeIsDueWhenItHasComeAsOftenAsIsAsked) {
+TEST(RecordedStepsTest, ASizeIsDueAfterTheRequestedNumberOfSteps) {
   RecordedSteps<int> steps;
   for (int step = 1; step <= 20; ++step) {
     EXPECT_EQ(steps.IsDue(8, 16), step >= 16) << step;
@@ -32,9 +32,9 @@ TEST(RecordedStepsTest, ARefusedSizeIsNotTriedAgainAndOthersAre) {
   RecordedSteps<int> steps;
   steps.Keep(1, 7);
   steps.Refuse(8);
-  EXPECT_FALSE(steps.IsNew(8));
+  EXPECT_FALSE(steps.IsUntried(8));
   EXPECT_EQ(steps.Find(8), nullptr);
-  EXPECT_TRUE(steps.IsNew(16));
+  EXPECT_TRUE(steps.IsUntried(16));
   EXPECT_EQ(*steps.Find(1), 7);
   EXPECT_EQ(steps.num_refused(), 1);
   steps.Refuse(16);

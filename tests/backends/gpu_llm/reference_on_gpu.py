@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What `transformers` answers on a GPU, for like_transformers_test.cc.
+"""Writes the outputs of `transformers` on a GPU, the reference of like_transformers_test.cc.
 
 usage: reference_on_gpu.py OUT [TINY_DIR]
 
-OUT/NAME/reference.json and logits.f32 for each checkpoint of TINY_DIR that transformers reads (not those whose weights are quantised, for which it
-wants further packages), and for `1b`, a Llama of 16 layers of 2048 with random weights, which is made in OUT/1b/checkpoint. Float32 from bf16 weights
-and, for how far bf16 is from it, all in bf16. Names on the standard output what was left out, and why.
+Writes OUT/NAME/reference.json and logits.f32 for each checkpoint of TINY_DIR that transformers reads, except quantized ones, which need further
+packages, and for `1b`, a Llama of 16 layers of 2048 with random weights, which is created in OUT/1b/checkpoint. The outputs are computed in float32
+from bf16 weights. A second run in bf16 measures the error of bf16. The standard output names the skipped checkpoints and the reasons.
 """
 import json
 import pathlib
@@ -15,7 +15,7 @@ import torch
 import transformers
 
 NUM_GREEDY = 16
-NUM_ROWS = 24  # of logits a prompt
+NUM_ROWS = 24  # of logits for each prompt
 LENGTHS = (1, 31, 33, 200)
 
 
@@ -35,7 +35,7 @@ def make_1b(folder):
 
 
 def load(folder, dtype):
-    # Weights are rounded to bf16 first, as gpu_llm holds them: what is compared is the computation.
+    # Weights are rounded to bf16 first, as in gpu_llm, so that only the computation differs.
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager")
     return model.to("cuda").to(dtype).eval()
 
@@ -69,10 +69,10 @@ def write(name, checkpoint, out):
     del model
     model = load(checkpoint, torch.bfloat16)
     with open(folder / "logits.f32", "wb") as file:
-        for prompt, wanted in zip(prompts, rows):
-            got = logits_of(model, prompt["ids"])[-len(wanted):]
-            prompt["bf16_error"] = float((got - wanted).norm() / wanted.norm())
-            file.write(wanted.cpu().numpy().tobytes())
+        for prompt, expected in zip(prompts, rows):
+            got = logits_of(model, prompt["ids"])[-len(expected):]
+            prompt["bf16_error"] = float((got - expected).norm() / expected.norm())
+            file.write(expected.cpu().numpy().tobytes())
     has_experts = any(getattr(config, key, None) for key in ("num_local_experts", "num_experts"))
     (folder / "reference.json").write_text(json.dumps({"checkpoint": str(checkpoint), "vocab_size": rows[0].shape[-1], "has_experts": has_experts,
                                                        "prompts": prompts}))
@@ -87,15 +87,15 @@ def main():
         if not (checkpoint / "config.json").exists() or not list(checkpoint.glob("*.safetensors")):
             continue
         if "quantization_config" in json.loads((checkpoint / "config.json").read_text()):
-            print(f"{checkpoint.name}: left out, its weights are quantised")
+            print(f"{checkpoint.name}: skipped, its weights are quantized")
             continue
         try:
             write(checkpoint.name, checkpoint, out)
         except (ImportError, KeyError, ValueError) as error:
-            print(f"{checkpoint.name}: left out, {error}")
-    made = out / "1b" / "checkpoint"
-    make_1b(made)
-    write("1b", made, out)
+            print(f"{checkpoint.name}: skipped, {error}")
+    checkpoint = out / "1b" / "checkpoint"
+    make_1b(checkpoint)
+    write("1b", checkpoint, out)
 
 
 if __name__ == "__main__":

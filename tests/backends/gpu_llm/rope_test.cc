@@ -1,6 +1,5 @@
-// Rope and its writes to the cache against the CPU's rope and norm, on the same bf16 values: halves
-// of heads that are whole pieces and not, rows that stand alone and runs over the ends of blocks,
-// short and long steps.
+// Rope and its cache writes against the CPU's rope and norm, on the same bf16 values. Covers halves
+// that begin at a chunk and others, isolated rows and runs across block ends, short and long steps.
 #include "backends/gpu_llm/kernels/attention/rope.h"
 
 #include <random>
@@ -17,7 +16,7 @@ using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
 
-// A bf16 result: 2^-9 relative, and a little for sums in another order.
+// A bf16 result: 2^-9 relative, plus some for another order of additions.
 constexpr double kTolerance = 4e-3;
 
 struct RopeCase {
@@ -26,7 +25,7 @@ struct RopeCase {
   bool has_norms = false, has_bias = false;
 };
 
-// Of the cache's two tiles.
+// Reads an element of the cache's two tiles.
 template <int kHeadDim>
 std::pair<int, int> Offsets(int token, int column) {
   return {KeyOffset<kHeadDim>(token, column), ValueOffset<kHeadDim>(token, column)};
@@ -64,8 +63,8 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
     return ToDevice(bits);
   }
 
-  // Runs of neighbouring slots of these lengths, each from somewhere in a block of its own on; a
-  // row that is not written behind about every second one.
+  // Runs of consecutive slots of these lengths, each starting somewhere in its own block. About
+  // every second run is followed by a row that is not written.
   std::vector<int32_t> Slots(const std::vector<int>& runs) {
     std::vector<int32_t> slots;
     for (const int length : runs) {
@@ -79,7 +78,7 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
     return slots;
   }
 
-  void Check(const std::vector<int>& runs, bool rows_are_single) {
+  void Check(const std::vector<int>& runs, bool rows_are_independent) {
     const RopeCase& c = GetParam();
     SCOPED_TRACE(::testing::Message() << runs.size() << " runs");
     num_blocks_ = 0;
@@ -106,19 +105,19 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
       }
     }
     const int64_t head_bytes = HeadBytes(dim);
-    const DeviceMemory there = AsBf16(qkv), bias_there = AsBf16(bias), q_there = AsBf16(q_norm),
-                       k_there = AsBf16(k_norm), positions_there = ToDevice(positions),
-                       slots_there = ToDevice(slots), table_there = ToDevice(table),
+    const DeviceMemory there = AsBf16(qkv), d_bias = AsBf16(bias), d_q = AsBf16(q_norm),
+                       d_k = AsBf16(k_norm), d_positions = ToDevice(positions),
+                       d_slots = ToDevice(slots), d_table = ToDevice(table),
                        cache = ToDevice(std::vector<uint16_t>(
                            num_blocks_ * c.num_kv_heads * head_bytes / 2, 0x7fc0));
     RopeWriteParams params = {};
     params.qkv = there.as<__nv_bfloat16>();
-    params.positions = positions_there.as<int32_t>();
-    params.cache_slots = slots_there.as<int32_t>();
-    params.cos_sin = table_there.as<float2>();
-    if (c.has_bias) params.bias = bias_there.as<__nv_bfloat16>();
-    if (c.has_norms) params.q_norm = q_there.as<__nv_bfloat16>();
-    if (c.has_norms) params.k_norm = k_there.as<__nv_bfloat16>();
+    params.positions = d_positions.as<int32_t>();
+    params.cache_slots = d_slots.as<int32_t>();
+    params.cos_sin = d_table.as<float2>();
+    if (c.has_bias) params.bias = d_bias.as<__nv_bfloat16>();
+    if (c.has_norms) params.q_norm = d_q.as<__nv_bfloat16>();
+    if (c.has_norms) params.k_norm = d_k.as<__nv_bfloat16>();
     params.cache = cache.data();
     params.num_rows = rows;
     params.num_heads = c.num_heads;
@@ -126,7 +125,7 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
     params.head_dim = dim;
     params.rope_dim = c.rope_dim;
     params.epsilon = 1e-5f;
-    params.rows_are_single = rows_are_single;
+    params.rows_are_independent = rows_are_independent;
     RopeWrite(params, nullptr);
     ASSERT_EQ(cudaGetLastError(), cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -168,7 +167,7 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
       }
     }
     EXPECT_LT(RelativeError(got, expected), kTolerance);
-    int64_t num_touched = 0;  // of what no row belongs to
+    int64_t num_touched = 0;  // elements that belong to no row
     for (size_t i = 0; i < got_cache.size(); ++i)
       num_touched += is_written[i] == 0 && got_cache[i] != 0x7fc0;
     EXPECT_EQ(num_touched, 0);

@@ -1,5 +1,5 @@
-// Several GPUs as one: sums over them, the tiny checkpoints against one GPU and the CPU, faults of
-// one of them. What needs two GPUs skips itself where there are fewer.
+// Several GPUs as one: all-reduce, the tiny checkpoints against one GPU and the CPU, faults of one
+// GPU. Tests that need two GPUs are skipped if there are fewer.
 #include "backends/gpu_llm/sharded_executor.h"
 
 #include <future>
@@ -23,8 +23,8 @@ using testing::RelativeError;
 
 constexpr int32_t kDevices[] = {0, 1};
 
-// Over all GPUs of the machine, up to four.
-class PeerSumTest : public ::testing::Test {
+// Uses all GPUs of the machine, up to four.
+class AllReduceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
@@ -38,10 +38,11 @@ class PeerSumTest : public ::testing::Test {
       ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
       Rank& own = ranks_[rank];
       own.stream = std::move(*MakeStream());
-      for (DeviceMemory* memory : {&own.parts, &own.residual, &own.normed, &own.weight})
-        *memory = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
-      group_->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
-                           own.normed.as<__nv_bfloat16>(), nullptr, nullptr});
+      for (DeviceMemory* memory : {&own.partials, &own.residual, &own.normed, &own.weight})
+        *memory = std::move(*DeviceMemory::Allocate(2 * kMaxElements, "a test"));
+      group_->RegisterBuffers(rank,
+                              {own.partials.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
+                               own.normed.as<__nv_bfloat16>(), nullptr, nullptr});
     }
   }
   void TearDown() override { (void)cudaSetDevice(0); }
@@ -54,25 +55,25 @@ class PeerSumTest : public ::testing::Test {
     return values;
   }
   static void Fill(const DeviceMemory& memory, const std::vector<uint16_t>& values) {
-    // What lies behind stays.
+    // The memory after the values must not change.
     ASSERT_EQ(cudaMemset(memory.data(), 0x77, memory.size_bytes()), cudaSuccess);
     ASSERT_EQ(cudaMemcpy(memory.data(), values.data(), 2 * values.size(), cudaMemcpyDefault),
               cudaSuccess);
   }
-  // Parts of the GPUs, then the residual, at random.
+  // Random partial sums of each GPU, then the residual.
   std::vector<std::vector<uint16_t>> FillAll(int64_t count) {
     std::vector<std::vector<uint16_t>> values;
     for (int32_t i = 0; i <= num_ranks(); ++i) values.push_back(Random(count));
     for (int32_t rank = 0; rank < num_ranks(); ++rank) {
       EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
-      Fill(ranks_[rank].parts, values[rank]);
+      Fill(ranks_[rank].partials, values[rank]);
       Fill(ranks_[rank].residual, values.back());
       Fill(ranks_[rank].normed, {});
       EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     }
     return values;
   }
-  // `start` on every GPU, then waits for all.
+  // Calls `start` for every GPU, then waits for all.
   template <typename Start>
   void OnAll(const Start& start) {
     for (int32_t rank = 0; rank < num_ranks(); ++rank) {
@@ -83,8 +84,8 @@ class PeerSumTest : public ::testing::Test {
     for (Rank& rank : ranks_) ASSERT_EQ(cudaStreamSynchronize(rank.stream.get()), cudaSuccess);
     ASSERT_TRUE(group_->status().ok()) << group_->status().message();
   }
-  // The residual after a turn.
-  void AddParts(std::vector<std::vector<uint16_t>>& values) const {
+  // Updates the expected residual by one call.
+  void AddPartials(std::vector<std::vector<uint16_t>>& values) const {
     for (size_t i = 0; i < values.back().size(); ++i) {
       float sum = 0.0f;
       for (int32_t rank = 0; rank < num_ranks(); ++rank) sum += FromBf16(values[rank][i]);
@@ -99,34 +100,37 @@ class PeerSumTest : public ::testing::Test {
       ASSERT_EQ(got[i], 0x7777) << "GPU " << rank;
   }
 
-  void Check(int64_t count, SumPath path, int num_turns) {
+  void Check(int64_t count, AllReduceAlgorithm algorithm, int num_rounds) {
     SCOPED_TRACE(::testing::Message() << count << " elements");
     auto values = FillAll(count);
     OnAll([&](int32_t rank) {
-      for (int turn = 0; turn < num_turns; ++turn)
-        SumOverPeers(group_->peers(rank), count, SumInto::kResidual, path,
-                     ranks_[rank].stream.get());
+      for (int round = 0; round < num_rounds; ++round)
+        AllReduce(group_->peers(rank), count, AllReduceTarget::kResidual, algorithm,
+                  ranks_[rank].stream.get());
     });
-    for (int turn = 0; turn < num_turns; ++turn) AddParts(values);
+    for (int round = 0; round < num_rounds; ++round) AddPartials(values);
     for (int32_t rank = 0; rank < num_ranks(); ++rank)
       ExpectEqual(ranks_[rank].residual, values.back(), rank);
   }
 
-  // A few sums with norms, then one without, as the layers of a step do them. The normed rows.
-  std::vector<uint16_t> CheckRows(int num_rows, int size, SumPath path, int num_turns) {
+  // Some all-reduces with norms, then one without, as in the layers of a step. Returns the normed
+  // rows.
+  std::vector<uint16_t> CheckRows(int num_rows, int size, AllReduceAlgorithm algorithm,
+                                  int num_rounds) {
     SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
     auto values = FillAll(int64_t{num_rows} * size);
     const std::vector<uint16_t> weight = Random(size);
     for (Rank& rank : ranks_) Fill(rank.weight, weight);
     const auto sum = [&](int32_t rank, bool norms) {
-      SumRows(group_->peers(rank),
-              {norms ? ranks_[rank].weight.as<__nv_bfloat16>() : nullptr, num_rows, size, 1e-5f},
-              path, ranks_[rank].stream.get());
+      AllReduceNorm(
+          group_->peers(rank),
+          {norms ? ranks_[rank].weight.as<__nv_bfloat16>() : nullptr, num_rows, size, 1e-5f},
+          algorithm, ranks_[rank].stream.get());
     };
     OnAll([&](int32_t rank) {
-      for (int turn = 0; turn < num_turns; ++turn) sum(rank, true);
+      for (int round = 0; round < num_rounds; ++round) sum(rank, true);
     });
-    for (int turn = 0; turn < num_turns; ++turn) AddParts(values);
+    for (int round = 0; round < num_rounds; ++round) AddPartials(values);
     std::vector<float> expected(values.back().size());
     for (int row = 0; row < num_rows; ++row) {
       const uint16_t* from = values.back().data() + int64_t{row} * size;
@@ -148,72 +152,76 @@ class PeerSumTest : public ::testing::Test {
       EXPECT_LT(RelativeError(got, expected), 4e-3) << "GPU " << rank;
     }
     OnAll([&](int32_t rank) { sum(rank, false); });
-    AddParts(values);
+    AddPartials(values);
     for (int32_t rank = 0; rank < num_ranks(); ++rank)
       ExpectEqual(ranks_[rank].residual, values.back(), rank);
     return first;
   }
 
-  static constexpr int64_t kMost = 5'000'000;
+  static constexpr int64_t kMaxElements = 5'000'000;
   struct Rank {
     Stream stream;
-    DeviceMemory parts, residual, normed, weight;
+    DeviceMemory partials, residual, normed, weight;
   };
   std::unique_ptr<PeerGroup> group_;
   std::vector<Rank> ranks_;
   std::mt19937 random_{3};
 };
 
-TEST_F(PeerSumTest, EveryGpuHasThePlainSum) {
+TEST_F(AllReduceTest, EveryGpuHasThePlainSum) {
   // 512 * 1024 elements are 1 MiB.
   for (const int64_t count : {1, 3, 4, 8, 31, 2048, 4096, 4097, 262144, 512 * 1024, 4'000'003}) {
-    for (const SumPath path : {SumPath::kAuto, SumPath::kMail, SumPath::kMeet}) {
-      Check(count, path, 1);
-      Check(count, path, 5);
+    for (const AllReduceAlgorithm algorithm :
+         {AllReduceAlgorithm::kAuto, AllReduceAlgorithm::kOneShot, AllReduceAlgorithm::kTwoShot}) {
+      Check(count, algorithm, 1);
+      Check(count, algorithm, 5);
     }
   }
 }
 
-TEST_F(PeerSumTest, EveryGpuHasTheNormedRows) {
+TEST_F(AllReduceTest, EveryGpuHasTheNormedRows) {
   const std::pair<int, int> sizes[] = {{1, 8},     {1, 8192}, {3, 4104}, {8, 8192},   {16, 16384},
                                        {128, 776}, {31, 64},  {70, 512}, {301, 4096}, {129, 2048}};
   for (const auto& [rows, size] : sizes) {
-    for (const SumPath path : {SumPath::kAuto, SumPath::kMail, SumPath::kMeet}) {
-      CheckRows(rows, size, path, 1);
-      CheckRows(rows, size, path, 4);
+    for (const AllReduceAlgorithm algorithm :
+         {AllReduceAlgorithm::kAuto, AllReduceAlgorithm::kOneShot, AllReduceAlgorithm::kTwoShot}) {
+      CheckRows(rows, size, algorithm, 1);
+      CheckRows(rows, size, algorithm, 4);
     }
   }
 }
 
-TEST_F(PeerSumTest, NormedRowsAreTheSameBitsByBothWays) {
-  // By mail eight blocks a row, four, two, one.
+TEST_F(AllReduceTest, NormedRowsAreBitIdenticalWithBothAlgorithms) {
+  // One-shot with eight blocks a row, four, two, one.
   const std::pair<int, int> sizes[] = {{1, 64},     {1, 4104},  {1, 16384}, {16, 16384},
                                        {17, 15416}, {33, 7936}, {65, 4032}, {100, 2048}};
   for (const auto& [rows, size] : sizes) {
-    ASSERT_LE(int64_t{rows} * size, PeerMailElements());
+    ASSERT_LE(int64_t{rows} * size, MaxOneShotElements());
     random_.seed(size);
-    const auto by_mail = CheckRows(rows, size, SumPath::kMail, 1);
+    const auto one_shot = CheckRows(rows, size, AllReduceAlgorithm::kOneShot, 1);
     random_.seed(size);
-    EXPECT_EQ(CheckRows(rows, size, SumPath::kMeet, 1), by_mail) << rows << " rows of " << size;
+    EXPECT_EQ(CheckRows(rows, size, AllReduceAlgorithm::kTwoShot, 1), one_shot)
+        << rows << " rows of " << size;
   }
 }
 
-TEST_F(PeerSumTest, TurnsOfManySizesFollowEachOther) {
-  for (int turn = 0; turn < 60; ++turn) {
+TEST_F(AllReduceTest, CallsOfManySizesFollowEachOther) {
+  for (int round = 0; round < 60; ++round) {
     const auto count = static_cast<int64_t>(random_() % 300'000 + 1);
-    Check(count, SumPath::kAuto, static_cast<int>(random_() % 4 + 1));
-    CheckRows(static_cast<int>(random_() % 200 + 1), 1024, SumPath::kAuto,
+    Check(count, AllReduceAlgorithm::kAuto, static_cast<int>(random_() % 4 + 1));
+    CheckRows(static_cast<int>(random_() % 200 + 1), 1024, AllReduceAlgorithm::kAuto,
               static_cast<int>(random_() % 3 + 1));
   }
 }
 
-TEST_F(PeerSumTest, OneThatWaitsIsWoken) {
+TEST_F(AllReduceTest, AWaitingKernelIsWoken) {
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
   const Peers& peers = group_->peers(0);
   cudaStream_t stream = ranks_[0].stream.get();
-  for (const SumPath path : {SumPath::kMail, SumPath::kMeet}) {
-    SumOverPeers(peers, 4096, SumInto::kResidual, path, stream);
-    SumRows(peers, {nullptr, 2, 2048, 1e-5f}, path, stream);
+  for (const AllReduceAlgorithm algorithm :
+       {AllReduceAlgorithm::kOneShot, AllReduceAlgorithm::kTwoShot}) {
+    AllReduce(peers, 4096, AllReduceTarget::kResidual, algorithm, stream);
+    AllReduceNorm(peers, {nullptr, 2, 2048, 1e-5f}, algorithm, stream);
   }
   EXPECT_TRUE(group_->status().ok());
   group_->Stop();
@@ -222,7 +230,7 @@ TEST_F(PeerSumTest, OneThatWaitsIsWoken) {
 }
 
 Result<llm::DecoderModel> ReadModel(const std::string& directory) {
-  // What the model views.
+  // Checkpoints that the models view.
   static std::list<llm::Checkpoint> checkpoints;
   checkpoints.push_back(std::move(*llm::Checkpoint::Open(directory)));
   return llm::ReadDecoder(checkpoints.back(), true);
@@ -237,7 +245,7 @@ GpuExecutorOptions Options() {
   return options;
 }
 
-TEST(ShardedExecutorRefusalTest, HeadsThatCanNotBeSharedOutAreRefusedWithBothNumbers) {
+TEST(ShardedExecutorRefusalTest, HeadsThatCanNotBeDividedAreRefusedWithBothNumbers) {
   const std::string directory = FindTiny("llama");
   if (directory.empty()) GTEST_SKIP() << "no test data for llama";
   const std::vector<int32_t> devices = {0, 1, 2};
@@ -255,9 +263,9 @@ std::vector<float> Logits(AnyExecutor& executor, std::span<const int32_t> tokens
                           int32_t num_cached, int32_t num_logits) {
   std::vector<int32_t> table(executor.limits().num_blocks);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(table.size() - 1 - i);
-  llm::Batch batch;
+  llm::StepBatch batch;
   batch.token_ids.assign(tokens.begin(), tokens.end());
-  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  llm::BatchEntry& sequence = batch.entries.emplace_back();
   sequence.num_tokens = static_cast<int32_t>(tokens.size());
   sequence.num_cached = num_cached;
   sequence.block_table = table;
@@ -301,7 +309,7 @@ class ShardedExecutorTest : public ::testing::TestWithParam<const char*> {
   std::string directory_;
 };
 
-// As executor_test.cc's, and one more rounding for each sum.
+// As in executor_test.cc, and one more rounding for each all-reduce.
 constexpr double kLogitTolerance = 8e-2;
 constexpr double kExpertTolerance = 3e-1;
 
@@ -335,15 +343,15 @@ TEST_P(ShardedExecutorTest, TwoGpusGiveTheLogitsOfOneAndOfTheCpu) {
       equal_to_one += llm::ArgMax(of_two) == llm::ArgMax(Logits(**one, token, at, 1));
     }
   }
-  // Near ties may fall the other way.
+  // Near ties may be resolved differently.
   EXPECT_GE(equal, compared * 9 / 10) << "of " << compared;
   EXPECT_GE(equal_to_one, compared * 9 / 10) << "of " << compared;
   EXPECT_GT(two->counts().num_recorded_steps, 0);
   EXPECT_GT(two->memory().gpu_bytes, (*one)->memory().gpu_bytes);
 }
 
-TEST_P(ShardedExecutorTest, MemoryOfAllGpusIsGivenBack) {
-  Load();  // what the CUDA contexts keep for themselves
+TEST_P(ShardedExecutorTest, MemoryOfAllGpusIsFreed) {
+  Load();  // memory that the CUDA contexts keep
   size_t before[2] = {}, after[2] = {}, total = 0;
   const auto measure = [&](size_t(&bytes)[2]) {
     for (int32_t rank = 0; rank < 2; ++rank) {
@@ -387,7 +395,7 @@ class AnswerSink : public llm::OutputSink {
  public:
   explicit AnswerSink(std::promise<Answer> promise) : promise_(std::move(promise)) {}
   bool IsCancelled() const override { return false; }
-  void OnOutput(const llm::Output& output) override {
+  void OnOutput(const llm::SequenceOutput& output) override {
     if (output.finish == llm::FinishReason::kNone) return;
     promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()), {}});
   }
@@ -434,7 +442,7 @@ class ShardedEngineTest : public ::testing::Test {
   std::string directory_;
 };
 
-// One at a time, so that every step has the same shape in both.
+// One at a time, so that every step has the same shape in both runs.
 TEST_F(ShardedEngineTest, OverlappedStepsGiveTheSameTokens) {
   std::vector<std::vector<llm::TokenIds>> all;
   for (const bool overlaps : {false, true}) {

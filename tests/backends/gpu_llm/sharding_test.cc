@@ -1,4 +1,5 @@
-// Shares of several GPUs: together they are the whole, for each tiny checkpoint that gpu_llm runs.
+// Shards of several GPUs: together they equal the whole, for each tiny checkpoint that gpu_llm
+// supports.
 #include "backends/gpu_llm/model/sharding.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ llm::DecoderSpec Spec(int32_t heads, int32_t kv_heads, int32_t inner, int32_t vo
   return spec;
 }
 
-TEST(ShardingTest, WhatCanNotBeSharedOutIsRefusedWithBothNumbers) {
+TEST(ShardingTest, SizesThatCanNotBeDividedAreRefusedWithBothNumbers) {
   const auto message = [](const llm::DecoderSpec& spec, int32_t count) {
     const auto sharding = Sharding::Of(spec, 0, count);
     EXPECT_EQ(sharding.status().code(), StatusCode::kUnsupported);
@@ -58,7 +59,7 @@ TEST(ShardingTest, WhatCanNotBeSharedOutIsRefusedWithBothNumbers) {
   EXPECT_TRUE(Sharding::Of(Spec(7, 7, 9, 3), 0, 1).ok());
 }
 
-TEST(ShardingTest, FewerKeyValueHeadsThanGpusAreHeldBySeveral) {
+TEST(ShardingTest, FewerKeyValueHeadsThanGpusAreReplicated) {
   const llm::DecoderSpec spec = Spec(8, 2, 128, 512);
   for (int32_t rank = 0; rank < 8; ++rank) {
     const Sharding sharding = *Sharding::Of(spec, rank, 8);
@@ -66,20 +67,20 @@ TEST(ShardingTest, FewerKeyValueHeadsThanGpusAreHeldBySeveral) {
     EXPECT_EQ(local.num_heads, 1);
     EXPECT_EQ(local.num_kv_heads, 1);
     EXPECT_EQ(local.intermediate_size, 16);
-    // The head of keys that the rank's head of queries reads.
+    // The key head that the rank's query head reads.
     EXPECT_EQ(sharding.FirstRow(WeightKind::kK), rank / 4 * spec.head_dim);
     EXPECT_EQ(sharding.FirstRow(WeightKind::kQ), rank * spec.head_dim);
   }
 }
 
-TEST(ShardingTest, RowsOfTheLmHeadCoverTheVocabularyInEights) {
+TEST(ShardingTest, RowsOfTheLmHeadCoverTheVocabularyInMultiplesOfEight) {
   for (const int32_t vocab : {512, 1001, 32003, 50257, 128256}) {
     for (int32_t count = 1; count <= 8; ++count) {
       const llm::DecoderSpec spec = Spec(840, 840, 8 * 840, vocab);
       const Sharding sharding = *Sharding::Of(spec, 0, count);
       int64_t next = 0;
       for (int32_t rank = 0; rank < count; ++rank) {
-        const Range rows = sharding.HeadRows(rank, PaddedVocabulary(vocab));
+        const IndexRange rows = sharding.HeadRows(rank, PaddedVocabulary(vocab));
         EXPECT_EQ(rows.first, next);
         EXPECT_EQ(rows.first % 8, 0);
         EXPECT_LT(rows.first, vocab) << vocab << " over " << count;
@@ -106,12 +107,12 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
     model_ = std::move(*llm::ReadDecoder(*checkpoint_, true));
   }
 
-  // The rank's share of a weight times x.
+  // The rank's shard of a weight times x.
   Vector Multiply(const Sharding& sharding, int32_t layer, WeightKind kind, int64_t rows,
                   int64_t columns, const Vector& x, int32_t expert = llm::kNoExpert) const {
     MatrixSource source;
-    source.parts = {{&model_.weights.at({layer, kind, expert}), rows,
-                     sharding.FirstRow(kind, expert != llm::kNoExpert)}};
+    source.sections = {{&model_.weights.at({layer, kind, expert}), rows,
+                        sharding.FirstRow(kind, expert != llm::kNoExpert)}};
     source.columns = columns;
     source.first_column = sharding.FirstColumn(kind, expert != llm::kNoExpert);
     std::vector<uint16_t> values(rows * columns);
@@ -123,7 +124,7 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
     }
     return y;
   }
-  // The attention's products without attention between them.
+  // The matrix products of attention, without attention between them.
   Vector Attention(const Sharding& sharding, int32_t layer, const Vector& x) const {
     const llm::DecoderSpec spec = sharding.Local(model_.spec);
     const int64_t hidden = spec.hidden_size;
@@ -137,7 +138,7 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
     }
     return Multiply(sharding, layer, WeightKind::kAttentionOut, hidden, spec.q_size(), q);
   }
-  // The MLP, or the sum of all experts, with a plain function of the gate.
+  // The MLP, or the sum of all experts, with a simple function of the gate.
   Vector Mlp(const Sharding& sharding, int32_t layer, const Vector& x) const {
     const llm::DecoderSpec spec = sharding.Local(model_.spec);
     const bool is_moe = spec.layers[layer].is_moe;
@@ -169,7 +170,7 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
   llm::DecoderModel model_;
 };
 
-TEST_P(TinyShardingTest, SharedOutProductsAddUpToTheWhole) {
+TEST_P(TinyShardingTest, ShardedProductsAddUpToTheWhole) {
   std::mt19937 random(7);
   Vector x(model_.spec.hidden_size);
   for (double& value : x) value = static_cast<double>(random() % 2001) / 1000.0 - 1.0;
@@ -192,7 +193,7 @@ TEST_P(TinyShardingTest, SharedOutProductsAddUpToTheWhole) {
     Vector joined;
     for (int32_t rank = 0; rank < count; ++rank) {
       const Sharding sharding = *Sharding::Of(model_.spec, rank, count);
-      const Range range = sharding.HeadRows(rank, PaddedVocabulary(model_.spec.vocab_size));
+      const IndexRange range = sharding.HeadRows(rank, PaddedVocabulary(model_.spec.vocab_size));
       const int64_t rows = std::min(range.count, model_.spec.vocab_size - range.first);
       const Vector part =
           Multiply(sharding, llm::kNoLayer, WeightKind::kLmHead, rows, model_.spec.hidden_size, x);

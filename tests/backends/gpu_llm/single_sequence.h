@@ -1,4 +1,4 @@
-// One sequence through an executor, for tests of logits.
+// Runs one sequence through an executor, for tests of logits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,16 +12,16 @@
 
 namespace nereid::gpu::testing {
 
-// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others. One alone is what
-// a token is drawn from too. Blocks of the cache are taken from the last one on.
+// Returns the logits of the last `num_logits` of `tokens`, which follow `num_cached` other tokens.
+// If it is one, its token is also sampled. Cache blocks are used from the last one down.
 template <typename AnyExecutor>
 std::vector<float> RunSequence(AnyExecutor& executor, std::span<const int32_t> tokens,
                                int32_t num_cached, int32_t num_logits) {
   std::vector<int32_t> table(executor.limits().num_blocks);
   std::iota(table.rbegin(), table.rend(), 0);
-  llm::Batch batch;
+  llm::StepBatch batch;
   batch.token_ids.assign(tokens.begin(), tokens.end());
-  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  llm::BatchEntry& sequence = batch.entries.emplace_back();
   sequence.num_tokens = static_cast<int32_t>(tokens.size());
   sequence.num_cached = num_cached;
   sequence.block_table = table;

@@ -1,18 +1,16 @@
-// Norms, activations, the ends of layers and of the logits, routing and grouped products, each
-// against its CPU sibling or a plain loop, on the same bf16 values, at odd sizes.
+// Norms, activations, residual addition, logits, routing and grouped GEMM, each against the CPU's
+// kernel or a plain loop, on the same bf16 values, at odd sizes.
 #include <algorithm>
 #include <numeric>
 #include <random>
 
 #include "backends/cpu_reference/ops/op_table.h"
-#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
-#include "backends/gpu_llm/kernels/rows/layer_norm.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
-#include "backends/gpu_llm/kernels/rows/residual_add.h"
-#include "backends/gpu_llm/kernels/rows/rms_norm.h"
-#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
@@ -24,12 +22,12 @@ using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
 
-// A bf16 result: 2^-9 relative, and a little for sums in another order.
+// A bf16 result: 2^-9 relative, plus some for another order of additions.
 constexpr double kTolerance = 4e-3;
 
 class SmallKernelsTest : public testing::GpuTest<::testing::Test> {
  protected:
-  // Values that bf16 holds, on both sides.
+  // Values that bf16 represents exactly, on both sides.
   struct Values {
     std::vector<float> host;
     DeviceMemory device;
@@ -90,7 +88,7 @@ TEST_F(SmallKernelsTest, LayerNormEqualsTheCpus) {
   }
 }
 
-TEST_F(SmallKernelsTest, LayerNormPicksRows) {
+TEST_F(SmallKernelsTest, LayerNormSelectsRows) {
   const int size = 40;
   const Values in = Random(7 * size), weight = Random(size), bias = Random(size);
   const std::vector<int32_t> rows = {6, 0, 3};
@@ -183,13 +181,13 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
   const int vocab = 50, size = 72, rows = 5;
   const Values table = Random(vocab * size), positions_table = Random(9 * size);
   const std::vector<int32_t> ids = {49, 0, 7, -2, 7}, last = {3, 11}, positions = {0, 8, 3, 1, 4};
-  const DeviceMemory ids_there = ToDevice(ids), last_there = ToDevice(last),
-                     positions_there = ToDevice(positions), out = Poison(rows * size);
+  const DeviceMemory d_ids = ToDevice(ids), d_last = ToDevice(last),
+                     d_positions = ToDevice(positions), out = Poison(rows * size);
   EmbeddingParams params = {};
-  params.ids = ids_there.as<int32_t>();
-  params.last_tokens = last_there.as<int32_t>();
+  params.ids = d_ids.as<int32_t>();
+  params.last_tokens = d_last.as<int32_t>();
   params.table = table.bf16();
-  params.positions = positions_there.as<int32_t>();
+  params.positions = d_positions.as<int32_t>();
   params.position_table = positions_table.bf16();
   params.out = out.as<__nv_bfloat16>();
   params.num_rows = rows;
@@ -207,21 +205,21 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
   EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
 }
 
-struct Experts {
+struct MoeCase {
   int num_rows, num_experts, per_token, hidden, inner;
   bool normalizes;
 };
 
 class MoeTest : public SmallKernelsTest {
  protected:
-  // Each pair has a place among those of its expert, and each place lies in a tile of that one.
-  static void CheckPlaces(const Experts& e, const DeviceMemory& experts, const DeviceMemory& pairs,
-                          const DeviceMemory& places, const DeviceMemory& tiles, int num_tiles,
-                          int tile_rows) {
+  // Every pair appears once in sorted order, in a tile of its expert.
+  static void CheckSortedPairs(const MoeCase& e, const DeviceMemory& experts,
+                               const DeviceMemory& pairs, const DeviceMemory& sorted_index,
+                               const DeviceMemory& tiles, int num_tiles, int tile_rows) {
     const int num_pairs = e.num_rows * e.per_token;
     const auto expert_of = ToHost<int32_t>(experts, num_pairs);
     const auto pair_at = ToHost<int32_t>(pairs, num_pairs);
-    const auto place_of = ToHost<int32_t>(places, num_pairs);
+    const auto place_of = ToHost<int32_t>(sorted_index, num_pairs);
     std::vector<int> covered(num_pairs, 0);
     for (const ExpertTile& tile : ToHost<ExpertTile>(tiles, num_tiles)) {
       if (tile.expert < 0) continue;
@@ -236,33 +234,31 @@ class MoeTest : public SmallKernelsTest {
     EXPECT_EQ(std::count(covered.begin(), covered.end(), 1), num_pairs);
   }
 
-  void Check(const Experts& e) {
+  void Check(const MoeCase& e) {
     const int num_pairs = e.num_rows * e.per_token;
     const Values in = Random(e.num_rows * e.hidden), router = Random(e.num_experts * e.hidden),
                  weights = Random(static_cast<size_t>(e.num_experts) * e.inner * e.hidden, 0.0f,
                                   1.0f / std::sqrt(static_cast<float>(e.hidden)));
     const DeviceMemory experts = ToDevice(std::vector<int32_t>(num_pairs, -7)),
-                       shares = ToDevice(std::vector<float>(num_pairs, NAN)),
+                       router_weights = ToDevice(std::vector<float>(num_pairs, NAN)),
                        pairs = ToDevice(std::vector<int32_t>(num_pairs, -7)),
-                       places = ToDevice(std::vector<int32_t>(num_pairs, -7));
-    const DeviceMemory scores_there = ToDevice(std::vector<float>(
+                       sorted_index = ToDevice(std::vector<int32_t>(num_pairs, -7));
+    const DeviceMemory d_scores = ToDevice(std::vector<float>(
                            static_cast<size_t>(e.num_rows) * e.num_experts, NAN)),
                        ticket = ToDevice(std::vector<int32_t>(1, 0));
-    const RouteParams route = {scores_there.as<float>(),
-                               experts.as<int32_t>(),
-                               shares.as<float>(),
-                               e.num_rows,
-                               e.num_experts,
-                               e.per_token,
-                               e.normalizes};
-    if (e.num_rows <= kFewRoutedRows) {
+    const RouteParams route = {
+        d_scores.as<float>(), experts.as<int32_t>(), router_weights.as<float>(),
+        e.num_rows,           e.num_experts,         e.per_token,
+        e.normalizes};
+    if (e.num_rows <= kMaxFusedRouteRows) {
       const int num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, 16));
       const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
-      RouteFew({in.bf16(), router.bf16(), e.hidden, ticket.as<int32_t>(), route,
-                SortPairsParams{experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
-                                tiles.as<ExpertTile>(), num_pairs, e.num_experts, 16, num_tiles}},
-               nullptr);
-      CheckPlaces(e, experts, pairs, places, tiles, num_tiles, 16);
+      RouteFused(
+          {in.bf16(), router.bf16(), e.hidden, ticket.as<int32_t>(), route,
+           SortPairsParams{experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
+                           tiles.as<ExpertTile>(), num_pairs, e.num_experts, 16, num_tiles}},
+          nullptr);
+      CheckSortedPairs(e, experts, pairs, sorted_index, tiles, num_tiles, 16);
       EXPECT_EQ(ToHost<int32_t>(ticket, 1)[0], 0);
     } else {
       GroupedGemmParams scores = {};
@@ -273,13 +269,13 @@ class MoeTest : public SmallKernelsTest {
       scores.num_tiles = (e.num_rows + scores.tile_rows - 1) / scores.tile_rows;
       scores.num_outputs = e.num_experts;
       scores.depth = e.hidden;
-      scores.out = scores_there.data();
+      scores.out = d_scores.data();
       scores.out_is_float = true;
       GroupedGemm(scores, nullptr);
       Route(route, nullptr);
     }
     const auto chosen = ToHost<int32_t>(experts, num_pairs);
-    const auto weight_of = ToHost<float>(shares, num_pairs);
+    const auto weight_of = ToHost<float>(router_weights, num_pairs);
     for (int row = 0; row < e.num_rows; ++row) {
       std::vector<float> scores(e.num_experts, 0.0f);
       for (int x = 0; x < e.num_experts; ++x) {
@@ -302,26 +298,28 @@ class MoeTest : public SmallKernelsTest {
     for (const int tile_rows : {kSmallExpertTile, kLargeExpertTile}) {
       const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
       const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
-      SortPairs({experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
+      SortPairs({experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
                  tiles.as<ExpertTile>(), num_pairs, e.num_experts, tile_rows, num_tiles},
                 nullptr);
-      const DeviceMemory made = Poison(num_pairs * e.inner), sum = Poison(e.num_rows * e.inner);
-      CheckPlaces(e, experts, pairs, places, tiles, num_tiles, tile_rows);
-      GroupedGemmParams product = {};
-      product.in = in.bf16();
-      product.pairs = pairs.as<int32_t>();
-      product.pairs_per_row = e.per_token;
-      product.weights = weights.bf16();
-      product.expert_stride = int64_t{e.inner} * e.hidden;
-      product.tiles = tiles.as<ExpertTile>();
-      product.out = made.as<__nv_bfloat16>();
-      product.num_tiles = num_tiles;
-      product.num_outputs = e.inner;
-      product.depth = e.hidden;
-      product.tile_rows = tile_rows;
-      GroupedGemm(product, nullptr);
-      Combine({made.as<__nv_bfloat16>(), places.as<int32_t>(), shares.as<float>(),
-               sum.as<__nv_bfloat16>(), e.num_rows, e.inner, e.per_token, false},
+      const DeviceMemory expert_outputs = Poison(num_pairs * e.inner),
+                         sum = Poison(e.num_rows * e.inner);
+      CheckSortedPairs(e, experts, pairs, sorted_index, tiles, num_tiles, tile_rows);
+      GroupedGemmParams gemm = {};
+      gemm.in = in.bf16();
+      gemm.pairs = pairs.as<int32_t>();
+      gemm.pairs_per_row = e.per_token;
+      gemm.weights = weights.bf16();
+      gemm.expert_stride = int64_t{e.inner} * e.hidden;
+      gemm.tiles = tiles.as<ExpertTile>();
+      gemm.out = expert_outputs.as<__nv_bfloat16>();
+      gemm.num_tiles = num_tiles;
+      gemm.num_outputs = e.inner;
+      gemm.depth = e.hidden;
+      gemm.tile_rows = tile_rows;
+      GroupedGemm(gemm, nullptr);
+      Combine({expert_outputs.as<__nv_bfloat16>(), sorted_index.as<int32_t>(),
+               router_weights.as<float>(), sum.as<__nv_bfloat16>(), e.num_rows, e.inner,
+               e.per_token, false},
               nullptr);
       std::vector<float> expected(e.num_rows * e.inner, 0.0f);
       for (int pair = 0; pair < num_pairs; ++pair) {
@@ -336,12 +334,12 @@ class MoeTest : public SmallKernelsTest {
       EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kTolerance)
           << e.num_rows << " rows, tiles of " << tile_rows;
       if (e.inner % 16 != 0) continue;
-      // Groups of eight gates, then of eight that they gate.
+      // Groups of eight gate columns, then eight up columns.
       const DeviceMemory gated = Poison(num_pairs * e.inner / 2);
-      product.out = gated.data();
-      product.gates = true;
-      GroupedGemm(product, nullptr);
-      const auto place_of = ToHost<int32_t>(places, num_pairs);
+      gemm.out = gated.data();
+      gemm.gates = true;
+      GroupedGemm(gemm, nullptr);
+      const auto place_of = ToHost<int32_t>(sorted_index, num_pairs);
       const std::vector<float> got = Read(gated, num_pairs * e.inner / 2);
       std::vector<float> expected_gated(got.size());
       for (int pair = 0; pair < num_pairs; ++pair) {

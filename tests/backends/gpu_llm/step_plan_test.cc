@@ -17,18 +17,18 @@ class StepPlanTest : public ::testing::Test {
     tables_.emplace_back((num_cached + num_tokens + kBlockTokens - 1) / kBlockTokens);
     std::iota(tables_.back().begin(), tables_.back().end(),
               100 * static_cast<int32_t>(tables_.size()));
-    llm::BatchSequence sequence;
-    sequence.slot = static_cast<int32_t>(batch_.sequences.size());
+    llm::BatchEntry sequence;
+    sequence.slot = static_cast<int32_t>(batch_.entries.size());
     sequence.first_token = static_cast<int32_t>(batch_.token_ids.size());
     sequence.num_tokens = num_tokens;
     sequence.num_cached = num_cached;
     sequence.num_logits = samples ? 1 : 0;
     sequence.samples = samples;
-    batch_.sequences.push_back(sequence);
+    batch_.entries.push_back(sequence);
     for (int32_t i = 0; i < num_tokens; ++i) batch_.token_ids.push_back(7 * sequence.slot + i);
   }
   void Plan() {
-    for (size_t i = 0; i < tables_.size(); ++i) batch_.sequences[i].block_table = tables_[i];
+    for (size_t i = 0; i < tables_.size(); ++i) batch_.entries[i].block_table = tables_[i];
     planner_.Plan(batch_);
   }
   StepLayout layout() const { return StepLayout(planner_.shape()); }
@@ -41,11 +41,11 @@ class StepPlanTest : public ::testing::Test {
   }
 
   StepPlanner planner_{{.num_heads = 8, .num_kv_heads = 2, .num_processors = 16}};
-  llm::Batch batch_;
+  llm::StepBatch batch_;
   std::vector<std::vector<int32_t>> tables_;
 };
 
-TEST_F(StepPlanTest, StepsOfOneLaunchCutContextsIntoFewerItems) {
+TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 64 * 24 - 1, true);
   Add(1, 64 * 3, true);
   Plan();
@@ -83,7 +83,7 @@ TEST_F(StepPlanTest, RowsOfADecodeStepArePaddedAndWriteNothing) {
   }
 }
 
-TEST_F(StepPlanTest, EqualSizesLieAtEqualPlaces) {
+TEST_F(StepPlanTest, EqualShapesHaveEqualLayouts) {
   Add(1, 10, true);
   Plan();
   const StepShape shape = planner_.shape();
@@ -122,17 +122,17 @@ TEST_F(StepPlanTest, SplitsOfAContextCoverItOnce) {
   EXPECT_GT(num_items[0], 1);
 }
 
-TEST(InvariantStepPlanTest, ContextsAreCutByTheirOwnLength) {
+TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
   StepPlannerOptions options;
   options.num_heads = 8;
   options.num_kv_heads = 2;
-  options.is_invariant = true;
+  options.is_batch_invariant = true;
   const llm::SamplingParams greedy;
   std::vector<int32_t> table(2000), tokens = {1, 2};
   const auto plan = [&](const std::vector<int32_t>& lengths) {
-    llm::Batch batch;
+    llm::StepBatch batch;
     for (const int32_t length : lengths) {
-      llm::BatchSequence& sequence = batch.sequences.emplace_back();
+      llm::BatchEntry& sequence = batch.entries.emplace_back();
       sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
       sequence.num_tokens = 1;
       sequence.num_cached = length - 1;
@@ -165,14 +165,14 @@ TEST(InvariantStepPlanTest, ContextsAreCutByTheirOwnLength) {
   EXPECT_LE(together[6].size(), 32u);
 }
 
-TEST_F(StepPlanTest, RowsThatTokensAreDrawnFromComeFirst) {
+TEST_F(StepPlanTest, SampledRowsComeFirst) {
   Add(5, 0, true);
   Add(3, 10, true);
   Add(4, 20, false);
   const std::vector<int32_t> next = {71, 72};
-  batch_.sequences[1].num_logits = 3;
-  batch_.sequences[1].next_ids = next;
-  batch_.sequences[2].num_logits = 2;
+  batch_.entries[1].num_logits = 3;
+  batch_.entries[1].next_ids = next;
+  batch_.entries[2].num_logits = 2;
   Plan();
   EXPECT_EQ(planner_.shape().num_logits, 6);
   EXPECT_EQ(planner_.shape().num_sampled, 2);
@@ -212,7 +212,7 @@ TEST_F(StepPlanTest, TilesOfAChunkCoverItsQueriesLongestFirst) {
   }
 }
 
-TEST(StepPlannerTest, AllSizesUpToTheLargestHaveRoom) {
+TEST(StepPlannerTest, TheCapacityCoversAllSmallerSizes) {
   const StepPlanner planner({.num_heads = 32, .num_kv_heads = 8, .num_processors = 132});
   int32_t last = 0;
   for (int32_t n = 1; n <= 600; ++n) {
@@ -224,7 +224,7 @@ TEST(StepPlannerTest, AllSizesUpToTheLargestHaveRoom) {
   }
 }
 
-// Every element of a tile has a place of its own, within the tile.
+// Every element of a tile has its own offset within the tile.
 template <int kHeadDim>
 void CheckLayout() {
   std::vector<int> keys(kHeadDim * kBlockTokens, 0), values(kHeadDim * kBlockTokens, 0);
@@ -238,7 +238,7 @@ void CheckLayout() {
   for (const int count : values) ASSERT_EQ(count, 1);
 }
 
-TEST(CacheLayoutTest, NoTwoElementsShareAPlace) {
+TEST(CacheLayoutTest, EveryElementHasItsOwnOffset) {
   CheckLayout<16>();
   CheckLayout<32>();
   CheckLayout<64>();

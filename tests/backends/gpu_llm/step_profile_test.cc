@@ -1,4 +1,4 @@
-// Sums and shares of a profile, by hand.
+// Sums and shares of a profile, computed by hand.
 #include "backends/gpu_llm/step_profile.h"
 
 #include <gmock/gmock.h>
@@ -11,15 +11,15 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Roof kRoof = {4e12, 800e12};
+constexpr DeviceRoofline kRoof = {4e12, 800e12};
 
-TEST(StepProfileTest, TheRoofIsTheSlowerOfBytesAndOperations) {
+TEST(StepProfileTest, TheRooflineIsTheSlowerOfBytesAndOperations) {
   EXPECT_DOUBLE_EQ(kRoof.Seconds({4e9, 1e9}), 1e-3);
   EXPECT_DOUBLE_EQ(kRoof.Seconds({4e6, 800e9}), 1e-3);
   EXPECT_DOUBLE_EQ(kRoof.Seconds({4e6, 800e9, true}), 0.5e-3);
 }
 
-TEST(StepProfileTest, AnOperatorHasItsMeanItsShareAndItsPartOfTheRoof) {
+TEST(StepProfileTest, AnOperatorHasItsMeanItsShareAndItsPartOfTheRoofline) {
   StepProfile profile;
   for (int step = 0; step < 2; ++step) {
     profile.AddStep(true, 8);
@@ -36,7 +36,7 @@ TEST(StepProfileTest, AnOperatorHasItsMeanItsShareAndItsPartOfTheRoof) {
   EXPECT_THAT(table, Not(HasSubstr("steps with prompts")));
 }
 
-TEST(StepProfileTest, StepsWithPromptsStandByThemselves) {
+TEST(StepProfileTest, StepsWithPromptsAreListedSeparately) {
   StepProfile profile;
   profile.AddStep(true, 1);
   profile.Add("norm", 1e-6, {1e6, 0.0});
@@ -47,7 +47,7 @@ TEST(StepProfileTest, StepsWithPromptsStandByThemselves) {
   EXPECT_LT(table.find("decode steps: 1, 1.0"), table.find("steps with prompts"));
 }
 
-TEST(StepProfileTest, WithoutStepsThereIsNoTable) {
+TEST(StepProfileTest, WithoutStepsTheTableIsEmpty) {
   EXPECT_EQ(StepProfile().Table(kRoof), "");
 }
 

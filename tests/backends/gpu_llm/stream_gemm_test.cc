@@ -1,12 +1,11 @@
-// The streaming product against a plain loop, over formats, row counts and sizes that end within a
-// block's turn, a stage or a group of scales; the unpacked weights against the same numbers.
-#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+// The stream GEMM against a plain loop, for all formats and row counts, with sizes that end within
+// a block's turn, a stage or a group of scales; dequantized weights against the same numbers.
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
 
 #include <random>
 
-#include "backends/gpu_llm/kernels/products/dequantize.h"
-#include "backends/gpu_llm/kernels/products/gather_columns.h"
-#include "backends/gpu_llm/kernels/products/split_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "nereid/status.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
 
@@ -19,7 +18,7 @@ using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
 
-struct Case {
+struct GemmCase {
   WeightFormat format;
   int num_outputs, depth;
   int scales_per_block = 1;
@@ -32,12 +31,12 @@ float FromFp8(uint8_t byte) {
   return (byte & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Case>> {
+class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase>> {
  protected:
   void SetUp() override {
-    testing::GpuTest<::testing::TestWithParam<Case>>::SetUp();
+    testing::GpuTest<::testing::TestWithParam<GemmCase>>::SetUp();
     if (IsSkipped()) return;
-    const Case& given = GetParam();
+    const GemmCase& given = GetParam();
     matrix_.format = given.format;
     matrix_.num_outputs = given.num_outputs;
     matrix_.depth = given.depth;
@@ -107,7 +106,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Case>> {
                 row % kInt4TileRows] = Int4ScaleWord(scale, zero);
         }
         const uint32_t value = random_() % 16;
-        const Int4Place place = PlaceInInt4Block(row % kInt4TileRows, c % kInt4BlockColumns);
+        const Int4Location place = LocateInInt4Block(row % kInt4TileRows, c % kInt4BlockColumns);
         block[place.word] |= value << place.shift;
         weights_[static_cast<size_t>(row) * matrix_.depth + c] =
             static_cast<float>(static_cast<int>(value) - zero) * scale;
@@ -116,7 +115,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Case>> {
     device_weights_ = ToDevice(words);
   }
 
-  // [num_rows, num_outputs]; `norms`: of the rows in reverse.
+  // [num_rows, num_outputs]; `norms`: of the rows in reverse order.
   std::vector<float> Reference(int num_rows, bool norms) const {
     std::vector<float> result;
     const int num_outputs = matrix_.num_outputs, depth = matrix_.depth;
@@ -141,7 +140,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Case>> {
     return result;
   }
 
-  void Run(int num_rows, StreamOutput output, bool norms, const DeviceMemory& out) {
+  void Run(int num_rows, GemmEpilogue output, bool norms, const DeviceMemory& out) {
     ASSERT_TRUE(CanStream(matrix_, num_rows, norms));
     StreamGemm(
         {matrix_, device_in_.as<__nv_bfloat16>(), norms ? rows_.as<int32_t>() : nullptr,
@@ -171,11 +170,11 @@ TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
     if (!CanStream(matrix_, rows, false)) continue;
     const size_t count = static_cast<size_t>(rows) * matrix_.num_outputs;
     const DeviceMemory out = ToDevice(std::vector<float>(count, NAN));
-    Run(rows, StreamOutput::kFloat, false, out);
+    Run(rows, GemmEpilogue::kFloat, false, out);
     EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(product).first(count)), 1e-5)
         << rows;
     if (!CanStream(matrix_, rows, true)) continue;
-    Run(rows, StreamOutput::kFloat, true, out);  // rows times the norm's weights are rounded
+    Run(rows, GemmEpilogue::kFloat, true, out);  // rows times the norm's weights are rounded
     EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(normed).first(count)), 4e-3)
         << rows;
   }
@@ -196,16 +195,16 @@ TEST_P(StreamGemmTest, SumsAndGatesEqualAPlainLoop) {
       }
     }
     const DeviceMemory out = ToDevice(before);
-    Run(rows, StreamOutput::kAdd, false, out);
+    Run(rows, GemmEpilogue::kAdd, false, out);
     EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), sums), 4e-3);
-    Run(rows, StreamOutput::kBf16, false, out);
+    Run(rows, GemmEpilogue::kBf16, false, out);
     EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), product), 4e-3);
-    Run(rows, StreamOutput::kSiluGate, false, out);
+    Run(rows, GemmEpilogue::kSiluGate, false, out);
     EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3);
   }
 }
 
-TEST_P(StreamGemmTest, UnpackedWeightsAreTheSameNumbers) {
+TEST_P(StreamGemmTest, DequantizedWeightsAreEqual) {
   if (matrix_.format == WeightFormat::kBf16) GTEST_SKIP() << "nothing to unpack";
   const DeviceMemory out = ToDevice(std::vector<uint16_t>(weights_.size(), 0x7fff));
   Dequantize(matrix_, out.as<__nv_bfloat16>(), nullptr);
@@ -214,9 +213,9 @@ TEST_P(StreamGemmTest, UnpackedWeightsAreTheSameNumbers) {
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], Bf16Bits(weights_[i])) << i;
 }
 
-// Rows up to and beyond a block's, every split of the depth, and sizes that end within a step of it
-// or leave warps without outputs and blocks without a part.
-TEST_P(StreamGemmTest, SplitProductsEqualAPlainLoop) {
+// Row counts up to and above a block's, every split of the depth, and sizes that end within a step
+// or leave warps without outputs or blocks without a slice.
+TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
   ASSERT_TRUE(CanSplit(matrix_));
   constexpr int kMostRows = 257;
   const bool is_fp8 = matrix_.format == WeightFormat::kFp8;
@@ -244,7 +243,7 @@ TEST_P(StreamGemmTest, SplitProductsEqualAPlainLoop) {
   for (int output = 0; output < outputs; ++output) {
     std::vector<float> weights(&weights_[static_cast<size_t>(output) * depth],
                                &weights_[static_cast<size_t>(output) * depth] + depth);
-    if (!is_fp8) {  // rounded, as the kernel has them
+    if (!is_fp8) {  // rounded as in the kernel
       for (float& weight : weights) weight = FromBf16(Bf16Bits(weight));
     }
     for (int row = 0; row < kMostRows; ++row) {
@@ -255,11 +254,11 @@ TEST_P(StreamGemmTest, SplitProductsEqualAPlainLoop) {
           static_cast<float>(sum * row_factors[row]);
     }
   }
-  const double tolerance = is_fp8 ? 4e-3 : 3e-5;  // the sums of fp8 have 14 bits or so
+  const double tolerance = is_fp8 ? 4e-3 : 3e-5;  // fp8 sums have about 14 bits
   for (const int rows : {1, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
-    const std::span<const float> wanted =
+    const std::span<const float> expected =
         std::span(product).first(static_cast<size_t>(rows) * outputs);
-    const auto run = [&](StreamOutput output, int split, const DeviceMemory& out) {
+    const auto run = [&](GemmEpilogue output, int split, const DeviceMemory& out) {
       ASSERT_EQ(
           SplitGemm({matrix_, in.data(), factors.as<float>(), out.data(), rows, output, split},
                     nullptr),
@@ -267,27 +266,27 @@ TEST_P(StreamGemmTest, SplitProductsEqualAPlainLoop) {
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     };
     for (int split = 0; split <= kMaxSplit; ++split) {
-      const DeviceMemory out = ToDevice(std::vector<float>(wanted.size(), NAN));
-      run(StreamOutput::kFloat, split, out);
-      const std::vector<float> first = ToHost<float>(out, wanted.size());
-      EXPECT_LT(RelativeError(first, wanted), tolerance) << rows << " rows, split " << split;
-      run(StreamOutput::kFloat, split, out);
-      EXPECT_EQ(first, ToHost<float>(out, wanted.size())) << "not the same twice";
+      const DeviceMemory out = ToDevice(std::vector<float>(expected.size(), NAN));
+      run(GemmEpilogue::kFloat, split, out);
+      const std::vector<float> first = ToHost<float>(out, expected.size());
+      EXPECT_LT(RelativeError(first, expected), tolerance) << rows << " rows, split " << split;
+      run(GemmEpilogue::kFloat, split, out);
+      EXPECT_EQ(first, ToHost<float>(out, expected.size())) << "not the same twice";
     }
-    std::vector<float> sums(wanted.begin(), wanted.end()), gated(wanted.size() / 2);
+    std::vector<float> sums(expected.begin(), expected.end()), gated(expected.size() / 2);
     for (float& sum : sums) sum += 3.0f;
     for (size_t i = 0; i < gated.size(); ++i) {
       const float* pair = &product[i / 8 * 16 + i % 8];
       gated[i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
     }
-    const std::vector<uint16_t> before(wanted.size(), Bf16Bits(3.0f));
+    const std::vector<uint16_t> before(expected.size(), Bf16Bits(3.0f));
     for (const int split : {1, 3}) {
       const DeviceMemory out = ToDevice(before);
-      run(StreamOutput::kAdd, split, out);
+      run(GemmEpilogue::kAdd, split, out);
       EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), sums), 4e-3) << rows;
-      run(StreamOutput::kBf16, split, out);
-      EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), wanted), 4e-3) << rows;
-      run(StreamOutput::kSiluGate, split, out);
+      run(GemmEpilogue::kBf16, split, out);
+      EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), expected), 4e-3) << rows;
+      run(GemmEpilogue::kSiluGate, split, out);
       EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3) << rows;
     }
   }
@@ -299,21 +298,23 @@ constexpr auto kInt4 = WeightFormat::kInt4;
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, StreamGemmTest,
-    ::testing::Values(Case{kBf16, 16, 256}, Case{kBf16, 32, 4096}, Case{kBf16, 400, 736},
-                      Case{kBf16, 4304, 512}, Case{kBf16, 64, 14336}, Case{kFp8, 16, 256},
-                      Case{kFp8, 32, 4096}, Case{kFp8, 400, 736}, Case{kFp8, 4304, 512},
-                      Case{kFp8, 64, 14336}, Case{kInt4, 16, 256}, Case{kInt4, 32, 4096},
-                      Case{kInt4, 400, 736, 4}, Case{kInt4, 4304, 512, 2}, Case{kInt4, 64, 14336},
-                      Case{kInt4, 48, 200, 4}),
+    ::testing::Values(GemmCase{kBf16, 16, 256}, GemmCase{kBf16, 32, 4096},
+                      GemmCase{kBf16, 400, 736}, GemmCase{kBf16, 4304, 512},
+                      GemmCase{kBf16, 64, 14336}, GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096},
+                      GemmCase{kFp8, 400, 736}, GemmCase{kFp8, 4304, 512},
+                      GemmCase{kFp8, 64, 14336}, GemmCase{kInt4, 16, 256},
+                      GemmCase{kInt4, 32, 4096}, GemmCase{kInt4, 400, 736, 4},
+                      GemmCase{kInt4, 4304, 512, 2}, GemmCase{kInt4, 64, 14336},
+                      GemmCase{kInt4, 48, 200, 4}),
     [](const auto& info) {
-      const Case& given = info.param;
+      const GemmCase& given = info.param;
       const char* format = given.format == kBf16 ? "bf16" : given.format == kFp8 ? "fp8" : "int4";
       return StrCat(format, "_", given.num_outputs, "x", given.depth, "_", given.scales_per_block);
     });
 
 class GatherColumnsTest : public testing::GpuTest<::testing::Test> {};
 
-TEST_F(GatherColumnsTest, ColumnsComeInOrderAndScaled) {
+TEST_F(GatherColumnsTest, ColumnsAreReorderedAndScaled) {
   const int depth = 600, num_rows = 3;
   std::vector<uint16_t> in;
   std::vector<int32_t> order;

@@ -1,5 +1,5 @@
-// Windows and sinks that a configuration asks for.
-#include "backends/llm_core/model/attention_limits.h"
+// Configured attention windows and sinks.
+#include "backends/llm_core/model/decoder_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::vector<int32_t> WindowsOf(const DecoderSpec& spec) {
   return windows;
 }
 
-TEST(AttentionLimitsTest, ListRepeatsOverTheLayersAndNarrowsOnly) {
+TEST(AttentionLimitsTest, TheListRepeatsOverTheLayersAndOnlyReducesWindows) {
   DecoderSpec spec = Spec({0, 0, 50, 500, 0});
   ASSERT_TRUE(LimitAttention("100, 2000", 4, spec).ok());
   EXPECT_THAT(WindowsOf(spec), ElementsAre(100, 0, 50, 500, 100));
@@ -32,7 +32,7 @@ TEST(AttentionLimitsTest, ListRepeatsOverTheLayersAndNarrowsOnly) {
   EXPECT_THAT(WindowsOf(spec), ElementsAre(100, 0, 50, 500, 100));
 }
 
-TEST(AttentionLimitsTest, RefusesWhatIsNoWindowWithTheValue) {
+TEST(AttentionLimitsTest, RejectsInvalidWindowsAndNamesTheValue) {
   for (const char* text : {"0", "-5", "abc", "10,,20", "10;20", "99999999999", " "}) {
     DecoderSpec spec = Spec({0});
     EXPECT_THAT(LimitAttention(text, 0, spec).message(),
@@ -40,7 +40,7 @@ TEST(AttentionLimitsTest, RefusesWhatIsNoWindowWithTheValue) {
   }
 }
 
-TEST(AttentionLimitsTest, SinksNeedAWindowThatIsWiderThanTheyAre) {
+TEST(AttentionLimitsTest, SinksRequireALargerWindow) {
   DecoderSpec spec = Spec({0, 8});
   EXPECT_THAT(LimitAttention("", 8, spec).message(),
               HasSubstr("'sink_token_length' is 8, expected less than the narrowest attention "

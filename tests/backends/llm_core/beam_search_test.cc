@@ -1,4 +1,4 @@
-// Beam search against the enumeration of all outputs, and its rules one by one.
+// Compares beam search with the enumeration of all outputs, and tests each rule.
 #include "backends/llm_core/engine/beam_search.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Path {
   float cum_log_prob = 0.0f;
 };
 
-// Every output of `length` tokens.
+// All outputs of `length` tokens.
 std::vector<Path> AllPaths(const TokenIds& prompt, int32_t length) {
   std::vector<Path> paths = {{}};
   for (int32_t step = 0; step < length; ++step) {
@@ -49,9 +49,9 @@ std::vector<Path> AllPaths(const TokenIds& prompt, int32_t length) {
   return paths;
 }
 
-// Runs a search over the fake model, without an engine.
+// Runs a search over the model of the fake executor, without an engine.
 std::vector<BeamHypothesis> Search(const TokenIds& prompt, const BeamParams& params,
-                                   const StopRules& stop) {
+                                   const StopCriteria& stop) {
   struct Beam {
     TokenIds ids;
     std::vector<float> log_probs;
@@ -87,8 +87,8 @@ std::vector<BeamHypothesis> Search(const TokenIds& prompt, const BeamParams& par
   }
 }
 
-TEST(BeamSearchTest, WideEnoughItFindsTheLikeliestOfAllOutputs) {
-  StopRules stop;
+TEST(BeamSearchTest, AWideSearchFindsTheMostLikelyOfAllOutputs) {
+  StopCriteria stop;
   stop.max_tokens = 4;
   const TokenIds prompt = {1, 2, 3};
   const std::vector<BeamHypothesis> found = Search(prompt, {.width = 125}, stop);
@@ -101,8 +101,8 @@ TEST(BeamSearchTest, WideEnoughItFindsTheLikeliestOfAllOutputs) {
   }
 }
 
-TEST(BeamSearchTest, AnEndIdFinishesABeamAndIsNotPutOut) {
-  StopRules stop;
+TEST(BeamSearchTest, AnEndIdFinishesABeamAndIsNotEmitted) {
+  StopCriteria stop;
   stop.max_tokens = 6;
   stop.end_ids = {0};
   bool any_stopped = false;
@@ -123,9 +123,10 @@ TEST(BeamSearchTest, AnEndIdFinishesABeamAndIsNotPutOut) {
 }
 
 TEST(BeamSearchTest, TheLengthPenaltyDecidesBetweenShortAndLong) {
-  // One beam of two tokens was finished; a longer one is less likely as a whole, more by token.
+  // One beam of two tokens is finished. A longer one has a lower total probability, but a higher
+  // one per token.
   const auto best = [](float penalty) {
-    StopRules stop;
+    StopCriteria stop;
     stop.max_tokens = 3;
     stop.end_ids = {0};
     BeamSearch search({.width = 2, .length_penalty = penalty, .early_stopping = false}, stop);
@@ -156,14 +157,15 @@ TEST(BeamSearchTest, TheLengthPenaltyDecidesBetweenShortAndLong) {
 }
 
 TEST(BeamSearchTest, EarlyStoppingEndsWithAsManyOutputsAsBeams) {
-  StopRules stop;
+  StopCriteria stop;
   stop.max_tokens = 10;
   stop.end_ids = {0, 1};
   const std::vector<SampledToken> start = {{0, -1.0f}, {1, -1.5f}, {2, -1.6f}, {3, -1.7f}};
   const std::vector<BeamView> views = {{{}, {}, 0.0f, start}};
   BeamSearch early({.width = 2, .early_stopping = true}, stop);
   EXPECT_TRUE(early.Advance(views).empty());
-  // Without it, the likeliest candidate of the step decides, though it ended: -1.0 beats -1.5.
+  // Without early stopping, the most likely candidate of the step decides, although it ended: -1.0
+  // beats -1.5.
   BeamSearch patient({.width = 2, .length_penalty = 0.0f, .early_stopping = false}, stop);
   ASSERT_EQ(patient.Advance(views).size(), 2u);
   const std::vector<int32_t> second = {2}, third = {3};
@@ -175,11 +177,11 @@ TEST(BeamSearchTest, EarlyStoppingEndsWithAsManyOutputsAsBeams) {
   const std::vector<SampledToken> close = {{0, -1.0f}, {2, -1.1f}, {1, -1.2f}, {3, -1.3f}};
   const std::vector<BeamView> open = {{{}, {}, 0.0f, close}};
   BeamSearch going({.width = 2, .early_stopping = true}, stop);
-  EXPECT_EQ(going.Advance(open).size(), 2u);  // the second end came after two beams' worth
+  EXPECT_EQ(going.Advance(open).size(), 2u);  // the rank of the second end is beyond the two beams
 }
 
 TEST(BeamSearchTest, DiversityMakesBeamsComeFromDifferentParents) {
-  StopRules stop;
+  StopCriteria stop;
   stop.max_tokens = 10;
   const std::vector<SampledToken> rich = {{1, -0.1f}, {2, -0.2f}, {3, -5.0f}, {4, -5.0f}};
   const std::vector<SampledToken> poor = {{1, -0.6f}, {2, -0.7f}, {3, -5.0f}, {4, -5.0f}};
@@ -193,7 +195,8 @@ TEST(BeamSearchTest, DiversityMakesBeamsComeFromDifferentParents) {
   next = diverse.Advance(views);
   EXPECT_EQ(next[0].parent, 0);
   EXPECT_EQ(next[1].parent, 1);
-  EXPECT_FLOAT_EQ(next[1].cum_log_prob, -0.6f);  // the penalty chooses, it does not add up
+  // The penalty affects the choice, but not cum_log_prob.
+  EXPECT_FLOAT_EQ(next[1].cum_log_prob, -0.6f);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Makes small checkpoint files for tests: a safetensors writer and a folder that cleans up.
+// Creates small checkpoint files for tests: a safetensors writer and a temporary folder.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline std::string WithHeader(const std::string& header, size_t data_bytes) {
   return file + header + std::string(data_bytes, '\0');
 }
 
-// A well-formed file of zeros.
+// A valid file whose tensors are zero.
 inline std::string SafetensorsBytes(const std::vector<TestTensor>& tensors) {
   std::string header = "{";
   size_t offset = 0;

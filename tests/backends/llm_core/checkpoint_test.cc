@@ -1,4 +1,4 @@
-// Checkpoint directories, whole and broken: what the load says about each.
+// Valid and broken checkpoint directories, and the error message for each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::SafetensorsBytes;
 using testing::TempFolder;
 using testing::TestTensor;
 
-TEST(CheckpointTest, AShapeNeedsNoWeights) {
+TEST(CheckpointTest, OpenConfigNeedsNoWeights) {
   TempFolder folder;
   EXPECT_THAT(Checkpoint::OpenConfig(folder.path()).status().message(),
               HasSubstr("has no config.json"));
@@ -32,7 +32,7 @@ TEST(CheckpointTest, AShapeNeedsNoWeights) {
   EXPECT_FALSE(ReadDecoder(*checkpoint).ok());
 }
 
-TEST(CheckpointTest, ReadsAWholeLlama) {
+TEST(CheckpointTest, ReadsALlamaCheckpoint) {
   TempFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
@@ -89,7 +89,7 @@ std::string IndexOf(const std::string& entries) {
   return "{\"weight_map\":{" + entries + "}}";
 }
 
-TEST(CheckpointTest, NamesFilesOfAnIndexThatLeaveTheFolderInOneMessage) {
+TEST(CheckpointTest, OneMessageNamesAllIndexedFilesOutsideTheFolder) {
   TempFolder folder;
   folder.Write("config.json", kConfig);
   const auto message_for = [&](const std::string& index) {
@@ -107,7 +107,7 @@ TEST(CheckpointTest, NamesFilesOfAnIndexThatLeaveTheFolderInOneMessage) {
               HasSubstr("no object 'weight_map'"));
 }
 
-TEST(CheckpointTest, NamesAllShardsThatCanNotBeReadInOneMessage) {
+TEST(CheckpointTest, OneMessageNamesAllUnreadableShards) {
   TempFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("one.safetensors", SafetensorsBytes({{"a", {4}}, {"b", {4}}}));
@@ -117,13 +117,13 @@ TEST(CheckpointTest, NamesAllShardsThatCanNotBeReadInOneMessage) {
                IndexOf(R"("a":"one.safetensors","b":"two.safetensors","c":"short.safetensors",)"
                        R"("d":"absent.safetensors","e":"absent.safetensors")"));
   const std::string message = MessageOf(folder);
-  EXPECT_THAT(message, HasSubstr("files that can not be read (2): "));
+  EXPECT_THAT(message, HasSubstr("files that cannot be read (2): "));
   EXPECT_THAT(message, HasSubstr("absent.safetensors"));
   EXPECT_THAT(message, HasSubstr("short.safetensors': 1 bytes are too few"));
   EXPECT_THAT(message, HasSubstr("in two files (1): 'b'"));
 }
 
-TEST(CheckpointTest, NamesWhatAnIndexPromisesWithAllElseThatDoesNotFit) {
+TEST(CheckpointTest, ReportsIndexedTensorsThatAreMissingWithTheOtherErrors) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors[5].shape = {4, 4};
   tensors.pop_back();
@@ -136,13 +136,13 @@ TEST(CheckpointTest, NamesWhatAnIndexPromisesWithAllElseThatDoesNotFit) {
                        R"("model.layers.0.mlp.down_proj.weight":"one.safetensors")"));
   const std::string message = MessageOf(folder);
   EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
-  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight'"));
+  EXPECT_THAT(message, HasSubstr("of a wrong shape (1): 'model.layers.0.self_attn.k_proj.weight'"));
   EXPECT_THAT(message, HasSubstr("extra (1): 'spare'"));
   EXPECT_THAT(message, HasSubstr("in the index, but not in its file (2): 'lost' in "
                                  "'one.safetensors', 'model.layers.0.mlp.down_proj.weight' in"));
 }
 
-TEST(CheckpointTest, SaysWhatToGiveInsteadOfOtherFolders) {
+TEST(CheckpointTest, DescribesTheExpectedFolderForOtherFolders) {
   TempFolder folder;
   EXPECT_THAT(Checkpoint::Open(folder.path() + "/nowhere").status().message(),
               HasSubstr("does not exist: give the path of a Hugging Face checkpoint"));
@@ -155,7 +155,7 @@ TEST(CheckpointTest, SaysWhatToGiveInsteadOfOtherFolders) {
   EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("TensorRT engine"));
 }
 
-TEST(CheckpointTest, NamesMissingExtraAndMisshapenTensorsInOneMessage) {
+TEST(CheckpointTest, OneMessageNamesMissingExtraAndMisshapenTensors) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors[5].shape = {4, 4};
   tensors[6].dtype = "I32";
@@ -166,13 +166,13 @@ TEST(CheckpointTest, NamesMissingExtraAndMisshapenTensorsInOneMessage) {
   folder.Write("model.safetensors", SafetensorsBytes(tensors));
   const std::string message = MessageOf(folder);
   EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
-  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight' "
+  EXPECT_THAT(message, HasSubstr("of a wrong shape (1): 'model.layers.0.self_attn.k_proj.weight' "
                                  "expected [2, 4], got [4, 4]"));
   EXPECT_THAT(message, HasSubstr("'model.layers.0.self_attn.v_proj.weight' I32"));
   EXPECT_THAT(message, HasSubstr("extra (1): 'model.layers.1.mlp.up_proj.weight'"));
 }
 
-TEST(CheckpointTest, NamesSomeHundredTensorsOfAKindAndCountsTheRest) {
+TEST(CheckpointTest, NamesUpTo512TensorsOfAKindAndCountsTheRest) {
   std::vector<TestTensor> tensors = LlamaTensors();
   for (int i = 1000; i < 1512; ++i) tensors.push_back({StrCat("spare.", i), {1}});
   TempFolder folder;
@@ -187,7 +187,7 @@ TEST(CheckpointTest, NamesSomeHundredTensorsOfAKindAndCountsTheRest) {
   EXPECT_THAT(MessageOf(folder), HasSubstr("'spare.1511' and 1 more"));
 }
 
-TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
+TEST(CheckpointTest, IgnoresASavedCopyOfATiedHead) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors.push_back({"lm_head.weight", {8, 4}});
   TempFolder folder;
@@ -196,8 +196,8 @@ TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
   EXPECT_EQ(MessageOf(folder), "");
 }
 
-// The config is wrong of such a checkpoint.
-TEST(CheckpointTest, AHeadThatDiffersFromItsTiedEmbeddingCounts) {
+// The config of such a checkpoint is wrong.
+TEST(CheckpointTest, UsesAHeadThatDiffersFromItsTiedEmbedding) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors.push_back({"lm_head.weight", {8, 4}});
   std::string bytes = SafetensorsBytes(tensors);
@@ -221,7 +221,7 @@ TEST(CheckpointTest, AHeadThatDiffersFromItsTiedEmbeddingCounts) {
   EXPECT_EQ(untied.weights.at(head).source.tensor, "lm_head.weight");
 }
 
-TEST(CheckpointTest, AHeadOfADecoderWithinALargerModelCountsWhereItDiffers) {
+TEST(CheckpointTest, UsesADifferentHeadOfADecoderWithinALargerModel) {
   const auto head_of = [](const std::string& prefix, const std::string& head) -> std::string {
     std::vector<TestTensor> tensors = {{prefix + "model.norm.weight", {4}},
                                        {prefix + "model.embed_tokens.weight", {8, 4}}};
@@ -260,7 +260,7 @@ TEST(CheckpointTest, AHeadOfADecoderWithinALargerModelCountsWhereItDiffers) {
   EXPECT_EQ(head_of("", "lm_head.weight"), "lm_head.weight");
 }
 
-TEST(CheckpointTest, AHeadAloneIsItsTiedEmbedding) {
+TEST(CheckpointTest, AHeadWithoutEmbeddingIsAlsoTheTiedEmbedding) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors[0].name = "lm_head.weight";
   TempFolder folder;

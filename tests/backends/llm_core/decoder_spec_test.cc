@@ -1,4 +1,4 @@
-// What a config.json says of a decoder: what a family fills in, and what is refused by name.
+// The decoder spec of a config.json: the defaults of each family, and what is rejected by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using testing::MessageForConfig;
 using testing::SpecOf;
 using testing::WithKey;
 
-// What `transformers` fills in, for 64 heads over 256 columns.
+// The defaults of `transformers`, for 64 heads over 256 columns.
 struct FamilyDefaults {
   const char* type;
   int32_t num_kv_heads, head_dim, max_positions;
@@ -25,7 +25,7 @@ void PrintTo(const FamilyDefaults& family, std::ostream* out) {
 
 class FamilyDefaultsTest : public ::testing::TestWithParam<FamilyDefaults> {};
 
-TEST_P(FamilyDefaultsTest, WhatAConfigLeavesOutIsItsFamilys) {
+TEST_P(FamilyDefaultsTest, MissingKeysHaveTheDefaultsOfTheFamily) {
   const std::string config =
       StrCat(R"({"model_type":")", GetParam().type, R"(","vocab_size":8,"hidden_size":256,)",
              R"("intermediate_size":64,"num_attention_heads":64,"num_hidden_layers":1,)",
@@ -36,7 +36,7 @@ TEST_P(FamilyDefaultsTest, WhatAConfigLeavesOutIsItsFamilys) {
   EXPECT_EQ(spec.head_dim, GetParam().head_dim);
   EXPECT_EQ(spec.max_positions, GetParam().max_positions);
   EXPECT_EQ(SpecOf(config + R"("num_key_value_heads":null})").num_kv_heads, 64);
-  // What a rope was trained on follows.
+  // The trained context follows from max_position_embeddings.
   const DecoderSpec dynamic = SpecOf(config + R"("head_dim":8,"rope_scaling":{)"
                                               R"("rope_type":"dynamic","factor":2}})");
   EXPECT_EQ(dynamic.head_dim, 8);
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(, FamilyDefaultsTest,
                                            FamilyDefaults{"gemma2", 4, 256, 8192},
                                            FamilyDefaults{"gemma3_text", 4, 256, 131072}));
 
-TEST(DecoderSpecTest, QwensWindowIsTheFamilysUnlessItSaysAnother) {
+TEST(DecoderSpecTest, QwenHasTheWindowOfTheFamilyByDefault) {
   const auto windows = [](const char* type, const std::string& pairs) {
     const DecoderSpec spec =
         SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
@@ -83,7 +83,7 @@ TEST(DecoderSpecTest, QwensWindowIsTheFamilysUnlessItSaysAnother) {
   EXPECT_EQ(windows("qwen3_moe", slides + R"(,"sliding_window":null)"), (Windows{0, 0}));
 }
 
-TEST(DecoderSpecTest, LayerTypesCountInFamiliesThatKnowThem) {
+TEST(DecoderSpecTest, LayerTypesApplyOnlyToFamiliesThatUseThem) {
   const auto windows = [](const char* type) {
     const DecoderSpec spec =
         SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
@@ -105,7 +105,7 @@ TEST(DecoderSpecTest, LayerTypesCountInFamiliesThatKnowThem) {
   EXPECT_EQ(windows("llama"), (Windows{0, 0}));
 }
 
-TEST(DecoderSpecTest, SizesOfAGptMayHaveTheNamesOfOtherFamilies) {
+TEST(DecoderSpecTest, AGptMayUseTheSizeKeysOfOtherFamilies) {
   for (const char* type : {"gpt2", "gpt_bigcode"}) {
     const DecoderSpec spec = SpecOf(StrCat(
         R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
@@ -117,7 +117,7 @@ TEST(DecoderSpecTest, SizesOfAGptMayHaveTheNamesOfOtherFamilies) {
   }
 }
 
-TEST(DecoderSpecTest, TheTextModelBesidePicturesIsTheFamilysUnlessItSaysOtherwise) {
+TEST(DecoderSpecTest, TheTextModelOfAVisionModelHasTheDefaultsOfTheFamily) {
   const auto spec_of = [](const std::string& pairs, const std::string& text) {
     return SpecOf(StrCat(R"({"model_type":"gemma3",)", pairs, R"("text_config":{)", text, "}}"));
   };
@@ -132,14 +132,14 @@ TEST(DecoderSpecTest, TheTextModelBesidePicturesIsTheFamilysUnlessItSaysOtherwis
       R"("num_hidden_layers":7,"eos_token_id":[1,106],"tie_word_embeddings":false)";
   const DecoderSpec spec = spec_of("", said);
   EXPECT_EQ(spec.num_layers(), 7);
-  EXPECT_TRUE(spec.tied_embeddings);  // for which the outer config alone counts
+  EXPECT_TRUE(spec.tied_embeddings);  // only the outer config counts for it
   EXPECT_EQ(spec.end_ids, (std::vector<int32_t>{1, 106}));
   const DecoderSpec outer = spec_of(R"("tie_word_embeddings":false,"eos_token_id":5,)", said);
   EXPECT_FALSE(outer.tied_embeddings);
   EXPECT_EQ(outer.end_ids, (std::vector<int32_t>{5}));
 }
 
-TEST(DecoderSpecTest, HeadsOfATensorRtLlmCheckpointTurnInPartInPhi3Alone) {
+TEST(DecoderSpecTest, OnlyPhi3OfTensorRtLlmMayRotateAPartOfEachHead) {
   const auto message = [](const std::string& pairs) {
     return ReadTrtLlmConfig(StrCat("{", pairs, R"(,"vocab_size":8,"hidden_size":4,
         "intermediate_size":6,"num_attention_heads":2,"num_hidden_layers":1,
@@ -158,12 +158,12 @@ TEST(DecoderSpecTest, HeadsOfATensorRtLlmCheckpointTurnInPartInPhi3Alone) {
   EXPECT_EQ(message(R"("architecture":"Phi3ForCausalLM","rotary_pct":0.5)"), "");
 }
 
-TEST(DecoderSpecTest, RefusesByName) {
+TEST(DecoderSpecTest, RejectsByName) {
   EXPECT_THAT(MessageForConfig(R"({"model_type":"mamba"})"), HasSubstr("model_type 'mamba'"));
   EXPECT_THAT(MessageForConfig(R"({})"), HasSubstr("model_type ''"));
   EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"awq"})")),
-              HasSubstr("quantised weights are not supported by this backend"));
+              HasSubstr("quantized weights are not supported by this backend"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"hqq"})")),
               HasSubstr("'quantization_config' (hqq) is not supported"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"spiral"})")),
@@ -174,11 +174,11 @@ TEST(DecoderSpecTest, RefusesByName) {
     EXPECT_THAT(MessageForConfig(WithKey(pairs + R"("use_bidirectional_attention":true)")),
                 HasSubstr("'use_bidirectional_attention' is true"));
     EXPECT_THAT(MessageForConfig(WithKey(pairs + R"("use_bidirectional_attention":false)")),
-                HasSubstr("does not fit its config.json"));  // Llama's tensors
+                HasSubstr("does not fit its config.json"));  // those are the tensors of Llama
   }
 }
 
-TEST(DecoderSpecTest, RefusesAClassThatContradictsTheModelType) {
+TEST(DecoderSpecTest, RejectsAClassThatContradictsTheModelType) {
   EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":["LlamaForCausalLM"])")), "");
   EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":null)")), "");
   EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":[])")), "");
@@ -189,7 +189,7 @@ TEST(DecoderSpecTest, RefusesAClassThatContradictsTheModelType) {
               HasSubstr("'architectures' holds 5"));
 }
 
-TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
+TEST(DecoderSpecTest, NamesTheInvalidKey) {
   EXPECT_THAT(MessageForConfig(R"({"model_type":"llama"})"), HasSubstr("'vocab_size' is missing"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":-4)")), HasSubstr("'hidden_size' is -4"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":"4")")),
@@ -208,7 +208,7 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
     }
   }
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":3,"num_key_value_heads":3)")),
-              HasSubstr("hidden_size 4 is no multiple of num_attention_heads 3"));
+              HasSubstr("hidden_size 4 is not a multiple of num_attention_heads 3"));
   EXPECT_THAT(MessageForConfig(std::string(100000, '[')), HasSubstr("is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));

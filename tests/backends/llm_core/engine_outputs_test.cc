@@ -1,5 +1,5 @@
-// What requests of several sequences, of beams, and with logits get from an engine that serves
-// others beside them, with too little room for all.
+// Requests of several sequences, with beam search and with logits, while the engine also runs
+// others and the cache is too small for all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class CollectingSink : public OutputSink {
       : num_open_(num_sequences), patience_(patience), promise_(std::move(promise)) {}
 
   bool IsCancelled() const override { return patience_ > 0 && ++num_asked_ >= patience_; }
-  void OnOutput(const Output& output) override {
+  void OnOutput(const SequenceOutput& output) override {
     const int32_t index = output.sequence_index;
     answer_.ids[index].assign(output.ids.begin(), output.ids.end());
     const auto keep = [](std::vector<float>& to, std::span<const float> from) {
@@ -82,7 +82,7 @@ std::unique_ptr<GenerationRequest> MakeRequest(const TokenIds& prompt, int32_t m
   return request;
 }
 
-// `patience`: it is cancelled when the engine asks for the so-manieth time; 0: never.
+// `patience`: the request is cancelled when the engine polls it for this many times; 0: never.
 std::future<Answer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request,
                          int patience = 0) {
   std::promise<Answer> promise;
@@ -122,9 +122,10 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<FakeExecutor>(limits_, features));
   }
-  // The checker of blocks and references runs after each step of every test.
+  // The invariant checker runs after each step of every test.
   void TearDown() override {
-    while (engine_->stats().num_used_blocks > 0) std::this_thread::yield();  // all is given back
+    // All blocks are released.
+    while (engine_->stats().num_used_blocks > 0) std::this_thread::yield();
     EXPECT_TRUE(engine_->health().ok()) << engine_->health().message();
     engine_.reset();
     EXPECT_GT(num_checks_, 0);
@@ -132,7 +133,8 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
 
   TokenIds RandomPrompt() {
     TokenIds prompt(random_() % 20 + 1);
-    for (int32_t& id : prompt) id = static_cast<int32_t>(random_() % 3);  // often begins alike
+    // Prompts often share a prefix.
+    for (int32_t& id : prompt) id = static_cast<int32_t>(random_() % 3);
     return prompt;
   }
 
@@ -142,8 +144,8 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
   std::unique_ptr<Engine> engine_;
 };
 
-// Some are cancelled, wherever they are by then: that must not show in the others.
-TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
+// Some requests are cancelled at random times, which must not affect the others.
+TEST_P(EngineOutputsTest, AnyMixOfRequestsGivesTheResultsOfEachAlone) {
   struct Sent {
     std::unique_ptr<GenerationRequest> copy;
     std::future<Answer> answer;
@@ -198,16 +200,16 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
   }
 }
 
-TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
+TEST_P(EngineOutputsTest, ReturnsLogitsAndLogProbsOfEachPosition) {
   std::vector<std::future<Answer>> others;
   for (int i = 0; i < 10; ++i) others.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
   const TokenIds prompt = {1, 2, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0, 2};
   std::vector<std::future<Answer>> answers;
   for (int i = 0; i < 3; ++i) {
     auto request = MakeRequest(prompt, 5);
-    request->want_context_logits = true;
-    request->want_generation_logits = true;
-    request->want_prompt_log_probs = true;
+    request->returns_context_logits = true;
+    request->returns_generation_logits = true;
+    request->returns_prompt_log_probs = true;
     answers.push_back(Send(*engine_, std::move(request)));
   }
   for (auto& future : answers) {
@@ -237,7 +239,7 @@ TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
   for (auto& other : others) other.wait();
 }
 
-TEST_P(EngineOutputsTest, GivesEveryBeamTheLogitsThatChoseItsTokens) {
+TEST_P(EngineOutputsTest, EveryBeamHasTheLogitsOfItsOwnTokens) {
   std::vector<std::future<Answer>> answers;
   std::vector<TokenIds> prompts;
   for (int i = 0; i < 12; ++i) {
@@ -248,8 +250,8 @@ TEST_P(EngineOutputsTest, GivesEveryBeamTheLogitsThatChoseItsTokens) {
     request->beams.width = 3;
     request->num_sequences = 3;
     request->beams.early_stopping = false;
-    request->want_generation_logits = true;
-    request->want_context_logits = i % 2 == 0;
+    request->returns_generation_logits = true;
+    request->returns_context_logits = i % 2 == 0;
     answers.push_back(Send(*engine_, std::move(request)));
   }
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -291,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.name = "OverlapEvictWindow", .policy = kEvict, .window = 9, .overlap = true}),
     [](const auto& info) { return info.param.name; });
 
-TEST(EngineFeaturesTest, RefusesByNameWhatTheExecutorLacks) {
+TEST(EngineFeaturesTest, RejectsRequestsThatNeedAMissingFeature) {
   Engine engine({}, std::make_unique<FakeExecutor>(Limits()));
   const auto refusal = [&](auto change) {
     auto request = MakeRequest({1}, 2);
@@ -301,15 +303,15 @@ TEST(EngineFeaturesTest, RefusesByNameWhatTheExecutorLacks) {
     return status.message();
   };
   EXPECT_THAT(refusal([](auto& r) { r.beams.width = 2; }), HasSubstr("'beam_width'"));
-  EXPECT_THAT(refusal([](auto& r) { r.want_context_logits = true; }),
+  EXPECT_THAT(refusal([](auto& r) { r.returns_context_logits = true; }),
               HasSubstr("'return_context_logits'"));
-  EXPECT_THAT(refusal([](auto& r) { r.want_generation_logits = true; }),
+  EXPECT_THAT(refusal([](auto& r) { r.returns_generation_logits = true; }),
               HasSubstr("'return_generation_logits'"));
-  EXPECT_THAT(refusal([](auto& r) { r.want_prompt_log_probs = true; }),
+  EXPECT_THAT(refusal([](auto& r) { r.returns_prompt_log_probs = true; }),
               HasSubstr("'return_prompt_log_probs'"));
 }
 
-TEST(EngineFeaturesTest, NamesWhatIsOutOfRangeWithTheRange) {
+TEST(EngineFeaturesTest, NamesTheFieldAndItsRange) {
   Engine engine({}, std::make_unique<FakeExecutor>(Limits(), ExecutorFeatures{.candidates = true}));
   const auto refusal = [&](auto change) {
     auto request = MakeRequest({1}, 2);

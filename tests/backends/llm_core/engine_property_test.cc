@@ -1,8 +1,9 @@
-// The whole engine under random traffic against the plain model of each request by itself: the same
-// tokens whatever else runs, whoever is cancelled while a step runs, however little room there is;
-// no block lost, nobody starved.
+// The engine under random traffic, compared with a sequential model of each request alone. The
+// tokens must be the same whatever else runs, whichever requests are cancelled while a step runs,
+// and however small the cache is. No block may be lost, and no request may starve.
 //
-// All of it happens on the engine's thread, from within its steps: a seed gives one run.
+// All requests are sent and cancelled on the engine's thread, from within its steps, so that a seed
+// determines the run.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -34,14 +35,14 @@ struct Mode {
   bool copies = true;
   int32_t window = 0;
   int32_t sinks = 0;
-  int32_t long_positions = 0;
-  int32_t dynamic_positions = 0;
+  int32_t long_rope_positions = 0;
+  int32_t dynamic_rope_positions = 0;
   int32_t mixed = 0;
-  bool asks_sinks = true;
+  bool polls_sinks = true;
 };
 
-// A request, without its sink, and what has come of it.
-struct Asked {
+// A request without its sink, and its results so far.
+struct TrackedRequest {
   GenerationRequest request;
   bool is_cancelled = false;
   bool is_open = true;
@@ -54,19 +55,19 @@ class Traffic;
 
 class TrafficSink : public OutputSink {
  public:
-  TrafficSink(Traffic* traffic, Asked* asked) : traffic_(traffic), asked_(asked) {}
+  TrafficSink(Traffic* traffic, TrackedRequest* tracked) : traffic_(traffic), tracked_(tracked) {}
 
-  bool IsCancelled() const override { return asked_->is_cancelled; }
-  StopVerdict OnToken(int32_t sequence_index, std::span<const int32_t> ids) override;
-  void OnOutput(const Output& output) override;
+  bool IsCancelled() const override { return tracked_->is_cancelled; }
+  StopResult OnToken(int32_t sequence_index, std::span<const int32_t> ids) override;
+  void OnOutput(const SequenceOutput& output) override;
   void OnError(const Status& status) override;
 
  private:
   Traffic* const traffic_;
-  Asked* const asked_;
+  TrackedRequest* const tracked_;
 };
 
-// Sends requests and cancels some, at each step. [engine thread, but for Start and wait]
+// Sends requests and cancels some of them in each step. [engine thread, except Start and Wait]
 class Traffic {
  public:
   Traffic(uint32_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
@@ -76,7 +77,7 @@ class Traffic {
     SendOne();
   }
   void Wait() { ended_.get_future().wait(); }
-  const std::vector<std::unique_ptr<Asked>>& all() const { return all_; }
+  const std::vector<std::unique_ptr<TrackedRequest>>& all() const { return all_; }
 
   Status OnSubmit() {
     if (++num_steps_ > kMaxSteps) return InternalError("somebody starves");
@@ -84,14 +85,14 @@ class Traffic {
     if (Pick(0, 5) == 0) CancelOne();
     return Status::Ok();
   }
-  // A step is half applied.
+  // Called while the results of a step are partly applied.
   void OnToken() {
     if (Pick(0, 60) == 0) CancelOne();
   }
-  void OnEnd(Asked& asked) {
-    asked.is_open = false;
+  void OnEnd(TrackedRequest& tracked) {
+    tracked.is_open = false;
     --num_open_;
-    if (!asked.error.ok()) num_sent_ = kNumRequests;  // no others would be taken
+    if (!tracked.error.ok()) num_sent_ = kNumRequests;  // the failed engine accepts no others
     while (num_open_ == 0 && num_sent_ < kNumRequests) SendOne();
     if (num_open_ == 0 && num_sent_ == kNumRequests) ended_.set_value();
   }
@@ -99,7 +100,7 @@ class Traffic {
  private:
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-  // Prompts begin alike often; ends and stop words come now and then.
+  // Prompts often share a prefix; end ids and stop words occur in some.
   GenerationRequest Draw() {
     GenerationRequest request;
     const int shared = Pick(0, 2) == 0 ? 0 : Pick(1, 30);
@@ -117,7 +118,7 @@ class Traffic {
     request.priority = Pick(0, 2);
     request.cache_salt = static_cast<uint64_t>(Pick(0, 1));
     const int kind = Pick(0, 5);
-    if (kind == 0) {  // several, drawn
+    if (kind == 0) {  // several sampled sequences
       request.num_sequences = Pick(2, 4);
       request.sampling.top_k = 5;
       request.sampling.seed = random_() + 1;
@@ -127,9 +128,9 @@ class Traffic {
       request.beams.early_stopping = Pick(0, 1) == 0;
       request.beams.length_penalty = static_cast<float>(Pick(-1, 1));
       request.beams.diversity_rate = static_cast<float>(Pick(0, 1)) * 0.5f;
-    } else if (kind == 3) {  // waits for each of its own steps
-      request.want_generation_logits = true;
-      request.want_prompt_log_probs = Pick(0, 1) == 0;
+    } else if (kind == 3) {  // steps of such requests do not overlap
+      request.returns_generation_logits = true;
+      request.returns_prompt_log_probs = Pick(0, 1) == 0;
     }
     return request;
   }
@@ -142,62 +143,63 @@ class Traffic {
     copy->beams = request.beams;
     copy->priority = request.priority;
     copy->cache_salt = request.cache_salt;
-    copy->want_generation_logits = request.want_generation_logits;
-    copy->want_prompt_log_probs = request.want_prompt_log_probs;
+    copy->returns_generation_logits = request.returns_generation_logits;
+    copy->returns_prompt_log_probs = request.returns_prompt_log_probs;
     return copy;
   }
-  // Until one fits.
+  // Sends random requests until one is accepted.
   void SendOne() {
     while (num_sent_ < kNumRequests) {
-      auto asked = std::make_unique<Asked>();
-      asked->request = Draw();
-      auto request = CopyOf(asked->request);
-      request->sink = std::make_unique<TrafficSink>(this, asked.get());
-      all_.push_back(std::move(asked));
+      auto tracked = std::make_unique<TrackedRequest>();
+      tracked->request = Draw();
+      auto request = CopyOf(tracked->request);
+      request->sink = std::make_unique<TrafficSink>(this, tracked.get());
+      all_.push_back(std::move(tracked));
       ++num_sent_;
       ++num_open_;
-      if (engine_->Enqueue(request).ok()) return;  // from here on it may be the engine's turn
+      if (engine_->Enqueue(request).ok()) return;  // the engine may run from here on
       --num_sent_;
       --num_open_;
       all_.pop_back();
     }
   }
   void CancelOne() {
-    Asked& asked = *all_[static_cast<size_t>(Pick(0, static_cast<int>(all_.size()) - 1))];
-    if (!asked.is_open) return;
-    asked.is_cancelled = true;
-    engine_->LookForCancelled();
+    TrackedRequest& tracked =
+        *all_[static_cast<size_t>(Pick(0, static_cast<int>(all_.size()) - 1))];
+    if (!tracked.is_open) return;
+    tracked.is_cancelled = true;
+    engine_->CheckCancellations();
   }
 
   std::mt19937 random_;
   const int32_t vocab_size_;
   Engine* engine_ = nullptr;
-  std::vector<std::unique_ptr<Asked>> all_;
+  std::vector<std::unique_ptr<TrackedRequest>> all_;
   int num_sent_ = 0;
   int num_open_ = 0;
   int num_steps_ = 0;
   std::promise<void> ended_;
 };
 
-StopVerdict TrafficSink::OnToken(int32_t sequence_index, std::span<const int32_t> ids) {
+StopResult TrafficSink::OnToken(int32_t sequence_index, std::span<const int32_t> ids) {
   traffic_->OnToken();
   return OutputSink::OnToken(sequence_index, ids);
 }
 
-void TrafficSink::OnOutput(const Output& output) {
+void TrafficSink::OnOutput(const SequenceOutput& output) {
   const int32_t index = output.sequence_index;
-  EXPECT_EQ(asked_->finish.count(index), 0u) << "output behind the end of sequence " << index;
-  asked_->ids[index].assign(output.ids.begin(), output.ids.end());
+  EXPECT_EQ(tracked_->finish.count(index), 0u) << "output behind the end of sequence " << index;
+  tracked_->ids[index].assign(output.ids.begin(), output.ids.end());
   if (output.finish == FinishReason::kNone) return;
-  asked_->finish[index] = output.finish;
-  if (static_cast<int32_t>(asked_->finish.size()) == asked_->request.num_sequences) {
-    traffic_->OnEnd(*asked_);
+  tracked_->finish[index] = output.finish;
+  if (static_cast<int32_t>(tracked_->finish.size()) == tracked_->request.num_sequences) {
+    traffic_->OnEnd(*tracked_);
   }
 }
 
 void TrafficSink::OnError(const Status& status) {
-  asked_->error = status;
-  traffic_->OnEnd(*asked_);
+  tracked_->error = status;
+  traffic_->OnEnd(*tracked_);
 }
 
 class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
@@ -212,8 +214,8 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                              .num_blocks = std::uniform_int_distribution<int>(12, 60)(random)};
     limits.attention_window = GetParam().window;
     limits.num_sink_tokens = GetParam().sinks;
-    limits.long_positions = GetParam().long_positions;
-    limits.dynamic_positions = GetParam().dynamic_positions;
+    limits.long_rope_positions = GetParam().long_rope_positions;
+    limits.dynamic_rope_positions = GetParam().dynamic_rope_positions;
     Traffic traffic(seed, limits.vocab_size);
     auto executor =
         std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.block_copies = GetParam().copies,
@@ -221,11 +223,12 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                                                                 .logits = true,
                                                                 .prompt_log_probs = true,
                                                                 .overlap = GetParam().overlap});
-    executor->on_submit = [&](const Batch&) { return traffic.OnSubmit(); };
+    executor->on_submit = [&](const StepBatch&) { return traffic.OnSubmit(); };
     Engine engine(Options(), std::move(executor));
     traffic.Start(&engine);
     traffic.Wait();
-    while (engine.stats().counts.num_running > 0) std::this_thread::yield();  // the step ends
+    // Wait for the end of the step.
+    while (engine.stats().counts.num_running > 0) std::this_thread::yield();
     EXPECT_TRUE(engine.health().ok()) << engine.health().message();
     EXPECT_EQ(engine.stats().num_used_blocks, 0);
     num_preemptions_ += engine.stats().counts.num_preemptions;
@@ -243,22 +246,22 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
     options.scheduler.prefix_cache = GetParam().prefix_cache;
     options.scheduler.mixed_step_tokens = GetParam().mixed;
     options.scheduler.steps_per_priority = 50;
-    options.asks_sinks = GetParam().asks_sinks;
+    options.polls_sinks = GetParam().polls_sinks;
     options.on_check = [](const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); };
     return options;
   }
 
-  void Check(const Asked& asked, const ExecutorLimits& limits) {
-    ASSERT_TRUE(asked.error.ok()) << asked.error.message();
-    const GenerationRequest& request = asked.request;
-    ASSERT_EQ(static_cast<int32_t>(asked.finish.size()), request.num_sequences);
+  void Check(const TrackedRequest& tracked, const ExecutorLimits& limits) {
+    ASSERT_TRUE(tracked.error.ok()) << tracked.error.message();
+    const GenerationRequest& request = tracked.request;
+    ASSERT_EQ(static_cast<int32_t>(tracked.finish.size()), request.num_sequences);
     std::vector<BeamHypothesis> beams;
     if (request.uses_beams()) beams = SearchAlone(request, limits);
-    for (const auto& [index, finish] : asked.finish) {
+    for (const auto& [index, finish] : tracked.finish) {
       SCOPED_TRACE(index);
-      const TokenIds& ids = asked.ids.at(index);
+      const TokenIds& ids = tracked.ids.at(index);
       if (finish == FinishReason::kCancelled) {
-        EXPECT_TRUE(asked.is_cancelled);
+        EXPECT_TRUE(tracked.is_cancelled);
         ++num_cancelled_[request.uses_beams()];
       }
       if (!request.uses_beams()) {
@@ -272,12 +275,13 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
       }
     }
   }
-  // Of a cancelled one, as far as it came; stop words that had begun are shown.
+  // Checks the tokens of a cancelled request as far as they were emitted. A stop word that had
+  // begun is then visible.
   static void CheckDrawn(const GenerationRequest& request, int32_t index, const TokenIds& ids,
                          FinishReason finish, const ExecutorLimits& limits) {
     const TokenIds all =
         ContinueAlone(request.prompt, request.stop.max_tokens, limits, SeedAlone(request, index));
-    StopVerdict verdict;
+    StopResult verdict;
     size_t num_drawn = 0;
     while (verdict.finish == FinishReason::kNone) {
       verdict = CheckStop(request.stop, std::span<const int32_t>(all).first(++num_drawn));
@@ -293,10 +297,10 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
 
   int64_t num_preemptions_ = 0;
   int64_t num_reused_ = 0;
-  std::map<bool, int> num_cancelled_;  // beams, others
+  std::map<bool, int> num_cancelled_;  // with beam search: true, others: false
 };
 
-TEST_P(EnginePropertyTest, EveryRequestGetsWhatItGetsAlone) {
+TEST_P(EnginePropertyTest, EveryRequestGetsTheResultThatItGetsAlone) {
   for (uint32_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     Run(seed);
@@ -305,8 +309,8 @@ TEST_P(EnginePropertyTest, EveryRequestGetsWhatItGetsAlone) {
   EXPECT_GT(num_cancelled_[true], 0);
   EXPECT_GT(num_cancelled_[false], 0);
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
-  EXPECT_EQ(num_preemptions_ > 0,
-            GetParam().policy == CapacityPolicy::kMaxUtilization || GetParam().long_positions > 0);
+  EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization ||
+                                      GetParam().long_rope_positions > 0);
 }
 
 constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
@@ -316,7 +320,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mode{.name = "Plain"}, Mode{.name = "Overlap", .overlap = true},
         Mode{.name = "Prefix", .prefix_cache = true},
-        Mode{.name = "OverlapPrefix", .overlap = true, .prefix_cache = true, .asks_sinks = false},
+        Mode{.name = "OverlapPrefix", .overlap = true, .prefix_cache = true, .polls_sinks = false},
         Mode{.name = "OverlapWhole", .overlap = true, .chunked = false},
         Mode{.name = "EvictMixed", .policy = kEvict, .mixed = 3},
         Mode{.name = "OverlapEvictPrefixMixed",
@@ -324,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(
              .policy = kEvict,
              .prefix_cache = true,
              .mixed = 3,
-             .asks_sinks = false},
+             .polls_sinks = false},
         Mode{
             .name = "EvictPrefixNoCopies", .policy = kEvict, .prefix_cache = true, .copies = false},
         Mode{.name = "OverlapEvictWindowPrefixSinks",
@@ -339,13 +343,16 @@ INSTANTIATE_TEST_SUITE_P(
              .overlap = true,
              .policy = kEvict,
              .prefix_cache = true,
-             .long_positions = 20},
-        Mode{.name = "LongPrefixWindow", .prefix_cache = true, .window = 13, .long_positions = 17},
+             .long_rope_positions = 20},
+        Mode{.name = "LongPrefixWindow",
+             .prefix_cache = true,
+             .window = 13,
+             .long_rope_positions = 17},
         Mode{.name = "OverlapEvictDynamicPrefix",
              .overlap = true,
              .policy = kEvict,
              .prefix_cache = true,
-             .dynamic_positions = 16}),
+             .dynamic_rope_positions = 16}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The loop on its own thread: output, streaming, cancellation, limits, failure.
+// The engine on its own thread: output, streaming, cancellation, limits, failure.
 #include "backends/llm_core/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -26,13 +26,13 @@ ExecutorLimits Limits() {
           .num_blocks = 64};
 }
 
-// What a client would have seen of one request.
-struct Seen {
+// What a client has received for one request.
+struct ReceivedOutput {
   std::promise<void> ended;
   std::atomic<bool> is_cancelled{false};
-  std::atomic<int> num_asked{0};  // whether it is
+  std::atomic<int> num_asked{0};  // calls of IsCancelled
   std::atomic<int> num_calls{0};
-  TokenIds ids;    // pieces in their order
+  TokenIds ids;    // new ids of all calls, in order
   TokenIds whole;  // the last call's ids
   float cum_log_prob = 0.0f;
   FinishReason finish = FinishReason::kNone;
@@ -41,13 +41,13 @@ struct Seen {
 
 class RecordingSink : public OutputSink {
  public:
-  explicit RecordingSink(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
+  explicit RecordingSink(std::shared_ptr<ReceivedOutput> seen) : seen_(std::move(seen)) {}
 
   bool IsCancelled() const override {
     ++seen_->num_asked;
     return seen_->is_cancelled;
   }
-  void OnOutput(const Output& output) override {
+  void OnOutput(const SequenceOutput& output) override {
     EXPECT_EQ(output.first_new, seen_->ids.size());
     seen_->ids.insert(seen_->ids.end(), output.ids.begin() + output.first_new, output.ids.end());
     seen_->whole.assign(output.ids.begin(), output.ids.end());
@@ -62,13 +62,13 @@ class RecordingSink : public OutputSink {
   }
 
  private:
-  const std::shared_ptr<Seen> seen_;
+  const std::shared_ptr<ReceivedOutput> seen_;
 };
 
-// The parameter: steps overlap.
+// The parameter: whether steps overlap.
 class EngineTest : public ::testing::TestWithParam<bool> {
  protected:
-  // The checker of blocks and references runs after each step of every test.
+  // The invariant checker runs after each step of every test.
   void TearDown() override {
     if (engine_ == nullptr) return;
     engine_.reset();
@@ -86,13 +86,13 @@ class EngineTest : public ::testing::TestWithParam<bool> {
     engine_ = std::make_unique<Engine>(std::move(options), std::move(executor));
   }
 
-  std::shared_ptr<Seen> Send(const TokenIds& prompt, const StopRules& stop,
-                             Status* refused = nullptr,
-                             std::shared_ptr<Seen> seen = std::make_shared<Seen>()) {
+  std::shared_ptr<ReceivedOutput> Send(
+      const TokenIds& prompt, const StopCriteria& stop, Status* refused = nullptr,
+      std::shared_ptr<ReceivedOutput> seen = std::make_shared<ReceivedOutput>()) {
     auto request = std::make_unique<GenerationRequest>();
     request->prompt = prompt;
     request->stop = stop;
-    request->sampling.want_log_probs = true;
+    request->sampling.returns_log_probs = true;
     request->sink = std::make_unique<RecordingSink>(seen);
     const Status queued = engine_->Enqueue(request);
     EXPECT_EQ(queued.ok(), request == nullptr);
@@ -100,8 +100,8 @@ class EngineTest : public ::testing::TestWithParam<bool> {
     return seen;
   }
 
-  static StopRules MaxTokens(int32_t max_tokens) {
-    StopRules stop;
+  static StopCriteria MaxTokens(int32_t max_tokens) {
+    StopCriteria stop;
     stop.max_tokens = max_tokens;
     return stop;
   }
@@ -112,13 +112,13 @@ class EngineTest : public ::testing::TestWithParam<bool> {
     return TokenIds(tokens.begin() + static_cast<ptrdiff_t>(prompt), tokens.end());
   }
 
-  std::function<Status(const Batch&)> on_submit_;
+  std::function<Status(const StepBatch&)> on_submit_;
   FakeExecutor* executor_ = nullptr;
   std::atomic<int> num_checks_{0};
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_P(EngineTest, PutsOutTheTokensAndTheReason) {
+TEST_P(EngineTest, EmitsTheTokensAndTheFinishReason) {
   Start();
   const auto seen = Send({1, 2, 3}, MaxTokens(20));
   seen->ended.get_future().wait();
@@ -128,10 +128,10 @@ TEST_P(EngineTest, PutsOutTheTokensAndTheReason) {
   EXPECT_FLOAT_EQ(seen->cum_log_prob, -10.0f);
 }
 
-TEST_P(EngineTest, StopsAtAnEndIdWithoutShowingIt) {
+TEST_P(EngineTest, StopsAtAnEndIdWithoutEmittingIt) {
   Start();
   const TokenIds all = Expected({1, 2, 3}, 20);
-  StopRules stop = MaxTokens(20);
+  StopCriteria stop = MaxTokens(20);
   stop.end_ids = {all[7]};
   const auto seen = Send({1, 2, 3}, stop);
   seen->ended.get_future().wait();
@@ -139,10 +139,10 @@ TEST_P(EngineTest, StopsAtAnEndIdWithoutShowingIt) {
   EXPECT_EQ(seen->finish, FinishReason::kStop);
 }
 
-TEST_P(EngineTest, NeverShowsATokenOfACompletedStopWord) {
+TEST_P(EngineTest, NeverEmitsATokenOfACompletedStopWord) {
   Start();
   const TokenIds all = Expected({9}, 20);
-  StopRules stop = MaxTokens(20);
+  StopCriteria stop = MaxTokens(20);
   stop.stop_words = {{all[4], all[5], all[6]}, {all[2], 5000 % 1000}};
   const auto seen = Send({9}, stop);
   seen->ended.get_future().wait();
@@ -150,7 +150,7 @@ TEST_P(EngineTest, NeverShowsATokenOfACompletedStopWord) {
   EXPECT_EQ(seen->whole, seen->ids);
 }
 
-TEST_P(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
+TEST_P(EngineTest, ConcurrentRequestsFromManyThreadsGetTheirOwnTokens) {
   Start();
   std::vector<std::thread> clients;
   for (int client = 0; client < 4; ++client) {
@@ -177,7 +177,7 @@ TEST_P(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
 
 TEST_P(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
   std::promise<void> release;
-  on_submit_ = [future = release.get_future().share()](const Batch&) {
+  on_submit_ = [future = release.get_future().share()](const StepBatch&) {
     future.wait();
     return Status();
   };
@@ -197,24 +197,25 @@ TEST_P(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
   EXPECT_LE(running->ids.size(), 2u);
 }
 
-TEST_P(EngineTest, WhereItIsToldOfCancellationsItAsksSinksOnlyThen) {
+TEST_P(EngineTest, WithoutPollingSinksAreAskedOnlyAfterCheckCancellations) {
   std::promise<void> release;
-  on_submit_ = [future = release.get_future().share()](const Batch&) {
+  on_submit_ = [future = release.get_future().share()](const StepBatch&) {
     future.wait();
     return Status();
   };
   EngineOptions options;
-  options.asks_sinks = false;
+  options.polls_sinks = false;
   ExecutorLimits limits = Limits();
   limits.max_num_sequences = 1;
   Start(std::move(options), limits);
   const auto running = Send({1}, MaxTokens(200));
   const auto waiting = Send({2}, MaxTokens(200));
-  auto early = std::make_shared<Seen>();
-  early->is_cancelled = true;  // before the engine has it: nobody rings for it again
+  auto early = std::make_shared<ReceivedOutput>();
+  // Before the engine has the request: CheckCancellations is not called for it later.
+  early->is_cancelled = true;
   const auto late = Send({3}, MaxTokens(3), nullptr, early);
   waiting->is_cancelled = true;
-  engine_->LookForCancelled();
+  engine_->CheckCancellations();
   release.set_value();
   for (const auto& seen : {running, waiting, late}) seen->ended.get_future().wait();
   EXPECT_EQ(running->finish, FinishReason::kLength);
@@ -223,7 +224,7 @@ TEST_P(EngineTest, WhereItIsToldOfCancellationsItAsksSinksOnlyThen) {
   EXPECT_LE(running->num_asked, 4);  // in 200 steps
 }
 
-TEST_P(EngineTest, RefusesBadRequestsByName) {
+TEST_P(EngineTest, RejectsInvalidRequestsByName) {
   Start();
   Status refused;
   Send({}, MaxTokens(1), &refused);
@@ -236,17 +237,17 @@ TEST_P(EngineTest, RefusesBadRequestsByName) {
   EXPECT_THAT(refused.message(), HasSubstr("'request_output_len' is -5"));
   Send(TokenIds(256, 1), MaxTokens(1), &refused);
   EXPECT_THAT(refused.message(), HasSubstr("prompt of 256 tokens: the model's limit is 256"));
-  StopRules stop = MaxTokens(1);
+  StopCriteria stop = MaxTokens(1);
   stop.stop_words = {{4000}};
   Send({1}, stop, &refused);
   EXPECT_THAT(refused.message(), HasSubstr("'stop_words_list': token id 4000"));
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArg);
 }
 
-TEST_P(EngineTest, AFullQueueRefusesWithItsLimit) {
+TEST_P(EngineTest, AFullQueueRejectsRequestsAndNamesItsLimit) {
   std::promise<void> release, first_step;
   auto once = std::make_shared<std::once_flag>();
-  on_submit_ = [future = release.get_future().share(), &first_step, once](const Batch&) {
+  on_submit_ = [future = release.get_future().share(), &first_step, once](const StepBatch&) {
     std::call_once(*once, [&] { first_step.set_value(); });
     future.wait();
     return Status();
@@ -256,7 +257,7 @@ TEST_P(EngineTest, AFullQueueRefusesWithItsLimit) {
   EngineOptions options;
   options.max_queue_size = 2;
   Start(std::move(options), limits);
-  std::vector<std::shared_ptr<Seen>> accepted = {Send({1}, MaxTokens(2))};
+  std::vector<std::shared_ptr<ReceivedOutput>> accepted = {Send({1}, MaxTokens(2))};
   first_step.get_future().wait();
   Status refused;
   for (int i = 0; i < 6; ++i) {
@@ -270,9 +271,9 @@ TEST_P(EngineTest, AFullQueueRefusesWithItsLimit) {
   for (const auto& seen : accepted) seen->ended.get_future().wait();
 }
 
-TEST_P(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
+TEST_P(EngineTest, AFailedStepFailsEveryRequestAndRejectsNewOnes) {
   std::promise<void> both_sent;
-  on_submit_ = [steps = 0, sent = both_sent.get_future().share()](const Batch&) mutable {
+  on_submit_ = [steps = 0, sent = both_sent.get_future().share()](const StepBatch&) mutable {
     if (++steps < 4) return Status();
     sent.wait();
     return InternalError("device lost");
@@ -290,7 +291,7 @@ TEST_P(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
   EXPECT_THAT(refused.message(), HasSubstr("device lost"));
 }
 
-TEST_P(EngineTest, DestructionAnswersWhatIsLeft) {
+TEST_P(EngineTest, DestructionFailsTheOpenRequests) {
   Start();
   const auto seen = Send({1}, MaxTokens(250));
   engine_.reset();
@@ -298,7 +299,7 @@ TEST_P(EngineTest, DestructionAnswersWhatIsLeft) {
   EXPECT_TRUE(!seen->error.ok() || seen->ids.size() == 250);
 }
 
-TEST_P(EngineTest, StaysIdleWithoutSteps) {
+TEST_P(EngineTest, RunsNoStepsWhileIdle) {
   Start();
   const auto seen = Send({1}, MaxTokens(3));
   seen->ended.get_future().wait();
@@ -309,23 +310,23 @@ TEST_P(EngineTest, StaysIdleWithoutSteps) {
   EXPECT_EQ(executor_->max_outstanding, GetParam() ? 2 : 1);
 }
 
-TEST_P(EngineTest, AStopThatIsFoundLateCostsOneStep) {
+TEST_P(EngineTest, AStopDetectedLateCostsOneStep) {
   Start();
   const TokenIds all = Expected({1, 2, 3}, 20);
-  StopRules stop = MaxTokens(20);
+  StopCriteria stop = MaxTokens(20);
   stop.end_ids = {all[7]};
   Send({1, 2, 3}, stop)->ended.get_future().wait();
   while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
-  Send({5}, MaxTokens(1))->ended.get_future().wait();  // its step comes after the late one
+  Send({5}, MaxTokens(1))->ended.get_future().wait();  // its step runs after the late request's
   while (engine_->stats().num_output_tokens < 9)
     std::this_thread::yield();  // or the test times out
   EXPECT_EQ(engine_->stats().num_output_tokens, 9);
   EXPECT_EQ(executor_->num_steps, GetParam() ? 10 : 9);
 }
 
-TEST_P(EngineTest, RulesThatReadTheOutputAreNotPlannedAhead) {
+TEST_P(EngineTest, StepsAreNotPlannedAheadForRulesThatReadTheOutput) {
   Start();
-  const auto seen = std::make_shared<Seen>();
+  const auto seen = std::make_shared<ReceivedOutput>();
   auto request = std::make_unique<GenerationRequest>();
   request->prompt = {1, 2, 3};
   request->stop = MaxTokens(20);
@@ -337,7 +338,7 @@ TEST_P(EngineTest, RulesThatReadTheOutputAreNotPlannedAhead) {
   EXPECT_EQ(executor_->max_outstanding, 1);
 }
 
-TEST_P(EngineTest, StepsDoNotOverlapWhereTheyMayNot) {
+TEST_P(EngineTest, StepsOverlapOnlyWherePermitted) {
   EngineOptions options;
   options.overlaps_steps = false;
   Start(std::move(options));
@@ -355,7 +356,7 @@ class CountingExecutor : public FakeExecutor {
   }
 };
 
-TEST(EngineStatsTest, WhatTheExecutorCountsIsThere) {
+TEST(EngineStatsTest, IncludesTheCountersOfTheExecutor) {
   const Engine engine({}, std::make_unique<CountingExecutor>(Limits()));
   EXPECT_EQ(engine.stats().num_recorded_steps, 5);
   EXPECT_EQ(engine.stats().num_failed_recordings, 2);

@@ -1,8 +1,8 @@
-// An executor without a model: the "cache" remembers the token ids that were written, and the next
-// token is a hash of all that a sequence can see through its block table. A block that is shared
-// by mistake, freed too early or written at the wrong place changes the tokens. With
-// ExecutorFeatures::overlap, a step is copied at Submit, run when it is collected, and what it
-// borrowed is not looked at again.
+// An executor without a model. Its "cache" stores the token ids that were written, and the next
+// token is a hash of all tokens that a sequence can see through its block table. A block that is
+// shared by mistake, freed too early or written at the wrong position changes the tokens. With
+// ExecutorFeatures::overlap, a step is copied in Submit and run in Collect, and borrowed data is
+// not read after Submit.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,19 @@ inline uint64_t Hash(uint64_t state, uint64_t value) {
   return state ^ (state >> 33);
 }
 
-// Whether the token at `position` is seen from the end of `num_tokens` tokens.
+// Whether the last of `num_tokens` tokens sees the token at `position`.
 inline bool IsVisible(int32_t position, int32_t num_tokens, const ExecutorLimits& limits) {
   return limits.attention_window == 0 || position < limits.num_sink_tokens ||
          position >= num_tokens - (limits.attention_window - limits.num_sink_tokens);
 }
 
-// What follows `tokens`; `seed` 0: greedy.
+// The token that follows `tokens`; `seed` 0: greedy.
 inline int32_t NextToken(std::span<const int32_t> tokens, const ExecutorLimits& limits,
                          uint64_t seed = 0) {
   const auto num_tokens = static_cast<int32_t>(tokens.size());
-  const bool is_long = limits.long_positions > 0 && num_tokens > limits.long_positions;
-  uint64_t state = 1 + seed + (is_long ? 1000 : 0);
+  const bool uses_long_rope =
+      limits.long_rope_positions > 0 && num_tokens > limits.long_rope_positions;
+  uint64_t state = 1 + seed + (uses_long_rope ? 1000 : 0);
   for (int32_t i = 0; i < num_tokens; ++i) {
     if (IsVisible(i, num_tokens, limits)) state = Hash(state, static_cast<uint64_t>(tokens[i]));
   }
@@ -48,7 +49,7 @@ inline int32_t NextToken(std::span<const int32_t> tokens, int32_t vocab_size) {
   return NextToken(tokens, limits);
 }
 
-// The logits after `tokens`, in [-4, 4): what NextToken hashes, and the token.
+// The logits after `tokens`, in [-4, 4), from the same hash as NextToken.
 inline std::vector<float> LogitsAfter(std::span<const int32_t> tokens,
                                       const ExecutorLimits& limits) {
   ExecutorLimits wide = limits;
@@ -71,7 +72,7 @@ class FakeExecutor : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   ExecutorFeatures features() const override { return features_; }
 
-  Status Submit(const Batch& batch) override {
+  Status Submit(const StepBatch& batch) override {
     if (on_submit) {
       Status status = on_submit(batch);
       if (!status.ok()) return status;
@@ -90,19 +91,19 @@ class FakeExecutor : public Executor {
     return result_;
   }
 
-  std::function<Status(const Batch&)> on_submit;
+  std::function<Status(const StepBatch&)> on_submit;
   int num_steps = 0;
-  int64_t num_tokens = 0;   // computed in all
+  int64_t num_tokens = 0;   // computed in total
   int max_outstanding = 0;  // steps submitted and not collected
 
  private:
-  // A step that owns what a Batch borrows.
-  struct OwnedBatch : Batch {
-    explicit OwnedBatch(const Batch& from) : Batch(from) {
+  // A step with copies of the data that its StepBatch borrows.
+  struct OwnedBatch : StepBatch {
+    explicit OwnedBatch(const StepBatch& from) : StepBatch(from) {
       const auto own = [this](std::span<const int32_t> ids) {
         return std::span<const int32_t>(lists.emplace_back(ids.begin(), ids.end()));
       };
-      for (BatchSequence& sequence : sequences) {
+      for (BatchEntry& sequence : entries) {
         sequence.block_table = own(sequence.block_table);
         sequence.next_ids = own(sequence.next_ids);
         if (!sequence.samples) continue;
@@ -116,29 +117,30 @@ class FakeExecutor : public Executor {
     std::deque<SamplingParams> params;
   };
 
-  // The oldest step.
+  // Runs the oldest step.
   Status Run() {
     OwnedBatch& batch = submitted_.front();
     NEREID_RETURN_IF_ERROR(FillPending(batch));
     NEREID_RETURN_IF_ERROR(Copy(batch));
     result_ = {};
-    result_.tokens.resize(batch.sequences.size());
-    result_.candidates.resize(batch.sequences.size());
-    result_.logits.resize(batch.sequences.size());
-    result_.prompt_log_probs.resize(batch.sequences.size());
-    for (const BatchSequence& sequence : batch.sequences) Write(batch, sequence);
-    for (size_t i = 0; i < batch.sequences.size(); ++i) Answer(batch.sequences[i], i);
+    result_.tokens.resize(batch.entries.size());
+    result_.candidates.resize(batch.entries.size());
+    result_.logits.resize(batch.entries.size());
+    result_.prompt_log_probs.resize(batch.entries.size());
+    for (const BatchEntry& sequence : batch.entries) Write(batch, sequence);
+    for (size_t i = 0; i < batch.entries.size(); ++i) Answer(batch.entries[i], i);
     drawn_.clear();
-    for (size_t i = 0; i < batch.sequences.size(); ++i) {
-      if (batch.sequences[i].samples) drawn_[batch.sequences[i].slot] = result_.tokens[i].id;
+    for (size_t i = 0; i < batch.entries.size(); ++i) {
+      if (batch.entries[i].samples) drawn_[batch.entries[i].slot] = result_.tokens[i].id;
     }
     ++num_steps;
     num_tokens += static_cast<int64_t>(batch.token_ids.size());
     return {};
   }
-  // Only what the step before drew for the sequence's own slot may be pending.
-  Status FillPending(Batch& batch) const {
-    for (const BatchSequence& sequence : batch.sequences) {
+  // Replaces pending tokens. Only those that the previous step sampled for the same slot are
+  // allowed.
+  Status FillPending(StepBatch& batch) const {
+    for (const BatchEntry& sequence : batch.entries) {
       for (int32_t i = 0; i < sequence.num_tokens; ++i) {
         int32_t& id = batch.token_ids[sequence.first_token + i];
         if (id >= 0) continue;
@@ -151,7 +153,7 @@ class FakeExecutor : public Executor {
     }
     return {};
   }
-  Status Copy(const Batch& batch) {
+  Status Copy(const StepBatch& batch) {
     std::set<int32_t> read, written;
     for (const BlockCopy& copy : batch.block_copies) {
       read.insert(copy.from);
@@ -164,26 +166,27 @@ class FakeExecutor : public Executor {
     }
     return {};
   }
-  int32_t& Slot(const BatchSequence& sequence, int32_t position) {
+  int32_t& Slot(const BatchEntry& sequence, int32_t position) {
     const int32_t block = sequence.block_table[position / limits_.block_size];
     return cache_[block * limits_.block_size + position % limits_.block_size];
   }
-  void Write(const Batch& batch, const BatchSequence& sequence) {
+  void Write(const StepBatch& batch, const BatchEntry& sequence) {
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
       Slot(sequence, sequence.num_cached + i) =
-          batch.token_ids[sequence.first_token + i] + KeyKind(sequence);
+          batch.token_ids[sequence.first_token + i] + CacheKeyVariant(sequence);
     }
   }
-  // The first `count` tokens, as the cache has them.
-  std::vector<int32_t> Read(const BatchSequence& sequence, int32_t count) {
+  // The first `count` tokens, as stored in the cache.
+  std::vector<int32_t> Read(const BatchEntry& sequence, int32_t count) {
     std::vector<int32_t> tokens;
     for (int32_t i = 0; i < count; ++i) {
-      // What is of another kind reads wrong.
-      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) - KeyKind(sequence) : -1);
+      // Tokens written with another variant give wrong values.
+      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) - CacheKeyVariant(sequence)
+                                                    : -1);
     }
     return tokens;
   }
-  void Answer(const BatchSequence& sequence, size_t index) {
+  void Answer(const BatchEntry& sequence, size_t index) {
     const int32_t count = sequence.num_cached + sequence.num_tokens;
     for (int32_t row = 0; row < sequence.num_logits; ++row) {
       if (!sequence.returns_logits && sequence.next_ids.empty()) break;
@@ -207,18 +210,18 @@ class FakeExecutor : public Executor {
     result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
   }
 
-  // Added to what a sequence has in the cache.
-  int32_t KeyKind(const BatchSequence& sequence) const {
+  // Added to the cached tokens of a sequence, to detect a mix of key variants.
+  int32_t CacheKeyVariant(const BatchEntry& sequence) const {
     const bool is_dynamic =
-        limits_.dynamic_positions > 0 && sequence.num_prompt > limits_.dynamic_positions;
-    return (sequence.is_long ? 1 << 20 : 0) + (is_dynamic ? sequence.num_prompt << 21 : 0);
+        limits_.dynamic_rope_positions > 0 && sequence.num_prompt > limits_.dynamic_rope_positions;
+    return (sequence.uses_long_rope ? 1 << 20 : 0) + (is_dynamic ? sequence.num_prompt << 21 : 0);
   }
 
   const ExecutorLimits limits_;
   const ExecutorFeatures features_;
   std::vector<int32_t> cache_;
   std::deque<OwnedBatch> submitted_;
-  std::map<int32_t, int32_t> drawn_;  // by slot, in the last step that ran
+  std::map<int32_t, int32_t> drawn_;  // by slot, from the last step
   StepResult result_;
 };
 

@@ -1,5 +1,5 @@
-// The engine while requests keep coming: it leaves the next step unplanned until shortly before
-// the one that runs can end. Time is made up: steps take as long as the test says.
+// Late planning: while requests keep arriving, the engine plans the next step shortly before the
+// running one can end. The test controls time and the duration of steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ constexpr ExecutorLimits kLimits = {.vocab_size = 1000,
                                     .block_size = 8,
                                     .num_blocks = 64};
 
-// Stands still but when the engine waits for a time or for a step.
-class FakeTime : public EngineTime {
+// A clock that advances only when the engine waits for a time or for a step.
+class FakeTime : public EngineClock {
  public:
   TimePoint Now() override { return now_; }
   void WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
@@ -43,28 +43,28 @@ class FakeTime : public EngineTime {
   };
   std::vector<Wait> waits;
   std::function<void()> on_wait;
-  bool waits_for_stop = false;  // no time ends a wait
+  bool waits_for_stop = false;  // waits end only by a stop
 
  private:
   TimePoint now_{1000s};
 };
 
-// What was submitted, and when the device had nothing to do.
+// The submitted steps, and when the device was idle.
 struct StepLog {
-  std::vector<int64_t> num_prompts;  // that began, by step
-  int num_pauses = 0;                // behind the first step
-  EngineTime::TimePoint free{};      // when all steps will have ended
+  std::vector<int64_t> num_prompts;  // number of prompts that began in each step
+  int num_pauses = 0;                // device idle times after the first step
+  EngineClock::TimePoint free{};     // end of all submitted steps
 };
 
-// Steps take `step` of the fake time, one after the other.
+// Each step takes `step` of the fake time; steps run one after the other.
 class TimedExecutor : public FakeExecutor {
  public:
-  TimedExecutor(std::shared_ptr<FakeTime> time, EngineTime::TimePoint::duration step, StepLog& log)
+  TimedExecutor(std::shared_ptr<FakeTime> time, EngineClock::TimePoint::duration step, StepLog& log)
       : FakeExecutor(kLimits, {.overlap = true}), time_(std::move(time)), step_(step), log_(log) {}
 
-  Status Submit(const Batch& batch) override {
+  Status Submit(const StepBatch& batch) override {
     if (!log_.num_prompts.empty() && time_->Now() > log_.free) ++log_.num_pauses;
-    log_.num_prompts.push_back(std::count_if(batch.sequences.begin(), batch.sequences.end(),
+    log_.num_prompts.push_back(std::count_if(batch.entries.begin(), batch.entries.end(),
                                              [](const auto& one) { return one.num_cached == 0; }));
     log_.free = std::max(log_.free, time_->Now()) + step_;
     ends_.push_back(log_.free);
@@ -78,16 +78,16 @@ class TimedExecutor : public FakeExecutor {
 
  private:
   const std::shared_ptr<FakeTime> time_;
-  const EngineTime::TimePoint::duration step_;
+  const EngineClock::TimePoint::duration step_;
   StepLog& log_;
-  std::deque<EngineTime::TimePoint> ends_;
+  std::deque<EngineClock::TimePoint> ends_;
 };
 
 class PromiseSink : public OutputSink {
  public:
   explicit PromiseSink(std::promise<TokenIds> promise) : promise_(std::move(promise)) {}
   bool IsCancelled() const override { return false; }
-  void OnOutput(const Output& output) override {
+  void OnOutput(const SequenceOutput& output) override {
     if (output.finish != FinishReason::kNone)
       promise_.set_value(TokenIds(output.ids.begin(), output.ids.end()));
   }
@@ -99,13 +99,13 @@ class PromiseSink : public OutputSink {
 
 class LatePlanningTest : public ::testing::Test {
  protected:
-  void Start(EngineTime::TimePoint::duration step) {
+  void Start(EngineClock::TimePoint::duration step) {
     EngineOptions options;
-    options.time = time_;
+    options.clock = time_;
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<TimedExecutor>(time_, step, log_));
   }
-  // Any thread, the engine's too.
+  // May be called on any thread, the engine's included.
   std::future<TokenIds> Send(int32_t first_id, int32_t num_tokens) {
     auto request = std::make_unique<GenerationRequest>();
     request->prompt = {first_id, 2, 3};
@@ -123,18 +123,18 @@ class LatePlanningTest : public ::testing::Test {
   }
 
   const std::shared_ptr<FakeTime> time_ = std::make_shared<FakeTime>();
-  StepLog log_;                     // to be read when the engine is gone, or where it waits
-  std::unique_ptr<Engine> engine_;  // last: its thread uses the rest
+  StepLog log_;                     // read after the engine is destroyed, or while it waits
+  std::unique_ptr<Engine> engine_;  // last member: its thread uses the others
 };
 
-TEST_F(LatePlanningTest, WhoComesWhileAStepRunsIsPartOfTheNextOne) {
+TEST_F(LatePlanningTest, RequestsThatArriveDuringAStepJoinTheNextOne) {
   Start(8ms);
   std::vector<std::future<TokenIds>> others;
-  std::vector<size_t> next_steps;  // as each of them came
+  std::vector<size_t> next_steps;  // at the time of each arrival
   time_->on_wait = [&] {
     const FakeTime::Wait wait = time_->waits.back();
     EXPECT_GT(wait.until, wait.from);
-    EXPECT_LT(wait.until, log_.free);  // of the one step that runs
+    EXPECT_LT(wait.until, log_.free);  // end of the only running step
     if (others.size() == 4) return;
     next_steps.push_back(log_.num_prompts.size());
     others.push_back(Send(100 + static_cast<int32_t>(others.size()), 5));
@@ -147,7 +147,7 @@ TEST_F(LatePlanningTest, WhoComesWhileAStepRunsIsPartOfTheNextOne) {
   EXPECT_EQ(log_.num_pauses, 0);
 }
 
-TEST_F(LatePlanningTest, WhenNobodyHasComeForASecondStepsArePlannedAtOnce) {
+TEST_F(LatePlanningTest, WithoutRecentArrivalsStepsArePlannedAtOnce) {
   Start(8ms);
   const auto start = time_->Now();
   EXPECT_EQ(Send(1, 200).get(), Expected(1, 200));
@@ -158,14 +158,14 @@ TEST_F(LatePlanningTest, WhenNobodyHasComeForASecondStepsArePlannedAtOnce) {
   EXPECT_EQ(log_.num_pauses, 0);
 }
 
-TEST_F(LatePlanningTest, ShortStepsAreNotWaitedFor) {
+TEST_F(LatePlanningTest, PlanningDoesNotWaitDuringShortSteps) {
   Start(400us);
   EXPECT_EQ(Send(1, 40).get(), Expected(1, 40));
   engine_.reset();
   EXPECT_TRUE(time_->waits.empty());
 }
 
-TEST_F(LatePlanningTest, TheEndDoesNotWaitForATime) {
+TEST_F(LatePlanningTest, ShutdownEndsTheWait) {
   Start(8ms);
   std::promise<void> waits;
   time_->waits_for_stop = true;
@@ -173,7 +173,7 @@ TEST_F(LatePlanningTest, TheEndDoesNotWaitForATime) {
   auto answer = Send(1, 40);
   waits.get_future().wait();
   engine_.reset();
-  EXPECT_TRUE(answer.get().empty());  // refused: the engine is gone
+  EXPECT_TRUE(answer.get().empty());  // rejected: the engine is shutting down
   EXPECT_EQ(time_->waits.size(), 1u);
 }
 

@@ -1,4 +1,4 @@
-// Logits in half the width, against the halves that they stand for.
+// Conversion of logits to 16 bits, compared with the values that the bits represent.
 #include "backends/llm_core/adapter/logits_format.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-namespace nereid::llm_adapter {
+namespace nereid::llm {
 namespace {
 
 uint16_t As(DataType datatype, float value) {
@@ -19,7 +19,7 @@ uint16_t As(DataType datatype, float value) {
   return half;
 }
 
-// What the 16 bits mean, by the definition of IEEE 754 binary16.
+// The value of the 16 bits by the definition of IEEE 754 binary16.
 float ValueOfFp16(uint16_t half) {
   const int exponent = (half >> 10) & 31, fraction = half & 1023;
   const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
@@ -27,14 +27,14 @@ float ValueOfFp16(uint16_t half) {
   return half & 0x8000 ? -size : size;
 }
 
-TEST(LogitsFormat, EveryHalfIsItsOwnNearest) {
+TEST(LogitsFormat, EveryFp16ValueConvertsToItself) {
   for (uint32_t half = 0; half < 0x10000; ++half) {
     if (((half >> 10) & 31) == 31) continue;  // infinities, NaNs
     ASSERT_EQ(As(DataType::kFp16, ValueOfFp16(static_cast<uint16_t>(half))), half);
   }
 }
 
-TEST(LogitsFormat, BetweenTwoHalvesTheNearerCountsAndTheEvenOneOfEqual) {
+TEST(LogitsFormat, RoundsToTheNearestAndTiesToEven) {
   for (uint16_t half = 0; half < 0x7bff; ++half) {
     const float low = ValueOfFp16(half), high = ValueOfFp16(half + 1), middle = (low + high) / 2;
     ASSERT_EQ(As(DataType::kFp16, middle), half % 2 == 0 ? half : half + 1);
@@ -43,7 +43,7 @@ TEST(LogitsFormat, BetweenTwoHalvesTheNearerCountsAndTheEvenOneOfEqual) {
   }
 }
 
-TEST(LogitsFormat, WhatHasNoHalfBecomesInfinityOrStaysNaN) {
+TEST(LogitsFormat, ValuesOutOfRangeBecomeInfinityAndNaNStaysNaN) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(As(DataType::kFp16, 65519.0f), 0x7bff);
   EXPECT_EQ(As(DataType::kFp16, 65520.0f), 0x7c00);
@@ -63,4 +63,4 @@ TEST(LogitsFormat, BrainFloatsRoundToEven) {
 }
 
 }  // namespace
-}  // namespace nereid::llm_adapter
+}  // namespace nereid::llm

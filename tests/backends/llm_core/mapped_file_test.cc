@@ -34,21 +34,21 @@ class MappedFileTest : public testing::Test {
   const std::string path_;
 };
 
-TEST_F(MappedFileTest, BytesThatTheFileLostAreZerosAndTheFileIsNamed) {
+TEST_F(MappedFileTest, LostBytesAreReadAsZerosAndTheErrorNamesTheFile) {
   const MappedFile file = OpenPages(4);
   EXPECT_EQ(Read(file, 3 * page_bytes_), 'x');
   CutTo(2);
-  EXPECT_TRUE(file.CheckWhole().ok()) << "nobody has looked yet";
+  EXPECT_TRUE(file.CheckIntact().ok()) << "nobody has looked yet";
   EXPECT_EQ(Read(file, page_bytes_), 'x');
-  EXPECT_TRUE(file.CheckWhole().ok());
+  EXPECT_TRUE(file.CheckIntact().ok());
   EXPECT_EQ(Read(file, 3 * page_bytes_ + 1), 0);
-  const Status status = file.CheckWhole();
+  const Status status = file.CheckIntact();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_NE(status.message().find(path_), std::string::npos) << status.message();
   EXPECT_EQ(Read(file, page_bytes_), 'x');
 }
 
-TEST_F(MappedFileTest, SeveralThreadsMayMeetTheCut) {
+TEST_F(MappedFileTest, SeveralThreadsMayReadLostBytes) {
   const MappedFile file = OpenPages(64);
   CutTo(0);
   std::vector<std::thread> threads;
@@ -58,24 +58,24 @@ TEST_F(MappedFileTest, SeveralThreadsMayMeetTheCut) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(file.CheckWhole().ok());
+  EXPECT_FALSE(file.CheckIntact().ok());
 }
 
-TEST_F(MappedFileTest, WhatOneFileLostIsNoOthersAffair) {
+TEST_F(MappedFileTest, ATruncatedFileDoesNotAffectOthers) {
   MappedFile cut = OpenPages(2);
   CutTo(0);
   EXPECT_EQ(Read(cut, page_bytes_), 0);
   std::filesystem::remove(path_);
   const MappedFile other = OpenPages(2);
-  EXPECT_FALSE(cut.CheckWhole().ok());
-  EXPECT_TRUE(other.CheckWhole().ok());
+  EXPECT_FALSE(cut.CheckIntact().ok());
+  EXPECT_TRUE(other.CheckIntact().ok());
   {
     const MappedFile moved = std::move(cut);
-    EXPECT_FALSE(moved.CheckWhole().ok());
+    EXPECT_FALSE(moved.CheckIntact().ok());
   }
   std::filesystem::remove(path_);
-  const MappedFile next = OpenPages(2);  // may watch in the place of the one that is gone
-  EXPECT_TRUE(next.CheckWhole().ok());
+  const MappedFile next = OpenPages(2);  // may reuse the guard slot of the destroyed file
+  EXPECT_TRUE(next.CheckIntact().ok());
 }
 
 TEST_F(MappedFileTest, OtherBusErrorsEndTheProcess) {

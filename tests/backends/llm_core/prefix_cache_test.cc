@@ -1,4 +1,4 @@
-// Chains of block contents against a plain list of all that was entered.
+// Compares the prefix cache with a plain map of all inserted content.
 #include "backends/llm_core/engine/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "backends/llm_core/engine/block_manager.h"
+#include "backends/llm_core/engine/block_pool.h"
 
 namespace nereid::llm {
 namespace {
@@ -30,30 +30,31 @@ TEST(PrefixCacheTest, FindsTheLongestKnownPrefix) {
   cache.Match(Tokens{1, 2, 3, 4, 9, 9}, 3, start, blocks);
   EXPECT_EQ(blocks, (std::vector<int32_t>{5, 4}));
   EXPECT_EQ(start.num_blocks, 2);
-  // The same tokens behind others are another content.
+  // The same tokens after a different prefix are different content.
   blocks.clear();
   start = PrefixChain::Start(0);
   cache.Match(Tokens{3, 4, 5, 6}, 2, start, blocks);
   EXPECT_TRUE(blocks.empty());
 }
 
-TEST(PrefixCacheTest, ASecondBlockOfTheSameContentIsNotEntered) {
+TEST(PrefixCacheTest, DoesNotInsertASecondBlockWithTheSameContent) {
   std::vector<KvBlock> all(8);
   PrefixCache cache(all, 2);
   const Tokens tokens = {1, 2, 3, 4};
   PrefixChain first = PrefixChain::Start(0), second = PrefixChain::Start(0);
   EXPECT_TRUE(Insert(cache, tokens.data(), 0, first));
   EXPECT_FALSE(Insert(cache, tokens.data(), 1, second));
-  EXPECT_TRUE(Insert(cache, tokens.data() + 2, 2, second));  // goes on where the first one is
+  // Continues the chain of the first block.
+  EXPECT_TRUE(Insert(cache, tokens.data() + 2, 2, second));
   EXPECT_FALSE(Insert(cache, tokens.data() + 2, 3, first));
   EXPECT_EQ(cache.size(), 2);
 }
 
-TEST(PrefixCacheTest, AgreesWithAPlainListWhateverIsForgotten) {
+TEST(PrefixCacheTest, AgreesWithAPlainMapUnderEvictions) {
   constexpr int32_t kBlocks = 24, kSize = 3;
   std::vector<KvBlock> all(kBlocks);
   PrefixCache cache(all, kSize);
-  std::map<int32_t, std::pair<uint64_t, Tokens>> plain;  // block -> salt, all tokens to its end
+  std::map<int32_t, std::pair<uint64_t, Tokens>> plain;  // block -> salt, all tokens up to its end
   std::mt19937 random(7);
   for (int round = 0; round < 20000; ++round) {
     const uint64_t salt = random() % 2;
@@ -69,24 +70,24 @@ TEST(PrefixCacheTest, AgreesWithAPlainListWhateverIsForgotten) {
     const auto num_known = static_cast<int32_t>(blocks.size());
     if (num_known * kSize < static_cast<int32_t>(tokens.size())) {
       const auto block = static_cast<int32_t>(random() % kBlocks);
-      bool is_used = false;  // by the prefix that was just found
+      bool is_used = false;  // part of the prefix that was just found
       for (const int32_t known : blocks) is_used |= known == block;
       if (is_used) continue;
-      cache.Forget(block);
+      cache.Erase(block);
       plain.erase(block);
       ASSERT_TRUE(Insert(cache, tokens.data() + num_known * kSize, block, chain));
       plain[block] = {salt, Tokens(tokens.begin(), tokens.begin() + (num_known + 1) * kSize)};
     } else if (random() % 4 == 0) {
       const auto block = static_cast<int32_t>(random() % kBlocks);
-      cache.Forget(block);
+      cache.Erase(block);
       plain.erase(block);
     }
     ASSERT_EQ(cache.size(), static_cast<int32_t>(plain.size()));
   }
 }
 
-TEST(BlockManagerPrefixTest, KeptBlocksGoWhenRoomIsNeededTheLongestUnusedFirst) {
-  BlockManager blocks(3, 2, true);
+TEST(BlockPoolPrefixTest, EvictsTheLeastRecentlyUsedBlockFirst) {
+  BlockPool blocks(3, 2, true);
   const Tokens first = {1, 2, 3, 4}, second = {7, 8};
   const auto keep = [&](const Tokens& tokens) {
     PrefixChain chain = PrefixChain::Start(0);
@@ -94,7 +95,7 @@ TEST(BlockManagerPrefixTest, KeptBlocksGoWhenRoomIsNeededTheLongestUnusedFirst) 
     for (size_t i = 0; i < tokens.size(); i += 2) {
       table.push_back(blocks.Allocate());
       const uint64_t hash = blocks.PreparePrefix(tokens.data() + i, table.back(), chain);
-      blocks.KeepPrefix(tokens.data() + i, table.back(), hash, chain);
+      blocks.InsertPrefix(tokens.data() + i, table.back(), hash, chain);
     }
     blocks.ReleaseAll(table);
   };
@@ -106,9 +107,10 @@ TEST(BlockManagerPrefixTest, KeptBlocksGoWhenRoomIsNeededTheLongestUnusedFirst) 
   };
   keep(first);
   keep(second);
-  EXPECT_EQ(blocks.num_kept(), 3);
+  EXPECT_EQ(blocks.num_evictable(), 3);
   EXPECT_EQ(blocks.num_free(), 3);
-  std::vector<int32_t> table = {blocks.Allocate()};  // the end of a chain goes before its beginning
+  // The end of a chain is evicted before its beginning.
+  std::vector<int32_t> table = {blocks.Allocate()};
   EXPECT_EQ(num_known(first), 1u);
   EXPECT_EQ(num_known(second), 1u);
   table.push_back(blocks.Allocate());

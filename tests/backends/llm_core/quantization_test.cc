@@ -1,4 +1,4 @@
-// Which checkpoints say that inputs of products are rounded to fp8.
+// Which checkpoints request inputs of matrix products in fp8.
 #include "backends/llm_core/model/quantization.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ QuantSpec Read(const char* section) {
   return spec.ok() ? *spec : QuantSpec{};
 }
 
-TEST(QuantizationTest, InputsAreRoundedToFp8WhereTheCheckpointSaysSo) {
+TEST(QuantizationTest, ReadsWhetherInputsAreQuantizedToFp8) {
   EXPECT_TRUE(Read(R"({"quant_method": "fp8", "activation_scheme": "dynamic"})").quantizes_input);
   EXPECT_TRUE(Read(R"({"quant_method": "fp8", "activation_scheme": "static"})").quantizes_input);
   EXPECT_FALSE(Read(R"({"quant_method": "fp8"})").quantizes_input);
@@ -23,7 +23,7 @@ TEST(QuantizationTest, InputsAreRoundedToFp8WhereTheCheckpointSaysSo) {
   EXPECT_TRUE(Read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").quantizes_input);
 }
 
-TEST(QuantizationTest, CompressedTensorsRoundInputsByTheirInputActivations) {
+TEST(QuantizationTest, CompressedTensorsQuantizeInputsByInputActivations) {
   const char* with = R"({"quant_method": "compressed-tensors", "format": "float-quantized",
       "config_groups": {"group_0": {
           "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},

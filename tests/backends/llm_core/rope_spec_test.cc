@@ -1,4 +1,4 @@
-// What a config.json says of ropes: scalings, what they were trained on, how far they reach.
+// The ropes of a config.json: scalings, trained context, maximum positions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::TempFolder;
 using testing::TestTensor;
 using testing::WithKey;
 
-TEST(RopeSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
+TEST(RopeSpecTest, LongRopeUsesTheShortFactorsForShortContexts) {
   TempFolder folder;
   folder.Write("config.json",
                WithKey(R"("original_max_position_embeddings":8,"rope_scaling":{"type":"longrope",)"
@@ -36,7 +36,7 @@ TEST(RopeSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
   EXPECT_THAT(MessageOf(folder), HasSubstr("'long_factor' has 0 factors, expected 1"));
 }
 
-// Of one pair of dimensions, whose wave is 2 pi long.
+// A rope with one pair of dimensions, whose wavelength is 2 pi.
 RopeSpec RopeOf(const std::string& pairs) {
   TempFolder folder;
   folder.Write("config.json", WithKey(pairs));
@@ -46,10 +46,10 @@ RopeSpec RopeOf(const std::string& pairs) {
   return spec.ok() ? spec->ropes[0] : RopeSpec{};
 }
 
-TEST(RopeSpecTest, TheConfigsOwnContextCountsBeforeItsScalings) {
+TEST(RopeSpecTest, TheConfigsOwnContextPrecedesThatOfTheScaling) {
   const std::string llama3 =
       R"("rope_scaling":{"rope_type":"llama3","factor":8,"high_freq_factor":8)";
-  // Between the short waves, of less than context / 8, and the long ones, of more than context.
+  // A wavelength between the high frequencies (below context / 8) and the low ones (above context).
   EXPECT_FLOAT_EQ(RopeOf(llama3 + "}").inv_freq[0], 0.63661977f);  // of 32 positions
   const std::string scaled = llama3 + R"(,"original_max_position_embeddings":64})";
   EXPECT_FLOAT_EQ(RopeOf(scaled).inv_freq[0], 1.0f);
@@ -71,7 +71,7 @@ int32_t LimitOf(const std::string& pairs, int32_t asked) {
   return spec->max_positions;
 }
 
-TEST(RopeSpecTest, TheLimitOfAStretchedRopeMayBeRaisedByItsFactor) {
+TEST(RopeSpecTest, AScalingRaisesTheMaximumPositionsByItsFactor) {
   for (const char* kind : {"linear", "dynamic", "yarn"}) {
     const std::string pairs =
         StrCat(R"("rope_scaling":{"rope_type":")", kind, R"(","factor":2.5})");
@@ -82,7 +82,7 @@ TEST(RopeSpecTest, TheLimitOfAStretchedRopeMayBeRaisedByItsFactor) {
   }
   const std::string of_eight = R"("rope_scaling":{"rope_type":"yarn","factor":3,)"
                                R"("original_max_position_embeddings":16})";
-  EXPECT_EQ(LimitOf(of_eight, 1000), 48);  // from what it was trained on
+  EXPECT_EQ(LimitOf(of_eight, 1000), 48);  // based on the trained context
   EXPECT_EQ(LimitOf(R"("rope_theta":500)", 1000), 32);
   EXPECT_EQ(LimitOf(R"("rope_scaling":{"rope_type":"llama3","factor":8,)"
                     R"("original_max_position_embeddings":16})",
@@ -90,7 +90,7 @@ TEST(RopeSpecTest, TheLimitOfAStretchedRopeMayBeRaisedByItsFactor) {
             32);
 }
 
-TEST(RopeSpecTest, ADynamicRopeIsAPlainOneWhereNothingIsLongerThanItsTraining) {
+TEST(RopeSpecTest, ADynamicRopeIsPlainWithinTheTrainedContext) {
   TempFolder folder;
   folder.Write("config.json",
                WithKey(R"("rope_scaling":{"rope_type":"dynamic","factor":2},"head_dim":4)"));
@@ -106,14 +106,14 @@ TEST(RopeSpecTest, ADynamicRopeIsAPlainOneWhereNothingIsLongerThanItsTraining) {
   EXPECT_EQ(plain.ropes[0].trained_positions, 0);
   LimitPositions(*spec, 64);
   ASSERT_EQ(spec->ropes[0].trained_positions, 32);
-  // The second pair of four: theta' ^ -1/2, theta' = 10000 (2 n / 32 - 1) ^ 2.
+  // The second of two pairs: theta' ^ -1/2, theta' = 10000 (2 n / 32 - 1) ^ 2.
   float inv_freq[2];
   DynamicFrequencies(spec->ropes[0], 48, inv_freq);
   EXPECT_FLOAT_EQ(inv_freq[0], 1.0f);
   EXPECT_FLOAT_EQ(inv_freq[1], 0.01f / 2.0f);
 }
 
-TEST(RopeSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
+TEST(RopeSpecTest, APhi3HasTheTrainedContextOfTheFamilyByDefault) {
   const auto spec_of = [](const std::string& pairs) {
     return SpecOf(StrCat(
         R"({"model_type":"phi3","vocab_size":8,"hidden_size":64,"intermediate_size":64,)",
@@ -126,8 +126,8 @@ TEST(RopeSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
   EXPECT_EQ(spec_of(R"("original_max_position_embeddings":8192,)").ropes[0].short_positions, 8192);
 }
 
-// Its family's longrope had other names, and what it was trained on never stands in the scaling.
-TEST(RopeSpecTest, APhi3HasNoOtherScalingThanLongropeWhateverItIsCalled) {
+// The family has used other names for longrope, and the scaling never contains the trained context.
+TEST(RopeSpecTest, EveryScalingOfAPhi3IsLongropeWhateverItsName) {
   const auto spec_of = [](const std::string& kind) {
     return SpecOf(StrCat(
         R"({"model_type":"phi3","vocab_size":8,"hidden_size":64,"intermediate_size":64,)",
@@ -141,7 +141,7 @@ TEST(RopeSpecTest, APhi3HasNoOtherScalingThanLongropeWhateverItIsCalled) {
   }
 }
 
-TEST(RopeSpecTest, AnOddNumberOfDimensionsTurnsOneMore) {
+TEST(RopeSpecTest, AnOddNumberOfDimensionsIsRoundedUp) {
   const DecoderSpec spec =
       SpecOf(R"({"model_type":"gpt_neox","vocab_size":8,"hidden_size":40,"intermediate_size":64,)"
              R"("num_attention_heads":2,"num_hidden_layers":1,"max_position_embeddings":32,)"
@@ -156,7 +156,7 @@ TEST(RopeSpecTest, AnOddNumberOfDimensionsTurnsOneMore) {
   EXPECT_FLOAT_EQ(inv_freq[1], 0.025118864f * 0.62996052f);  // (2 x 48 / 32 - 1) ^ -2/3
 }
 
-TEST(RopeSpecTest, HeadsTurnInPartOnlyInFamiliesThatKnowIt) {
+TEST(RopeSpecTest, PartialRotaryAppliesOnlyToFamiliesThatUseIt) {
   const auto dim_of = [](const char* type, const std::string& pairs) {
     return SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
                          R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)",
@@ -176,7 +176,7 @@ TEST(RopeSpecTest, HeadsTurnInPartOnlyInFamiliesThatKnowIt) {
   EXPECT_EQ(dim_of("gpt_neox", R"("rope_parameters":{"partial_rotary_factor":0.5})"), 8);
 }
 
-TEST(RopeSpecTest, OfAnOlderAndANewerSpellingTheOlderCounts) {
+TEST(RopeSpecTest, TheOlderSpellingPrecedesTheNewerOne) {
   const std::string newer = R"("rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":7})";
   EXPECT_FLOAT_EQ(RopeOf(newer).inv_freq[0], 0.5f);
   EXPECT_FLOAT_EQ(RopeOf(newer + R"(,"rope_scaling":{"type":"linear","factor":4})").inv_freq[0],
@@ -200,7 +200,7 @@ RopeSpec NestedRope(const std::string& rope, const std::string& pairs = "") {
   return spec.ropes.empty() ? RopeSpec{} : spec.ropes[0];
 }
 
-TEST(RopeSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
+TEST(RopeSpecTest, ARopeOfSomeLayersUsesThePositionsOfAll) {
   const std::string dynamic = R"({"rope_type":"dynamic","factor":2})";
   EXPECT_EQ(NestedRope(dynamic).trained_positions, 131072);
   EXPECT_EQ(NestedRope(dynamic, R"("max_position_embeddings":4096,)").trained_positions, 4096);
@@ -215,8 +215,8 @@ TEST(RopeSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
   EXPECT_FLOAT_EQ(yarn.magnitude, 1.1386294f);  // 1 + 0.1 log(32768 / 8192)
 }
 
-// Neither a rope of some layers nor one for all.
-TEST(RopeSpecTest, AGemma3RopeKnowsNoTrainedPositionsFromBesideIt) {
+// Neither in the rope of a kind of layer nor in one for all layers.
+TEST(RopeSpecTest, AGemma3RopeIgnoresTrainedPositionsOutsideIt) {
   const std::string pairs =
       R"("max_position_embeddings":64,"original_max_position_embeddings":16,)";
   const std::string yarn = R"({"rope_type":"yarn","factor":4)";
@@ -233,7 +233,7 @@ TEST(RopeSpecTest, AGemma3RopeKnowsNoTrainedPositionsFromBesideIt) {
   EXPECT_EQ(flat.ropes[0].inv_freq, nested.ropes[0].inv_freq);
 }
 
-TEST(RopeSpecTest, AGemma3ReadsTheRopeOfEachKindOfLayerAndNoneForAll) {
+TEST(RopeSpecTest, AGemma3ReadsARopePerKindOfLayerAndNoneForAll) {
   const auto ropes_of = [](const std::string& pairs) {
     return SpecOf(StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,)",
                          R"("head_dim":4,"intermediate_size":64,"num_attention_heads":4,)",
@@ -254,7 +254,7 @@ TEST(RopeSpecTest, AGemma3ReadsTheRopeOfEachKindOfLayerAndNoneForAll) {
   expect(nested + R"(,"rope_scaling":{"rope_type":"linear","factor":4})", 0.025f, 1e-2f);
 }
 
-TEST(RopeSpecTest, TheLimitFollowsTheRopeOfTheGlobalLayers) {
+TEST(RopeSpecTest, MaximumPositionsFollowTheRopeOfTheGlobalLayers) {
   const std::string pairs = R"("max_position_embeddings":4096,)";
   const auto limit_of = [&](const std::string& rope, int32_t asked) {
     DecoderSpec spec = NestedSpec(rope, pairs);

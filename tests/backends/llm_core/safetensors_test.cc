@@ -1,4 +1,4 @@
-// Headers that lie: each is refused with the tensor and both values.
+// Invalid headers: each error names the tensor and both values.
 #include "backends/llm_core/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -37,41 +37,41 @@ TEST(SafetensorsTest, FindsTensorsAndTheirBytes) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   ASSERT_EQ(parsed->size(), 3u);
   EXPECT_EQ(parsed->at("a").bytes.size(), 24u);
-  EXPECT_EQ(parsed->at("b").type, DataType::kBF16);
+  EXPECT_EQ(parsed->at("b").type, CheckpointDataType::kBF16);
   EXPECT_EQ(parsed->at("b").bytes.data() - parsed->at("a").bytes.data(), 24);
   EXPECT_TRUE(parsed->at("empty").bytes.empty());
 }
 
-TEST(SafetensorsTest, LeavesMetadataAside) {
+TEST(SafetensorsTest, IgnoresMetadata) {
   EXPECT_TRUE(Parse(WithHeader(R"({"__metadata__":{"format":"pt"}})", 0))->empty());
 }
 
-TEST(SafetensorsTest, RefusesFilesTooShortForTheirHeader) {
+TEST(SafetensorsTest, RejectsFilesTooShortForTheirHeader) {
   ExpectFault("", "0 bytes are too few");
   ExpectFault("1234567", "7 bytes are too few");
   ExpectFault(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8) + "{}", "in a file of 10 bytes");
   ExpectFault(WithHeader("{}", 0).substr(0, 9), "header of 2 bytes in a file of 9 bytes");
 }
 
-TEST(SafetensorsTest, RefusesHeadersThatAreNotAnObject) {
+TEST(SafetensorsTest, RejectsHeadersThatAreNotAnObject) {
   ExpectFault(WithHeader("[]", 0), "not a JSON object");
   ExpectFault(WithHeader("{", 0), "not a JSON object");
   ExpectFault(WithHeader(R"({"a":1})", 0), "tensor 'a': the entry is not an object");
 }
 
-TEST(SafetensorsTest, RefusesTruncatedData) {
+TEST(SafetensorsTest, RejectsTruncatedData) {
   std::string file = SafetensorsBytes({{"a", {4}}});
   file.pop_back();
-  ExpectFault(file, "tensor 'a': data_offsets [0,16] leave the file's 15 bytes");
+  ExpectFault(file, "tensor 'a': data_offsets [0,16] exceed the file's 15 bytes");
 }
 
-TEST(SafetensorsTest, RefusesTrailingBytesAndHoles) {
+TEST(SafetensorsTest, RejectsTrailingBytesAndGaps) {
   ExpectFault(SafetensorsBytes({{"a", {4}}}) + "x", "1 bytes follow the last tensor");
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[4,8]") + "}", 8),
-              "hole of 4 bytes before tensor 'a'");
+              "gap of 4 bytes before tensor 'a'");
 }
 
-TEST(SafetensorsTest, RefusesOverlappingTensors) {
+TEST(SafetensorsTest, RejectsOverlappingTensors) {
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
                              Entry("b", "\"U8\"", "[4]", "[3,7]") + "}",
                          7),
@@ -82,21 +82,21 @@ TEST(SafetensorsTest, RefusesOverlappingTensors) {
               "overlap");
 }
 
-TEST(SafetensorsTest, RefusesATensorThatOccursTwice) {
+TEST(SafetensorsTest, RejectsATensorThatOccursTwice) {
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
                              Entry("a", "\"U8\"", "[4]", "[4,8]") + "}",
                          8),
               "tensor 'a' occurs twice");
 }
 
-TEST(SafetensorsTest, RefusesSizesThatContradictTheShape) {
+TEST(SafetensorsTest, RejectsSizesThatContradictTheShape) {
   ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", "[2,3]", "[0,20]") + "}", 20),
               "F32 [2, 3] needs 24 bytes, data_offsets give 20");
   ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", "[4611686018427387904,4]", "[0,0]") + "}", 0),
               "needs more than 2^64 bytes");
 }
 
-TEST(SafetensorsTest, RefusesOddTypesShapesAndOffsets) {
+TEST(SafetensorsTest, RejectsInvalidTypesShapesAndOffsets) {
   ExpectFault(WithHeader("{" + Entry("a", "\"F31\"", "[1]", "[0,4]") + "}", 4),
               "unknown dtype \"F31\"");
   ExpectFault(WithHeader("{" + Entry("a", "5", "[1]", "[0,4]") + "}", 4), "'dtype'");

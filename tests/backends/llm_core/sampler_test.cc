@@ -1,4 +1,4 @@
-// Known answers of the generator, and each sampling rule on logits that show it.
+// Known answers of the random generator, and each sampling rule on logits that show its effect.
 #include "backends/llm_core/sampling/sampler.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Draws at many positions; how often each id came.
+// Counts of each id over draws at many positions.
 std::map<int32_t, int> Histogram(const std::vector<float>& logits, const SamplingParams& params,
                                  int draws) {
   Sampler sampler;
@@ -35,7 +35,7 @@ int32_t Greedy(std::vector<float> logits, const SamplingParams& params,
   return sampler.Sample(logits, {&params, history, 0, banned}).id;
 }
 
-TEST(PhiloxTest, GivesThePublishedAnswers) {
+TEST(PhiloxTest, GivesThePublishedValues) {
   const auto words = [](const PhiloxBlock& block) {
     return std::vector<uint32_t>(block.words, block.words + 4);
   };
@@ -61,9 +61,9 @@ TEST(PhiloxTest, UniformsStayInsideTheOpenInterval) {
   EXPECT_GT(high, 0.999f);
 }
 
-TEST(SamplerTest, IsGreedyUntilTopKOrTopPAsksForMore) {
+TEST(SamplerTest, IsGreedyUnlessTopKOrTopPIsSet) {
   SamplingParams params;
-  EXPECT_EQ(Greedy({1, 5, 5, 2}, params, {0}), 1);  // the lowest of equals
+  EXPECT_EQ(Greedy({1, 5, 5, 2}, params, {0}), 1);  // the lowest of equal ones
   params.top_k = 1;
   params.top_p = 0.9f;
   EXPECT_EQ(Greedy({1, 2, 5, 2}, params, {0}), 2);
@@ -72,13 +72,13 @@ TEST(SamplerTest, IsGreedyUntilTopKOrTopPAsksForMore) {
   EXPECT_EQ(Greedy({1, 2, 5, 2}, params, {0}), 2);
 }
 
-TEST(SamplerTest, TheLowestOfTheGreatestWinsAtEveryLengthAndPlace) {
+TEST(SamplerTest, ArgMaxReturnsTheLowestIndexForEveryLengthAndPosition) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kForbidden = -std::numeric_limits<float>::infinity();
   for (const size_t size : {1, 2, 15, 16, 63, 64, 65, 128, 191, 1000}) {
     for (size_t first = 0; first < size; ++first) {
       for (const float other : {-1.0f, kForbidden, kNan}) {
-        if (std::isnan(other) && first == 0 && size > 1) continue;  // shown below
+        if (std::isnan(other) && first == 0 && size > 1) continue;  // covered below
         std::vector<float> values(size, other);
         if (first > 0) values[0] = -2.0f;
         for (size_t i = first; i < size; i += 1 + first % 40) values[i] = 3.0f;
@@ -106,7 +106,7 @@ TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
   EXPECT_NEAR(counts[3] / 20000.0, 0.16 / 0.30, 0.015);
 }
 
-TEST(SamplerTest, SameSeedSameDrawsOtherSeedOthers) {
+TEST(SamplerTest, EqualSeedsGiveEqualDrawsAndOtherSeedsOthers) {
   SamplingParams params;
   params.top_k = 100;
   std::vector<float> logits(1000);
@@ -126,7 +126,7 @@ TEST(SamplerTest, SameSeedSameDrawsOtherSeedOthers) {
   EXPECT_NE(draw(1), draw(uint64_t{1} << 32 | 1));
 }
 
-TEST(SamplerTest, TopKKeepsTheKLikeliest) {
+TEST(SamplerTest, TopKKeepsTheKMostLikely) {
   SamplingParams params;
   params.top_k = 2;
   const auto counts = Histogram({0.0f, 1.0f, 0.5f, 0.9f}, params, 2000);
@@ -150,7 +150,7 @@ TEST(SamplerTest, TopPKeepsTheSmallestSetThatReachesP) {
   EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
 }
 
-TEST(SamplerTest, TopPShareOutWhatTopKLeft) {
+TEST(SamplerTest, TopPAppliesToTheTokensThatTopKKept) {
   SamplingParams params;
   params.top_k = 2;
   params.top_p = 0.62f;  // 0.5 / 0.8 = 0.625 of what top-k leaves
@@ -161,7 +161,7 @@ TEST(SamplerTest, TopPShareOutWhatTopKLeft) {
   EXPECT_EQ(Histogram(logits, params, 1000).size(), 2u);
 }
 
-TEST(SamplerTest, MinPDropsWhatIsFarBehindTheLikeliest) {
+TEST(SamplerTest, MinPDropsTokensFarBelowTheMostLikely) {
   SamplingParams params;
   params.min_p = 0.4f;
   const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
@@ -204,7 +204,7 @@ TEST(SamplerTest, BiasBadWordsAndBansMoveTheChoice) {
 
 TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
   SamplingParams params;
-  params.want_log_probs = true;
+  params.returns_log_probs = true;
   params.embedding_bias = {0.0f, 100.0f};
   std::vector<float> logits = {std::log(0.75f), std::log(0.25f)};
   Sampler sampler;
@@ -214,7 +214,7 @@ TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
   EXPECT_NEAR(token.log_prob, std::log(0.25f), 1e-5f);
 }
 
-TEST(SamplerTest, TopPDecaysAndStartsAnewAfterTheResetId) {
+TEST(SamplerTest, TopPDecaysAndRestartsAfterTheResetId) {
   SamplingParams params;
   params.top_p = 0.8f;
   params.top_p_decay = 0.5f;
@@ -226,7 +226,7 @@ TEST(SamplerTest, TopPDecaysAndStartsAnewAfterTheResetId) {
   EXPECT_FLOAT_EQ(DecayedTopP(params, std::vector<int32_t>{1, 1, 9}), 0.8f);
 }
 
-TEST(SamplerTest, SurvivesLogitsThatAreAllForbidden) {
+TEST(SamplerTest, HandlesLogitsThatAreAllBanned) {
   SamplingParams params;
   params.top_p = 0.9f;
   params.embedding_bias.assign(3, -INFINITY);
@@ -257,7 +257,7 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
               HasSubstr("token id 10, expected 0 to 9"));
 }
 
-TEST(SamplingParamsTest, EveryNumberHasARangeThatItsRefusalNames) {
+TEST(SamplingParamsTest, TheErrorForEachNumberNamesItsRange) {
   struct Number {
     const char* name;
     float SamplingParams::*member;
@@ -289,21 +289,21 @@ TEST(SamplingParamsTest, EveryNumberHasARangeThatItsRefusalNames) {
   }
 }
 
-TEST(SamplerTest, NoRunOfTokensComesTwiceWhereThatIsForbidden) {
+TEST(SamplerTest, BansRepeatedNgrams) {
   SamplingParams params;
   params.no_repeat_ngram_size = 3;
-  const TokenIds tokens = {1, 2, 3, 0, 1, 2};  // 3 would complete 1 2 3 again
+  const TokenIds tokens = {1, 2, 3, 0, 1, 2};  // 3 would complete a second 1 2 3
   std::vector<float> logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
   EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
-  params.no_repeat_ngram_size = 1;  // no token at all comes twice
+  params.no_repeat_ngram_size = 1;  // no token may occur twice
   logits = {9.0f, 9.0f, 9.0f, 9.0f, 0.0f};
   EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
-  params.no_repeat_ngram_size = 7;  // longer than what is there
+  params.no_repeat_ngram_size = 7;  // longer than the sequence
   logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
   EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 3);
 }
 
-TEST(SamplerTest, CandidatesAreTheLikeliestAfterTheRules) {
+TEST(SamplerTest, CandidatesAreTheMostLikelyAfterTheRules) {
   SamplingParams params;
   params.temperature = 2.0f;
   params.bad_words = {{3}};

@@ -1,5 +1,5 @@
-// The scheduler against a plain sequential model of it: same tokens whatever arrives, is cancelled
-// or runs out of room; no block lost, nobody starved.
+// The scheduler compared with a sequential model. The tokens must be the same whatever arrives, is
+// cancelled or is preempted. No block may be lost, and no request may starve.
 #include "backends/llm_core/engine/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ std::unique_ptr<Sequence> MakeSequence(const Work& work) {
   }
   std::unique_ptr<Sequence> first = std::move(sequences[0]);
   for (int32_t i = 1; i < work.num_sequences; ++i) {
-    first->companions.push_back(std::move(sequences[i]));
+    first->siblings.push_back(std::move(sequences[i]));
   }
   return first;
 }
@@ -64,20 +64,20 @@ std::unique_ptr<Sequence> MakeSequence(const TokenIds& prompt, int32_t max_token
   return MakeSequence(Work{prompt, max_tokens});
 }
 
-// Runs one step; finished sequences are taken out and appended to `done`.
+// Runs one step. Finished sequences are removed and appended to `done`.
 void Step(Scheduler& scheduler, FakeExecutor& executor,
           std::vector<std::unique_ptr<Sequence>>& done) {
-  Batch batch;
+  StepBatch batch;
   scheduler.Schedule(batch);
-  ASSERT_FALSE(batch.sequences.empty()) << "work is left, but nothing was planned";
+  ASSERT_FALSE(batch.entries.empty()) << "work is left, but nothing was planned";
   ASSERT_LE(static_cast<int32_t>(batch.token_ids.size()), executor.limits().max_num_tokens);
   ASSERT_TRUE(scheduler.CheckInvariants().ok()) << scheduler.CheckInvariants().message();
   const Status submitted = executor.Submit(batch);
   ASSERT_TRUE(submitted.ok()) << submitted.message();
   const StepResult result = *executor.Collect();
   scheduler.MarkComputed();
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    if (batch.sequences[i].samples) {
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    if (batch.entries[i].samples) {
       scheduler.scheduled()[i]->token_ids.push_back(result.tokens[i].id);
     }
   }
@@ -105,16 +105,16 @@ struct Mode {
   int32_t window = 0;
   int32_t sinks = 0;
   bool copies = true;
-  int32_t long_positions = 0;
+  int32_t long_rope_positions = 0;
   int32_t mixed = 0;
-  int32_t dynamic_positions = 0;
+  int32_t dynamic_rope_positions = 0;
 };
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
  protected:
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-  // Prompts begin alike often.
+  // Prompts often share a prefix.
   Work RandomWork() {
     Work work;
     const int shared = Pick(0, 2) == 0 ? 0 : Pick(1, 30);
@@ -124,7 +124,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
       work.prompt.push_back(Pick(0, 999));
     work.max_tokens = Pick(1, 24);
     work.num_sequences = Pick(0, 4) == 0 ? Pick(2, 4) : 1;
-    if (GetParam().long_positions > 0) work.num_sequences = 1;
+    if (GetParam().long_rope_positions > 0) work.num_sequences = 1;
     work.priority = Pick(0, 2);
     work.salt = static_cast<uint64_t>(Pick(0, 1));
     return work;
@@ -136,8 +136,8 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     limits.num_blocks = Pick(4, 60);
     limits.attention_window = GetParam().window;
     limits.num_sink_tokens = GetParam().sinks;
-    limits.long_positions = GetParam().long_positions;
-    limits.dynamic_positions = GetParam().dynamic_positions;
+    limits.long_rope_positions = GetParam().long_rope_positions;
+    limits.dynamic_rope_positions = GetParam().dynamic_rope_positions;
     const ExecutorFeatures features = {.block_copies = GetParam().copies};
     SchedulerOptions options;
     options.policy = GetParam().policy;
@@ -160,10 +160,11 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
       if (Pick(0, 19) == 0) {
         const uint64_t key = static_cast<uint64_t>(Pick(0, 5));
         const auto removed = scheduler.Remove([&](const Sequence& sequence) {
-          return sequence.request->prompt.size() % 6 == key;  // all of a request at once
+          // Selects all sequences of a request at once.
+          return sequence.request->prompt.size() % 6 == key;
         });
         for (const auto& sequence : removed) {
-          cancelled += 1 + static_cast<int>(sequence->companions.size());
+          cancelled += 1 + static_cast<int>(sequence->siblings.size());
         }
       }
       if (scheduler.is_empty()) continue;
@@ -175,7 +176,8 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
     EXPECT_EQ(scheduler.blocks().num_used(), 0);
     EXPECT_TRUE(scheduler.CheckInvariants().ok());
-    if (GetParam().policy == CapacityPolicy::kGuaranteedNoEvict && GetParam().long_positions == 0) {
+    if (GetParam().policy == CapacityPolicy::kGuaranteedNoEvict &&
+        GetParam().long_rope_positions == 0) {
       EXPECT_EQ(scheduler.counts().num_preemptions, 0);
     }
     EXPECT_EQ(scheduler.counts().num_paused, 0);
@@ -195,8 +197,8 @@ TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
     if (HasFatalFailure()) return;
   }
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
-  EXPECT_EQ(num_preemptions_ > 0,
-            GetParam().policy == CapacityPolicy::kMaxUtilization || GetParam().long_positions > 0);
+  EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization ||
+                                      GetParam().long_rope_positions > 0);
 }
 
 constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
@@ -212,18 +214,18 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.name = "NoEvictWindow", .window = 10},
         Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
         Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
-        Mode{.name = "NoEvictLong", .long_positions = 20},
-        Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_positions = 20},
+        Mode{.name = "NoEvictLong", .long_rope_positions = 20},
+        Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_rope_positions = 20},
         Mode{.name = "EvictLongPrefixWindow",
              .policy = kEvict,
              .prefix_cache = true,
              .window = 13,
-             .long_positions = 17},
-        Mode{.name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_positions = 16},
+             .long_rope_positions = 17},
+        Mode{.name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_rope_positions = 16},
         Mode{.name = "EvictDynamicPrefix",
              .policy = kEvict,
              .prefix_cache = true,
-             .dynamic_positions = 16},
+             .dynamic_rope_positions = 16},
         Mode{.name = "Evict", .policy = kEvict},
         Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
         Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
@@ -250,22 +252,22 @@ TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
   for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
 }
 
-TEST(SchedulerTest, ASequenceThatGrowsLongIsComputedAnewOnce) {
+TEST(SchedulerTest, ASequenceThatOutgrowsTheShortRopeIsRecomputedOnce) {
   ExecutorLimits limits = SmallLimits();
-  limits.long_positions = 8;
+  limits.long_rope_positions = 8;
   Scheduler scheduler({}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
   scheduler.Add(MakeSequence(TokenIds(5, 1), 8));
-  scheduler.Add(MakeSequence(TokenIds(9, 2), 3));  // long from its first token on
+  scheduler.Add(MakeSequence(TokenIds(9, 2), 3));  // exceeds the limit from its first token on
   while (!scheduler.is_empty()) Step(scheduler, executor, done);
   EXPECT_EQ(scheduler.counts().num_preemptions, 1);
-  // The first: 5 of its prompt and 3 decoded, then 9 tokens at once and 3 more.
+  // The first request: 5 prompt tokens and 3 decoded ones, then 9 recomputed at once and 3 more.
   EXPECT_EQ(executor.num_tokens, 5 + 3 + 9 + 3 + 9 + 2);
   for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
 }
 
-TEST(SchedulerTest, DecodesGoOnWhileALongPromptIsComputedInChunks) {
+TEST(SchedulerTest, DecodesContinueWhileALongPromptIsComputedInChunks) {
   Scheduler scheduler({}, SmallLimits());
   FakeExecutor executor(SmallLimits());
   std::vector<std::unique_ptr<Sequence>> done;
@@ -273,23 +275,23 @@ TEST(SchedulerTest, DecodesGoOnWhileALongPromptIsComputedInChunks) {
   Step(scheduler, executor, done);
   scheduler.Add(MakeSequence(TokenIds(40, 7), 2));
   for (int step = 0; step < 3; ++step) {
-    Batch batch;
+    StepBatch batch;
     scheduler.Schedule(batch);
-    ASSERT_EQ(batch.sequences.size(), 2u);
-    EXPECT_EQ(batch.sequences[0].num_tokens, 1);
-    EXPECT_EQ(batch.sequences[1].num_tokens, step < 2 ? 15 : 10);
-    EXPECT_EQ(batch.sequences[1].samples, step == 2);
+    ASSERT_EQ(batch.entries.size(), 2u);
+    EXPECT_EQ(batch.entries[0].num_tokens, 1);
+    EXPECT_EQ(batch.entries[1].num_tokens, step < 2 ? 15 : 10);
+    EXPECT_EQ(batch.entries[1].samples, step == 2);
     ASSERT_TRUE(executor.Submit(batch).ok());
     ASSERT_TRUE(executor.Collect().ok());
     scheduler.MarkComputed();
-    for (size_t i = 0; i < batch.sequences.size(); ++i) {
-      if (batch.sequences[i].samples) scheduler.scheduled()[i]->token_ids.push_back(1);
+    for (size_t i = 0; i < batch.entries.size(); ++i) {
+      if (batch.entries[i].samples) scheduler.scheduled()[i]->token_ids.push_back(1);
     }
   }
 }
 
-// Tokens of prompts in each step: those of one that decodes beside them, all of them once it ended.
-TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
+// Prompt tokens in each step: beside a decoding sequence, and without it once it ended.
+TEST(SchedulerTest, PromptChunksAreSmallerBesideDecodingSequences) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 200;
   limits.max_positions = 400;
@@ -311,11 +313,12 @@ TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
     return sizes;
   };
   EXPECT_THAT(chunks(20), ::testing::ElementsAre(8, 8, 4));
-  // An eighth of what waits while that is more than nine; the last two are alone.
+  // An eighth of the waiting tokens as long as that exceeds nine; the last two steps have no
+  // decoding sequence.
   EXPECT_THAT(chunks(200), ::testing::ElementsAre(24, 21, 18, 16, 64, 57));
 }
 
-// Of tokens of prompts beside `num_decode` sequences, where a step is bounded to `mixed`.
+// The number of prompt tokens beside `num_decode` sequences, with mixed_step_tokens `mixed`.
 int32_t PromptTokensBeside(int32_t num_decode, int32_t mixed) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 200;
@@ -330,19 +333,19 @@ int32_t PromptTokensBeside(int32_t num_decode, int32_t mixed) {
   return scheduler.counts().num_prefill_tokens;
 }
 
-TEST(SchedulerTest, PromptsGetHalfOfAStepAtLeast) {
-  EXPECT_EQ(PromptTokensBeside(2, 6), 4);  // what the two leave of it
+TEST(SchedulerTest, PromptsGetAtLeastHalfOfAStep) {
+  EXPECT_EQ(PromptTokensBeside(2, 6), 4);  // the rest of the step
   EXPECT_EQ(PromptTokensBeside(4, 6), 4);
   EXPECT_EQ(PromptTokensBeside(2, 3), 2);
 }
 
-// A step of many takes long in any case.
+// A step with many decoding sequences takes long in any case.
 TEST(SchedulerTest, PromptsGetAsManyTokensAsSequencesDecode) {
   EXPECT_EQ(PromptTokensBeside(5, 6), 5);
   EXPECT_EQ(PromptTokensBeside(4, 2), 4);
 }
 
-TEST(SchedulerTest, PromptsThatMayNotBeCutAreNotHeldBack) {
+TEST(SchedulerTest, PromptsThatMayNotBeSplitAreNotDelayed) {
   ExecutorLimits limits = SmallLimits();
   Scheduler scheduler({.chunked_prefill = false, .mixed_step_tokens = 4}, limits);
   FakeExecutor executor(limits);
@@ -354,15 +357,15 @@ TEST(SchedulerTest, PromptsThatMayNotBeCutAreNotHeldBack) {
   EXPECT_EQ(scheduler.counts().num_prefill_tokens, 12);
 }
 
-TEST(SchedulerTest, NobodyOvertakesInTheWaitingQueue) {
+TEST(SchedulerTest, WaitingRequestsDoNotOvertake) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 10;
   Scheduler scheduler({}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
   scheduler.Add(MakeSequence({1, 2, 3, 4}, 16));    // 5 blocks
-  scheduler.Add(MakeSequence(TokenIds(24, 1), 4));  // 7: has to wait
-  scheduler.Add(MakeSequence({5}, 3));              // 1: would fit
+  scheduler.Add(MakeSequence(TokenIds(24, 1), 4));  // 7 blocks: must wait
+  scheduler.Add(MakeSequence({5}, 3));              // 1 block: would fit
   Step(scheduler, executor, done);
   EXPECT_EQ(scheduler.counts().num_running, 1);
   EXPECT_EQ(scheduler.counts().num_waiting, 2);
@@ -370,7 +373,7 @@ TEST(SchedulerTest, NobodyOvertakesInTheWaitingQueue) {
   EXPECT_EQ(done[0]->num_prompt, 4);
 }
 
-TEST(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
+TEST(SchedulerTest, RejectsRequestsThatCanNeverFitAndNamesTheNumbers) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 10;
   const Scheduler scheduler({.chunked_prefill = false}, limits);
@@ -384,18 +387,18 @@ TEST(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
   EXPECT_THAT(scheduler.CheckFits(17, 1).message(), HasSubstr("over the 16 tokens of one step"));
 }
 
-TEST(SchedulerTest, RefusesMoreSequencesThanFitWithTheNumbers) {
+TEST(SchedulerTest, RejectsTooManySequencesAndNamesTheNumbers) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 10;
   const Scheduler scheduler({}, limits);
-  EXPECT_TRUE(scheduler.CheckFits(9, 7, 4).ok());  // 2 shared, 2 of each
+  EXPECT_TRUE(scheduler.CheckFits(9, 7, 4).ok());  // 2 shared blocks, 2 per sequence
   EXPECT_THAT(scheduler.CheckFits(9, 7, 5).message(),
               HasSubstr("5 sequences, need 12 KV cache blocks of 4 tokens; the cache has 10"));
   EXPECT_THAT(scheduler.CheckFits(1, 1, 7).message(),
               HasSubstr("7 sequences: at most 6 can run at a time"));
 }
 
-TEST(SchedulerTest, AWindowLetsInWhatWouldNotFitAsAWhole) {
+TEST(SchedulerTest, AWindowAdmitsRequestsThatWouldNotFitWithoutIt) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 8;
   limits.max_num_tokens = 8;
@@ -410,7 +413,7 @@ TEST(SchedulerTest, AWindowLetsInWhatWouldNotFitAsAWhole) {
   ExpectSequentialTokens(*done[0], limits);
 }
 
-TEST(SchedulerTest, APrefixIsComputedOnceAndReadByAllOfItsSalt) {
+TEST(SchedulerTest, APrefixIsComputedOncePerSalt) {
   ExecutorLimits limits = SmallLimits();
   Scheduler scheduler({.prefix_cache = true}, limits);
   FakeExecutor executor(limits);
@@ -429,7 +432,7 @@ TEST(SchedulerTest, APrefixIsComputedOnceAndReadByAllOfItsSalt) {
   EXPECT_EQ(done[0]->token_ids, done[1]->token_ids);
 }
 
-TEST(SchedulerTest, APrefixServesWhileItsFirstOwnerStillRuns) {
+TEST(SchedulerTest, APrefixIsReusedWhileItsFirstSequenceStillRuns) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 8;
   Scheduler scheduler({.prefix_cache = true}, limits);
@@ -452,17 +455,18 @@ TEST(SchedulerTest, SequencesOfOneRequestShareItsPrompt) {
     Scheduler scheduler({}, limits, {.block_copies = copies});
     FakeExecutor executor(limits);
     std::vector<std::unique_ptr<Sequence>> done;
-    scheduler.Add(MakeSequence(Work{TokenIds(14, 4), 6, 3}));  // each: 3 shared, 2 own
+    // Each: 3 shared blocks, 2 of its own.
+    scheduler.Add(MakeSequence(Work{TokenIds(14, 4), 6, 3}));
     while (!scheduler.is_empty()) Step(scheduler, executor, done);
     ASSERT_EQ(done.size(), 3u);
     for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
     EXPECT_NE(done[0]->token_ids, done[1]->token_ids);
-    // Without copies the others compute the prompt's last, unfinished block themselves.
+    // Without block copies, the siblings recompute the last, partial block of the prompt.
     EXPECT_EQ(executor.num_tokens, copies ? 14 + 5 + 2 * 6 : 14 + 5 + 2 * (2 + 5));
   }
 }
 
-TEST(SchedulerTest, AHigherPriorityOvertakesButNobodyStarves) {
+TEST(SchedulerTest, AHigherPriorityOvertakesWithoutStarvation) {
   ExecutorLimits limits = SmallLimits();
   limits.max_num_sequences = 1;
   Scheduler scheduler({.steps_per_priority = 20}, limits);
@@ -477,7 +481,7 @@ TEST(SchedulerTest, AHigherPriorityOvertakesButNobodyStarves) {
       if (done[i]->token_ids[0] == 1) num_before = static_cast<int>(i);
     }
   }
-  // Those of the first 20 steps and no more, whatever comes.
+  // Requests of the first 20 steps, and no later ones.
   EXPECT_GE(num_before, 19);
   EXPECT_LE(num_before, 22);
 }

@@ -1,5 +1,5 @@
-// What a request gets from the model of fake_executor.h when nothing else runs: one token after
-// the other, and a beam search over whole sequences, without cache, steps or blocks.
+// The expected output of a request with the model of fake_executor.h when nothing else runs: token
+// by token, and a beam search over whole sequences, without cache, steps or blocks.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace nereid::llm::testing {
 
-// The `count` tokens behind `tokens`; `seed` 0: greedy.
+// The `count` tokens that follow `tokens`; `seed` 0: greedy.
 inline TokenIds ContinueAlone(TokenIds tokens, int32_t count, const ExecutorLimits& limits,
                               uint64_t seed) {
   const auto num_prompt = static_cast<ptrdiff_t>(tokens.size());
@@ -20,7 +20,7 @@ inline TokenIds ContinueAlone(TokenIds tokens, int32_t count, const ExecutorLimi
   return TokenIds(tokens.begin() + num_prompt, tokens.end());
 }
 
-// With which the sequence `index` of such a request draws.
+// The seed of sequence `index` of the request.
 inline uint64_t SeedAlone(const GenerationRequest& request, int32_t index) {
   if (request.sampling.is_greedy()) return 0;
   return SequenceSeed(request.sampling.seed, static_cast<uint32_t>(index));

@@ -1,5 +1,5 @@
-// A Llama of four columns as a checkpoint folder, and what reading one gives: for tests of what a
-// config.json and tensors say.
+// A Llama with hidden size 4 as a checkpoint folder, and helpers that read it. For tests of
+// config.json and tensor errors.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// When sequences end, and what is shown of them on the way.
+// When sequences end, and which tokens are visible before.
 #include "backends/llm_core/engine/stop_criteria.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 namespace nereid::llm {
 namespace {
 
-StopRules Rules(std::vector<TokenIds> stop_words, int32_t min_tokens = 0) {
-  StopRules rules;
+StopCriteria Rules(std::vector<TokenIds> stop_words, int32_t min_tokens = 0) {
+  StopCriteria rules;
   rules.max_tokens = 10;
   rules.min_tokens = min_tokens;
   rules.end_ids = {100, 101};
@@ -15,19 +15,20 @@ StopRules Rules(std::vector<TokenIds> stop_words, int32_t min_tokens = 0) {
   return rules;
 }
 
-void Expect(const StopRules& rules, const TokenIds& output, FinishReason finish, int32_t visible) {
-  const StopVerdict verdict = CheckStop(rules, output);
+void Expect(const StopCriteria& rules, const TokenIds& output, FinishReason finish,
+            int32_t visible) {
+  const StopResult verdict = CheckStop(rules, output);
   EXPECT_EQ(verdict.finish, finish);
   EXPECT_EQ(verdict.num_visible, visible);
 }
 
-TEST(StopCriteriaTest, AnyEndIdEndsAndIsNotShown) {
+TEST(StopCriteriaTest, AnyEndIdEndsTheSequenceAndIsNotVisible) {
   Expect(Rules({}), {1, 2}, FinishReason::kNone, 2);
   Expect(Rules({}), {1, 2, 101}, FinishReason::kStop, 2);
   Expect(Rules({}), {100}, FinishReason::kStop, 0);
 }
 
-TEST(StopCriteriaTest, TheLastAllowedTokenEndsBySize) {
+TEST(StopCriteriaTest, TheTokenLimitEndsTheSequence) {
   Expect(Rules({}), TokenIds(10, 1), FinishReason::kLength, 10);
 }
 
@@ -38,13 +39,13 @@ TEST(StopCriteriaTest, ACompletedStopWordIsCutOff) {
 }
 
 TEST(StopCriteriaTest, TokensThatMayBeginAStopWordAreHeldBack) {
-  const StopRules rules = Rules({{5, 6, 7}});
+  const StopCriteria rules = Rules({{5, 6, 7}});
   Expect(rules, {1, 5}, FinishReason::kNone, 1);
   Expect(rules, {1, 5, 6}, FinishReason::kNone, 1);
   Expect(rules, {1, 5, 6, 8}, FinishReason::kNone, 4);
   Expect(rules, {1, 5, 5}, FinishReason::kNone, 2);
   Expect(Rules({{5, 5, 6}}), {5, 5, 5}, FinishReason::kNone, 1);
-  // The end shows what was held back.
+  // At the end, held back tokens become visible.
   Expect(rules, {1, 1, 1, 1, 1, 1, 1, 1, 5, 6}, FinishReason::kLength, 10);
   Expect(rules, {1, 5, 100}, FinishReason::kStop, 2);
 }

@@ -1,6 +1,7 @@
-"""Fresh random checkpoints of every architecture, made and answered by PyPI `transformers` on the CPU, against ours: logits within 1e-4, the same
-greedy tokens with the same log probabilities. Cases that the installed transformers is too old for are left out: for those of Debian's torch the goldens of
-NEREID_TEST_DATA/tiny and test_plain_decoder.py stand in."""
+"""Fresh random checkpoints of every architecture, created and run by PyPI `transformers` on the CPU, compared with our engine: logits within 1e-4,
+the same greedy tokens and the same log probabilities. Cases that require a newer transformers than the installed one are skipped. For the version
+of Debian's torch, the goldens of NEREID_TEST_DATA/tiny and test_plain_decoder.py cover them.
+"""
 import fresh_goldens
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import run_logits
 CASES = ("llama llama-bias-mqa llama-tied llama-linear llama-dynamic llama-dynamic-beyond llama-llama3 llama-yarn llama-yarn-whole mistral mistral-window mixtral qwen2 qwen2-window qwen3 "
          "qwen3_moe phi3 phi3-longrope phi3-longrope-short starcoder2 gemma2 gemma3 gpt2 gpt_bigcode gpt_bigcode-mha gpt_neox gpt_neox-serial "
          "llama-drawn mistral-drawn mixtral-drawn qwen3-drawn qwen3_moe-drawn gemma2-drawn gemma3-drawn starcoder2-drawn gpt2-drawn gpt_bigcode-drawn gpt_neox-drawn").split() + fresh_goldens.CHANGED
-CLEAR = 1e-3  # a smaller lead may be decided by rounding
+CLEAR = 1e-3  # rounding may decide if the lead is smaller
 
 
 def check(got, wanted):
@@ -22,7 +23,7 @@ def check(got, wanted):
         assert np.abs(np.array(got["greedy_log_probs"]) - wanted["greedy_log_probs"]).max() < 1e-3, got["isa"]
 
 
-@pytest.mark.timeout(900)  # the first one makes them all
+@pytest.mark.timeout(900)  # the first test creates all checkpoints
 @pytest.mark.parametrize("seed", fresh_goldens.SEEDS)
 @pytest.mark.parametrize("name", filter(fresh_goldens.can_make, CASES))
 def test_logits_and_greedy_tokens_are_those_of_transformers(name, seed):

@@ -1,4 +1,4 @@
-// Memory of GPUs that host and worker share, over a driver that has no GPU.
+// Tests GpuRegion with a fake CUDA driver that has no GPU.
 #include "backends/python_like_scripted/gpu_region.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/cuda/fake_gpus.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 class GpuRegionTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    ASSERT_TRUE(test::kHasFakeGpus);
+    ASSERT_TRUE(kHasFakeGpus);
     std::string folder = (fs::temp_directory_path() / "gpu_region_test.XXXXXX").string();
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
@@ -27,34 +27,34 @@ class GpuRegionTest : public testing::Test {
 
   static void Write(const GpuBlock& block, const std::string& text) {
     ASSERT_TRUE(
-        CudaDriver::Get()->Copy(block.place.device, block.data, text.data(), text.size()).ok());
+        CudaDriver::Get()->Copy(block.range.device, block.data, text.data(), text.size()).ok());
   }
-  static std::string Read(GpuRegion& region, const GpuPlace& place) {
-    std::string text(place.size_bytes, '?');
-    const Status status = region.CopyFrom(place, text.data());
+  static std::string Read(GpuRegion& region, const GpuRange& range) {
+    std::string text(range.size_bytes, '?');
+    const Status status = region.CopyFrom(range, text.data());
     return status.ok() ? text : status.message();
   }
-  static size_t Used(int device) { return test::FakeCuda<size_t(int)>("FakeCudaUsed")(device); }
+  static size_t Used(int device) { return FakeCuda<size_t(int)>("FakeCudaUsed")(device); }
 
   static inline fs::path folder_;
   std::unique_ptr<SharedRegion> tokens_ = *SharedRegion::Create("test", 4096, 4096);
 };
 
-TEST_F(GpuRegionTest, BlocksHoldWhatWasWrittenAndAreUsedAgain) {
+TEST_F(GpuRegionTest, BlocksKeepTheirDataAndAreReused) {
   GpuRegion region(*tokens_);
   const GpuBlock first = *region.Allocate(0, 5);
   const GpuBlock second = *region.Allocate(0, 5);
   const GpuBlock elsewhere = *region.Allocate(1, 5);
-  EXPECT_EQ(elsewhere.place.device, 1);
+  EXPECT_EQ(elsewhere.range.device, 1);
   Write(first, "first");
   Write(second, "other");
-  EXPECT_EQ(Read(region, first.place), "first");
-  EXPECT_EQ(Read(region, second.place), "other");
+  EXPECT_EQ(Read(region, first.range), "first");
+  EXPECT_EQ(Read(region, second.range), "other");
   first.token.Release();
   EXPECT_EQ(region.Allocate(0, 5)->data, first.data);
 }
 
-TEST_F(GpuRegionTest, GivesItsMemoryBack) {
+TEST_F(GpuRegionTest, FreesItsMemory) {
   const size_t before = Used(0);
   {
     GpuRegion region(*tokens_);
@@ -64,18 +64,18 @@ TEST_F(GpuRegionTest, GivesItsMemoryBack) {
   EXPECT_EQ(Used(0), before);
 }
 
-TEST_F(GpuRegionTest, RefusesPlacesThatAreNotThere) {
+TEST_F(GpuRegionTest, RejectsRangesOutsideOfAllocations) {
   GpuRegion region(*tokens_);
-  GpuPlace place = region.Allocate(0, 5)->place;
-  place.size_bytes = uint64_t{1} << 40;
-  EXPECT_EQ(region.CopyFrom(place, nullptr).code(), StatusCode::kInvalidArg);
-  place = {.device = 0, .size_bytes = 1};  // of nobody
-  EXPECT_FALSE(region.CopyFrom(place, nullptr).ok());
-  EXPECT_EQ(region.Allocate(7, 5).status().message(), "GPU 7: this machine has 2");
+  GpuRange range = region.Allocate(0, 5)->range;
+  range.size_bytes = uint64_t{1} << 40;
+  EXPECT_EQ(region.CopyFrom(range, nullptr).code(), StatusCode::kInvalidArg);
+  range = {.device = 0, .size_bytes = 1};  // without an owner
+  EXPECT_FALSE(region.CopyFrom(range, nullptr).ok());
+  EXPECT_EQ(region.Allocate(7, 5).status().message(), "GPU 7: this machine has 2 GPUs");
   EXPECT_EQ(region.Allocate(0, uint64_t{1} << 60).status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(GpuRegionTest, SeveralThreadsTakeAndGiveBack) {
+TEST_F(GpuRegionTest, SeveralThreadsAllocateAndRelease) {
   GpuRegion region(*tokens_);
   std::vector<std::thread> threads;
   std::atomic<int> num_wrong = 0;
@@ -85,7 +85,7 @@ TEST_F(GpuRegionTest, SeveralThreadsTakeAndGiveBack) {
       for (int i = 0; i < 50; ++i) {
         const GpuBlock block = *region.Allocate(number % 2, text.size());
         Write(block, text);
-        if (Read(region, block.place) != text) ++num_wrong;
+        if (Read(region, block.range) != text) ++num_wrong;
         block.token.Release();
       }
     });
@@ -95,4 +95,4 @@ TEST_F(GpuRegionTest, SeveralThreadsTakeAndGiveBack) {
 }
 
 }  // namespace
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -4,13 +4,13 @@
 
 #include <limits>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 using std::string_literals::operator""s;
 
-// What CPython 3.11 gives for marshal.dumps(<value>, 2).
-TEST(MarshalTest, WritesWhatPythonWrites) {
+// The expected bytes are those of marshal.dumps(<value>, 2) in CPython 3.11.
+TEST(MarshalTest, WritesTheSameBytesAsPython) {
   MarshalWriter writer;
   writer.Tuple(9);
   writer.None();
@@ -60,7 +60,7 @@ TEST(MarshalTest, RepairsTextThatIsNotUtf8) {
   }
 }
 
-TEST(MarshalTest, RewindsAndCountsAnew) {
+TEST(MarshalTest, RewindsAndPatchesTheCount) {
   MarshalWriter writer;
   const size_t list = writer.Mark();
   writer.Tuple(0);
@@ -75,7 +75,7 @@ TEST(MarshalTest, RewindsAndCountsAnew) {
   EXPECT_TRUE(reader.Finish().ok());
 }
 
-TEST(MarshalTest, TheFirstFaultSticks) {
+TEST(MarshalTest, KeepsTheFirstError) {
   for (const auto& bytes :
        {""s, "("s, "(\xff\xff\xff\x7f"s, "u\x05\0\0\0ab"s, "l\x06\0\0\0\0\0"s, "i\x01"s, "X"s,
         "l\x05\0\0\0\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f"s}) {
@@ -99,7 +99,7 @@ TEST(MarshalTest, TheFirstFaultSticks) {
   }
 }
 
-TEST(MarshalTest, SaysWhatFollowsAMessage) {
+TEST(MarshalTest, ReportsBytesAfterTheMessage) {
   const std::string bytes = "i\x01\0\0\0N"s;
   MarshalReader reader(bytes);
   EXPECT_EQ(reader.Int(), 1);
@@ -107,4 +107,4 @@ TEST(MarshalTest, SaysWhatFollowsAMessage) {
 }
 
 }  // namespace
-}  // namespace nereid::scripted
+}  // namespace nereid::python

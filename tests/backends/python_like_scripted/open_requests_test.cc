@@ -2,14 +2,14 @@
 
 #include "tests/backend_api/sdk/backend_fixture.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 using Finish = void (*)(OpenRequests& open, uint64_t key);
 
 class OpenRequestsTest : public BackendTest {
  protected:
-  // How many handles live when the request is released that `finish` ends, with or without a
+  // The number of live handles when the request that `finish` ends is released, with or without a
   // response that was held until then.
   int NumLiveAtRelease(Finish finish, bool has_held_response) {
     requests_.clear();
@@ -29,7 +29,7 @@ class OpenRequestsTest : public BackendTest {
   }
 };
 
-TEST_F(OpenRequestsTest, EndsAHeldResponseBeforeItsRequest) {
+TEST_F(OpenRequestsTest, DeletesAHeldResponseBeforeItsRequest) {
   Load(/*max_batch_size=*/0);
   const Finish kFinishes[] = {
       [](OpenRequests& open, uint64_t key) { open.Fail(key, InternalError("raised")); },
@@ -47,7 +47,7 @@ TEST_F(OpenRequestsTest, EndsAHeldResponseBeforeItsRequest) {
   }
 }
 
-TEST_F(OpenRequestsTest, ADeathLeavesWhatIsAwaited) {
+TEST_F(OpenRequestsTest, FailAllSkipsAwaitedRequests) {
   Load(/*max_batch_size=*/0);
   fake::Request& first = AddRequest({1});
   fake::Request& second = AddRequest({1});
@@ -55,13 +55,13 @@ TEST_F(OpenRequestsTest, ADeathLeavesWhatIsAwaited) {
     OpenRequests open;
     std::vector<uint64_t> keys;
     for (Request& request : batch.Take()) keys.push_back(open.Add(std::move(request), true));
-    open.Leave(keys[0]);
+    open.ClearAwaited(keys[0]);
     open.FailAll(UnavailableError("the worker died"));
     EXPECT_FALSE(open.IsOpen(keys[0]));
     EXPECT_TRUE(open.IsOpen(keys[1]));
     EXPECT_EQ(first.events.back(), "release");
     EXPECT_TRUE(second.events.empty());
-    open.Leave(keys[1]);
+    open.ClearAwaited(keys[1]);
     open.FailAll(UnavailableError("the worker died"));
     EXPECT_FALSE(open.IsOpen(keys[1]));
     return {};
@@ -69,4 +69,4 @@ TEST_F(OpenRequestsTest, ADeathLeavesWhatIsAwaited) {
 }
 
 }  // namespace
-}  // namespace nereid::scripted
+}  // namespace nereid::python

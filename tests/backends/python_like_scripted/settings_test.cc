@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 Result<Settings> Parsed(const std::string& cmdline) {
@@ -33,7 +33,7 @@ TEST(ScriptedSettingsTest, ReadsEveryKey) {
   EXPECT_EQ(settings.load_timeout, std::chrono::seconds(3));
   EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(7));
   EXPECT_EQ(settings.interpreter, "/opt/python");
-  EXPECT_TRUE(settings.is_interpreter_chosen);
+  EXPECT_TRUE(settings.is_interpreter_configured);
 }
 
 TEST(ScriptedSettingsTest, NamesTheKeyThatIsWrong) {
@@ -47,7 +47,7 @@ TEST(ScriptedSettingsTest, NamesTheKeyThatIsWrong) {
   }
 }
 
-TEST(ScriptedSettingsTest, NamesALimitThatTheFirstSizeExceeds) {
+TEST(ScriptedSettingsTest, NamesALimitBelowTheInitialSize) {
   const auto settings = Parsed(R"({"shm-default-byte-size":"8192","shm-max-byte-size":"4096"})");
   ASSERT_FALSE(settings.ok());
   EXPECT_NE(settings.status().message().find("expected at least the 8192 of shm-default-byte-size, "
@@ -55,14 +55,14 @@ TEST(ScriptedSettingsTest, NamesALimitThatTheFirstSizeExceeds) {
             std::string::npos);
 }
 
-TEST(ScriptedSettingsTest, NamesTheKeysThatItDoesNotKnow) {
+TEST(ScriptedSettingsTest, NamesUnknownKeys) {
   const auto settings = Parsed(R"({"stub-timeout-second":"3","thread-pool-size":"2"})");
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->unknown_keys, std::vector<std::string>{"stub-timeout-second"});
   EXPECT_NE(Settings::KnownKeys().find("stub-timeout-seconds, "), std::string::npos);
 }
 
-TEST(ScriptedSettingsTest, LeavesToTheHostWhatItSaysToEveryBackend) {
+TEST(ScriptedSettingsTest, AcceptsKeysThatTheHostPassesToEveryBackend) {
   const auto settings = Parsed(R"({"auto-complete-config":"true","backend-directory":"/b",)"
                                R"("min-compute-capability":"6.0","default-max-batch-size":"4"})");
   ASSERT_TRUE(settings.ok());
@@ -70,4 +70,4 @@ TEST(ScriptedSettingsTest, LeavesToTheHostWhatItSaysToEveryBackend) {
 }
 
 }  // namespace
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,5 +1,5 @@
-"""triton_python_backend_utils offers what models of Triton use: every name of its documentation and of the module that NVIDIA ships, with
-the same arguments in the same order and the same defaults."""
+"""triton_python_backend_utils has every name that models of Triton use, from its documentation and from the module that NVIDIA ships, with the
+same arguments, order and defaults."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("numpy")
 WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
-# Functions of the module, and methods by class: the arguments as a model writes them.
+# The arguments of functions, and of methods by class, as a model writes them.
 FUNCTIONS = {
     "get_input_tensor_by_name": "(inference_request, name)",
     "get_output_tensor_by_name": "(inference_response, name)",
@@ -84,7 +84,7 @@ print(json.dumps([{name: text(getattr(pb_utils, name)) for name in functions},
 """
 
 
-def test_every_name_is_there_with_its_arguments():
+def test_every_name_exists_with_its_arguments():
     asked = json.dumps([list(FUNCTIONS), {name: list(methods) for name, methods in CLASSES.items()}, list(VALUES)])
     answer = subprocess.run([sys.executable, "-c", DESCRIBE, asked], env={**os.environ, "PYTHONPATH": str(WORKER), "PYTHONDONTWRITEBYTECODE": "1"},
                             capture_output=True, text=True)
@@ -96,8 +96,8 @@ def test_every_name_is_there_with_its_arguments():
     assert is_exception
 
 
-def test_the_types_by_name_are_those_that_configurations_know():
-    """Models walk through the table to declare a tensor of every type in auto_complete_config."""
+def test_the_type_names_are_those_of_configurations():
+    """Models iterate over the table to declare a tensor of every type in auto_complete_config."""
     listing = "import triton_python_backend_utils as pb_utils; print(*pb_utils.TRITON_STRING_TO_NUMPY)"
     answer = subprocess.run([sys.executable, "-c", listing], env={**os.environ, "PYTHONPATH": str(WORKER), "PYTHONDONTWRITEBYTECODE": "1"},
                             capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What a process that a model forked and the model's process say to each other, at moments that they meet only now and then."""
+"""Messages between a forked process and the model's process: races and faults that occur rarely."""
 import gc
 import pathlib
 import socket
@@ -16,7 +16,7 @@ PATIENCE_S = 30
 def relay(monkeypatch):
     monkeypatch.syspath_prepend(str(WORKER))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    from nereid_worker import relay, response  # noqa: F401 which says how a response is made
+    from nereid_worker import relay
     yield relay
     for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
         del sys.modules[name]
@@ -24,7 +24,7 @@ def relay(monkeypatch):
 
 @pytest.fixture
 def ends(relay):
-    """Two connections, one to the other."""
+    """Two connected connections."""
     pair = [relay.Connection(each) for each in socket.socketpair()]
     for each in pair:
         each._socket.settimeout(PATIENCE_S)
@@ -34,7 +34,7 @@ def ends(relay):
 
 
 def in_time(function):
-    """What it returns, on a thread that a test need not wait for without end."""
+    """The result of the function, which runs on a daemon thread with a time limit."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
     thread.start()
@@ -44,7 +44,7 @@ def in_time(function):
 
 
 class Sends:
-    """In a cycle, so that the garbage collector ends it."""
+    """Sends a message when it is deleted. It is in a reference cycle, so that the garbage collector deletes it."""
 
     def __init__(self, connection, message):
         self.own, self.connection, self.message = self, connection, message
@@ -53,7 +53,7 @@ class Sends:
         self.connection.send(self.message)
 
 
-def test_what_the_garbage_collector_ends_may_send_while_its_thread_does(ends):
+def test_finalizers_may_send_while_their_thread_sends(ends):
     near, far = ends
     thresholds = gc.get_threshold()
 
@@ -76,7 +76,7 @@ def test_what_the_garbage_collector_ends_may_send_while_its_thread_does(ends):
 
 
 class Interrupted:
-    """A socket; at each part of a message that goes through it something else happens, as a signal handler may do."""
+    """A socket that calls a function before each part of a message, as a signal handler may run there."""
 
     def __init__(self, inside, happens):
         self.inside, self.happens = inside, happens
@@ -89,7 +89,7 @@ class Interrupted:
         self.inside.sendall(data)
 
 
-def test_a_message_in_the_middle_of_another_one_follows_it(ends):
+def test_a_message_that_is_sent_inside_another_one_follows_it(ends):
     near, far = ends
     more = [("third",), ("second",)]
     near._socket = Interrupted(near._socket, lambda: more and near.send(more.pop()))
@@ -98,14 +98,14 @@ def test_a_message_in_the_middle_of_another_one_follows_it(ends):
 
 
 class Host:
-    """Notes what a relay's process posts. Its answers are read where a test says so."""
+    """Records what the relay's process posts. Its answers are read when a test says so."""
 
     def __init__(self, relay, monkeypatch):
         self.posted, self.calls, self.protocol = [], relay.calls, relay.protocol
-        monkeypatch.setattr(relay.channel, "is_own", lambda: True)
+        monkeypatch.setattr(relay.channel, "is_model_process", lambda: True)
         monkeypatch.setattr(relay.channel, "post", self.posted.append)
         monkeypatch.setattr(relay.calls, "is_allowed", True)
-        monkeypatch.setattr(relay.calls, "_pump", "reads")
+        monkeypatch.setattr(relay.calls, "_reader_thread", "reads")
 
     def answers_call(self, packed, is_final, number=1):
         self.calls.channel.next_posted = lambda: (self.protocol.STREAM, number, packed, is_final)
@@ -119,11 +119,11 @@ def host(relay, monkeypatch):
 
 @pytest.fixture
 def asker(relay, ends, host):
-    """The end of a process that asks, with a relay behind the other one."""
+    """The connection of a forked process, whose other end a relay serves."""
     near, far = ends
     relayed = relay.Relay(far)
     relayed.start()
-    assert near.receive() == relay._HEARD
+    assert near.receive() == relay._ACCEPTED
     yield near
     near.end()
     wait_until(lambda: relayed not in relay._relays)
@@ -133,7 +133,7 @@ INFER_ARGUMENTS = (("m", -1, "", 0, 0, 0, (), (), (), 0, -1), True)
 
 
 def too_long_for(dumps, text):
-    """marshal's, as it takes messages with 2 GiB where they have this text."""
+    """marshal.dumps, which treats messages with this text as longer than 2 GiB."""
     def dump(message, version):
         if text in repr(message):
             raise ValueError("unmarshallable object")
@@ -150,19 +150,19 @@ def wait_until(condition):
     pytest.fail("not in time")
 
 
-def test_an_answer_that_is_too_long_is_an_error_and_the_next_call_is_answered(relay, host, asker, monkeypatch):
+def test_an_answer_that_is_too_long_ends_only_its_call(relay, host, asker, monkeypatch):
     monkeypatch.setattr(relay.marshal, "dumps", too_long_for(relay.marshal.dumps, "very long"))
     for number in (1, 2):
         asker.send((relay.protocol.CALL, 10 + number, relay.protocol.INFER, INFER_ARGUMENTS))
-        wait_until(lambda: number in relay.calls._slots)
+        wait_until(lambda: number in relay.calls._pending)
         host.answers_call(((), None, (("text", "very long" if number == 1 else "short"),)), False, number)
         kind, call, (_, error, parameters), is_final = asker.receive()
         assert (kind, call, is_final) == (relay.protocol.STREAM, 10 + number, number == 1)
         assert "below 2 GiB" in error[1] if number == 1 else parameters == (("text", "short"),)
-    assert [each[1] for each in host.posted if each[0] == relay.protocol.CANCEL] == [1] and relay.calls._orphans == {1}
+    assert [each[1] for each in host.posted if each[0] == relay.protocol.CANCEL] == [1] and relay.calls._abandoned == {1}
 
 
-def test_who_sends_too_long_a_message_hears_so(relay, ends, monkeypatch):
+def test_sending_a_message_that_is_too_long_raises(relay, ends, monkeypatch):
     monkeypatch.setattr(relay.marshal, "dumps", too_long_for(relay.marshal.dumps, "very long"))
     near, far = ends
     with pytest.raises(relay.TritonModelException, match="below 2 GiB"):
@@ -171,8 +171,8 @@ def test_who_sends_too_long_a_message_hears_so(relay, ends, monkeypatch):
     assert far.receive() == ("short",)
 
 
-def test_a_message_that_ends_in_its_middle_is_the_last(ends):
-    """Also where what a signal handler raises ends it: the rest of it would be taken for the next one."""
+def test_an_incomplete_message_ends_the_connection(ends):
+    """Also if a signal handler raises in the middle of it, because the rest would be read as the next message."""
     near, far = ends
     near.send(("first",))
     parts = [lambda: None, raise_interrupt]
@@ -189,8 +189,8 @@ def raise_interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_a_wait_for_a_message_that_is_interrupted_loses_none(ends):
-    """What is interrupted in the middle of one ends the connection."""
+def test_an_interrupted_receive_loses_no_message(ends):
+    """An interruption in the middle of a message ends the connection."""
     near, far = ends
 
     class Interrupts(Interrupted):
@@ -213,36 +213,36 @@ def test_a_wait_for_a_message_that_is_interrupted_loses_none(ends):
 
 
 @pytest.fixture
-def door(relay, host):
-    door = relay.Door()
-    door.serve()
-    return door
+def fork_listener(relay, host):
+    fork_listener = relay.ForkListener()
+    fork_listener.serve()
+    return fork_listener
 
 
-def test_a_forked_process_hears_that_it_is_not_served(relay, door, monkeypatch):
-    """There are no more threads there; later there are."""
+def test_connecting_raises_if_the_relay_cannot_start(relay, fork_listener, monkeypatch):
+    """There are no more threads in the model's process; later there are."""
     def start(_):
         raise RuntimeError("can't start new thread")
     with monkeypatch.context() as without_threads:
         without_threads.setattr(relay.Relay, "start", start)
-        assert "it has no descriptor or thread for that" in in_time(lambda: error_of(door.connect))
+        assert "it has no descriptor or thread for that" in in_time(lambda: error_of(fork_listener.connect))
     wait_until(lambda: not relay._relays)
-    in_time(door.connect).end()
+    in_time(fork_listener.connect).end()
     wait_until(lambda: not relay._relays)
 
 
 def error_of(function):
     try:
         return f"no error, but {function()}"
-    except Exception as error:  # noqa: BLE001 whatever it is
+    except Exception as error:  # noqa: BLE001 any error
         return str(error)
 
 
-def test_a_forked_process_that_hears_nothing_any_more_says_so_and_ends(relay, monkeypatch, capsys):
+def test_a_forked_process_ends_with_a_message_if_the_model_process_is_gone(relay, monkeypatch, capsys):
     def end(status):
         raise SystemExit(status)
     monkeypatch.setattr(relay.calls.os, "_exit", end)
     monkeypatch.setattr(relay.channel, "next_posted", lambda: None)
     with pytest.raises(SystemExit, match="1"):
         relay.calls._read_one()
-    assert "does not hear it any more" in capsys.readouterr().err
+    assert "which forked it, is gone" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""When requests that wait in the worker's hands are asked about, with a clock of its own."""
+"""Which requests of commands that were sent ahead are checked for cancellation, with a fake clock."""
 import gc
 import pathlib
 import sys
@@ -37,7 +37,7 @@ class Request:
         self._is_cancelled = is_cancelled
 
     def is_cancelled(self):
-        self.clock.now_s += 0.005  # the host was long about it
+        self.clock.now_s += 0.005  # the host takes long to answer
         self.num_asked += 1
         return self._is_cancelled
 
@@ -56,7 +56,7 @@ def execute(runtime, monkeypatch, request, takes_s):
     return runtime._execute(((),), 0)
 
 
-def test_a_question_that_took_long_is_no_long_execution(runtime, monkeypatch, clock):
+def test_a_long_cancellation_check_is_not_a_long_execution(runtime, monkeypatch, clock):
     execute(runtime, monkeypatch, Request(clock), takes_s=0.1)
     asked = [Request(clock, is_cancelled=i % 2 == 1) for i in range(20)]
     for each in asked:
@@ -64,7 +64,7 @@ def test_a_question_that_took_long_is_no_long_execution(runtime, monkeypatch, cl
     assert [each.num_asked for each in asked] == [1] * 16 + [0] * 4
 
 
-def test_after_a_long_execution_the_next_ones_are_asked_about(runtime, monkeypatch, clock):
+def test_requests_are_checked_after_a_long_execution(runtime, monkeypatch, clock):
     for _ in range(2):
         execute(runtime, monkeypatch, Request(clock), takes_s=0.1)
         cancelled = Request(clock, is_cancelled=True)
@@ -73,8 +73,8 @@ def test_after_a_long_execution_the_next_ones_are_asked_about(runtime, monkeypat
 
 
 @pytest.mark.parametrize("is_decoupled", [False, True])
-def test_requests_are_let_go_of_when_their_coroutine_raised(runtime, monkeypatch, is_decoupled):
-    """Without the garbage collector, which may come much later: their inputs lie in the host's memory."""
+def test_requests_are_deleted_when_their_coroutine_raised(runtime, monkeypatch, is_decoupled):
+    """Without a run of the garbage collector, which may be much later: the inputs use memory of the host."""
     seen, posted = [], []
 
     class Model:
@@ -86,12 +86,12 @@ def test_requests_are_let_go_of_when_their_coroutine_raised(runtime, monkeypatch
         pass
     monkeypatch.setattr(runtime, "_model", Model())
     monkeypatch.setattr(runtime.response, "is_decoupled", is_decoupled)
-    monkeypatch.setattr(runtime.channel, "is_own", lambda: True)
+    monkeypatch.setattr(runtime.channel, "is_model_process", lambda: True)
     monkeypatch.setattr(runtime.channel, "post", posted.append)
     gc.disable()
     try:
         _, failure, _ = runtime._execute(((1, "", 0, 0, 0, "{}", ("OUT",), ()),), None)
-        runtime._result_of(runtime._start(nothing()))  # the loop is through with the other one
+        runtime.event_loop.result_of(runtime.event_loop.start(nothing()))  # the loop has completed the other coroutine
         assert seen[0]() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-// A worker without a host around it: what is asked, posted and broken between the two processes.
+// Tests a worker process without a host: commands, posted messages and faults.
 #include "backends/python_like_scripted/worker.h"
 
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
-#include "tests/backends/python_like_scripted/no_threads.h"
+#include "tests/backends/python_like_scripted/thread_creation_blocker.h"
 
-namespace nereid::scripted {
+namespace nereid::python {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNoLimit{0};
 
-// Doubles its input; other cases by the request's id.
+// Doubles its input; the request's id selects other cases.
 constexpr char kModel[] = R"(
 import os, signal, time
 import numpy as np
@@ -48,12 +48,12 @@ class TritonPythonModel:
                     each.get_response_sender().send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(i))))
                 each.get_response_sender().send(flags=1)
             return None
-        if case == "deaf":  # once it has answered: closes its socket, says so in a file, and lives on
+        if case == "deaf":  # after its answer: closes its socket, creates a file, and does not exit
             from nereid_worker import channel
             answer = channel.answer
             def last_answer(message):
                 answer(message)
-                os.close(channel.asked_fd)
+                os.close(channel.command_fd)
                 open(os.path.dirname(__file__) + "/closed", "w").close()
                 time.sleep(600)
             channel.answer = last_answer
@@ -62,7 +62,7 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * 2)]) for each in requests]
 )";
 
-// The first interpreter of these that has NumPy; empty when none has.
+// The first of these interpreters that has NumPy; empty if none has.
 std::string Interpreter() {
   static const std::string found = [] {
     std::vector<std::string> places = {std::string(NEREID_SOURCE_DIR) + "/build/venv/bin/python",
@@ -93,20 +93,20 @@ class Recorder : public WorkerListener {
     ++num_responses;
     return {};
   }
-  void OnDeath(const std::string& how) override {
+  void OnWorkerExit(const std::string& how) override {
     std::lock_guard lock(mutex_);
-    death = how;
+    exit_text = how;
     changed_.notify_all();
   }
-  std::string AwaitDeath() {
+  std::string AwaitExit() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !death.empty(); });
-    return death;
+    changed_.wait(lock, [this] { return !exit_text.empty(); });
+    return exit_text;
   }
 
   Worker* worker = nullptr;
   int num_responses = 0;
-  std::string death;
+  std::string exit_text;
 
  private:
   std::mutex mutex_;
@@ -148,51 +148,52 @@ class WorkerTest : public testing::Test {
   }
 
   Result<std::string> Load(const fs::path& file) {
-    MarshalWriter question;
-    question.Tuple(4);
-    question.Int(static_cast<int64_t>(Question::kLoad));
-    question.Text(file.string());
-    question.Text("1");
-    question.Text(folder_.string());
-    return worker_->Ask(question.Take(), kNoLimit);
+    MarshalWriter command;
+    command.Tuple(4);
+    command.Int(static_cast<int64_t>(WorkerCommand::kLoad));
+    command.Text(file.string());
+    command.Text("1");
+    command.Text(folder_.string());
+    return worker_->RunCommand(command.Take(), kNoLimit);
   }
   void LoadAndInitialize(bool is_decoupled = false) {
     ASSERT_TRUE(Load(folder_ / "model.py").ok());
-    MarshalWriter question;
-    question.Tuple(4);
-    question.Int(static_cast<int64_t>(Question::kInitialize));
-    question.Tuple(0);
-    question.Text("m_0");
-    question.Bool(is_decoupled);
-    const auto answer = worker_->Ask(question.Take(), kNoLimit);
+    MarshalWriter command;
+    command.Tuple(4);
+    command.Int(static_cast<int64_t>(WorkerCommand::kInitialize));
+    command.Tuple(0);
+    command.Text("m_0");
+    command.Bool(is_decoupled);
+    const auto answer = worker_->RunCommand(command.Take(), kNoLimit);
     ASSERT_TRUE(answer.ok()) << answer.status().message();
   }
   Result<std::string> Execute(const char* id, const std::vector<float>& values,
                               milliseconds timeout = kNoLimit) {
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
     const std::span bytes(reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
-    std::vector<Block> blocks;
-    MarshalWriter question;
-    question.Tuple(3);
-    question.Int(static_cast<int64_t>(Question::kExecute));
-    question.Tuple(1);
-    question.Tuple(8);
-    question.Int(1);
-    question.Text(id);
-    question.Int(0);
-    question.Int(0);
-    question.Int(0);
-    question.Text("{}");
-    question.Tuple(1);
-    question.Text("OUT");
-    question.Tuple(1);
+    std::vector<SharedBlock> blocks;
+    MarshalWriter command;
+    command.Tuple(3);
+    command.Int(static_cast<int64_t>(WorkerCommand::kExecute));
+    command.Tuple(1);
+    command.Tuple(8);
+    command.Int(1);
+    command.Text(id);
+    command.Int(0);
+    command.Int(0);
+    command.Int(0);
+    command.Text("{}");
+    command.Tuple(1);
+    command.Text("OUT");
+    command.Tuple(1);
     EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
-                            worker_->to_worker(), worker_->offers(), nullptr, blocks, question)
+                            worker_->to_worker(), worker_->posted_input_buffers(), nullptr, blocks,
+                            command)
                     .ok());
-    question.None();
-    return worker_->Ask(question.Take(), timeout);
+    command.None();
+    return worker_->RunCommand(command.Take(), timeout);
   }
-  // The one response of an answer, or its error.
+  // The only response of an answer, or its error.
   PackedResponse ResponseOf(const std::string& answer, uint64_t* num_posted = nullptr) {
     MarshalReader reader(answer);
     reader.TupleOf(2);
@@ -244,7 +245,7 @@ TEST_F(WorkerTest, PassesTheTextOfAnException) {
   EXPECT_NE(text.find("for model 'm_0', message: ValueError: no\n\nAt:\n  "), std::string::npos);
 }
 
-TEST_F(WorkerTest, PostedMessagesCanBeWaitedFor) {
+TEST_F(WorkerTest, WaitForPostedReturnsAfterTheMessages) {
   LoadAndInitialize(/*is_decoupled=*/true);
   const auto answer = Execute("send", {1});
   ASSERT_TRUE(answer.ok());
@@ -261,24 +262,24 @@ TEST_F(WorkerTest, ACallIsAnsweredWhileTheModelRuns) {
   EXPECT_EQ(ResponseOf(*answer).error->message(), "True");
 }
 
-TEST_F(WorkerTest, AWorkerThatDiesSaysHow) {
+TEST_F(WorkerTest, ReportsHowAWorkerExited) {
   LoadAndInitialize();
   const auto answer = Execute("exit", {1});
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(answer.status().message(),
             "model 'm': Stub process 'm' is not healthy. The Python worker exited with code 3");
-  EXPECT_EQ(recorder_.AwaitDeath(), "exited with code 3");
+  EXPECT_EQ(recorder_.AwaitExit(), "exited with code 3");
   EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(WorkerTest, AWorkerThatHangsIsEnded) {
+TEST_F(WorkerTest, KillsAWorkerThatHangs) {
   LoadAndInitialize();
   const auto answer = Execute("hang", {1}, milliseconds(100));
   EXPECT_NE(answer.status().message().find("it did not answer within 100 ms"), std::string::npos);
-  EXPECT_NE(recorder_.AwaitDeath().find("it did not answer"), std::string::npos);
+  EXPECT_NE(recorder_.AwaitExit().find("it did not answer"), std::string::npos);
 }
 
-TEST_F(WorkerTest, AWorkerThatClosesItsSocketAndLivesOnIsEndedByTheNextQuestion) {
+TEST_F(WorkerTest, TheNextCommandKillsAWorkerThatHasClosedItsSocket) {
   LoadAndInitialize();
   ASSERT_TRUE(Execute("deaf", {1}).ok());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -287,34 +288,34 @@ TEST_F(WorkerTest, AWorkerThatClosesItsSocketAndLivesOnIsEndedByTheNextQuestion)
   }
   ASSERT_TRUE(fs::exists(folder_ / "closed"));
   EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
-  EXPECT_TRUE(worker_->is_dead());
+  EXPECT_TRUE(worker_->has_exited());
 }
 
-TEST_F(WorkerTest, AQuestionThatFindsNoRoomIsRefusedAndTheWorkerLives) {
+TEST_F(WorkerTest, ACommandWithoutSharedMemoryIsRejectedAndTheWorkerGoesOn) {
   LoadAndInitialize();
   const auto answer = Execute(std::string(9 << 20, 'x').c_str(), {1});
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(Execute("", {1}).ok());
 }
 
-TEST_F(WorkerTest, AWorkerThatIsStoppedIsEndedThoughItMayTakeItsTime) {
+TEST_F(WorkerTest, KillsAStoppedWorkerDespiteNoTimeLimit) {
   LoadAndInitialize();
   const auto answer = Execute("stop", {1});
   EXPECT_NE(answer.status().message().find("it did not go on after a signal had stopped it"),
             std::string::npos);
-  EXPECT_TRUE(worker_->is_dead());
+  EXPECT_TRUE(worker_->has_exited());
 }
 
-TEST_F(WorkerTest, AWorkerThatIsStoppedIsNotAskedToFinalize) {
+TEST_F(WorkerTest, DoesNotFinalizeAStoppedWorker) {
   LoadAndInitialize();
   kill(worker_->pid(), SIGSTOP);
   siginfo_t info{};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(worker_->pid()), &info, WSTOPPED | WNOWAIT), 0);
   worker_->Stop(std::chrono::hours(1));
-  EXPECT_TRUE(worker_->is_dead());
+  EXPECT_TRUE(worker_->has_exited());
 }
 
-TEST_F(WorkerTest, AnErrorOfLoadingLeavesTheWorkerAlive) {
+TEST_F(WorkerTest, AWorkerOutlivesALoadError) {
   std::ofstream(folder_ / "broken.py") << "import nosuch_module\n";
   const auto answer = Load(folder_ / "broken.py");
   EXPECT_EQ(answer.status().code(), StatusCode::kInternal);
@@ -322,21 +323,21 @@ TEST_F(WorkerTest, AnErrorOfLoadingLeavesTheWorkerAlive) {
   EXPECT_TRUE(Load(folder_ / "model.py").ok());
 }
 
-TEST_F(WorkerTest, StopsWhatRuns) {
+TEST_F(WorkerTest, StopsARunningWorker) {
   LoadAndInitialize();
   worker_->Stop(std::chrono::seconds(60));
-  EXPECT_TRUE(worker_->is_dead());
-  EXPECT_EQ(recorder_.death, "");
+  EXPECT_TRUE(worker_->has_exited());
+  EXPECT_EQ(recorder_.exit_text, "");
 }
 
-TEST_F(WorkerTest, OneThatGetsNoThreadOfTheHostIsNotStarted) {
-  const NoThreads no_threads;
+TEST_F(WorkerTest, DoesNotStartWithoutAHostThread) {
+  const ThreadCreationBlocker no_threads;
   const auto started = Worker::Start(Options());
   EXPECT_EQ(started.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(started.status().message().find("no thread could be started"), std::string::npos);
 }
 
-TEST_F(WorkerTest, AnInterpreterThatIsNoneIsNamed) {
+TEST_F(WorkerTest, NamesAnInvalidInterpreter) {
   WorkerOptions options = Options();
   options.command.arguments[0] = "/nonexistent/python";
   const auto missing = Worker::Start(options);
@@ -347,4 +348,4 @@ TEST_F(WorkerTest, AnInterpreterThatIsNoneIsNamed) {
 }
 
 }  // namespace
-}  // namespace nereid::scripted
+}  // namespace nereid::python

@@ -1,5 +1,5 @@
-// Added tokens: where they match, what they swallow, which ids they get.
-#include "backends/tokenizer/lib/split/added_tokens.h"
+// Added tokens: where they match, which spaces they include and which ids they get.
+#include "backends/tokenizer/lib/pre_tokenize/added_tokens.h"
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
 
@@ -19,7 +19,7 @@ AddedToken Token(std::string content, int32_t id) {
   return token;
 }
 
-// Text as it is, tokens as <id>.
+// Returns the sections of text as they are and added tokens as <id>.
 Strings Split(std::vector<AddedToken> tokens, std::string_view text) {
   const auto added = AddedTokens::FromList(std::move(tokens), Normalizer());
   std::vector<AddedTokens::Split> splits;
@@ -32,7 +32,7 @@ Strings Split(std::vector<AddedToken> tokens, std::string_view text) {
   return result;
 }
 
-TEST(AddedTokensTest, TheLeftmostLongestMatches) {
+TEST(AddedTokensTest, MatchesLeftmostLongest) {
   const auto tokens = [] { return std::vector{Token("ab", 1), Token("abcd", 2), Token("bcx", 3)}; };
   EXPECT_EQ(Split(tokens(), "abcx abcd"), (Strings{"<1>", "cx ", "<2>"}));
   EXPECT_EQ(Split(tokens(), "abab"), (Strings{"<1>", "<1>"}));
@@ -40,7 +40,7 @@ TEST(AddedTokensTest, TheLeftmostLongestMatches) {
   EXPECT_EQ(Split(tokens(), ""), Strings{});
 }
 
-TEST(AddedTokensTest, StripsSpacesOnTheSideAsked) {
+TEST(AddedTokensTest, IncludesSpacesOnStrippedSides) {
   AddedToken left = Token("[L]", 1), right = Token("[R]", 2);
   left.lstrip = true;
   right.rstrip = true;
@@ -49,7 +49,7 @@ TEST(AddedTokensTest, StripsSpacesOnTheSideAsked) {
   EXPECT_EQ(Split({left, right}, "[R]  [L]"), (Strings{"<2>", "<1>"}));
 }
 
-TEST(AddedTokensTest, SingleWordsHaveNoWordBesideThem) {
+TEST(AddedTokensTest, SingleWordMatchesOnlyWithoutAdjacentWordCharacters) {
   AddedToken word = Token("cat", 1);
   word.single_word = true;
   EXPECT_EQ(Split({word}, "cat"), (Strings{"<1>"}));
@@ -57,17 +57,17 @@ TEST(AddedTokensTest, SingleWordsHaveNoWordBesideThem) {
   EXPECT_EQ(Split({word}, "\u00e9cat"), (Strings{"\u00e9cat"}));
 }
 
-TEST(AddedTokensTest, NormalizedOnesMatchTheNormalisedText) {
+TEST(AddedTokensTest, NormalizedTokensMatchNormalizedText) {
   auto spec = MetaspaceSpec({"▁", "a"}, {});
   spec["added_tokens"].push_back({{"content", "a b"}, {"normalized", true}});
   const auto tokenizer = MustLoad(spec);
-  // Its normal form is "▁a▁b", which a text that begins with it has and one that goes on has not.
+  // The normal form is "▁a▁b". It occurs at the start of a text, but not after another character.
   EXPECT_EQ(Ids(*tokenizer, "a b"), (std::vector<int32_t>{261}));
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{261}), "a b");
   EXPECT_NE(Ids(*tokenizer, "xa b").back(), 261);
 }
 
-TEST(AddedTokensTest, UnknownOnesGetTheIdsBehindTheVocabulary) {
+TEST(AddedTokensTest, TokensOutsideVocabularyGetIdsAfterIt) {
   auto spec = ByteLevelSpec({});
   spec["added_tokens"] = {{{"id", 999}, {"content", "<new>"}}, {{"id", 7}, {"content", "a"}}};
   const auto tokenizer = MustLoad(spec);
@@ -78,9 +78,9 @@ TEST(AddedTokensTest, UnknownOnesGetTheIdsBehindTheVocabulary) {
   EXPECT_EQ(tokenizer->IdToToken(257), std::nullopt);
 }
 
-// Answers of tokenizers 0.23: behind the largest id of an added token, where that lies beyond as
-// many ids as the vocabulary has entries.
-TEST_F(AddedTokensFolderTest, ThoseOfAVocabularyWithGapsFollowTheLargestAddedId) {
+// Expected ids from tokenizers 0.23: new ids follow the largest id of an added token if that is
+// larger than the number of vocabulary entries.
+TEST_F(AddedTokensFolderTest, NewIdsFollowLargestAddedIdInVocabularyWithGaps) {
   const auto expect = [&](const json& vocab, const json& added, int32_t pad) {
     const json model = {{"type", "WordLevel"}, {"unk_token", "a"}, {"vocab", vocab}};
     Write("tokenizer.json", json{{"model", model}, {"added_tokens", added}}.dump());
@@ -98,7 +98,7 @@ TEST_F(AddedTokensFolderTest, ThoseOfAVocabularyWithGapsFollowTheLargestAddedId)
   expect({{"a", 0}, {"b", 1}, {"d", 4}}, json::array(), 3);
 }
 
-TEST(AddedTokensTest, TakesAMegabyteOfNearMisses) {
+TEST(AddedTokensTest, HandlesMegabyteOfNearMisses) {
   std::string text;
   while (text.size() < 1'000'000) text += "<|en";
   EXPECT_EQ(Split({Token("<|end|>", 1), Token("<|en<|en<|en!", 2)}, text), (Strings{text}));

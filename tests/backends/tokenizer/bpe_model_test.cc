@@ -1,4 +1,4 @@
-// Merging: ranks, ties, long pieces, unknown characters, byte fallback.
+// Merging: ranks, ties, long pre-tokens, unknown characters, byte fallback.
 #include "backends/tokenizer/lib/model/bpe_model.h"
 
 #include <random>
@@ -8,7 +8,7 @@
 namespace nereid::tokenizer {
 namespace {
 
-// Letters a..d and some merges of them, ranked in this order.
+// The letters a to d and some merges of them, ranked in this order.
 struct Letters {
   TokenTable vocabulary;
   std::vector<MergeRule> rules;
@@ -33,7 +33,8 @@ struct Letters {
   }
 };
 
-// The definition, word for word: scan for the best pair, the leftmost of equals, and merge it.
+// The definition of BPE: repeatedly merges the adjacent pair with the lowest rank, the leftmost
+// first.
 std::vector<int32_t> MergeNaively(const Letters& letters, std::string_view text) {
   std::vector<int32_t> ids;
   for (const char c : text) ids.push_back(*letters.vocabulary.Find(std::string_view(&c, 1)));
@@ -52,7 +53,7 @@ std::vector<int32_t> MergeNaively(const Letters& letters, std::string_view text)
   }
 }
 
-TEST(BpeModelTest, ShortAndLongPiecesFollowTheDefinition) {
+TEST(BpeModelTest, ShortAndLongPretokensMatchNaiveMerge) {
   const Letters letters;
   const BpeModel model(letters.vocabulary, letters.rules, {});
   ModelScratch scratch;
@@ -73,7 +74,7 @@ TEST(BpeModelTest, EqualRanksMergeFromTheLeft) {
   for (MergeRule& rule : letters.rules) rule.rank = 0;
   const BpeModel model(letters.vocabulary, letters.rules, {});
   ModelScratch scratch;
-  for (const size_t repeats : {1, 40}) {  // both algorithms
+  for (const size_t repeats : {1, 40}) {  // covers both algorithms
     std::string text;
     for (size_t n = 0; n < repeats; ++n) text += "abb";
     std::vector<int32_t> ids;
@@ -82,13 +83,13 @@ TEST(BpeModelTest, EqualRanksMergeFromTheLeft) {
   }
 }
 
-TEST(BpeModelTest, AWholeTokenCountsOnlyWhenMergesReachIt) {
+TEST(BpeModelTest, WholeTokenIsUsedOnlyIfMergesProduceIt) {
   Letters letters;
-  letters.Add("bca");  // no merge makes it
+  letters.Add("bca");  // no merge produces it
   ModelScratch scratch;
   std::vector<int32_t> ids;
   const BpeModel by_merges(letters.vocabulary, letters.rules, {});
-  for (int twice = 0; twice < 2; ++twice) {  // the second time the memo answers
+  for (int twice = 0; twice < 2; ++twice) {  // the second pass uses the memo
     ids.clear();
     by_merges.Encode("bca", scratch, ids);
     EXPECT_EQ(ids.size(), 3u);
@@ -111,7 +112,7 @@ TEST(BpeModelTest, UnknownCharactersFollowTheOptions) {
     BpeModel(letters.vocabulary, letters.rules, options).Encode(text, scratch, ids);
     return ids;
   };
-  EXPECT_EQ(encode({}, "axyb"), (std::vector<int32_t>{4}));  // dropped: "ab"
+  EXPECT_EQ(encode({}, "axyb"), (std::vector<int32_t>{4}));  // unknown characters are dropped: "ab"
   EXPECT_EQ(encode({.unk_id = unk}, "axyb"), (std::vector<int32_t>{0, unk, unk, 1}));
   EXPECT_EQ(encode({.fuse_unk = true, .unk_id = unk}, "axyb"), (std::vector<int32_t>{0, unk, 1}));
   letters.Add("<0xC3>");
@@ -121,15 +122,15 @@ TEST(BpeModelTest, UnknownCharactersFollowTheOptions) {
   EXPECT_EQ(encode({.byte_fallback = true, .unk_id = unk}, "\u00e8"), (std::vector<int32_t>{unk}));
 }
 
-TEST(BpeModelTest, MergesAcrossWordStartsAreHonoured) {
-  // "a▁" is a token here, so that words depend on each other.
+TEST(BpeModelTest, AppliesMergesAcrossWordStarts) {
+  // The token "a▁" makes adjacent words dependent on each other.
   const auto tokenizer = MustLoad(MetaspaceSpec({"▁", "a", "b", "a▁", "▁a"}, {"a ▁", "▁ a"}));
   EXPECT_EQ(Ids(*tokenizer, "a a"), (std::vector<int32_t>{259, 262, 260}));
   const auto plain = MustLoad(MetaspaceSpec({"▁", "a", "b", "▁a", "▁▁"}, {"▁ a", "▁ ▁"}));
   EXPECT_EQ(Ids(*plain, "a  a"), (std::vector<int32_t>{262, 259, 262}));
 }
 
-TEST(BpeModelTest, TakesAMegabyteInOnePiece) {
+TEST(BpeModelTest, HandlesMegabytePretoken) {
   const Letters letters;
   const BpeModel model(letters.vocabulary, letters.rules, {});
   ModelScratch scratch;

@@ -1,4 +1,4 @@
-// Decoding: each chain of components, and that a stream cut anywhere gives the whole text.
+// Decoding: each chain of components, and streams.
 #include "backends/tokenizer/lib/decode/decoder.h"
 
 #include <random>
@@ -22,7 +22,7 @@ json Sequence(std::vector<json> steps) {
   return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
 }
 
-// Decodes `tokens` whole, and in random cuts, which must agree.
+// Decodes `tokens` one by one. The output must be valid UTF-8 after each token.
 std::string Decode(const json& spec, const std::vector<std::string>& tokens) {
   const auto token_of_id = [&](int32_t id) -> std::optional<TokenDecoder::Token> {
     return TokenDecoder::Token{tokens[id], tokens[id] == "<s>"};
@@ -42,14 +42,14 @@ std::string Decode(const json& spec, const std::vector<std::string>& tokens) {
   return text;
 }
 
-TEST(DecoderTest, ByteLevelJoinsBytesOverTokens) {
+TEST(DecoderTest, ByteLevelJoinsBytesAcrossTokens) {
   const json byte_level = {{"type", "ByteLevel"}};
   EXPECT_EQ(Decode(byte_level, {"Hello", "Ġ", "Ã", "©", "<s>", "Ã"}), "Hello \u00e9\uFFFD");
   EXPECT_EQ(Decode(byte_level, {"a b", "\u4e2d"}),
-            "a b\u4e2d");  // not printable bytes: as they are
+            "a b\u4e2d");  // not in the printable form: unchanged
 }
 
-TEST(DecoderTest, ByteFallbackTakesRunsWhole) {
+TEST(DecoderTest, ByteFallbackDecodesWholeRuns) {
   const json spec = Sequence({kReplace, kByteFallback, kFuse, Strip(1, 0)});
   EXPECT_EQ(Decode(spec, {"▁Hi", "<0xE4>", "<0xB8>", "<0xAD>", "▁x"}), "Hi\u4e2d x");
   EXPECT_EQ(Decode(spec, {"<0xE4>", "<0xB8>", "a"}), "\uFFFD\uFFFDa");
@@ -58,19 +58,19 @@ TEST(DecoderTest, ByteFallbackTakesRunsWhole) {
   EXPECT_EQ(Decode(spec, {"<s>", "▁", "▁a"}), " a");
 }
 
-TEST(DecoderTest, OnlyTheFirstTokenLosesItsMark) {
+TEST(DecoderTest, OnlyFirstTokenLosesItsMark) {
   EXPECT_EQ(Decode(kMetaspace, {"▁a▁", "▁b", "▁"}), "a b ");
   EXPECT_EQ(Decode(Sequence({kByteFallback, kMetaspace}), {"<0x41>", "▁b"}), "A b");
   EXPECT_EQ(Decode(Sequence({kMetaspace, kByteFallback, kFuse}), {"<0xFF>", "▁b"}), "\uFFFD b");
 }
 
-TEST(DecoderTest, StripsTokensBeforeFuseAndTheTextBehindIt) {
+TEST(DecoderTest, StripAppliesToTokensBeforeFuseAndToTextAfterIt) {
   EXPECT_EQ(Decode(Sequence({Strip(1, 1)}), {" a ", "  b", " "}), "a b");
   EXPECT_EQ(Decode(Sequence({kFuse, Strip(2, 1)}), {" ", "  a ", " ", "b ", " "}), " a  b ");
   EXPECT_EQ(Decode(Sequence({kFuse, kReplace, Strip(1, 0)}), {"▁a", "▁b"}), "a b");
 }
 
-TEST(DecoderTest, WithoutADecoderTokensAreSpacedOut) {
+TEST(DecoderTest, WithoutDecoderTokensAreJoinedWithSpaces) {
   EXPECT_EQ(Decode(nullptr, {"a", "<s>", "b"}), "a b");
 }
 
@@ -94,18 +94,19 @@ TEST(DecoderTest, RefusesByName) {
   }
 }
 
-TEST(DecoderTest, ALimitReleasesWhatIsHeldBack) {
+TEST(DecoderTest, PendingLimitReleasesHeldBackText) {
   const auto tokenizer = MustLoad(ByteLevelSpec({}));
-  IncrementalDecoder bytes(*tokenizer, true, /*max_held_ids=*/4);
+  IncrementalDecoder bytes(*tokenizer, true, /*max_pending_ids=*/4);
   std::string text;
   const int32_t end = *tokenizer->TokenToId("<|end|>");
   bytes.Push(std::vector<int32_t>{'a', 0xC3, end, end}, text);
   EXPECT_EQ(text, "a");
   bytes.Push(std::vector<int32_t>{end, 0xA9, 'b'}, text);
-  EXPECT_EQ(text, "a\uFFFD\uFFFDb");  // nothing is lost, but the halves no longer meet
+  EXPECT_EQ(text,
+            "a\uFFFD\uFFFDb");  // nothing is lost, but the bytes of the character no longer combine
 
   const auto fallback = MustLoad(MetaspaceSpec({"▁"}, {}));
-  IncrementalDecoder run(*fallback, true, /*max_held_ids=*/4);
+  IncrementalDecoder run(*fallback, true, /*max_pending_ids=*/4);
   text.clear();
   const auto byte = [](int b) { return 3 + b; };
   run.Push(std::vector<int32_t>{byte('a'), byte('b'), byte('c')}, text);

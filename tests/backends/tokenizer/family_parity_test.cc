@@ -1,5 +1,5 @@
-// The published tokenizers against the ids and texts that the reference library gives
-// (NEREID_TEST_DATA): encoding, decoding, and streams cut at every id.
+// Compares published tokenizers with recorded ids and texts of the reference library
+// (NEREID_TEST_DATA): encoding, decoding, and streaming divided at arbitrary ids.
 #include <fstream>
 #include <random>
 
@@ -43,7 +43,7 @@ class FamilyParityTest : public testing::TestWithParam<Family> {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-TEST_P(FamilyParityTest, EncodesTheCorpusIdForId) {
+TEST_P(FamilyParityTest, EncodesCorpusIdForId) {
   std::vector<std::vector<int32_t>> expected;
   for (const json& row : Rows("expected/" + name() + ".jsonl")) {
     const size_t id = row["id"];
@@ -56,7 +56,7 @@ TEST_P(FamilyParityTest, EncodesTheCorpusIdForId) {
   }
 }
 
-TEST_P(FamilyParityTest, DecodesAndStreamsTheSameText) {
+TEST_P(FamilyParityTest, DecodesAndStreamsSameText) {
   std::mt19937 random(11);
   for (const json& row : Rows("expected_decode/" + name() + ".jsonl")) {
     const auto ids = row["ids"].get<std::vector<int32_t>>();
@@ -71,7 +71,7 @@ TEST_P(FamilyParityTest, DecodesAndStreamsTheSameText) {
       decoder.Push(std::span(ids).subspan(at, cut - at), streamed);
       ASSERT_EQ(text.substr(0, streamed.size()), streamed) << row;
       ASSERT_TRUE(IsValidUtf8(streamed)) << row;
-      if (cut - 1 < prefix.size()) {  // the decode of the ids so far
+      if (cut - 1 < prefix.size()) {  // the decoded text of the ids so far
         ASSERT_EQ(tokenizer_->Decode(std::span(ids).first(cut), false), prefix[cut - 1]) << row;
         ASSERT_LE(streamed.size(), prefix[cut - 1].size()) << row;
       }
@@ -81,12 +81,13 @@ TEST_P(FamilyParityTest, DecodesAndStreamsTheSameText) {
   }
 }
 
-TEST_P(FamilyParityTest, TakesAMegabyteOfOneKind) {
+TEST_P(FamilyParityTest, HandlesMegabyteOfOneUnit) {
   for (const char* unit : {"a", " ", "\U0001F600", "word "}) {
     std::string text;
     while (text.size() < (1u << 20)) text += unit;
     const std::vector<int32_t> ids = Ids(*tokenizer_, text);
-    if (name() == "t5") continue;  // its text does not come back: no spaces at the end, no emoji
+    if (name() == "t5")
+      continue;  // T5 does not restore the text: it drops spaces at the end and emoji
     EXPECT_TRUE(tokenizer_->Decode(ids) == text) << unit;
   }
 }

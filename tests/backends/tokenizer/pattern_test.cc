@@ -1,4 +1,5 @@
-// Hand-written matchers against PCRE2 as the oracle, the dialect's limits, and hostile lengths.
+// Compares the hand-written matchers with PCRE2 and tests the limits of the dialects and of long
+// inputs.
 #include "backends/tokenizer/lib/pattern/pattern.h"
 
 #include <random>
@@ -8,7 +9,7 @@
 namespace nereid::tokenizer {
 namespace {
 
-struct Spans final : PieceSink {
+struct Spans final : SpanSink {
   std::vector<std::pair<std::string, bool>> spans;
   bool Add(std::string_view piece, bool is_match) override {
     spans.emplace_back(piece, is_match);
@@ -22,7 +23,7 @@ std::vector<std::pair<std::string, bool>> Split(const Pattern& pattern, std::str
   return sink.spans;
 }
 
-// Every pattern that has a matcher of its own.
+// Every pattern with a hand-written matcher.
 const std::vector<std::string>& KnownPatterns() {
   static const std::vector<std::string> patterns = {
       std::string(kGpt2Pattern),
@@ -56,7 +57,7 @@ std::string RandomText(std::mt19937& random) {
   return text;
 }
 
-TEST(PatternTest, MatchersAgreeWithTheGeneralEngine) {
+TEST(PatternTest, MatchersAgreeWithPcre) {
   std::mt19937 random(7);
   for (const std::string& regex : KnownPatterns()) {
     const auto known = MakeKnownPattern(regex);
@@ -70,7 +71,7 @@ TEST(PatternTest, MatchersAgreeWithTheGeneralEngine) {
   }
 }
 
-TEST(PatternTest, MatchersTakeAMegabyteOfAnything) {
+TEST(PatternTest, MatchersHandleMegabyteInputs) {
   for (const std::string& regex : KnownPatterns()) {
     const auto pattern = MakeKnownPattern(regex);
     for (const char* unit :
@@ -84,7 +85,7 @@ TEST(PatternTest, MatchersTakeAMegabyteOfAnything) {
   }
 }
 
-TEST(PatternTest, EmptyMatchesCutWithoutLooping) {
+TEST(PatternTest, EmptyMatchesSplitWithoutLooping) {
   const auto pattern = MakeRegexPattern("x*");
   ASSERT_TRUE(pattern.ok());
   const std::vector<std::pair<std::string, bool>> expected = {
@@ -92,14 +93,14 @@ TEST(PatternTest, EmptyMatchesCutWithoutLooping) {
   EXPECT_EQ(Split(**pattern, "axxb"), expected);
 }
 
-TEST(PatternTest, HostilePatternsStopAtTheWorkLimit) {
+TEST(PatternTest, BacktrackingPatternsStopAtWorkLimit) {
   const auto pattern = MakeRegexPattern(R"((?:a+)+\d)");
   ASSERT_TRUE(pattern.ok());
   Spans sink;
   EXPECT_FALSE((*pattern)->ForEachSpan(std::string(5000, 'a'), sink));
 }
 
-TEST(PatternTest, SpacesAreOnigurumasNotPcres) {
+TEST(PatternTest, SpaceClassIsOnigurumas) {
   const auto pattern = MakeRegexPattern(R"(\s)");
   ASSERT_TRUE(pattern.ok());
   EXPECT_EQ(Split(**pattern, "\u180e").size(), 1u);
@@ -107,13 +108,13 @@ TEST(PatternTest, SpacesAreOnigurumasNotPcres) {
   EXPECT_TRUE(Split(**pattern, "\u0085")[0].second);
 }
 
-TEST(PatternTest, KnowsLettersYoungerThanPcres) {
+TEST(PatternTest, KnowsLettersNewerThanPcres) {
   const auto pattern = MakeRegexPattern(R"((?:\p{L})+)");
   ASSERT_TRUE(pattern.ok());
   EXPECT_EQ(Split(**pattern, "a\U00031350b").size(), 1u);
 }
 
-TEST(PatternTest, ClassesInClassesAreBounded) {
+TEST(PatternTest, NestedClassesAreLimited) {
   std::string deep, many;
   for (int i = 0; i < 100; ++i) {
     deep += "[a";
@@ -127,7 +128,7 @@ TEST(PatternTest, ClassesInClassesAreBounded) {
   }
 }
 
-TEST(PatternTest, LargePatternsAreRefusedByTheirSize) {
+TEST(PatternTest, RefusesLargePatternsBySize) {
   const auto repeat = [](std::string_view unit, size_t bytes) {
     std::string text;
     while (text.size() + unit.size() <= bytes) text += unit;
@@ -151,7 +152,7 @@ TEST(PatternTest, LargePatternsAreRefusedByTheirSize) {
   }
 }
 
-TEST(PatternTest, LongRunsOfAClassOfSetsStayWithinTheLimits) {
+TEST(PatternTest, LongRunsOfNestedClassStayWithinLimits) {
   const auto pattern = MakeRegexPattern(R"([\p{L}&&[^\p{Han}]]*[\p{Ll}&&[^a]]+|[\p{Han}]+)");
   ASSERT_TRUE(pattern.ok()) << pattern.status().message();
   std::string text;
@@ -159,7 +160,7 @@ TEST(PatternTest, LongRunsOfAClassOfSetsStayWithinTheLimits) {
   EXPECT_EQ(Split(**pattern, text + "\u4e2d\u4e2d").size(), 2u);
 }
 
-TEST(PatternTest, RefusesByNameWhereDialectsDiffer) {
+TEST(PatternTest, RefusesUntranslatableOnigurumaConstructsByName) {
   for (const char* regex :
        {R"(\Gx)", R"(a\Kb)", R"(\X)", R"((?<n>a)\k<n>)", R"((a)\1)", R"((*UTF)a)", R"(\C)",
         R"(a(?i)b|c)", R"((?x: a))", R"((?W:a))", R"((?~a))", R"((?s:.))", R"(\p{Script=Han})",
@@ -177,8 +178,8 @@ TEST(PatternTest, RefusesByNameWhereDialectsDiffer) {
   }
 }
 
-// What fancy-regex, which is under tiktoken, reads otherwise than PCRE2.
-TEST(PatternTest, RefusesByNameWhatRustsEnginesReadOtherwise) {
+// Constructs that fancy-regex, which tiktoken uses, interprets differently from PCRE2.
+TEST(PatternTest, RefusesUntranslatableRustConstructsByName) {
   for (const auto& [regex, name] : std::vector<std::pair<std::string, std::string>>{
            {R"(\<a)", "'\\<'"},
            {R"(a\>)", "'\\>'"},

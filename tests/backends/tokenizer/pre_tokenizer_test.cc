@@ -1,5 +1,5 @@
-// The components that cut a text, and what becomes of delimiters.
-#include "backends/tokenizer/lib/split/pre_tokenizer.h"
+// The components that divide a text, and how they treat delimiters.
+#include "backends/tokenizer/lib/pre_tokenize/pre_tokenizer.h"
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
-struct Collector final : PieceSink {
+struct Collector final : SpanSink {
   Pieces pieces;
   bool Add(std::string_view piece, bool) override {
     if (!piece.empty()) pieces.emplace_back(piece);
@@ -52,13 +52,13 @@ TEST(PreTokenizerTest, EachBehaviorPlacesDelimiters) {
   EXPECT_EQ(Split(SplitOnDash("Removed", true), text), (Pieces{"-", "-", "-"}));
 }
 
-TEST(PreTokenizerTest, DigitsStandAloneOrTogether) {
+TEST(PreTokenizerTest, DigitsSplitIndividuallyOrTogether) {
   EXPECT_EQ(Split({{"type", "Digits"}, {"individual_digits", true}}, "a12\u00bdb"),
             (Pieces{"a", "1", "2", "\u00bd", "b"}));
   EXPECT_EQ(Split({{"type", "Digits"}}, "a12\u00bdb"), (Pieces{"a", "12\u00bd", "b"}));
 }
 
-TEST(PreTokenizerTest, ByteLevelPrefixesEveryPieceOfTheStepBefore) {
+TEST(PreTokenizerTest, ByteLevelPrefixesEveryPretokenOfPreviousStep) {
   const auto spec =
       Sequence({SplitOnDash("Removed"),
                 {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}});

@@ -1,5 +1,5 @@
-// tekken.json and tiktoken files: what is read, and what is refused by name. The published files
-// are compared with the reference in family_parity_test.cc and test_other_files.py.
+// Loading of tekken.json and tiktoken files: accepted contents and refusals. family_parity_test.cc
+// and test_native_formats.py compare published files with the reference.
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
@@ -23,7 +23,7 @@ std::string Base64(const std::string& bytes) {
   return text;
 }
 
-// The 256 bytes, then `more`; three special tokens of which the file names the last.
+// The 256 single bytes, then `more`. Of the three special tokens the file only names the last.
 json Tekken(const std::vector<std::string>& more) {
   json spec;
   spec["config"] = {{"pattern", R"(\p{L}+|[^\p{L}])"},
@@ -44,7 +44,7 @@ std::string Refusal(const json& spec) {
   return tokenizer.ok() ? "loaded" : tokenizer.status().message();
 }
 
-TEST(TekkenTest, MergesNeighboursByTheirRank) {
+TEST(TekkenTest, MergesAdjacentTokensByRank) {
   const auto tokenizer = MustLoad(Tekken({"bc", "ab", "abc", "\xC3\xA9"}));
   ASSERT_NE(tokenizer, nullptr);
   const auto byte = [](unsigned char b) { return 3 + b; };
@@ -55,15 +55,15 @@ TEST(TekkenTest, MergesNeighboursByTheirRank) {
   EXPECT_EQ(tokenizer->special_ids().bos, 1);
 }
 
-// The answers are tiktoken's.
-TEST(TekkenTest, PatternsAreReadAsRustsEnginesReadThem) {
+// Expected values from tiktoken.
+TEST(TekkenTest, PatternsHaveRustSemantics) {
   const auto count = [](const std::string& pattern, const std::string& text) {
     json spec = Tekken({});
     spec["config"]["pattern"] = pattern;
     const auto tokenizer = MustLoad(spec);
     return tokenizer == nullptr ? 0 : Ids(*tokenizer, text).size();
   };
-  EXPECT_EQ(count(R"(\w+)", "a\u200cb \u00b2"), 5u);  // U+200C, but no superscript
+  EXPECT_EQ(count(R"(\w+)", "a\u200cb \u00b2"), 5u);  // matches U+200C, but not the superscript
   EXPECT_EQ(count("a{1,2}+a", "aaaa"), 3u);
   EXPECT_EQ(count("a$|b", "a\na"), 1u);
   EXPECT_EQ(count("(?m)^a|b", "a\na"), 2u);
@@ -79,25 +79,25 @@ TEST(TekkenTest, PatternsAreReadAsRustsEnginesReadThem) {
   EXPECT_EQ(count(R"([\<\b{]+)", "<{ \b"), 3u);
   EXPECT_EQ(count(R"(a\Z)", "aa\n\n"), 1u);
   EXPECT_EQ(count(R"(a\Z)", "a\nb"), 0u);
-  EXPECT_EQ(count(R"(\n(?m)^|b)", "b\nb\n"), 4u);  // behind the final newline too
+  EXPECT_EQ(count(R"(\n(?m)^|b)", "b\nb\n"), 4u);  // matches after the final newline, too
   EXPECT_EQ(count("x{,}y", "xxy"), 3u);
   EXPECT_EQ(count("x{2}{|y", "xx{y"), 4u);
   EXPECT_EQ(count("x{2}?x|x{1,2}+y", "xxxxy"), 5u);
 }
 
-TEST(TekkenTest, ASpecialTokenMayBeSpeltAsAnOrdinaryOne) {
+TEST(TekkenTest, SpecialTokenMayShareContentWithOrdinaryToken) {
   json spec = Tekken({"ab"});
   spec["special_tokens"][0]["token_str"] = "ab";
   const auto tokenizer = MustLoad(spec);
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Ids(*tokenizer, "ab"), (std::vector<int32_t>{2}));
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}), "ab");  // without the special one
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}), "ab");  // without the special token
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}, false), "abab");
   EXPECT_TRUE(tokenizer->IsSpecial(2));
   EXPECT_FALSE(tokenizer->IsSpecial(259));
 }
 
-TEST(TekkenTest, TokensPastTheVocabularySizeAreLeftOut) {
+TEST(TekkenTest, DropsTokensBeyondVocabularySize) {
   json spec = Tekken({"ab", "abc"});
   spec["config"]["default_vocab_size"] = 3 + 256 + 1;
   const auto tokenizer = MustLoad(spec);
@@ -105,7 +105,7 @@ TEST(TekkenTest, TokensPastTheVocabularySizeAreLeftOut) {
   EXPECT_EQ(Ids(*tokenizer, "abc"), (std::vector<int32_t>{259, 3 + 'c'}));
 }
 
-TEST(TekkenTest, RefusesFaultyFilesByName) {
+TEST(TekkenTest, RefusesInvalidFilesByName) {
   const auto refuses = [](json spec, const std::string& name) {
     EXPECT_NE(Refusal(spec).find(name), std::string::npos) << name << ": " << Refusal(spec);
   };
@@ -133,11 +133,12 @@ TEST(TekkenTest, RefusesFaultyFilesByName) {
   refuses(spec, "special_tokens.rank");
 }
 
-// The ids of `names` in the published vocabulary of so many tokens; -1: no such token.
+// Returns the ids of `names` in the published vocabulary with `num_tokens` tokens; -1: no such
+// token.
 std::vector<int32_t> PublishedIds(size_t num_tokens, const std::vector<std::string>& names) {
-  RankTokenizer ranks;
+  RankTokenizerSpec ranks;
   ranks.tokens.resize(num_tokens);
-  const Status status = DescribePublished(ranks);
+  const Status status = DescribePublishedVocabulary(ranks);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(MakeRegexPattern(ranks.pattern).ok()) << ranks.pattern;
   std::vector<int32_t> ids;
@@ -150,7 +151,7 @@ std::vector<int32_t> PublishedIds(size_t num_tokens, const std::vector<std::stri
   return ids;
 }
 
-TEST(TiktokenTest, PublishedVocabulariesAreKnownByTheirSize) {
+TEST(TiktokenTest, IdentifiesPublishedVocabulariesBySize) {
   using List = std::vector<int32_t>;
   EXPECT_EQ(PublishedIds(50256, {"<|endoftext|>"}), (List{50256}));
   EXPECT_EQ(PublishedIds(50280, {"<|endoftext|>"}), (List{50256}));
@@ -177,7 +178,7 @@ std::string Letters(size_t number) {
   return text;
 }
 
-// Tokens of which nothing but the number matters; `hole` is no rank.
+// A rank file with `count` arbitrary tokens. No token has the rank `hole`.
 std::string Ranks(size_t count, size_t hole = SIZE_MAX) {
   std::string file;
   for (size_t i = 0; i < count; ++i) {
@@ -187,7 +188,7 @@ std::string Ranks(size_t count, size_t hole = SIZE_MAX) {
   return file;
 }
 
-TEST(TiktokenTest, ARankThatNoTokenHasIsNoFault) {  // p50k's end of text stands in the hole
+TEST(TiktokenTest, AcceptsGapInRanks) {  // p50k's end-of-text token has the id of the gap
   const auto tokenizer = Tokenizer::FromTiktoken(Ranks(50280, 50256));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   EXPECT_EQ(Ids(**tokenizer, "1<|endoftext|>" + Letters(50256)),
@@ -196,7 +197,7 @@ TEST(TiktokenTest, ARankThatNoTokenHasIsNoFault) {  // p50k's end of text stands
 
 class TiktokenFolderTest : public TokenizerFolderTest {};
 
-TEST_F(TiktokenFolderTest, TheConfigNamesReservedTokens) {
+TEST_F(TiktokenFolderTest, ConfigRenamesReservedTokens) {
   Write("tiktoken.model", Ranks(163584));
   Write("tokenizer_config.json", R"({"eos_token": "[EOS]", "added_tokens_decoder": {
       "163586": {"content": "<|im_end|>", "special": true},
@@ -210,7 +211,7 @@ TEST_F(TiktokenFolderTest, TheConfigNamesReservedTokens) {
   EXPECT_EQ(tokenizer->vocab_size(), 163840);
 }
 
-TEST(TiktokenTest, RefusesFaultyFilesByName) {
+TEST(TiktokenTest, RefusesInvalidFilesByName) {
   const auto refusal = [](const std::string& text) {
     const auto tokenizer = Tokenizer::FromTiktoken(text);
     return tokenizer.ok() ? "loaded" : tokenizer.status().message();

@@ -1,11 +1,11 @@
-// Sentencepiece models, written here field by field: reading, merging by score, refusals.
-#include "backends/tokenizer/lib/reading/proto_reader.h"
+// SentencePiece models, serialized here field by field: loading, merging by score, refusals.
+#include "backends/tokenizer/lib/parse/protobuf_reader.h"
 #include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-// A length-delimited field.
+// Serializes a length-delimited field.
 std::string Bytes(int field, const std::string& content) {
   return std::string{static_cast<char>(field << 3 | 2), static_cast<char>(content.size())} +
          content;
@@ -24,7 +24,7 @@ std::string Piece(const std::string& text, float score, int type = 1) {
   return Bytes(1, Bytes(1, text) + '\x15' + number + Number(3, type));
 }
 
-// <unk> <s> </s>, then the letters and some merges; scores rank merges, -1 before -2.
+// <unk> <s> </s>, then the letters and some merges. Scores rank the merges: -1 before -2.
 std::string Model(const std::string& trainer = Number(3, 2),
                   const std::string& normalizer = Number(4, 0)) {
   return Piece("<unk>", 0, 2) + Piece("<s>", 0, 3) + Piece("</s>", 0, 3) + Piece("▁", -9) +
@@ -46,7 +46,7 @@ TEST(SentencePieceTest, MergesByScoreFromTheLeft) {
   EXPECT_EQ(tokenizer.special_ids().unk, 0);
 }
 
-TEST(SentencePieceTest, UnigramTakesTheBestSum) {
+TEST(SentencePieceTest, UnigramMaximizesScoreSum) {
   const auto loaded = Tokenizer::FromSentencePiece(Model(Number(3, 1), Number(4, 1)));
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(Ids(**loaded, "  ab   bb "), (std::vector<int32_t>{3, 6, 3, 8}));
@@ -54,30 +54,30 @@ TEST(SentencePieceTest, UnigramTakesTheBestSum) {
   EXPECT_EQ(Ids(**loaded, "   "), (std::vector<int32_t>{}));
 }
 
-TEST(SentencePieceTest, AUserPieceLosesNoSpaceThatWasWritten) {
+TEST(SentencePieceTest, DecodeKeepsSpacesOfUserDefinedPieces) {
   const auto loaded = Tokenizer::FromSentencePiece(
       Piece("<unk>", 0, 2) + Piece("▁▁", 0, 4) + Piece(" x", 0, 4) + Piece("▁a", -1) +
       Piece("▁", -2) + Bytes(2, Number(3, 1)) + Bytes(3, Number(4, 1)));
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const auto text = [&](const std::vector<int32_t>& ids) { return (*loaded)->Decode(ids); };
-  EXPECT_EQ(text({2, 3}), " x a");  // answers of sentencepiece 0.2.3
+  EXPECT_EQ(text({2, 3}), " x a");  // expected texts from sentencepiece 0.2.3
   EXPECT_EQ(text({1, 3}), "  a");
   EXPECT_EQ(text({1}), " ");
   EXPECT_EQ(text({4, 4, 3, 3}), "a a");
   EXPECT_EQ(text({4, 2}), " x");
 }
 
-TEST(SentencePieceTest, OffsetsOfManySpacesTakeNoMoreThanTheirNumber) {
+TEST(SentencePieceTest, OffsetsOfManySpacesTakeLinearTime) {
   const auto loaded = Tokenizer::FromSentencePiece(Model(Number(3, 1), Number(4, 1)));
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  std::string marks;  // copied once for each they would take far longer
+  std::string marks;  // a quadratic implementation would take far longer
   for (int i = 0; i < 300'000; ++i) marks += "▁";
-  const auto encoding = (*loaded)->EncodeFully(marks, {.add_special_tokens = false});
+  const auto encoding = (*loaded)->EncodeDetailed(marks, {.add_special_tokens = false});
   ASSERT_TRUE(encoding.ok()) << encoding.status().message();
   EXPECT_TRUE(encoding->ids.empty());
 }
 
-TEST(SentencePieceTest, RefusesOtherKindsByName) {
+TEST(SentencePieceTest, RefusesUnsupportedModelsByName) {
   const auto refusal = [](const std::string& model) {
     const auto loaded = Tokenizer::FromSentencePiece(model);
     return loaded.ok() ? std::string("loaded") : loaded.status().message();
@@ -94,21 +94,21 @@ TEST(SentencePieceTest, RefusesOtherKindsByName) {
   EXPECT_NE(refusal("IQ== 0\nIg== 1\n").find("not a sentencepiece model"), std::string::npos);
 }
 
-TEST(SentencePieceTest, EveryPrefixIsReadWithoutHarm) {
+TEST(SentencePieceTest, TruncatedFilesDoNotCrash) {
   const std::string whole = Model();
   for (size_t size = 0; size < whole.size(); ++size) {
     (void)Tokenizer::FromSentencePiece(whole.substr(0, size)).ok();
   }
 }
 
-TEST(ProtoReaderTest, StopsAtMalformedFields) {
+TEST(ProtobufReaderTest, StopsAtMalformedFields) {
   for (const std::string& bytes : {std::string("\x80", 1),
                                    std::string("\x0a\x05"
                                                "ab",
                                                4),
                                    std::string("\x03", 1), std::string("\x0d\x01", 2),
                                    std::string(11, '\xFF'), std::string("\x00\x00", 2)}) {
-    ProtoReader reader(bytes);
+    ProtobufReader reader(bytes);
     while (reader.Next()) {
     }
     EXPECT_FALSE(reader.ok());

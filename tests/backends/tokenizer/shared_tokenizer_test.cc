@@ -1,4 +1,4 @@
-// One tokenizer for all who ask for the same files, as long as those stay as they are.
+// The tokenizer cache: the same files share one tokenizer until they change.
 #include "backends/tokenizer/lib/shared_tokenizer.h"
 
 #include <thread>
@@ -17,21 +17,21 @@ class SharedTokenizerTest : public TokenizerFolderTest {
   }
 };
 
-TEST_F(SharedTokenizerTest, TheSameFilesAreHeldOnce) {
+TEST_F(SharedTokenizerTest, SharesTokenizerOfSameFiles) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   const auto first = Shared(folder_);
   EXPECT_EQ(Shared(folder_ / "."), first);
   EXPECT_EQ(Shared(folder_ / "tokenizer.json")->vocab_size(), first->vocab_size());
 }
 
-TEST_F(SharedTokenizerTest, NobodyHoldsOnToOneThatIsNotUsed) {
+TEST_F(SharedTokenizerTest, UnusedTokenizerIsFreed) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   const std::weak_ptr<const Tokenizer> gone = Shared(folder_);
   EXPECT_TRUE(gone.expired());
   EXPECT_NE(Shared(folder_), nullptr);
 }
 
-TEST_F(SharedTokenizerTest, FilesThatChangedAreReadAgain) {
+TEST_F(SharedTokenizerTest, ReloadsChangedFiles) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   const auto first = Shared(folder_);
   Write("tokenizer_config.json", R"({"eos_token": "E"})");
@@ -43,7 +43,7 @@ TEST_F(SharedTokenizerTest, FilesThatChangedAreReadAgain) {
   EXPECT_NE(Shared(folder_), second);
 }
 
-TEST_F(SharedTokenizerTest, FilesBesideALinkAreItsOwn) {
+TEST_F(SharedTokenizerTest, LinkUsesSideFilesOfItsOwnFolder) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   for (const char* name : {"one", "two"}) {
     std::filesystem::create_directory(folder_ / name);
@@ -57,7 +57,7 @@ TEST_F(SharedTokenizerTest, FilesBesideALinkAreItsOwn) {
   EXPECT_EQ(Shared(folder_ / "one/tokenizer.json"), one);
 }
 
-TEST_F(SharedTokenizerTest, WhatCannotBeLoadedIsTriedAgain) {
+TEST_F(SharedTokenizerTest, FailedLoadIsRetried) {
   Write("tokenizer.json", "{");
   EXPECT_FALSE(LoadShared(folder_.string()).ok());
   EXPECT_FALSE(LoadShared((folder_ / "absent").string()).ok());
@@ -65,7 +65,7 @@ TEST_F(SharedTokenizerTest, WhatCannotBeLoadedIsTriedAgain) {
   EXPECT_NE(Shared(folder_), nullptr);
 }
 
-TEST_F(SharedTokenizerTest, WhoeverAsksAtTheSameTimeGetsTheSame) {
+TEST_F(SharedTokenizerTest, ConcurrentLoadsShareOneTokenizer) {
   Write("tokenizer.json", ByteLevelSpec().dump());
   std::vector<std::shared_ptr<const Tokenizer>> got(4);
   {

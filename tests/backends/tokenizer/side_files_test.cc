@@ -1,5 +1,5 @@
-// What the files beside a tokenizer say over it: special ids, further tokens, spaces. The published
-// family that is another one's model with tokens added is compared with the reference's ids.
+// Effects of side files: special ids, additional tokens and prefix spaces. One published family,
+// which is another family's model with added tokens, is compared with the reference's ids.
 #include <map>
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
@@ -11,7 +11,7 @@ using nlohmann::json;
 
 class SideFilesTest : public TokenizerFolderTest {};
 
-TEST_F(SideFilesTest, NameTheSpecialIds) {
+TEST_F(SideFilesTest, FilesNameSpecialIds) {
   Write("tokenizer.json", ByteLevelSpec().dump());
   EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, std::nullopt);
   Write("generation_config.json",
@@ -28,7 +28,7 @@ TEST_F(SideFilesTest, NameTheSpecialIds) {
   EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
 }
 
-TEST_F(SideFilesTest, TheMapOfSpecialTokensCountsBeforeAConfigWithoutADecoder) {
+TEST_F(SideFilesTest, SpecialTokensMapOverridesConfigWithoutAddedTokensDecoder) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   Write("special_tokens_map.json", R"({"eos_token": "A", "unk_token": "U"})");
   json config = {{"eos_token", "B"}, {"bos_token", "C"}};
@@ -50,8 +50,8 @@ TEST_F(SideFilesTest, TheMapOfSpecialTokensCountsBeforeAConfigWithoutADecoder) {
   EXPECT_TRUE(tokenizer->IsSpecial('B'));
 }
 
-// Nothing stands before the first text of the pair, though something does before a text alone.
-TEST_F(SideFilesTest, AFrontTokenOfPairsThatBeginWithTheSecondText) {
+// The pair template has no token before the first text, but the single template has one.
+TEST_F(SideFilesTest, AddsBosToPairTemplateThatStartsWithSecondText) {
   json spec = ByteLevelSpec({});
   const auto text = [](const char* id) { return json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
   const json mark = {{"SpecialToken", {{"id", "S"}, {"type_id", 0}}}};
@@ -67,8 +67,8 @@ TEST_F(SideFilesTest, AFrontTokenOfPairsThatBeginWithTheSecondText) {
   EXPECT_EQ((*tokenizer->Encode("h")).front(), 'B');
 }
 
-// Answers of transformers 4.46.
-TEST_F(SideFilesTest, ANullInTheMapTakesARoleAway) {
+// Expected values from transformers 4.46.
+TEST_F(SideFilesTest, NullInSpecialTokensMapRemovesRole) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   Write("special_tokens_map.json", R"({"bos_token": null, "pad_token": null})");
   Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "pad_token": "P"})");
@@ -79,13 +79,13 @@ TEST_F(SideFilesTest, ANullInTheMapTakesARoleAway) {
   EXPECT_EQ(tokenizer->special_ids().pad, std::nullopt);
   EXPECT_FALSE(tokenizer->IsSpecial('B'));
   EXPECT_FALSE(tokenizer->IsSpecial('P'));
-  Write("generation_config.json", R"({"pad_token_id": 7})");  // an id is one all the same
+  Write("generation_config.json", R"({"pad_token_id": 7})");  // an explicit id still counts
   tokenizer = Load();
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->special_ids().pad, 7);
 }
 
-TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEosOfPairs) {
+TEST_F(SideFilesTest, ConfigAddsAndRemovesBosAndEosOfPairs) {
   json spec = ByteLevelSpec({});
   const auto ids = [&] {
     const auto pair = (*Tokenizer::Load(folder_.string()))->EncodePair("a", "b");
@@ -102,7 +102,7 @@ TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEosOfPairs) {
   EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E', 'E', 'b', 'E'}));
   Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
   EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'b'}));
-  // What is put behind a single text stands behind what it has already, and so it does here.
+  // BOS and EOS go outside the tokens that the template has, for single texts and for pairs.
   spec["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"B", 66u}}, {"sep", {"S", 83u}}};
   Write("tokenizer.json", spec.dump());
   Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": true})");
@@ -110,7 +110,7 @@ TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEosOfPairs) {
   EXPECT_EQ(Ids(*Load(), "a", true), (std::vector<int32_t>{'B', 'a', 'S', 'E'}));
 }
 
-TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {
+TEST_F(SideFilesTest, ConfigAddsAndRemovesBosAndEos) {
   json spec = ByteLevelSpec({});
   spec["post_processor"] = {
       {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
@@ -124,21 +124,21 @@ TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {
   EXPECT_EQ(ids(), (std::vector<int32_t>{'C', 'B', 'a', 'E'}));
 }
 
-TEST_F(SideFilesTest, TheConfigPutsASpaceBeforeATextOfBytes) {
+TEST_F(SideFilesTest, ConfigAddsPrefixSpaceToByteLevel) {
   json spec = ByteLevelSpec();
   Write("tokenizer.json", spec.dump());
   EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{259}));
   Write("tokenizer_config.json", R"({"add_prefix_space": true})");
   EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{' ', 259}));
   EXPECT_EQ(Ids(*Load(), " hello"), (std::vector<int32_t>{' ', 259}));
-  // A step of a sequence is left as it is.
+  // A ByteLevel inside a sequence keeps its setting.
   spec["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {spec["pre_tokenizer"]}}};
   Write("tokenizer.json", spec.dump());
   EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{259}));
 }
 
-TEST_F(SideFilesTest, TokensOfTheConfigFollowThoseOfTheFile) {
-  Write("tokenizer.json", ByteLevelSpec({}).dump());  // 256 is <|end|>
+TEST_F(SideFilesTest, ConfigTokensFollowTokenizerJsonTokens) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());  // id 256 is <|end|>
   Write("tokenizer_config.json", R"({"added_tokens_decoder": {
       "257": {"content": "<a>", "special": true}, "256": {"content": "<|end|>", "special": false},
       "258": {"content": "<b>", "rstrip": true, "normalized": false}}})");
@@ -149,8 +149,8 @@ TEST_F(SideFilesTest, TokensOfTheConfigFollowThoseOfTheFile) {
   EXPECT_EQ(tokenizer->vocab_size(), 259);
 }
 
-// Answers of transformers 4.57 and 5.23.
-TEST_F(SideFilesTest, FlagsOfTheConfigsTokensCount) {
+// Expected values from transformers 4.57 and 5.23.
+TEST_F(SideFilesTest, FlagsOfConfigTokensOverride) {
   json spec = ByteLevelSpec({});
   spec["added_tokens"] = {
       {{"id", 256}, {"content", "<|end|>"}, {"special", false}, {"normalized", false}},
@@ -164,7 +164,7 @@ TEST_F(SideFilesTest, FlagsOfTheConfigsTokensCount) {
     EXPECT_EQ(tokenizer->Decode(ids), text);
   };
   expect({'x', ' ', 256, ' ', 257, 'c', 'a', 't', 's'}, "x <|end|> cats");
-  // The file of before there were flags overrides none; a role makes a token special.
+  // added_tokens.json has no flags and overrides none; a role makes a token special.
   Write("added_tokens.json", R"({"<|end|>": 256, "<a>": 257, "cat": 258})");
   expect({'x', ' ', 256, ' ', 257, 'c', 'a', 't', 's'}, "x <|end|> cats");
   Write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
@@ -175,24 +175,24 @@ TEST_F(SideFilesTest, FlagsOfTheConfigsTokensCount) {
   expect({'x', 256, ' ', 257, ' ', 258, 's'}, "x  cats");
 }
 
-TEST_F(SideFilesTest, TokensWithARoleAreRecognisedAndAddedWhereTheVocabularyLacksThem) {
+TEST_F(SideFilesTest, TokensWithRoleAreRecognisedAndGetIdsIfMissing) {
   Write("tokenizer.json", ByteLevelSpec({"h e"}).dump());
   Write("special_tokens_map.json", R"({"additional_special_tokens": ["he", "<none>"]})");
   Write("tokenizer_config.json", R"({"pad_token": "[PAD]"})");
   const auto tokenizer = Load();
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 260);
-  EXPECT_EQ(tokenizer->model_vocab_size(), 258);  // <|end|> is the last that a file gives an id
+  EXPECT_EQ(tokenizer->model_vocab_size(), 258);  // <|end|> is the last token with an id in a file
   EXPECT_EQ(Ids(*tokenizer, "the"), (std::vector<int32_t>{'t', 256}));
   EXPECT_TRUE(tokenizer->IsSpecial(256));
-  // Behind the vocabulary, those with a role first.
+  // The ids follow the vocabulary; tokens with a named role come first.
   EXPECT_EQ(Ids(*tokenizer, "x[PAD]<none>"), (std::vector<int32_t>{'x', 258, 259}));
   EXPECT_EQ(tokenizer->special_ids().pad, 258);
   EXPECT_TRUE(tokenizer->IsSpecial(259));
 }
 
-// The ids behind the vocabulary are none that the model knows.
-TEST_F(SideFilesTest, ATokenThatOnlyARoleNamesNeitherEndsNorBegins) {
+// The model has no embedding for ids after the vocabulary.
+TEST_F(SideFilesTest, TokenNamedOnlyByRoleIsNeitherBosNorEos) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "bos_token": "<|im_start|>",
       "pad_token": "[PAD]", "add_bos_token": true, "add_eos_token": true})");
@@ -209,7 +209,7 @@ TEST_F(SideFilesTest, ATokenThatOnlyARoleNamesNeitherEndsNorBegins) {
   EXPECT_EQ(tokenizer->special_ids().bos, 1);
   EXPECT_EQ(tokenizer->special_ids().pad, 3);
   EXPECT_EQ(Ids(*tokenizer, "a", true), (std::vector<int32_t>{1, 'a', 2}));
-  // One that a file gives an id counts.
+  // A token with an id in a file can be EOS.
   Write("added_tokens.json", R"({"<|im_end|>": 257})");
   tokenizer = Load();
   ASSERT_NE(tokenizer, nullptr);
@@ -217,7 +217,7 @@ TEST_F(SideFilesTest, ATokenThatOnlyARoleNamesNeitherEndsNorBegins) {
   EXPECT_EQ(tokenizer->special_ids().bos, 1);
 }
 
-TEST_F(SideFilesTest, FlagsOfTokensWithARoleCount) {
+TEST_F(SideFilesTest, FlagsOfTokensWithRoleApply) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   Write("tokenizer_config.json", R"({"pad_token": {"content": "pad", "single_word": true,
       "lstrip": true}})");
@@ -226,7 +226,7 @@ TEST_F(SideFilesTest, FlagsOfTokensWithARoleCount) {
   EXPECT_EQ(Ids(*tokenizer, "pads pad"), (std::vector<int32_t>{'p', 'a', 'd', 's', 257}));
 }
 
-TEST_F(SideFilesTest, OldFilesOfAddedTokensSayNoFlags) {
+TEST_F(SideFilesTest, AddedTokensJsonHasNoFlags) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   Write("added_tokens.json", R"({"<b>": 258, "<a>": 257})");
   Write("tokenizer_config.json", R"({"pad_token": "<b>"})");
@@ -238,8 +238,8 @@ TEST_F(SideFilesTest, OldFilesOfAddedTokensSayNoFlags) {
   EXPECT_EQ(tokenizer->special_ids().pad, 258);
 }
 
-TEST_F(SideFilesTest, TheWorkGrowsAsTheTokensDo) {
-  constexpr int kTokens = 50'000;  // compared each with each they would take far longer
+TEST_F(SideFilesTest, LoadTimeIsLinearInAddedTokens) {
+  constexpr int kTokens = 50'000;  // a quadratic implementation would take far longer
   json config, added = json::object();
   for (int i = 0; i < kTokens; ++i) {
     const std::string content = "<" + std::to_string(i) + ">";
@@ -254,7 +254,7 @@ TEST_F(SideFilesTest, TheWorkGrowsAsTheTokensDo) {
   EXPECT_TRUE(tokenizer->IsSpecial(*tokenizer->TokenToId("<49999>")));
 }
 
-TEST_F(SideFilesTest, FaultsAreNamed) {
+TEST_F(SideFilesTest, RefusesInvalidFieldsByName) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   const auto refuses = [&](const char* file, const std::string& text, const char* name) {
     Write(file, text);
@@ -276,8 +276,8 @@ TEST_F(SideFilesTest, FaultsAreNamed) {
           R"({"a": )" + std::string(100, '[') + std::string(100, ']') + "}", "too deep");
 }
 
-// Phi-3 is Llama 2's sentencepiece model and tokens behind it.
-TEST_F(SideFilesTest, AModelWithTheTokensOfAConfigGivesTheReferencesIds) {
+// Phi-3 is Llama 2's SentencePiece model with additional tokens.
+TEST_F(SideFilesTest, SentencePieceModelWithConfigTokensMatchesReference) {
   const auto data = TestData();
   if (!data) GTEST_SKIP() << "no shared test data";
   std::filesystem::create_symlink(*data / "tokenizers/llama2/tokenizer.model",

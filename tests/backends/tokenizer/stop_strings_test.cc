@@ -1,4 +1,4 @@
-// Stop strings in a streamed text: compared with a search in the whole text, however it is cut.
+// Stop strings in a streamed text, compared with a search in the whole text for arbitrary chunks.
 #include "backends/tokenizer/lib/decode/stop_strings.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,7 @@ struct Outcome {
   std::optional<size_t> match;
 };
 
-// What the definition says: the stop string that ends first, of those the longest, the first of
-// equal ones.
+// The definition: the stop string that ends first; of those the longest; of equal ones the first.
 Outcome Search(const std::string& text, const std::vector<std::string>& stops, bool keep) {
   for (size_t end = 1; end <= text.size(); ++end) {
     std::optional<size_t> best;
@@ -39,7 +38,7 @@ Outcome Stream(const std::vector<std::string>& pieces, const std::vector<std::st
   return outcome;
 }
 
-TEST(StopStringsTest, AMatchAcrossPiecesEndsTheText) {
+TEST(StopStringsTest, MatchAcrossChunksEndsText) {
   const Outcome outcome = Stream({"Hello W", "or", "ld", "!", " more"}, {"World!"});
   EXPECT_EQ(outcome.text, "Hello ");
   EXPECT_EQ(outcome.match, 0u);
@@ -53,7 +52,7 @@ TEST(StopStringsTest, TextIsHeldBackWhileItMayMatch) {
   EXPECT_EQ(out, "line");
   EXPECT_FALSE(matcher.Push("\nUs", out));
   EXPECT_EQ(out, "line");
-  EXPECT_EQ(matcher.held_bytes(), 4u);
+  EXPECT_EQ(matcher.pending_bytes(), 4u);
   EXPECT_FALSE(matcher.Push("ing ##", out));
   EXPECT_EQ(out, "line\n\nUsing ");
   EXPECT_TRUE(matcher.Push("# rest", out));
@@ -64,13 +63,13 @@ TEST(StopStringsTest, TextIsHeldBackWhileItMayMatch) {
   EXPECT_EQ(out, "line\n\nUsing ");
 }
 
-TEST(StopStringsTest, TheEndReleasesWhatIsHeld) {
+TEST(StopStringsTest, FinishReleasesHeldBackText) {
   EXPECT_EQ(Stream({"a", "##"}, {"###"}).text, "a##");
   EXPECT_EQ(Stream({"a", ""}, {"", ""}).text, "a");
   EXPECT_EQ(Stream({"abc"}, {}).text, "abc");
 }
 
-TEST(StopStringsTest, PiecesOfWholeCharactersStayWhole) {
+TEST(StopStringsTest, ChunksOfWholeCharactersStayWhole) {
   StopStringMatcher matcher({"\u00e9\u00e8"});
   std::string out;
   matcher.Push("x\u00ea", out);  // shares its first byte with the stop string
@@ -81,7 +80,7 @@ TEST(StopStringsTest, PiecesOfWholeCharactersStayWhole) {
   EXPECT_EQ(out, "x\u00ea\u00e9\u00ea");
 }
 
-TEST(StopStringsTest, AgreesWithASearchInTheWholeText) {
+TEST(StopStringsTest, AgreesWithSearchInWholeText) {
   std::mt19937 random(5);
   const auto word = [&](size_t max) {
     std::string text;

@@ -1,8 +1,7 @@
-// What the backend makes of a request's tensors, apart from the host: word lists, streamed pieces,
-// configurations.
+// The parts of the backend that need no host: word lists, streamed decoding, configurations.
 #include <random>
 
-#include "backends/tokenizer/decode_piece.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 #include "backends/tokenizer/tensor_specs.h"
 #include "backends/tokenizer/word_lists.h"
 #include "tests/backends/tokenizer/test_tokenizers.h"
@@ -10,7 +9,7 @@
 namespace nereid::tokenizer {
 namespace {
 
-TEST(WordListsTest, HoldIdsAndTheirEnds) {
+TEST(WordListsTest, ContainIdsAndEndOffsets) {
   const auto tokenizer = MustLoad(ByteLevelSpec());
   const auto list = MakeWordLists(*tokenizer, {{"hello", "ab", ""}, {"c"}});
   ASSERT_TRUE(list.ok());
@@ -19,14 +18,14 @@ TEST(WordListsTest, HoldIdsAndTheirEnds) {
   EXPECT_EQ(list->values, expected);
 }
 
-TEST(WordListsTest, EmptyWordsMeanNone) {
+TEST(WordListsTest, EmptyWordsAreSkipped) {
   const auto tokenizer = MustLoad(ByteLevelSpec());
   const auto list = MakeWordLists(*tokenizer, {{""}});
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->values, (std::vector<int32_t>{0, -1}));
 }
 
-// Gives out `ids` in random cuts, each call knowing the last `memory` ids before it alone.
+// Decodes `ids` in random chunks. Each call receives only the last `memory` preceding ids.
 std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, size_t memory,
                    std::mt19937& random) {
   std::string text;
@@ -35,7 +34,7 @@ std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
     const size_t prior = std::min(at, memory);
     const bool is_last = cut == ids.size();
     const std::string piece =
-        DecodePiece(tokenizer, true, std::span(ids).subspan(at - prior, prior),
+        DecodeChunk(tokenizer, true, std::span(ids).subspan(at - prior, prior),
                     std::span(ids).subspan(at, cut - at), is_last);
     EXPECT_TRUE(IsValidUtf8(piece));
     text += piece;
@@ -44,7 +43,7 @@ std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
   return text;
 }
 
-TEST(DecodePieceTest, PiecesOfAStreamMakeTheWhole) {
+TEST(DecodeChunkTest, ChunksOfStreamEqualWholeDecode) {
   const auto byte_level = MustLoad(ByteLevelSpec());
   const auto fallback = MustLoad(MetaspaceSpec({"▁", "a", "▁a"}, {"▁ a"}));
   std::mt19937 random(5);
@@ -53,18 +52,18 @@ TEST(DecodePieceTest, PiecesOfAStreamMakeTheWhole) {
     for (size_t n = random() % 40; n > 0; --n) {
       ids.push_back(random() % 3 == 0 ? 'a' + static_cast<int>(random() % 26)
                                       : 0x80 + static_cast<int>(random() % 0x80));
-      // Runs of byte tokens that are shorter than the memory, specials among them.
+      // Runs of byte tokens that are shorter than `memory`, with special tokens among them.
       byte_ids.push_back(byte_ids.size() % 15 == 14 || random() % 4 == 0
                              ? 259 + static_cast<int>(random() % 3)
                          : random() % 8 == 0 ? 1
                                              : 3 + static_cast<int>(random() % 256));
     }
-    ASSERT_EQ(Stream(*byte_level, ids, kMaxHeldIds, random), byte_level->Decode(ids));
-    ASSERT_EQ(Stream(*fallback, byte_ids, kMaxHeldIds, random), fallback->Decode(byte_ids));
+    ASSERT_EQ(Stream(*byte_level, ids, kMaxPendingIds, random), byte_level->Decode(ids));
+    ASSERT_EQ(Stream(*fallback, byte_ids, kMaxPendingIds, random), fallback->Decode(byte_ids));
   }
 }
 
-TEST(DecodePieceTest, LongRunsOfValidBytesLoseNothing) {
+TEST(DecodeChunkTest, LongRunsOfValidBytesAreComplete) {
   const auto tokenizer = MustLoad(MetaspaceSpec({"▁", "a"}, {}));
   std::mt19937 random(6);
   for (int round = 0; round < 500; ++round) {
@@ -73,16 +72,16 @@ TEST(DecodePieceTest, LongRunsOfValidBytesLoseNothing) {
       text += std::vector<std::string>{"x", "\u00e9", "\u4e2d", "\U0001F600"}[random() % 4];
     std::vector<int32_t> ids;
     for (const char c : text) ids.push_back(3 + static_cast<unsigned char>(c));
-    ASSERT_EQ(Stream(*tokenizer, ids, kMaxHeldIds, random), text);
+    ASSERT_EQ(Stream(*tokenizer, ids, kMaxPendingIds, random), text);
   }
 }
 
-TEST(DecodePieceTest, OnlyTheStreamsFirstSpaceIsStripped) {
+TEST(DecodeChunkTest, OnlyFirstSpaceOfStreamIsStripped) {
   const auto tokenizer = MustLoad(MetaspaceSpec({"▁a"}, {}));
   const std::vector<int32_t> word = {259}, none;
-  EXPECT_EQ(DecodePiece(*tokenizer, true, none, word, false), "a");
-  EXPECT_EQ(DecodePiece(*tokenizer, true, word, word, false), " a");
-  EXPECT_EQ(DecodePiece(*tokenizer, true, std::vector<int32_t>(16, 259), word, false), " a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, true, none, word, false), "a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, true, word, word, false), " a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, true, std::vector<int32_t>(16, 259), word, false), " a");
 }
 
 ModelConfig Config(const char* text) {
@@ -91,21 +90,22 @@ ModelConfig Config(const char* text) {
   return *config;
 }
 
-TEST(TensorSpecsTest, TheModeIsAParameterOrFollowsFromTheInputs) {
-  EXPECT_EQ(*ModeOf(Config(R"({"parameters":{"mode":{"string_value":"postprocessing"}}})")),
-            Mode::kPostprocessing);
-  EXPECT_EQ(*ModeOf(Config(R"({"input":[{"name":"QUERY","data_type":"TYPE_STRING","dims":[1]}]})")),
-            Mode::kPreprocessing);
-  EXPECT_EQ(*ModeOf(Config(
+TEST(TensorSpecsTest, ModeIsParameterOrFollowsFromInputs) {
+  EXPECT_EQ(*ReadMode(Config(R"({"parameters":{"mode":{"string_value":"postprocessing"}}})")),
+            BackendMode::kPostprocessing);
+  EXPECT_EQ(
+      *ReadMode(Config(R"({"input":[{"name":"QUERY","data_type":"TYPE_STRING","dims":[1]}]})")),
+      BackendMode::kPreprocessing);
+  EXPECT_EQ(*ReadMode(Config(
                 R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})")),
-            Mode::kPostprocessing);
-  const auto wrong = ModeOf(Config(R"({"parameters":{"mode":{"string_value":"both"}}})"));
+            BackendMode::kPostprocessing);
+  const auto wrong = ReadMode(Config(R"({"parameters":{"mode":{"string_value":"both"}}})"));
   EXPECT_NE(wrong.status().message().find("'both'"), std::string::npos);
-  EXPECT_FALSE(ModeOf(Config("{}")).ok());
+  EXPECT_FALSE(ReadMode(Config("{}")).ok());
 }
 
-TEST(TensorSpecsTest, AnEmptyConfigurationIsCompletedAndPasses) {
-  for (const Mode mode : {Mode::kPreprocessing, Mode::kPostprocessing}) {
+TEST(TensorSpecsTest, EmptyConfigurationIsCompletedAndPasses) {
+  for (const BackendMode mode : {BackendMode::kPreprocessing, BackendMode::kPostprocessing}) {
     ConfigDraft draft(Config("{}").json());
     ASSERT_TRUE(CompleteTensors(mode, draft).ok());
     const ModelConfig complete = Config(draft.json().Dump().c_str());
@@ -116,23 +116,23 @@ TEST(TensorSpecsTest, AnEmptyConfigurationIsCompletedAndPasses) {
   }
 }
 
-TEST(TensorSpecsTest, NamesTheTensorThatIsWrong) {
-  const auto fault = [](Mode mode, const char* text) {
+TEST(TensorSpecsTest, NamesWrongTensor) {
+  const auto fault = [](BackendMode mode, const char* text) {
     return CheckTensors(mode, Config(text)).message();
   };
-  EXPECT_NE(fault(Mode::kPreprocessing,
+  EXPECT_NE(fault(BackendMode::kPreprocessing,
                   R"({"input":[{"name":"QUERYY","data_type":"TYPE_STRING","dims":[1]}]})")
                 .find("'QUERYY'"),
             std::string::npos);
-  EXPECT_NE(fault(Mode::kPreprocessing,
+  EXPECT_NE(fault(BackendMode::kPreprocessing,
                   R"({"input":[{"name":"QUERY","data_type":"TYPE_INT32","dims":[1]}]})")
                 .find("TYPE_INT32"),
             std::string::npos);
-  EXPECT_NE(fault(Mode::kPostprocessing,
+  EXPECT_NE(fault(BackendMode::kPostprocessing,
                   R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})")
                 .find("'SEQUENCE_LENGTH'"),
             std::string::npos);
-  EXPECT_NE(fault(Mode::kPostprocessing,
+  EXPECT_NE(fault(BackendMode::kPostprocessing,
                   R"({"output":[{"name":"TEXT","data_type":"TYPE_STRING","dims":[-1]}]})")
                 .find("'TEXT'"),
             std::string::npos);

@@ -1,6 +1,6 @@
-"""Every component of tokenizer.json against PyPI `tokenizers`, on small vocabularies made here: ids, offsets, masks, what overflows and
-decoded text of the same random strings, and the ids of the encoder without offsets; then the offsets of the published families. The program
-under test is tokenizer_driver; NEREID_FUZZ_SEED moves the strings, whose number is fixed."""
+"""Compares every component of tokenizer.json with PyPI `tokenizers` on small generated vocabularies: ids, offsets, masks, overflowing windows and
+decoded text of random strings, and the ids of the encoder without offsets. Also compares the offsets of the published families. The program
+under test is tokenizer_driver. NEREID_FUZZ_SEED changes the strings; their number is fixed."""
 import json
 import os
 import pathlib
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", ROOT / "build/release/tests/backends"))
 DRIVER = BUILD / "tokenizer/tokenizer_driver"
 ROUNDS = 120
-SEED = os.environ.get("NEREID_FUZZ_SEED", "1")  # of the random strings and pipelines: any text
+SEED = os.environ.get("NEREID_FUZZ_SEED", "1")  # seed of the random strings and pipelines; any string
 
 SPACES = [" ", " ", " ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\u0085", "\u200b", "\u200d", "\ufeff"]
 WORDS = ["the", "The", "THE", "unaffable", "don't", "it's", "a", "b", "ab", "abc", "hello", "World", "x1y2", "12", "3456", "na\u00efve", "e\u0301",
@@ -213,7 +213,7 @@ class Driver:
                                         encoding="utf-8")
 
     def ask_or_refusal(self, requests):
-        """The answers, or why the file was not loaded."""
+        """Returns the answers and the driver's error output, which is empty if the file was loaded."""
         lines = "".join(json.dumps(request) + "\n" for request in requests)
         out, refusal = self.process.communicate(lines)
         return [json.loads(line) for line in out.split("\n") if line], refusal
@@ -225,18 +225,19 @@ class Driver:
 
 
 def members(encoding):
-    """What the driver says of an encoding."""
+    """Returns an encoding in the driver's JSON format."""
     return {"ids": encoding.ids, "types": encoding.type_ids, "offsets": [list(span) for span in encoding.offsets], "attention": encoding.attention_mask,
             "special": encoding.special_tokens_mask, "overflowing": [members(part) for part in encoding.overflowing]}
 
 
 def without_overflow_of_overflow(encoding):
-    """The reference repeats pieces within pieces; one level says it all."""
+    """Removes the nested overflow lists of the reference, which repeat the windows of the outer list."""
     return {**encoding, "overflowing": [{**part, "overflowing": []} for part in encoding["overflowing"]]}
 
 
 def answer_of(reference, texts, special):
-    """What the reference makes of a batch of texts or pairs: nothing where it fails, panics, or takes a negative room for an endless one."""
+    """Returns the reference's encodings of a batch of texts or pairs. Returns None if the reference fails or panics, or if the special tokens exceed
+    max_length, which the reference treats as no limit."""
     is_pair = isinstance(texts[0], tuple)
     cut, around = reference.truncation, reference.num_special_tokens_to_add(is_pair) if special else 0
     if cut and cut["max_length"] < around:
@@ -272,9 +273,9 @@ def test_component_agrees_with_tokenizers(name, tmp_path):
     answers = iter(Driver(path).ask(requests))
     for text in texts:
         for special in (True, False):
-            wanted = answer_of(reference, [text], special)
-            assert next(answers).get("encodings") == wanted, repr(text)
-            unpadded = wanted and [token for token, kept in zip(wanted[0]["ids"], wanted[0]["attention"]) if kept]
+            expected = answer_of(reference, [text], special)
+            assert next(answers).get("encodings") == expected, repr(text)
+            unpadded = expected and [token for token, kept in zip(expected[0]["ids"], expected[0]["attention"]) if kept]
             assert next(answers).get("ids") == unpadded, repr(text)
     for batch in batches:
         assert next(answers).get("encodings") == answer_of(reference, batch, True), batch
@@ -293,7 +294,7 @@ FAMILIES = ["llama3", "gpt2", "starcoder", "mistral-v1", "llama2", "phi3", "qwen
             "mistral-v3", "mistral-tekken", "t5"]
 
 
-def test_added_tokens_that_share_spaces_agree(tmp_path):
+def test_added_tokens_with_shared_spaces_agree_with_tokenizers(tmp_path):
     if not DRIVER.exists():
         pytest.skip("tokenizer_driver is not built")
     path = tmp_path / "tokenizer.json"
@@ -304,16 +305,16 @@ def test_added_tokens_that_share_spaces_agree(tmp_path):
     texts = ["hello the"] + ["".join(rng.choice(["hello", " the", " ab", " x1", " ", "a"]) for _ in range(rng.randrange(1, 8))) for _ in range(300)]
     for text, answer in zip(texts, Driver(path).ask([{"batch": [text]} for text in texts])):
         [got] = answer["encodings"]
-        wanted = reference.encode(text)
-        assert (got["ids"], got["offsets"]) == (wanted.ids, [list(span) for span in wanted.offsets]), repr(text)
+        expected = reference.encode(text)
+        assert (got["ids"], got["offsets"]) == (expected.ids, [list(span) for span in expected.offsets]), repr(text)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_published_family_agrees_with_tokenizers(family, tmp_path):
+def test_published_family_agrees_with_tokenizers(family, tmp_path):
     published = DATA / "tokenizers" / family / "tokenizer.json"
     if not DRIVER.exists() or not published.exists():
         pytest.skip("tokenizer_driver is not built, or NEREID_TEST_DATA names no data")
-    path = tmp_path / "tokenizer.json"  # without its side files, of which the reference knows nothing
+    path = tmp_path / "tokenizer.json"  # without its side files, which the reference does not read
     path.symlink_to(published.resolve())
     reference = tokenizers.Tokenizer.from_file(str(path))
     rows = (DATA / "tokenizer_corpus.jsonl").read_text(encoding="utf-8").split("\n")
@@ -328,14 +329,14 @@ def test_a_published_family_agrees_with_tokenizers(family, tmp_path):
     answers = iter(Driver(path).ask(requests))
     known = 0
     for special in (False, True):
-        for text, wanted in zip(texts, reference.encode_batch(texts, add_special_tokens=special)):
+        for text, expected in zip(texts, reference.encode_batch(texts, add_special_tokens=special)):
             [got] = next(answers)["encodings"]
-            if got["ids"] != wanted.ids:  # eight strings of Qwen's whose NFC the reference takes from older Unicode data
+            if got["ids"] != expected.ids:  # eight Qwen strings, for which the reference normalizes with older Unicode data
                 known += 1
                 continue
-            assert got["offsets"] == [list(span) for span in wanted.offsets], (repr(text), wanted.tokens)
-            assert got["special"] == wanted.special_tokens_mask, repr(text)
+            assert got["offsets"] == [list(span) for span in expected.offsets], (repr(text), expected.tokens)
+            assert got["special"] == expected.special_tokens_mask, repr(text)
     assert known <= (20 if family.startswith("qwen") else 0)
     for skip in (False, True):
-        for row, wanted in zip(ids, reference.decode_batch(ids, skip_special_tokens=skip)):
-            assert next(answers)["text"] == wanted, (row, skip)
+        for row, expected in zip(ids, reference.decode_batch(ids, skip_special_tokens=skip)):
+            assert next(answers)["text"] == expected, (row, skip)

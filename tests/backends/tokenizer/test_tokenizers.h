@@ -1,4 +1,4 @@
-// Small tokenizers for tests, built as tokenizer.json, and where the shared test data lies.
+// Small tokenizers for tests, built as tokenizer.json, and access to the shared test data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::tokenizer {
 
-// The folder of the shared test data, or nothing on a machine without it.
+// Returns the folder of the shared test data, or nothing if this machine does not have it.
 inline std::optional<std::filesystem::path> TestData() {
   const char* set = std::getenv("NEREID_TEST_DATA");
   const std::filesystem::path folder =
@@ -60,7 +60,8 @@ inline nlohmann::json ByteLevelSpec(const std::vector<std::string>& merges = {"h
   return spec;
 }
 
-// Sentencepiece-like: <unk> <s> </s>, byte tokens <0x00>..<0xFF> as ids 3..258, then `pieces`.
+// Like a SentencePiece model: <unk> <s> </s>, byte tokens <0x00>..<0xFF> as ids 3..258, then
+// `pieces`.
 inline nlohmann::json MetaspaceSpec(const std::vector<std::string>& pieces,
                                     const std::vector<std::string>& merges) {
   nlohmann::json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
@@ -97,7 +98,7 @@ inline std::shared_ptr<const Tokenizer> MustLoad(const nlohmann::json& spec) {
   return *tokenizer;
 }
 
-// A folder of tokenizer files, gone after the test.
+// A temporary folder for tokenizer files, deleted after the test.
 class TokenizerFolderTest : public testing::Test {
  protected:
   TokenizerFolderTest() : folder_(MakeFolder()) {}
@@ -118,7 +119,7 @@ class TokenizerFolderTest : public testing::Test {
   const std::filesystem::path folder_;
 
  private:
-  // Of its own for each run: two may go on at once.
+  // Each test process gets its own folder, because several may run at once.
   static std::string MakeFolder() {
     std::string pattern = (std::filesystem::path(testing::TempDir()) / "nereid-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for the test");

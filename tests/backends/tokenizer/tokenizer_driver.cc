@@ -1,11 +1,14 @@
-// Not a test: answers requests on stdin so that a script can compare the library with another one.
+// Not a test: a program that scripts use to compare the library with the reference. It reads
+// requests from stdin and writes one response per line.
 //   tokenizer_driver PATH
-// One JSON object a line: {"encode": TEXT | {"hex": BYTES}, "special": BOOL} -> {"ids": [...]},
-// {"batch": [TEXT | [TEXT, TEXT], ...], "special": BOOL} -> {"encodings": [{"ids", "types",
-// "offsets", "attention", "special", "overflowing"}, ...]}, {"decode": IDS, "skip": BOOL} ->
-// {"text": TEXT},
-// {"stream": [IDS, ...], "skip": BOOL} -> {"pieces": [...]}, the last piece being what Finish adds.
-// "encode" with "truncate": true cuts the ids as tokenizer.json says.
+// Each request is one JSON object per line:
+//   {"encode": TEXT | {"hex": BYTES}, "special": BOOL, "truncate": BOOL} -> {"ids": [...]}
+//   {"batch": [TEXT | [TEXT, TEXT], ...], "special": BOOL} -> {"encodings": [{"ids", "types",
+//   "offsets", "attention", "special", "overflowing"}, ...]}
+//   {"decode": IDS, "skip": BOOL} -> {"text": TEXT}
+//   {"stream": [IDS, ...], "skip": BOOL} -> {"pieces": [...]}
+// "truncate" applies the truncation of tokenizer.json. The last of "pieces" is the text that Finish
+// adds.
 #include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -41,7 +44,7 @@ Json Members(const Encoding& encoding) {
           {"overflowing", overflowing}};
 }
 
-// Texts, or pairs of texts.
+// `batch` contains texts, or pairs of texts.
 nereid::Result<std::vector<Encoding>> EncodeBatch(const Tokenizer& tokenizer, const Json& batch,
                                                   bool special) {
   const nereid::tokenizer::EncodeOptions options = {.add_special_tokens = special};

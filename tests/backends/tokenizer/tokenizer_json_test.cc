@@ -1,4 +1,5 @@
-// Loading tokenizer.json: what is read, and that hostile or unsupported files are refused by name.
+// Loading of tokenizer.json: accepted contents, and refusal of invalid or unsupported files by
+// name.
 #include <fstream>
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
@@ -21,7 +22,7 @@ void ExpectRefusal(const json& spec, StatusCode code, const std::string& name) {
   EXPECT_NE(message.find(name), std::string::npos) << message;
 }
 
-TEST(TokenizerJsonTest, ReadsMergesInBothForms) {
+TEST(TokenizerJsonTest, ReadsMergesInBothFormats) {
   json pairs = ByteLevelSpec({"h e", "l l"});
   pairs["model"]["merges"] = json::array({json::array({"h", "e"}), json::array({"l", "l"})});
   json lines = ByteLevelSpec({"h e", "l l"});
@@ -67,7 +68,7 @@ TEST(TokenizerJsonTest, RefusesUnsupportedComponentsByName) {
   ExpectRefusal(with("version", "2.0"), kUnsupported, "2.0");
 }
 
-TEST(TokenizerJsonTest, RefusesFaultyMembersByName) {
+TEST(TokenizerJsonTest, RefusesInvalidMembersByName) {
   const auto kInvalid = StatusCode::kInvalidArg;
   json spec = ByteLevelSpec();
   spec["model"]["merges"].push_back("q z");
@@ -104,7 +105,7 @@ TEST(TokenizerJsonTest, RefusesFaultyMembersByName) {
   ExpectRefusal(spec, kInvalid, "TemplateProcessing");
 }
 
-TEST(TokenizerJsonTest, WhatNoTokenStandsForIsAnErrorWhereThereIsNoUnknownOne) {
+TEST(TokenizerJsonTest, UnencodableTextIsErrorWithoutUnknownToken) {
   const json words = {{"type", "WordLevel"}, {"unk_token", "?"}, {"vocab", {{"ab", 0u}}}};
   const json pieces = json::array({json::array({"ab", -1.5}), json::array({"a", -2.5})});
   const json scored = {{"type", "Unigram"}, {"vocab", pieces}};
@@ -113,7 +114,7 @@ TEST(TokenizerJsonTest, WhatNoTokenStandsForIsAnErrorWhereThereIsNoUnknownOne) {
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EXPECT_EQ(Ids(**loaded, "ab"), (std::vector<int32_t>{0}));
     for (const Status& status :
-         {(*loaded)->Encode("x").status(), (*loaded)->EncodeFully("x").status()}) {
+         {(*loaded)->Encode("x").status(), (*loaded)->EncodeDetailed("x").status()}) {
       EXPECT_NE(status.message().find("text of 1 bytes: the tokenizer has no token for a part"),
                 std::string::npos)
           << status.message();
@@ -121,7 +122,7 @@ TEST(TokenizerJsonTest, WhatNoTokenStandsForIsAnErrorWhereThereIsNoUnknownOne) {
   }
 }
 
-TEST(TokenizerJsonTest, RefusesWhatIsNoDocument) {
+TEST(TokenizerJsonTest, RefusesInvalidDocuments) {
   for (const char* text :
        {"", "{", "[]", "null", "{} trailing", "\"a\"", "{\"model\": [1]}", "\xff{}",
         "{\"model\":{\"type\":\"BPE\",\"vocab\":[]}}", "{\"a\":1e999}"}) {
@@ -131,7 +132,7 @@ TEST(TokenizerJsonTest, RefusesWhatIsNoDocument) {
   EXPECT_NE(Refusal(deep, StatusCode::kInvalidArg).find("nested"), std::string::npos);
 }
 
-TEST(TokenizerJsonTest, EveryPrefixOfAFileIsRefused) {
+TEST(TokenizerJsonTest, RefusesTruncatedFiles) {
   const std::string whole = ByteLevelSpec().dump();
   for (size_t size = 0; size < whole.size(); size += 7) {
     EXPECT_FALSE(Tokenizer::FromJson(whole.substr(0, size)).ok());
@@ -140,7 +141,7 @@ TEST(TokenizerJsonTest, EveryPrefixOfAFileIsRefused) {
 
 class TokenizerLoadTest : public TokenizerFolderTest {};
 
-TEST_F(TokenizerLoadTest, SaysWhatWasLookedFor) {
+TEST_F(TokenizerLoadTest, NamesFilesThatWereLookedFor) {
   EXPECT_NE(LoadError(folder_.string()).find("neither tokenizer.json nor tokenizer.model"),
             std::string::npos);
   const std::string missing = (folder_ / "missing").string();

@@ -38,18 +38,19 @@ TEST(UnicodeTest, ComposesMarksAndHangul) {
   EXPECT_EQ(Nfc("\u212B"), "\u00C5");  // a singleton
   EXPECT_EQ(Nfc("\u1100\u1161\u11A8"), "\uAC01");
   EXPECT_EQ(Nfc("\uAC00\u11A8"), "\uAC01");
-  EXPECT_EQ(Nfc("a\u0323\u0307x"), Nfc("a\u0307\u0323x"));  // marks are ordered
+  EXPECT_EQ(Nfc("a\u0323\u0307x"), Nfc("a\u0307\u0323x"));  // marks are sorted
   EXPECT_EQ(Nfc("q\u0307\u0323"), "q\u0323\u0307");
   EXPECT_EQ(Nfc("\u0958"), "\u0915\u093C");        // excluded from composition
-  EXPECT_EQ(Nfc("\u0301\u0301"), "\u0301\u0301");  // nothing to join
+  EXPECT_EQ(Nfc("\u0301\u0301"), "\u0301\u0301");  // nothing to compose with
 }
 
-TEST(UnicodeTest, LeavesMarksAloneThatAreYoungerThanTheReference) {
-  // U+1DF6 has combining class 232 since Unicode 10: not ordered behind U+0334.
+TEST(UnicodeTest, KeepsOrderOfMarksNewerThanReference) {
+  // U+1DF6 has combining class 232 since Unicode 10. The reference's older data has none, so it is
+  // not sorted after U+0334.
   EXPECT_EQ(Nfc("b\u1DF6\u0334"), "b\u1DF6\u0334");
 }
 
-TEST(UnicodeTest, NfcTakesLongRunsOfMarks) {
+TEST(UnicodeTest, NfcHandlesLongRunsOfMarks) {
   std::string text = "a";
   for (int i = 0; i < 100'000; ++i) text += i % 2 == 0 ? "\u0301" : "\u0323";
   const std::string once = Nfc(text);

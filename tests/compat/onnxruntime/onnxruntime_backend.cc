@@ -1,6 +1,6 @@
-// ONNX Runtime behind the backend API: `backend: "onnxruntime"` serves <version>/model.onnx on the
-// CPU. Its shared object is opened when a model is loaded: libonnxruntime.so beside this one, or
-// --backend-config=onnxruntime,library=PATH.
+// A backend for ONNX Runtime: `backend: "onnxruntime"` serves <version>/model.onnx on the CPU. It
+// loads ONNX Runtime's shared library with the first model: libonnxruntime.so next to this library,
+// or --backend-config=onnxruntime,library=PATH.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// Indexed by ONNX Runtime's numbers of element types; what has no place in a request is invalid.
+// Indexed by ONNX Runtime's element types; types without a Triton data type are invalid.
 using nereid::DataType;
 constexpr std::array<DataType, 17> kTypes = {
     DataType::kInvalid, DataType::kFp32,   DataType::kUint8,
@@ -35,7 +35,7 @@ int OrtTypeOf(DataType type) {
   return 0;
 }
 
-// The library, opened once in the process and never closed: its threads outlive any model.
+// The library is opened once per process and never closed, because its threads outlive the models.
 const OrtApi* g_ort = nullptr;
 
 nereid::Status ToStatus(OrtStatus* status) {
@@ -63,7 +63,7 @@ using TensorInfo =
 using Value = std::unique_ptr<OrtValue, Releaser<&OrtApi::ReleaseValue>>;
 
 nereid::Status OpenLibrary(const std::filesystem::path& path) {
-  static std::mutex mutex;  // models load side by side
+  static std::mutex mutex;  // models may load concurrently
   const std::lock_guard lock(mutex);
   if (g_ort != nullptr) return {};
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -78,7 +78,7 @@ nereid::Status OpenLibrary(const std::filesystem::path& path) {
   return {};
 }
 
-// Type and shape of a tensor; an unknown dimension is -1.
+// Reads type and shape of a tensor; an unknown dimension is -1.
 nereid::Status Describe(const OrtTensorTypeAndShapeInfo* tensor, nereid::TensorSpec& spec) {
   int type = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorElementType(tensor, &type)));
@@ -98,7 +98,7 @@ class OnnxModel : public nereid::Model {
   nereid::Status AutoComplete(nereid::ConfigDraft& draft) override {
     NEREID_RETURN_IF_ERROR(Open());
     const bool lacks_inputs =
-        draft.json()["input"].elements().empty();  // a list that is there is whole
+        draft.json()["input"].elements().empty();  // a configured list is complete
     const bool lacks_outputs = draft.json()["output"].elements().empty();
     const std::set<std::string> of_sequences = SequenceTensors();
     for (const nereid::TensorSpec& spec : inputs_) {
@@ -118,7 +118,7 @@ class OnnxModel : public nereid::Model {
     return Open();
   }
 
-  // One run a request: requests of a batch may differ in shape, as the model allows.
+  // One run per request: the requests of a batch may have different shapes if the model allows it.
   nereid::Status Execute(nereid::Batch& batch) override {
     for (nereid::Request& request : batch) {
       const nereid::Status status = Run(request);
@@ -128,8 +128,8 @@ class OnnxModel : public nereid::Model {
   }
 
  private:
-  // What the model has besides its inputs and outputs: the scheduler gives controls and states, and
-  // takes states.
+  // Returns the tensors other than the configured inputs and outputs: the scheduler provides
+  // control inputs and states, and stores states.
   std::set<std::string> SequenceTensors() const {
     std::set<std::string> names;
     const nereid::Json& sequences = config().json()["sequence_batching"];
@@ -183,7 +183,7 @@ class OnnxModel : public nereid::Model {
   template <typename Count, typename NameOf, typename TypeOf>
   nereid::Status ReadTensors(Count count_of, NameOf name_of, TypeOf type_of,
                              std::vector<nereid::TensorSpec>& specs) {
-    OrtAllocator* allocator = nullptr;  // ONNX Runtime's own
+    OrtAllocator* allocator = nullptr;  // owned by ONNX Runtime
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetAllocatorWithDefaultOptions(&allocator)));
     size_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus((g_ort->*count_of)(session_.get(), &count)));
@@ -206,14 +206,14 @@ class OnnxModel : public nereid::Model {
     return {};
   }
 
-  // As config.pbtxt has it: where the model batches, the first dimension is the host's.
+  // Returns the spec as config.pbtxt has it: without the batch dimension if the model batches.
   nereid::TensorSpec WithoutBatch(nereid::TensorSpec spec) const {
     if (config().max_batch_size() > 0 && !spec.dims.empty()) spec.dims.erase(spec.dims.begin());
     return spec;
   }
 
   nereid::Status Run(nereid::Request& request) {
-    std::vector<nereid::TensorView> views;  // the values below lie in their bytes
+    std::vector<nereid::TensorView> views;  // own the bytes of the input values
     std::vector<Value> inputs, outputs(outputs_.size());
     views.reserve(inputs_.size());
     for (const nereid::TensorSpec& spec : inputs_) {
@@ -230,7 +230,7 @@ class OnnxModel : public nereid::Model {
     NEREID_RETURN_IF_ERROR(view.Expect(spec.datatype));
     NEREID_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
                             view.Bytes(nereid::ByteSize(spec.datatype)));
-    OrtValue* value = nullptr;  // an input is only read, whatever the signature says
+    OrtValue* value = nullptr;  // the input is only read, although the parameter is not const
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateTensorWithDataAsOrtValue(
         memory_.get(), const_cast<std::byte*>(bytes.data()), bytes.size(), view.shape().data(),
         view.shape().size(), OrtTypeOf(spec.datatype), &value)));
@@ -251,7 +251,7 @@ class OnnxModel : public nereid::Model {
     return status;
   }
 
-  // An output of the session is one of the model, a state of its sequence, or both.
+  // An output of the session is an output of the model, a state of its sequence, or both.
   nereid::Status Deliver(nereid::Request& request, const std::string& name, OrtValue& value) const {
     OrtTensorTypeAndShapeInfo* handle = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorTypeAndShape(&value, &handle)));
@@ -271,7 +271,7 @@ class OnnxModel : public nereid::Model {
 
   static nereid::Status Answer(nereid::Request& request, const nereid::TensorSpec& spec,
                                std::span<const std::byte> bytes) {
-    NEREID_ASSIGN_OR_RETURN(nereid::Response * response, request.TheResponse());
+    NEREID_ASSIGN_OR_RETURN(nereid::Response * response, request.GetOrCreateResponse());
     NEREID_ASSIGN_OR_RETURN(
         const std::span<std::byte> target,
         response->OutputBytes(spec.name.c_str(), spec.datatype, spec.dims, bytes.size()));
@@ -279,7 +279,7 @@ class OnnxModel : public nereid::Model {
     return {};
   }
 
-  // The next request of the sequence has it among its inputs.
+  // Stores a state for the next request of the sequence.
   static nereid::Status Keep(nereid::Request& request, const nereid::TensorSpec& spec,
                              std::span<const std::byte> bytes) {
     TRITONBACKEND_State* state = nullptr;
@@ -299,7 +299,7 @@ class OnnxModel : public nereid::Model {
 
   Env env_;
   MemoryInfo memory_;
-  Session session_;  // any number of threads may run it
+  Session session_;  // may be run by any number of threads
   std::vector<nereid::TensorSpec> inputs_, outputs_;
   std::set<std::string> answers_, states_;  // names among outputs_
 };

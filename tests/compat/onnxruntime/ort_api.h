@@ -1,6 +1,6 @@
-// What the backend calls of ONNX Runtime's C API, version 1: its table of functions keeps its order
-// for ever, so the members that are not called are gaps here. Names and order: the array `OrtApi`
-// of ONNX Runtime's onnxruntime_c_api.h, 1.0 to 1.31.
+// The part of ONNX Runtime's C API, version 1, that the backend calls. The order of the function
+// table never changes, so the members that are not called are gaps here. Names and order are those
+// of `OrtApi` in ONNX Runtime's onnxruntime_c_api.h, 1.0 to 1.31.
 #pragma once
 
 #include <cstddef>
@@ -51,14 +51,14 @@ struct OrtApi {
   OrtStatus* (*SessionGetOutputName)(const OrtSession* session, size_t index,
                                      OrtAllocator* allocator, char** name);
   void* gap38[11];
-  // `data` stays the caller's and outlives the value.
+  // `data` remains the caller's and must outlive the value.
   OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo* memory, void* data,
                                                size_t size_bytes, const int64_t* shape,
                                                size_t num_dims, int type, OrtValue** value);
   void* gap50[1];
   OrtStatus* (*GetTensorMutableData)(OrtValue* value, void** data);
   void* gap52[3];
-  // `tensor` lies in `info`; nullptr for a map or a sequence.
+  // `tensor` is part of `info`; nullptr for a map or a sequence.
   OrtStatus* (*CastTypeInfoToTensorInfo)(const OrtTypeInfo* info,
                                          const OrtTensorTypeAndShapeInfo** tensor);
   void* gap56[4];
@@ -90,9 +90,8 @@ static_assert(offsetof(OrtApi, Run) == 9 * sizeof(void*) &&
 static_assert(offsetof(OrtApi, CreateCpuMemoryInfo) == 69 * sizeof(void*) &&
               offsetof(OrtApi, ReleaseEnv) == 92 * sizeof(void*));
 
-// What the library's one exported function, OrtGetApiBase, returns.
+// The result of the library's only exported function, OrtGetApiBase.
 struct OrtApiBase {
-  const OrtApi* (*GetApi)(
-      uint32_t version);  // nullptr for a version that the library does not have
+  const OrtApi* (*GetApi)(uint32_t version);  // nullptr for an unsupported version
   const char* (*GetVersionString)();
 };

@@ -1,5 +1,6 @@
-// Any bytes as the file of products' algorithms that an earlier start has left: never a crash, and
-// what is added to it is found at the next start, unless the file has another for the same product.
+// Fuzzes the file in which an earlier process stored the chosen GEMM algorithms. Arbitrary bytes
+// must not crash the reader. An added entry is found at the next start, unless the file already has
+// another entry for the same key.
 #include <unistd.h>
 
 #include <cstdint>
@@ -20,15 +21,15 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// A folder of this process's own, which goes when it ends.
-class Folder {
+// A temporary folder that is removed when the process ends.
+class TemporaryFolder {
  public:
-  Folder() {
+  TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "algorithms-XXXXXX").string();
     Require(mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
-  ~Folder() { std::filesystem::remove_all(path_); }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   const std::string& path() const { return path_; }
 
  private:
@@ -38,19 +39,19 @@ class Folder {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const TemporaryFolder folder;
   const std::string path = folder.path() + "/products-GPU";
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   constexpr AlgorithmKey kKey = {4096, 14336, 64, 1, 0, 1};
   constexpr Algorithm kAlgorithm = {1, ~uint64_t{0}, 3, 4, 5, 6, 7, 8};
-  Algorithm wanted = kAlgorithm;
+  Algorithm expected = kAlgorithm;
   {
     AlgorithmCache cache(folder.path(), "GPU");
-    if (const auto kept = cache.Find(kKey)) wanted = *kept;
+    if (const auto stored = cache.Find(kKey)) expected = *stored;
     cache.Add(kKey, kAlgorithm);
     Require(cache.Find(kKey) == kAlgorithm);
   }
-  Require(AlgorithmCache(folder.path(), "GPU").Find(kKey) == wanted);
+  Require(AlgorithmCache(folder.path(), "GPU").Find(kKey) == expected);
   return 0;
 }

@@ -1,6 +1,6 @@
-// Any bytes as what a cache plug-in gives back for a response: an answer or a refusal, never a
-// crash. What is accepted holds together: each output is the model's, and lies in memory of its own
-// size.
+// Fuzzes the decoding of a response that a cache plug-in returns. Arbitrary bytes are accepted or
+// rejected, but never crash. In an accepted response each output belongs to the model and its
+// memory has the stated size.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -9,42 +9,42 @@
 #include "host/core/cache/response_codec.h"
 #include "host/core/request/infer_request.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-class Target final : public RequestTarget {
+class StubTarget final : public RequestTarget {
  public:
-  Target() : plan_(MakePlan()) {}
-  const RequestPlan& plan() const override { return plan_; }
+  StubTarget() : schema_(MakeSchema()) {}
+  const RequestSchema& schema() const override { return schema_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest*) override { return Status::Ok(); }
-  Status CheckGoesOn(const InferRequest&) const override { return Status::Ok(); }
+  Status CheckContinuesSequence(const InferRequest&) const override { return Status::Ok(); }
   void OnCancelled(InferRequest*) override {}
-  void OnTaken() override {}
+  void OnAccepted() override {}
   void OnReleased() override {}
 
  private:
-  static TensorSpec Tensor(const char* name, DataType type) {
-    TensorSpec tensor;
+  static TensorConfig Tensor(const char* name, DataType type) {
+    TensorConfig tensor;
     tensor.name = name;
     tensor.data_type = type;
     tensor.dims = {-1};
     return tensor;
   }
-  static RequestPlan MakePlan() {
+  static RequestSchema MakeSchema() {
     ModelConfig config;
     config.name = "m";
     config.inputs = {Tensor("IN", DataType::kFp32)};
     config.outputs = {Tensor("OUT", DataType::kFp32), Tensor("TEXT", DataType::kBytes)};
-    auto plan = RequestPlan::Make(config, 1, "");
-    Require(plan.ok());
-    return std::move(plan).value();
+    auto schema = RequestSchema::Make(config, 1, "");
+    Require(schema.ok());
+    return std::move(schema).value();
   }
-  const RequestPlan plan_;
+  const RequestSchema schema_;
   ModelStatistics statistics_;
 };
 
@@ -62,9 +62,9 @@ TRITONSERVER_Error* Free(TRITONSERVER_ResponseAllocator*, void* buffer, void*, s
   return nullptr;
 }
 
-// A request that waits for its answer for ever.
-struct Waiting {
-  Waiting() {
+// A request that is never answered.
+struct PendingRequest {
+  PendingRequest() {
     allocator.alloc_fn = &Allocate;
     allocator.release_fn = &Free;
     ResponseCallbacks callbacks;
@@ -82,7 +82,7 @@ struct Waiting {
   float value = 1;
   ResponseAllocator allocator;
   std::unique_ptr<InferRequest> request =
-      std::make_unique<InferRequest>(std::make_shared<Target>(), -1);
+      std::make_unique<InferRequest>(std::make_shared<StubTarget>(), -1);
 };
 
 void Check(InferResponse& response, const std::vector<std::byte>& source) {
@@ -93,23 +93,23 @@ void Check(InferResponse& response, const std::vector<std::byte>& source) {
     const auto* const base = static_cast<const volatile char*>(output.base());
     for (size_t at = 0; at < output.attributes().byte_size; ++at) (void)base[at];
   }
-  // What was read can be kept again, and is the same.
-  std::vector<std::byte> again(EncodedSize(response));
-  Require(Encode(response, again).ok());
-  Require(again == source);
+  // An accepted response is encoded to the same bytes.
+  std::vector<std::byte> encoded(EncodedSize(response));
+  Require(EncodeResponse(response, encoded).ok());
+  Require(encoded == source);
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace nereid;
-  static auto* const waiting = new Waiting;
-  auto response = InferResponse::New(waiting->request->sink());
+  using namespace nereid::core;
+  static auto* const pending = new PendingRequest;
+  auto response = InferResponse::New(pending->request->sink());
   Require(response.ok());
-  // A copy of exact size, so that a read beyond the end is seen.
+  // A copy of the exact size, so that sanitizers detect a read beyond the end.
   const std::vector<std::byte> copy(reinterpret_cast<const std::byte*>(data),
                                     reinterpret_cast<const std::byte*>(data) + size);
-  if (Decode(copy, response->get()).ok()) Check(**response, copy);
+  if (DecodeResponse(copy, response->get()).ok()) Check(**response, copy);
   return 0;
 }

@@ -1,8 +1,8 @@
-// Any bytes as the bodies by which clients steer a server: a verdict, never a crash. The first byte
-// chooses the reader: L a load, U an unload, X the question for the index, O log settings, T trace
-// settings, S a load of SageMaker's platform, P a path of its own, E an error's text. What is
-// accepted is what another reader of JSON makes of it, settings stay in their ranges, those that
-// are not named stay as they were, and what is refused changes nothing.
+// Fuzzes the request bodies that control a server. The first byte selects the parser: L a model
+// load, U an unload, X a repository index request, O log settings, T trace settings, S a SageMaker
+// load, P a SageMaker path, E an error text. Arbitrary bytes must not crash. An accepted body must
+// mean the same as nlohmann::json parses it. Settings stay in range, unnamed settings keep their
+// values, and a rejected change has no effect.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "host/frontend/cloud/sagemaker_request.h"
-#include "host/frontend/http/bodies/repository_body.h"
-#include "host/frontend/http/bodies/settings_body.h"
+#include "host/frontend/http/bodies/control_bodies.h"
 
 namespace nereid::http {
 namespace {
@@ -26,9 +25,9 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// As the other reader has it, who must take it; nothing where a member is repeated, of which the
-// two may keep different ones.
-std::optional<Json> ReadAgain(std::string_view text) {
+// Parses an accepted body with nlohmann::json, which must accept it, too. Returns none if a member
+// is repeated, because the two parsers may then keep different values.
+std::optional<Json> ParseWithNlohmann(std::string_view text) {
   std::vector<std::set<std::string>> names;
   bool is_repeated = false;
   const Json json = Json::parse(
@@ -47,7 +46,7 @@ std::optional<Json> ReadAgain(std::string_view text) {
   return json;
 }
 
-// The member, or null.
+// Returns the member, or null.
 Json Member(const Json& object, const char* name) {
   return object.contains(name) ? object.at(name) : Json();
 }
@@ -57,7 +56,7 @@ void FuzzLoad(std::string_view text) {
   if (!load.ok()) return;
   if (load->config) Require(load->config->find('\0') == std::string::npos);
   if (text.empty()) return Require(!load->config && load->files.empty());
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   if (!json) return;
   const Json parameters = Member(*json, "parameters");
   Require(parameters.size() == load->files.size() + load->config.has_value());
@@ -73,7 +72,7 @@ void FuzzUnload(std::string_view text) {
   const Result<bool> with_dependents = ReadUnloadBody(text, kMaxDepth);
   if (!with_dependents.ok()) return;
   if (text.empty()) return Require(!*with_dependents);
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   if (!json) return;
   const Json given = Member(Member(*json, "parameters"), "unload_dependents");
   Require(given.is_null() ? !*with_dependents : given == *with_dependents);
@@ -83,7 +82,7 @@ void FuzzIndex(std::string_view text) {
   const Result<bool> ready_only = ReadIndexBody(text, kMaxDepth);
   if (!ready_only.ok()) return;
   if (text.empty()) return Require(!*ready_only);
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   if (!json) return;
   const Json given = Member(*json, "ready");
   Require(given.is_null() ? !*ready_only : given == *ready_only);
@@ -97,24 +96,24 @@ bool AreEqual(const LogValues& a, const LogValues& b) {
 void FuzzLogChange(std::string_view text) {
   const Result<LogChange> change = ReadLogChange(text, kMaxDepth);
   if (!change.ok()) return;
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   const LogValues before;
   LogSettings settings(before);
-  const bool is_taken = settings.Apply(*change).ok();
+  const bool is_accepted = settings.Apply(*change).ok();
   const LogValues after = settings.values();
-  if (!is_taken) return Require(AreEqual(before, after));
+  if (!is_accepted) return Require(AreEqual(before, after));
   Require(after.verbose_level <= INT32_MAX);
   Require(after.format == "default" || after.format == "ISO8601");
   if (!json) return;
   LogValues expected = before;
-  const auto take = [&](const char* name, auto& value) {
+  const auto read = [&](const char* name, auto& value) {
     if (const Json given = Member(*json, name); !given.is_null()) given.get_to(value);
   };
-  take("log_info", expected.info);
-  take("log_warning", expected.warning);
-  take("log_error", expected.error);
-  take("log_verbose_level", expected.verbose_level);
-  take("log_format", expected.format);
+  read("log_info", expected.info);
+  read("log_warning", expected.warning);
+  read("log_error", expected.error);
+  read("log_verbose_level", expected.verbose_level);
+  read("log_format", expected.format);
   Require(AreEqual(after, expected));
 }
 
@@ -123,7 +122,8 @@ bool AreEqual(const TraceValues& a, const TraceValues& b) {
          a.log_frequency == b.log_frequency;
 }
 
-// Of a change that was taken: each member once, and those that it does not name.
+// Checks an accepted change: each named member appears once, and unnamed settings keep their
+// values.
 void CheckTraceMembers(const TraceChange& change, const Json& json, const TraceValues& before,
                        const TraceValues& after) {
   std::set<std::string> named;
@@ -145,18 +145,18 @@ void CheckTraceMembers(const TraceChange& change, const Json& json, const TraceV
   if (named.count("log_frequency") == 0) Require(after.log_frequency == before.log_frequency);
 }
 
-// The same change to the server and to a model of it.
+// Applies the change to the server's settings and to those of a model.
 void FuzzTraceChange(std::string_view text) {
   const Result<TraceChange> change = ReadTraceChange(text, kMaxDepth);
   if (!change.ok()) return;
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   for (const std::string model : {"", "m"}) {
     const TraceValues before{TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 1, 2, 0};
     TraceSettings settings(before);
-    const bool is_taken = settings.Apply(model, *change).ok();
+    const bool is_accepted = settings.Apply(model, *change).ok();
     const TraceValues after = settings.values(model);
-    if (!is_taken) Require(AreEqual(before, after));
-    if (is_taken && json) CheckTraceMembers(*change, *json, before, after);
+    if (!is_accepted) Require(AreEqual(before, after));
+    if (is_accepted && json) CheckTraceMembers(*change, *json, before, after);
     if (!model.empty()) Require(AreEqual(settings.values(""), before));
     Require(after.rate >= 1 && after.count >= -1);
     const bool is_traced = after.level != 0 && after.count != 0 && after.rate == 1;
@@ -179,7 +179,7 @@ void FuzzSageMakerLoad(std::string_view text) {
   for (const std::string* part : {&load->name, &load->url}) {
     Require(!part->empty() && part->find('\0') == std::string::npos);
   }
-  const std::optional<Json> json = ReadAgain(text);
+  const std::optional<Json> json = ParseWithNlohmann(text);
   if (json) Require(json->at("model_name") == load->name && json->at("url") == load->url);
 }
 
@@ -194,7 +194,7 @@ void FuzzError(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nereid::http;
   if (size == 0) return 0;
-  // A copy of exact size, so that a read beyond the end is seen.
+  // A copy of the exact size, so that sanitizers detect a read beyond the end.
   const std::string copy(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0]) {
     case 'L':

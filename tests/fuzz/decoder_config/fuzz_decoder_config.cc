@@ -1,5 +1,5 @@
-// Any text as config.json, and as generation_config.json, of a checkpoint with a few tensors: a
-// verdict, never a crash. What is accepted is a decoder whose sizes hang together.
+// Fuzzes config.json and generation_config.json of a checkpoint with a few tensors. Arbitrary text
+// must not crash. An accepted configuration yields a decoder with consistent sizes.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -11,13 +11,13 @@ namespace {
 
 using namespace nereid::llm;
 
-// A Llama of one layer; every other architecture has tensors missing, which is a verdict too.
-TensorMap Tensors() {
+// A Llama model of one layer. Every other architecture misses tensors and is rejected.
+TensorMap MakeTensors() {
   static const std::vector<uint8_t> zeros(4096);
   const auto tensor = [](std::vector<int64_t> shape) {
     size_t bytes = 4;
     for (const int64_t dim : shape) bytes *= static_cast<size_t>(dim);
-    return TensorView{DataType::kF32, std::move(shape), {zeros.data(), bytes}};
+    return CheckpointTensor{CheckpointDataType::kF32, std::move(shape), {zeros.data(), bytes}};
   };
   const std::string layer = "model.layers.0.";
   return {{"model.embed_tokens.weight", tensor({8, 4})},
@@ -36,12 +36,12 @@ TensorMap Tensors() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // Bytes after a zero are generation_config.json.
+  // The bytes after a zero byte are generation_config.json.
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const size_t cut = text.find('\0');
-  const std::string generation = cut == std::string::npos ? "" : text.substr(cut + 1);
+  const size_t separator = text.find('\0');
+  const std::string generation = separator == std::string::npos ? "" : text.substr(separator + 1);
   const Checkpoint checkpoint =
-      Checkpoint::FromParts("input", text.substr(0, cut), generation, Tensors());
+      Checkpoint::FromParts("input", text.substr(0, separator), generation, MakeTensors());
   const auto model = ReadDecoder(checkpoint);
   if (!model.ok()) return 0;
   const DecoderSpec& spec = model->spec;

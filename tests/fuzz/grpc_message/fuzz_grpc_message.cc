@@ -1,7 +1,7 @@
-// Any bytes as what a gRPC client sends on a stream: a verdict, never a crash. The first byte
-// chooses what they are: M messages, Z gzip-compressed ones, D deflate-compressed ones, T a
-// grpc-timeout, P the text of a status. Messages must come out the same however the network cut
-// them.
+// Fuzzes the bytes that a gRPC client sends on a stream. The first byte selects their type: M
+// messages, Z gzip-compressed messages, D deflate-compressed messages, T a grpc-timeout, P a status
+// text. Arbitrary bytes must not crash, and the messages must not depend on how the bytes are
+// fragmented.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -9,36 +9,36 @@
 #include "host/frontend/grpc/transport/header_text.h"
 #include "host/frontend/grpc/transport/message_reader.h"
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
 void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-struct Reading {
+struct ReadResult {
   std::deque<Slice> messages;
   GrpcCode code = GrpcCode::kOk;
 };
 
-Reading Read(std::string_view bytes, http::Encoding encoding, size_t step) {
+ReadResult Read(std::string_view bytes, http::Encoding encoding, size_t step) {
   constexpr size_t kMaxMessageBytes = 1 << 16;
   MessageReader reader(kMaxMessageBytes, encoding);
-  Reading reading;
-  while (!bytes.empty() && reading.code == GrpcCode::kOk) {
-    const std::string_view part = bytes.substr(0, step);
-    reading.code = reader.Feed(part, reading.messages).code;
-    bytes.remove_prefix(part.size());
+  ReadResult result;
+  while (!bytes.empty() && result.code == GrpcCode::kOk) {
+    const std::string_view fragment = bytes.substr(0, step);
+    result.code = reader.Feed(fragment, result.messages).code;
+    bytes.remove_prefix(fragment.size());
   }
-  return reading;
+  return result;
 }
 
 void CheckMessages(std::string_view bytes, http::Encoding encoding) {
-  const Reading whole = Read(bytes, encoding, bytes.size());
-  const Reading cut = Read(bytes, encoding, 3);
-  Require(whole.code == cut.code && whole.messages.size() == cut.messages.size());
+  const ReadResult whole = Read(bytes, encoding, bytes.size());
+  const ReadResult fragmented = Read(bytes, encoding, 3);
+  Require(whole.code == fragmented.code && whole.messages.size() == fragmented.messages.size());
   for (size_t i = 0; i < whole.messages.size(); ++i) {
-    Require(whole.messages[i].bytes == cut.messages[i].bytes);
+    Require(whole.messages[i].bytes == fragmented.messages[i].bytes);
   }
 }
 
@@ -47,10 +47,10 @@ void CheckEncoded(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace nereid::rpc;
+  using namespace nereid::grpc;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0]) {

@@ -1,21 +1,21 @@
-// Any bytes as what an HTTP client sends: a verdict, never a crash. The first byte chooses the
-// parser: I an infer body (JSON, then after byte 0x1f the binary part), G a generate body, H a
-// request's head, C a chunked body, Z a gzip body, D a deflate body, S a registration of shared
-// memory. What is accepted must also hold together: tensors survive their
-// own JSON form, and chunks say the same however the network cut them.
+// Fuzzes the bytes that an HTTP client sends. The first byte selects the parser: I an infer body
+// (JSON, then the binary part after byte 0x1f), G a generate body, H a request head, C a chunked
+// body, Z a gzip body, D a deflate body, S a registration of shared memory. Arbitrary bytes must
+// not crash. Accepted tensors survive the round trip through JSON, and a chunked body does not
+// depend on how its bytes are fragmented.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "host/frontend/http/bodies/compression.h"
+#include "host/frontend/http/bodies/control_bodies.h"
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/generate_body.h"
 #include "host/frontend/http/bodies/infer_body.h"
-#include "host/frontend/http/bodies/shared_memory_body.h"
 #include "host/frontend/http/bodies/tensor_json.h"
 #include "host/frontend/http/router.h"
 #include "host/frontend/http/transport/chunked_decoder.h"
-#include "host/frontend/http/transport/head_parser.h"
+#include "host/frontend/http/transport/http_request.h"
 
 namespace nereid::http {
 namespace {
@@ -24,9 +24,9 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-void CheckJsonForm(const InputTensor& input) {
+void CheckJsonRoundTrip(const InputTensor& input) {
   if (input.binary.data() != nullptr || input.shared) return;
-  if (ElementCount(input.shape) == 0) return;  // its data was not looked at, nor its type
+  if (ElementCount(input.shape) == 0) return;  // data and type of an empty tensor are not checked
   std::string json = "[";
   size_t num_elements = 0;
   const Status written =
@@ -34,9 +34,9 @@ void CheckJsonForm(const InputTensor& input) {
   Require(written.ok());
   json += ']';
   JsonReader reader(json, 4);
-  ByteBuffer again;
-  Require(ReadJsonTensor(reader, input.datatype, input.shape, again).ok());
-  Require(again.view() == input.bytes());
+  ByteBuffer parsed;
+  Require(ReadJsonTensor(reader, input.datatype, input.shape, parsed).ok());
+  Require(parsed.view() == input.bytes());
 }
 
 void FuzzInfer(std::string_view text) {
@@ -45,7 +45,7 @@ void FuzzInfer(std::string_view text) {
   const std::string_view binary =
       split == std::string_view::npos ? std::string_view() : text.substr(split + 1);
   if (!ParseInferBody(text.substr(0, split), binary, "m", 64, body).ok()) return;
-  for (const InputTensor& input : body.inputs) CheckJsonForm(input);
+  for (const InputTensor& input : body.inputs) CheckJsonRoundTrip(input);
 }
 
 void FuzzGenerate(std::string_view text) {
@@ -64,7 +64,7 @@ void FuzzGenerate(std::string_view text) {
 }
 
 void FuzzHead(std::string_view text) {
-  const Limits limits;
+  const HttpLimits limits;
   const std::optional<size_t> end = FindHeadEnd(text, 0);
   if (!end) return;
   RequestHead head;
@@ -96,8 +96,8 @@ void FuzzCompressed(Encoding encoding, std::string_view text) {
   if (!plain.ok()) return;
   Require(plain->size() <= kMaxBytes);
   const std::string_view pieces[] = {plain->view()};
-  const Result<ByteBuffer> again = Decompress(encoding, Compress(encoding, pieces), kMaxBytes);
-  Require(again.ok() && again->view() == plain->view());
+  const Result<ByteBuffer> parsed = Decompress(encoding, Compress(encoding, pieces), kMaxBytes);
+  Require(parsed.ok() && parsed->view() == plain->view());
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ void FuzzCompressed(Encoding encoding, std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nereid::http;
   if (size == 0) return 0;
-  // A copy of exact size, so that a read beyond the end is seen.
+  // A copy of the exact size, so that sanitizers detect a read beyond the end.
   const std::string copy(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0]) {
     case 'I':

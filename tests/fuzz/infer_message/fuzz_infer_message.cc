@@ -1,5 +1,6 @@
-// Any bytes as a ModelInferRequest, and its typed contents as the bytes of a tensor of each type: a
-// verdict, never a crash. The message is read as protobuf reads it, raw tensors apart.
+// Fuzzes ModelInferRequest messages and the conversion of their typed contents to each data type.
+// Arbitrary bytes must not crash. The message is parsed as protobuf parses it, except that raw
+// tensors are not copied.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
@@ -34,7 +35,7 @@ void CheckContents(const inference::ModelInferRequest& request) {
 }  // namespace
 }  // namespace nereid
 
-// What is no text in UTF-8 would fill the log.
+// Silences protobuf, which would log every string that is not UTF-8.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   google::protobuf::SetLogHandler(nullptr);
   return 0;

@@ -1,4 +1,5 @@
-// What a worker of the Python backend sends: any bytes are a response or an error, never more.
+// Fuzzes the messages that a worker process of the Python backend sends. Arbitrary bytes yield a
+// response or an error.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,7 +9,7 @@
 #include "backends/python_like_scripted/tensor_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace nereid::scripted;
+  using namespace nereid::python;
   static const auto* const region =
       new std::unique_ptr<SharedRegion>(*SharedRegion::Create("fuzz", 4096, 4096));
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

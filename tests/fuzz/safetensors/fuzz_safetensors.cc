@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: a verdict, never a crash. What is accepted must lie inside the
-// file, without overlap, and be as large as type and shape say.
+// Fuzzes the safetensors parser. Arbitrary bytes must not crash. Accepted tensors are inside the
+// file, do not overlap, and have the size that type and shape require.
 #include <cstdint>
 #include <cstdlib>
 #include <set>

@@ -1,13 +1,14 @@
-// Any bytes as the files beside a tokenizer, a line each, in the order of kNames; an empty line
-// stands for no file. A verdict, never a crash; with what is accepted a tokenizer of either kind
-// (tokens read from JSON, ranks of bytes) encodes, alone and in pairs, and streams as it decodes.
+// Fuzzes the files that accompany a tokenizer: one line per file in the order of kNames, and an
+// empty line for a missing file. Arbitrary bytes must not crash. With accepted files, a tokenizer
+// from JSON and one from byte ranks encode single texts and pairs, and streamed decoding equals
+// decoding.
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
 #include "backends/tokenizer/lib/load/side_files.h"
-#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/load/tokenizer_components.h"
 #include "tests/fuzz/support/tokenizer_check.h"
 
 namespace {
@@ -17,7 +18,7 @@ using namespace nereid::tokenizer;
 constexpr const char* kNames[] = {"tokenizer_config.json", "special_tokens_map.json",
                                   "added_tokens.json", "generation_config.json", "config.json"};
 
-constexpr std::string_view kWords = R"({"version": "1.0",
+constexpr std::string_view kTokenizerJson = R"({"version": "1.0",
   "added_tokens": [{"id": 1, "content": "<s>", "special": true, "normalized": false},
                    {"id": 6, "content": "new", "special": false, "lstrip": true}],
   "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "WhitespaceSplit"},
@@ -26,8 +27,8 @@ constexpr std::string_view kWords = R"({"version": "1.0",
   "model": {"type": "WordLevel", "unk_token": "<unk>",
             "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "hello": 3, "a": 4, "12": 5}}})";
 
-PartsResult LoadBytes(const SideOptions& side) {
-  RankTokenizer ranks;
+ComponentsResult LoadByteTokenizer(const SideFileOptions& side) {
+  RankTokenizerSpec ranks;
   ranks.pattern = R"(\s+|\S+)";
   for (uint32_t byte = 0; byte < 256; ++byte) {
     ranks.arena.push_back(static_cast<char>(byte));
@@ -36,9 +37,9 @@ PartsResult LoadBytes(const SideOptions& side) {
   return MakeRankTokenizer(ranks, side);
 }
 
-void Check(const SideFiles& files, PartsResult parts) {
-  if (!parts.ok() || !files.Finish(**parts).ok()) return;
-  const Tokenizer tokenizer(std::move(*parts));
+void Check(const SideFiles& files, ComponentsResult components) {
+  if (!components.ok() || !files.ApplyTo(**components).ok()) return;
+  const Tokenizer tokenizer(std::move(*components));
   CheckEncodesAndStreams(tokenizer);
   CheckEncodesFully(tokenizer);
 }
@@ -57,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!files.ok()) return 0;
   const auto side = files->Options();
   if (!side.ok()) return 0;
-  Check(*files, LoadTokenizerJson(kWords, *side));
-  Check(*files, LoadBytes(*side));
+  Check(*files, LoadTokenizerJson(kTokenizerJson, *side));
+  Check(*files, LoadByteTokenizer(*side));
   return 0;
 }

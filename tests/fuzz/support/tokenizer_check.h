@@ -1,4 +1,4 @@
-// What the fuzz targets of tokenizer files ask of a tokenizer that was accepted.
+// Checks of an accepted tokenizer, shared by the fuzz targets of tokenizer files.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace nereid::tokenizer {
 
-// Every list of an encoding has an element for each id, in what overflows too.
+// Checks that every list of an encoding has one element per id, in overflowing parts, too.
 inline void CheckLists(const Encoding& encoding) {
   const size_t count = encoding.ids.size();
   if (encoding.offsets.size() != count || encoding.attention_mask.size() != count ||
       encoding.special_mask.size() != count || encoding.type_ids.size() != count) {
     std::abort();
   }
-  for (const Encoding& part : encoding.overflowing) CheckLists(part);
+  for (const Encoding& overflow : encoding.overflowing) CheckLists(overflow);
 }
 
-// Truncation and padding of the file are followed, or refused.
+// Encodes with the file's truncation and padding. An error is allowed.
 inline void CheckEncodesFully(const Tokenizer& tokenizer) {
   const std::string_view texts[] = {"", "a b\u00e9c <s>d"};
   if (const auto batch = tokenizer.EncodeBatch(texts); batch.ok()) {
@@ -30,7 +30,7 @@ inline void CheckEncodesFully(const Tokenizer& tokenizer) {
   if (pair.ok()) CheckLists(*pair);
 }
 
-// It encodes, and what it streams is what it decodes.
+// Checks that streamed decoding yields the same text as Decode.
 inline void CheckEncodesAndStreams(const Tokenizer& tokenizer) {
   for (const char* text : {"", "Hello, World's end  12\n", "\u00e9\u4f60<s>\xff\xe4\xbd z"}) {
     const auto ids = tokenizer.Encode(text);

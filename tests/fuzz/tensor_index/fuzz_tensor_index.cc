@@ -1,11 +1,11 @@
-// Any text as model.safetensors.index.json: a verdict, never a crash. No file that is accepted lies
+// Fuzzes model.safetensors.index.json. Arbitrary text must not crash. No accepted file name leads
 // outside the folder.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
-#include "backends/llm_core/checkpoint/tensor_index.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::filesystem::path root("/folder");

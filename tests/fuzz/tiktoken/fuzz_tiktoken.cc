@@ -1,5 +1,5 @@
-// Any bytes as a tiktoken rank file: a verdict, never a crash; what is accepted encodes, and
-// streams as it decodes.
+// Fuzzes tiktoken rank files. Arbitrary bytes must not crash. An accepted tokenizer encodes, and
+// streamed decoding equals decoding.
 #include <cstdint>
 
 #include "tests/fuzz/support/tokenizer_check.h"

@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json: a verdict, never a crash; what is accepted encodes, with
-// its truncation and padding, and streams as it decodes.
+// Fuzzes tokenizer.json. Arbitrary bytes must not crash. An accepted tokenizer encodes with its
+// truncation and padding, and streamed decoding equals decoding.
 #include <cstdint>
 
 #include "tests/fuzz/support/tokenizer_check.h"

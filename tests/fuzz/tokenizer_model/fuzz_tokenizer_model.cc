@@ -1,5 +1,5 @@
-// Any bytes as a sentencepiece model: a verdict, never a crash; what is accepted encodes, and
-// streams as it decodes.
+// Fuzzes SentencePiece models. Arbitrary bytes must not crash. An accepted tokenizer encodes, and
+// streamed decoding equals decoding.
 #include <cstdint>
 
 #include "tests/fuzz/support/tokenizer_check.h"

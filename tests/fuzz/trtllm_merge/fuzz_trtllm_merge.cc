@@ -1,5 +1,5 @@
-// Any text as config.json of a TensorRT-LLM checkpoint, and any safetensors file as that of each of
-// its ranks: a verdict, never a crash. Every tensor is as large as its type and shape say.
+// Fuzzes TensorRT-LLM checkpoints: arbitrary text as config.json, and one safetensors file as that
+// of every rank. Nothing may crash. Every merged tensor has the size that type and shape require.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -7,16 +7,16 @@
 
 #include "backends/llm_core/checkpoint/trtllm_checkpoint.h"
 
-unsigned nereid_sum_of_bytes = 0;  // of the whole world, so that all of them are read
+unsigned g_checksum = 0;  // global, so that the compiler keeps the reads of all bytes
 
-// config.json, a zero, the file.
+// The input is config.json, a zero byte and the safetensors file.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nereid::llm;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const size_t cut = text.find('\0');
-  if (cut == std::string::npos) return 0;
-  const auto config = ReadTrtLlmConfig(text.substr(0, cut));
-  const auto file = ParseSafetensors({data + cut + 1, size - cut - 1}, "rank0");
+  const size_t separator = text.find('\0');
+  if (separator == std::string::npos) return 0;
+  const auto config = ReadTrtLlmConfig(text.substr(0, separator));
+  const auto file = ParseSafetensors({data + separator + 1, size - separator - 1}, "rank0");
   if (!config.ok() || !file.ok()) return 0;
   const std::vector<const TensorMap*> ranks(config->layout.tp * config->layout.pp, &*file);
   std::vector<MergedTensor> merged;
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     uint64_t bytes = Info(tensor.type).size_bytes;
     for (const int64_t dim : tensor.shape) bytes *= static_cast<uint64_t>(dim);
     if (bytes != tensor.bytes.size()) std::abort();
-    for (const uint8_t byte : tensor.bytes) nereid_sum_of_bytes += byte;
+    for (const uint8_t byte : tensor.bytes) g_checksum += byte;
   }
   return 0;
 }

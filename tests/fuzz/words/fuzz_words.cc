@@ -1,14 +1,14 @@
-// Any bytes as the small words that come from a command line, in a header or from a collector of
-// traces: a verdict, never a crash. The first byte chooses the reader: F a flag with its value, R a
-// restriction, T a traceparent, V a model's version, C the name of a compression, U a collector's
-// URL, A a collector's answer. What is accepted as a traceparent is what it says; an answer says
-// the same however the network cut it.
+// Fuzzes short texts from the command line, from headers and from a trace collector. The first byte
+// selects the parser: F a flag with its value, R an API restriction, T a traceparent, V a model
+// version, C a compression name, U a collector's URL, A a collector's response. Arbitrary bytes
+// must not crash. An accepted traceparent survives a round trip, and a response does not depend on
+// how its bytes are fragmented.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/compression.h"
-#include "host/frontend/model_version.h"
 #include "host/frontend/restricted_apis.h"
 #include "host/frontend/tracing/http_post.h"
 #include "host/frontend/tracing/span_ids.h"
@@ -23,8 +23,9 @@ void Require(bool condition) {
 void FuzzTraceParent(const std::string& text) {
   const auto parent = nereid::ParseTraceParent(text);
   if (!parent) return;
-  const auto again = nereid::ParseTraceParent(nereid::FormatTraceParent(*parent));
-  Require(again && again->trace_id == parent->trace_id && again->span_id == parent->span_id);
+  const auto reparsed = nereid::ParseTraceParent(nereid::FormatTraceParent(*parent));
+  Require(reparsed && reparsed->trace_id == parent->trace_id &&
+          reparsed->span_id == parent->span_id);
 }
 
 void FuzzUrl(const std::string& text) {
@@ -33,13 +34,13 @@ void FuzzUrl(const std::string& text) {
   Require(!url->host.empty() && !url->port.empty() && url->path.starts_with('/'));
 }
 
-void FuzzAnswer(std::string_view text) {
+void FuzzResponse(std::string_view text) {
   const nereid::Result<int> whole = nereid::ReadHttpStatus(text);
   for (size_t size = 0; size < text.size(); ++size) {
-    const nereid::Result<int> part = nereid::ReadHttpStatus(text.substr(0, size));
-    if (part.ok() && *part == 0) continue;  // more is needed
-    Require(part.ok() == whole.ok());
-    if (part.ok()) Require(*part == *whole && (*part / 100 != 1));
+    const nereid::Result<int> prefix = nereid::ReadHttpStatus(text.substr(0, size));
+    if (prefix.ok() && *prefix == 0) continue;  // needs more bytes
+    Require(prefix.ok() == whole.ok());
+    if (prefix.ok()) Require(*prefix == *whole && (*prefix / 100 != 1));
     break;
   }
 }
@@ -72,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       FuzzUrl(text);
       break;
     case 'A':
-      FuzzAnswer(text);
+      FuzzResponse(text);
       break;
   }
   return 0;

@@ -1,4 +1,4 @@
-// The regions that clients register: names, bounds, and memory whose owner cuts it short.
+// Shared-memory regions of clients: names, bounds, and memory that its owner truncates.
 #include "host/frontend/shared_memory.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 namespace nereid {
 namespace {
 
-// A POSIX object of this test alone.
+// A POSIX shared memory object used only by this test.
 class Object {
  public:
   explicit Object(size_t size_bytes) : key_("/nereid_test_" + std::to_string(getpid())) {
@@ -35,50 +35,50 @@ class Object {
   int fd_;
 };
 
-TEST(SharedMemoryTest, ARegionIsReadWhereItLies) {
+TEST(SharedMemoryTest, ReadsARegionInPlace) {
   Object object(8192);
   object.Write(5000, "hello");
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 4990, 100).ok());
-  const Result<SharedBlock> block = memory.Find({"r", 10, 5});
-  ASSERT_TRUE(block.ok()) << block.status().message();
-  EXPECT_EQ(std::string(block->base, block->size_bytes), "hello");
+  const Result<MappedRange> range = memory.Find({"r", 10, 5});
+  ASSERT_TRUE(range.ok()) << range.status().message();
+  EXPECT_EQ(std::string(range->base, range->size_bytes), "hello");
 }
 
-TEST(SharedMemoryTest, ABlockOutlivesItsRegionsName) {
+TEST(SharedMemoryTest, AMappedRangeOutlivesItsRegistration) {
   Object object(64);
   object.Write(0, "kept");
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
-  Result<SharedBlock> block = memory.Find({"r", 0, 4});
-  ASSERT_TRUE(block.ok());
-  block->use.reset();
+  Result<MappedRange> range = memory.Find({"r", 0, 4});
+  ASSERT_TRUE(range.ok());
+  range->use_count.reset();
   ASSERT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "").ok());
   EXPECT_EQ(memory.Find({"r", 0, 4}).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(std::string(block->base, 4), "kept");
+  EXPECT_EQ(std::string(range->base, 4), "kept");
 }
 
-TEST(SharedMemoryTest, ARegionInUseStays) {
+TEST(SharedMemoryTest, KeepsARegionInUse) {
   Object object(64);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("idle", object.key(), 0, 64).ok());
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
-  Result<SharedBlock> block = memory.Find({"r", 0, 4});
-  ASSERT_TRUE(block.ok());
+  Result<MappedRange> range = memory.Find({"r", 0, 4});
+  ASSERT_TRUE(range.ok());
   EXPECT_EQ(memory.Unregister(SharedMemoryKind::kSystem, "r").message(),
             "Cannot unregister shared memory region 'r', it is currently in use.");
   EXPECT_EQ(memory.Unregister(SharedMemoryKind::kSystem, "").message(),
             "Failed to unregister the following system shared memory regions: r ,");
   EXPECT_FALSE(memory.Find({"idle", 0, 4}).ok());
   EXPECT_TRUE(memory.Find({"r", 0, 4}).ok());
-  block->use.reset();
+  range->use_count.reset();
   EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "r").ok());
   EXPECT_FALSE(memory.Find({"r", 0, 4}).ok());
 }
 
 TEST(SharedMemoryTest, NamesOfTheOtherKindAreLeftAlone) {
   Object object(64);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
   EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kCuda, "r").ok());
   EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kCuda, "").ok());
@@ -87,9 +87,9 @@ TEST(SharedMemoryTest, NamesOfTheOtherKindAreLeftAlone) {
             "The region named 'r' is registered as system shared memory, not CUDA shared memory");
 }
 
-TEST(SharedMemoryTest, RangesBeyondTheRegionAreRefused) {
+TEST(SharedMemoryTest, RejectsRangesBeyondTheRegion) {
   Object object(128);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 100).ok());
   EXPECT_TRUE(memory.Find({"r", 0, 100}).ok());
   EXPECT_TRUE(memory.Find({"r", 99, 1}).ok());
@@ -102,42 +102,42 @@ TEST(SharedMemoryTest, RangesBeyondTheRegionAreRefused) {
   EXPECT_FALSE(memory.Find({"r", 2, UINT64_MAX}).ok());
 }
 
-TEST(SharedMemoryTest, AnObjectThatWasCutShortIsNotTouched) {
+TEST(SharedMemoryTest, RejectsATruncatedObject) {
   Object object(8192);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
   object.Resize(4096);
-  const Result<SharedBlock> block = memory.Find({"r", 0, 16});
-  ASSERT_FALSE(block.ok());
-  EXPECT_NE(block.status().message().find("cut to 4096 bytes"), std::string::npos);
+  const Result<MappedRange> range = memory.Find({"r", 0, 16});
+  ASSERT_FALSE(range.ok());
+  EXPECT_NE(range.status().message().find("cut to 4096 bytes"), std::string::npos);
 }
 
-TEST(SharedMemoryTest, ARegionThatLostPagesIsRefusedUntilItIsRegisteredAgain) {
+TEST(SharedMemoryTest, RejectsARegionWithLostPagesUntilItIsRegisteredAgain) {
   Object object(8192);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
-  Result<SharedBlock> block = memory.Find({"r", 4096, 16});
-  ASSERT_TRUE(block.ok());
+  Result<MappedRange> range = memory.Find({"r", 4096, 16});
+  ASSERT_TRUE(range.ok());
   object.Resize(4096);
-  EXPECT_TRUE(block->CheckTouched().ok()) << "nobody has looked yet";
-  std::memcpy(block->base, "an output", 9);
+  EXPECT_TRUE(range->CheckIntact().ok()) << "the memory was not accessed yet";
+  std::memcpy(range->base, "an output", 9);
   const std::string kLost = "shared memory region 'r': '" + object.key() +
                             "' lost pages while a request used it: register it again";
-  EXPECT_EQ(block->CheckTouched().message(), kLost);
+  EXPECT_EQ(range->CheckIntact().message(), kLost);
   object.Resize(8192);
   EXPECT_EQ(memory.Find({"r", 0, 16}).status().message(), kLost);
-  block->use.reset();
+  range->use_count.reset();
   ASSERT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "r").ok());
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
   object.Write(4096, "new");
-  const Result<SharedBlock> anew = memory.Find({"r", 4096, 16});
+  const Result<MappedRange> anew = memory.Find({"r", 4096, 16});
   ASSERT_TRUE(anew.ok());
   EXPECT_EQ(std::string(anew->base, 3), "new");
 }
 
-TEST(SharedMemoryTest, WhatCannotBeMappedIsRefused) {
+TEST(SharedMemoryTest, RejectsRegionsThatCannotBeMapped) {
   Object object(64);
-  SharedMemory memory(true);
+  SharedMemoryManager memory(true);
   EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 0, 65).ok());
   EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 60, UINT64_MAX).ok());
   EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 0, 0).ok());
@@ -148,14 +148,14 @@ TEST(SharedMemoryTest, WhatCannotBeMappedIsRefused) {
   EXPECT_EQ(memory.RegisterSystem("r", object.key(), 0, 64).code(), StatusCode::kAlreadyExists);
 }
 
-TEST(SharedMemoryTest, AServerMayAllowNone) {
+TEST(SharedMemoryTest, RejectsRegistrationIfClientsAreNotAllowed) {
   Object object(64);
-  SharedMemory memory(false);
+  SharedMemoryManager memory(false);
   EXPECT_EQ(memory.RegisterSystem("r", object.key(), 0, 64).code(), StatusCode::kUnsupported);
 }
 
-TEST(SharedMemoryTest, AHandleOfAnotherSizeIsNoHandle) {
-  SharedMemory memory(true);
+TEST(SharedMemoryTest, RejectsACudaHandleOfTheWrongSize) {
+  SharedMemoryManager memory(true);
   EXPECT_EQ(memory.RegisterCuda("c", "abc", 0, 64).message(),
             "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t");
   EXPECT_FALSE(memory.RegisterCuda("c", std::string(64, 'x'), 0, 64).ok());

@@ -1,5 +1,5 @@
-// What is traced and what of it is written: settings, identifiers, tensors as text, URLs of
-// collectors; and the groups of endpoints that are restricted.
+// Trace settings, span identifiers, tensors as text and collector URLs; also restricted endpoint
+// groups.
 #include <gtest/gtest.h>
 
 #include "host/frontend/restricted_apis.h"
@@ -41,7 +41,7 @@ TEST(TraceSettingsTest, ACountRunsOut) {
   EXPECT_EQ(CountSampled(settings, "m", 100), 50);
 }
 
-TEST(TraceSettingsTest, AModelsSettingsStandBeforeTheServers) {
+TEST(TraceSettingsTest, ModelSettingsOverrideTheServers) {
   TraceSettings settings(TraceValues{TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 1, -1, 0});
   ASSERT_TRUE(settings.Apply("quiet", Change("trace_level", "OFF")).ok());
   EXPECT_EQ(CountSampled(settings, "quiet", 10), 0);
@@ -50,13 +50,13 @@ TEST(TraceSettingsTest, AModelsSettingsStandBeforeTheServers) {
   EXPECT_EQ(CountSampled(settings, "quiet", 10), 10);
 }
 
-TEST(TraceSettingsTest, WhoIsTracedAlreadyIsTracedWhateverTheRate) {
+TEST(TraceSettingsTest, AForcedSampleIgnoresTheRate) {
   TraceSettings settings(TraceValues{TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 1000, -1, 0});
   EXPECT_TRUE(settings.Sample("m", true).has_value());
   EXPECT_FALSE(settings.Sample("m", false).has_value());
 }
 
-TEST(TraceSettingsTest, AWrongChangeChangesNothing) {
+TEST(TraceSettingsTest, AnInvalidChangeChangesNothing) {
   TraceSettings settings(TraceValues{});
   TraceChange change = Change("trace_rate", "5");
   change.push_back(Change("trace_count", "x")[0]);
@@ -77,7 +77,7 @@ TEST(TraceSettingsTest, AWrongChangeChangesNothing) {
   }
 }
 
-TEST(SpanIdsTest, ReadsWhatW3cDefines) {
+TEST(SpanIdsTest, ParsesTheW3cTraceparentHeader) {
   const auto parent = ParseTraceParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
   ASSERT_TRUE(parent.has_value());
   EXPECT_EQ(parent->trace_id, "0af7651916cd43dd8448eb211c80319c");
@@ -103,7 +103,7 @@ TEST(TensorTextTest, WritesElementsInTheirOwnType) {
   EXPECT_EQ(TensorText(TRITONSERVER_TYPE_UINT8, std::string_view("\1\2\3\4", 4), 3), "1,2...");
 }
 
-TEST(HttpUrlTest, TakesApartWhatItKnows) {
+TEST(HttpUrlTest, SplitsUrls) {
   const Result<HttpUrl> url = ParseHttpUrl("http://[::1]:4318/v1/traces");
   ASSERT_TRUE(url.ok());
   EXPECT_EQ(url->host, "::1");
@@ -121,7 +121,7 @@ TEST(HttpUrlTest, TakesApartWhatItKnows) {
   }
 }
 
-TEST(HttpAnswerTest, TheFirstLineHasTheStatus) {
+TEST(HttpStatusTest, ReadsTheStatusLine) {
   EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 200 OK\r\n"), 200);
   EXPECT_EQ(*ReadHttpStatus("HTTP/1.0 503"), 503);
   for (const char* beginning : {"", "H", "HTTP/1.1 20"}) {
@@ -129,12 +129,12 @@ TEST(HttpAnswerTest, TheFirstLineHasTheStatus) {
   }
 }
 
-TEST(HttpAnswerTest, AnswersThatAreNotFinalArePassedOver) {
+TEST(HttpStatusTest, SkipsInterimResponses) {
   EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"), 204);
   EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 103 Early Hints\r\nLink: 2\r\n"), 0);
 }
 
-TEST(HttpAnswerTest, WhatIsNotHttpIsAnError) {
+TEST(HttpStatusTest, RejectsBytesThatAreNotHttp) {
   for (const char* wrong : {"XXXXXXXXX200", "SSH-2.0-Open", "HTTP/2.0 200", "HTTP/1.1 2x0",
                             "HTTP/1.1 100 Continue\r\n\r\n{}"}) {
     EXPECT_FALSE(ReadHttpStatus(wrong).ok()) << wrong;

@@ -1,4 +1,4 @@
-// The command line.
+// Parsing of the command line.
 #include "host/options.h"
 
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ TEST(OptionsTest, DefaultsAreTritons) {
   EXPECT_EQ(options->control_mode, TRITONSERVER_MODEL_CONTROL_NONE);
 }
 
-TEST(OptionsTest, TakesBothFormsOfAValue) {
+TEST(OptionsTest, AcceptsBothFormsOfAValue) {
   EXPECT_EQ(Parse({"--http-port=9000"})->http.port, 9000);
   EXPECT_EQ(Parse({"--http-port", "9000"})->http.port, 9000);
   EXPECT_EQ(Parse({"--model-repository", "/a", "--model-store=/b"})->repositories,
             (std::vector<std::string>{"/a", "/b", "/models"}));
 }
 
-TEST(OptionsTest, TakesTheFourBooleans) {
+TEST(OptionsTest, AcceptsFourSpellingsOfBooleans) {
   EXPECT_FALSE(Parse({"--allow-grpc=false"})->allow_grpc);
   EXPECT_FALSE(Parse({"--allow-grpc", "0"})->allow_grpc);
   EXPECT_TRUE(Parse({"--allow-grpc=True"})->allow_grpc);
@@ -59,7 +59,7 @@ TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
   EXPECT_FALSE(ParseOptions({"--http-port"}).ok());
 }
 
-TEST(OptionsTest, APortThatIsNotOpenedMayBeAnyNumber) {
+TEST(OptionsTest, ADisabledPortMayBeAnyNumber) {
   EXPECT_TRUE(ParseOptions({"--model-repository=m", "--http-port=-47", "--allow-http=0"}).ok());
   EXPECT_TRUE(ParseOptions({"--allow-grpc=0", "--model-repository=m", "--grpc-port=70000"}).ok());
   EXPECT_TRUE(
@@ -72,7 +72,7 @@ TEST(OptionsTest, APortThatIsNotOpenedMayBeAnyNumber) {
             "Bad option: \"--model-load-gpu-limit\": expected an integer from 0 to 1023, got 'x'");
 }
 
-TEST(OptionsTest, NamesWhatTookThePlaceOfADeprecatedFlag) {
+TEST(OptionsTest, NamesTheReplacementOfADeprecatedFlag) {
   EXPECT_EQ(
       Parse({"--trace-rate=7", "--trace-config=rate=8", "--strict-model-config=1"})->warnings,
       (std::vector<std::string>{
@@ -82,7 +82,7 @@ TEST(OptionsTest, NamesWhatTookThePlaceOfADeprecatedFlag) {
           "'--disable-auto-complete-config' instead."}));
 }
 
-TEST(OptionsTest, DisablingAutoCompleteWinsOverItsOldForm) {
+TEST(OptionsTest, DisablingAutoCompleteOverridesItsDeprecatedForm) {
   const auto options = Parse({"--disable-auto-complete-config", "--strict-model-config=false"});
   EXPECT_TRUE(options->strict_model_config);
   ASSERT_EQ(options->warnings.size(), 2u);
@@ -92,7 +92,7 @@ TEST(OptionsTest, DisablingAutoCompleteWinsOverItsOldForm) {
   EXPECT_EQ(Parse({"--disable-auto-complete-config"})->warnings.size(), 0u);
 }
 
-TEST(OptionsTest, TakesNamesOfFlagsThatAreCutWhereNoOtherBeginsLikeThem) {
+TEST(OptionsTest, AcceptsUnambiguousAbbreviationsOfFlags) {
   EXPECT_EQ(Parse({"--grpc-po=1234"})->grpc.port, 1234);
   EXPECT_EQ(Parse({"--grpc-po", "1234"})->grpc.port, 1234);
   EXPECT_EQ(Parse({"--trace-config=rate=8", "--trace-ra=7"})->warnings.size(), 1u);
@@ -107,7 +107,7 @@ TEST(OptionsTest, ABadTraceSettingIsNamed) {
             "from 1 up, got 'bad_value'");
 }
 
-TEST(OptionsTest, TlsIsOfOnePort) {
+TEST(OptionsTest, TlsIsConfiguredPerPort) {
   EXPECT_FALSE(Parse({"--http-server-cert=c", "--http-server-key=k"})->http.tls.has_value());
   const Result<Options> options = Parse(
       {"--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k", "--http-root-cert=r"});
@@ -120,12 +120,12 @@ TEST(OptionsTest, TlsIsOfOnePort) {
   EXPECT_FALSE(options->http.tls->is_mutual);
   EXPECT_FALSE(options->grpc.tls.has_value());
   EXPECT_FALSE(options->metrics.tls.has_value());
-  // Certificates on both sides are TLS.
+  // Mutual TLS enables TLS.
   EXPECT_TRUE(Parse({"--http-use-ssl-mutual=1"})->http.tls->is_mutual);
   EXPECT_TRUE(Parse({"--grpc-use-ssl-mutual=1"})->grpc.tls->is_mutual);
 }
 
-TEST(OptionsTest, RoutesOfCloudVendorsHavePortsOfTheirOwn) {
+TEST(OptionsTest, CloudPlatformsHaveTheirOwnPorts) {
   const Result<Options> options =
       Parse({"--allow-sagemaker=true", "--sagemaker-port=8081", "--sagemaker-thread-count=3",
              "--http-address=127.0.0.1", "--http-max-input-size=5"});
@@ -139,7 +139,7 @@ TEST(OptionsTest, RoutesOfCloudVendorsHavePortsOfTheirOwn) {
   EXPECT_EQ(Parse({"--vertex-ai-default-model=m"})->vertex_ai_routes.default_model, "m");
 }
 
-TEST(OptionsTest, TakesAServerWithoutPortsAndOneThatNeverPollsAsTritonDoes) {
+TEST(OptionsTest, AcceptsNoPortsAndNoPollingAsTritonDoes) {
   EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0"}), "no error");
   EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"}), "no error");
   EXPECT_EQ(Parse({"--repository-poll-secs=0"})->repository_poll_s, 0);
@@ -147,7 +147,7 @@ TEST(OptionsTest, TakesAServerWithoutPortsAndOneThatNeverPollsAsTritonDoes) {
   EXPECT_NE(ErrorOf({"--repository-poll-secs=x"}).find("'x'"), std::string::npos);
 }
 
-TEST(OptionsTest, SafePortsAreThoseOfTheOtherPorts) {
+TEST(OptionsTest, SafePortRangeAppliesToTheOtherPorts) {
   const std::string range = "--sagemaker-safe-port-range=8000-8002";
   EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range}), "no error");
   EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range, "--http-port=9000"}),
@@ -159,7 +159,7 @@ TEST(OptionsTest, SafePortsAreThoseOfTheOtherPorts) {
   EXPECT_NE(ErrorOf({"--sagemaker-safe-port-range=9-5"}), "no error");
 }
 
-TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
+TEST(OptionsTest, AcceptsTraceSettingsInOldAndNewForm) {
   const Result<Options> options =
       Parse({"--trace-config=triton,file=/tmp/t", "--trace-config=level=TIMESTAMPS",
              "--trace-config=level=TENSORS", "--trace-rate=7", "--trace-count=3", "--trace-config",
@@ -183,13 +183,13 @@ TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
   }
 }
 
-TEST(OptionsTest, TheVerboseLevelMayBeASwitch) {
+TEST(OptionsTest, TheVerboseLevelMayBeABoolean) {
   EXPECT_EQ(Parse({"--log-verbose=true"})->log_verbose, 1u);
   EXPECT_EQ(Parse({"--log-verbose=false"})->log_verbose, 0u);
   EXPECT_NE(ErrorOf({"--log-verbose=yes"}), "no error");
 }
 
-TEST(OptionsTest, LevelsOfTracesHaveOlderNames) {
+TEST(OptionsTest, AcceptsDeprecatedNamesOfTraceLevels) {
   for (const char* level : {"min", "MAX", "true", "timestamps"}) {
     const Result<Options> options = Parse({"--trace-file=/tmp/t", StrCat("--trace-level=", level)});
     ASSERT_TRUE(options.ok()) << level;
@@ -201,9 +201,10 @@ TEST(OptionsTest, LevelsOfTracesHaveOlderNames) {
 TEST(OptionsTest, OpenTelemetryReadsItsVariables) {
   const std::vector<std::string> mode{"--trace-config=mode=opentelemetry"};
   using Shown = std::map<std::string, std::vector<std::string>>;
-  EXPECT_EQ(Parse(mode)->trace.otlp.shown, (Shown{{"bsp_max_queue_size", {"2048"}},
-                                                  {"bsp_schedule_delay", {"5000"}},
-                                                  {"bsp_max_export_batch_size", {"512"}}}));
+  EXPECT_EQ(Parse(mode)->trace.otlp.reported_settings,
+            (Shown{{"bsp_max_queue_size", {"2048"}},
+                   {"bsp_schedule_delay", {"5000"}},
+                   {"bsp_max_export_batch_size", {"512"}}}));
   setenv("OTEL_BSP_MAX_QUEUE_SIZE", "77", 1);
   setenv("OTEL_BSP_SCHEDULE_DELAY", "9", 1);
   setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318", 1);
@@ -220,14 +221,14 @@ TEST(OptionsTest, OpenTelemetryReadsItsVariables) {
   EXPECT_EQ(options->trace.otlp.max_queue_size, 77u);
   EXPECT_EQ(options->trace.otlp.schedule_delay_ms, 20);
   EXPECT_EQ(options->trace.otlp.url, "http://collector:4318/v1/traces");
-  EXPECT_EQ(options->trace.otlp.shown.at("resource"), std::vector<std::string>{"a=b"});
-  EXPECT_FALSE(options->trace.otlp.shown.contains("url"));
+  EXPECT_EQ(options->trace.otlp.reported_settings.at("resource"), std::vector<std::string>{"a=b"});
+  EXPECT_FALSE(options->trace.otlp.reported_settings.contains("url"));
   EXPECT_EQ(error,
             "Bad option: \"OTEL_BSP_SCHEDULE_DELAY\": expected an integer from 1 up, got 'soon'");
   EXPECT_FALSE(is_read_without_mode);
 }
 
-TEST(OptionsTest, NamesOfChoicesAreReadInAnyLetterCase) {
+TEST(OptionsTest, ChoicesIgnoreCase) {
   EXPECT_EQ(Parse({"--model-control-mode=EXPLICIT"})->control_mode,
             TRITONSERVER_MODEL_CONTROL_EXPLICIT);
   EXPECT_EQ(Parse({"--model-control-mode=Poll"})->control_mode, TRITONSERVER_MODEL_CONTROL_POLL);
@@ -248,7 +249,7 @@ TEST(OptionsTest, ASettingHasAKeyAndAValue) {
   EXPECT_NE(ErrorOf({"--model-config-name="}), "no error");
 }
 
-TEST(OptionsTest, TheCacheIsGivenInOneOfItsTwoForms) {
+TEST(OptionsTest, AcceptsOnlyOneFormOfCacheSettings) {
   const std::string old_form = "--response-cache-byte-size=8192";
   EXPECT_EQ(Parse({old_form})->cache_settings.at("local").at("size"), "8192");
   EXPECT_NE(ErrorOf({old_form, "--cache-config=local,size=8192"}).find("Incompatible flags"),
@@ -266,7 +267,7 @@ TEST(OptionsTest, StartupModelsNeedExplicitControl) {
             "Error: Wildcard model name '*' must be the ONLY startup model if specified at all.");
 }
 
-TEST(OptionsTest, TakesEveryFlagOfALaunchScript) {
+TEST(OptionsTest, AcceptsTheFlagsOfALaunchScript) {
   EXPECT_EQ(ErrorOf({"--disable-auto-complete-config", "--log-verbose=1", "--log-file=/dev/null",
                      "--backend-config=python,shm-region-prefix-name=prefix0_",
                      "--grpc-infer-thread-count=4", "--pinned-memory-pool-byte-size=0",

@@ -1,9 +1,9 @@
-// A custom batching library: no batch has more than three requests, whatever the model allows.
+// A custom batching library that limits every batch to three requests, whatever the model allows.
 #include <stdlib.h>
 
 #include "triton/core/tritonbackend.h"
 
-static int num_open = 0;  // batches begun and not ended: one at a time
+static int num_open = 0;  // started and unfinished batches; at most one
 
 struct TRITONSERVER_Error* TRITONBACKEND_ModelBatcherInitialize(
     struct TRITONBACKEND_Batcher** batcher, struct TRITONBACKEND_Model* model) {

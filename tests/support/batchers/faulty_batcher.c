@@ -1,5 +1,5 @@
-// A custom batching library that fails in the one function that the model's parameter `fault`
-// names, on the raw C API.
+// A custom batching library on the raw C API. The function that the model parameter `fault` names
+// returns an error.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static struct TRITONSERVER_Error* FailIn(const char* function) {
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, message);
 }
 
-// What `"fault":{"string_value":"` begins in the model's configuration.
-static struct TRITONSERVER_Error* ReadFault(struct TRITONBACKEND_Model* model) {
+// Reads the string after `"fault":{"string_value":"` in the model configuration.
+static struct TRITONSERVER_Error* ReadFaultParameter(struct TRITONBACKEND_Model* model) {
   static const char kKey[] = "\"fault\":{\"string_value\":\"";
   struct TRITONSERVER_Message* config = NULL;
   const char* json = NULL;
@@ -37,7 +37,7 @@ static struct TRITONSERVER_Error* ReadFault(struct TRITONBACKEND_Model* model) {
 
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatcherInitialize(
     struct TRITONBACKEND_Batcher** batcher, struct TRITONBACKEND_Model* model) {
-  struct TRITONSERVER_Error* error = ReadFault(model);
+  struct TRITONSERVER_Error* error = ReadFaultParameter(model);
   *batcher = (struct TRITONBACKEND_Batcher*)g_fault;
   return error != NULL ? error : FailIn("ModelBatcherInitialize");
 }

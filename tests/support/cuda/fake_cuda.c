@@ -1,11 +1,11 @@
-// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host, the
-// workers of Python models and their tests use. Memory of a device has addresses that nobody may
-// touch; its bytes lie elsewhere, and copies translate. So a host that reads such memory itself
-// crashes, as it would with a GPU. As the real one it opens no handle of its own process, and makes
-// none for memory that it opened. What it is:
-//   NEREID_FAKE_CUDA_DEVICES   how many devices (1)
-//   NEREID_FAKE_CUDA_BYTES     memory of each (1 GiB); more is out of memory
-//   NEREID_FAKE_CUDA_PINNED    the same for pinned memory
+// A fake CUDA driver for machines without a GPU. It implements the part of libcuda.so.1 that the
+// host, the worker processes of Python models and their tests use. Device memory has inaccessible
+// addresses. Its bytes are stored elsewhere, and copies translate the address. A host that reads
+// device memory directly therefore crashes, as it would with a GPU. Like the real driver it opens
+// no IPC handle of its own process, and it creates none for memory that it opened. Settings:
+//   NEREID_FAKE_CUDA_DEVICES   number of devices (1)
+//   NEREID_FAKE_CUDA_BYTES     memory of each device (1 GiB); more is out of memory
+//   NEREID_FAKE_CUDA_PINNED    limit of pinned memory
 //   NEREID_FAKE_CUDA_DIR       folder for memory that other processes may open by its handle;
 //   without it there are no handles
 #define _GNU_SOURCE
@@ -41,14 +41,14 @@ typedef struct {
   int device;
 } Context;
 typedef struct {
-  char* address;  // what users see; null: a free entry
-  char* bytes;    // where the bytes are
+  char* address;  // address for users; null in a free entry
+  char* bytes;    // address of the bytes
   size_t size;
   int device;
-  int is_opened;  // another process's memory
-  size_t
-      reserved;   // addresses, of which the first `size` have memory behind them; 0: an allocation
-  char file[64];  // in the folder; empty: none
+  int is_opened;  // opened from another process
+  // Reserved address range, of which the first `size` bytes are mapped; 0 for an allocation.
+  size_t reserved;
+  char file[64];  // file name in the folder; empty if there is no file
 } Block;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -61,9 +61,9 @@ static unsigned next_file;
 static __thread Context* stack[kMaxDepth];
 static __thread int depth;
 
-static size_t Setting(const char* name, size_t otherwise) {
+static size_t Setting(const char* name, size_t default_value) {
   const char* text = getenv(name);
-  return text == NULL ? otherwise : strtoull(text, NULL, 10);
+  return text == NULL ? default_value : strtoull(text, NULL, 10);
 }
 static int Current(void) {
   return depth == 0 ? -1 : stack[depth - 1]->device;
@@ -90,7 +90,8 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (!IsDevice(device) || (attribute != 75 && attribute != 76)) return kInvalidValue;
-  *value = attribute == 75 ? 7 : 5;  // compute capability 7.5: nothing of ours is built for it
+  // compute capability 7.5: no kernel of this project supports it
+  *value = attribute == 75 ? 7 : 5;
   return kSuccess;
 }
 int cuDeviceGetUuid(Uuid* uuid, int device) {
@@ -132,7 +133,7 @@ int cuCtxSynchronize(void) {
   return Current() < 0 ? kNoContext : kSuccess;
 }
 
-// Maps the file's bytes and takes addresses for them. The caller holds the mutex.
+// Maps the file's bytes and reserves addresses for them. The caller holds the mutex.
 static Block* Map(int fd, size_t size, int device) {
   for (int i = 0; i < kMaxBlocks; ++i) {
     Block* block = &blocks[i];
@@ -258,7 +259,7 @@ int cuStreamSynchronize(void* stream) {
   (void)stream;
   return Current() < 0 ? kNoContext : kSuccess;
 }
-// The bytes behind a pointer of any kind; null where `size` goes beyond its block.
+// Returns the bytes of a pointer of any kind, or null if `size` exceeds its block.
 static char* Bytes(DevicePointer pointer, size_t size) {
   Block* block = Find(pointer);
   char* const address = (char*)(uintptr_t)pointer;
@@ -286,8 +287,8 @@ int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) {
   return cuMemcpyAsync((uintptr_t)to, from, size, NULL);
 }
 
-int cuDeviceCanAccessPeer(int* can, int device, int peer) {
-  *can = IsDevice(device) && IsDevice(peer) && device != peer;
+int cuDeviceCanAccessPeer(int* can_access, int device, int peer) {
+  *can_access = IsDevice(device) && IsDevice(peer) && device != peer;
   return kSuccess;
 }
 int cuCtxEnablePeerAccess(void* context, unsigned flags) {
@@ -297,8 +298,8 @@ int cuCtxEnablePeerAccess(void* context, unsigned flags) {
   *enabled = 1;
   return kSuccess;
 }
-// Addresses without memory at first. They get it from their beginning on: enough for who never
-// unmaps but at the end.
+// Reserved addresses that initially have no memory. Memory can only be mapped from the beginning
+// on, which suffices for callers that unmap only at the end.
 enum { kGranularity = 1 << 16, kMaxHandles = 1024 };
 typedef struct {
   int type, id;
@@ -324,9 +325,9 @@ int cuMemGetAllocationGranularity(size_t* granularity, const Allocation* allocat
   *granularity = kGranularity;
   return kSuccess;
 }
-int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, DevicePointer wish,
+int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, DevicePointer hint,
                         unsigned long long flags) {
-  if (size == 0 || size % kGranularity != 0 || alignment != 0 || wish != 0 || flags != 0)
+  if (size == 0 || size % kGranularity != 0 || alignment != 0 || hint != 0 || flags != 0)
     return kInvalidValue;
   pthread_mutex_lock(&mutex);
   const int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
@@ -340,7 +341,7 @@ int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, D
   pthread_mutex_unlock(&mutex);
   return block != NULL ? kSuccess : kOutOfMemory;
 }
-// The reservation that an address is in. The caller holds the mutex.
+// Returns the reservation that contains an address. The caller holds the mutex.
 static Block* Reservation(DevicePointer pointer) {
   char* const address = (char*)(uintptr_t)pointer;
   for (int i = 0; i < kMaxBlocks; ++i) {
@@ -422,7 +423,7 @@ int cuMemUnmap(DevicePointer pointer, size_t size) {
   pthread_mutex_unlock(&mutex);
   return known ? kSuccess : kInvalidValue;
 }
-// Not of CUDA: what the tests ask.
+// Not part of CUDA: queries for tests.
 int FakeCudaPeer(int device, int peer) {
   return peers[device][peer];
 }

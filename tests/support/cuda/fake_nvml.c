@@ -1,7 +1,7 @@
-// An NVML of the tests beside fake_cuda.c: as much of libnvidia-ml.so.1 as the host uses, with
-// fixed answers.
-//   NEREID_FAKE_NVML_USED   bytes in use of the 1,000,000 that each device has (250,000)
-//   NEREID_FAKE_NVML        "broken": it cannot be initialised
+// A fake NVML that accompanies fake_cuda.c. It implements the part of libnvidia-ml.so.1 that the
+// host uses, with fixed results.
+//   NEREID_FAKE_NVML_USED   bytes in use of the 1,000,000 of each device (250,000)
+//   NEREID_FAKE_NVML        "broken": initialization fails
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +17,10 @@ static char devices[16];
 static unsigned long long energy_mj = 5000;
 
 int nvmlInit_v2(void) {
-  const char* wish = getenv("NEREID_FAKE_NVML");
-  return wish != NULL && strcmp(wish, "broken") == 0 ? kUnknown : kSuccess;
+  const char* mode = getenv("NEREID_FAKE_NVML");
+  return mode != NULL && strcmp(mode, "broken") == 0 ? kUnknown : kSuccess;
 }
-// Device n of fake_cuda.c: sixteen bytes 0xA0 + n.
+// Device n of fake_cuda.c has a UUID of sixteen bytes 0xA0 + n.
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   if (strlen(uuid) != 40 || strncmp(uuid, "GPU-a", 5) != 0 || uuid[5] < '0' || uuid[5] > '9')
     return kNotFound;
@@ -45,12 +45,12 @@ int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
   *milliwatts = 123500;
   return kSuccess;
 }
-// The second device does not know its limit.
+// The second device does not support the power limit.
 int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
   *milliwatts = 700000;
   return device == &devices[1] ? kNotSupported : kSuccess;
 }
-// Two joules more at each call of the first device.
+// The energy of the first device grows by two joules per call.
 int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
   if (device == &devices[0]) energy_mj += 2000;
   *millijoules = energy_mj;

@@ -1,4 +1,4 @@
-// See fake_core.h. What every backend calls: errors, the log, messages, the version.
+// See fake_core.h. Functions that every backend calls: errors, log, messages and the API version.
 #include "tests/support/fake_core/fake_core.h"
 
 #include <atomic>

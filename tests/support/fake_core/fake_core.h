@@ -1,6 +1,6 @@
-// A host for unit tests of backends: it implements the C functions that a backend calls, records
-// what the backend did, and lets the test see it. Nothing is scheduled: the test calls the entry
-// points itself. [one test thread at a time; responses of different requests from any thread]
+// A fake host for unit tests of backends. It implements the C functions that a backend calls and
+// records the calls for the test. It schedules nothing: the test calls the entry points itself.
+// [one test thread at a time; responses of different requests from any thread]
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct Input {
   std::string name;
   TRITONSERVER_DataType datatype;
   std::vector<int64_t> shape;
-  std::vector<std::string> pieces;  // the bytes, as they lie in memory
+  std::vector<std::string> pieces;  // one element per buffer
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
 };
 
-// The bytes of elements, for Input::pieces and Output::bytes.
+// Returns the bytes of elements, for Input::pieces and Output::bytes.
 template <typename T>
 std::string BytesOf(std::vector<T> elements) {
   return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
@@ -56,11 +56,11 @@ struct Response {
   std::map<std::string, Output> outputs;
   std::vector<Parameter> parameters;
   bool is_final = false;
-  bool is_flags_only = false;  // the end of a stream
+  bool is_flags_only = false;  // flags without a response, the end of a stream
   std::optional<Error> error;
 };
 
-// One request as it is given to Execute, and what came of it.
+// One request that a test passes to Execute, and the recorded results.
 struct Request {
   std::vector<Input> inputs;
   std::vector<std::string> requested_outputs;
@@ -70,18 +70,19 @@ struct Request {
   uint32_t flags = 0;
   uint64_t timeout_us = 0;
   bool is_cancelled = false;
-  std::string refused_output;      // asking for this one's memory fails
-  size_t output_offset_bytes = 0;  // from an aligned address to where outputs begin
-  bool takes_lent_outputs = false;
+  std::string failing_output;      // output for which the buffer allocation fails
+  size_t output_offset_bytes = 0;  // offset of output buffers from an aligned address
+  bool accepts_leased_outputs = false;
 
   std::vector<Response> responses;
-  // "response", "error", "end", "statistics ok", "statistics failed", "release", in order.
+  // Recorded events in order: "response", "error", "end", "statistics ok", "statistics failed",
+  // "release".
   std::vector<std::string> events;
-  // Ends the loan of each output that was lent and sent.
-  std::vector<std::function<void()>> loans;
-  // Of the responses of a decoupled model: "ok", "failed", "cancelled", "empty".
+  // One function per leased and sent output, which releases the lease.
+  std::vector<std::function<void()>> lease_releases;
+  // Response statistics of a decoupled model: "ok", "failed", "cancelled", "empty".
   std::vector<std::string> response_statistics;
-  int num_live_handles_at_release = 0;  // as NumLiveHandles counts them
+  int num_live_handles_at_release = 0;  // value of NumLiveHandles at the release
 
   TRITONBACKEND_Request* handle() { return reinterpret_cast<TRITONBACKEND_Request*>(this); }
 };
@@ -103,7 +104,7 @@ struct Instance {
   Model* model;
   std::string name = "model_0";
   void* state = nullptr;
-  std::vector<uint64_t> batch_sizes = {};  // of ReportBatchStatistics, in order
+  std::vector<uint64_t> batch_sizes = {};  // from ReportBatchStatistics, in order
   std::vector<std::vector<uint64_t>> request_times_ns = {}, batch_times_ns = {};
 
   TRITONBACKEND_ModelInstance* handle() {
@@ -111,13 +112,14 @@ struct Instance {
   }
 };
 
-// Responses, factories, errors, messages and statistics that were made and not given back.
+// Number of responses, factories, errors, messages and statistics that were created and not
+// deleted.
 int NumLiveHandles();
 
-// The host's API version as ApiVersion reports it; the header's at the start of a test.
+// Sets the API version that the host reports. Initially it is the header's.
 void SetApiVersion(uint32_t major, uint32_t minor);
 
-// Reads and frees an error that an entry point returned; nothing for success.
+// Returns and deletes an error that an entry point returned, or none for success.
 std::optional<Error> Take(TRITONSERVER_Error* error);
 
 }  // namespace nereid::fake

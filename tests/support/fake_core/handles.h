@@ -1,5 +1,5 @@
-// What the fake host's handles point to, besides the structs of fake_core.h, and what is counted
-// and recorded. For the files of this folder alone. [any thread]
+// The objects behind the fake host's handles, except the structs of fake_core.h, and its counters.
+// Only for the files of this folder. [any thread]
 #pragma once
 
 #include <atomic>
@@ -11,21 +11,21 @@
 namespace nereid::fake {
 
 inline std::atomic<int> num_live_handles{0};
-inline std::mutex record_mutex;  // guards what is recorded in requests and instances
+inline std::mutex record_mutex;  // guards the events recorded in requests and instances
 
-// Counts while it lives; owned by whoever holds the handle.
-struct Counted {
-  Counted() { ++num_live_handles; }
-  Counted(const Counted&) = delete;
-  ~Counted() { --num_live_handles; }
+// Counts live objects. Whoever holds the handle owns the object.
+struct LiveHandleCounter {
+  LiveHandleCounter() { ++num_live_handles; }
+  LiveHandleCounter(const LiveHandleCounter&) = delete;
+  ~LiveHandleCounter() { --num_live_handles; }
 };
-struct ErrorHandle : Counted {
+struct ErrorHandle : LiveHandleCounter {
   Error error;
 };
-struct MessageHandle : Counted {
+struct MessageHandle : LiveHandleCounter {
   std::string json;
 };
-struct FactoryHandle : Counted {
+struct FactoryHandle : LiveHandleCounter {
   Request* request;
 };
 

@@ -16,7 +16,7 @@ TRITONSERVER_Error* TRITONBACKEND_BackendName(TRITONBACKEND_Backend*, const char
   *name = "fake";
   return nullptr;
 }
-// The backend of a model is the model itself: the fake has no backend of its own.
+// The model's handle also serves as the handle of its backend.
 TRITONSERVER_Error* TRITONBACKEND_ModelBackend(TRITONBACKEND_Model* model,
                                                TRITONBACKEND_Backend** backend) {
   *backend = As<TRITONBACKEND_Backend>(model);
@@ -24,7 +24,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelBackend(TRITONBACKEND_Model* model,
 }
 TRITONSERVER_Error* TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend* backend,
                                                 TRITONSERVER_Message** backend_config) {
-  // The host's own; kept for the process, which is what "not to be deleted" allows.
+  // The host owns this message and keeps it until the process ends, because the API forbids to
+  // delete it.
   static MessageHandle* const kHandle = [] {
     auto* handle = new MessageHandle;
     --num_live_handles;

@@ -1,4 +1,4 @@
-// Requests of the fake host, and their inputs.
+// Requests of the fake host and their inputs.
 #include "tests/support/fake_core/handles.h"
 
 using namespace nereid::fake;

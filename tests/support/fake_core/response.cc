@@ -1,10 +1,10 @@
-// Responses to the fake host, their outputs, and the factories of streams.
+// Responses to the fake host, their outputs, and response factories.
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "nereid/ext/lent_output.h"
+#include "nereid/ext/leased_output.h"
 #include "tests/support/fake_core/handles.h"
 
 using namespace nereid::fake;
@@ -14,16 +14,17 @@ namespace {
 struct OutputHandle {
   Request* request;
   Output output;
-  std::unique_ptr<std::byte[]> memory;  // aligned, then offset as the request says
+  // starts at an aligned address; the output starts at the request's offset
+  std::unique_ptr<std::byte[]> memory;
   size_t size_bytes = 0;
-  const void* lent = nullptr;
-  std::function<void()> give_back;  // empty: nothing is lent
+  const void* leased_base = nullptr;
+  std::function<void()> release;  // empty if no memory is leased
 
   ~OutputHandle() {
-    if (give_back) give_back();
+    if (release) release();
   }
 };
-struct ResponseHandle : Counted {
+struct ResponseHandle : LiveHandleCounter {
   Request* request;
   std::vector<std::unique_ptr<OutputHandle>> outputs;
   std::vector<Parameter> parameters;
@@ -112,7 +113,7 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
                                                TRITONSERVER_MemoryType* memory_type,
                                                int64_t* memory_type_id) {
   auto& handle = *As<OutputHandle>(output);
-  if (handle.output.name == handle.request->refused_output) {
+  if (handle.output.name == handle.request->failing_output) {
     return Fail(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for '" + handle.output.name + "'");
   }
   handle.size_bytes = buffer_byte_size;
@@ -124,14 +125,14 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
   return nullptr;
 }
 TRITONSERVER_Error* NEREID_OutputLend(TRITONBACKEND_Output* output, const void* base,
-                                      const uint64_t byte_size, NEREID_GiveBackFn_t give_back,
-                                      void* lender_userp, bool* is_taken) {
+                                      const uint64_t byte_size, NEREID_ReleaseFn_t release,
+                                      void* release_userp, bool* is_accepted) {
   auto& handle = *As<OutputHandle>(output);
-  *is_taken = handle.request->takes_lent_outputs;
-  if (!*is_taken) return nullptr;
-  handle.lent = base;
+  *is_accepted = handle.request->accepts_leased_outputs;
+  if (!*is_accepted) return nullptr;
+  handle.leased_base = base;
   handle.size_bytes = byte_size;
-  handle.give_back = [give_back, lender_userp] { give_back(lender_userp); };
+  handle.release = [release, release_userp] { release(release_userp); };
   return nullptr;
 }
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
@@ -143,9 +144,10 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
     const auto* base =
         reinterpret_cast<const char*>(output->memory.get()) + handle->request->output_offset_bytes;
     if (output->memory != nullptr) output->output.bytes.assign(base, output->size_bytes);
-    if (output->give_back) {
-      output->output.bytes.assign(static_cast<const char*>(output->lent), output->size_bytes);
-      handle->request->loans.push_back(std::exchange(output->give_back, nullptr));
+    if (output->release) {
+      output->output.bytes.assign(static_cast<const char*>(output->leased_base),
+                                  output->size_bytes);
+      handle->request->lease_releases.push_back(std::exchange(output->release, nullptr));
     }
     sent.outputs[output->output.name] = output->output;
   }

@@ -1,11 +1,11 @@
-// What backends report to the fake host: recorded in the instance and in the request.
+// Statistics that backends report. They are recorded in the instance and in the request.
 #include "tests/support/fake_core/handles.h"
 
 using namespace nereid::fake;
 
 namespace {
 
-struct StatisticsHandle : Counted {
+struct StatisticsHandle : LiveHandleCounter {
   Request* request = nullptr;
   bool has_output = false;
   TRITONSERVER_Error* error = nullptr;

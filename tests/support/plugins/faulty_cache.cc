@@ -1,13 +1,13 @@
-// A cache that misbehaves as its setting `fault` tells it, on the raw C API:
-//   initialize   an error from TRITONCACHE_CacheInitialize
-//   lookup       an error from every look-up
-//   insert       an error from every insertion
-//   garbage      finds every key, with bytes that nobody cached
-//   no_copy      finds every key and copies nothing
-//   many         finds every key, in three buffers
-//   throw        lets an exception out of TRITONCACHE_CacheFinalize
-//   hang:<path>  does not return from TRITONCACHE_CacheFinalize until there is such a file
-// Insertions of the others are forgotten.
+// A cache on the raw C API that misbehaves according to its setting `fault`:
+//   initialize   TRITONCACHE_CacheInitialize fails
+//   lookup       every lookup fails
+//   insert       every insertion fails
+//   garbage      every lookup returns arbitrary bytes
+//   no_copy      every lookup succeeds and copies nothing
+//   many         every lookup returns three buffers
+//   throw        TRITONCACHE_CacheFinalize throws an exception
+//   hang:<path>  TRITONCACHE_CacheFinalize does not return before this file exists
+// With other settings insertions are dropped.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ TRITONSERVER_Error* Fail(const char* message) {
   return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, message);
 }
 
-bool Is(TRITONCACHE_Cache* cache, const char* fault) {
+bool HasFault(TRITONCACHE_Cache* cache, const char* fault) {
   return reinterpret_cast<State*>(cache)->config.find(fault) != std::string::npos;
 }
 
@@ -42,8 +42,8 @@ TRITONSERVER_Error* AddBuffer(TRITONCACHE_CacheEntry* entry) {
   return error;
 }
 
-// What `key` is followed by in the configuration, up to the next quotation mark.
-std::string Behind(const std::string& config, const std::string& key) {
+// Returns the text between `key` and the next quotation mark in the configuration.
+std::string ValueAfter(const std::string& config, const std::string& key) {
   const size_t begin = config.find(key);
   if (begin == std::string::npos) return "";
   const size_t from = begin + key.size();
@@ -57,17 +57,17 @@ extern "C" {
 TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInitialize(TRITONCACHE_Cache** cache,
                                                                   const char* config) {
   *cache = reinterpret_cast<TRITONCACHE_Cache*>(new State{config});
-  if (!Is(*cache, "initialize")) return nullptr;
+  if (!HasFault(*cache, "initialize")) return nullptr;
   delete reinterpret_cast<State*>(*cache);
   return Fail("faulty: initialize fails as told");
 }
 
-// One that hung writes to the file when it is let go.
+// After hanging, it writes to the file.
 TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheFinalize(TRITONCACHE_Cache* cache) {
   const std::string config = reinterpret_cast<State*>(cache)->config;
   delete reinterpret_cast<State*>(cache);
   if (config.find("throw") != std::string::npos) throw std::runtime_error("faulty: as told");
-  const std::string path = Behind(config, "hang:");
+  const std::string path = ValueAfter(config, "hang:");
   if (path.empty()) return nullptr;
   while (!std::filesystem::exists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::ofstream(path) << "ended";
@@ -79,8 +79,8 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInsert(TRITONCACHE_Cache*
                                                               TRITONCACHE_CacheEntry* entry,
                                                               TRITONCACHE_Allocator* allocator) {
   (void)key;
-  if (Is(cache, "insert")) return Fail("faulty: insert fails as told");
-  // No buffer was set: the host must refuse to copy into nowhere.
+  if (HasFault(cache, "insert")) return Fail("faulty: insert fails as told");
+  // No buffer was set, so the host must reject the copy.
   TRITONSERVER_ErrorDelete(TRITONCACHE_Copy(allocator, entry));
   return nullptr;
 }
@@ -90,9 +90,9 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheLookup(TRITONCACHE_Cache*
                                                               TRITONCACHE_CacheEntry* entry,
                                                               TRITONCACHE_Allocator* allocator) {
   (void)key;
-  if (Is(cache, "lookup")) return Fail("faulty: lookup fails as told");
-  if (Is(cache, "no_copy")) return nullptr;
-  const int count = Is(cache, "garbage") ? 1 : Is(cache, "many") ? 3 : 0;
+  if (HasFault(cache, "lookup")) return Fail("faulty: lookup fails as told");
+  if (HasFault(cache, "no_copy")) return nullptr;
+  const int count = HasFault(cache, "garbage") ? 1 : HasFault(cache, "many") ? 3 : 0;
   if (count == 0) return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "faulty: a miss");
   for (int i = 0; i < count; ++i) {
     TRITONSERVER_Error* error = AddBuffer(entry);

@@ -1,8 +1,8 @@
-// An agent that writes every call it gets to the file that its parameter `log` names, a line each.
-// Parameter `move`: during LOAD it copies the model's files to an acquired folder, leaves
-// config.pbtxt with `append` added to it there and moves the model to it. Parameter `fault`: the
-// call that fails. Parameter `throw`: the call that lets an exception out. Parameter `hang`: a file
-// until whose appearance ModelFinalize does not return.
+// A repository agent that appends the name of every call to the file of its parameter `log`.
+// Parameter `move`: at LOAD it copies the model's files to an acquired folder, appends the
+// parameter `append` to config.pbtxt there, and makes that folder the model's location. Parameter
+// `fault`: the call that fails. Parameter `throw`: the call that throws an exception. Parameter
+// `hang`: ModelFinalize does not return before this file exists.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -35,29 +35,29 @@ Result<Parameters> ReadParameters(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_
   return parameters;
 }
 
-Status Record(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model, const char* call) {
+Status LogCall(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model, const char* call) {
   NEREID_ASSIGN_OR_RETURN(Parameters parameters, ReadParameters(agent, model));
   std::ofstream(parameters["log"], std::ios::app) << call << '\n';
   if (parameters["fault"] == call) return nereid::UnavailableError("recorder: ", call, " fails");
   return {};
 }
 
-void ThrowAsTold(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model,
-                 const std::string& call) {
+void ThrowIfRequested(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model,
+                      const std::string& call) {
   const auto parameters = ReadParameters(agent, model);
   const auto found = parameters.ok() ? parameters->find("throw") : Parameters::const_iterator();
   if (!parameters.ok() || found == parameters->end() || found->second != call) return;
   throw std::runtime_error("recorder: " + call + " throws");
 }
 
-Status HangAsTold(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
+Status HangIfRequested(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
   NEREID_ASSIGN_OR_RETURN(Parameters parameters, ReadParameters(agent, model));
   if (parameters.count("hang") == 0) return {};
   while (!fs::exists(parameters["hang"])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return {};
 }
 
-Status Move(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
+Status MoveModel(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
   NEREID_ASSIGN_OR_RETURN(Parameters parameters, ReadParameters(agent, model));
   if (parameters.count("move") == 0) return {};
   TRITONREPOAGENT_ArtifactType type = TRITONREPOAGENT_ARTIFACT_FILESYSTEM;
@@ -90,15 +90,16 @@ TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_Finalize(TRITONREPOAGE
 
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelInitialize(
     TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
-  return nereid::GuardCEdge("recorder", [&] { return Record(agent, model, "ModelInitialize"); });
+  return nereid::GuardCBoundary("recorder",
+                                [&] { return LogCall(agent, model, "ModelInitialize"); });
 }
 
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelFinalize(
     TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
-  ThrowAsTold(agent, model, "ModelFinalize");
-  return nereid::GuardCEdge("recorder", [&]() -> Status {
-    NEREID_RETURN_IF_ERROR(HangAsTold(agent, model));
-    return Record(agent, model, "ModelFinalize");
+  ThrowIfRequested(agent, model, "ModelFinalize");
+  return nereid::GuardCBoundary("recorder", [&]() -> Status {
+    NEREID_RETURN_IF_ERROR(HangIfRequested(agent, model));
+    return LogCall(agent, model, "ModelFinalize");
   });
 }
 
@@ -107,9 +108,9 @@ TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelAction(
     const TRITONREPOAGENT_ActionType action_type) {
   static const char* const kNames[] = {"LOAD", "LOAD_COMPLETE", "LOAD_FAIL", "UNLOAD",
                                        "UNLOAD_COMPLETE"};
-  return nereid::GuardCEdge("recorder", [&]() -> Status {
-    NEREID_RETURN_IF_ERROR(Record(agent, model, kNames[action_type]));
-    return action_type == TRITONREPOAGENT_ACTION_LOAD ? Move(agent, model) : Status();
+  return nereid::GuardCBoundary("recorder", [&]() -> Status {
+    NEREID_RETURN_IF_ERROR(LogCall(agent, model, kNames[action_type]));
+    return action_type == TRITONREPOAGENT_ACTION_LOAD ? MoveModel(agent, model) : Status();
   });
 }
 

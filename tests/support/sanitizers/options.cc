@@ -1,5 +1,5 @@
-// How ThreadSanitizer shall judge, in every test program of that preset: no end of the process when
-// a test asks for more memory than there is.
+// ThreadSanitizer options of every test program with that preset: an allocation beyond the
+// available memory returns null instead of ending the process.
 
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 

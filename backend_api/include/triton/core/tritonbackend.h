@@ -1,13 +1,13 @@
-// The backend API: how a backend, a shared object `libtriton_<name>.so`, is loaded and run. The
-// functions marked ISPEC at the end of this header are the backend's to implement; the host
-// implements all others. `nereid/backend.h` is the C++ way to write one.
+// The backend API: how the host loads and runs a backend, a shared library `libtriton_<name>.so`.
+// The backend implements the functions marked ISPEC at the end of this header; the host implements
+// all others. `nereid/backend.h` is the C++ interface for writing backends.
 //
-// The rules at the top of tritonserver.h hold here too. Beyond them:
-//  - An error that a backend returns from an entry point, or hands to ResponseSend, is read by the
-//    host: entry points give theirs away, ResponseSend copies.
-//  - Requests, responses and factories may be used on any thread, also after Execute returned; one
-//    object by one thread at a time.
-//  - What is read from a request (names, shapes, buffers, parameters) lives until the request is
+// The rules at the top of tritonserver.h apply here too. In addition:
+//  - The host reads an error that a backend returns from an entry point or passes to ResponseSend.
+//    Entry points transfer the ownership of the error; ResponseSend copies it.
+//  - Requests, responses and factories may be used on any thread, also after Execute has returned;
+//    one thread at a time uses an object.
+//  - What is read from a request (names, shapes, buffers, parameters) is valid until the request is
 //    released.
 #pragma once
 
@@ -21,11 +21,11 @@
 extern "C" {
 #endif
 
-// On what the host exports, and on what a plug-in exports.
+// For functions that the host exports, and for functions that a plug-in exports.
 #define TRITONBACKEND_DECLSPEC __attribute__((visibility("default")))
 #define TRITONBACKEND_ISPEC TRITONBACKEND_DECLSPEC
 
-// Of this header; see TRITONBACKEND_ApiVersion.
+// The version of this header; see TRITONBACKEND_ApiVersion.
 #define TRITONBACKEND_API_VERSION_MAJOR 1
 #define TRITONBACKEND_API_VERSION_MINOR 19
 
@@ -46,37 +46,37 @@ struct TRITONBACKEND_Batcher;
 
 // ---- Types
 
-// Where files lie: in a folder of the local file system, whose path is the location.
+// The kind of a location: a folder of the local file system, given by its path.
 typedef enum TRITONBACKEND_artifacttype_enum {
   TRITONBACKEND_ARTIFACT_FILESYSTEM = 0,
 } TRITONBACKEND_ArtifactType;
 
-// How instances share threads: BLOCKING gives each instance its own; with DEVICE_BLOCKING all
-// instances on a device share one, so they must not block on the device.
+// How instances share threads. BLOCKING: each instance has its own thread. DEVICE_BLOCKING: all
+// instances on a device share one thread, so they must not block on the device.
 typedef enum TRITONBACKEND_execpolicy_enum {
   TRITONBACKEND_EXECUTION_BLOCKING = 0,
   TRITONBACKEND_EXECUTION_DEVICE_BLOCKING = 1,
 } TRITONBACKEND_ExecutionPolicy;
 
-// The host's version: a backend refuses in Initialize another major or an earlier minor than its
-// own.
+// The host's version of this API. In Initialize, a backend rejects another major version and a
+// minor version below its own.
 //   major, minor  out
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ApiVersion(uint32_t* major,
                                                                            uint32_t* minor);
 
 // ---- Memory manager
 //
-// The host's memory for a backend's own use.
+// Memory of the host for a backend's own use.
 
-// Takes memory of the host.
-//   buffer  out; the backend's, MemoryManagerFree gives it back
+// Allocates memory.
+//   buffer  out; owned by the backend, freed by MemoryManagerFree
 //   Errors: UNAVAILABLE, no memory; UNSUPPORTED, no such memory on this host: fall back to CPU.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_MemoryManagerAllocate(
     struct TRITONBACKEND_MemoryManager* manager, void** buffer,
     const TRITONSERVER_MemoryType memory_type, const int64_t memory_type_id,
     const uint64_t byte_size);
 
-// Gives it back.
+// Frees memory.
 //   memory_type, memory_type_id  those of its allocation
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_MemoryManagerFree(
     struct TRITONBACKEND_MemoryManager* manager, void* buffer,
@@ -84,28 +84,27 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_MemoryManagerFre
 
 // ---- Inputs
 //
-// One tensor of one request.
+// An input is one tensor of one request.
 
-// What the tensor is, and in how many pieces it came.
-//   name, datatype, shape, dims_count, byte_size, buffer_count  out, each optional; shape has the
-//       batch dimension where the model batches; byte_size is that of the data, all buffers
-//       together
+// Reads the properties of the tensor.
+//   name, datatype, shape, dims_count, byte_size, buffer_count  out, each optional; shape includes
+//       the batch dimension if the model batches; byte_size is the size of all buffers together
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InputProperties(
     struct TRITONBACKEND_Input* input, const char** name, TRITONSERVER_DataType* datatype,
     const int64_t** shape, uint32_t* dims_count, uint64_t* byte_size, uint32_t* buffer_count);
 
 // The same for the data of one host policy.
-//   host_policy_name  optional: null means the default, which also stands in where nothing was
-//       given for the policy
+//   host_policy_name  optional: null means the default, which is also used if the policy has no
+//       data
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InputPropertiesForHostPolicy(
     struct TRITONBACKEND_Input* input, const char* host_policy_name, const char** name,
     TRITONSERVER_DataType* datatype, const int64_t** shape, uint32_t* dims_count,
     uint64_t* byte_size, uint32_t* buffer_count);
 
-// One piece of the tensor's bytes, in order. A tensor without bytes has no piece, or one of size
-// 0.
-//   buffer  out; read-only; null when buffer_byte_size is 0
-//   memory_type, memory_type_id  in: what the backend would like; out: where it lies
+// Returns one buffer of the tensor's bytes; the buffers hold the bytes in order. A tensor without
+// bytes has no buffer, or one of size 0.
+//   buffer  out; read-only; null if buffer_byte_size is 0
+//   memory_type, memory_type_id  in: the memory that the backend prefers; out: the buffer's memory
 //   Errors: INVALID_ARG, index out of range.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InputBuffer(
     struct TRITONBACKEND_Input* input, const uint32_t index, const void** buffer,
@@ -117,116 +116,118 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InputBufferForHo
     const void** buffer, uint64_t* buffer_byte_size, TRITONSERVER_MemoryType* memory_type,
     int64_t* memory_type_id);
 
-// The same, with everything known of the piece's memory.
-//   buffer_attributes  out; the request's, not to be deleted
+// The same, with all attributes of the buffer.
+//   buffer_attributes  out; owned by the request, not to be deleted
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InputBufferAttributes(
     struct TRITONBACKEND_Input* input, const uint32_t index, const void** buffer,
     struct TRITONSERVER_BufferAttributes** buffer_attributes);
 
 // ---- Requests
 //
-// Execute is handed requests; returning success from it takes them over. Each then gets at least
-// one response with the FINAL flag, its statistics are reported, and it is released: in any
-// order, on any thread, also after Execute returned.
+// Execute receives requests, and the backend owns them if it returns success. Each request then
+// needs at least one response with the FINAL flag, a report of its statistics, and a release. These
+// may happen in any order, on any thread, and after Execute has returned.
 
-// The client's name for the request.
-//   id  out; "" when the client gave none, never null
+// Reads the id that the client gave the request.
+//   id  out; "" if there is none, never null
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestId(
     struct TRITONBACKEND_Request* request, const char** id);
 
-// Whether the client gave up. Cheap enough to ask in every step.
+// Whether the client cancelled the request. Cheap enough to call in every step.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestIsCancelled(
     struct TRITONBACKEND_Request* request, bool* is_cancelled);
 
-// The sequence that it belongs to.
+// Reads the id of the request's sequence.
 //   id  out; 0 for none
-//   Errors: INVALID_ARG, the id is a text.
+//   Errors: INVALID_ARG, the id is a string.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationId(
     struct TRITONBACKEND_Request* request, uint64_t* id);
 
-// The same for an id that is a text.
+// Reads the id of the request's sequence if it is a string.
 //   id  out; "" for none
 //   Errors: INVALID_ARG, the id is a number.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationIdString(
     struct TRITONBACKEND_Request* request, const char** id);
 
-// Start and end of a sequence.
+// Reads the flags that mark start and end of a sequence.
 //   flags  out; TRITONSERVER_RequestFlag bits
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestFlags(
     struct TRITONBACKEND_Request* request, uint32_t* flags);
 
-// The client's time limit.
+// Reads the client's timeout.
 //   timeout  out; 0 for none
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     struct TRITONBACKEND_Request* request, uint64_t* timeout);
 
-// How many parameters the client gave.
+// Reads the number of parameters of the request.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestParameterCount(
     struct TRITONBACKEND_Request* request, uint32_t* count);
 
-// One of them.
-//   vvalue  out; as TRITONSERVER_ParameterType says
-//   Errors: INVALID_ARG, index out of range (as for every function here that takes one).
+// Reads one parameter.
+//   vvalue  out; see TRITONSERVER_ParameterType
+//   Errors: INVALID_ARG, index out of range (the same for every function here that takes an index).
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestParameter(
     struct TRITONBACKEND_Request* request, const uint32_t index, const char** key,
     TRITONSERVER_ParameterType* type, const void** vvalue);
 
-// Control and state tensors that the host added count too.
+// Reads the number of inputs, including control and state tensors that the host added.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestInputCount(
     struct TRITONBACKEND_Request* request, uint32_t* count);
 
-// In no certain order, the same for the life of the request.
+// Reads the name of one input. The order is arbitrary, but constant during the life of the request.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestInputName(
     struct TRITONBACKEND_Request* request, const uint32_t index, const char** input_name);
 
-// An input by its name.
-//   input  out; the request's
+// Returns an input by its name.
+//   input  out; owned by the request
 //   Errors: INVALID_ARG, the request has no such input: an optional one was left out.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestInput(
     struct TRITONBACKEND_Request* request, const char* name, struct TRITONBACKEND_Input** input);
 
-// An input by its place, in the order of RequestInputName.
+// Returns an input by its index, in the order of RequestInputName.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestInputByIndex(
     struct TRITONBACKEND_Request* request, const uint32_t index,
     struct TRITONBACKEND_Input** input);
 
-// The outputs that the client wants; all of the model's when it named none.
+// Reads the number of requested outputs: all outputs of the model if the client named none.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestOutputCount(
     struct TRITONBACKEND_Request* request, uint32_t* count);
 
-// The name of one of them.
+// Reads the name of one requested output.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestOutputName(
     struct TRITONBACKEND_Request* request, const uint32_t index, const char** output_name);
 
-// Asks where an output would lie, before there is a response.
+// Queries the memory in which an output would be allocated, before a response exists.
 //   byte_size  in, optional
-//   memory_type, memory_type_id  in: what the backend would like; out: what it would get
-//   Errors: UNAVAILABLE, the client cannot say.
+//   memory_type, memory_type_id  in: the memory that the backend prefers; out: the memory that
+//       would be used
+//   Errors: UNAVAILABLE, the client cannot tell.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestOutputBufferProperties(
     struct TRITONBACKEND_Request* request, const char* name, size_t* byte_size,
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 
-// The trace to which a backend may report activities of its own.
-//   trace  out; null when the request is not traced; the request's
+// Returns the trace to which a backend may report activities of its own.
+//   trace  out; owned by the request; null if the request is not traced
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestTrace(
     struct TRITONBACKEND_Request* request, struct TRITONSERVER_InferenceTrace** trace);
 
-// Gives the request back; its pointers are dead afterwards. On error it stays the backend's.
+// Releases the request, whose pointers are invalid afterwards. With an error it stays the
+// backend's.
 //   release_flags  TRITONSERVER_RequestReleaseFlag bits
-//   Errors: INVALID_ARG, RESCHEDULE on a model whose sequences are not iterative.
+//   Errors: INVALID_ARG, RESCHEDULE for a model whose sequences are not iterative.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_RequestRelease(
     struct TRITONBACKEND_Request* request, uint32_t release_flags);
 
 // ---- Response factories
 //
-// A way to answer that outlives the request.
+// A factory creates responses, also after the release of the request.
 
-// Makes a factory for a request that was not released yet.
-//   factory  out; the backend's, deleted after its last use; keeps the model alive
+// Creates a factory for a request that was not released yet.
+//   factory  out; owned by the backend, deleted after its last use; keeps the model loaded
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryNew(
     struct TRITONBACKEND_ResponseFactory** factory, struct TRITONBACKEND_Request* request);
 
-// Gives a factory up.
+// Deletes a factory.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryDelete(
     struct TRITONBACKEND_ResponseFactory* factory);
 
@@ -235,16 +236,16 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryD
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseFactorySendFlags(
     struct TRITONBACKEND_ResponseFactory* factory, const uint32_t send_flags);
 
-// As RequestIsCancelled, after the request's release too.
+// Like RequestIsCancelled, also after the request's release.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryIsCancelled(
     struct TRITONBACKEND_ResponseFactory* factory, bool* is_cancelled);
 
 // ---- Responses
 //
-// A response is made, given its outputs and parameters, then sent or deleted.
+// A response is created, receives its outputs and parameters, and is then sent or deleted.
 
-// Calls the client's allocator start function.
-//   response  out; the backend's until ResponseSend or ResponseDelete
+// Creates a response; calls the start function of the client's allocator.
+//   response  out; owned by the backend until ResponseSend or ResponseDelete
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseNew(
     struct TRITONBACKEND_Response** response, struct TRITONBACKEND_Request* request);
 
@@ -252,59 +253,59 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseNew(
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseNewFromFactory(
     struct TRITONBACKEND_Response** response, struct TRITONBACKEND_ResponseFactory* factory);
 
-// For a response that was not sent.
+// Deletes a response that was not sent.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(
     struct TRITONBACKEND_Response* response);
 
-// Parameters are kept in the order of the calls; a name may come twice.
+// Adds a string parameter. Parameters keep the order of the calls; a name may occur twice.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(
     struct TRITONBACKEND_Response* response, const char* name, const char* value);
 
-// Adds a number.
+// Adds an integer parameter.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseSetIntParameter(
     struct TRITONBACKEND_Response* response, const char* name, const int64_t value);
 
-// Adds a truth value.
+// Adds a boolean parameter.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseSetBoolParameter(
     struct TRITONBACKEND_Response* response, const char* name, const bool value);
 
-// Adds a number with a fraction.
+// Adds a floating-point parameter.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseSetDoubleParameter(
     struct TRITONBACKEND_Response* response, const char* name, const double value);
 
-// Adds an output. One that the client did not ask for should not be added.
-//   output  out; the response's, valid also when more outputs are added
-//   shape   copied; has the batch dimension where the model batches
-//   Errors: INVALID_ARG, the model has no such output, or of another type or shape.
+// Adds an output. Do not add outputs that the client did not request.
+//   output  out; owned by the response, stays valid when further outputs are added
+//   shape   copied; includes the batch dimension if the model batches
+//   Errors: INVALID_ARG, the model has no such output, or one of another type or shape.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(
     struct TRITONBACKEND_Response* response, struct TRITONBACKEND_Output** output, const char* name,
     const TRITONSERVER_DataType datatype, const int64_t* shape, const uint32_t dims_count);
 
-// Sends the response, and always takes it over. Its callback runs in this call, or later where
-// the model preserves the order of requests.
-//   send_flags  0, or FINAL with the last one; exactly one response, with FINAL, unless the model
-//       is decoupled
+// Sends the response and takes ownership of it, also if it fails. Its callback runs during this
+// call, or later if the model preserves the order of requests.
+//   send_flags  0, or FINAL for the last response. A model that is not decoupled sends exactly one
+//       response, with FINAL
 //   error       optional; copied, stays the caller's
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ResponseSend(
     struct TRITONBACKEND_Response* response, const uint32_t send_flags,
     struct TRITONSERVER_Error* error);
 
-// Asks the client for the memory of an output.
-//   buffer  out; to be filled before ResponseSend; null is possible for 0 bytes
-//   memory_type, memory_type_id  in: what the backend would like; out: what it got
-//   Errors: ALREADY_EXISTS, a second call; UNAVAILABLE, no memory; what else the client's allocator
-//       says.
+// Requests memory for an output from the client's allocator.
+//   buffer  out; to be filled before ResponseSend; may be null for 0 bytes
+//   memory_type, memory_type_id  in: the memory that the backend prefers; out: the buffer's memory
+//   Errors: ALREADY_EXISTS, a second call; UNAVAILABLE, no memory; any other error of the client's
+//       allocator.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(
     struct TRITONBACKEND_Output* output, void** buffer, const uint64_t buffer_byte_size,
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 
-// After OutputBuffer.
-//   buffer_attributes  out; the response's
+// Returns the attributes of the buffer; call it after OutputBuffer.
+//   buffer_attributes  out; owned by the response
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_OutputBufferAttributes(
     struct TRITONBACKEND_Output* output, struct TRITONSERVER_BufferAttributes** buffer_attributes);
 
 // Reads back an output that was added.
-//   name, datatype, shape, dim_count  out; die with the response
+//   name, datatype, shape, dim_count  out; valid as long as the response
 //   Errors: INVALID_ARG, index out of range.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InferenceResponseOutput(
     struct TRITONBACKEND_Response* response, const uint32_t index, const char** name,
@@ -318,72 +319,73 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_InferenceRespons
 
 // ---- States
 //
-// Implicit state of a sequence: comes as an input, goes as a state.
+// The implicit state of a sequence: the model receives it as an input and returns it as a state.
 
-// Makes a state of the request's sequence.
-//   state  out; the request's
-//   Errors: INVALID_ARG, the configuration has no such state output, or the request no sequence.
+// Creates a state of the request's sequence.
+//   state  out; owned by the request
+//   Errors: INVALID_ARG, the configuration has no such state output, or the request has no
+//       sequence.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_StateNew(
     struct TRITONBACKEND_State** state, struct TRITONBACKEND_Request* request, const char* name,
     const TRITONSERVER_DataType datatype, const int64_t* shape, const uint32_t dims_count);
 
-// Makes the state what the sequence's next request gets as input.
+// Makes the state the input of the sequence's next request.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_StateUpdate(
     struct TRITONBACKEND_State* state);
 
-// Memory for the state, reused while its size stays the same.
-//   memory_type, memory_type_id  in: what the backend would like; out: what it got
+// Returns memory for the state, which is reused while its size stays the same.
+//   memory_type, memory_type_id  in: the memory that the backend prefers; out: the buffer's memory
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_StateBuffer(
     struct TRITONBACKEND_State* state, void** buffer, const uint64_t buffer_byte_size,
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 
-// Everything known of that memory.
+// Returns the attributes of that memory.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_StateBufferAttributes(
     struct TRITONBACKEND_State* state, struct TRITONSERVER_BufferAttributes** buffer_attributes);
 
 // ---- Backends
 //
-// One object for each library, from its first model to the end of the server.
+// There is one object for each library, from the load of its first model to the end of the server.
 
-// The name by which models ask for it.
+// Reads the name by which model configurations select the backend.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendName(
     struct TRITONBACKEND_Backend* backend, const char** name);
 
-// The settings of this backend: {"cmdline": {"<key>": "<value>"}}.
-//   backend_config  out; the host's, not to be deleted
+// Returns the settings of this backend: {"cmdline": {"<key>": "<value>"}}.
+//   backend_config  out; owned by the host, not to be deleted
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendConfig(
     struct TRITONBACKEND_Backend* backend, struct TRITONSERVER_Message** backend_config);
 
-// How its instances share threads.
+// Reads how the backend's instances share threads.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendExecutionPolicy(
     struct TRITONBACKEND_Backend* backend, TRITONBACKEND_ExecutionPolicy* policy);
 
-// In TRITONBACKEND_Initialize only.
+// Sets the execution policy; only in TRITONBACKEND_Initialize.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendSetExecutionPolicy(
     struct TRITONBACKEND_Backend* backend, TRITONBACKEND_ExecutionPolicy policy);
 
-// Where the backend's own files are.
+// Returns the location of the backend's own files.
 //   location  out; the folder in which the library was found
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendArtifacts(
     struct TRITONBACKEND_Backend* backend, TRITONBACKEND_ArtifactType* artifact_type,
     const char** location);
 
-// The host's memory, for the functions above.
-//   manager  out; the host's
+// Returns the memory manager for the functions above.
+//   manager  out; owned by the host
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendMemoryManager(
     struct TRITONBACKEND_Backend* backend, struct TRITONBACKEND_MemoryManager** manager);
 
-// The backend's pointer.
-//   state  out; what SetState was given, null before
+// Reads the backend's pointer.
+//   state  out; the pointer of SetState, null before
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendState(
     struct TRITONBACKEND_Backend* backend, void** state);
 
-// A pointer of the backend's that the host keeps and never touches.
+// Stores a pointer of the backend, which the host does not use.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_BackendSetState(
     struct TRITONBACKEND_Backend* backend, void* state);
 
-// Instances for a model that configures none; the first group that the machine can serve is
-// taken.
+// Adds an instance group for models that configure none. The host takes the first group that the
+// machine can serve.
 //   device_ids  optional
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
@@ -391,7 +393,7 @@ TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
     const TRITONSERVER_InstanceGroupKind kind, const uint64_t count, const uint64_t* device_ids,
     const uint64_t id_count);
 
-// true: instances of one model may be initialised at the same time.
+// true: the host may initialise several instances of one model at once.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
     struct TRITONBACKEND_BackendAttribute* backend_attributes, bool enabled);
@@ -400,23 +402,23 @@ TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
 //
 // One object for each loaded version of a model.
 
-// As clients call it.
+// Reads the name by which clients call the model.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelName(
     struct TRITONBACKEND_Model* model, const char** name);
 
-// The number of the version's folder.
+// Reads the version: the number of the version's folder.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelVersion(
     struct TRITONBACKEND_Model* model, uint64_t* version);
 
-// Where the model's files are.
-//   location  out; the model's folder, versions are below it
+// Returns the location of the model's files.
+//   location  out; the model's folder, which contains the version folders
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelRepository(
     struct TRITONBACKEND_Model* model, TRITONBACKEND_ArtifactType* artifact_type,
     const char** location);
 
-// The configuration as JSON, normalised and with every default.
+// Returns the configuration as JSON, normalised and with every default.
 //   config_version  1
-//   model_config    out; the caller's (MessageDelete)
+//   model_config    out; owned by the caller (MessageDelete)
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelConfig(
     struct TRITONBACKEND_Model* model, const uint32_t config_version,
     struct TRITONSERVER_Message** model_config);
@@ -426,33 +428,34 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelAutoComplet
     struct TRITONBACKEND_Model* model, bool* auto_complete_config);
 
 // Completes the configuration: inputs, outputs, max_batch_size, the transaction policy, and the
-// scheduler if none was set; the rest is ignored. In TRITONBACKEND_ModelInitialize only. Read it
-// again afterwards.
+// scheduler if none was set; all other fields are ignored. Only in TRITONBACKEND_ModelInitialize.
+// Read the configuration again afterwards.
 //   model_config  stays the caller's
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelSetConfig(
     struct TRITONBACKEND_Model* model, const uint32_t config_version,
     struct TRITONSERVER_Message* model_config);
 
-// The server itself, to call other models by the functions of tritonserver.h, in any entry
+// Returns the server, for calling other models by the functions of tritonserver.h, in any entry
 // point.
 //   server  out; not to be deleted
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelServer(
     struct TRITONBACKEND_Model* model, struct TRITONSERVER_Server** server);
 
-// The backend that runs it.
+// Returns the backend that runs the model.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBackend(
     struct TRITONBACKEND_Model* model, struct TRITONBACKEND_Backend** backend);
 
-// The backend's pointer.
-//   state  out; what SetState was given, null before
+// Reads the backend's pointer for the model.
+//   state  out; the pointer of SetState, null before
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelState(
     struct TRITONBACKEND_Model* model, void** state);
 
-// A pointer of the backend's that the host keeps and never touches.
+// Stores a pointer of the backend, which the host does not use.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelSetState(
     struct TRITONBACKEND_Model* model, void* state);
 
-// What the model takes, one entry for each kind of memory; replaces the report before.
+// Reports the memory that the model uses: one entry for each kind of memory. Replaces the previous
+// report.
 //   usage  stays the caller's
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelReportMemoryUsage(
     struct TRITONBACKEND_Model* model, struct TRITONSERVER_BufferAttributes** usage,
@@ -460,93 +463,92 @@ TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelReportMemor
 
 // ---- Model instances
 //
-// Execute runs on an instance, never twice at once on the same one, always on the instance's own
-// thread.
+// The host calls Execute for an instance on the instance's own thread, never twice at once.
 
-// Unique within the model.
+// Reads the name, which is unique within the model.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceName(
     struct TRITONBACKEND_ModelInstance* instance, const char** name);
 
-// CPU, GPU or MODEL; never AUTO.
+// Reads the kind: CPU, GPU or MODEL; never AUTO.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceKind(
     struct TRITONBACKEND_ModelInstance* instance, TRITONSERVER_InstanceGroupKind* kind);
 
-// The device of a GPU instance, else 0.
+// Reads the device of a GPU instance; 0 for other kinds.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceDeviceId(
     struct TRITONBACKEND_ModelInstance* instance, int32_t* device_id);
 
-// The settings of the instance's host policy.
-//   host_policy  out; {"<policy>": {"<key>": "<value>"}}; the host's
+// Returns the settings of the instance's host policy.
+//   host_policy  out; {"<policy>": {"<key>": "<value>"}}; owned by the host
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceHostPolicy(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONSERVER_Message** host_policy);
 
-// true: it is initialised and never executed.
+// true: the instance is initialised but never executed.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceIsPassive(
     struct TRITONBACKEND_ModelInstance* instance, bool* is_passive);
 
-// How many optimisation profiles its group names.
+// Reads the number of optimisation profiles in the instance's group.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceProfileCount(
     struct TRITONBACKEND_ModelInstance* instance, uint32_t* count);
 
-// One of them.
+// Reads the name of one profile.
 //   Errors: INVALID_ARG, index out of range.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceProfileName(
     struct TRITONBACKEND_ModelInstance* instance, const uint32_t index, const char** profile_name);
 
-// How many further devices its group names.
+// Reads the number of secondary devices in the instance's group.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
     struct TRITONBACKEND_ModelInstance* instance, uint32_t* count);
 
-// One of them.
+// Reads one secondary device.
 //   Errors: INVALID_ARG, index out of range.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(struct TRITONBACKEND_ModelInstance* instance,
                                                      uint32_t index, const char** kind,
                                                      int64_t* id);
 
-// The model that it is an instance of.
+// Returns the instance's model.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceModel(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Model** model);
 
-// The backend's pointer.
-//   state  out; what SetState was given, null before
+// Reads the backend's pointer for the instance.
+//   state  out; the pointer of SetState, null before
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceState(
     struct TRITONBACKEND_ModelInstance* instance, void** state);
 
-// A pointer of the backend's that the host keeps and never touches.
+// Stores a pointer of the backend, which the host does not use.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceSetState(
     struct TRITONBACKEND_ModelInstance* instance, void* state);
 
-// As ModelReportMemoryUsage, for what this instance takes beyond the model.
+// Like ModelReportMemoryUsage, for the memory of this instance beyond the model's.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportMemoryUsage(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONSERVER_BufferAttributes** usage,
     uint32_t usage_size);
 
 // ---- Statistics
 //
-// Reporting is the backend's duty: what it leaves out stays 0 in statistics and metrics. Times
-// are steady-clock nanoseconds, in the order of the parameters.
+// The backend must report statistics: what it does not report stays 0 in statistics and metrics.
+// Times are nanoseconds of the steady clock, ascending in the order of the parameters.
 
-// Once for each request, before its release.
+// Call it once for each request, before its release.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request* request,
     const bool success, const uint64_t exec_start_ns, const uint64_t compute_start_ns,
     const uint64_t compute_end_ns, const uint64_t exec_end_ns);
 
-// Once for each execution.
-//   batch_size  rows of all its requests together
+// Call it once for each execution.
+//   batch_size  sum of the batch sizes of all its requests
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
     struct TRITONBACKEND_ModelInstance* instance, const uint64_t batch_size,
     const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
     const uint64_t exec_end_ns);
 
-// The facts of one response of a decoupled model: set, reported, set anew for the next response,
-// deleted.
-//   response_statistics  out; the backend's
+// Creates an object for the statistics of one response of a decoupled model. It is filled and
+// reported, filled again for the next response, and finally deleted.
+//   response_statistics  out; owned by the backend
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsNew(
     struct TRITONBACKEND_ModelInstanceResponseStatistics** response_statistics);
 
-// Gives the object up.
+// Deletes the object.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics);
@@ -557,119 +559,119 @@ TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     struct TRITONBACKEND_ModelInstance* model_instance);
 
-// Required; it counts the responses of its request.
+// Required; the factory identifies the request, whose responses it counts.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     struct TRITONBACKEND_ResponseFactory* response_factory);
 
-// When work on this response began.
+// Sets when the work on this response began.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     uint64_t response_start);
 
-// Left out for the flags that end a stream without a response.
+// Sets when writing the outputs began. Not set if a stream ends without a response.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     uint64_t compute_output_start);
 
-// When it was ready to be sent.
+// Sets when the response was ready to be sent.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     uint64_t response_end);
 
-// That the response was an error.
-//   error  optional; stays the caller's and lives until the report. CANCELLED counts as cancelled,
-//       others as failed
+// Marks the response as an error.
+//   error  optional; stays the caller's and valid until the report. CANCELLED counts as cancelled,
+//       other codes as failed
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
     struct TRITONSERVER_Error* error);
 
-// Once for each response; the object may be filled anew.
+// Call it once for each response; afterwards the object may be filled again.
 TRITONBACKEND_DECLSPEC struct TRITONSERVER_Error*
 TRITONBACKEND_ModelInstanceReportResponseStatistics(
     struct TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics);
 
 // ---- Entry points of a backend
 //
-// Exported by the backend; all but ModelInstanceExecute are optional. The host holds no lock of
-// its own while one runs, except that backends are initialised one at a time. An error's text
-// becomes the reason why the model is not available. A Finalize is called for every Initialize
-// that was called, failed or not: state may be null.
+// The backend exports them; all but ModelInstanceExecute are optional. The host holds no lock while
+// one runs, except that it initialises one backend at a time. An error's text becomes the reason
+// why the model is unavailable. Every call of an Initialize function is followed by a call of its
+// Finalize function, even if it failed: the state may then be null.
 
-// Once for each library, before the first of its models. On a load thread.
+// Called once for each library, before the first of its models, on a load thread.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_Initialize(
     struct TRITONBACKEND_Backend* backend);
 
-// When the server ends. The library stays loaded.
+// Called when the server ends. The library stays loaded.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_Finalize(
     struct TRITONBACKEND_Backend* backend);
 
-// After Initialize: tells the host about the backend by the BackendAttribute functions. An error
-// is ignored.
+// Called after Initialize: sets attributes of the backend by the BackendAttribute functions. An
+// error is ignored.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
     struct TRITONBACKEND_Backend* backend,
     struct TRITONBACKEND_BackendAttribute* backend_attributes);
 
-// Before any instance; may call ModelSetConfig and the server. On a load thread.
+// Called before any instance is created, on a load thread. May call ModelSetConfig and the server.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(
     struct TRITONBACKEND_Model* model);
 
-// After the last request was released and the last instance finalised.
+// Called after the last request was released and the last instance was finalised.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(
     struct TRITONBACKEND_Model* model);
 
-// On a load thread; at the same time for several instances only with
+// Called on a load thread. Several instances are initialised concurrently only with
 // ParallelModelInstanceLoading.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(
     struct TRITONBACKEND_ModelInstance* instance);
 
-// When the instance's thread has ended.
+// Called after the instance's thread has ended.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
     struct TRITONBACKEND_ModelInstance* instance);
 
-// Required. The requests of one batch. On the instance's thread; may return before they are
-// answered.
-//   requests  the array is the host's and dies with the call
-//   Errors: with an error every request stays the host's, which answers and releases them: none may
-//       have been answered or released.
+// Required. Executes the requests of one batch on the instance's thread. May return before the
+// requests are answered.
+//   requests  array of the host, valid during the call
+//   Errors: with an error every request stays the host's, which answers and releases it. The
+//       backend must not have answered or released any of them.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request** requests,
     const uint32_t request_count);
 
-// Whether it can serve right now; beside Execute, on a frontend's thread.
+// Whether the instance can serve now. Called on a frontend's thread, concurrently with Execute.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReady(
     struct TRITONBACKEND_ModelInstance* instance);
 
 // ---- Custom batching
 //
-// Exported by `batchstrategy.so`, or another library that the model's configuration names: all
-// five or none. On the thread that forms batches: they must be quick.
+// Exported by `batchstrategy.so`, or by another library that the model's configuration names: all
+// five functions or none. They are called on the thread that forms batches, so they must be fast.
 
-// Once for each model, at its load.
-//   batcher  out; a pointer of the library's
+// Called once for each model, when it is loaded.
+//   batcher  out; a pointer of the library
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatcherInitialize(
     struct TRITONBACKEND_Batcher** batcher, struct TRITONBACKEND_Model* model);
 
-// When the model is unloaded.
+// Called when the model is unloaded.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatcherFinalize(
     struct TRITONBACKEND_Batcher* batcher);
 
-// A new batch begins.
-//   userp  out; a pointer of the library's that goes with the batch
+// Called when a new batch begins.
+//   userp  out; a pointer of the library for this batch
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatchInitialize(
     const struct TRITONBACKEND_Batcher* batcher, void** userp);
 
-// Whether the request still fits; false closes the batch.
-//   request  for reading only
+// Whether the request still fits into the batch; false closes the batch.
+//   request  read-only
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatchIncludeRequest(
     struct TRITONBACKEND_Request* request, void* userp, bool* should_include);
 
-// The batch is complete.
+// Called when the batch is complete.
 TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelBatchFinalize(void* userp);
 
 #ifdef __cplusplus

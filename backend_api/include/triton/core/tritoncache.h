@@ -1,6 +1,6 @@
-// The response cache API: a shared object `libtritoncache_<name>.so` that keeps responses by
-// key. The functions marked ISPEC are the cache's to implement, all four. The rules at the top
-// of tritonserver.h hold here too.
+// The response cache API: a shared library `libtritoncache_<name>.so` that stores responses by key.
+// The cache implements all four functions marked ISPEC. The rules at the top of tritonserver.h
+// apply here too.
 #pragma once
 
 #include <stdbool.h>
@@ -13,11 +13,11 @@
 extern "C" {
 #endif
 
-// On what the host exports, and on what a plug-in exports.
+// For functions that the host exports, and for functions that a plug-in exports.
 #define TRITONCACHE_DECLSPEC __attribute__((visibility("default")))
 #define TRITONCACHE_ISPEC TRITONCACHE_DECLSPEC
 
-// Of this header; see TRITONCACHE_ApiVersion.
+// The version of this header; see TRITONCACHE_ApiVersion.
 #define TRITONCACHE_API_VERSION_MAJOR 0
 #define TRITONCACHE_API_VERSION_MINOR 1
 
@@ -35,72 +35,73 @@ TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_ApiVersion(uint32_t*
 
 // ---- Entries
 //
-// The buffers of one response, in order. The host fills an entry before Insert and reads it
-// after Lookup.
+// The buffers of one response, in order. The host fills an entry before Insert and reads it after
+// Lookup.
 
-// An empty entry of the caller's own. An addition to version 0.1, which hosts export beyond the
-// declared set.
-//   entry  out; the caller's
+// Creates an empty entry. An addition to version 0.1 that hosts export beyond the declared
+// functions.
+//   entry  out; owned by the caller
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntryNew(
     struct TRITONCACHE_CacheEntry** entry);
 
-// Frees what CacheEntryNew made. The buffers stay their owner's. An addition as CacheEntryNew.
+// Deletes an entry that CacheEntryNew created. The buffers stay their owner's. An addition like
+// CacheEntryNew.
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntryDelete(
     struct TRITONCACHE_CacheEntry* entry);
 
-// How many buffers the entry has.
+// Reads the number of buffers of the entry.
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntryBufferCount(
     struct TRITONCACHE_CacheEntry* entry, size_t* count);
 
-// In Lookup: adds one of the cached buffers.
-//   base               referenced until Copy returned
+// Adds one of the cached buffers, during Lookup.
+//   base               referenced until Copy has returned
 //   buffer_attributes  its size and memory; copied
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntryAddBuffer(
     struct TRITONCACHE_CacheEntry* entry, void* base,
     struct TRITONSERVER_BufferAttributes* buffer_attributes);
 
-// One buffer of the entry.
-//   base               out; null in Lookup until it was set
-//   buffer_attributes  filled in; the caller's
+// Reads one buffer of the entry.
+//   base               out; in Lookup null until it was set
+//   buffer_attributes  filled in; owned by the caller
 //   Errors: INVALID_ARG, index out of range.
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntryGetBuffer(
     struct TRITONCACHE_CacheEntry* entry, size_t index, void** base,
     struct TRITONSERVER_BufferAttributes* buffer_attributes);
 
-// In Insert: the place in the cache to which Copy is to copy this buffer.
-//   new_base           optional: null leaves the place unchanged
+// Sets the memory of the cache to which Copy copies this buffer, during Insert.
+//   new_base           optional: null leaves the buffer unchanged
 //   buffer_attributes  copied
 //   Errors: INVALID_ARG, index out of range.
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_CacheEntrySetBuffer(
     struct TRITONCACHE_CacheEntry* entry, size_t index, void* new_base,
     struct TRITONSERVER_BufferAttributes* buffer_attributes);
 
-// Lets the host copy all buffers of the entry: to the places set in Insert, from the places
-// added in Lookup.
+// Lets the host copy all buffers of the entry: into the memory that was set during Insert, or out
+// of the buffers that were added during Lookup.
 TRITONCACHE_DECLSPEC struct TRITONSERVER_Error* TRITONCACHE_Copy(
     struct TRITONCACHE_Allocator* allocator, struct TRITONCACHE_CacheEntry* entry);
 
 // ---- Entry points of a cache
 //
-// Insert and Lookup are called by several threads at once.
+// Several threads call Insert and Lookup concurrently.
 
-// Once, when the server starts.
-//   cache   out; a pointer of the cache's
+// Called once, when the server starts.
+//   cache   out; a pointer of the cache
 //   config  the cache's settings, as a JSON object
 TRITONCACHE_ISPEC struct TRITONSERVER_Error* TRITONCACHE_CacheInitialize(
     struct TRITONCACHE_Cache** cache, const char* config);
 
-// When the server ends; frees everything.
+// Called when the server ends; frees everything.
 TRITONCACHE_ISPEC struct TRITONSERVER_Error* TRITONCACHE_CacheFinalize(
     struct TRITONCACHE_Cache* cache);
 
-// Keeps a response.
-//   Errors: ALREADY_EXISTS, the key is taken: the host takes no offence.
+// Stores a response.
+//   Errors: ALREADY_EXISTS, the key exists already; the host ignores this error.
 TRITONCACHE_ISPEC struct TRITONSERVER_Error* TRITONCACHE_CacheInsert(
     struct TRITONCACHE_Cache* cache, const char* key, struct TRITONCACHE_CacheEntry* entry,
     struct TRITONCACHE_Allocator* allocator);
 
-// Looks a response up.
+// Looks up a response.
 //   Errors: NOT_FOUND, a miss.
 TRITONCACHE_ISPEC struct TRITONSERVER_Error* TRITONCACHE_CacheLookup(
     struct TRITONCACHE_Cache* cache, const char* key, struct TRITONCACHE_CacheEntry* entry,

@@ -1,15 +1,15 @@
-// How a KV block lies in device memory: the one place that knows. A block of kBlockTokens tokens of
-// one key/value head is two tiles, keys then values, each head_dim x 64 bf16, stored as the matrix
-// units want them in shared memory (the 128-, 64- or 32-byte swizzle of wgmma), so that one plain
-// bulk copy brings a tile in ready for use:
-//   keys:   panels of 64, 32 or 16 columns; in a panel, one row a token
-//   values: transposed, one row of 64 tokens a column
-// Both are "K-major" operands then: of Q x K^T along head_dim, of P x V along the tokens.
+// The layout of a KV block in device memory; all code that reads or writes the cache uses it. A
+// block of kBlockTokens tokens of one key/value head is two tiles, keys then values, each head_dim
+// x 64 bf16. They are stored in the form that wgmma reads from shared memory (128-, 64- or 32-byte
+// swizzle), so that a plain bulk copy makes a tile ready for use:
+//   keys:   panels of 64, 32 or 16 columns; in a panel, one row for each token
+//   values: transposed, one row of 64 tokens for each column
+// Both are then "K-major" operands: of Q x K^T along head_dim, of P x V along the tokens.
 //
-// With one byte an element a token's key or value has a factor, the greatest magnitude over the
-// format's own (e4m3: 448, int8: 127), and the tiles are one row a token, in 16-byte pieces whose
-// order depends on the token, so that readers find them in different banks; then come the factors,
-// floats: of the 64 keys, of the 64 values.
+// In the quantized formats (one byte an element) each key and value has a scale: its maximum
+// magnitude divided by that of the format (e4m3: 448, int8: 127). The tiles have one row for each
+// token, in 16-byte chunks whose order depends on the token, so that readers access different
+// banks. The float scales of the 64 keys and of the 64 values follow.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,17 @@ constexpr int SwizzleMask(int row_bytes) {
 constexpr int64_t TileBytes(int head_dim) {
   return int64_t{head_dim} * kBlockTokens * 2;
 }
-// With one byte an element.
-constexpr int64_t ByteTileBytes(int head_dim) {
+// Bytes of a tile of a quantized cache.
+constexpr int64_t QuantizedTileBytes(int head_dim) {
   return int64_t{head_dim} * kBlockTokens;
 }
 // Keys and values of one head of a block.
 constexpr int64_t HeadBytes(int head_dim, CacheFormat format = CacheFormat::kBf16) {
   return format == CacheFormat::kBf16 ? 2 * TileBytes(head_dim)
-                                      : 2 * (ByteTileBytes(head_dim) + kBlockTokens * 4);
+                                      : 2 * (QuantizedTileBytes(head_dim) + kBlockTokens * 4);
 }
-constexpr int64_t ByteScalesOffset(int head_dim) {
-  return 2 * ByteTileBytes(head_dim);
+constexpr int64_t QuantizedScalesOffset(int head_dim) {
+  return 2 * QuantizedTileBytes(head_dim);
 }
 
 // Byte offsets within the tile of keys and the tile of values.
@@ -63,14 +63,14 @@ NEREID_LAYOUT_FUNCTION int ValueOffset(int token, int column) {
   return offset ^ ((offset >> 3) & SwizzleMask(128));
 }
 
-// The same of one byte an element: of the column's 16-byte piece, and the column within it.
+// The same for a quantized cache: the 16-byte chunk of the column, and the column within it.
 template <int kHeadDim>
-NEREID_LAYOUT_FUNCTION int ByteKeyOffset(int token, int column) {
+NEREID_LAYOUT_FUNCTION int QuantizedKeyOffset(int token, int column) {
   const int mask = kHeadDim % 128 == 0 ? (token & 1) << 6 : 0;
   return token * kHeadDim + (column ^ mask);
 }
 template <int kHeadDim>
-NEREID_LAYOUT_FUNCTION int ByteValueOffset(int token, int column) {
+NEREID_LAYOUT_FUNCTION int QuantizedValueOffset(int token, int column) {
   const int mask = kHeadDim % 128 == 0 ? (token & 7) << 4
                    : kHeadDim == 64    ? (token >> 1 & 3) << 4
                                        : 0;

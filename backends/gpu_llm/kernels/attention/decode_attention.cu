@@ -1,13 +1,16 @@
-// Four warps share each KV block, 16 tokens a warp; a fifth one keeps a ring of blocks in shared
-// memory filled by bulk copies, those that hold nothing of this step even before the kernel ahead
-// has ended. The order of head columns (in Q x K^T) and of tokens (in P x V) is free as long as
-// both operands agree, and is chosen so that each thread reads values that lie together.
+// Decode attention over a bf16 cache. Grid: one block of threads for each DecodeItem, key/value
+// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. A fifth warp keeps a
+// ring of KV blocks in shared memory filled by bulk copies. It copies blocks that this step does
+// not write before the previous kernel has ended. The order of head columns (in Q x K^T) and of
+// tokens (in P x V) is free as long as both operands agree. It is chosen so that each thread reads
+// contiguous values.
 //
-// Lane = 4 g + t. Scores: product j of 2 has token 4 (g / 2) + 2 j + g % 2 as its column g, so that
-// a thread ends up with the scores of tokens 4 t .. 4 t + 3 (columns 2 t and 2 t + 1 of each
-// product), which are the ones it reads of each value column.
+// Lane = 4 g + t. Scores: column g of mma j (of 2) is token 4 (g / 2) + 2 j + g % 2. So a thread
+// gets the scores of tokens 4 t to 4 t + 3 (columns 2 t and 2 t + 1 of each mma), which are the
+// tokens it reads of each value column.
 //
-// 256 and 512 sequences of some 640 tokens, heads of 128: 88 and 90 % of an H200's 4.65 TB/s.
+// Bound by memory bandwidth. 256 and 512 sequences of about 640 tokens, heads of 128: 88 and 90 %
+// of an H200's 4.65 TB/s.
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
@@ -21,15 +24,16 @@ using namespace decode_attention;
 
 template <int kHeadDim>
 struct DecodeShape {
-  static constexpr int kWide = kHeadDim / 32;          // steps of 32 columns, 16 bytes a thread
-  static constexpr int kHasRest = kHeadDim % 32 != 0;  // a last one of 16 columns, 8 bytes a thread
-  static constexpr int kSteps = kHeadDim / 16;         // of the matrix product
+  static constexpr int kWide = kHeadDim / 32;  // steps of 32 columns, 16 bytes a thread
+  static constexpr int kHasRest =
+      kHeadDim % 32 != 0;                       // a last step of 16 columns, 8 bytes a thread
+  static constexpr int kSteps = kHeadDim / 16;  // mma steps along head_dim
   static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
   static constexpr int kFit = 100 * 1024 / kStageBytes;
   static constexpr int kStages = kFit < 2 ? 2 : kFit > 8 ? 8 : kFit;
 };
 
-// 2 x kSteps registers: step s takes [2 s] and [2 s + 1].
+// Fills 2 x kSteps registers: step s uses [2 s] and [2 s + 1].
 template <int kHeadDim, typename Address>
 __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>::kSteps], int t,
                                         const Address& address) {
@@ -53,8 +57,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   LaunchNext();
-  // The plan was there before the first kernel of the step. Blocks without work need not wait:
-  // there is always one that has some.
+  // The plan was uploaded before the first kernel of the step. Blocks without work need not wait
+  // for the previous kernel, because at least one block always has work and waits.
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   if (threadIdx.x == 0) {
@@ -127,11 +131,12 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
       run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
       const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
-      const float keep = __expf(row_max[half] - base);
+      const float correction = __expf(row_max[half] - base);
       row_max[half] = run_max;
-      row_sum[half] *= keep;
+      row_sum[half] *= correction;
 #pragma unroll
-      for (int n = 0; n < kHeadDim / 8; ++n) out[n][2 * half] *= keep, out[n][2 * half + 1] *= keep;
+      for (int n = 0; n < kHeadDim / 8; ++n)
+        out[n][2 * half] *= correction, out[n][2 * half + 1] *= correction;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -174,7 +179,7 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
   constexpr int kRing = DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes;
-  static_assert(kRing >= PartsBytes(kHeadDim));
+  static_assert(kRing >= PartialsBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
     Launch(kernel, grid, kThreads, kRing, stream, p);
@@ -186,7 +191,7 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
 }  // namespace
 
 void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream) {
-  if (params.format != CacheFormat::kBf16) return DecodeAttentionBytes(params, stream);
+  if (params.format != CacheFormat::kBf16) return DecodeAttentionQuantized(params, stream);
   switch (params.head_dim) {
     case 16:
       return LaunchFor<16>(params, stream);

@@ -1,10 +1,10 @@
-// What decode attention over caches of any format shares: the ring of KV blocks, and the end of an
-// item. Device code alone.
+// The parts of decode attention that bf16 and quantized caches share: the ring of KV blocks, and
+// the combination of partial results at the end of an item. Device code only.
 #pragma once
 
-#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/decode_attention.h"
+#include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
@@ -13,10 +13,10 @@ namespace nereid::gpu::decode_attention {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * (kWarps + 1);
 constexpr int kWarpTokens = kBlockTokens / kWarps;
-constexpr int kRows = 16;  // query heads at a time
+constexpr int kRows = 16;  // query heads of a block of threads
 
-constexpr int PartsBytes(int head_dim) {
-  return 4 * kWarps * kRows * PartStride(head_dim);
+constexpr int PartialsBytes(int head_dim) {
+  return 4 * kWarps * kRows * PartialStride(head_dim);
 }
 
 template <int kHeadDim>
@@ -24,13 +24,14 @@ __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, 
                         int num_rows) {
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    const PartSum all = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column);
+    const PartialAttention all =
+        CombineItemPartials<kHeadDim>(p.partials, item, p.num_heads, head, column);
     p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
         __float2bfloat16(all.value / all.sum);
   }
 }
 
-// KV blocks [first, first + count) of the item, in order.
+// Copies KV blocks [first, first + count) of the item to the ring, in order.
 template <int kStages, int kStageBytes>
 __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
                         int count, char* stages, uint64_t* full, uint64_t* empty) {
@@ -43,7 +44,7 @@ __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, 
              cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
              full + stage);
   };
-  const int newest = (item.length - 1) / kBlockTokens;  // what this step writes lies in it
+  const int newest = (item.length - 1) / kBlockTokens;  // this step writes into this block
   const int early = max(0, min(min(count, kStages), newest - first));
   for (int i = 0; i < early; ++i) copy(i);
   WaitForPrevious();
@@ -53,16 +54,17 @@ __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, 
   }
 }
 
-// The warps' parts of an item: to its row, or, when others have parts of it too, to where the last
-// of them to end finds all. Products 2 n and 2 n + 1 of `out` have the even and the odd ones of 16
-// columns where `kAlternates`.
+// Combines the warps' partial results of an item and writes the output row. If the context is split
+// into several items, the partial results go to `partials`, and the last item to finish combines
+// them. `kAlternates`: accumulators 2 n and 2 n + 1 of `out` have the even and the odd columns of
+// 16.
 template <int kHeadDim, bool kBothHalves, bool kAlternates = false>
 __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& item, char* stages,
                            const float (&out)[kHeadDim / 8][4], const float (&row_max)[2],
                            float (&row_sum)[2], int first_head, int num_rows) {
-  constexpr int kStride = PartStride(kHeadDim);
+  constexpr int kStride = PartialStride(kHeadDim);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  // The four warps' parts side by side, where the ring was, then added up.
+  // The partial results of the four warps are stored in the memory of the ring, then combined.
   __syncthreads();
   float* shared =
       reinterpret_cast<float*>(stages);  // [kWarps][num_rows][kStride]: values, max, sum
@@ -83,14 +85,14 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
   __syncthreads();
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
-    const PartSum all =
-        SumWarpParts<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
+    const PartialAttention all =
+        CombineWarpPartials<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
     if (item.num_items == 1) {
       p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
           __float2bfloat16(all.value / all.sum);
     } else {
-      StoreItemPart<kHeadDim>(p.partials, static_cast<int>(blockIdx.x), p.num_heads,
-                              first_head + row, column, all);
+      StoreItemPartial<kHeadDim>(p.partials, static_cast<int>(blockIdx.x), p.num_heads,
+                                 first_head + row, column, all);
     }
   }
   if (item.num_items == 1) return;

@@ -1,17 +1,17 @@
-// A block of threads takes tiles of kQueryRows queries of one key/value head, one after the other:
-// row r is query head r % group of token r / group. A producer brings KV blocks in by bulk copies,
-// on into the next tile, ahead of two consumer groups of four warps with 64 rows each. While a
-// group has the softmax of one block, the tensor cores add up the values of the block before. Of a
-// cache in one byte an element the producers, a group of four warps as well, bring blocks in as
-// they are and unpack them to what the consumers take. What follows the context in its last block
-// is another owner's, and may be no number: scores there are replaced, values cleared, since a
-// weight of 0 does not make a 0 of them.
-// 8,192 tokens, heads of 128, on an H200: 539 TFLOP/s, 68 % of what cuBLAS reaches.
+// Prefill attention. A block of threads handles tiles of kQueryRows rows of one key/value head, one
+// after the other: row r is query head r % group of token r / group. A producer warp group copies
+// KV blocks to shared memory, ahead of the consumers and into the next tile. Two consumer groups of
+// four warps have 64 rows each. While a group computes the softmax of one block, the tensor cores
+// add the values of the previous block. For a quantized cache the producer group copies the blocks
+// as they are and unpacks them to the bf16 layout. The last block of a context may contain values
+// of another owner after the context's end, even NaN. Scores there are replaced and values are
+// cleared, because 0 x NaN is NaN. Bound by the tensor cores. 8,192 tokens, heads of 128, on an
+// H200: 539 TFLOP/s, 68 % of cuBLAS.
 #include <algorithm>
 
-#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_producer.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_softmax.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_work.cuh"
@@ -28,10 +28,10 @@ using namespace prefill_attention;
 constexpr int kConsumers = 2;  // groups of 128 threads
 constexpr int kThreads = 128 * (kConsumers + 1);
 
-// The queries of this thread's two rows, as operand a of step s; or all of them into shared memory,
-// as K-major panels.
+// The queries of this thread's two rows as operand a, in registers; for large heads in shared
+// memory as K-major panels.
 template <int kHeadDim>
-struct Queries {
+struct QueryOperand {
   using Shape = PrefillShape<kHeadDim, CacheFormat::kBf16>;
   uint32_t registers[Shape::kQueriesInShared ? 1 : kHeadDim / 16][4];
   uint32_t shared = 0;  // address of this group's rows
@@ -61,7 +61,8 @@ struct Queries {
       }
     } else {
       char* mine = to + consumer * 64 * kHeadDim * 2;
-      asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");  // the last tile's are read
+      asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer)
+                   : "memory");  // the previous tile's queries have been read
       for (int i = threadIdx.x % 128; i < 64 * kHeadDim / 8; i += 128) {
         const int row = i / (kHeadDim / 8), column = i % (kHeadDim / 8) * 8;
         const bf16* from = row_address(consumer * 64 + row);
@@ -74,7 +75,7 @@ struct Queries {
     }
   }
 
-  // scores = queries x keys^T: issued, not waited for.
+  // scores = queries x keys^T: issued without waiting.
   __device__ void Multiply(float (&scores)[32], uint32_t keys) {
     constexpr int kStepsAPanel = Shape::kPanelBytes / 32;
     WgmmaBegin();
@@ -94,7 +95,7 @@ struct Queries {
   }
 };
 
-// out += weights x values: issued, not waited for.
+// out += weights x values: issued without waiting.
 template <int kHeadDim>
 __device__ __forceinline__ void AddValues(float (&out)[kHeadDim / 2], const uint32_t (&weights)[16],
                                           uint32_t values) {
@@ -107,9 +108,10 @@ __device__ __forceinline__ void AddValues(float (&out)[kHeadDim / 2], const uint
   WgmmaCommit();
 }
 
-// A tile, by one of the consumer groups; `first`: of its first KV block, counted over all tiles.
+// Computes one tile with one of the consumer groups. `first`: number of its first KV block, counted
+// over all tiles of this block of threads.
 template <int kHeadDim, CacheFormat kFormat>
-__device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const Work& work,
+__device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const PrefillWork& work,
                                         int first, char* shared, char* stages, uint64_t* full,
                                         uint64_t* empty) {
   using Shape = PrefillShape<kHeadDim, kFormat>;
@@ -117,7 +119,7 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const W
   const int group = p.num_heads / p.num_kv_heads, num_blocks = work.num_blocks;
   const int consumer = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32,
             g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  Queries<kHeadDim> queries;
+  QueryOperand<kHeadDim> queries;
   queries.Load(p, tile, group, work.kv_head * group, shared);
   int index[2], position[2];
 #pragma unroll
@@ -125,12 +127,12 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const W
     index[half] = tile.tile * kQueryRows + consumer * 64 + warp * 16 + g + 8 * half;
     position[half] = tile.num_cached + index[half] / group;
   }
-  // Rows of this group of warps: blocks that all of them see whole need no mask.
+  // Positions of this warp group's rows: blocks that all rows see completely need no mask.
   const int group_first = tile.num_cached + (tile.tile * kQueryRows + consumer * 64) / group;
   const int group_last = tile.num_cached + (tile.tile * kQueryRows + consumer * 64 + 63) / group;
 
   float out[kHeadDim / 2] = {};
-  Softmax state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
+  SoftmaxState state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
   const auto stage_of = [&](int i) { return (first + i) % Shape::kStages; };
   const auto keys_of = [&](int i) {
     return SharedAddress(stages + stage_of(i) * HeadBytes(kHeadDim));
@@ -141,7 +143,7 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const W
   const auto wait_for = [&](int i) {
     BarrierWait(full + stage_of(i), (first + i) / Shape::kStages & 1);
     if (Shape::kUnpacks || i < num_blocks - 1 || work.num_last == kBlockTokens) return;
-    // By both groups together; what follows the context is another owner's.
+    // Done by both consumer groups together; the values after the context belong to another owner.
     ClearValues<kHeadDim, kBlockTokens>(
         stages + stage_of(i) * HeadBytes(kHeadDim) + TileBytes(kHeadDim), 0, 0, work.num_last,
         static_cast<int>(threadIdx.x) - 128, 128 * kConsumers);
@@ -150,19 +152,19 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const W
   const auto release = [&](int i) {
     if (threadIdx.x % 128 == 0) BarrierArrive(empty + stage_of(i));
   };
-  const auto weigh = [&](int i, float(&scores)[32], float(&keep)[2]) {
+  const auto apply_softmax = [&](int i, float(&scores)[32], float(&rescale)[2]) {
     const int first_token = (work.first_block + i) * kBlockTokens;
     const bool masks = first_token + kBlockTokens - 1 > group_first ||
                        (p.window > 0 && first_token + p.window <= group_last);
-    ToWeights(p, scores, state, keep, first_token, position, masks);
+    ScoresToWeights(p, scores, state, rescale, first_token, position, masks);
   };
-  float scores[32], keep[2];
+  float scores[32], rescale[2];
   uint32_t weights[16];
   wait_for(0);
   queries.Multiply(scores, keys_of(0));
   WgmmaWait<0>();
-  Pin(scores);
-  weigh(0, scores, keep);
+  FenceAccumulators(scores);
+  apply_softmax(0, scores, rescale);
   PackWeights(scores, weights);
   for (int i = 1; i < num_blocks; ++i) {
     if constexpr (Shape::kOverlaps) {
@@ -170,28 +172,28 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const W
       queries.Multiply(scores, keys_of(i));
       AddValues<kHeadDim>(out, weights, values_of(i - 1));
       WgmmaWait<1>();
-      Pin(scores);
-      weigh(i, scores, keep);
+      FenceAccumulators(scores);
+      apply_softmax(i, scores, rescale);
       WgmmaWait<0>();
-      Pin(out);
+      FenceAccumulators(out);
       release(i - 1);
     } else {
       AddValues<kHeadDim>(out, weights, values_of(i - 1));
       WgmmaWait<0>();
-      Pin(out);
+      FenceAccumulators(out);
       release(i - 1);
       wait_for(i);
       queries.Multiply(scores, keys_of(i));
       WgmmaWait<0>();
-      Pin(scores);
-      weigh(i, scores, keep);
+      FenceAccumulators(scores);
+      apply_softmax(i, scores, rescale);
     }
-    Rescale(out, keep);
+    Rescale(out, rescale);
     PackWeights(scores, weights);
   }
   AddValues<kHeadDim>(out, weights, values_of(num_blocks - 1));
   WgmmaWait<0>();
-  Pin(out);
+  FenceAccumulators(out);
   release(num_blocks - 1);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -233,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   LaunchNext();
   WaitForPrevious();
   if (threadIdx.x < 128) {
-    GiveRegisters<Shape::kProducerRegisters>();
+    ReleaseRegisters<Shape::kProducerRegisters>();
     if constexpr (Shape::kUnpacks) {
       ProduceUnpacked<kHeadDim, kFormat>(p, stages, full, empty, arrived, packed);
     } else if (threadIdx.x == 0) {
@@ -241,14 +243,15 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     }
     return;
   }
-  TakeRegisters<Shape::kConsumerRegisters>();
-  Work work, next;
-  bool is_there = GetWork(p, 0, work);
-  for (int turn = 1, first = 0; is_there; ++turn) {
-    const bool is_more = GetWork(p, turn, next);  // on its way while this one is at work
+  AcquireRegisters<Shape::kConsumerRegisters>();
+  PrefillWork work, next;
+  bool has_work = GetPrefillWork(p, 0, work);
+  for (int turn = 1, first = 0; has_work; ++turn) {
+    const bool has_next =
+        GetPrefillWork(p, turn, next);  // loads the next work while this tile is computed
     Consume<kHeadDim, kFormat>(p, work, first, shared, stages, full, empty);
     first += work.num_blocks;
-    work = next, is_there = is_more;
+    work = next, has_work = has_next;
   }
 }
 

@@ -1,45 +1,45 @@
-// Brings the KV blocks of prefill_attention.cu to shared memory: as they are, by one thread, or, of
-// a cache in one byte an element, unpacked by a group of four warps to what the consumers take.
-// Device code alone.
+// Copies the KV blocks of prefill_attention.cu to shared memory. One thread copies a bf16 cache as
+// it is. For a quantized cache a group of four warps unpacks the blocks to the bf16 layout. Device
+// code only.
 #pragma once
 
+#include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_work.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
-#include "backends/gpu_llm/kernels/device/byte_format.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::prefill_attention {
 
-// Two halves, times factors, as bf16.
+// Converts two fp16 values to bf16 and multiplies them by their scales.
 __device__ __forceinline__ uint32_t ScaleHalves(uint32_t halves, float low, float high) {
   const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&halves));
   return PackBf16(values.x * low, values.y * high);
 }
 
-// A block of one head as it lies in a cache of one byte an element, to the tiles that the consumers
-// take; by the 128 threads of the producer's group.
+// Unpacks a quantized block of one head to the bf16 tiles. Called by the 128 threads of the
+// producer group.
 template <int kHeadDim, CacheFormat kFormat>
 __device__ void Unpack(const char* packed, char* to) {
-  const auto* factors = reinterpret_cast<const float*>(packed + ByteScalesOffset(kHeadDim));
-  constexpr int kPieces = kHeadDim / 16;
-  for (int i = threadIdx.x; i < kBlockTokens * kPieces; i += 128) {
-    const int token = i / kPieces, column = i % kPieces * 16;
+  const auto* scales = reinterpret_cast<const float*>(packed + QuantizedScalesOffset(kHeadDim));
+  constexpr int kChunks = kHeadDim / 16;
+  for (int i = threadIdx.x; i < kBlockTokens * kChunks; i += 128) {
+    const int token = i / kChunks, column = i % kChunks * 16;
     const uint4 codes =
-        *reinterpret_cast<const uint4*>(packed + ByteKeyOffset<kHeadDim>(token, column));
-    const float factor = factors[token];
+        *reinterpret_cast<const uint4*>(packed + QuantizedKeyOffset<kHeadDim>(token, column));
+    const float scale = scales[token];
     const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
     uint32_t pairs[8];
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      pairs[2 * w] = ScaleHalves(Decode2<kFormat>(words[w] & 0xffffu), factor, factor);
-      pairs[2 * w + 1] = ScaleHalves(Decode2<kFormat>(words[w] >> 16), factor, factor);
+      pairs[2 * w] = ScaleHalves(Decode2<kFormat>(words[w] & 0xffffu), scale, scale);
+      pairs[2 * w + 1] = ScaleHalves(Decode2<kFormat>(words[w] >> 16), scale, scale);
     }
     *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column)) = {pairs[0], pairs[1],
                                                                           pairs[2], pairs[3]};
     *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column + 8)) = {pairs[4], pairs[5],
                                                                               pairs[6], pairs[7]};
   }
-  const char* values = packed + ByteTileBytes(kHeadDim);
+  const char* values = packed + QuantizedTileBytes(kHeadDim);
   char* value_tile = to + TileBytes(kHeadDim);
   constexpr int kQuads = kHeadDim / 4;
   for (int i = threadIdx.x; i < kBlockTokens / 8 * kQuads; i += 128) {
@@ -48,10 +48,10 @@ __device__ void Unpack(const char* packed, char* to) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint32_t low = *reinterpret_cast<const uint32_t*>(
-          values + ByteValueOffset<kHeadDim>(token + 2 * k, column));
+          values + QuantizedValueOffset<kHeadDim>(token + 2 * k, column));
       const uint32_t high = *reinterpret_cast<const uint32_t*>(
-          values + ByteValueOffset<kHeadDim>(token + 2 * k + 1, column));
-      const float2 both = *reinterpret_cast<const float2*>(factors + kBlockTokens + token + 2 * k);
+          values + QuantizedValueOffset<kHeadDim>(token + 2 * k + 1, column));
+      const float2 both = *reinterpret_cast<const float2*>(scales + kBlockTokens + token + 2 * k);
       const uint32_t first = __byte_perm(low, high, 0x5140);   // columns 0, 1 of both tokens
       const uint32_t second = __byte_perm(low, high, 0x7362);  // columns 2, 3
       pairs[0][k] = ScaleHalves(Decode2<kFormat>(first & 0xffffu), both.x, both.y);
@@ -67,7 +67,7 @@ __device__ void Unpack(const char* packed, char* to) {
   }
 }
 
-// KV blocks of all tiles, in order, into the ring; by one thread.
+// Copies the KV blocks of all tiles to the ring, in order. Called by one thread.
 template <int kHeadDim>
 __device__ void Produce(const PrefillAttentionParams& p, char* stages, uint64_t* full,
                         uint64_t* empty) {
@@ -75,7 +75,7 @@ __device__ void Produce(const PrefillAttentionParams& p, char* stages, uint64_t*
   constexpr auto kBytes = static_cast<uint32_t>(HeadBytes(kHeadDim));
   const char* cache = static_cast<const char*>(p.cache);
   int n = 0;
-  for (BlockCursor cursor(p); cursor.is_there(); cursor.Advance(), ++n) {
+  for (BlockCursor cursor(p); cursor.has_block(); cursor.Advance(), ++n) {
     const int stage = n % kStages;
     if (n >= kStages) BarrierWait(empty + stage, (n / kStages - 1) & 1);
     BarrierExpect(full + stage, kBytes);
@@ -83,7 +83,7 @@ __device__ void Produce(const PrefillAttentionParams& p, char* stages, uint64_t*
   }
 }
 
-// The same of blocks that are unpacked on the way; by 128 threads.
+// The same for a quantized cache, with unpacking. Called by 128 threads.
 template <int kHeadDim, CacheFormat kFormat>
 __device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, uint64_t* full,
                                 uint64_t* empty, uint64_t* arrived, char* packed) {
@@ -91,7 +91,7 @@ __device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, u
   const char* cache = static_cast<const char*>(p.cache);
   BlockCursor ahead(p);
   const auto copy = [&](int n) {
-    if (threadIdx.x != 0 || !ahead.is_there()) return;
+    if (threadIdx.x != 0 || !ahead.has_block()) return;
     uint64_t* barrier = arrived + n % Shape::kPackedStages;
     BarrierExpect(barrier, Shape::kPackedBytes);
     BulkCopy(packed + n % Shape::kPackedStages * Shape::kPackedBytes,
@@ -100,22 +100,22 @@ __device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, u
   };
   for (int n = 0; n < Shape::kPackedStages; ++n) copy(n);
   int n = 0;
-  for (BlockCursor now(p); now.is_there(); now.Advance(), ++n) {
+  for (BlockCursor now(p); now.has_block(); now.Advance(), ++n) {
     const int stage = n % Shape::kStages;
     char* from = packed + n % Shape::kPackedStages * Shape::kPackedBytes;
     if (n >= Shape::kStages) BarrierWait(empty + stage, (n / Shape::kStages - 1) & 1);
     BarrierWait(arrived + n % Shape::kPackedStages, n / Shape::kPackedStages & 1);
     if (now.is_last() && now.work().num_last < kBlockTokens) {
-      auto* factors = reinterpret_cast<float*>(from + ByteScalesOffset(kHeadDim));
+      auto* scales = reinterpret_cast<float*>(from + QuantizedScalesOffset(kHeadDim));
       const auto token = static_cast<int>(threadIdx.x);
-      if (token >= now.work().num_last && token < kBlockTokens)
-        factors[kBlockTokens + token] = 0.0f;
+      if (token >= now.work().num_last && token < kBlockTokens) scales[kBlockTokens + token] = 0.0f;
       asm volatile("bar.sync 4, 128;" ::: "memory");
     }
     Unpack<kHeadDim, kFormat>(from, stages + stage * HeadBytes(kHeadDim));
     ProxyFence();
     BarrierArrive(full + stage);
-    asm volatile("bar.sync 4, 128;" ::: "memory");  // all have read what the next copy overwrites
+    asm volatile("bar.sync 4, 128;" ::
+                     : "memory");  // all threads have read what the next copy overwrites
     copy(n + Shape::kPackedStages);
   }
 }

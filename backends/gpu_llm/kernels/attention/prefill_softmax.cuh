@@ -1,36 +1,37 @@
-// A consumer's softmax in prefill_attention.cu, of the two rows of queries that each of its threads
-// has: scores of one KV block become weights, and what rescales the sums of the blocks before.
+// Online softmax of a consumer thread in prefill_attention.cu, for its two rows of queries: turns
+// the scores of one KV block into weights and rescales the previous sums.
 #pragma once
 
-#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
 namespace nereid::gpu {
 
-struct Softmax {
+struct SoftmaxState {
   float max[2], sum[2];
 };
 
-// 2^x; what is smaller than a normal number is 0.
+// 2^x; denormal results are 0.
 __device__ __forceinline__ float Exp2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-// Weights grow up to 2^kSlack before sums are rescaled to a new maximum, which is rare then. A
-// row's result does not depend on others for that: it has a base of its own.
-constexpr float kSlack = 8.0f;
+// Weights may grow to 2^kRescaleThreshold before the sums are rescaled to a new maximum, so that
+// rescaling is rare. Each row has its own base, so a row's result does not depend on other rows.
+constexpr float kRescaleThreshold = 8.0f;
 
-// Scores of one KV block become weights, in place; `keep`: what rescales what was added up before.
-__device__ __forceinline__ void ToWeights(const PrefillAttentionParams& p, float (&scores)[32],
-                                          Softmax& state, float (&keep)[2], int first_token,
-                                          const int (&position)[2], bool masks) {
+// Turns the scores of one KV block into weights, in place. `rescale`: factors of the previous sums.
+__device__ __forceinline__ void ScoresToWeights(const PrefillAttentionParams& p,
+                                                float (&scores)[32], SoftmaxState& state,
+                                                float (&rescale)[2], int first_token,
+                                                const int (&position)[2], bool masks) {
   const int t = threadIdx.x % 4;
-  // exp(x) = exp2(x * log2(e)); without a soft cap the scale goes into the same multiplication.
+  // exp(x) = exp2(x * log2(e)). Without a soft cap one multiplication applies both factors.
   constexpr float kLog2E = 1.4426950408889634f;
   float factor = p.scale * kLog2E;
   if (p.soft_cap > 0.0f) {
@@ -41,7 +42,7 @@ __device__ __forceinline__ void ToWeights(const PrefillAttentionParams& p, float
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if (masks) {  // columns (after, last] of the block are seen
+    if (masks) {  // columns (after, last] of the block are visible
       const int last = position[half] - first_token - 2 * t;
       const int after = p.window > 0 ? last - p.window : -kBlockTokens;
 #pragma unroll
@@ -59,8 +60,9 @@ __device__ __forceinline__ void ToWeights(const PrefillAttentionParams& p, float
       max = fmaxf(max, fmaxf(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-    const bool grows = (max - state.max[half]) * factor > kSlack;  // never where all is hidden
-    keep[half] = grows ? Exp2((state.max[half] - max) * factor) : 1.0f;
+    const bool grows =
+        (max - state.max[half]) * factor > kRescaleThreshold;  // false if all scores are masked
+    rescale[half] = grows ? Exp2((state.max[half] - max) * factor) : 1.0f;
     if (grows) state.max[half] = max;
     const float base = state.max[half] == kNegativeInfinity ? 0.0f : state.max[half] * factor;
     float sum = 0.0f;
@@ -73,22 +75,22 @@ __device__ __forceinline__ void ToWeights(const PrefillAttentionParams& p, float
         sum += score;
       }
     }
-    state.sum[half] = state.sum[half] * keep[half] + sum;
+    state.sum[half] = state.sum[half] * rescale[half] + sum;
   }
-  Pin(scores);  // here, not behind a wait that follows
+  FenceAccumulators(scores);  // computes the weights here and not after a later wait
 }
 
 template <int kValues>
-__device__ __forceinline__ void Rescale(float (&out)[kValues], const float (&keep)[2]) {
-  if (!__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) return;
+__device__ __forceinline__ void Rescale(float (&out)[kValues], const float (&rescale)[2]) {
+  if (!__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) return;
 #pragma unroll
   for (int n = 0; n < kValues / 4; ++n) {
-    out[4 * n] *= keep[0], out[4 * n + 1] *= keep[0];
-    out[4 * n + 2] *= keep[1], out[4 * n + 3] *= keep[1];
+    out[4 * n] *= rescale[0], out[4 * n + 1] *= rescale[0];
+    out[4 * n + 2] *= rescale[1], out[4 * n + 3] *= rescale[1];
   }
 }
 
-// As operand a of the four steps of a block's product with its values.
+// Packs weights as operand a of the four steps of the product with the block's values.
 __device__ __forceinline__ void PackWeights(const float (&scores)[32], uint32_t (&weights)[16]) {
 #pragma unroll
   for (int s = 0; s < 4; ++s) {

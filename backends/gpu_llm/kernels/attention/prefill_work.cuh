@@ -1,9 +1,9 @@
-// What a block of threads of prefill_attention.cu does, tile by tile, and what of shared memory and
-// registers it has for that. Device code alone.
+// The work of a block of threads of prefill_attention.cu, tile by tile, and the shapes of its
+// shared memory and registers. Device code only.
 #pragma once
 
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
 
 namespace nereid::gpu::prefill_attention {
 
@@ -12,8 +12,8 @@ struct PrefillShape {
   static constexpr bool kQueriesInShared = kHeadDim > 128;           // else in registers
   static constexpr int kPanelBytes = KeyPanelColumns(kHeadDim) * 2;  // of a row
   static constexpr int kStages = kHeadDim > 128 ? 2 : 4;
-  // Values of a block are added up while the next one's scores become weights; it takes a further
-  // stage, and registers.
+  // The values of a block are added while the next block's scores become weights. This needs
+  // another stage, and registers.
   static constexpr bool kOverlaps = kHeadDim <= 128;
   static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
   static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
@@ -22,21 +22,22 @@ struct PrefillShape {
   static constexpr int kSharedBytes = 1024 + kQueryBytes +
                                       kStages * static_cast<int>(HeadBytes(kHeadDim)) +
                                       kPackedStages * kPackedBytes + 256;
-  // Registers of a thread that produces, and of one that consumes.
+  // Registers of a producer thread and of a consumer thread.
   static constexpr int kProducerRegisters = kUnpacks ? 80 : 24;
   static constexpr int kConsumerRegisters = kUnpacks ? 208 : 240;
 };
 
 // A tile, and the KV blocks that it sees.
-struct Work {
+struct PrefillWork {
   PrefillTile tile;
   int kv_head, first_block, num_blocks;
-  int num_last;  // tokens of the last block; what follows is of no sequence, or of another
+  int num_last;  // tokens of the last block that belong to the context
 };
 
-// What this block of threads does in its `turn`. The longest comes first, and turns go up and down
-// the blocks of threads: whoever has the longest of one has the shortest of the next.
-__device__ __forceinline__ bool GetWork(const PrefillAttentionParams& p, int turn, Work& work) {
+// Work of this block of threads in its `turn`, longest first. The order of the blocks alternates
+// between turns: a block with the longest work of one turn has the shortest of the next.
+__device__ __forceinline__ bool GetPrefillWork(const PrefillAttentionParams& p, int turn,
+                                               PrefillWork& work) {
   const auto grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
   const int index = turn * grid + (turn % 2 == 0 ? block : grid - 1 - block);
   if (index >= p.num_tiles * p.num_kv_heads) return false;
@@ -54,16 +55,16 @@ __device__ __forceinline__ bool GetWork(const PrefillAttentionParams& p, int tur
   return true;
 }
 
-// Walks the KV blocks of all work of this block of threads.
+// Iterates over the KV blocks of all work of this block of threads.
 class BlockCursor {
  public:
   __device__ explicit BlockCursor(const PrefillAttentionParams& p) : p_(p) {
-    is_there_ = GetWork(p_, turn_, work_);
+    has_block_ = GetPrefillWork(p_, turn_, work_);
   }
-  __device__ bool is_there() const { return is_there_; }
-  __device__ const Work& work() const { return work_; }
+  __device__ bool has_block() const { return has_block_; }
+  __device__ const PrefillWork& work() const { return work_; }
   __device__ bool is_last() const { return i_ == work_.num_blocks - 1; }
-  // Of a layer of the cache, in heads of a block.
+  // Index of the head's part of a block within the layer's cache.
   __device__ int64_t head() const {
     const int block = p_.words[work_.tile.table_offset + work_.first_block + i_];
     return int64_t{block} * p_.num_kv_heads + work_.kv_head;
@@ -71,14 +72,14 @@ class BlockCursor {
   __device__ void Advance() {
     if (++i_ < work_.num_blocks) return;
     i_ = 0;
-    is_there_ = GetWork(p_, ++turn_, work_);
+    has_block_ = GetPrefillWork(p_, ++turn_, work_);
   }
 
  private:
   const PrefillAttentionParams& p_;
-  Work work_;
+  PrefillWork work_;
   int turn_ = 0, i_ = 0;
-  bool is_there_;
+  bool has_block_;
 };
 
 }  // namespace nereid::gpu::prefill_attention

@@ -1,10 +1,10 @@
-// What the parts of rope.cu share: where a head of a row lies in the cache, and the factor of one
-// that is kept in bytes. Device code alone.
+// Shared by the parts of rope.cu: the address of a row's head in the cache, and the scale of a
+// quantized key or value. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/attention/rope.h"
-#include "backends/gpu_llm/kernels/device/byte_format.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::rope {
@@ -19,17 +19,17 @@ __device__ __forceinline__ char* HeadOf(const RopeWriteParams& p, int slot, int 
          (int64_t{slot / kBlockTokens} * p.num_kv_heads + kv_head) * HeadBytes(kHeadDim, p.format);
 }
 
-// A key's or value's factor, known to all who hold a part of it; `greatest`: its greatest
-// magnitude.
+// Returns the inverse of a key's or value's scale. `max_magnitude`: its maximum magnitude.
+// `writes`: this thread also stores the scale in the cache.
 template <int kHeadDim, bool kIsKey>
-__device__ __forceinline__ float WriteFactor(const RopeWriteParams& p, int slot, int kv_head,
-                                             float greatest, bool writes) {
-  const float factor = greatest / GreatestCode(p.format);
+__device__ __forceinline__ float WriteScale(const RopeWriteParams& p, int slot, int kv_head,
+                                            float max_magnitude, bool writes) {
+  const float scale = max_magnitude / MaxCode(p.format);
   if (writes) {
-    char* factors = HeadOf<kHeadDim>(p, slot, kv_head) + ByteScalesOffset(kHeadDim);
-    reinterpret_cast<float*>(factors)[slot % kBlockTokens + (kIsKey ? 0 : kBlockTokens)] = factor;
+    char* scales = HeadOf<kHeadDim>(p, slot, kv_head) + QuantizedScalesOffset(kHeadDim);
+    reinterpret_cast<float*>(scales)[slot % kBlockTokens + (kIsKey ? 0 : kBlockTokens)] = scale;
   }
-  return factor > 0.0f ? 1.0f / factor : 0.0f;
+  return scale > 0.0f ? 1.0f / scale : 0.0f;
 }
 
 }  // namespace nereid::gpu::rope

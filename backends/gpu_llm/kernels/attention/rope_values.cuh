@@ -1,20 +1,20 @@
-// Values of rope.cu on their way to the cache, where they lie transposed: in long steps a warp
-// takes up to kWindow neighbouring tokens of a head, whose values of one column are 32 bytes that
-// lie together. Device code alone.
+// Writes of values to the cache, which stores them transposed. In long steps a warp handles up to
+// kWindow adjacent tokens of a head, whose values of one column are 32 contiguous bytes. Device
+// code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
 namespace nereid::gpu::rope {
 
-constexpr int kWindow = 16;  // rows of values a warp takes at a time
+constexpr int kWindow = 16;  // rows of values a warp handles at a time
 
 __device__ __forceinline__ void Unpack4(uint2 packed, float* values) {
   values[0] = LowBf16(packed.x), values[1] = HighBf16(packed.x);
   values[2] = LowBf16(packed.y), values[3] = HighBf16(packed.y);
 }
 
-// Four columns of the value of a row and head.
+// Loads four columns of the value of a row and head, with the bias.
 template <int kHeadDim>
 __device__ __forceinline__ uint2 LoadValue(const RopeWriteParams& p, int64_t row, int kv_head,
                                            int column) {
@@ -30,12 +30,12 @@ __device__ __forceinline__ uint2 LoadValue(const RopeWriteParams& p, int64_t row
   return {PackBf16(values[0], values[1]), PackBf16(values[2], values[3])};
 }
 
-// Value `i` of four.
+// Bits of value `i` of four.
 __device__ __forceinline__ uint32_t ValueBits(uint2 packed, int i) {
   return (i < 2 ? packed.x : packed.y) >> (i % 2 * 16) & 0xffffu;
 }
 
-// Four columns of a token's value, each to its place.
+// Stores four columns of a token's value.
 template <int kHeadDim>
 __device__ __forceinline__ void StoreValue(char* head, int token, int column, uint2 packed) {
 #pragma unroll
@@ -45,8 +45,8 @@ __device__ __forceinline__ void StoreValue(char* head, int token, int column, ui
   }
 }
 
-// The value of one row and head.
-template <int kHeadDim, bool kIsInBytes>
+// Writes the value of one row and head.
+template <int kHeadDim, bool kIsQuantized>
 __device__ void WriteValue(const RopeWriteParams& p, int64_t row, int slot, int kv_head) {
   constexpr int kQuads = kHeadDim / 4, kPerLane = (kQuads + 31) / 32;
   const int lane = threadIdx.x % 32, token = slot % kBlockTokens;
@@ -58,28 +58,29 @@ __device__ void WriteValue(const RopeWriteParams& p, int64_t row, int slot, int 
   }
   char* head = HeadOf<kHeadDim>(p, slot, kv_head);
   float inverse = 0.0f;
-  if constexpr (kIsInBytes) {
-    float greatest = 0.0f;
+  if constexpr (kIsQuantized) {
+    float max_magnitude = 0.0f;
 #pragma unroll
     for (const uint2 four : packed) {
       float values[4];
       Unpack4(four, values);
 #pragma unroll
-      for (const float value : values) greatest = fmaxf(greatest, fabsf(value));
+      for (const float value : values) max_magnitude = fmaxf(max_magnitude, fabsf(value));
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
-      greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, distance));
-    inverse = WriteFactor<kHeadDim, false>(p, slot, kv_head, greatest, lane == 0);
+      max_magnitude = fmaxf(max_magnitude, __shfl_xor_sync(0xffffffffu, max_magnitude, distance));
+    inverse = WriteScale<kHeadDim, false>(p, slot, kv_head, max_magnitude, lane == 0);
   }
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int column = 4 * (i * 32 + lane);
     if (column >= kHeadDim) break;
-    if constexpr (kIsInBytes) {
+    if constexpr (kIsQuantized) {
       float values[4];
       Unpack4(packed[i], values);
-      char* to = head + ByteTileBytes(kHeadDim) + ByteValueOffset<kHeadDim>(token, column);
+      char* to =
+          head + QuantizedTileBytes(kHeadDim) + QuantizedValueOffset<kHeadDim>(token, column);
       *reinterpret_cast<uint32_t*>(to) = Encode4(values, inverse, p.format);
     } else {
       StoreValue<kHeadDim>(head, token, column, packed[i]);
@@ -87,8 +88,8 @@ __device__ void WriteValue(const RopeWriteParams& p, int64_t row, int slot, int 
   }
 }
 
-// The values of rows [row, row + count) of one head, whose slots follow each other, none over a
-// multiple of kWindow.
+// Writes the values of rows [row, row + count) of one head. Their slots are consecutive and do not
+// cross a multiple of kWindow.
 template <int kHeadDim>
 __device__ void WriteValues(const RopeWriteParams& p, int64_t row, int count, int slot,
                             int kv_head) {
@@ -103,23 +104,23 @@ __device__ void WriteValues(const RopeWriteParams& p, int64_t row, int count, in
         packed[i] = LoadValue<kHeadDim>(p, row + i - first, kv_head, column);
     }
 #pragma unroll
-    for (int piece = 0; piece < kWindow; piece += 8) {
-      const bool is_whole = first <= piece && piece + 8 <= first + count;
+    for (int chunk = 0; chunk < kWindow; chunk += 8) {
+      const bool is_whole = first <= chunk && chunk + 8 <= first + count;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if (is_whole) {
           uint32_t pairs[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            pairs[i] = ValueBits(packed[piece + 2 * i], j) | ValueBits(packed[piece + 2 * i + 1], j)
+            pairs[i] = ValueBits(packed[chunk + 2 * i], j) | ValueBits(packed[chunk + 2 * i + 1], j)
                                                                  << 16;
           }
-          char* to = head + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(token + piece, column + j);
+          char* to = head + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(token + chunk, column + j);
           *reinterpret_cast<uint4*>(to) = {pairs[0], pairs[1], pairs[2], pairs[3]};
           continue;
         }
 #pragma unroll
-        for (int i = piece; i < piece + 8; ++i) {
+        for (int i = chunk; i < chunk + 8; ++i) {
           if (i < first || i >= first + count) continue;
           char* to = head + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(token + i, column + j);
           *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(ValueBits(packed[i], j));
@@ -129,46 +130,46 @@ __device__ void WriteValues(const RopeWriteParams& p, int64_t row, int count, in
   }
 }
 
-// The values of rows first + i whose bit i is set, none of which follow each other; lane i + 1 has
-// the slot of row i.
+// Writes the values of rows first + i whose bit i is set in `isolated_rows`; none has an adjacent
+// row in the cache. Lane i + 1 has the slot of row i.
 template <int kHeadDim>
-__device__ void WriteSingles(const RopeWriteParams& p, int64_t first, uint32_t singles, int slot,
-                             int kv_head) {
+__device__ void WriteIsolatedRows(const RopeWriteParams& p, int64_t first, uint32_t isolated_rows,
+                                  int slot, int kv_head) {
   for (int turn = 0; turn < (kHeadDim + 127) / 128; ++turn) {
     const int column = (turn * 32 + static_cast<int>(threadIdx.x) % 32) * 4;
     uint2 packed[kWindow];
 #pragma unroll
     for (int i = 0; i < kWindow; ++i) {
       packed[i] = {};
-      if ((singles >> i & 1) != 0 && column < kHeadDim)
+      if ((isolated_rows >> i & 1) != 0 && column < kHeadDim)
         packed[i] = LoadValue<kHeadDim>(p, first + i, kv_head, column);
     }
 #pragma unroll
     for (int i = 0; i < kWindow; ++i) {
       const int to = __shfl_sync(0xffffffffu, slot, i + 1);
-      if ((singles >> i & 1) == 0 || column >= kHeadDim) continue;
+      if ((isolated_rows >> i & 1) == 0 || column >= kHeadDim) continue;
       StoreValue<kHeadDim>(HeadOf<kHeadDim>(p, to, kv_head), to % kBlockTokens, column, packed[i]);
     }
   }
 }
 
-// The runs of neighbouring slots that begin in the warp's window.
+// Writes the runs of consecutive slots that begin in the warp's window.
 template <int kHeadDim>
 __device__ void WriteWindow(const RopeWriteParams& p, int64_t first, int kv_head) {
-  // Lane: row first - 1 + lane; the last run may reach beyond the window.
+  // The lane checks row first - 1 + lane. The last run may extend beyond the window.
   const int lane = threadIdx.x % 32;
-  const int64_t looked_at = first - 1 + lane;
-  const int slot = looked_at >= 0 && looked_at < p.num_rows ? p.cache_slots[looked_at] : -2;
+  const int64_t checked_row = first - 1 + lane;
+  const int slot = checked_row >= 0 && checked_row < p.num_rows ? p.cache_slots[checked_row] : -2;
   const int before = __shfl_up_sync(0xffffffffu, slot, 1);
   const int after = __shfl_down_sync(0xffffffffu, slot, 1);
   const auto follows = [](int next, int one) { return next == one + 1 && next % kWindow != 0; };
   const bool begins =
       lane >= 1 && lane <= kWindow && slot >= 0 && !(before >= 0 && follows(slot, before));
-  const bool is_single = begins && !follows(after, slot);
-  const uint32_t singles = __ballot_sync(0xffffffffu, is_single) >> 1;
-  uint32_t runs = __ballot_sync(0xffffffffu, begins && !is_single) >> 1;
+  const bool is_isolated = begins && !follows(after, slot);
+  const uint32_t isolated_rows = __ballot_sync(0xffffffffu, is_isolated) >> 1;
+  uint32_t runs = __ballot_sync(0xffffffffu, begins && !is_isolated) >> 1;
   WaitForPrevious();
-  if (singles != 0) WriteSingles<kHeadDim>(p, first, singles, slot, kv_head);
+  if (isolated_rows != 0) WriteIsolatedRows<kHeadDim>(p, first, isolated_rows, slot, kv_head);
   for (; runs != 0; runs &= runs - 1) {
     const int from = __ffs(static_cast<int>(runs));  // the lane
     const int begin = __shfl_sync(0xffffffffu, slot, from);

@@ -1,4 +1,5 @@
-// Barriers in shared memory that copies arrive at, and the bulk copy engine. Device code alone.
+// Transaction barriers (mbarrier) in shared memory, and asynchronous copies that signal them: bulk
+// copies, 16-byte copies, and copies of matrix boxes described by a tensor map. Device code only.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ __device__ __forceinline__ void BarrierInit(uint64_t* barrier, int arrivals) {
                "r"(arrivals)
                : "memory");
 }
-// After the inits, before other threads or the copy engine use them.
+// Call after BarrierInit() and before other threads or the copy engine use the barriers.
 __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void BarrierArrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
 }
-// Arrives, and announces so many bytes of copies.
+// Arrives and adds `bytes` of expected copies to the barrier's current phase.
 __device__ __forceinline__ void BarrierExpect(uint64_t* barrier, uint32_t bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
@@ -37,7 +38,7 @@ __device__ __forceinline__ void BarrierWait(uint64_t* barrier, uint32_t parity) 
       : "memory");
 }
 
-// `bytes`: a multiple of 16, as are the addresses.
+// Bulk copy from global to shared memory. `bytes` and both addresses are multiples of 16.
 __device__ __forceinline__ void BulkCopy(uint32_t to, const void* from, uint32_t bytes,
                                          uint64_t* barrier) {
   asm volatile(
@@ -50,8 +51,8 @@ __device__ __forceinline__ void BulkCopy(void* to, const void* from, uint32_t by
                                          uint64_t* barrier) {
   BulkCopy(SharedAddress(to), from, bytes, barrier);
 }
-// 16 bytes a thread, past L1; a barrier gets one of the arrivals that it waits for from each thread
-// that asks so, once the copies that this thread has begun are there.
+// Each thread copies 16 bytes to shared memory and bypasses L1. AsyncCopyArrive() makes the barrier
+// receive one of its expected arrivals when all copies issued by this thread are complete.
 __device__ __forceinline__ void AsyncCopy16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(SharedAddress(to)),
                "l"(from)
@@ -64,18 +65,43 @@ __device__ __forceinline__ void AsyncCopyArrive(uint64_t* barrier) {
 __device__ __forceinline__ void AsyncCopyWaitAll() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
-// What this thread wrote to shared memory becomes visible to the copy engine and to wgmma.
+// Makes this thread's writes to shared memory visible to the copy engine and to wgmma.
 __device__ __forceinline__ void ProxyFence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void GiveRegisters() {
+__device__ __forceinline__ void ReleaseRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void TakeRegisters() {
+__device__ __forceinline__ void AcquireRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+__device__ __forceinline__ void PrefetchMap(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// Copies the box whose first element is at (column, row), swizzled as the map specifies.
+__device__ __forceinline__ void TensorCopy(uint32_t to, const void* map, int column, int row,
+                                           uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3}], [%4];" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+__device__ __forceinline__ void BarrierArrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void BarrierWait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra wait; }" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
 
 }  // namespace nereid::gpu

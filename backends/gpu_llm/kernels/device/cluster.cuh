@@ -1,22 +1,24 @@
-// Blocks that start together and reach each other's shared memory. Device code alone.
+// Thread block clusters: barriers and access to the shared memory of other blocks of the cluster.
+// Device code only.
 #pragma once
 
 #include <cstdint>
 
 namespace nereid::gpu {
 
-// All threads of all blocks of the cluster; what was written before is seen behind the wait.
+// Called by all threads of all blocks of the cluster. Writes made before the arrive are visible
+// after the wait.
 __device__ __forceinline__ void ClusterArrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// Where block `rank` of the cluster has what this one has at an address in shared memory.
-__device__ __forceinline__ uint32_t AddressInBlock(uint32_t address, int rank) {
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
+// Maps an address in this block's shared memory to the same offset in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t MapToClusterBlock(uint32_t address, int rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
 }
 __device__ __forceinline__ void StoreInCluster(uint32_t address, float4 values) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(values.x),

@@ -1,5 +1,5 @@
-// What every kernel file uses: bf16 conversions, warp reductions, programmatic dependent launch.
-// Device code alone.
+// Helpers that every kernel file uses: bf16 conversions, warp reductions, programmatic dependent
+// launch. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@ using bf16 = __nv_bfloat16;
 
 constexpr float kNegativeInfinity = -__builtin_huge_valf();
 
-// Of a clock that all processors share.
+// Global timer, common to all multiprocessors.
 __device__ __forceinline__ uint64_t NowNs() {
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
@@ -26,7 +26,7 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// Sum over the block, known to all of its threads. `scratch` holds 32 floats.
+// Returns the sum over the block to all of its threads. `scratch` has 32 floats.
 __device__ __forceinline__ float BlockSum(float value, float* scratch) {
   value = WarpSum(value);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
@@ -57,19 +57,19 @@ __device__ __forceinline__ uint4 Pack8(const float* values) {
           PackBf16(values[4], values[5]), PackBf16(values[6], values[7])};
 }
 
-// Programmatic dependent launch. The next kernel's blocks may start as soon as all blocks of this
-// one have said so (or ended): every kernel says so at once.
+// Programmatic dependent launch. The next kernel's blocks may start when all blocks of this kernel
+// have called LaunchNext() or have ended. Every kernel calls it at its start.
 __device__ __forceinline__ void LaunchNext() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
-// Waits until the kernel before this one has ended and what it wrote can be read. Every block of
-// every kernel waits before it reads or writes what another kernel touches, so that the end of the
-// one before means the end of all before.
+// Waits until the previous kernel has ended and its writes are visible. Every block of every kernel
+// calls it before it reads or writes memory that another kernel touches. So the end of the previous
+// kernel implies the end of all earlier kernels.
 __device__ __forceinline__ void WaitForPrevious() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Read once: not kept in L1.
+// For data that is read once: not kept in L1.
 __device__ __forceinline__ uint4 LoadStreaming(const void* address) {
   uint4 value;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -78,9 +78,10 @@ __device__ __forceinline__ uint4 LoadStreaming(const void* address) {
   return value;
 }
 
-// d += a x b, 16 x 8 x 16. Lane = 4 * g + t. a: {row g, k 2t..}, {row g + 8, k 2t..}, {row g, k 2t
-// + 8..}, {row g + 8, k 2t + 8..}; b: {k 2t.., column g}, {k 2t + 8.., column g}; d: {row g,
-// columns 2t, 2t + 1}, {row g + 8, the same}.
+// d += a x b, shape m16n8k16, bf16 operands. With lane = 4 * g + t the fragments are:
+//   a: {row g, k 2t..}, {row g + 8, k 2t..}, {row g, k 2t + 8..}, {row g + 8, k 2t + 8..}
+//   b: {k 2t.., column g}, {k 2t + 8.., column g}
+//   d: {row g, columns 2t, 2t + 1}, {row g + 8, columns 2t, 2t + 1}
 __device__ __forceinline__ void MatrixMultiplyAdd(float (&d)[4], uint32_t a0, uint32_t a1,
                                                   uint32_t a2, uint32_t a3, uint32_t b0,
                                                   uint32_t b1) {

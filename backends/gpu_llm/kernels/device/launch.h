@@ -1,6 +1,6 @@
-// Starts a kernel so that it may begin while the one before it ends (programmatic dependent
-// launch): the kernel calls WaitForPrevious() before it touches what others wrote. Errors show up
-// in cudaGetLastError().
+// Kernel launches with programmatic dependent launch: the kernel may begin while the previous one
+// ends, and calls WaitForPrevious() before it touches memory of other kernels. Errors are reported
+// by cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
                            static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
-// The same, in clusters of `cluster` blocks.
+// Launches a grid of `num_blocks` blocks in clusters of `cluster` blocks.
 template <typename... Parameters, typename... Arguments>
 void LaunchInClusters(void (*kernel)(Parameters...), int cluster, int num_blocks, int threads,
                       cudaStream_t stream, Arguments&&... arguments) {

@@ -1,16 +1,18 @@
-// The matrix instructions of Hopper that a group of four warps issues together: d (+)= a x b with
-// 64 rows, bf16 in, float out; b (and a, where it is not in registers) lie in shared memory,
-// K-major, swizzled. One overload a number of columns. Warp w of the group has rows 16 w .. 16 w +
-// 15; in it, lane 4 g + t has of columns 8 j + 2 t and + 1: d[4 j], d[4 j + 1] of row g, d[4 j +
-// 2], d[4 j + 3] of row g + 8. Device code alone.
+// Warpgroup matrix instructions (wgmma) of Hopper, issued by four warps together: d (+)= a x b with
+// 64 rows, bf16 operands and float accumulators. Operand b, and a unless it is in registers, is in
+// shared memory, K-major and swizzled. There is one overload for each number of columns.
+// Accumulators: warp w of the group has rows 16 w to 16 w + 15. In a warp, lane 4 g + t has columns
+// 8 j + 2 t and 8 j + 2 t + 1: d[4 j], d[4 j + 1] in row g, d[4 j + 2], d[4 j + 3] in row g + 8.
+// Device code only.
 #pragma once
 
 #include <cstdint>
 
 namespace nereid::gpu {
 
-// Of a K-major operand in shared memory whose rows are `kRowBytes` (128, 64 or 32) long and
-// swizzled accordingly; `address` is that of its first row plus 32 bytes a step of 16 along K.
+// Descriptor of a K-major operand in shared memory with rows of `kRowBytes` (128, 64 or 32),
+// swizzled accordingly. `address` is the address of the first row plus 32 bytes for each step of 16
+// along K.
 template <int kRowBytes>
 __device__ __forceinline__ uint64_t MatrixDescriptor(uint32_t address) {
   constexpr uint64_t kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 3;
@@ -30,7 +32,7 @@ __device__ __forceinline__ void WgmmaWait() {
 }
 // Keeps the compiler from moving uses of the accumulators across a wait.
 template <int kCount>
-__device__ __forceinline__ void Pin(float (&values)[kCount]) {
+__device__ __forceinline__ void FenceAccumulators(float (&values)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
@@ -56,7 +58,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[8], uint64_t a, uint64_t b, int
         "+f"(d[7])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[8], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -91,7 +93,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[16], uint64_t a, uint64_t b, in
         "+f"(d[14]), "+f"(d[15])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[16], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -162,7 +164,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[32], uint64_t a, uint64_t b, in
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[32], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -196,7 +198,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[40], uint64_t a, uint64_t b, in
         "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[40], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -234,7 +236,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[48], uint64_t a, uint64_t b, in
         "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[48], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -280,7 +282,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[64], uint64_t a, uint64_t b, in
         "+f"(d[63])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[64], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(
@@ -440,7 +442,7 @@ __device__ __forceinline__ void Wgmma(float (&d)[128], uint64_t a, uint64_t b, i
         "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// a in registers, as the halves of a product's d are packed.
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
 __device__ __forceinline__ void Wgmma(float (&d)[128], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
   asm volatile(

@@ -1,5 +1,5 @@
-// The matrix instructions of Hopper for fp8 (e4m3): as wgmma.cuh's, 32 deep, both operands in
-// shared memory. Device code alone.
+// Warpgroup matrix instructions of Hopper for fp8 (e4m3): layouts as in wgmma.cuh, K is 32, and
+// both operands are in shared memory. Device code only.
 #pragma once
 
 #include <cstdint>

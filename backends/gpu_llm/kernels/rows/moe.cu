@@ -1,7 +1,8 @@
-// Small against the grouped products between them. Nothing depends on which rows stand together.
-// Qwen3-30B-A3B on an H200: routes of 64 rows take 33 us (latency: half a megabyte is read), of
-// 1,762 rows 43; sums of 8 experts of 1,762 rows have 56 % of the memory's bandwidth, of 64 rows
-// they take 7 us.
+// Routing and combination for mixtures of experts. They are cheap compared to the grouped GEMM
+// between them. A row's result does not depend on the other rows of the step. Qwen3-30B-A3B on an
+// H200: routing takes 33 us for 64 rows (bound by latency: half a megabyte is read) and 43 us for
+// 1,762 rows. Combining 8 experts of 1,762 rows reaches 56 % of the memory bandwidth; of 64 rows it
+// takes 7 us.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
@@ -14,8 +15,8 @@ constexpr int kSortThreads = 1024;
 constexpr int kCombineThreads = 256;
 constexpr int kLaneExperts = kMaxExperts / 32;
 
-// A warp picks a row's experts. Lane l has the scores of experts l, l + 32, ...
-__device__ void PickExperts(const RouteParams& p, int64_t row) {
+// Selects a row's experts with one warp. Lane l has the scores of experts l, l + 32, ...
+__device__ void SelectExperts(const RouteParams& p, int64_t row) {
   const int lane = threadIdx.x % 32;
   float scores[kLaneExperts];
 #pragma unroll
@@ -41,7 +42,7 @@ __device__ void PickExperts(const RouteParams& p, int64_t row) {
       const int32_t other_at = __shfl_xor_sync(0xffffffffu, at, distance);
       if (other > best || (other == best && other_at < at)) best = other, at = other_at;
     }
-    if (at == INT32_MAX) at = rank;  // a row of nothing (padding): any will do
+    if (at == INT32_MAX) at = rank;  // a padding row without valid scores: any expert will do
     if (rank == 0) {
       first_score = best;
 #pragma unroll
@@ -59,18 +60,19 @@ __device__ void PickExperts(const RouteParams& p, int64_t row) {
   if (lane >= p.experts_per_token) return;
   const int64_t pair = row * p.experts_per_token + lane;
   p.experts[pair] = own_expert;
-  p.shares[pair] = own_score / (p.normalizes ? chosen : all);
+  p.router_weights[pair] = own_score / (p.normalizes ? chosen : all);
 }
 
 __global__ void __launch_bounds__(kRouteThreads) RouteKernel(RouteParams p) {
   LaunchNext();
   WaitForPrevious();
   const int64_t row = int64_t{blockIdx.x} * kRouteWarps + threadIdx.x / 32;
-  if (row < p.num_rows) PickExperts(p, row);
+  if (row < p.num_rows) SelectExperts(p, row);
 }
 
-// A block of threads. The order of an expert's pairs is any: each is computed by itself.
-__device__ void SortAll(const SortPairsParams& p) {
+// Sorts the pairs by expert with one block of threads. The order of pairs of one expert is
+// arbitrary, because each pair is computed independently.
+__device__ void SortPairsInBlock(const SortPairsParams& p) {
   __shared__ int32_t counts[kMaxExperts], next[kMaxExperts], first_tiles[kMaxExperts];
   __shared__ int32_t num_tiles;
   const int num_threads = static_cast<int>(blockDim.x);
@@ -78,27 +80,27 @@ __device__ void SortAll(const SortPairsParams& p) {
   __syncthreads();
   for (int i = threadIdx.x; i < p.num_pairs; i += num_threads) atomicAdd(&counts[p.experts[i]], 1);
   __syncthreads();
-  if (threadIdx.x < 32) {  // sums of what lies before; a lane has neighbouring experts
+  if (threadIdx.x < 32) {  // prefix sums; a lane has consecutive experts
     const int each = (p.num_experts + 31) / 32, lane = threadIdx.x;
     const int first = lane * each, last = min(p.num_experts, first + each);
-    int32_t places = 0, tiles = 0;
+    int32_t pair_count = 0, tiles = 0;
     for (int expert = first; expert < last; ++expert) {
-      places += counts[expert];
+      pair_count += counts[expert];
       tiles += (counts[expert] + p.tile_rows - 1) / p.tile_rows;
     }
-    int32_t place = places, tile = tiles;
+    int32_t pair_offset = pair_count, tile = tiles;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const int32_t other_place = __shfl_up_sync(0xffffffffu, place, distance);
+      const int32_t other_offset = __shfl_up_sync(0xffffffffu, pair_offset, distance);
       const int32_t other_tile = __shfl_up_sync(0xffffffffu, tile, distance);
-      if (lane >= distance) place += other_place, tile += other_tile;
+      if (lane >= distance) pair_offset += other_offset, tile += other_tile;
     }
     if (lane == 31) num_tiles = tile;
-    place -= places, tile -= tiles;
+    pair_offset -= pair_count, tile -= tiles;
     for (int expert = first; expert < last; ++expert) {
-      next[expert] = place;
+      next[expert] = pair_offset;
       first_tiles[expert] = tile;
-      place += counts[expert];
+      pair_offset += counts[expert];
       tile += (counts[expert] + p.tile_rows - 1) / p.tile_rows;
     }
   }
@@ -115,21 +117,22 @@ __device__ void SortAll(const SortPairsParams& p) {
   }
   __syncthreads();
   for (int i = threadIdx.x; i < p.num_pairs; i += num_threads) {
-    const int32_t place = atomicAdd(&next[p.experts[i]], 1);
-    p.pairs[place] = i;
-    p.places[i] = place;
+    const int32_t pair_offset = atomicAdd(&next[p.experts[i]], 1);
+    p.pairs[pair_offset] = i;
+    p.sorted_index[i] = pair_offset;
   }
 }
 
 __global__ void __launch_bounds__(kSortThreads) SortPairsKernel(SortPairsParams p) {
   LaunchNext();
   WaitForPrevious();
-  SortAll(p);
+  SortPairsInBlock(p);
 }
 
-// A block of threads an expert's scores of all rows; the last one to end picks and sorts.
-__global__ void __launch_bounds__(kRouteThreads) RouteFewKernel(RouteFewParams p) {
-  __shared__ float parts[kRouteWarps][kFewRoutedRows];
+// Grid: one block of threads for each expert, which computes its scores of all rows. The last block
+// to finish selects the experts and sorts the pairs.
+__global__ void __launch_bounds__(kRouteThreads) RouteFusedKernel(RouteFusedParams p) {
+  __shared__ float parts[kRouteWarps][kMaxFusedRouteRows];
   __shared__ bool is_last;
   LaunchNext();
   const int chunks = p.hidden_size / 8, expert = blockIdx.x;
@@ -139,13 +142,13 @@ __global__ void __launch_bounds__(kRouteThreads) RouteFewKernel(RouteFewParams p
   uint4 next = {};
   if (static_cast<int>(threadIdx.x) < chunks) next = router[threadIdx.x];
   WaitForPrevious();
-  float sums[kFewRoutedRows] = {};
+  float sums[kMaxFusedRouteRows] = {};
   for (int i = threadIdx.x; i < chunks; i += kRouteThreads) {
     float weights[8];
     Unpack8(next, weights);
     if (i + kRouteThreads < chunks) next = router[i + kRouteThreads];
 #pragma unroll
-    for (int row = 0; row < kFewRoutedRows; ++row) {
+    for (int row = 0; row < kMaxFusedRouteRows; ++row) {
       if (row >= num_rows) break;
       float values[8];
       Unpack8(in[int64_t{row} * chunks + i], values);
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(kRouteThreads) RouteFewKernel(RouteFewParams p
   }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-  for (int row = 0; row < kFewRoutedRows; ++row) {
+  for (int row = 0; row < kMaxFusedRouteRows; ++row) {
     if (row >= num_rows) break;
     const float sum = WarpSum(sums[row]);
     if (lane == 0) parts[warp][row] = sum;
@@ -176,9 +179,9 @@ __global__ void __launch_bounds__(kRouteThreads) RouteFewKernel(RouteFewParams p
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  for (int row = warp; row < num_rows; row += kRouteWarps) PickExperts(p.route, row);
+  for (int row = warp; row < num_rows; row += kRouteWarps) SelectExperts(p.route, row);
   __syncthreads();
-  SortAll(p.sort);
+  SortPairsInBlock(p.sort);
 }
 
 __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p) {
@@ -190,10 +193,11 @@ __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p
     float sum[8] = {};
     for (int rank = 0; rank < p.experts_per_token; ++rank) {
       const int64_t pair = row * p.experts_per_token + rank;
-      const float share = p.shares[pair];
+      const float share = p.router_weights[pair];
       float values[8];
-      Unpack8(reinterpret_cast<const uint4*>(p.in + int64_t{p.places[pair]} * p.hidden_size)[i],
-              values);
+      Unpack8(
+          reinterpret_cast<const uint4*>(p.in + int64_t{p.sorted_index[pair]} * p.hidden_size)[i],
+          values);
 #pragma unroll
       for (int j = 0; j < 8; ++j) sum[j] += values[j] * share;
     }
@@ -219,9 +223,9 @@ void SortPairs(const SortPairsParams& params, cudaStream_t stream) {
   Launch(SortPairsKernel, 1, kSortThreads, 0, stream, params);
 }
 
-void RouteFew(const RouteFewParams& params, cudaStream_t stream) {
+void RouteFused(const RouteFusedParams& params, cudaStream_t stream) {
   if (params.route.num_rows == 0) return;
-  Launch(RouteFewKernel, params.route.num_experts, kRouteThreads, 0, stream, params);
+  Launch(RouteFusedKernel, params.route.num_experts, kRouteThreads, 0, stream, params);
 }
 
 void Combine(const CombineParams& params, cudaStream_t stream) {

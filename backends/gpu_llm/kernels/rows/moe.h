@@ -1,5 +1,5 @@
-// Mixture of experts around the grouped product: which experts a row goes to, the pairs of row and
-// expert sorted by expert, and the sum of what a row's experts made.
+// Mixture of experts around the grouped GEMM: selects the experts of each row, sorts the pairs of
+// row and expert by expert, and combines the outputs of a row's experts.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,48 +14,48 @@ inline constexpr int kMaxExpertsPerToken = 32;
 
 // Pair = row * experts_per_token + rank.
 struct RouteParams {
-  float* scores;     // [num_rows, num_experts]: rows x router^T
-  int32_t* experts;  // [pairs], the likeliest first, equal ones by number
-  float* shares;     // [pairs]: softmax over the chosen ones, or over all
+  float* scores;          // [num_rows, num_experts]: rows x router^T
+  int32_t* experts;       // [pairs]: highest score first, equal scores by expert number
+  float* router_weights;  // [pairs]: softmax over the selected experts, or over all
   int num_rows, num_experts, experts_per_token;
-  bool normalizes;  // shares of a row add up to 1
+  bool normalizes;  // the router weights of a row sum to 1
 };
 void Route(const RouteParams& params, cudaStream_t stream);
 
-// Rows of a grouped product, all of one expert. expert < 0: nothing to do.
+// Rows of a grouped GEMM that belong to one expert. expert < 0: empty.
 struct ExpertTile {
-  int32_t expert, first, count;  // places [first, first + count)
+  int32_t expert, first, count;  // sorted pairs [first, first + count)
 };
-// Tiles of at most `tile_rows` that so many pairs can come to.
+// Upper bound of the number of tiles of at most `tile_rows` rows for `num_pairs` pairs.
 constexpr int64_t MaxExpertTiles(int64_t num_pairs, int num_experts, int tile_rows) {
   return num_pairs / tile_rows + (num_pairs < num_experts ? num_pairs : num_experts);
 }
 
 struct SortPairsParams {
   const int32_t* experts;  // [num_pairs]
-  int32_t* pairs;          // [num_pairs]: the pair at each place
-  int32_t* places;         // [num_pairs]: the place of each pair
+  int32_t* pairs;          // [num_pairs]: pairs in sorted order
+  int32_t* sorted_index;   // [num_pairs]: position of each pair in `pairs`
   ExpertTile* tiles;       // [num_tiles]: all are written
   int num_pairs, num_experts, tile_rows, num_tiles;
 };
 void SortPairs(const SortPairsParams& params, cudaStream_t stream);
 
-// All of it in one kernel, with the scores too, for up to kFewRoutedRows rows.
-inline constexpr int kFewRoutedRows = 16;
-struct RouteFewParams {
+// Scores, selection and sorting in one kernel, for up to kMaxFusedRouteRows rows.
+inline constexpr int kMaxFusedRouteRows = 16;
+struct RouteFusedParams {
   const __nv_bfloat16* in;      // [num_rows, hidden_size]
   const __nv_bfloat16* router;  // [num_experts, hidden_size]
   int hidden_size;
-  int32_t* ticket;  // 0, before and after
+  int32_t* ticket;  // counter of finished blocks, 0 before and after
   RouteParams route;
   SortPairsParams sort;
 };
-void RouteFew(const RouteFewParams& params, cudaStream_t stream);
+void RouteFused(const RouteFusedParams& params, cudaStream_t stream);
 
 struct CombineParams {
-  const __nv_bfloat16* in;  // [num_pairs, hidden_size], by place
-  const int32_t* places;
-  const float* shares;
+  const __nv_bfloat16* in;  // [num_pairs, hidden_size], in sorted order
+  const int32_t* sorted_index;
+  const float* router_weights;
   __nv_bfloat16* out;  // [num_rows, hidden_size]
   int num_rows, hidden_size, experts_per_token;
   bool accumulates;  // out += sum

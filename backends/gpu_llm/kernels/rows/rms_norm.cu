@@ -1,13 +1,13 @@
-// One block of threads a row; the row stays in registers between the two passes.
-// 8,192 rows of 4,096: 84 % of an H200's 4.65 TB/s.
+// Grid: one block of threads for each row, which stays in registers between the two passes. Bound
+// by memory bandwidth. 8,192 rows of 4,096: 84 % of an H200's 4.65 TB/s.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
-#include "backends/gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
 
 namespace nereid::gpu {
 namespace {
 
-// So few that a block of a product that follows finds room beside one of these (split_gemm.cuh).
+// So few that a block of a following GEMM fits beside a block of this kernel (split_gemm.cuh).
 constexpr int kThreads = 256;
 constexpr int kFewChunks = 2, kMaxChunks = 8;  // of 8 values a thread
 

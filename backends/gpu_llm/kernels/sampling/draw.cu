@@ -1,11 +1,11 @@
-// One block of threads a row: rules, then what top-k, top-p and min-p leave, then the draw. Nothing
-// is sorted: the threshold that top-k or top-p sets is found digit by digit over the logits' bits,
-// with counts and, in fixed point, probabilities of each digit, so that the order of additions does
-// not matter.
-// Top-p of 256 rows of 128,256 takes 410 us, 14 times what it takes to read them.
+// Grid: one block of threads for each row. Applies the rules (bias, penalties, bans), finds the
+// threshold of top-k, top-p and min-p, and draws. Nothing is sorted: a radix search over the
+// logits' bits finds the threshold digit by digit. It counts tokens and adds probabilities in fixed
+// point, so that the result does not depend on the order of additions. Top-p of 256 rows of 128,256
+// takes 410 us, 14 times the time to read them.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
-#include "backends/gpu_llm/kernels/sampling/draw.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
 #include "backends/llm_core/sampling/philox.h"
 
@@ -15,40 +15,40 @@ namespace {
 constexpr int kThreads = 1024;
 constexpr int kBins = 2048;
 constexpr int kBinsPerThread = kBins / kThreads;
-constexpr float kNoiseSpan = 21.0f;   // as llm_core's sampler has it
-constexpr float kMassUnit = 0x1p40f;  // of the likeliest token's probability
+constexpr float kNoiseSpan = 21.0f;   // the same as in llm_core's sampler
+constexpr float kMassUnit = 0x1p40f;  // fixed-point value of the most likely token's probability
 
 // Digits of 11, 11 and 10 bits.
 __device__ __forceinline__ int Shift(int digit) {
   return digit == 0 ? 21 : digit == 1 ? 10 : 0;
 }
 
-// Orders as the floats do.
-__device__ __forceinline__ uint32_t Key(float value) {
-  const uint32_t bits = __float_as_uint(__fadd_rn(value, 0.0f));  // one zero
+// Has the order of the floats.
+__device__ __forceinline__ uint32_t SortKey(float value) {
+  const uint32_t bits = __float_as_uint(__fadd_rn(value, 0.0f));  // makes -0 equal to +0
   return bits ^ (bits >> 31 != 0 ? 0xffffffffu : 0x80000000u);
 }
 
-struct Shared {
+struct DrawState {
   uint32_t counts[kBins];
   uint32_t low_masses[kBins], high_masses[kBins];
   unsigned long long warp_sums[32];
   float values[32];
   int ids[32];
-  // Of the bin that a search ends in.
+  // Of the bin in which a search ends.
   int bin;
   unsigned long long count_above, mass_above;
   int cutoff;
 };
 
-// The row, its scale, and what lies in it above nothing at all.
-struct Row {
+// A row of logits with its scale. Elements are the scaled logits.
+struct LogitRow {
   const float* logits;
   int size;
   float scale, max;  // max: of the scaled logits
   __device__ float Scaled(int i) const { return __fmul_rn(logits[i], scale); }
 
-  // visit(id, scaled logit), four neighbours a thread, several of them on their way at a time.
+  // Calls visit(id, scaled logit), four adjacent logits a thread, with several loads in flight.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(Visit visit) const {
     constexpr int kAhead = 4;
@@ -74,16 +74,16 @@ struct Row {
   }
 };
 
-// What is kept: keys above, and the first `num_ties` of those equal to it.
+// The kept tokens: keys above `key`, and the first `num_ties` of those equal to it.
 struct Threshold {
   uint32_t key = 0;
   unsigned long long num_ties = ~0ull;
   unsigned long long num_equal = 0;
-  unsigned long long mass = 0;  // of all kept
+  unsigned long long mass = 0;  // of all kept tokens
 };
 
-// Sum over this thread and those before it.
-__device__ unsigned long long InclusiveScan(unsigned long long value, Shared& shared) {
+// Sum over this thread and the threads before it.
+__device__ unsigned long long InclusiveScan(unsigned long long value, DrawState& shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
@@ -98,8 +98,8 @@ __device__ unsigned long long InclusiveScan(unsigned long long value, Shared& sh
   return before + value;
 }
 
-// Greatest scaled logit, equal ones by id: known to all threads.
-__device__ void FindMax(float value, int id, Shared& shared, float& max, int& argmax) {
+// Maximum scaled logit, lowest id for equal ones; returned to all threads.
+__device__ void FindMax(float value, int id, DrawState& shared, float& max, int& argmax) {
   const auto join = [&](float other, int other_id) {
     if (other > value || (other == value && other_id < id)) value = other, id = other_id;
   };
@@ -122,22 +122,22 @@ __device__ __forceinline__ unsigned long long Mass(float scaled, float max) {
   return __float2ull_rn(expf(scaled - max) * kMassUnit);
 }
 
-// In two words: shared memory adds single ones at once.
-__device__ __forceinline__ void AddMass(Shared& shared, int bin, unsigned long long mass) {
+// Adds in two words, because shared memory has fast atomics on single words only.
+__device__ __forceinline__ void AddMass(DrawState& shared, int bin, unsigned long long mass) {
   const auto low = static_cast<uint32_t>(mass);
   auto high = static_cast<uint32_t>(mass >> 32);
   if (atomicAdd(&shared.low_masses[bin], low) > ~low) ++high;
   if (high != 0) atomicAdd(&shared.high_masses[bin], high);
 }
-__device__ __forceinline__ unsigned long long MassOf(const Shared& shared, int bin) {
+__device__ __forceinline__ unsigned long long MassOf(const DrawState& shared, int bin) {
   return static_cast<unsigned long long>(shared.high_masses[bin]) << 32 | shared.low_masses[bin];
 }
 
-// The fewest of the likeliest tokens, of those with keys of at least `least`, whose count (or whose
-// mass) reaches `target`; all of them when they do not.
+// Finds the smallest set of the most likely tokens, among those with keys of at least `least`,
+// whose count (or mass) reaches `target`. The set has all tokens if they do not reach it.
 template <bool kByMass>
-__device__ Threshold Find(const Row& row, uint32_t least, unsigned long long target,
-                          Shared& shared) {
+__device__ Threshold FindThreshold(const LogitRow& row, uint32_t least, unsigned long long target,
+                                   DrawState& shared) {
   uint32_t prefix = 0;
   unsigned long long count_above = 0, mass_above = 0;
   Threshold found;
@@ -150,7 +150,7 @@ __device__ Threshold Find(const Row& row, uint32_t least, unsigned long long tar
     if (threadIdx.x == 0) shared.bin = -1;
     __syncthreads();
     row.ForEach([&](int, float scaled) {
-      const uint32_t key = Key(scaled);
+      const uint32_t key = SortKey(scaled);
       if (scaled == kNegativeInfinity || key < least) return;
       if (digit > 0 && key >> Shift(digit - 1) != prefix) return;
       const auto bin = static_cast<int>(key >> shift & (bins - 1));
@@ -158,7 +158,7 @@ __device__ Threshold Find(const Row& row, uint32_t least, unsigned long long tar
       AddMass(shared, bin, Mass(scaled, row.max));
     });
     __syncthreads();
-    // From the greatest digit down; each thread has neighbouring ones.
+    // From the highest digit down; each thread has adjacent digits.
     unsigned long long counts = 0, masses = 0;
     for (int j = 0; j < kBinsPerThread; ++j) {
       const int bin = kBins - 1 - (static_cast<int>(threadIdx.x) * kBinsPerThread + j);
@@ -167,7 +167,7 @@ __device__ Threshold Find(const Row& row, uint32_t least, unsigned long long tar
     }
     unsigned long long count_end = count_above + InclusiveScan(counts, shared);
     unsigned long long mass_end = mass_above + InclusiveScan(masses, shared);
-    count_end -= counts, mass_end -= masses;  // now: before this thread's digits
+    count_end -= counts, mass_end -= masses;  // now exclusive of this thread's digits
     for (int j = 0; j < kBinsPerThread; ++j) {
       const int bin = kBins - 1 - (static_cast<int>(threadIdx.x) * kBinsPerThread + j);
       const unsigned long long before = kByMass ? mass_end : count_end;
@@ -182,7 +182,7 @@ __device__ Threshold Find(const Row& row, uint32_t least, unsigned long long tar
     }
     if (threadIdx.x == kThreads - 1) found.mass = mass_end;
     __syncthreads();
-    if (shared.bin < 0) {  // all of them, at the first digit
+    if (shared.bin < 0) {  // all tokens are kept, found at the first digit
       if (threadIdx.x == kThreads - 1) shared.mass_above = found.mass;
       __syncthreads();
       found = {};
@@ -211,31 +211,33 @@ __device__ Threshold Find(const Row& row, uint32_t least, unsigned long long tar
   return found;
 }
 
-// The id of the last tie that is kept: equal logits are kept by id.
-__device__ int TieCutoff(const Row& row, const Threshold& threshold, Shared& shared) {
+// Highest id of the kept ties: equal logits are kept in the order of ids.
+__device__ int TieCutoff(const LogitRow& row, const Threshold& threshold, DrawState& shared) {
   if (threshold.num_ties >= threshold.num_equal) return row.size;
   const int share = (row.size + kThreads - 1) / kThreads;
   const int first = static_cast<int>(threadIdx.x) * share, last = min(row.size, first + share);
   unsigned long long own = 0;
-  for (int i = first; i < last; ++i) own += Key(row.Scaled(i)) == threshold.key ? 1 : 0;
+  for (int i = first; i < last; ++i) own += SortKey(row.Scaled(i)) == threshold.key ? 1 : 0;
   unsigned long long before = InclusiveScan(own, shared) - own;
   if (before < threshold.num_ties && before + own >= threshold.num_ties) {
     for (int i = first; i < last; ++i) {
-      if (Key(row.Scaled(i)) == threshold.key && ++before == threshold.num_ties) shared.cutoff = i;
+      if (SortKey(row.Scaled(i)) == threshold.key && ++before == threshold.num_ties)
+        shared.cutoff = i;
     }
   }
   __syncthreads();
   return shared.cutoff;
 }
 
-__device__ Threshold Select(const Row& row, const DrawItem& item, Shared& shared) {
+__device__ Threshold SelectThreshold(const LogitRow& row, const DrawItem& item, DrawState& shared) {
   Threshold threshold;
-  if (item.top_k > 0) threshold = Find<false>(row, 0, item.top_k, shared);
+  if (item.top_k > 0) threshold = FindThreshold<false>(row, 0, item.top_k, shared);
   if (item.top_p >= 1.0f) return threshold;
-  if (item.top_k <= 0) threshold = Find<false>(row, 0, ~0ull, shared);  // the mass of all
+  if (item.top_k <= 0)
+    threshold = FindThreshold<false>(row, 0, ~0ull, shared);  // the mass of all tokens
   const auto target = static_cast<unsigned long long>(
       ceil(static_cast<double>(threshold.mass) * static_cast<double>(item.top_p)));
-  return Find<true>(row, threshold.key, max(1ull, target), shared);
+  return FindThreshold<true>(row, threshold.key, max(1ull, target), shared);
 }
 
 __device__ void ApplyEdits(const DrawItem& item, LogitEdit* edits, float* logits) {
@@ -255,18 +257,19 @@ __device__ void ApplyEdits(const DrawItem& item, LogitEdit* edits, float* logits
   __syncthreads();
 }
 
-// The likeliest of the tokens that are kept, with noise that depends on seed, position and id.
-__device__ int Draw(const Row& row, const DrawItem& item, const Threshold& threshold, int cutoff,
-                    int likeliest, Shared& shared) {
+// The maximum over the kept tokens of scaled logit plus Gumbel noise, which depends on seed,
+// position and id.
+__device__ int Draw(const LogitRow& row, const DrawItem& item, const Threshold& threshold,
+                    int cutoff, int most_likely, DrawState& shared) {
   const uint64_t seed = uint64_t{item.seed_high} << 32 | item.seed_low;
   const float least = row.max + item.log_min_p;
   float best = kNegativeInfinity;
-  int drawn = likeliest;
+  int drawn = most_likely;
   row.ForEach([&](int i, float scaled) {
     if (!(scaled > row.max - kNoiseSpan)) return;
-    const uint32_t key = Key(scaled);
+    const uint32_t key = SortKey(scaled);
     if (key < threshold.key || (key == threshold.key && i > cutoff)) return;
-    if (scaled < least && i != likeliest) return;
+    if (scaled < least && i != most_likely) return;
     const float uniform = llm::TokenUniform(seed, item.position, static_cast<uint32_t>(i));
     const float value = __fadd_rn(scaled, -logf(-logf(uniform)));
     if (value > best || (value == best && i < drawn)) best = value, drawn = i;
@@ -277,26 +280,26 @@ __device__ int Draw(const Row& row, const DrawItem& item, const Threshold& thres
 }
 
 __global__ void __launch_bounds__(kThreads) DrawKernel(DrawParams p) {
-  __shared__ Shared shared;
+  __shared__ DrawState shared;
   WaitForPrevious();
   const DrawItem item = p.items[blockIdx.x];
   float* logits = p.logits + int64_t{item.row} * p.vocab_size;
   LogitEdit* edits = p.edits + item.first_edit;
   ApplyEdits(item, edits, logits);
-  Row row = {logits, p.vocab_size, item.scale, 0.0f};
-  float greatest = kNegativeInfinity;
+  LogitRow row = {logits, p.vocab_size, item.scale, 0.0f};
+  float best = kNegativeInfinity;
   int at = INT32_MAX;
   row.ForEach([&](int i, float scaled) {
-    if (scaled > greatest) greatest = scaled, at = i;
+    if (scaled > best) best = scaled, at = i;
   });
-  int likeliest;
-  FindMax(greatest, at, shared, row.max, likeliest);
-  if (likeliest == INT32_MAX) likeliest = 0;  // all are banned
-  int id = likeliest;
+  int most_likely;
+  FindMax(best, at, shared, row.max, most_likely);
+  if (most_likely == INT32_MAX) most_likely = 0;  // all tokens are banned
+  int id = most_likely;
   if (item.is_greedy == 0 && row.max != kNegativeInfinity) {
-    const Threshold threshold = Select(row, item, shared);
+    const Threshold threshold = SelectThreshold(row, item, shared);
     const int cutoff = TieCutoff(row, threshold, shared);
-    id = Draw(row, item, threshold, cutoff, likeliest, shared);
+    id = Draw(row, item, threshold, cutoff, most_likely, shared);
   }
   __shared__ float raw;
   if (threadIdx.x == 0) raw = logits[id];
@@ -305,7 +308,7 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawParams p) {
     if (edits[i].id == id) raw = edits[i].raw;
   }
   __syncthreads();
-  if (threadIdx.x == 0) PutToken(p.target, item.row, id, raw - p.log_sums[item.row]);
+  if (threadIdx.x == 0) WriteToken(p.target, item.row, id, raw - p.log_sums[item.row]);
 }
 
 }  // namespace

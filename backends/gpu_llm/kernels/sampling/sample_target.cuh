@@ -1,13 +1,13 @@
-// Hands a token out: to the host, and to the next step. Device code alone.
+// Writes a sampled token for the host and for the next step. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 
 namespace nereid::gpu {
 
-__device__ __forceinline__ void PutToken(const SampleTarget& target, int row, int32_t id,
-                                         float log_prob) {
-  const int at = *target.half * target.max_num_rows + row;
+__device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, int32_t id,
+                                           float log_prob) {
+  const int at = *target.buffer_index * target.max_num_rows + row;
   target.ids[at] = id;
   target.log_probs[at] = log_prob;
   const int slot = target.slots[row];

@@ -1,4 +1,4 @@
-// Chooses the format's kernel.
+// Dispatches to the kernel of the weight format.
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"

@@ -1,90 +1,91 @@
-// The decode step for one format of weights; each is compiled in a file of its own. One block of
-// threads a processor, all there at once. What a product leaves for others says itself that it is
-// there, word by word: the warps that compute look at what they need until it is; the warp that
-// copies weights never waits for them.
+// The fused decode step for one weight format; each format is compiled in its own file. Grid: one
+// block of threads for each multiprocessor, all resident at once (cooperative launch). Blocks
+// exchange activations in global memory, where each word is marked as not ready until it is
+// written. Compute warps poll the words they need. The warp that copies weights never waits for
+// them.
 //
-// One sequence, steps of an 8B model, weights and cache: 87 (bf16), 73 (fp8), 53 (int4)
-// % of an H200's 4.65 TB/s.
+// Bound by memory bandwidth. One sequence, 8B model, bytes of weights and cache: 87 (bf16), 73
+// (fp8), 53 (int4) % of an H200's 4.65 TB/s.
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
-#include "backends/gpu_llm/kernels/step/decode_step_product.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_gemm.cuh"
 
 namespace nereid::gpu::decode_step {
 
-constexpr int kSharedBytes = kRingBytes + static_cast<int>(sizeof(Shared)) + 128;
+constexpr int kSharedBytes = kRingBytes + static_cast<int>(sizeof(SharedState)) + 128;
 
-__device__ __forceinline__ Product LayerProduct(const DecodeStepParams& p, uint32_t set,
-                                                int layer_index, int kind) {
+__device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_t set,
+                                              int layer_index, int kind) {
   const DecodeStepLayer& layer = p.layers[layer_index];
   const LayerExchange here = ExchangeOf(p, set, layer_index);
-  Product product = {};
-  product.row_scales = layer.row_scales[kind];
-  product.in_stride = product.addend_stride = product.out_stride = here.stride;
-  const auto take_input = [&](const bf16*& from, int& stride, bool& is_old) {
+  StepGemm gemm = {};
+  gemm.row_scales = layer.row_scales[kind];
+  gemm.in_stride = gemm.addend_stride = gemm.out_stride = here.stride;
+  const auto take_input = [&](const bf16*& from, int& stride, bool& is_complete) {
     from = layer_index > 0 ? ExchangeOf(p, set, layer_index - 1).residual : p.residual;
-    if (layer_index == 0) stride = p.hidden_size, is_old = true;
+    if (layer_index == 0) stride = p.hidden_size, is_complete = true;
   };
   switch (kind) {
     case kStepQkv:
-      take_input(product.in, product.in_stride, product.in_is_old);
-      product.depth = p.hidden_size, product.norm = layer.input_norm;
-      product.out = here.qkv;
-      product.num_outputs = (p.num_heads + 2 * p.num_kv_heads) * p.head_dim;
-      product.output = StreamOutput::kBf16;
+      take_input(gemm.in, gemm.in_stride, gemm.in_is_complete);
+      gemm.depth = p.hidden_size, gemm.norm = layer.input_norm;
+      gemm.out = here.qkv;
+      gemm.num_outputs = (p.num_heads + 2 * p.num_kv_heads) * p.head_dim;
+      gemm.output = GemmEpilogue::kBf16;
       break;
     case kStepOut:
-      product.in = here.attention, product.depth = p.num_heads * p.head_dim;
-      take_input(product.addend, product.addend_stride, product.addend_is_old);
-      product.out = here.middle, product.num_outputs = p.hidden_size;
-      product.output = StreamOutput::kAdd;
+      gemm.in = here.attention, gemm.depth = p.num_heads * p.head_dim;
+      take_input(gemm.addend, gemm.addend_stride, gemm.addend_is_complete);
+      gemm.out = here.middle, gemm.num_outputs = p.hidden_size;
+      gemm.output = GemmEpilogue::kAdd;
       break;
     case kStepGateUp:
-      product.in = here.middle, product.depth = p.hidden_size, product.norm = layer.mlp_norm;
-      product.out = here.gated, product.num_outputs = 2 * p.inner_size;
-      product.output = StreamOutput::kSiluGate;
+      gemm.in = here.middle, gemm.depth = p.hidden_size, gemm.norm = layer.mlp_norm;
+      gemm.out = here.gated, gemm.num_outputs = 2 * p.inner_size;
+      gemm.output = GemmEpilogue::kSiluGate;
       break;
     default:
-      product.in = here.gated, product.depth = p.inner_size;
-      product.addend = here.middle;
-      product.out = here.residual, product.num_outputs = p.hidden_size;
-      product.output = StreamOutput::kAdd;
+      gemm.in = here.gated, gemm.depth = p.inner_size;
+      gemm.addend = here.middle;
+      gemm.out = here.residual, gemm.num_outputs = p.hidden_size;
+      gemm.output = GemmEpilogue::kAdd;
   }
-  return product;
+  return gemm;
 }
 
-template <WeightFormat kFormat, int kHeadDim, int kPanels>
+template <WeightFormat kFormat, int kHeadDim, int kKTiles>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
   const uint32_t set = consumer.shared().set;
-  for (int i = 0; i < p.num_layers * kStepProducts; ++i) {
-    const Product product = LayerProduct(p, set, i / kStepProducts, i % kStepProducts);
-    if (i % kStepProducts == kStepOut) Attend<kHeadDim>(p, i / kStepProducts, consumer);
-    if (product.depth <= kPanels * kPanelColumns) {
-      MultiplyResident<kFormat, kPanels>(p, product, consumer);
+  for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
+    const StepGemm gemm = LayerGemm(p, set, i / kNumStepGemms, i % kNumStepGemms);
+    if (i % kNumStepGemms == kStepOut) RunAttention<kHeadDim>(p, i / kNumStepGemms, consumer);
+    if (gemm.depth <= kKTiles * kKTileColumns) {
+      MultiplyResident<kFormat, kKTiles>(p, gemm, consumer);
     } else {
-      MultiplyDeep<kFormat>(p, product, consumer);
+      MultiplyDeep<kFormat>(p, gemm, consumer);
     }
-    SyncConsumers();  // all have read the others' sums
+    SyncConsumers();  // all threads have read the others' sums
   }
-  Product head = {};
+  StepGemm head = {};
   head.in = p.num_layers > 0 ? ExchangeOf(p, set, p.num_layers - 1).residual : p.residual;
   head.in_stride = p.num_layers > 0 ? ExchangeOf(p, set, 0).stride : p.hidden_size;
-  head.in_is_old = p.num_layers == 0;
+  head.in_is_complete = p.num_layers == 0;
   head.rows = p.logit_rows, head.norm = p.final_norm;
   head.out = p.logits;
   head.num_outputs = p.head_outputs, head.depth = p.hidden_size;
   head.out_stride = p.head_outputs;
-  head.output = StreamOutput::kFloat;
-  MultiplyResident<WeightFormat::kBf16, kPanels>(p, head, consumer);
+  head.output = GemmEpilogue::kFloat;
+  MultiplyResident<WeightFormat::kBf16, kKTiles>(p, head, consumer);
   SyncConsumers();
-  if (threadIdx.x == 0) End(p, consumer.shared());
+  if (threadIdx.x == 0) FinishLaunch(p, consumer.shared());
 }
 
-// kPanels: what registers hold of an input; hidden_size is at most so many.
-template <WeightFormat kFormat, int kHeadDim, int kPanels>
+// kKTiles: number of K tiles of an input that fit in registers; bounds hidden_size.
+template <WeightFormat kFormat, int kHeadDim, int kKTiles>
 __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStepParams p) {
   extern __shared__ __align__(128) char ring[];
-  Shared& shared = *reinterpret_cast<Shared*>(ring + kRingBytes);
+  SharedState& shared = *reinterpret_cast<SharedState*>(ring + kRingBytes);
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < kSlots; ++slot) {
       BarrierInit(shared.full + slot, 1);
@@ -95,10 +96,10 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
     shared.num_rows_to_clear = p.state->num_rows[1 - shared.set];
     shared.start_ns = NowNs();
   }
-  if (threadIdx.x < kKnownUnits) RememberUnit(p, shared, threadIdx.x);
+  if (threadIdx.x < kPreloadedUnits) PreloadUnit(p, shared, threadIdx.x);
   __syncthreads();
   if (threadIdx.x >= 32 * kWarps) {
-    GiveRegisters<kProducerRegisters>();
+    ReleaseRegisters<kProducerRegisters>();
     if (threadIdx.x < 32 * (kWarps + 1)) {
       Producer<kFormat, kHeadDim>(p, ring, shared).Run();
     } else {
@@ -108,16 +109,16 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
                     static_cast<int>(gridDim.x) * kIdle);
     }
   } else {
-    TakeRegisters<kConsumerRegisters>();
+    AcquireRegisters<kConsumerRegisters>();
     Consumer consumer(ring, shared);
-    Compute<kFormat, kHeadDim, kPanels>(p, consumer);
+    Compute<kFormat, kHeadDim, kKTiles>(p, consumer);
   }
 }
 
-// Calls `use` with the kernel for these sizes; false: there is none.
+// Calls `use` with the kernel for these sizes. Returns false if there is none.
 template <WeightFormat kFormat, typename Use>
-bool WithKernel(const DecodeStepParams& p, const Use& use) {
-  if (p.hidden_size <= 4 * kPanelColumns) {
+bool DispatchKernel(const DecodeStepParams& p, const Use& use) {
+  if (p.hidden_size <= 4 * kKTileColumns) {
     switch (p.head_dim) {
       case 16:
         return use(DecodeStepKernel<kFormat, 16, 4>);
@@ -126,7 +127,7 @@ bool WithKernel(const DecodeStepParams& p, const Use& use) {
       case 128:
         return use(DecodeStepKernel<kFormat, 128, 4>);
     }
-  } else if (p.hidden_size <= 8 * kPanelColumns && p.head_dim == 128) {
+  } else if (p.hidden_size <= 8 * kKTileColumns && p.head_dim == 128) {
     return use(DecodeStepKernel<kFormat, 128, 8>);
   }
   return false;
@@ -134,7 +135,7 @@ bool WithKernel(const DecodeStepParams& p, const Use& use) {
 
 template <WeightFormat kFormat>
 bool Fits(const DecodeStepParams& p) {
-  return WithKernel<kFormat>(p, [](auto kernel) {
+  return DispatchKernel<kFormat>(p, [](auto kernel) {
     int blocks = 0;
     const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            kSharedBytes) == cudaSuccess &&
@@ -147,7 +148,7 @@ bool Fits(const DecodeStepParams& p) {
 }
 
 template <WeightFormat kFormat>
-void Start(const DecodeStepParams& p, int num_processors, cudaStream_t stream) {
+void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t stream) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
@@ -158,7 +159,7 @@ void Start(const DecodeStepParams& p, int num_processors, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  WithKernel<kFormat>(p, [&](auto kernel) {
+  DispatchKernel<kFormat>(p, [&](auto kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 kSharedBytes) == cudaSuccess &&
            cudaLaunchKernelEx(&config, kernel, p) == cudaSuccess;

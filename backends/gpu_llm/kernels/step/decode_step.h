@@ -1,6 +1,7 @@
-// All layers of a step of few decoding sequences, and the LM head, in one launch: residual in,
-// logits out. Weights flow without a pause from one product to the next, also while a product's
-// input is still being made.
+// Fused decode step: all layers and the LM head of a step with few decoding sequences in one
+// launch. The input is the residual, the output are the logits. The copying of weights continues
+// from one matrix product to the next without a pause, also while the next input is still being
+// computed.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,32 +9,33 @@
 
 #include <cstdint>
 
-#include "backends/gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
 
-inline constexpr int kDecodeStepRows = 8;  // at most
+inline constexpr int kDecodeStepRows = 8;  // maximum
 
-// The products of a layer, in order; all of one format.
-enum DecodeStepProduct { kStepQkv, kStepOut, kStepGateUp, kStepDown, kStepProducts };
+// The matrix products of a layer, in order; all have one weight format.
+enum DecodeStepGemm { kStepQkv, kStepOut, kStepGateUp, kStepDown, kNumStepGemms };
 
 struct DecodeStepLayer {
-  const void* weights[kStepProducts];      // as weight_format.h has them; gate and up: silu_gate.h
-  const float* row_scales[kStepProducts];  // fp8
+  // Layout: weight_format.h; gate and up interleaved as in activation.h.
+  const void* weights[kNumStepGemms];
+  const float* row_scales[kNumStepGemms];  // fp8
   const __nv_bfloat16 *input_norm, *mlp_norm;
   const __nv_bfloat16* qkv_bias;         // null: none
   const __nv_bfloat16 *q_norm, *k_norm;  // [head_dim]; null: none
   const float2* cos_sin;                 // [max_positions, rope_dim / 2]
-  int rope_dim, window;                  // window 0: all of the context
+  int rope_dim, window;                  // window 0: no sliding window
 };
 
-// What a launch leaves for the next one; all zero at first.
+// State that a launch leaves for the next one; initially all zero.
 struct DecodeStepState {
-  uint32_t set;          // of DecodeStepParams::exchange, that the next launch takes
-  uint32_t num_ended;    // blocks of threads, while one runs
-  uint32_t num_rows[2];  // that were written of each set and not cleared yet
-  uint32_t has_given_up;
+  uint32_t set;          // of DecodeStepParams::exchange, for the next launch
+  uint32_t num_ended;    // finished blocks of threads of the running launch
+  uint32_t num_rows[2];  // rows written of each set and not cleared yet
+  uint32_t timed_out;
 };
 
 struct DecodeStepParams {
@@ -46,16 +48,16 @@ struct DecodeStepParams {
   float epsilon, attention_scale;
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
   int head_outputs;
-  // What the step works in.
-  const __nv_bfloat16* residual;  // [num_rows, hidden_size], of the embedding
+  // Buffers of the step.
+  const __nv_bfloat16* residual;  // [num_rows, hidden_size], from the embedding
   float* logits;                  // [num_rows, head_outputs]
   void* cache;                    // bf16
   int64_t cache_layer_bytes;
   float* partials;   // [num_items, num_heads, head_dim + 2]
-  int32_t* tickets;  // [num_rows, num_heads], zero before and after
-  // What blocks of threads hand to each other, every word (two values) of which says itself that it
-  // is there: [2 sets][kDecodeStepRows][num_layers][DecodeStepColumns], all ones at first. Launches
-  // take the two sets in turns and clear the other one's.
+  int32_t* tickets;  // [num_rows, num_heads]: finished items, zero before and after
+  // Activations exchanged between blocks of threads: [2
+  // sets][kDecodeStepRows][num_layers][DecodeStepColumns]. A word (two values) is all ones until it
+  // is written. Launches alternate between the two sets and clear the other one.
   __nv_bfloat16* exchange;
   DecodeStepState* state;
   // The step's plan.
@@ -64,17 +66,18 @@ struct DecodeStepParams {
   int num_items, num_rows;
 };
 
-// Of a layer and row of `exchange`: q, k and v; attention; residual; gated; residual.
+// Columns of a layer and row of `exchange`: q, k and v; attention; residual after attention; gated;
+// residual after the MLP.
 __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
   return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + p.inner_size;
 }
 
-// Sizes that the kernel has no instance for, or a device that can not hold all of its blocks of
-// threads at once: false.
+// False if there is no kernel for these sizes, or if the device cannot run all blocks of threads at
+// once.
 bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors);
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-// A launch without rows and layers: its error where the device, as it is now, does not start all
-// blocks together. Of `params`, what the model says, `head` and `arrivals` are read.
+// A launch without rows and layers. It returns an error if the device currently cannot start all
+// blocks together. Reads the model's fields and `state` of `params`.
 cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 
 }  // namespace nereid::gpu

@@ -1,26 +1,26 @@
-// Attention of a decode step: as decode_attention.cu computes it, from the ring. What rope.cu does
-// beforehand is done on the way: queries are rotated as they are read; the unit with the newest
-// token rotates its key, and puts it and its value into the cache and into the tile that was copied
-// before they were there. Device code alone.
+// Attention of a fused decode step: computed as in decode_attention.cu, from the ring. The work of
+// rope.cu is fused: queries are rotated when they are read. The unit with the newest token rotates
+// its key, and stores key and value both in the cache and in the tile, which was copied before they
+// were computed. Device code only.
 #pragma once
 
 #include <type_traits>
 
-#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::decode_step {
 
-constexpr int kTileWarps = 4;  // that share a KV block; the other four take the next one
+constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
-constexpr int kMaxGroup = 8;  // query heads of a key/value head
+constexpr int kMaxGroup = 8;  // query heads for each key/value head
 
-// What one layer's attention reads of a head before its rotation.
+// Inputs of a head before its rotation.
 struct HeadSource {
-  const bf16* row;      // of the head's columns
-  const bf16* bias;     // of the same; null: none
-  const bf16* norm;     // [head_dim]; null: none
-  const float2* turns;  // of the token's position, [rope_dim / 2]
+  const bf16* row;        // the head's columns
+  const bf16* bias;       // for the same columns; null: none
+  const bf16* norm;       // [head_dim]; null: none
+  const float2* cos_sin;  // for the token's position, [rope_dim / 2]
   int rope_dim;
 };
 
@@ -49,22 +49,22 @@ __device__ __forceinline__ void LoadValues(const HeadSource& head, int column,
   }
 }
 
-// Columns [column, + kCount) of a head, rotated; `factor`: of its norm. Loads do not wait for each
-// other.
+// Loads columns [column, + kCount) of a head, rotated. `factor`: 1 / RMS of the head's norm. All
+// loads are independent.
 template <int kCount, bool kPlain>
 __device__ __forceinline__ void LoadRotated(const HeadSource& head, int column, float factor,
                                             float (&values)[kCount]) {
   const int half = head.rope_dim / 2;
-  const bool turns_at_all = column < head.rope_dim, is_first = column < half;
-  const int partner = turns_at_all ? (is_first ? column + half : column - half) : column;
+  const bool is_rotated_column = column < head.rope_dim, is_first = column < half;
+  const int partner = is_rotated_column ? (is_first ? column + half : column - half) : column;
   float others[kCount];
   LoadValues<kCount, kPlain>(head, column, values);
   LoadValues<kCount, kPlain>(head, partner, others);
-  float4 turns[kCount / 2];
-  const auto* from =
-      reinterpret_cast<const float4*>(head.turns + (turns_at_all ? min(column, partner) : 0));
+  float4 cos_sin[kCount / 2];
+  const auto* from = reinterpret_cast<const float4*>(
+      head.cos_sin + (is_rotated_column ? min(column, partner) : 0));
 #pragma unroll
-  for (int i = 0; i < kCount / 2; ++i) turns[i] = __ldg(from + i);
+  for (int i = 0; i < kCount / 2; ++i) cos_sin[i] = __ldg(from + i);
   if (!kPlain && head.norm != nullptr) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -74,14 +74,14 @@ __device__ __forceinline__ void LoadRotated(const HeadSource& head, int column, 
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const float cosine = i % 2 == 0 ? turns[i / 2].x : turns[i / 2].z;
-    const float sine = i % 2 == 0 ? turns[i / 2].y : turns[i / 2].w;
+    const float cosine = i % 2 == 0 ? cos_sin[i / 2].x : cos_sin[i / 2].z;
+    const float sine = i % 2 == 0 ? cos_sin[i / 2].y : cos_sin[i / 2].w;
     const float turned = values[i] * cosine + (is_first ? -others[i] : others[i]) * sine;
-    if (turns_at_all) values[i] = turned;
+    if (is_rotated_column) values[i] = turned;
   }
 }
 
-// Of columns a thread has in steps of the matrix product: 8 of each 32, then 4 of a last 16.
+// Columns of a thread in the mma steps: 8 of each 32, then 4 of the last 16.
 template <int kHeadDim>
 struct HeadShape {
   static constexpr int kWide = kHeadDim / 32;
@@ -89,49 +89,49 @@ struct HeadShape {
   static constexpr int kWords = kHeadDim / 8;  // of 2 columns
 };
 
-// A thread's pieces of a query head, 8 columns of each 32.
+// A thread's columns of a query head, 8 of each 32.
 template <int kHeadDim>
-struct HeadWords {
-  static constexpr int kPieces = (kHeadDim + 31) / 32;
-  uint4 pieces[kPieces];
+struct QueryFragments {
+  static constexpr int kFragments = (kHeadDim + 31) / 32;
+  uint4 fragments[kFragments];
 };
 
-// Until all of a head is there; a whole warp.
+// Spins until the whole head is ready; called by a whole warp.
 template <int kHeadDim>
-__device__ __forceinline__ HeadWords<kHeadDim> WaitForHead(const DecodeStepParams& p,
-                                                           const Shared& shared,
-                                                           const HeadSource& head) {
-  HeadWords<kHeadDim> words;
-  LookUntilThere(p, shared, [&] {
-    bool is_there = true;
+__device__ __forceinline__ QueryFragments<kHeadDim> WaitForHead(const DecodeStepParams& p,
+                                                                const SharedState& shared,
+                                                                const HeadSource& head) {
+  QueryFragments<kHeadDim> words;
+  SpinUntilReady(p, shared, [&] {
+    bool is_ready = true;
 #pragma unroll
-    for (int i = 0; i < words.kPieces; ++i)
-      words.pieces[i] = LoadWords4(head.row + (32 * i + 8 * (threadIdx.x % 4)) % kHeadDim);
+    for (int i = 0; i < words.kFragments; ++i)
+      words.fragments[i] = LoadWords4(head.row + (32 * i + 8 * (threadIdx.x % 4)) % kHeadDim);
 #pragma unroll
-    for (const uint4& piece : words.pieces) is_there &= IsThere(piece);
-    return is_there;
+    for (const uint4& fragment : words.fragments) is_ready &= IsReady(fragment);
+    return is_ready;
   });
   return words;
 }
 
-// What LoadQuery does, of a head without bias and norm that is rotated as a whole: each piece turns
-// with another one of the same thread.
+// LoadQuery() for a head that has no bias and no norm and is rotated completely: each fragment
+// rotates with another one of the same thread.
 template <int kHeadDim>
 __device__ __forceinline__ void RotateQuery(const HeadSource& head,
-                                            const HeadWords<kHeadDim>& words,
+                                            const QueryFragments<kHeadDim>& words,
                                             uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
-  constexpr int kHalf = kHeadDim / 64;  // pieces
+  constexpr int kHalf = kHeadDim / 64;  // in fragments
   static_assert(kHeadDim % 64 == 0);
 #pragma unroll
   for (int s = 0; s < kHalf; ++s) {
     float low[8], high[8], turned_low[8], turned_high[8];
-    Unpack8(words.pieces[s], low);
-    Unpack8(words.pieces[s + kHalf], high);
-    const auto* turns =
-        reinterpret_cast<const float4*>(head.turns + 32 * s + 8 * (threadIdx.x % 4));
+    Unpack8(words.fragments[s], low);
+    Unpack8(words.fragments[s + kHalf], high);
+    const auto* cos_sin =
+        reinterpret_cast<const float4*>(head.cos_sin + 32 * s + 8 * (threadIdx.x % 4));
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float4 pair = __ldg(turns + i / 2);
+      const float4 pair = __ldg(cos_sin + i / 2);
       const float cosine = i % 2 == 0 ? pair.x : pair.z, sine = i % 2 == 0 ? pair.y : pair.w;
       turned_low[i] = low[i] * cosine - high[i] * sine;
       turned_high[i] = high[i] * cosine + low[i] * sine;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void RotateQuery(const HeadSource& head,
   }
 }
 
-// A query head, rotated, as an operand of the matrix product.
+// Loads a query head, rotated, as an mma operand.
 template <int kHeadDim, bool kPlain>
 __device__ __forceinline__ void LoadQuery(const HeadSource& head, float epsilon,
                                           uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
@@ -197,16 +197,17 @@ __device__ __forceinline__ void LoadKey(const char* tile, int token,
   }
 }
 
-// A warp puts the newest token's key and value where they belong, in both places.
+// Stores the newest token's key and value in the tile and in the cache; called by a warp.
 template <int kHeadDim>
-__device__ void PutNewest(const DecodeStepParams& p, const Shared& shared, const HeadSource& key,
-                          const HeadSource& value, int token, char* tile, char* cache_tile) {
+__device__ void AppendNewestToken(const DecodeStepParams& p, const SharedState& shared,
+                                  const HeadSource& key, const HeadSource& value, int token,
+                                  char* tile, char* cache_tile) {
   const int lane = threadIdx.x % 32;
-  LookUntilThere(p, shared, [&] {
-    bool is_there = true;
+  SpinUntilReady(p, shared, [&] {
+    bool is_ready = true;
     for (int column = 4 * lane; column < kHeadDim; column += 128)
-      is_there &= IsThere(LoadWords2(key.row + column)) && IsThere(LoadWords2(value.row + column));
-    return is_there;
+      is_ready &= IsReady(LoadWords2(key.row + column)) && IsReady(LoadWords2(value.row + column));
+    return is_ready;
   });
   float factor = 1.0f;
   if (key.norm != nullptr) {
@@ -237,40 +238,39 @@ __device__ void PutNewest(const DecodeStepParams& p, const Shared& shared, const
   __syncwarp();
 }
 
-// Two columns of a head's attention.
+// Stores two columns of a head's attention output.
 template <int kHeadDim>
-__device__ __forceinline__ void PutAttention(const LayerExchange& exchange, int row, int head,
-                                             int column, const PartSum (&all)[2]) {
+__device__ __forceinline__ void StoreAttention(const LayerExchange& exchange, int row, int head,
+                                               int column, const PartialAttention (&all)[2]) {
   StoreWord(exchange.attention + row * exchange.stride + head * kHeadDim + column,
             PackBf16(all[0].value / all[0].sum, all[1].value / all[1].sum));
 }
 
-// The parts of a context that several units have, added up in order.
+// Combines the partial results of a context that several units share, in order.
 template <int kHeadDim>
 __device__ void CombineUnits(const DecodeStepParams& p, const LayerExchange& exchange,
                              const DecodeItem& item, int first_head, int group) {
   for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
     const int head = first_head + 2 * i / kHeadDim, column = 2 * i % kHeadDim;
-    PartSum all[2];
+    PartialAttention all[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j)
-      all[j] = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column + j);
-    PutAttention<kHeadDim>(exchange, item.row, head, column, all);
+      all[j] = CombineItemPartials<kHeadDim>(p.partials, item, p.num_heads, head, column + j);
+    StoreAttention<kHeadDim>(exchange, item.row, head, column, all);
   }
 }
 
-// A warp's running sums over the tiles of a unit; rows are query heads, of which a thread has g.
+// A warp's running sums over the tiles of a unit. Rows are query heads; a thread has row g.
 template <int kHeadDim>
 struct AttentionSums {
-  float out[kHeadDim / 8][4] = {};  // [..][2] and [3]: of rows that there are not
+  float out[kHeadDim / 8][4] = {};  // [..][2] and [3]: unused rows
   float max = kNegativeInfinity, sum = 0.0f;
 };
 
 template <int kHeadDim>
-__device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const AttentionUnit& unit,
-                                           int tile_index, char* tile,
-                                           const uint32_t (&q)[HeadShape<kHeadDim>::kWords],
-                                           AttentionSums<kHeadDim>& sums) {
+__device__ __forceinline__ void ComputeAttentionTile(
+    const DecodeStepParams& p, const AttentionUnit& unit, int tile_index, char* tile,
+    const uint32_t (&q)[HeadShape<kHeadDim>::kWords], AttentionSums<kHeadDim>& sums) {
   const int warp = threadIdx.x / 32 % kTileWarps, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float scores[2][4] = {};
 #pragma unroll
@@ -296,11 +296,11 @@ __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const Atte
   run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
   run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
   const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
-  const float keep = __expf(sums.max - base);
+  const float correction = __expf(sums.max - base);
   sums.max = run_max;
-  sums.sum *= keep;
+  sums.sum *= correction;
 #pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n) sums.out[n][0] *= keep, sums.out[n][1] *= keep;
+  for (int n = 0; n < kHeadDim / 8; ++n) sums.out[n][0] *= correction, sums.out[n][1] *= correction;
   uint32_t weights[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -311,8 +311,7 @@ __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const Atte
     }
     weights[j] = PackBf16(scores[j][0], scores[j][1]);
   }
-  // Of the tile's tokens, those that are seen; where the warp has others, their values count 0
-  // times.
+  // Visible tokens of the tile. If the warp has others, their values are cleared.
   const int begin = unit.first_visible - tile_index * kBlockTokens;
   const int end = unit.item.length - tile_index * kBlockTokens;
   if (begin > kWarpTokens * warp || end < kWarpTokens * (warp + 1)) {
@@ -328,20 +327,20 @@ __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const Atte
   }
 }
 
-// The warps' sums, side by side in `scratch`, to the unit's row, or to where the last unit of the
-// context to end finds all.
+// Combines the warps' sums, stored in `scratch`, and writes the unit's row. If several units share
+// the context, the last one to finish combines them.
 template <int kHeadDim>
 __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& exchange,
                            const AttentionUnit& unit, AttentionSums<kHeadDim>& sums, float* scratch,
-                           Shared& shared) {
-  constexpr int kStride = PartStride(kHeadDim);
+                           SharedState& shared) {
+  constexpr int kStride = PartialStride(kHeadDim);
   static_assert(4 * kWarps * kMaxGroup * kStride <= kSlotBytes);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int group = p.num_heads / p.num_kv_heads, first_head = unit.kv_head * group;
   const DecodeItem& item = unit.item;
   sums.sum += __shfl_xor_sync(0xffffffffu, sums.sum, 1);
   sums.sum += __shfl_xor_sync(0xffffffffu, sums.sum, 2);
-  SyncConsumers();  // the scratch was a tile
+  SyncConsumers();  // the scratch memory was a tile
   if (g < group) {
     float* to = scratch + (warp * kMaxGroup + g) * kStride;
 #pragma unroll
@@ -353,17 +352,17 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   SyncConsumers();
   for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
     const int row = 2 * i / kHeadDim, head = first_head + row, column = 2 * i % kHeadDim;
-    PartSum all[2];
+    PartialAttention all[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      all[j] =
-          SumWarpParts<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride, column + j);
+      all[j] = CombineWarpPartials<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride,
+                                                     column + j);
       if (item.num_items > 1)
-        StoreItemPart<kHeadDim>(p.partials, unit.index, p.num_heads, head, column + j, all[j]);
+        StoreItemPartial<kHeadDim>(p.partials, unit.index, p.num_heads, head, column + j, all[j]);
     }
-    if (item.num_items == 1) PutAttention<kHeadDim>(exchange, item.row, head, column, all);
+    if (item.num_items == 1) StoreAttention<kHeadDim>(exchange, item.row, head, column, all);
   }
-  ProxyFence();  // as in PutNewest
+  ProxyFence();  // as in AppendNewestToken
   if (item.num_items == 1) return;
   __threadfence();
   SyncConsumers();
@@ -378,7 +377,7 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
 }
 
 template <int kHeadDim>
-__device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
+__device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
   const DecodeStepLayer& layer = p.layers[layer_index];
   const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
@@ -398,7 +397,7 @@ __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& con
     };
     uint32_t q[HeadShape<kHeadDim>::kWords] = {};
     const HeadSource head = source(unit.kv_head * group + min(g, group - 1), layer.q_norm);
-    const HeadWords<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
+    const QueryFragments<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
     bool is_rotated = false;
     if constexpr (kHeadDim % 64 == 0) {
       is_rotated = is_plain && head.rope_dim == kHeadDim;
@@ -417,13 +416,13 @@ __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& con
         const int token = newest % kBlockTokens;
         if (tile_index == newest / kBlockTokens && token / kWarpTokens == warp % kTileWarps) {
           const int slot = unit.slot;
-          PutNewest<kHeadDim>(
+          AppendNewestToken<kHeadDim>(
               p, consumer.shared(), source(p.num_heads + unit.kv_head, layer.k_norm),
               source(p.num_heads + p.num_kv_heads + unit.kv_head, nullptr), token, at,
               cache + (int64_t{slot / kBlockTokens} * p.num_kv_heads + unit.kv_head) *
                           HeadBytes(kHeadDim));
         }
-        AttendTile<kHeadDim>(p, unit, tile_index, at, q, sums);
+        ComputeAttentionTile<kHeadDim>(p, unit, tile_index, at, q, sums);
       }
       if (tile + 1 < unit.num_tiles) {
         consumer.Release();

@@ -1,4 +1,4 @@
-// bf16 weights.
+// The fused decode step for bf16 weights.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
@@ -7,7 +7,7 @@ bool DecodeStepFitsBf16(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kBf16>(params);
 }
 void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
-  decode_step::Start<WeightFormat::kBf16>(params, num_processors, stream);
+  decode_step::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
 }
 
 }  // namespace nereid::gpu

@@ -1,4 +1,4 @@
-// fp8 weights.
+// The fused decode step for fp8 weights.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
@@ -7,7 +7,7 @@ bool DecodeStepFitsFp8(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kFp8>(params);
 }
 void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
-  decode_step::Start<WeightFormat::kFp8>(params, num_processors, stream);
+  decode_step::LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
 }
 
 }  // namespace nereid::gpu

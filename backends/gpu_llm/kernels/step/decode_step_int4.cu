@@ -1,4 +1,4 @@
-// int4 weights, one group of 128 columns or more a block.
+// The fused decode step for int4 weights, with one group of 128 columns or more in a block.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
@@ -7,7 +7,7 @@ bool DecodeStepFitsInt4(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kInt4>(params);
 }
 void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
-  decode_step::Start<WeightFormat::kInt4>(params, num_processors, stream);
+  decode_step::LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
 }
 
 }  // namespace nereid::gpu

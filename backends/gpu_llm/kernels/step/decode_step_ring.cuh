@@ -1,6 +1,6 @@
-// The ring of a decode step: a warp copies this block's share of all weights and of all keys and
-// values into it, in the order in which the others need them, as far ahead as there is room.
-// Device code alone.
+// The ring of a fused decode step, and the exchange between blocks. A producer warp copies this
+// block's share of all weights, keys and values to the ring, in the order in which the compute
+// warps need them and as far ahead as slots are free. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
@@ -11,45 +11,46 @@
 namespace nereid::gpu::decode_step {
 
 constexpr int kWarps = 8;  // that compute
-// One more copies; it brings three idle ones along, since registers are shared out by four warps.
+// One more warp copies. Three idle warps complete its group, because registers are allocated to
+// groups of four warps.
 constexpr int kThreads = 32 * (kWarps + 4);
 constexpr int kConsumerRegisters = 224, kProducerRegisters = 40;
 constexpr int kTileOutputs = 16;
-constexpr int kPanelColumns = 1024;  // of which each warp has 128
+constexpr int kKTileColumns = 1024;  // of which each warp has 128
 constexpr int kSlots = 6, kSlotBytes = 34816;
 constexpr int kRingBytes = kSlots * kSlotBytes;
-// Slots that are being filled at a time. More would not be filled faster; fewer are not enough.
-constexpr int kUnderWay = 2;
-constexpr int kKnownUnits = 4;
+// Slots that are filled at the same time. More do not increase the bandwidth, fewer reduce it.
+constexpr int kMaxInFlight = 2;
+constexpr int kPreloadedUnits = 4;
 
-// What a slot holds of a tile of 16 outputs: a chunk of so many panels of its depth. Rows of bf16
-// and fp8 lie a pitch apart in which neighbours share no banks.
+// Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles. The pitch of bf16 and
+// fp8 rows avoids bank conflicts between adjacent rows.
 template <WeightFormat kFormat>
 struct Chunk {
   static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;
   static constexpr int kRowBytes = 2048, kPitch = kRowBytes + 64;
   static constexpr int kColumns = kRowBytes / kElementBytes;
-  static constexpr int kPanels = kColumns / kPanelColumns;
+  static constexpr int kKTiles = kColumns / kKTileColumns;
   static_assert(kTileOutputs * kPitch <= kSlotBytes);
 };
 template <>
-struct Chunk<WeightFormat::kInt4> {  // blocks as they lie in memory, eight to a panel
-  static constexpr int kPanels = 4, kColumns = kPanels * kPanelColumns;
+struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for each K tile
+  static constexpr int kKTiles = 4, kColumns = kKTiles * kKTileColumns;
   static constexpr int kBlockBytes = Int4BlockBytes(1);
   static_assert(kColumns / kInt4BlockColumns * kBlockBytes <= kSlotBytes);
 };
 
-struct Shared {
+struct SharedState {
   uint64_t full[kSlots], empty[kSlots];
-  float parts[2][kWarps][2][32][4];  // of sums: [turn][warp][tile][lane]
+  float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
   float squares[kDecodeStepRows][kWarps];
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
   uint32_t num_rows_to_clear;
   uint64_t start_ns;
-  // Of this block's first units of attention, the same in all layers.
-  DecodeItem items[kKnownUnits];
-  int positions[kKnownUnits], cache_slots[kKnownUnits];
+  // This block's first attention units, equal in all layers.
+  DecodeItem items[kPreloadedUnits];
+  int positions[kPreloadedUnits], cache_slots[kPreloadedUnits];
 };
 
 struct RingPosition {
@@ -60,40 +61,41 @@ struct RingPosition {
   }
 };
 
-// The share of a sequence's context and the key/value head that a unit of attention is for.
+// A unit of attention: one item of a sequence's context and one key/value head.
 struct AttentionUnit {
   DecodeItem item;
   int index;                                 // of the item
   int kv_head, position, slot;               // of the newest token
-  int first_visible, first_tile, num_tiles;  // num_tiles 0: there is nothing to do
+  int first_visible, first_tile, num_tiles;  // num_tiles 0: no work
 };
-// Units go to blocks from the last one on: the first ones have more tiles of weights.
+// Units are assigned to blocks from the last block on, because the first blocks have more weight
+// tiles.
 __device__ __forceinline__ int UnitNumber(int i) {
   return static_cast<int>(gridDim.x - 1 - blockIdx.x + i * gridDim.x);
 }
 __device__ __forceinline__ bool HasUnit(const DecodeStepParams& p, int i) {
   return UnitNumber(i) < p.num_items * p.num_kv_heads;
 }
-__device__ __forceinline__ void RememberUnit(const DecodeStepParams& p, Shared& shared, int i) {
+__device__ __forceinline__ void PreloadUnit(const DecodeStepParams& p, SharedState& shared, int i) {
   if (!HasUnit(p, i)) return;
   const DecodeItem item = p.items[UnitNumber(i) / p.num_kv_heads];
   shared.items[i] = item;
   shared.positions[i] = p.positions[item.row];
   shared.cache_slots[i] = p.cache_slots[item.row];
 }
-// This block's i-th.
-__device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p, const Shared& shared,
-                                                int i, int window) {
+// This block's i-th unit.
+__device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
+                                                const SharedState& shared, int i, int window) {
   AttentionUnit result;
   result.index = UnitNumber(i) / p.num_kv_heads;
   result.kv_head = UnitNumber(i) % p.num_kv_heads;
-  const bool is_known = i < kKnownUnits;
-  result.item = is_known ? shared.items[i] : p.items[result.index];
+  const bool is_preloaded = i < kPreloadedUnits;
+  result.item = is_preloaded ? shared.items[i] : p.items[result.index];
   const DecodeItem& item = result.item;
-  result.position = is_known ? shared.positions[i] : p.positions[item.row];
-  result.slot = is_known ? shared.cache_slots[i] : p.cache_slots[item.row];
+  result.position = is_preloaded ? shared.positions[i] : p.positions[item.row];
+  result.slot = is_preloaded ? shared.cache_slots[i] : p.cache_slots[item.row];
   result.first_visible = window > 0 ? max(0, item.length - window) : 0;
-  // What lies before the window still has a tile, of which nothing is visible.
+  // An item before the window still has one tile, with no visible token.
   result.first_tile =
       max(item.first_tile, min(result.first_visible / kBlockTokens, item.last_tile - 1));
   result.num_tiles = item.first_tile == item.last_tile ? 0 : item.last_tile - result.first_tile;
@@ -103,10 +105,10 @@ __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p, const
 template <WeightFormat kFormat, int kHeadDim>
 class Producer {
  public:
-  __device__ Producer(const DecodeStepParams& params, char* ring, Shared& shared)
+  __device__ Producer(const DecodeStepParams& params, char* ring, SharedState& shared)
       : p_(params), ring_(ring), shared_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {
     position_.parity = 1;  // all slots are empty
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once_));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(evict_first_policy_));
   }
 
   __device__ void Run() {
@@ -123,15 +125,15 @@ class Producer {
   }
 
  private:
-  // The next slot, free, with so many bytes announced. What is on its way at a time is little more
-  // than the memory needs to be busy: all else that goes to L2 would queue behind it.
-  __device__ char* Take(int bytes) {
+  // Waits for the next free slot and announces `bytes` of copies. The bytes in flight are limited
+  // to little more than the memory needs, because other L2 requests would queue behind them.
+  __device__ char* AcquireSlot(int bytes) {
     BarrierWait(shared_.empty + position_.slot, position_.parity);
-    if (num_taken_ == kUnderWay) {
-      BarrierWait(shared_.full + landing_.slot, landing_.parity);
-      landing_.Advance();
+    if (num_in_flight_ == kMaxInFlight) {
+      BarrierWait(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
+      oldest_in_flight_.Advance();
     } else {
-      ++num_taken_;
+      ++num_in_flight_;
     }
     if (lane_ == 0) BarrierExpect(shared_.full + position_.slot, bytes);
     __syncwarp();
@@ -141,7 +143,8 @@ class Producer {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
         "[%1], %2, [%3], %4;" ::"r"(SharedAddress(to)),
-        "l"(from), "r"(bytes), "r"(SharedAddress(shared_.full + position_.slot)), "l"(once_)
+        "l"(from), "r"(bytes), "r"(SharedAddress(shared_.full + position_.slot)),
+        "l"(evict_first_policy_)
         : "memory");
   }
 
@@ -149,7 +152,8 @@ class Producer {
     return (columns + kInt4BlockColumns - 1) / kInt4BlockColumns;
   }
 
-  // Tiles blockIdx, + grid, ...: two at a time, chunk by chunk, as Multiply takes them.
+  // Copies tiles blockIdx, + grid, ...: two at a time, chunk by chunk, in the order of the
+  // consumers.
   template <WeightFormat kMatrix>
   __device__ void CopyMatrix(const void* weights, int num_outputs, int depth) {
     const int num_tiles = num_outputs / kTileOutputs, grid = static_cast<int>(gridDim.x);
@@ -169,13 +173,13 @@ class Producer {
       const int bytes = BlocksOf(columns) * Shape::kBlockBytes;
       const char* from = static_cast<const char*>(weights) + tile * Int4TileBytes(depth, 1) +
                          BlocksOf(column) * Shape::kBlockBytes;
-      char* to = Take(bytes);
-      constexpr int kPiece = kPanelColumns / kInt4BlockColumns * Shape::kBlockBytes;
-      if (const int at = lane_ * kPiece; at < bytes)
-        Copy(to + at, from + at, min(kPiece, bytes - at));
+      char* to = AcquireSlot(bytes);
+      constexpr int kKTileBytes = kKTileColumns / kInt4BlockColumns * Shape::kBlockBytes;
+      if (const int at = lane_ * kKTileBytes; at < bytes)
+        Copy(to + at, from + at, min(kKTileBytes, bytes - at));
     } else {
       const int bytes = columns * Shape::kElementBytes;
-      char* to = Take(kTileOutputs * bytes);
+      char* to = AcquireSlot(kTileOutputs * bytes);
       if (lane_ < kTileOutputs) {
         const int64_t row = int64_t{tile} * kTileOutputs + lane_;
         Copy(to + lane_ * Shape::kPitch,
@@ -186,7 +190,7 @@ class Producer {
     position_.Advance();
   }
 
-  // Keys and values as earlier steps left them: this step's are put in when they are there.
+  // Copies keys and values of earlier steps; this step's are added when they are ready.
   __device__ void CopyContext(int layer, int window) {
     constexpr int kBytes = static_cast<int>(HeadBytes(kHeadDim));
     static_assert(kBytes <= kSlotBytes);
@@ -196,7 +200,7 @@ class Producer {
       const int32_t* table = p_.words + unit.item.table_offset + unit.first_tile;
       for (int tile = 0; tile < unit.num_tiles; ++tile) {
         const int64_t head = int64_t{table[tile]} * p_.num_kv_heads + unit.kv_head;
-        char* to = Take(kBytes);
+        char* to = AcquireSlot(kBytes);
         if (lane_ == 0) Copy(to, cache + head * kBytes, kBytes);
         position_.Advance();
       }
@@ -205,43 +209,43 @@ class Producer {
 
   const DecodeStepParams& p_;
   char* ring_;
-  Shared& shared_;
-  RingPosition position_, landing_;
-  int num_taken_ = 0;
-  uint64_t once_;  // an L2 policy
+  SharedState& shared_;
+  RingPosition position_, oldest_in_flight_;
+  int num_in_flight_ = 0;
+  uint64_t evict_first_policy_;  // L2 policy of data that is read once
   int lane_;
 };
 
-// The threads that compute, of this block.
+// Barrier of this block's compute warps.
 __device__ __forceinline__ void SyncConsumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
 }
 
-// What those threads know of the ring.
+// The compute warps' view of the ring.
 class Consumer {
  public:
-  __device__ Consumer(char* ring, Shared& shared) : ring_(ring), shared_(&shared) {}
+  __device__ Consumer(char* ring, SharedState& shared) : ring_(ring), shared_(&shared) {}
   __device__ __forceinline__ char* Wait() {
     BarrierWait(shared_->full + position_.slot, position_.parity);
     return ring_ + position_.slot * kSlotBytes;
   }
-  // Every warp, for every slot that it waited for.
+  // Called by every warp for every slot that it waited for.
   __device__ __forceinline__ void Release() {
     __syncwarp();
     if (threadIdx.x % 32 == 0) BarrierArrive(shared_->empty + position_.slot);
     position_.Advance();
   }
-  __device__ __forceinline__ Shared& shared() { return *shared_; }
+  __device__ __forceinline__ SharedState& shared() { return *shared_; }
 
  private:
   char* ring_;
-  Shared* shared_;
+  SharedState* shared_;
   RingPosition position_;
 };
 
-// Two bf16 of a kind that no conversion writes: a word of DecodeStepParams::exchange that is not
-// there yet.
-constexpr uint32_t kMissing = 0xffffffffu;
+// Two bf16 NaNs that no conversion produces: marks a word of DecodeStepParams::exchange as not
+// ready.
+constexpr uint32_t kNotReady = 0xffffffffu;
 
 __device__ __forceinline__ uint4 LoadWords4(const void* from) {
   uint4 words;
@@ -265,31 +269,32 @@ __device__ __forceinline__ uint32_t LoadWord(const void* from) {
 __device__ __forceinline__ void StoreWord(void* to, uint32_t word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
-__device__ __forceinline__ bool IsThere(const uint4& words) {
-  return words.x != kMissing && words.y != kMissing && words.z != kMissing && words.w != kMissing;
+__device__ __forceinline__ bool IsReady(const uint4& words) {
+  return words.x != kNotReady && words.y != kNotReady && words.z != kNotReady &&
+         words.w != kNotReady;
 }
-__device__ __forceinline__ bool IsThere(const uint2& words) {
-  return words.x != kMissing && words.y != kMissing;
+__device__ __forceinline__ bool IsReady(const uint2& words) {
+  return words.x != kNotReady && words.y != kNotReady;
 }
 
-// A whole warp, until `look` says for each of its threads that it has what it waits for. What never
-// comes is not waited for for ever: the launch fails (End).
-template <typename Look>
-__device__ __forceinline__ void LookUntilThere(const DecodeStepParams& p, const Shared& shared,
-                                               const Look& look) {
-  constexpr uint32_t kLooksAtAClock = 1 << 16;
-  constexpr uint64_t kLimitNs = 30'000'000'000;
-  for (uint32_t looks = 1; !__all_sync(0xffffffffu, look()); ++looks) {
-    if (looks % kLooksAtAClock != 0) continue;
-    if (NowNs() - shared.start_ns > kLimitNs) StoreWord(&p.state->has_given_up, 1);
-    if (__any_sync(0xffffffffu, LoadWord(&p.state->has_given_up) != 0)) return;
+// Spins until `poll` returns true for all threads of the warp; called by the whole warp. After a
+// timeout the launch fails (FinishLaunch).
+template <typename Poll>
+__device__ __forceinline__ void SpinUntilReady(const DecodeStepParams& p, const SharedState& shared,
+                                               const Poll& poll) {
+  constexpr uint32_t kPollsPerClockRead = 1 << 16;
+  constexpr uint64_t kTimeoutNs = 30'000'000'000;
+  for (uint32_t polls = 1; !__all_sync(0xffffffffu, poll()); ++polls) {
+    if (polls % kPollsPerClockRead != 0) continue;
+    if (NowNs() - shared.start_ns > kTimeoutNs) StoreWord(&p.state->timed_out, 1);
+    if (__any_sync(0xffffffffu, LoadWord(&p.state->timed_out) != 0)) return;
   }
 }
 
-// A block's end, by one thread: the last one leaves the sets to the next launch.
-__device__ __forceinline__ void End(const DecodeStepParams& p, const Shared& shared) {
+// Called by one thread at a block's end. The last block hands the sets to the next launch.
+__device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const SharedState& shared) {
   DecodeStepState& state = *p.state;
-  if (LoadWord(&state.has_given_up) != 0) __trap();
+  if (LoadWord(&state.timed_out) != 0) __trap();
   if (atomicAdd(&state.num_ended, 1u) != gridDim.x - 1) return;
   state.num_ended = 0;
   state.num_rows[shared.set] = p.num_rows;
@@ -297,7 +302,7 @@ __device__ __forceinline__ void End(const DecodeStepParams& p, const Shared& sha
   state.set = 1 - shared.set;
 }
 
-// Where blocks leave what others need of a layer; rows are `stride` values apart.
+// Exchange memory of a layer; rows are `stride` values apart.
 struct LayerExchange {
   bf16 *qkv, *attention, *middle, *gated, *residual;
   int stride;
@@ -315,13 +320,13 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   return to;
 }
 
-// By threads that have nothing else to do, `thread` of `count` in all blocks: the other set's words
-// go missing again, and rows of no sequence get zeros as attention: no unit computes theirs.
-__device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const Shared& shared,
+// Called by idle threads, `thread` of `count` over all blocks. Marks the other set's words as not
+// ready. Clears the attention rows of padding, since no unit computes them.
+__device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const SharedState& shared,
                                               int thread, int count) {
   const auto fill = [&](bf16* to, int64_t num_values, uint32_t word) {
-    auto* pieces = reinterpret_cast<uint4*>(to);
-    for (int64_t i = thread; i < num_values / 8; i += count) pieces[i] = {word, word, word, word};
+    auto* chunks = reinterpret_cast<uint4*>(to);
+    for (int64_t i = thread; i < num_values / 8; i += count) chunks[i] = {word, word, word, word};
   };
   for (int row = 0; row < p.num_rows; ++row) {
     if (p.cache_slots[row] >= 0) continue;
@@ -332,7 +337,7 @@ __device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const S
   }
   if (p.num_layers == 0) return;
   const LayerExchange other = ExchangeOf(p, 1 - shared.set, 0);
-  fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kMissing);
+  fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kNotReady);
 }
 
 }  // namespace nereid::gpu::decode_step

@@ -1,6 +1,6 @@
-// One builder an architecture: reads config.json into a DecoderSpec and names the checkpoint's
-// tensors in a WeightMap. Faults go to config.Fail(). To add one: a file here, a line in
-// architecture.cc, a directory with a golden. [load thread]
+// One builder function per architecture: it reads config.json into a DecoderSpec and names the
+// checkpoint's tensors in a WeightMap. Errors go to config.Fail(). To add an architecture, add a
+// file here, a line in architecture.cc and a directory with a golden output. [load thread]
 #pragma once
 
 #include "backends/llm_core/model/config_reader.h"
@@ -13,7 +13,7 @@ using ArchitectureBuilder = void (*)(ConfigReader& config, DecoderSpec& spec, We
 
 void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
-void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
+void BuildGemma3Vision(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGpt2(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGptBigCode(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGptNeoX(ConfigReader& config, DecoderSpec& spec, WeightMap& map);

@@ -1,5 +1,5 @@
-// Gemma 2 and Gemma 3 (text): scaled embeddings, norms of 1 + w before and after each half of a
-// layer, soft caps (2) or q/k norms and two ropes (3), local and global layers.
+// Gemma 2 and Gemma 3 (text): scaled embeddings, norms with weight 1 + w before and after attention
+// and MLP, soft caps (Gemma 2) or q/k norms and two ropes (Gemma 3), local and global layers.
 #include <cmath>
 
 #include "backends/llm_core/model/architectures/architectures.h"
@@ -9,7 +9,7 @@
 namespace nereid::llm {
 namespace {
 
-// Null: none; absent: what the family's configs mean by that.
+// Null means no cap; an absent key means the family's default.
 float ReadCap(ConfigReader& config, const char* key, double absent) {
   const bool is_null = config.json().contains(key) && !config.Has(key);
   return static_cast<float>(is_null ? 0.0 : config.NumberOr(key, absent));
@@ -17,7 +17,7 @@ float ReadCap(ConfigReader& config, const char* key, double absent) {
 
 void ReadGemmaConfig(ConfigReader& config, const RopeDefaults& rope, DecoderSpec& spec) {
   ReadLlamaConfig(config, spec, {.rope = rope, .head_dim = 256, .num_kv_heads = 4});
-  if (config.BoolOr("use_bidirectional_attention", false)) {  // of encoders, as EmbeddingGemma
+  if (config.BoolOr("use_bidirectional_attention", false)) {  // for encoders such as EmbeddingGemma
     config.Fail(UnsupportedError(
         "config.json: 'use_bidirectional_attention' is true, which is not supported"));
   }
@@ -31,7 +31,7 @@ void ReadGemmaConfig(ConfigReader& config, const RopeDefaults& rope, DecoderSpec
       static_cast<float>(1.0 / std::sqrt(config.NumberOr("query_pre_attn_scalar", 256.0)));
 }
 
-// Every `pattern`th layer is global, the others local, unless layer_types says it.
+// Every `pattern`th layer is global and the others are local, unless layer_types is present.
 void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) {
   const int32_t window = config.SizeOr("sliding_window", 4096);
   if (config.Has("layer_types")) return ReadSlidingWindows(config, window, spec);
@@ -40,8 +40,8 @@ void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) 
   }
 }
 
-// Under rope_parameters the ropes of both kinds of layers, as newer configs have them: older ones
-// say them beside it. What stands right under it is none of them.
+// Moves the ropes of both kinds of layers into rope_parameters, as newer configs have them. Older
+// configs have them next to it. Keys directly in rope_parameters are ignored.
 void NestRopes(nlohmann::json& own) {
   const ConfigReader config(own);
   const auto rope_of = [&](const char* key, const char* theta_key) {
@@ -58,7 +58,7 @@ void NestRopes(nlohmann::json& own) {
       {"sliding_attention", rope_of("sliding_attention", "rope_local_base_freq")}};
 }
 
-// The rope under `key` of rope_parameters, for the positions that the config says.
+// The rope under `key` of rope_parameters, for the config's number of positions.
 RopeSpec ReadNestedRope(ConfigReader& config, const char* key, int32_t head_dim,
                         const RopeDefaults& defaults) {
   nlohmann::json own = {{"rope_parameters", config.Object("rope_parameters").Object(key).json()}};
@@ -95,7 +95,7 @@ void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 }
 
 void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
-  // Only within a rope does this key count, in other families beside it too.
+  // Unlike in other families, this key applies only within a rope.
   nlohmann::json own = whole.json();
   own.erase("original_max_position_embeddings");
   NestRopes(own);
@@ -106,7 +106,7 @@ void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
   spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 0.0);
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
   ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
-  // Rope 0 serves global layers, rope 1 local ones.
+  // Rope 0 is for global layers, rope 1 for local ones.
   spec.ropes = {ReadNestedRope(config, "full_attention", spec.head_dim, rope),
                 ReadNestedRope(config, "sliding_attention", spec.head_dim,
                                {.max_positions = rope.max_positions})};
@@ -115,8 +115,8 @@ void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
   whole.Fail(config.status());
 }
 
-// What also reads pictures: the text model in it, whose config leaves out what is as usual.
-void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+// The text model of a vision model. Its config omits keys with default values.
+void BuildGemma3Vision(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   constexpr std::pair<const char*, uint32_t> kUsual[] = {{"vocab_size", 262208},
                                                          {"hidden_size", 2304},
                                                          {"intermediate_size", 9216},
@@ -131,8 +131,8 @@ void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap&
   BuildGemma3(reader, spec, map);
   spec.end_ids = reader.Ids("eos_token_id");
   config.Fail(reader.status());
-  spec.logit_soft_cap = 0.0f;  // the reference has it in the model of text alone
-  map.other_prefixes = {{"", "language_model."}, {"model.", "model.language_model."}};
+  spec.logit_soft_cap = 0.0f;  // the reference applies the cap in the text-only model only
+  map.prefix_renames = {{"", "language_model."}, {"model.", "model.language_model."}};
   for (const char* part : {"vision_tower.", "multi_modal_projector."}) {
     map.ignored_prefixes.push_back(part);
     map.ignored_prefixes.push_back(StrCat("model.", part));

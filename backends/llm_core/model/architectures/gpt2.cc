@@ -1,11 +1,11 @@
-// GPT-2: matrices stored [in, out], q, k and v in one of them.
+// GPT-2: matrices are stored as [in, out]; q, k and v are fused.
 #include "backends/llm_core/model/architectures/architectures.h"
 #include "backends/llm_core/model/architectures/gpt_family.h"
 
 namespace nereid::llm {
 namespace {
 
-// Of TensorRT-LLM checkpoints, where q, k and v are told apart.
+// Names of TensorRT-LLM checkpoints, in which q, k and v are separate.
 void MapSplit(const DecoderSpec& spec, WeightMap& map) {
   struct Projection {
     WeightKind weight, bias;

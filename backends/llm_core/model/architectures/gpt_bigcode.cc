@@ -5,8 +5,8 @@
 namespace nereid::llm {
 namespace {
 
-// One head of a fused c_attn stored as (q, k, v) for each head in turn: part 0, 1 or 2 of all
-// heads.
+// Selects q, k or v (part 0, 1, 2) of all heads from a fused c_attn that stores (q, k, v) head by
+// head.
 WeightSource HeadPart(WeightSource fused, const DecoderSpec& spec, int part) {
   fused.first_row = part * spec.head_dim;
   fused.group_rows = spec.head_dim;

@@ -9,7 +9,7 @@ namespace nereid::llm {
 
 namespace {
 
-// Configs may have the names that other families use.
+// Configs may use the key names of other families.
 const char* NameOf(const ConfigReader& config, const char* own, const char* usual) {
   return config.Has(usual) ? usual : own;
 }
@@ -53,7 +53,7 @@ WeightSource Stored(WeightSource source, bool transposed) {
 void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map) {
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
-  map.other_prefixes = {{"transformer.", ""}};
+  map.prefix_renames = {{"transformer.", ""}};
   map.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
   const auto add = [&](int32_t layer, WeightKind kind, WeightSource source) {
     map.sources[{layer, kind, kNoExpert}] = std::move(source);

@@ -1,5 +1,5 @@
-// What GPT-2 and its descendants share: n_embd and friends in config.json, learned positions, layer
-// norms with biases, a plain MLP, names under transformer.h.N. [load thread]
+// Shared by GPT-2 and GPTBigCode: keys such as n_embd in config.json, learned positions, layer
+// norms with biases, a plain MLP, tensor names under transformer.h.N. [load thread]
 #pragma once
 
 #include <string>
@@ -11,9 +11,10 @@
 namespace nereid::llm {
 
 void ReadGptConfig(ConfigReader& config, DecoderSpec& spec);
-// Everything but the attention's c_attn. `transposed`: matrices are stored [in, out] (Conv1D).
+// Maps all weights except the attention's c_attn. `transposed`: matrices are stored as [in, out]
+// (Conv1D).
 void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map);
-// The same source, stored [columns, rows] when `transposed`.
+// Returns `source` with the stored shape swapped if `transposed`.
 WeightSource Stored(WeightSource source, bool transposed);
 
 }  // namespace nereid::llm

@@ -1,4 +1,4 @@
-// GPT-NeoX and Pythia: rope on a part of each head, attention and MLP side by side on the residual.
+// GPT-NeoX and Pythia: partial rotary embedding, attention and MLP in parallel on the residual.
 #include <cmath>
 
 #include "backends/llm_core/model/architectures/architectures.h"
@@ -8,11 +8,11 @@ namespace nereid::llm {
 namespace {
 
 void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
-  // Pythia's configs have these keys in place of rope_theta and partial_rotary_factor.
+  // Pythia's configs use these keys instead of rope_theta and partial_rotary_factor.
   ReadLlamaConfig(config, spec,
                   {.rope = {.theta = config.NumberOr("rotary_emb_base", 10000.0),
                             .partial_factor = config.NumberOr("rotary_pct", 0.25),
-                            .turns_in_part = true}});
+                            .allows_partial_rotary = true}});
   spec.num_kv_heads = spec.num_heads;
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = config.EpsilonOr("layer_norm_eps", 1e-5),
@@ -32,7 +32,7 @@ void MapNeoXLayer(const DecoderSpec& spec, int32_t layer, WeightMap& map) {
   const auto add = [&](WeightKind kind, WeightSource source) {
     map.sources[{layer, kind, kNoExpert}] = std::move(source);
   };
-  // query_key_value holds (q, k, v) of each head in turn.
+  // query_key_value contains (q, k, v) head by head.
   const auto add_part = [&](WeightKind kind, const char* name, int64_t columns, int part) {
     WeightSource source =
         RowsOf(prefix + name, 3 * hidden, columns, part * spec.head_dim, spec.head_dim);

@@ -1,4 +1,4 @@
-// Llama 1-3.3, and the many checkpoints that call themselves so.
+// Llama 1 to 3.3, and other checkpoints with model_type "llama".
 #include "backends/llm_core/model/architectures/architectures.h"
 #include "backends/llm_core/model/architectures/llama_family.h"
 

@@ -1,4 +1,4 @@
-// Keys and names shared by Llama and its descendants.
+// Keys and names shared by the Llama family.
 #include "backends/llm_core/model/architectures/llama_family.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace nereid::llm {
 
 Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback) {
-  const std::string name = config.TextOr(key, fallback);
+  const std::string name = config.StringOr(key, fallback);
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_python_tanh" ||
@@ -33,7 +33,7 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefault
       names_kv_heads || defaults.num_kv_heads == 0 ? spec.num_heads : defaults.num_kv_heads);
   if (!config.Has("head_dim") && defaults.head_dim == 0 && spec.hidden_size % spec.num_heads != 0) {
     config.Fail(InvalidArgError("config.json: hidden_size ", spec.hidden_size,
-                                " is no multiple of num_attention_heads ", spec.num_heads,
+                                " is not a multiple of num_attention_heads ", spec.num_heads,
                                 ", and there is no head_dim"));
   }
   spec.head_dim = config.SizeOr("head_dim", defaults.head_dim > 0
@@ -136,7 +136,7 @@ void SetSlidingWindow(int32_t window, DecoderSpec& spec) {
 }
 
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec) {
-  const std::vector<std::string> types = config.Texts("layer_types");
+  const std::vector<std::string> types = config.Strings("layer_types");
   if (!types.empty() && types.size() != spec.layers.size()) {
     config.Fail(InvalidArgError("config.json: 'layer_types' has ", types.size(),
                                 " entries, expected ", spec.layers.size()));

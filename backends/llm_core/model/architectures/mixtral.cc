@@ -1,4 +1,5 @@
-// Mixtral: Mistral with eight small MLPs a layer, of which a router picks two for each token.
+// Mixtral: Mistral with several expert MLPs per layer, of which a router selects two for each
+// token.
 #include "backends/llm_core/model/architectures/architectures.h"
 #include "backends/llm_core/model/architectures/llama_family.h"
 
@@ -14,7 +15,8 @@ void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
               .intermediate_size = spec.intermediate_size,
               .normalize_top_k = true};
   MapLlamaDecoder(spec, map);
-  if (!config.status().ok()) return;  // no names for the layers and experts of a refused config
+  // Avoids names for the layers and experts of a rejected config.
+  if (!config.status().ok()) return;
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {

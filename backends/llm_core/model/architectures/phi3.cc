@@ -1,4 +1,4 @@
-// Phi-3 and Phi-4-mini: Llama with q, k, v in one tensor and gate, up in another.
+// Phi-3 and Phi-4-mini: Llama with fused q, k, v and fused gate, up.
 #include "backends/llm_core/model/architectures/architectures.h"
 #include "backends/llm_core/model/architectures/llama_family.h"
 
@@ -7,12 +7,12 @@ namespace nereid::llm {
 void BuildPhi3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(
       config, spec,
-      {.rope = {.turns_in_part = true, .max_positions = 4096, .original_positions = 4096},
+      {.rope = {.allows_partial_rotary = true, .max_positions = 4096, .original_positions = 4096},
        .norm_epsilon = 1e-5});
   SetSlidingWindow(config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
-  if (config.BoolOr("split_projections", false)) return;  // of TensorRT-LLM checkpoints
+  if (config.BoolOr("split_projections", false)) return;  // TensorRT-LLM checkpoints
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
   const int64_t qkv_rows = spec.q_size() + 2 * spec.kv_size();

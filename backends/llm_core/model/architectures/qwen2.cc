@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: Llama with biases on q, k and v alone.
+// Qwen2 and Qwen2.5: Llama with biases on q, k and v only.
 #include "backends/llm_core/model/architectures/architectures.h"
 #include "backends/llm_core/model/architectures/llama_family.h"
 

@@ -13,7 +13,7 @@ void ReadQwen3Config(ConfigReader& config, const LlamaDefaults& defaults, Decode
   spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
 }
 
-// Every `decoder_sparse_step`th layer has experts, but for those that `mlp_only_layers` lists.
+// Every `decoder_sparse_step`th layer has experts, except those in `mlp_only_layers`.
 void ReadMoeLayers(ConfigReader& config, DecoderSpec& spec) {
   const int32_t step = config.SizeOr("decoder_sparse_step", 1);
   const std::vector<double> listed = config.Numbers("mlp_only_layers");
@@ -43,7 +43,8 @@ void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
               .normalize_top_k = config.BoolOr("norm_topk_prob", false)};
   ReadMoeLayers(config, spec);
   MapLlamaDecoder(spec, map);
-  if (!config.status().ok()) return;  // no names for the layers and experts of a refused config
+  // Avoids names for the layers and experts of a rejected config.
+  if (!config.status().ok()) return;
   MapLlamaMlp(spec, map);
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.moe.intermediate_size;

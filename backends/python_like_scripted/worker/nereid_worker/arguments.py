@@ -1,10 +1,10 @@
-"""Arguments of models, checked, and the numbers with names among them."""
+"""Checks of the arguments that models pass, and base classes of the public API."""
 import enum
 import operator
 
 
 class NamedInt(enum.IntEnum):
-    """A number whose text is its name, whatever the version of Python makes of IntEnum's. As there, none of them is false."""
+    """An IntEnum whose text is its name in every Python version. As in Triton, all of its members are true."""
 
     def __bool__(self):
         return True
@@ -16,8 +16,8 @@ class NamedInt(enum.IntEnum):
         return format(str(self), spec)
 
 
-class HostsOwn:
-    """What stands for something in the host cannot be copied, nor made where a class does not say how."""
+class HostHandle:
+    """Base of classes that refer to an object of the host. They cannot be pickled, and constructed only where a class defines how."""
     __slots__ = ()
 
     def __init__(self, *_, **__):
@@ -28,7 +28,8 @@ class HostsOwn:
 
 
 def text_of(value, what):
-    """A text may come as bytes: elements of a BYTES tensor are often passed on as names. What travels is a str, of no class made from it."""
+    """A text argument as a plain str, which marshal needs, also if its class is derived from str. Accepts bytes, because models often pass
+    elements of a BYTES tensor as names."""
     if isinstance(value, (bytes, bytearray)):
         value = value.decode()
     elif not isinstance(value, str) or not is_text(value):
@@ -37,7 +38,7 @@ def text_of(value, what):
 
 
 def is_text(value):
-    """Halves of surrogate pairs are none: neither JSON nor gRPC can carry them."""
+    """Whether the text is valid UTF-8: neither JSON nor gRPC can encode unpaired surrogates."""
     if value.isascii():
         return True
     try:
@@ -48,7 +49,8 @@ def is_text(value):
 
 
 def int_of(value, what, bits, is_signed=False):
-    """What travels is an int, of no class made from it. As there, what can become one is taken, such as an array of one element, but no float."""
+    """An integer argument as a plain int, which marshal needs, also if its class is derived from int. As in Triton, accepts whatever converts to
+    int, such as an array of one element, except floats."""
     least, end = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
     number = value
     if type(value) is not int:
@@ -73,7 +75,7 @@ def bool_of(value, what):
 
 
 def list_of(value, what):
-    """A sequence; a text is one, but never what was meant."""
+    """A sequence as a list. Texts are refused, because they are sequences but never intended as one."""
     if type(value) is list:
         return value[:]
     if hasattr(type(value), "__getitem__") and not isinstance(value, (str, bytes, dict)):

@@ -1,4 +1,4 @@
-"""Element types: Triton's numbers and names, and the NumPy types that stand for them."""
+"""Element types: Triton's numbers and names, and the corresponding NumPy types."""
 import struct
 
 import numpy as np
@@ -14,13 +14,14 @@ _LENGTH = struct.Struct("<I")
 
 
 def number_of(dtype):
-    """Of a NumPy dtype; None when no type of Triton stands for it, as for str and for numbers in another order of bytes."""
+    """Triton's number of a NumPy dtype: BYTES for bytes and objects; None if Triton has no such type, as for str and for numbers in another byte
+    order."""
     number = _NUMBERS.get(dtype)
     return BYTES if number is None and dtype.kind in "SO" else number
 
 
 def serialize(array):
-    """The elements of an array of strings, each behind its length."""
+    """The elements of an array of strings, each preceded by its length."""
     parts = []
     pack = _LENGTH.pack
     for element in array.ravel(order="C").tolist() if array.dtype.kind != "S" else [bytes(each) for each in array.ravel(order="C")]:
@@ -32,7 +33,7 @@ def serialize(array):
 
 
 def deserialize(data):
-    """A list of the elements, as bytes."""
+    """The elements as a list of bytes."""
     elements = []
     position, end = 0, len(data)
     unpack = _LENGTH.unpack_from

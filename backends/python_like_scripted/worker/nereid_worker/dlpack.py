@@ -1,17 +1,16 @@
-"""Tensors as DLPack capsules, without a copy. NumPy makes those of its arrays; types that it cannot name (BF16, and bool where it is old)
-travel as unsigned integers whose type code is changed in the capsule."""
+"""Converts tensors to and from DLPack capsules without a copy. NumPy makes the capsules of arrays. Types that NumPy cannot export (BF16, and bool
+in old versions) are exported as unsigned integers, and their type code is changed in the capsule."""
 import ctypes
 
 import numpy as np
 
 from .data_types import BF16, BYTES, DTYPES
 from .errors import TritonModelException
-from .tensor import Tensor
 
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 _CPU, _CUDA, _CUDA_HOST = 1, 2, 3
 _NOT_CONTIGUOUS = "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported."
-# (code, bits) of Triton's types
+# DLPack's (code, bits), by Triton's type number
 _KINDS = {1: (_BOOL, 8), 2: (_UINT, 8), 3: (_UINT, 16), 4: (_UINT, 32), 5: (_UINT, 64), 6: (_INT, 8), 7: (_INT, 16), 8: (_INT, 32),
           9: (_INT, 64), 10: (_FLOAT, 16), 11: (_FLOAT, 32), 12: (_FLOAT, 64), BF16: (_BFLOAT, 16)}
 _TYPES = {kind: number for number, kind in _KINDS.items()}
@@ -34,7 +33,7 @@ _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _function(name, result, *arguments):
-    """Of Python's own interface. Each has its types to itself: other libraries set those of ctypes.pythonapi too."""
+    """A function of Python's C API. Each has its own prototype, because other libraries set those of ctypes.pythonapi, too."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -43,15 +42,15 @@ _pointer_in_dying = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_
 _is_unused_dying = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new_capsule = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_UNUSED, _USED = b"dltensor", b"used_dltensor"  # a capsule does not copy its name
+_UNUSED, _USED = b"dltensor", b"used_dltensor"  # kept here, because a capsule does not copy its name
 
 
 def _tensor_in(capsule):
     return _DLTensor.from_address(_pointer_in(capsule, _UNUSED))
 
 
-class _Lent(np.ndarray):
-    """An array that a capsule holds; as there, it keeps the whole Tensor, which models count references of."""
+class _TensorArray(np.ndarray):
+    """The array that a capsule holds. As in Triton, it keeps the whole Tensor alive, whose references models count."""
     tensor = None
 
 
@@ -66,7 +65,7 @@ def capsule_of(tensor):
     code = {BF16: _BFLOAT}.get(tensor._type, _BOOL if bits.dtype == np.bool_ else None)
     if bits.dtype == np.bool_:
         bits = bits.view(np.uint8)
-    bits = bits.view(_Lent)
+    bits = bits.view(_TensorArray)
     bits.tensor = tensor
     capsule = bits.__dlpack__()
     if code is not None:
@@ -84,29 +83,30 @@ def _capsule_from(source):
     return source.__dlpack__()
 
 
-def tensor_of(name, source):
-    """From an object with __dlpack__, or a capsule."""
+def received(name, source):
+    """(Triton's type number, shape, data) of an object with __dlpack__, or of a capsule. The data is an array that shares the memory (of uint16
+    for BF16), or a GpuMemory. `name` is that of the tensor to be made, for error texts."""
     capsule = source if type(source).__name__ == "PyCapsule" else _capsule_from(source)
     described = _tensor_in(capsule)
     if described.device_type == _CUDA:
-        return _gpu_tensor_of(name, capsule)
+        return _received_on_gpu(name, capsule)
     if described.device_type not in (_CPU, _CUDA_HOST):
         raise TritonModelException(f"DLDevice type {described.device_type} is not support by Python backend.")
     number, shape, size = _described(name, described)
     pointer = (described.data or 0) + described.byte_offset
-    taken = _taken_from(capsule)
+    taken = _take_ownership(capsule)
     dtype = np.dtype(np.uint16) if number == BF16 else DTYPES[number]
     if size == 0:
         array = np.empty(shape, dtype)
     else:
         memory = (ctypes.c_char * size).from_address(pointer)
         memory.owner = taken
-        array = np.ndarray(shape, dtype, memory)  # which may be written, as there
-    return Tensor.of_bits(name, BF16, array) if number == BF16 else Tensor(name, array)
+        array = np.ndarray(shape, dtype, memory)  # writable, as in Triton
+    return number, shape, array
 
 
 def _described(name, described):
-    """Triton's number for its type, its shape, and its size in bytes."""
+    """(Triton's type number, shape, size in bytes) of a capsule's tensor."""
     shape = tuple(described.shape[:described.ndim])
     number = _TYPES.get((described.type_code, described.type_bits)) if described.type_lanes == 1 else None
     if number is None:
@@ -119,28 +119,28 @@ def _described(name, described):
     return number, shape, size
 
 
-def _taken_from(capsule):
-    """Whoever holds it keeps the memory."""
+def _take_ownership(capsule):
+    """Takes the tensor out of the capsule. The returned object keeps the memory alive."""
     managed = _Managed.from_address(_pointer_in(capsule, _UNUSED))
     _rename(capsule, _USED)
-    return _Taken(managed)
+    return _CapsuleOwner(managed)
 
 
-# ---- memory of GPUs
+# ---- GPU memory
 
-_living = {}  # what a capsule of ours refers to, by the address of its tensor
+_exported: "dict[int, tuple]" = {}  # (structure, dimensions, tensor) of each exported GPU tensor, by the address of the structure
 
 
 @_DELETER
 def _delete(address):
-    _living.pop(address, None)
+    _exported.pop(address, None)
 
 
 @_DESTRUCTOR
 def _destroy(capsule):
-    """Of a capsule that nobody took the tensor out of."""
+    """Destructor of a capsule whose tensor was not taken."""
     if _is_unused_dying(capsule, _UNUSED):
-        _living.pop(_pointer_in_dying(capsule, _UNUSED), None)
+        _exported.pop(_pointer_in_dying(capsule, _UNUSED), None)
 
 
 def _gpu_capsule_of(tensor):
@@ -150,12 +150,12 @@ def _gpu_capsule_of(tensor):
     managed = _Managed(_DLTensor(memory.pointer, _CUDA, memory.device, len(shape), code, bits, 1,
                                  ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)), None, 0), None, _delete)
     address = ctypes.addressof(managed)
-    _living[address] = (managed, dims, tensor)
+    _exported[address] = (managed, dims, tensor)
     return _new_capsule(address, _UNUSED, ctypes.cast(_destroy, ctypes.c_void_p))
 
 
-class _Taken:
-    """The tensor of a capsule, until it is given back."""
+class _CapsuleOwner:
+    """Owns the tensor of a capsule; calls its deleter at the end."""
 
     def __init__(self, managed):
         self._managed = managed
@@ -174,9 +174,9 @@ def _is_compact(shape, strides):
     return True
 
 
-def _gpu_tensor_of(name, capsule):
+def _received_on_gpu(name, capsule):
     from .gpu import GpuMemory
     described = _tensor_in(capsule)
     number, shape, size = _described(name, described)
     pointer = (described.data or 0) + described.byte_offset
-    return Tensor.on_gpu(name, number, shape, GpuMemory(described.device_id, pointer, size, _taken_from(capsule)))
+    return number, shape, GpuMemory(described.device_id, pointer, size, _take_ownership(capsule))

@@ -1,14 +1,14 @@
-"""Errors that models make and meet, and their text."""
+"""The error classes of the public API, and the texts of exceptions as clients see them."""
 from .arguments import NamedInt, text_of
 
-_MOST_CAUSES = 16  # of one exception, in its text
+_MAX_CAUSES = 16  # most causes of an exception that its text has
 
 
 class ErrorCode(NamedInt):
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
 
 
-ErrorCode.__name__, ErrorCode.__qualname__ = "__ErrorCode", "TritonError.__ErrorCode"  # as their texts say
+ErrorCode.__name__, ErrorCode.__qualname__ = "__ErrorCode", "TritonError.__ErrorCode"  # the name in Triton's texts
 
 
 class TritonError:
@@ -34,21 +34,22 @@ class TritonError:
         return f"TritonError({self._message!r}, code={int(self._code)})"
 
 
-setattr(TritonError, "__ErrorCode", ErrorCode)  # where pickle looks for it
+setattr(TritonError, "__ErrorCode", ErrorCode)  # where pickle looks it up
 
 
 class TritonModelException(Exception):
-    """What a model raises, and what this library raises to a model."""
+    """Raised by models, and by this library to models."""
 
 
-class Fault(TritonModelException):
-    """What this library finds wrong with what a model returned: its text alone is the error."""
+class InvalidModelOutput(TritonModelException):
+    """Raised for an invalid result of a model's function. Its text alone is the error, without a type name."""
 
 
 def describe(error, own_folder):
-    """The text of an exception as clients see it: what, and where in the model's own files, innermost first; then those that caused it."""
+    """The text of an exception as clients see it: type, message and traceback of the model's own files, innermost call first; then the same of
+    its causes."""
     texts, seen = [], set()
-    while error is not None and id(error) not in seen and len(seen) < _MOST_CAUSES:
+    while error is not None and id(error) not in seen and len(seen) < _MAX_CAUSES:
         seen.add(id(error))
         texts.append(_described(error, own_folder))
         error = error.__cause__
@@ -59,23 +60,23 @@ def _described(error, own_folder):
     try:
         message = str(error) or "<EMPTY MESSAGE>"
         failure = None
-    except Exception as raised:  # noqa: BLE001 an exception whose own text fails
+    except Exception as raised:  # noqa: BLE001 its __str__ fails
         message = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
         failure = raised
-    text = (message if type(error) is Fault else f"{type(error).__name__}: {message}") + _places(error, own_folder)
+    text = (message if type(error) is InvalidModelOutput else f"{type(error).__name__}: {message}") + _traceback_text(error, own_folder)
     if failure is not None:
-        text += f"\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: {_said(failure)}{_places(failure, own_folder)}"
+        text += f"\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: {_short_text(failure)}{_traceback_text(failure, own_folder)}"
     return text
 
 
-def _said(error):
+def _short_text(error):
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 it may fail in the same way
+    except Exception:  # noqa: BLE001 its __str__ may fail, too
         return type(error).__name__
 
 
-def _places(error, own_folder):
+def _traceback_text(error, own_folder):
     frames = []
     trace = error.__traceback__
     while trace is not None:

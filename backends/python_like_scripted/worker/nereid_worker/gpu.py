@@ -1,5 +1,5 @@
-"""Memory of GPUs, through the CUDA driver that is found at run time. The host's is opened by its handle; a model's own is named to the host
-in the same way, and held until the host has read it."""
+"""GPU memory, by the CUDA driver that is found at run time. The host's allocations are opened by their IPC handles. A model's allocations are
+named to the host in the same way, and kept alive until the host has read them."""
 import ctypes
 import functools
 
@@ -19,7 +19,7 @@ class _Driver:
             self._library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise TritonModelException(f"memory of a GPU: no CUDA driver was found: {error}") from None
-        self._contexts = {}  # by device
+        self._contexts = {}  # by device number
         self._check("cuInit", 0)
 
     def _check(self, function, *arguments):
@@ -28,7 +28,7 @@ class _Driver:
             raise TritonModelException(f"memory of a GPU: {function} failed with error {code}")
 
     def enter(self, device):
-        """Makes a device's primary context, which other libraries use too, this thread's."""
+        """Makes the device's primary context, which other libraries use too, current on this thread."""
         context = self._contexts.get(device)
         if context is None:
             context = ctypes.c_void_p()
@@ -67,11 +67,11 @@ def _driver():
     return _Driver()
 
 
-_opened = {}  # (begin, end) of the host's allocations here, by (device, handle)
+_opened: "dict[tuple[int, bytes], tuple[int, int]]" = {}  # (begin, end) of opened allocations of the host, by (device, handle)
 
 
 class GpuMemory:
-    """Bytes of a GPU; `owner` keeps them alive."""
+    """A range of GPU memory; `owner` keeps it alive."""
     __slots__ = ("device", "pointer", "size", "owner", "__weakref__")
 
     def __init__(self, device, pointer, size, owner):
@@ -86,7 +86,7 @@ class GpuMemory:
         return cls(device, _opened[device, handle][0] + offset, size, owner)
 
     def copied(self):
-        """Its bytes in memory of the host."""
+        """A copy of the bytes in host memory."""
         data = bytearray(self.size)
         if self.size:
             driver = _driver()
@@ -95,8 +95,8 @@ class GpuMemory:
             driver.copy(ctypes.addressof(ctypes.c_char.from_buffer(data)), self.pointer, self.size)
         return data
 
-    def place(self):
-        """(device, handle, offset, size), or None for memory that cannot be shared. What is under way on the device ends first."""
+    def location(self):
+        """(device, handle, offset, size), or None for memory that cannot be shared. Waits for the work that is in flight on the device."""
         driver = _driver()
         driver.enter(self.device)
         driver.synchronize()

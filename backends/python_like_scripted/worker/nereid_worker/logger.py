@@ -1,4 +1,4 @@
-"""Lines of the host's log, with the place in the model that wrote them."""
+"""Logger: writes to the host's log, with the line of the model that logs."""
 import sys
 
 from . import channel, protocol
@@ -14,7 +14,7 @@ class LogLevel(NamedInt):
     WARN = 1
 
 
-LogLevel.__qualname__ = "Logger.LogLevel"  # where pickle looks for it
+LogLevel.__qualname__ = "Logger.LogLevel"  # where pickle looks it up
 
 
 def _log(message, level, depth=2):
@@ -25,9 +25,9 @@ def _log(message, level, depth=2):
     try:
         channel.post((protocol.LOG, int(level), message, frame.f_code.co_filename, frame.f_lineno))
     except TritonModelException:
-        if channel.is_own():
+        if channel.is_model_process():
             raise
-        print(message, file=sys.stderr, flush=True)  # which the host's log has too
+        print(message, file=sys.stderr, flush=True)  # the host logs the worker's stderr, too
 
 
 class Logger:

@@ -1,8 +1,8 @@
-"""Metrics on the host's page. The host keeps them; here are their numbers."""
+"""Custom metrics. The host keeps their values; here are the keys under which it knows them."""
 import json
 
 from . import calls, protocol
-from .arguments import HostsOwn, NamedInt, text_of
+from .arguments import HostHandle, NamedInt, text_of
 from .errors import TritonModelException
 
 
@@ -24,12 +24,12 @@ def _number(value):
         raise TypeError(f"expected a number, got {value!r}")
     try:
         return float(value)
-    except ValueError:  # an array of texts
+    except ValueError:  # for example an array of texts
         raise TypeError(f"expected a number, got {value!r}") from None
 
 
 def _label_texts(labels):
-    """Keys are what JSON makes of them, values are texts."""
+    """The labels as (name, value) pairs. Names are converted as JSON does it; values must be texts."""
     texts = tuple(json.loads(json.dumps(labels)).items())
     if any(type(value) is not str for _, value in texts):
         raise TritonModelException(f"Error when creating Metric: Failed to process the request for model '{calls.instance_name}', message: "
@@ -37,23 +37,23 @@ def _label_texts(labels):
     return texts
 
 
-class _Kept:
-    """The host has it until nobody here names it any more."""
+class _MetricHandle:
+    """A metric or family of the host, which is deleted when the last reference here is gone."""
     __slots__ = ("key", "_end", "_parent")
 
     def __init__(self, key, end, parent=None):
         self.key = key
         self._end = end
-        self._parent = parent  # ends later
+        self._parent = parent  # kept alive, so that it ends after this
 
     def __del__(self):
         try:
-            calls.tell(self._end, (self.key,))
-        except Exception:  # noqa: BLE001 the interpreter may be at its end
+            calls.post_without_reply(self._end, (self.key,))
+        except Exception:  # noqa: BLE001 the interpreter may be shutting down
             pass
 
 
-class Metric(HostsOwn):
+class Metric(HostHandle):
     __slots__ = ("_kept", "__weakref__")
 
     @classmethod
@@ -75,8 +75,8 @@ class Metric(HostsOwn):
         return _call("Failed to get metric value", protocol.METRIC_VALUE, (self._kept.key,))
 
 
-class MetricFamily(HostsOwn):
-    """Its metrics stay as long as it does, or longer where a model holds them."""
+class MetricFamily(HostHandle):
+    """A family keeps its metrics alive; a model may keep a metric longer."""
     COUNTER, GAUGE, HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
     def __init__(self, name=None, description=None, kind=None):
@@ -85,10 +85,10 @@ class MetricFamily(HostsOwn):
         self._kind = kind
         texts = text_of(name, "MetricFamily: expected name"), text_of(description, "MetricFamily: expected description")
         key = _call("Error when creating MetricFamily", protocol.NEW_METRIC_FAMILY, (*texts, int(kind)))
-        self._kept = _Kept(key, protocol.DELETE_METRIC_FAMILY)
-        self._metrics = {}  # by labels and buckets
+        self._kept = _MetricHandle(key, protocol.DELETE_METRIC_FAMILY)
+        self._metrics = {}  # metrics by labels and buckets
 
-    def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
+    def Metric(self, labels=None, buckets=None):  # noqa: N802 the name in Triton's API
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is not None and not isinstance(buckets, list):
@@ -101,5 +101,5 @@ class MetricFamily(HostsOwn):
         kept = self._metrics.get((texts, buckets))
         if kept is None:
             key = _call("Error when creating Metric", protocol.NEW_METRIC, (self._kept.key, texts, buckets))
-            kept = self._metrics[texts, buckets] = _Kept(key, protocol.DELETE_METRIC, self._kept)
+            kept = self._metrics[texts, buckets] = _MetricHandle(key, protocol.DELETE_METRIC, self._kept)
         return Metric.of(kept)

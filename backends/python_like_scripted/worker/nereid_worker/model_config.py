@@ -1,4 +1,4 @@
-"""A model's configuration as auto_complete_config changes it. What contradicts the file's is refused in Triton's words."""
+"""ModelConfig, which auto_complete_config changes. Values that contradict the configuration file are refused with Triton's texts."""
 import json
 
 _INPUT_KEYS, _OUTPUT_KEYS = ("name", "data_type", "dims", "optional"), ("name", "data_type", "dims")
@@ -35,13 +35,13 @@ class ModelConfig:
         policy = self._model_config.setdefault("model_transaction_policy", {})
         if "decoupled" not in transaction_policy_dict:
             return
-        wanted = transaction_policy_dict["decoupled"]
-        if policy.get("decoupled", wanted) != wanted:
+        requested = transaction_policy_dict["decoupled"]
+        if policy.get("decoupled", requested) != requested:
             raise ValueError(f"trying to change decoupled property in auto-complete-config for model '{self._model_config['name']}', "
                              f"which is already set to '{policy['decoupled']}'.")
-        policy["decoupled"] = wanted
+        policy["decoupled"] = requested
 
-    def add_input(self, input):  # noqa: A002 as models name it
+    def add_input(self, input):  # noqa: A002 the name in Triton's API
         self._add("input", input, _INPUT_KEYS)
 
     def add_output(self, output):

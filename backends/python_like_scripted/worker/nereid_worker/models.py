@@ -1,4 +1,4 @@
-"""Loading and unloading other models."""
+"""Loading and unloading of models, and their readiness."""
 import contextvars
 import json
 
@@ -6,8 +6,9 @@ from . import calls, protocol
 from .arguments import bool_of, text_of
 from .errors import TritonModelException
 
-own_name = own_version = ""  # of a model that is asked whether it is ready
-is_asked = contextvars.ContextVar("is_asked", default=False)  # in its is_ready() and the coroutines of that; threads that it starts do not know
+own_name = own_version = ""  # name and version of this model if it has is_ready()
+# True in this model's is_ready() and its coroutines. Threads that it starts do not inherit it.
+in_readiness_check = contextvars.ContextVar("in_readiness_check", default=False)
 
 
 def _name(model_name):
@@ -22,7 +23,7 @@ def _call(failed, operation, arguments):
 
 
 def load_model(model_name, config="", files=None):
-    """Blocks until it is loaded. `config` is JSON; `files` are bytes by "file:<version>/<name>"."""
+    """Returns when the model is loaded. `config` is JSON; `files` has bytes by "file:<version>/<name>"."""
     if isinstance(config, dict):
         config = json.dumps(config)
     if files is not None and not isinstance(files, dict):
@@ -44,6 +45,6 @@ def unload_model(model_name, unload_dependents=False):
 
 def is_model_ready(model_name, model_version=""):
     name, version = _name(model_name), text_of(model_version, "is_model_ready: expected model_version")
-    if is_asked.get() and name == own_name and version in ("", own_version):  # it would wait for itself
+    if in_readiness_check.get() and name == own_name and version in ("", own_version):  # the call would wait for itself
         raise TritonModelException(f"Failed to check model readiness: is_ready() of model '{own_name}' asks for itself")
     return _call("Failed to check model readiness", protocol.IS_MODEL_READY, (name, version))

@@ -1,11 +1,11 @@
-"""Kinds of messages; the host's side of this list is protocol.h."""
+"""Kinds of messages. protocol.h has the same list for the host, with the elements of each message."""
 
-# Asked by the host.
+# Commands of the host.
 LOAD, COMPLETE, INITIALIZE, EXECUTE, FINALIZE = range(1, 6)
 # Posted by the worker.
 RESPOND, LOG, CALL, CANCEL, READINESS = range(11, 16)
 # Posted by the host.
 REPLY, STREAM, IS_READY = range(20, 23)
-# What a CALL asks for.
+# Operations of a CALL.
 (INFER, IS_CANCELLED, TRACE_CONTEXT, LOAD_MODEL, UNLOAD_MODEL, IS_MODEL_READY, NEW_METRIC_FAMILY, NEW_METRIC, INCREMENT_METRIC,
  SET_METRIC, OBSERVE_METRIC, METRIC_VALUE, DELETE_METRIC, DELETE_METRIC_FAMILY) = range(1, 15)

@@ -1,5 +1,5 @@
-"""Shared memory. Tensors lie in blocks behind a header whose first byte says who still needs them: the writer sets it, the reader
-clears it, and only the writer hands blocks out."""
+"""The shared memory. Tensors are in blocks; the first byte of a block's header says whether the block is in use. The writer sets it, the reader
+clears it, and only the writer allocates blocks."""
 import mmap
 import os
 import sys
@@ -14,51 +14,51 @@ HEADER = 64
 _UINT8 = numpy.dtype(numpy.uint8)
 
 
-def _references(arrays):
-    """To each array, and to the block that it lies in."""
+def _reference_counts(arrays):
+    """The reference counts of each array and of the block that it is in."""
     return [(sys.getrefcount(each), sys.getrefcount(each.base) if type(each.base) is numpy.ndarray else 0)
             for each in arrays if isinstance(each, numpy.ndarray)]
 
 
-_ALONE = _references([numpy.empty(1)[:]])[0]
+_UNREFERENCED = _reference_counts([numpy.empty(1)[:]])[0]
 
 
-def are_alone(arrays):
-    """Whether this list is all that keeps its arrays, and they are all that keeps their memory: then nobody can write to it any more."""
-    return all(of_array <= _ALONE[0] and of_block <= _ALONE[1] for of_array, of_block in _references(arrays))
+def are_unreferenced(arrays):
+    """Whether only this list refers to its arrays, and only they refer to their blocks: then the model can no longer write to the memory."""
+    return all(of_array <= _UNREFERENCED[0] and of_block <= _UNREFERENCED[1] for of_array, of_block in _reference_counts(arrays))
 
 
-def _no_room(fd, size, why):
-    """In Triton's words, which scripts look for. The region's name there is this file's."""
+def _region_full_error(fd, size, why):
+    """Triton's error text, which scripts look for. The region's name in it is the name of the memfd."""
     try:
         name = os.readlink(f"/proc/self/fd/{fd}").replace("/memfd:", "").replace(" (deleted)", "")
-    except OSError:  # no /proc
+    except OSError:  # /proc is not mounted
         name = "from_worker"
     return TritonModelException(f"Failed to increase the shared memory pool size for key '{name}' to {size} bytes: {why}")
 
 
 class IncomingRegion:
-    """What the host writes. A block is given back when the last array over it dies."""
+    """The region that the host writes. A block is released when the last array over it is deleted."""
 
     def __init__(self, fd):
         self._fd = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._living = {}  # (weak reference to a block's array, offset, that array's id) by the reference's id: arrays have no hash
-        self._offsets = {}  # of living blocks, by the id of their array
-        self._shared = {}  # weak reference to a block's array that several tensors share, by its offset
+        self._living = {}  # (weak reference to a block's array, offset, id of the array), by the id of the reference, because arrays have no hash
+        self._offsets = {}  # offsets of blocks in use, by the id of their array
+        self._shared = {}  # weak reference to the array of a block that several tensors share, by its offset
 
     def array(self, offset, size):
-        """The bytes of a block as an array that owns it."""
+        """The bytes of a block as an array that owns the block."""
         if offset + size > len(self._map):
             self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
         block = numpy.ndarray((size,), _UINT8, self._map, offset)
-        reference = weakref.ref(block, self._give_back)
+        reference = weakref.ref(block, self._on_array_deleted)
         self._living[id(reference)] = (reference, offset, id(block))
         self._offsets[id(block)] = offset
         return block
 
-    def part(self, offset, size, block_offset, block_size):
-        """Bytes of a block that several tensors lie in, as an array that owns a part of it."""
+    def block_part(self, offset, size, block_offset, block_size):
+        """A part of a block that several tensors share, as an array that keeps the block in use."""
         reference = self._shared.get(block_offset)
         block = reference() if reference is not None else None
         if block is None:
@@ -66,8 +66,8 @@ class IncomingRegion:
             self._shared[block_offset] = weakref.ref(block)
         return block[offset - block_offset:offset - block_offset + size]
 
-    def place_of(self, array):
-        """(offset, size) of an array whose bytes are the first of a block, else None."""
+    def location_of(self, array):
+        """(offset, size) of an array that begins at the start of a block; None for other arrays."""
         block = array if array.base is None or type(array.base) is not numpy.ndarray else array.base
         offset = self._offsets.get(id(block))
         if offset is None or not array.flags.c_contiguous:
@@ -77,20 +77,20 @@ class IncomingRegion:
         return offset, array.nbytes
 
     def copy(self, offset, size):
-        """The bytes of a block, which is given back at once."""
+        """A copy of a block's bytes. Releases the block."""
         if offset + size > len(self._map):
             self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
         data = self._map[offset:offset + size]
         self._map[offset - HEADER] = 0
         return data
 
-    def leave(self):
-        """From now on nothing is given back: another process does that."""
+    def reset_after_fork(self):
+        """In a forked process: blocks are no longer released here, because the parent does that."""
         self._living.clear()
         self._offsets.clear()
         self._shared.clear()
 
-    def _give_back(self, reference):
+    def _on_array_deleted(self, reference):
         _, offset, block = self._living.pop(id(reference))
         del self._offsets[block]
         self._shared.pop(offset, None)
@@ -98,18 +98,18 @@ class IncomingRegion:
 
 
 class OutgoingRegion:
-    """What this worker writes and the host gives back. First fit: the memory that was used last is used again."""
+    """The region that this worker writes and whose blocks the host releases. Allocates first fit, so that recently used memory is used again."""
 
     def __init__(self, fd, growth, limit):
         self._fd = fd
         self._growth = growth
-        self._limit = limit  # 0: none
+        self._limit = limit  # 0: without limit
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._used = []  # (begin, end), in order
+        self._used = []  # (begin, end) of allocated blocks, ordered
         self._lock = threading.Lock()
 
-    def place(self, array):
-        """Copies an array; (offset, size) of its bytes."""
+    def write(self, array):
+        """Copies an array into a new block. Returns (offset, size) of its bytes."""
         size = array.nbytes
         with self._lock:
             offset = self._allocate(size)
@@ -117,14 +117,14 @@ class OutgoingRegion:
         numpy.copyto(numpy.ndarray(array.shape, array.dtype, view, offset), array)
         return offset, size
 
-    def place_bytes(self, data):
+    def write_bytes(self, data):
         with self._lock:
             offset = self._allocate(len(data))
             self._map[offset:offset + len(data)] = data
         return offset, len(data)
 
-    def give_back(self, offset):
-        """What was placed and will not be sent."""
+    def release(self, offset):
+        """Releases a block that is not sent."""
         self._map[offset - HEADER] = 0
 
     def free_bytes(self):
@@ -154,10 +154,10 @@ class OutgoingRegion:
         if self._limit:
             limit = (self._limit + 4095) // 4096 * 4096
             if size > limit:
-                raise _no_room(self._fd, new, f"at most {limit} are allowed by shm-max-byte-size")
+                raise _region_full_error(self._fd, new, f"at most {limit} are allowed by shm-max-byte-size")
             new = min(new, limit)
         try:
             os.posix_fallocate(self._fd, old, new - old)
             self._map = mmap.mmap(self._fd, new)
         except OSError as error:
-            raise _no_room(self._fd, new, os.strerror(error.errno)) from None
+            raise _region_full_error(self._fd, new, os.strerror(error.errno)) from None

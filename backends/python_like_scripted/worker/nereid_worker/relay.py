@@ -1,5 +1,5 @@
-"""Calls of the host from processes that a model forks. Such a process has a connection of its own to the model's process, which asks in its
-place: so the host knows one process, and one that dies in the middle of a call takes nothing with it. Tensors travel as bytes."""
+"""Calls of the host from processes that a model forks. Such a process has a connection to the model's process, which calls the host on its
+behalf. So the host serves one process only, and a forked process that ends during a call loses nothing of the others. Tensors travel as bytes."""
 import marshal
 import socket
 import struct
@@ -10,40 +10,40 @@ from _queue import SimpleQueue
 
 from . import calls, channel, protocol
 from .errors import TritonModelException
-from .tensor import INLINE_BYTES, give_back
+from .tensor import INLINE_BYTES, release_packed
 
 _LENGTH = struct.Struct("<Q")
-_RIGHT = struct.Struct("i")  # a descriptor
-_INTERNAL = 1  # TritonError's
-_HEARD = (protocol.REPLY, 0, True, None)  # a relay's first message
+_RIGHT = struct.Struct("i")  # one descriptor, as SCM_RIGHTS passes it
+_INTERNAL = 1  # TritonError.INTERNAL
+_ACCEPTED = (protocol.REPLY, 0, True, None)  # the first message of a relay
 _DELETED_BY = {protocol.NEW_METRIC_FAMILY: protocol.DELETE_METRIC_FAMILY, protocol.NEW_METRIC: protocol.DELETE_METRIC}
 
-_relays = set()  # of this process, as long as their descriptors are open: a process that is forked meanwhile has them too
+_relays: "set[Relay]" = set()  # of this process, while their descriptors are open: processes that are forked meanwhile inherit these
 
 
 def packed(message):
     try:
         return marshal.dumps(message, 2)
-    except ValueError:  # its lengths have 31 bits
+    except ValueError:  # marshal's lengths have 31 bits
         raise TritonModelException("each tensor has to be below 2 GiB between a model's process and those that it forks") from None
     except MemoryError:
         raise TritonModelException("no memory for a message between a model's process and those that it forks") from None
 
 
 class Connection:
-    """Messages between two processes. One thread at a time receives, any sends."""
+    """Messages between two processes. One thread at a time receives; any thread sends."""
 
     def __init__(self, end):
         self._socket = end
-        self._lock = threading.Lock()  # who holds it sends; nobody waits for it
-        self._unsent = deque()  # lengths and messages
+        self._lock = threading.Lock()  # held by the thread that sends; never waited for
+        self._unsent = deque()  # pairs of length and message
 
     def send(self, message):
         self.send_packed(packed(message))
 
     def send_packed(self, data):
-        """Where another one is being sent, who sends that one goes on with it: perhaps this thread, further out than a signal handler or
-        what the garbage collector ends."""
+        """Queues a message and sends all that are queued. If a message is being sent already, its sender goes on with this one: another thread,
+        or an outer frame of this thread, which a signal handler or a finalizer interrupted."""
         self._unsent.append((_LENGTH.pack(len(data)), data))
         while self._unsent and self._lock.acquire(blocking=False):
             try:
@@ -56,7 +56,7 @@ class Connection:
             while self._unsent:
                 for part in self._unsent.popleft():
                     self._socket.sendall(part)
-        except BaseException as error:  # perhaps of a signal handler, in the middle of a message: what would follow means nothing
+        except BaseException as error:  # for example of a signal handler, in the middle of a message: the rest of the stream would be invalid
             self.end()
             self._unsent.clear()
             if isinstance(error, OSError):
@@ -64,9 +64,9 @@ class Connection:
             raise
 
     def receive(self):
-        """None when the other one is gone, also in the middle of a message."""
+        """The next message. None if the other process is gone, also in the middle of a message."""
         try:
-            if not self._socket.recv(1, socket.MSG_PEEK):  # what a signal handler raises while nothing was taken loses nothing
+            if not self._socket.recv(1, socket.MSG_PEEK):  # peeks, so that an exception of a signal handler loses no message
                 return None
         except OSError:
             return None
@@ -76,7 +76,7 @@ class Connection:
             return marshal.loads(data) if data else None
         except OSError:
             return None
-        except BaseException:  # in the middle of a message
+        except BaseException:  # for example of a signal handler, in the middle of a message
             self.end()
             raise
 
@@ -91,46 +91,46 @@ class Connection:
         return data
 
     def end(self):
-        """For both processes, whoever else has a descriptor of it."""
+        """Ends the connection for both processes, even if other processes hold its descriptors."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # ended before
+        except OSError:  # it ended before
             pass
 
     def close(self):
         self._socket.close()
 
 
-class Door:
-    """Where forked processes hand in an end of their connection. They inherit the outside."""
+class ForkListener:
+    """Accepts connections of forked processes: each sends one end of a socket pair. Forked processes inherit _connect_end."""
 
     def __init__(self):
-        self._inside, self._outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._accept_end, self._connect_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_served = False
 
     def serve(self):
-        """[after each fork]"""
+        """Starts the accepting thread, once. [after each fork, in the parent]"""
         if self._is_served:
             return
         self._is_served = True
         try:
             threading.Thread(target=self._serve, name="nereid-forks", daemon=True).start()
-        except RuntimeError:  # no more threads: whoever knocks gets an error
-            self._inside.close()
+        except RuntimeError:  # no more threads: processes that connect get an error
+            self._accept_end.close()
 
-    def leave(self):
-        """In a forked process."""
-        self._inside.close()
+    def reset_after_fork(self):
+        """[in a forked process]"""
+        self._accept_end.close()
         for each in _relays:
-            each.leave()
+            each.reset_after_fork()
         _relays.clear()
 
     def connect(self):
-        """In a forked process."""
+        """Connects to the model's process. [in a forked process]"""
         try:
             own, other = socket.socketpair()
             with other:
-                self._outside.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _RIGHT.pack(other.fileno()))])
+                self._connect_end.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _RIGHT.pack(other.fileno()))])
             connection = Connection(own)
             if connection.receive() is None:
                 raise OSError("it has no descriptor or thread for that, or is gone")
@@ -140,52 +140,54 @@ class Door:
 
     def _serve(self):
         while True:
-            _, rights, _, _ = self._inside.recvmsg(1, socket.CMSG_SPACE(_RIGHT.size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-            if not rights:  # no more descriptors: the other end is closed, who holds it hears of it
+            _, rights, _, _ = self._accept_end.recvmsg(1, socket.CMSG_SPACE(_RIGHT.size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+            if not rights:  # no descriptor was left to receive it: the other end is closed, which the connecting process notices
                 continue
             relay = Relay(Connection(socket.socket(fileno=_RIGHT.unpack(rights[0][2])[0])))
             try:
-                calls.start_pump()
+                calls.start_reader_thread()
                 relay.start()
             except RuntimeError:  # no more threads
                 relay.close()
 
 
-class _Begun(calls._Slot):
-    """A call of the host for a forked process, whose number for it goes into a queue at each answer, and perhaps once more."""
-    __slots__ = ("number", "operation", "its_number", "arrived")
+class _RelayedCall(calls.PendingCall):
+    """A call of the host on behalf of a forked process. Each message that arrives for it puts the forked process's number of the call into the
+    relay's queue; one call of wake() may come without a message."""
+    __slots__ = ("number", "operation", "child_call", "queue")
 
-    def __init__(self, operation, its_number, arrived):
+    def __init__(self, operation, child_call, queue):
         super().__init__()
-        self.operation, self.its_number, self.arrived = operation, its_number, arrived
+        self.operation, self.child_call, self.queue = operation, child_call, queue
 
     def wake(self):
-        self.arrived.put(self.its_number)
+        self.queue.put(self.child_call)
 
 
 class Relay:
-    """In the model's process, of one forked process: a thread takes what it asks, another one brings the answers, which wait there while it
-    takes none. Both end with it."""
+    """Runs in the model's process, for one forked process. One thread receives its messages; another one sends the answers, which queue up here
+    while the forked process reads none. Both threads end with the connection."""
 
     def __init__(self, connection):
         self._connection = connection
-        self._arrived = SimpleQueue()  # numbers of its calls, for each answer, or whole messages, or None at its end
-        self._lock = threading.Lock()  # guards what follows
-        self._open = {}  # what is begun, by the number that it has there
-        self._metrics = {}  # those that it made: what deletes them, by their keys
+        self._queue = SimpleQueue()  # a call's number for each answer to it, a whole message, or None at the end
+        self._lock = threading.Lock()  # guards the members below
+        self._open = {}  # calls in flight, by the forked process's number
+        self._metrics = {}  # the operation that deletes each metric and family that the forked process created, by its key
         _relays.add(self)
 
     def start(self):
-        taker = threading.Thread(target=self._take, name="nereid-fork-asks", daemon=True)
-        threading.Thread(target=self._bring, name="nereid-fork-answers", daemon=True).start()
+        receiver = threading.Thread(target=self._receive_messages, name="nereid-fork-asks", daemon=True)
+        threading.Thread(target=self._send_answers, name="nereid-fork-answers", daemon=True).start()
         try:
-            taker.start()
+            receiver.start()
         except RuntimeError:
-            self._end()
+            self._end_calls()
             raise
-        self._arrived.put(_HEARD)
+        self._queue.put(_ACCEPTED)
 
-    def leave(self):
+    def reset_after_fork(self):
+        """In a process that is forked meanwhile: it must not keep the connection open."""
         self._connection.close()
 
     def close(self):
@@ -193,159 +195,160 @@ class Relay:
         self._connection.close()
         _relays.discard(self)
 
-    # ---- what it asks
+    # ---- messages of the forked process
 
-    def _take(self):
+    def _receive_messages(self):
         try:
             while True:
                 message = self._connection.receive()
                 if message is None:
                     return
-                self._pass(*message)
-        except Exception as error:  # noqa: BLE001 nothing of a forked process ends the model's
-            print(f"a process that the model forked is not heard any more: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                self._dispatch(*message)
+        except Exception as error:  # noqa: BLE001 no message of a forked process may end the model's process
+            print(f"messages of a process that the model forked are no longer read: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
-            self._end()
+            self._end_calls()
 
-    def _pass(self, kind, *rest):
+    def _dispatch(self, kind, *rest):
         if kind == protocol.CALL:
-            self._begin(*rest)
+            self._begin_call(*rest)
         elif kind == protocol.CANCEL:
             with self._lock:
-                begun = self._open.get(rest[0])
-            if begun is not None:
-                _cancel(begun)
+                relayed = self._open.get(rest[0])
+            if relayed is not None:
+                _cancel(relayed)
         elif kind == protocol.RESPOND:
             _respond(*rest)
         elif kind == protocol.LOG:
             try:
                 channel.post((kind, *rest))
-            except TritonModelException:  # no room for it
+            except TritonModelException:  # no shared memory for it
                 print(rest[1], file=sys.stderr, flush=True)
 
-    def _begin(self, call, operation, arguments):
-        if not call:  # nobody waits: the end of a metric, its own or one that it inherited
+    def _begin_call(self, child_call, operation, arguments):
+        if not child_call:  # needs no answer: deletes a metric. One that the forked process inherited is not its own and stays
             if self._metrics.pop(arguments[0], None) is not None:
-                calls.tell(operation, arguments)
+                calls.post_without_reply(operation, arguments)
             return
         inputs = ()
         try:
             if operation == protocol.INFER:
                 calls.check_allowed()
                 request, decoupled = arguments
-                inputs = _placed(request[8])
-                arguments = ((*request[:8], inputs, request[9], -1), decoupled)  # its outputs lie in the host's memory
-            begun = _Begun(operation, call, self._arrived)
-            with self._lock:  # which the first answer waits for
-                begun.number = calls._begin(operation, arguments, begun)
-                self._open[call] = begun
+                inputs = _in_shared_memory(request[8])
+                arguments = ((*request[:8], inputs, request[9], -1), decoupled)  # -1: outputs in host memory
+            relayed = _RelayedCall(operation, child_call, self._queue)
+            with self._lock:  # _answer waits for it
+                relayed.number = calls.begin_call(operation, arguments, relayed)
+                self._open[child_call] = relayed
         except TritonModelException as error:
-            give_back(inputs)
-            self._arrived.put(_refusal(call, operation, str(error)))
+            release_packed(inputs)
+            self._queue.put(_refusal(child_call, operation, str(error)))
 
-    def _end(self):
-        """Nobody waits there for other models any more; what else was begun is awaited for the metrics that come of it."""
+    def _end_calls(self):
+        """Cancels inference calls, whose answers are no longer needed. Other calls are awaited, because the metrics that they create must be
+        deleted."""
         with self._lock:
-            begun = [self._open.pop(call) for call, each in list(self._open.items()) if each.operation == protocol.INFER]
-        for each in begun:
+            inferences = [self._open.pop(child_call) for child_call, each in list(self._open.items()) if each.operation == protocol.INFER]
+        for each in inferences:
             _cancel(each)
-            calls._end(each.number, each)
-        self._arrived.put(None)
+            calls.end_call(each.number, each)
+        self._queue.put(None)
 
-    # ---- what it is answered
+    # ---- answers to the forked process
 
-    def _bring(self):
+    def _send_answers(self):
         try:
-            self._bring_all()
+            self._send_answers_until_end()
         finally:
             self.close()
             for key, operation in reversed(list(self._metrics.items())):
-                calls.tell(operation, (key,))
+                calls.post_without_reply(operation, (key,))
 
-    def _bring_all(self):
-        is_over = False
-        while not is_over or self._open:
-            arrived = self._arrived.get()
-            if arrived is None:
-                is_over = True
+    def _send_answers_until_end(self):
+        has_ended = False
+        while not has_ended or self._open:
+            item = self._queue.get()
+            if item is None:
+                has_ended = True
                 continue
-            data = self._packed_answer(arrived) if type(arrived) is int else packed(arrived)
-            if data is None or is_over:
+            data = self._packed_answer(item) if type(item) is int else packed(item)
+            if data is None or has_ended:
                 continue
             try:
                 self._connection.send_packed(data)
-            except TritonModelException:  # it is gone, as the other thread hears
+            except TritonModelException:  # the forked process is gone; the other thread notices that, too
                 pass
 
-    def _packed_answer(self, call):
-        """None where there is none. One that cannot be sent is its call's last, an error."""
+    def _packed_answer(self, child_call):
+        """The next answer to a call; None if there is none. If it cannot be sent, the call ends with an error instead."""
         with self._lock:
-            begun = self._open.get(call)
+            relayed = self._open.get(child_call)
         try:
-            answer = self._answer(call)
+            answer = self._answer(child_call)
             return answer and packed(answer)
-        except Exception as error:  # noqa: BLE001 too long, or no memory for the bytes
+        except Exception as error:  # noqa: BLE001 the answer is too long, or there is no memory for its bytes
             with self._lock:
-                self._open.pop(call, None)
-            _cancel(begun)
-            calls._end(begun.number, begun)
+                self._open.pop(child_call, None)
+            _cancel(relayed)
+            calls.end_call(relayed.number, relayed)
             text = str(error) if isinstance(error, TritonModelException) else f"{type(error).__name__}: {error}"
-            return packed(_refusal(call, begun.operation, text))
+            return packed(_refusal(child_call, relayed.operation, text))
 
-    def _answer(self, call):
+    def _answer(self, child_call):
         with self._lock:
-            begun = self._open.get(call)
-            if begun is None or not begun.messages:
+            relayed = self._open.get(child_call)
+            if relayed is None or not relayed.messages:
                 return None
-            kind, _, *rest = begun.messages.popleft()
+            kind, _, *rest = relayed.messages.popleft()
             if kind == protocol.REPLY or rest[1]:
-                del self._open[call]
-                calls._end(begun.number, begun)
+                del self._open[child_call]
+                calls.end_call(relayed.number, relayed)
         if kind == protocol.STREAM:
-            return (kind, call, rest[0] and _with_bytes(rest[0]), rest[1])
-        if rest[0] and begun.operation in _DELETED_BY:
-            self._metrics[rest[1]] = _DELETED_BY[begun.operation]
-        return (kind, call, *rest)
+            return (kind, child_call, rest[0] and _inlined(rest[0]), rest[1])
+        if rest[0] and relayed.operation in _DELETED_BY:
+            self._metrics[rest[1]] = _DELETED_BY[relayed.operation]
+        return (kind, child_call, *rest)
 
 
-def _cancel(begun):
-    if begun.operation == protocol.INFER and not begun.is_over:
-        channel.post((protocol.CANCEL, begun.number))
+def _cancel(relayed):
+    if relayed.operation == protocol.INFER and not relayed.is_over:
+        channel.post((protocol.CANCEL, relayed.number))
 
 
 def _respond(request_key, packed, flags):
-    """Of a sender. Where there is no room for it the client hears so."""
+    """Posts a response sender's response. If there is no shared memory for it, the client gets that error."""
     outputs = ()
     try:
         if packed is not None:
-            outputs = _placed(packed[0])
+            outputs = _in_shared_memory(packed[0])
             packed = (outputs, *packed[1:])
         channel.post((protocol.RESPOND, request_key, packed, flags))
     except TritonModelException as error:
-        give_back(outputs)
+        release_packed(outputs)
         channel.post((protocol.RESPOND, request_key, ((), (_INTERNAL, str(error)), ()), flags))
 
 
-def _refusal(call, operation, text):
+def _refusal(child_call, operation, text):
     if operation == protocol.INFER:
-        return (protocol.STREAM, call, ((), (_INTERNAL, text), ()), True)
-    return (protocol.REPLY, call, False, (_INTERNAL, text))
+        return (protocol.STREAM, child_call, ((), (_INTERNAL, text), ()), True)
+    return (protocol.REPLY, child_call, False, (_INTERNAL, text))
 
 
-def _placed(tensors):
-    """The same, as the model's own process would send them: long ones in shared memory."""
-    placed = []
+def _in_shared_memory(tensors):
+    """The tensors as the model's process sends them: long ones in shared memory."""
+    moved = []
     try:
         for *head, data in tensors:
-            placed.append((*head, channel.outgoing.place_bytes(data) if len(data) > INLINE_BYTES else data))
+            moved.append((*head, channel.outgoing.write_bytes(data) if len(data) > INLINE_BYTES else data))
     except BaseException:
-        give_back(placed)
+        release_packed(moved)
         raise
-    return tuple(placed)
+    return tuple(moved)
 
 
-def _with_bytes(response):
-    """The same, without the shared memory, which is given back."""
+def _inlined(response):
+    """The response with all tensors as bytes. Releases its shared memory."""
     outputs, *rest = response
     return (tuple([(*head, _bytes_of(data)) for *head, data in outputs]), *rest)
 
@@ -353,6 +356,5 @@ def _with_bytes(response):
 def _bytes_of(data):
     if type(data) is not tuple:
         return data
-    array = channel.incoming.array(*data) if len(data) == 2 else channel.incoming.part(*data)
+    array = channel.incoming.array(*data) if len(data) == 2 else channel.incoming.block_part(*data)
     return array.tobytes()
-

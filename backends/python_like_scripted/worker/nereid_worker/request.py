@@ -1,23 +1,23 @@
-"""A request: one that the model received, or one that it makes to call another model."""
+"""InferenceRequest: received by the model, or made by it to call another model."""
 import threading
 
-from . import calls, channel, protocol
-from .arguments import HostsOwn, NamedInt, bool_of, int_of, list_of, text_of
+from . import calls, channel, infer_calls, protocol
+from .arguments import HostHandle, NamedInt, bool_of, int_of, list_of, text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor, packed_all
 
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
-_making_sender = threading.Lock()  # a second sender of a request would end it when it dies
+_sender_lock = threading.Lock()  # prevents a second sender, which would end the request when it is deleted
 
 
-def _leave():
-    """In a process that the model forked: a thread that is not here may have held it."""
-    global _making_sender
-    _making_sender = threading.Lock()
+def _reset_after_fork():
+    """In a forked process: a thread that does not exist there may have held the lock."""
+    global _sender_lock
+    _sender_lock = threading.Lock()
 
 
-channel.on_leave.append(_leave)
+channel.after_fork_in_child.append(_reset_after_fork)
 
 
 class MemoryType(NamedInt):
@@ -29,7 +29,7 @@ TRITONSERVER_MEMORY_GPU, TRITONSERVER_MEMORY_CPU = MemoryType
 
 
 class PreferredMemory:
-    """Where a called model's outputs should lie. Texts lie in host memory, and all of them where there is no such GPU."""
+    """The preferred memory of a called model's outputs. BYTES outputs are in host memory, and all outputs if there is no such GPU."""
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
         if not isinstance(preferred_memory_type, MemoryType):
@@ -44,8 +44,8 @@ class PreferredMemory:
         return self._device_id
 
 
-class InferenceTrace(HostsOwn):
-    """Of a received request; hand it to a request of your own and the call is traced below it."""
+class InferenceTrace(HostHandle):
+    """The trace of a received request. Pass it to a request that the model makes, and that call is traced as its child."""
     __slots__ = ("_request_key", "__weakref__")
 
     @classmethod
@@ -60,7 +60,7 @@ class InferenceTrace(HostsOwn):
         return calls.call(protocol.TRACE_CONTEXT, (self._request_key,))
 
 
-class InferenceRequest(HostsOwn):
+class InferenceRequest(HostHandle):
     __slots__ = ("_key", "_id", "_correlation_id", "_flags", "_timeout", "_parameters", "_outputs", "_inputs", "_sender",
                  "_is_answered", "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority", "__weakref__")
 
@@ -115,7 +115,7 @@ class InferenceRequest(HostsOwn):
         return self
 
     def inputs(self):
-        return self._inputs[:]  # models take tensors out of it
+        return self._inputs[:]  # a copy, because models remove tensors from it
 
     def request_id(self):
         return self._id
@@ -145,7 +145,7 @@ class InferenceRequest(HostsOwn):
 
     def get_response_sender(self):
         if self._sender is None:
-            with _making_sender:
+            with _sender_lock:
                 if self._sender is None:
                     sender = InferenceResponseSender.of(self._key, self._outputs)
                     if self._is_answered:
@@ -154,8 +154,8 @@ class InferenceRequest(HostsOwn):
         return self._sender
 
     def _close(self):
-        """It is answered, or will be, without a sender."""
-        with _making_sender:
+        """The request is answered without a sender."""
+        with _sender_lock:
             self._is_answered = True
             if self._sender is not None:
                 self._sender._close()
@@ -171,20 +171,20 @@ class InferenceRequest(HostsOwn):
     # ---- calling another model
 
     def exec(self, decoupled=False):
-        return calls.infer(self, bool_of(decoupled, "exec: expected decoupled"))
+        return infer_calls.infer(self, bool_of(decoupled, "exec: expected decoupled"))
 
     def async_exec(self, decoupled=False):
-        return calls.infer_async(self, bool_of(decoupled, "async_exec: expected decoupled"))
+        return infer_calls.infer_async(self, bool_of(decoupled, "async_exec: expected decoupled"))
 
     def packed(self, kept_on_gpu):
-        """As it travels to another model; `kept_on_gpu` as Tensor.packed says."""
+        """The encoded call of another model; `kept_on_gpu` as in Tensor.packed."""
         return (self._model_name, self._model_version, self._id, self._correlation_id, self._flags, self._timeout,
                 parameters_tuple(self._parameters), self._outputs, packed_all(self._inputs, None, kept_on_gpu),
                 self._trace._request_key if self._trace is not None else 0, self._preferred_gpu())
 
     def _preferred_gpu(self):
-        """The GPU whose memory the outputs should lie in; -1 for memory of the host."""
-        wish = self._preferred_memory
-        if wish is None or wish.preferred_memory_type() != TRITONSERVER_MEMORY_GPU:
+        """The GPU that should hold the outputs; -1 for host memory."""
+        preferred = self._preferred_memory
+        if preferred is None or preferred.preferred_memory_type() != TRITONSERVER_MEMORY_GPU:
             return -1
-        return wish.preferred_device_id()
+        return preferred.preferred_device_id()

@@ -1,17 +1,17 @@
-"""What a model answers: a response, and the sender of responses that come one by one."""
+"""InferenceResponse, and the sender of responses that a model sends one by one."""
 import threading
 
 from . import calls, channel, protocol
-from .arguments import HostsOwn, int_of, is_text, list_of
+from .arguments import HostHandle, int_of, is_text, list_of
 from .errors import TritonError, TritonModelException
-from .tensor import Tensor, give_back, packed_all
+from .tensor import Tensor, release_packed, packed_all
 
 FINAL = 1  # TRITONSERVER_RESPONSE_COMPLETE_FINAL
-is_decoupled = False  # the model of this worker; set once
+is_decoupled = False  # whether this worker's model is decoupled; set once
 
 
 def parameters_text(parameters):
-    """The JSON text of a model's dict of parameters; "" for none."""
+    """A model's dict of parameters as JSON; "" for none."""
     if parameters is None:
         return ""
     if not isinstance(parameters, dict):
@@ -32,7 +32,7 @@ def parameters_text(parameters):
 
 
 def _received_text(parameters):
-    """Of what another model answered, written as the host writes it."""
+    """The parameters of a received response as JSON, formatted as the host does it."""
     if not parameters:
         return ""
     import json
@@ -40,7 +40,7 @@ def _received_text(parameters):
 
 
 def parameters_tuple(text):
-    """As they travel: ((name, value), ...)."""
+    """The encoded parameters: ((name, value), ...)."""
     if not text:
         return ()
     import json
@@ -85,7 +85,7 @@ class InferenceResponse:
         return self._parameters or "{}"
 
     def packed(self, names, kept=None, kept_on_gpu=None):
-        """As it travels: (outputs, error, parameters), of the outputs those that the request names; the lists as Tensor.packed says."""
+        """The encoded response: (outputs, error, parameters), with the outputs that the request names. The lists as in Tensor.packed."""
         error, parameters = self._error, parameters_tuple(self._parameters)
         if error is not None:
             return ((), (int(error.code()), error.message()), parameters)
@@ -93,29 +93,27 @@ class InferenceResponse:
         return (packed_all(outputs, kept, kept_on_gpu), None, parameters)
 
 
-calls.make_response = InferenceResponse.received
+_send_lock = threading.RLock()  # for all senders, whose messages are sent one by one anyway; reentrant, because finalizers may send
 
 
-_sending = threading.RLock()  # of all senders, as their messages go one by one anyway; what the garbage collector ends may send too
+def _reset_after_fork():
+    """In a forked process: a thread that does not exist there may have held the lock."""
+    global _send_lock
+    _send_lock = threading.RLock()
 
 
-def _leave():
-    """In a process that the model forked: a thread that is not here may have held it."""
-    global _sending
-    _sending = threading.RLock()
+channel.after_fork_in_child.append(_reset_after_fork)
 
 
-channel.on_leave.append(_leave)
-
-
-class InferenceResponseSender(HostsOwn):
-    """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
+class InferenceResponseSender(HostHandle):
+    """Sends the responses of one request. If it is deleted before the final flag was sent, it sends the flag, so that the request ends. [any
+    thread]"""
     __slots__ = ("_key", "_names", "_num_sent", "_is_closed", "__weakref__")
 
     @classmethod
     def of(cls, request_key, output_names):
         self = cls.__new__(cls)
-        self._key = request_key  # 0: of a request that the model made itself
+        self._key = request_key  # 0: for a request that the model made itself
         self._names = output_names
         self._num_sent = 0
         self._is_closed = False
@@ -128,11 +126,11 @@ class InferenceResponseSender(HostsOwn):
         return calls.call(protocol.IS_CANCELLED, (self._key,)) if self._key else False
 
     def _close(self):
-        """The request is answered in another way."""
+        """The request is answered without this sender."""
         self._is_closed = True
 
     def _count(self, response, flags):
-        """Notes that this is sent, or raises because it may not be."""
+        """Records that a response is sent, or raises because it must not be."""
         if not self._key:
             raise TritonModelException("Unable to send response. Response sender has no reference to the decoupled state of the model.")
         if not is_decoupled:
@@ -157,24 +155,24 @@ class InferenceResponseSender(HostsOwn):
         kept = []
         packed = None if response is None else response.packed(self._names, kept_on_gpu=kept)
         try:
-            with _sending:
+            with _send_lock:
                 self._count(response, flags)
                 try:
                     channel.post((protocol.RESPOND, self._key, packed, int(flags)))
-                except BaseException:  # no room for it: it was not sent
+                except BaseException:  # no shared memory for it: it was not sent
                     self._num_sent -= 1
                     self._is_closed = False
                     raise
         except BaseException:
             if packed is not None:
-                give_back(packed[0])
+                release_packed(packed[0])
             raise
-        if kept or not channel.is_own():  # the process that forked this one may end the request after this
+        if kept or not channel.is_model_process():  # in a forked process: the parent may end the request after this
             calls.await_handled()
 
     def __del__(self):
-        if not getattr(self, "_is_closed", True) and self._key and channel.is_own():
+        if not getattr(self, "_is_closed", True) and self._key and channel.is_model_process():
             try:
                 channel.post((protocol.RESPOND, self._key, None, FINAL))
-            except Exception:  # noqa: BLE001 a process that the model forked, or the interpreter at its end
+            except Exception:  # noqa: BLE001 the interpreter may be shutting down
                 pass

@@ -1,4 +1,4 @@
-"""One tensor: made by a model from an array, or received and turned into an array when it is first asked for."""
+"""Tensor: made by a model from an array, or received and converted to an array when that is first needed."""
 import numpy as np
 
 from . import channel
@@ -6,7 +6,7 @@ from .arguments import text_of
 from .data_types import BF16, BYTES, DTYPES, NUMPY_TYPES, NAMES, deserialize, number_of, object_array, serialize
 from .errors import TritonModelException
 
-# Shorter tensors travel inside their message.
+# Tensors up to this size travel inside their message.
 INLINE_BYTES = 8192
 
 
@@ -21,19 +21,19 @@ class Tensor:
         number = number_of(numpy_array.dtype)
         if number is None:
             raise TritonModelException("NumPy dtype is not supported.")
-        if not numpy_array.flags.c_contiguous:  # as it is now: what lies in one piece is shared, what does not is copied, as there
+        if not numpy_array.flags.c_contiguous:  # as in Triton: contiguous arrays are shared with the model, others are copied now
             numpy_array = np.ascontiguousarray(numpy_array)
         self._name = name
         self._type = number
         self._shape = numpy_array.shape
         self._array = numpy_array
-        self._data = serialize(numpy_array) if number == BYTES else None  # texts as they are now: models use their arrays again
+        self._data = serialize(numpy_array) if number == BYTES else None  # encoded now, because models reuse their arrays
         self._gpu = None
 
     @classmethod
     def received(cls, name, number, shape, data):
-        """`data`: bytes, or (offset, size) in shared memory, or (offset, size, offset, size) for a part of a block there, or (device, handle,
-        offset, size, token), whose token is in shared memory."""
+        """`data`: bytes; or in shared memory (offset, size), or for a part of a block (offset, size, block offset, block size); or on a GPU
+        (device, handle, offset, size, token), whose token is in shared memory."""
         self = cls.__new__(cls)
         self._name = name
         self._type = number
@@ -44,7 +44,7 @@ class Tensor:
         elif len(data) == 2:
             self._data = channel.incoming.array(*data)
         elif len(data) == 4:
-            self._data = channel.incoming.part(*data)
+            self._data = channel.incoming.block_part(*data)
         else:
             from .gpu import GpuMemory
             self._data = None
@@ -91,37 +91,38 @@ class Tensor:
         return array
 
     def packed(self, kept=None, kept_on_gpu=None):
-        """As it travels: (name, type, shape, data). With a list `kept`, what came from the host goes back as its place there, and joins the
-        list, which holds it until the host has read it; with a list `kept_on_gpu` memory of a GPU stays there, and joins that one."""
+        """The encoded tensor: (name, type, shape, data). With a list `kept`, an array that came from the host is sent back by its location in the
+        host's region, and is appended to the list, which keeps it alive until the host has read it. With a list `kept_on_gpu`, data in GPU memory
+        stays there, and its GpuMemory is appended to that list."""
         if self._gpu is not None:
-            data = self._placed_on_gpu(kept_on_gpu)
+            data = self._gpu_location(kept_on_gpu)
         elif self._data is not None:
             data = self._data
             if type(data) is not bytes:
-                data = self._placed(data, kept)
+                data = self._shared_location(data, kept)
             elif len(data) > INLINE_BYTES:
-                data = channel.outgoing.place_bytes(data)
+                data = channel.outgoing.write_bytes(data)
         elif self._array.nbytes <= INLINE_BYTES:
             data = self._array.tobytes()
         else:
-            data = self._placed(self._array, kept)
+            data = self._shared_location(self._array, kept)
         return (self._name, self._type, self._shape, data)
 
-    def _placed_on_gpu(self, kept):
-        place = None if kept is None else self._gpu.place()
-        if place is not None:
+    def _gpu_location(self, kept):
+        location = None if kept is None else self._gpu.location()
+        if location is not None:
             kept.append(self._gpu)
-            return place
+            return location
         data = bytes(self._gpu.copied())
-        return data if len(data) <= INLINE_BYTES else channel.outgoing.place_bytes(data)
+        return data if len(data) <= INLINE_BYTES else channel.outgoing.write_bytes(data)
 
     @staticmethod
-    def _placed(array, kept):
-        place = None if kept is None else channel.incoming.place_of(array)
-        if place is None:
-            return channel.outgoing.place(array)
+    def _shared_location(array, kept):
+        location = None if kept is None else channel.incoming.location_of(array)
+        if location is None:
+            return channel.outgoing.write(array)
         kept.append(array)
-        return (*place, True)
+        return (*location, True)
 
     # ---- DLPack
 
@@ -138,17 +139,21 @@ class Tensor:
     @staticmethod
     def from_dlpack(name, tensor):
         from . import dlpack
-        return dlpack.tensor_of(_checked_name(name), tensor)
+        name = _checked_name(name)
+        number, shape, data = dlpack.received(name, tensor)
+        if not isinstance(data, np.ndarray):
+            return Tensor.on_gpu(name, number, shape, data)
+        return Tensor.of_bits(name, BF16, data) if number == BF16 else Tensor(name, data)
 
     @classmethod
     def of_bits(cls, name, number, bits):
-        """A tensor whose elements NumPy has only the bits of."""
+        """A tensor of a type that NumPy lacks, from the bits of its elements."""
         self = cls(name, bits)
         self._type = number
         return self
 
     def bits(self):
-        """Its elements as an array that shares their memory; BF16 as uint16."""
+        """The elements as an array that shares their memory; BF16 as uint16."""
         if self._type != BF16:
             return self.as_numpy()
         if self._array is None:
@@ -169,22 +174,22 @@ def _checked_name(name):
 
 
 def packed_all(tensors, kept=None, kept_on_gpu=None):
-    """Tensor.packed of each, or of none: when one fails, what the others took of the shared memory is given back."""
+    """Tensor.packed of each tensor. If one fails, the shared memory of the others is released."""
     packed = []
     try:
         for each in tensors:
             packed.append(each.packed(kept, kept_on_gpu))
     except BaseException:
-        give_back(packed)
+        release_packed(packed)
         raise
     return tuple(packed)
 
 
-def give_back(packed):
-    """The shared memory of packed tensors that will not be sent."""
+def release_packed(packed):
+    """Releases the shared memory of encoded tensors that are not sent."""
     for _, _, _, data in packed:
         if type(data) is tuple and len(data) == 2:
-            channel.outgoing.give_back(data[0])
+            channel.outgoing.release(data[0])
 
 
 def numpy_type(number):

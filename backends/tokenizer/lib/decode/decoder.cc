@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
@@ -16,7 +16,7 @@ std::string ApplySteps(const std::vector<TokenStep>& steps, std::string text, bo
   return text;
 }
 
-// The value of a token `<0xHH>`; one hex digit with a sign passes too, as in the reference.
+// Returns the value of a token `<0xHH>`. Like the reference, accepts a plus sign and one digit.
 std::optional<uint8_t> ByteOf(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
   unsigned value = 0;
@@ -42,69 +42,75 @@ Result<TokenDecoder> TokenDecoder::Make(const nlohmann::json& spec, int32_t id_e
   return Make(std::move(steps), id_end, token_of_id);
 }
 
-TokenDecoder TokenDecoder::Make(DecoderSteps made, int32_t id_end, const TokenOfId& token_of_id) {
+TokenDecoder TokenDecoder::Make(DecoderSteps decoder_steps, int32_t id_end,
+                                const TokenOfId& token_of_id) {
   TokenDecoder decoder;
-  decoder.steps_ = std::move(made);
+  decoder.steps_ = std::move(decoder_steps);
   const bool first_differs = decoder.steps_.first_differs();
   const bool last_differs = decoder.steps_.last_differs();
-  const auto fill = [&](std::vector<Piece>& pieces, bool first, bool last) {
-    pieces.resize(id_end);
+  const auto fill = [&](std::vector<TokenText>& texts, bool first, bool last) {
+    texts.resize(id_end);
     for (int32_t id = 0; id < id_end; ++id) {
-      if (const auto token = token_of_id(id)) pieces[id] = decoder.MakePiece(*token, first, last);
+      if (const auto token = token_of_id(id))
+        texts[id] = decoder.MakeTokenText(*token, first, last);
     }
   };
-  fill(decoder.pieces_, false, false);
-  if (first_differs) fill(decoder.first_pieces_, true, false);
-  if (last_differs) fill(decoder.last_pieces_, false, true);
-  if (first_differs && last_differs) fill(decoder.only_pieces_, true, true);
+  fill(decoder.middle_texts_, false, false);
+  if (first_differs) fill(decoder.first_texts_, true, false);
+  if (last_differs) fill(decoder.last_texts_, false, true);
+  if (first_differs && last_differs) fill(decoder.only_texts_, true, true);
   const DecoderSteps& steps = decoder.steps_;
-  decoder.is_plain_ = steps.byte_level && !steps.drops_repeats && !first_differs && !last_differs &&
-                      steps.on_text.empty();
+  decoder.is_concatenation_ = steps.byte_level && !steps.drops_repeats && !first_differs &&
+                              !last_differs && steps.on_text.empty();
   decoder.arena_.append(kBlock, '\0');
   decoder.arena_.shrink_to_fit();
   return decoder;
 }
 
-const std::vector<TokenDecoder::Piece>& TokenDecoder::PiecesAt(bool first, bool last) const {
-  first &= !first_pieces_.empty();
-  last &= !last_pieces_.empty();
-  if (first && last) return only_pieces_;
-  return first ? first_pieces_ : last ? last_pieces_ : pieces_;
+const std::vector<TokenDecoder::TokenText>& TokenDecoder::TextsAt(bool first, bool last) const {
+  first &= !first_texts_.empty();
+  last &= !last_texts_.empty();
+  if (first && last) return only_texts_;
+  return first ? first_texts_ : last ? last_texts_ : middle_texts_;
 }
 
-TokenDecoder::Piece TokenDecoder::MakePiece(const Token& token, bool first, bool last) {
-  Piece piece;
-  piece.special = token.special;
+TokenDecoder::TokenText TokenDecoder::MakeTokenText(const Token& token, bool first, bool last) {
+  TokenText token_text;
+  token_text.special = token.special;
   std::string text = ApplySteps(steps_.before_fallback, std::string(token.text), first, last);
   if (const auto byte = steps_.byte_fallback ? ByteOf(text) : std::nullopt) {
-    piece.kind = Kind::kByte;
-    piece.byte = *byte;
-    return piece;
+    token_text.kind = Kind::kByte;
+    token_text.byte = *byte;
+    return token_text;
   }
   text = ApplySteps(steps_.after_fallback, std::move(text), first, last);
-  piece.kind = Kind::kText;
-  piece.offset = static_cast<uint32_t>(arena_.size());
+  token_text.kind = Kind::kText;
+  token_text.offset = static_cast<uint32_t>(arena_.size());
   if (!steps_.byte_level || !AppendBytesOf(text, arena_)) arena_.append(text);
-  piece.size = static_cast<uint32_t>(arena_.size() - piece.offset);
-  piece.whole = IsValidUtf8(TextOf(piece));
-  return piece;
+  token_text.size = static_cast<uint32_t>(arena_.size() - token_text.offset);
+  token_text.is_valid_utf8 = IsValidUtf8(TextOf(token_text));
+  return token_text;
 }
 
-int32_t TokenDecoder::LongestBeginning(std::string_view text) const {
+int32_t TokenDecoder::FindLongestPrefix(std::string_view text) const {
   int32_t found = -1;
   uint32_t longest = 0;
-  for (size_t id = 0; id < pieces_.size(); ++id) {
-    const Piece& piece = pieces_[id];
-    if (piece.kind != Kind::kText || piece.special || piece.size <= longest) continue;
-    if (!text.starts_with(TextOf(piece))) continue;
+  for (size_t id = 0; id < middle_texts_.size(); ++id) {
+    const TokenText& token_text = middle_texts_[id];
+    if (token_text.kind != Kind::kText || token_text.special || token_text.size <= longest)
+      continue;
+    if (!text.starts_with(TextOf(token_text))) continue;
     found = static_cast<int32_t>(id);
-    longest = piece.size;
+    longest = token_text.size;
   }
   return found;
 }
 
-DecodeState::DecodeState(const TokenDecoder& decoder, bool skip_special_tokens, size_t max_held_ids)
-    : decoder_(decoder), skip_special_tokens_(skip_special_tokens), max_held_ids_(max_held_ids) {
+DecodeState::DecodeState(const TokenDecoder& decoder, bool skip_special_tokens,
+                         size_t max_pending_ids)
+    : decoder_(decoder),
+      skip_special_tokens_(skip_special_tokens),
+      max_pending_ids_(max_pending_ids) {
   for (const TokenStep& step : decoder.steps_.on_text) {
     text_states_.push_back({&step, step.start, ""});
   }
@@ -112,18 +118,19 @@ DecodeState::DecodeState(const TokenDecoder& decoder, bool skip_special_tokens, 
 
 void DecodeState::AssumeStarted() {
   first_ = false;
-  for (TextStepState& state : text_states_) state.start_left = 0;
+  for (TextStepState& state : text_states_) state.num_start_left = 0;
 }
 
-bool DecodeState::is_settled() const {
-  const auto holds = [](const TextStepState& state) { return !state.held.empty(); };
-  return pending_.empty() && held_last_ < 0 &&
+bool DecodeState::is_flushed() const {
+  const auto holds = [](const TextStepState& state) { return !state.pending.empty(); };
+  return pending_.empty() && deferred_last_ < 0 &&
          std::none_of(text_states_.begin(), text_states_.end(), holds);
 }
 
 void DecodeState::PushAll(std::span<const int32_t> ids, std::string& out) {
   while (!ids.empty()) {
-    const size_t done = decoder_.is_plain_ && pending_.empty() ? PushPlain(ids, out) : 0;
+    const size_t done =
+        decoder_.is_concatenation_ && pending_.empty() ? PushValidTexts(ids, out) : 0;
     ids = ids.subspan(done);
     if (ids.empty()) return;
     Push(ids.front(), out);
@@ -131,27 +138,28 @@ void DecodeState::PushAll(std::span<const int32_t> ids, std::string& out) {
   }
 }
 
-// Copies the texts of `ids` up to the first that is not whole; returns how many those were. Most
-// texts are short: a block is copied in one move, and what is too much of it overwritten.
-size_t DecodeState::PushPlain(std::span<const int32_t> ids, std::string& out) {
+// Appends the texts of `ids` up to the first one that is not valid UTF-8 by itself, and returns
+// their number. Most texts are short: a whole block is copied at once, and the next copy overwrites
+// the excess.
+size_t DecodeState::PushValidTexts(std::span<const int32_t> ids, std::string& out) {
   constexpr size_t kBlock = TokenDecoder::kBlock;
-  constexpr size_t kRound = 64;  // ids that are gathered before they are appended
-  const TokenDecoder::Piece* pieces = decoder_.pieces_.data();
-  const size_t num_pieces = decoder_.pieces_.size();
+  constexpr size_t kIdsPerAppend = 64;  // number of ids gathered before each append
+  const TokenDecoder::TokenText* texts = decoder_.middle_texts_.data();
+  const size_t num_texts = decoder_.middle_texts_.size();
   const char* arena = decoder_.arena_.data();
-  char gathered[kRound * kBlock];
+  char gathered[kIdsPerAppend * kBlock];
   size_t done = 0;
   for (bool is_stopped = false; done < ids.size() && !is_stopped;) {
-    const size_t end = std::min(ids.size(), done + kRound);
+    const size_t end = std::min(ids.size(), done + kIdsPerAppend);
     char* target = gathered;
     for (; done < end; ++done) {
       const auto id = static_cast<size_t>(static_cast<uint32_t>(ids[done]));
-      is_stopped = id >= num_pieces || !pieces[id].whole || pieces[id].size > kBlock ||
-                   pieces[id].kind != TokenDecoder::Kind::kText ||
-                   (skip_special_tokens_ && pieces[id].special);
+      is_stopped = id >= num_texts || !texts[id].is_valid_utf8 || texts[id].size > kBlock ||
+                   texts[id].kind != TokenDecoder::Kind::kText ||
+                   (skip_special_tokens_ && texts[id].special);
       if (is_stopped) break;
-      std::memcpy(target, arena + pieces[id].offset, kBlock);
-      target += pieces[id].size;
+      std::memcpy(target, arena + texts[id].offset, kBlock);
+      target += texts[id].size;
     }
     out.append(gathered, static_cast<size_t>(target - gathered));
   }
@@ -160,107 +168,109 @@ size_t DecodeState::PushPlain(std::span<const int32_t> ids, std::string& out) {
 }
 
 void DecodeState::Push(int32_t id, std::string& out) {
-  if (!pending_.empty()) ++held_ids_;
-  if (id < 0 || id >= static_cast<int32_t>(decoder_.pieces_.size())) return LimitHeld(out);
-  const TokenDecoder::Piece* piece = &decoder_.pieces_[id];
-  if (piece->kind == TokenDecoder::Kind::kAbsent || (skip_special_tokens_ && piece->special)) {
-    return LimitHeld(out);
+  if (!pending_.empty()) ++num_pending_ids_;
+  if (id < 0 || id >= static_cast<int32_t>(decoder_.middle_texts_.size())) return LimitPending(out);
+  const TokenDecoder::TokenText* token_text = &decoder_.middle_texts_[id];
+  if (token_text->kind == TokenDecoder::Kind::kAbsent ||
+      (skip_special_tokens_ && token_text->special)) {
+    return LimitPending(out);
   }
   if (decoder_.steps_.drops_repeats) {
     if (id == previous_) return;
     previous_ = id;
   }
-  if (held_last_ >= 0) {  // it was not the last
-    EmitPiece(held_last_, /*last=*/false, out);
-    held_last_ = -1;
+  if (deferred_last_ >= 0) {  // another token follows, so it was not the last
+    EmitToken(deferred_last_, /*last=*/false, out);
+    deferred_last_ = -1;
   }
-  if (piece->kind == TokenDecoder::Kind::kByte) {
-    PushByte(piece->byte, out);
+  if (token_text->kind == TokenDecoder::Kind::kByte) {
+    PushByte(token_text->byte, out);
   } else {
     PushText(id, out);
   }
-  LimitHeld(out);
+  LimitPending(out);
 }
 
 void DecodeState::PushText(int32_t id, std::string& out) {
   if (!decoder_.steps_.byte_level) EndByteRun(out);
-  if (!decoder_.last_pieces_.empty()) {
+  if (!decoder_.last_texts_.empty()) {
     const auto text = [&](bool last) {
-      return decoder_.TextOf(decoder_.PiecesAt(first_, last)[id]);
+      return decoder_.TextOf(decoder_.TextsAt(first_, last)[id]);
     };
     if (text(false) != text(true)) {
-      held_last_ = id;
+      deferred_last_ = id;
       return;
     }
   }
-  EmitPiece(id, /*last=*/false, out);
+  EmitToken(id, /*last=*/false, out);
 }
 
-void DecodeState::EmitPiece(int32_t id, bool last, std::string& out) {
-  const TokenDecoder::Piece& piece = decoder_.PiecesAt(first_, last)[id];
+void DecodeState::EmitToken(int32_t id, bool last, std::string& out) {
+  const TokenDecoder::TokenText& token_text = decoder_.TextsAt(first_, last)[id];
   if (decoder_.steps_.byte_level) {
-    PushByteLevel(piece, out);
+    PushByteLevel(token_text, out);
   } else {
-    if (decoder_.steps_.spaces_between && !first_) Emit(" ", out);
-    Emit(decoder_.TextOf(piece), out);
+    if (decoder_.steps_.joins_with_spaces && !first_) Emit(" ", out);
+    Emit(decoder_.TextOf(token_text), out);
   }
-  first_ = first_ && decoder_.steps_.start_lasts && piece.size == 0;
+  first_ = first_ && decoder_.steps_.first_until_text && token_text.size == 0;
 }
 
-void DecodeState::PushByteLevel(const TokenDecoder::Piece& piece, std::string& out) {
-  const std::string_view bytes = decoder_.TextOf(piece);
-  if (pending_.empty() && piece.whole) return Emit(bytes, out);
+void DecodeState::PushByteLevel(const TokenDecoder::TokenText& token_text, std::string& out) {
+  const std::string_view bytes = decoder_.TextOf(token_text);
+  if (pending_.empty() && token_text.is_valid_utf8) return Emit(bytes, out);
   pending_.append(bytes);
-  std::string settled;
-  const size_t consumed = AppendLossy(pending_, /*final=*/false, settled);
+  std::string decoded;
+  const size_t consumed = AppendLossy(pending_, /*final=*/false, decoded);
   if (consumed == 0) {
-    held_ids_ = std::max<size_t>(held_ids_, 1);
+    num_pending_ids_ = std::max<size_t>(num_pending_ids_, 1);
     return;
   }
   pending_.erase(0, consumed);
-  held_ids_ = pending_.empty() ? 0 : 1;  // what is left came with this token
-  Emit(settled, out);
+  num_pending_ids_ = pending_.empty() ? 0 : 1;  // the remaining bytes came with this token
+  Emit(decoded, out);
 }
 
-// A run of byte tokens is text only if all of it is valid, which its end alone can tell.
+// A run of byte tokens is text only if the whole run is valid, which is known at its end.
 void DecodeState::PushByte(uint8_t byte, std::string& out) {
   pending_.push_back(static_cast<char>(byte));
-  held_ids_ = std::max<size_t>(held_ids_, 1);
+  num_pending_ids_ = std::max<size_t>(num_pending_ids_, 1);
   if (!run_overflowed_) return;
-  std::string settled;
-  pending_.erase(0, AppendLossy(pending_, /*final=*/false, settled));
-  if (pending_.empty()) held_ids_ = 0;
-  EmitRun(settled, out);
+  std::string decoded;
+  pending_.erase(0, AppendLossy(pending_, /*final=*/false, decoded));
+  if (pending_.empty()) num_pending_ids_ = 0;
+  EmitByteRun(decoded, out);
 }
 
 void DecodeState::EndByteRun(std::string& out) {
   if (!pending_.empty()) {
-    std::string settled;
+    std::string decoded;
     if (run_overflowed_) {
-      AppendLossy(pending_, /*final=*/true, settled);
-      EmitRun(settled, out);
+      AppendLossy(pending_, /*final=*/true, decoded);
+      EmitByteRun(decoded, out);
     } else if (IsValidUtf8(pending_)) {
-      EmitRun(pending_, out);
+      EmitByteRun(pending_, out);
     } else {
-      for (size_t i = 0; i < pending_.size(); ++i) EmitRun(kReplacement, out);
+      for (size_t i = 0; i < pending_.size(); ++i) EmitByteRun(kReplacement, out);
     }
   }
   pending_.clear();
-  held_ids_ = 0;
+  num_pending_ids_ = 0;
   run_overflowed_ = false;
 }
 
-// One token of what ByteFallback makes of a run.
-void DecodeState::EmitRun(std::string_view text, std::string& out) {
+// Emits one token that ByteFallback produces from a run.
+void DecodeState::EmitByteRun(std::string_view text, std::string& out) {
   const auto& steps = decoder_.steps_.after_fallback;
-  if (first_ && decoder_.steps_.bytes_lose_space && text.starts_with(' ')) text.remove_prefix(1);
+  if (first_ && decoder_.steps_.strips_first_byte_space && text.starts_with(' '))
+    text.remove_prefix(1);
   const bool is_nothing = text.empty();
   if (steps.empty()) {
     Emit(text, out);
   } else {
     Emit(ApplySteps(steps, std::string(text), first_, false), out);
   }
-  first_ = first_ && decoder_.steps_.start_lasts && is_nothing;
+  first_ = first_ && decoder_.steps_.first_until_text && is_nothing;
 }
 
 void DecodeState::Emit(std::string_view text, std::string& out) {
@@ -278,31 +288,31 @@ void DecodeState::Emit(std::string_view text, std::string& out) {
   text_states_.back().Push(text, out);
 }
 
-void DecodeState::LimitHeld(std::string& out) {
-  if (pending_.empty() || held_ids_ < max_held_ids_) return;
-  std::string settled;
+void DecodeState::LimitPending(std::string& out) {
+  if (pending_.empty() || num_pending_ids_ < max_pending_ids_) return;
+  std::string decoded;
   if (decoder_.steps_.byte_level) {
-    AppendLossy(pending_, /*final=*/true, settled);
+    AppendLossy(pending_, /*final=*/true, decoded);
     pending_.clear();
-    held_ids_ = 0;
-    Emit(settled, out);
+    num_pending_ids_ = 0;
+    Emit(decoded, out);
     return;
   }
   run_overflowed_ = true;
-  pending_.erase(0, AppendLossy(pending_, /*final=*/false, settled));
-  held_ids_ = pending_.empty() ? 0 : 1;
-  if (!settled.empty()) EmitRun(settled, out);
+  pending_.erase(0, AppendLossy(pending_, /*final=*/false, decoded));
+  num_pending_ids_ = pending_.empty() ? 0 : 1;
+  if (!decoded.empty()) EmitByteRun(decoded, out);
 }
 
 void DecodeState::Finish(std::string& out) {
-  if (held_last_ >= 0) {
-    EmitPiece(held_last_, /*last=*/true, out);
-    held_last_ = -1;
+  if (deferred_last_ >= 0) {
+    EmitToken(deferred_last_, /*last=*/true, out);
+    deferred_last_ = -1;
   }
   if (decoder_.steps_.byte_level) {
-    std::string settled;
-    AppendLossy(pending_, /*final=*/true, settled);
-    Emit(settled, out);
+    std::string decoded;
+    AppendLossy(pending_, /*final=*/true, decoded);
+    Emit(decoded, out);
     pending_.clear();
   } else {
     EndByteRun(out);

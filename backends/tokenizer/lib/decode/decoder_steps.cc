@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "backends/tokenizer/lib/reading/json_fields.h"
-#include "backends/tokenizer/lib/split/pre_tokenizer.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
+#include "backends/tokenizer/lib/pre_tokenize/pre_tokenizer.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
@@ -27,18 +27,18 @@ bool EndsWith(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }
 
-struct Replacer final : PieceSink {
+struct Replacer final : SpanSink {
   Replacer(std::string_view to, std::string& text) : content(to), out(text) {}
-  bool Add(std::string_view piece, bool is_match) override {
-    out.append(is_match ? content : piece);
+  bool Add(std::string_view span, bool is_match) override {
+    out.append(is_match ? content : span);
     return true;
   }
   std::string_view content;
   std::string& out;
 };
 
-// English as tokenizers write it, put together again.
-std::string CleanedUp(std::string text) {
+// Undoes the spacing that tokenizers put around English punctuation and contractions.
+std::string CleanUpEnglish(std::string text) {
   constexpr std::pair<const char*, const char*> kRules[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
       {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -51,7 +51,7 @@ std::string CleanedUp(std::string text) {
   return text;
 }
 
-// Which steps may still follow.
+// Which steps may follow.
 enum class Stage { kTokens, kAfterFallback, kText };
 
 class StepReader {
@@ -87,18 +87,19 @@ class StepReader {
     }
     if (type == "Replace") return AddReplace(spec);
     if (type == "Strip") return AddStrip(spec);
-    // CTC drops tokens, so that no later component can tell which one is the first or the last.
-    const bool asks_for_place = type == "Metaspace" || type == "WordPiece" || type == "BPEDecoder";
-    if (asks_for_place && steps_.drops_repeats) return Misplaced(type);
+    // CTC drops tokens, so that later components cannot tell which token is the first or the last.
+    const bool needs_position = type == "Metaspace" || type == "WordPiece" || type == "BPEDecoder";
+    if (needs_position && steps_.drops_repeats) return Misplaced(type);
     if (type == "Metaspace") return AddMetaspace(spec);
     if (type == "WordPiece") return AddWordPiece(spec);
-    if (type == "BPEDecoder") return AddSuffix(spec);
+    if (type == "BPEDecoder") return AddBpeDecoder(spec);
     if (type == "CTC") return AddCtc(spec);
     return UnsupportedError("decoder '", type, "' is not supported");
   }
 
   Status Misplaced(std::string_view type) const {
-    return UnsupportedError("decoder '", type, "' at this place of the sequence is not supported");
+    return UnsupportedError("decoder '", type,
+                            "' at this position of the sequence is not supported");
   }
 
   void Append(TokenStep step) {
@@ -125,7 +126,7 @@ class StepReader {
     if (step.from.empty()) return UnsupportedError("decoder Replace: an empty pattern");
     if (stage_ == Stage::kText && step.from.size() != Utf8Length(step.from[0])) {
       return UnsupportedError(
-          "decoder 'Replace' of more than one character behind Fuse is not "
+          "decoder 'Replace' of more than one character after Fuse is not "
           "supported");
     }
     Append(std::move(step));
@@ -147,7 +148,8 @@ class StepReader {
 
   Status AddMetaspace(const Json& spec) {
     if (stage_ == Stage::kText) return Misplaced("Metaspace");
-    NEREID_ASSIGN_OR_RETURN(Metaspace options, ReadMetaspace(spec, "decoder Metaspace"));
+    NEREID_ASSIGN_OR_RETURN(MetaspaceOptions options,
+                            ReadMetaspaceOptions(spec, "decoder Metaspace"));
     TokenStep step(TokenStep::Kind::kMetaspace);
     step.from = std::move(options.replacement);
     step.drops_first = options.scheme != PrependScheme::kNever;
@@ -164,16 +166,16 @@ class StepReader {
     return {};
   }
 
-  Status AddSuffix(const Json& spec) {
+  Status AddBpeDecoder(const Json& spec) {
     if (stage_ == Stage::kText) return Misplaced("BPEDecoder");
-    TokenStep step(TokenStep::Kind::kSuffix);
+    TokenStep step(TokenStep::Kind::kBpeSuffix);
     NEREID_ASSIGN_OR_RETURN(step.from, StringField(spec, "suffix", "decoder BPEDecoder"));
     if (step.from.empty()) return UnsupportedError("decoder BPEDecoder: an empty suffix");
     Append(std::move(step));
     return {};
   }
 
-  // Repeats are told by the tokens themselves, so nothing may have changed them.
+  // CTC compares tokens by id, so no earlier step may have changed their text.
   Status AddCtc(const Json& spec) {
     if (stage_ != Stage::kTokens || !steps_.before_fallback.empty()) return Misplaced("CTC");
     TokenStep step(TokenStep::Kind::kCtc);
@@ -202,13 +204,13 @@ std::string TokenStep::Apply(std::string_view token, bool first, bool last) cons
       break;
     case Kind::kReplacePattern: {
       Replacer replacer(to, out);
-      (void)pattern->ForEachSpan(token, replacer);  // past the work limit the rest is dropped
+      (void)pattern->ForEachSpan(token, replacer);  // the text after the work limit is dropped
       break;
     }
     case Kind::kMetaspace:
       AppendReplaced(token, from, first && drops_first ? "" : " ", out);
       break;
-    case Kind::kStartMark:
+    case Kind::kFirstMark:
       if (first && StartsWith(token, from)) token.remove_prefix(from.size());
       out = token;
       break;
@@ -220,7 +222,7 @@ std::string TokenStep::Apply(std::string_view token, bool first, bool last) cons
       }
       out.append(token);
       break;
-    case Kind::kSuffix:
+    case Kind::kBpeSuffix:
       AppendReplaced(token, from, last ? "" : " ", out);
       break;
     case Kind::kCtc:
@@ -236,7 +238,7 @@ std::string TokenStep::Apply(std::string_view token, bool first, bool last) cons
       out = token;
   }
   if (!cleanup) return out;
-  out = CleanedUp(std::move(out));
+  out = CleanUpEnglish(std::move(out));
   if (kind != Kind::kCtc) return out;
   std::string spaced;
   AppendReplaced(out, to, " ", spaced);
@@ -247,9 +249,9 @@ void TextStepState::Push(std::string_view text, std::string& out) {
   if (step->kind == TokenStep::Kind::kReplace)
     return AppendReplaced(text, step->from, step->to, out);
   const std::string& unit = step->from;
-  for (; start_left > 0 && !text.empty(); --start_left) {
+  for (; num_start_left > 0 && !text.empty(); --num_start_left) {
     if (!StartsWith(text, unit)) {
-      start_left = 0;
+      num_start_left = 0;
       break;
     }
     text.remove_prefix(unit.size());
@@ -261,35 +263,36 @@ void TextStepState::Push(std::string_view text, std::string& out) {
   std::string_view body = text;
   while (EndsWith(body, unit)) body.remove_suffix(unit.size());
   if (!body.empty()) {
-    out.append(held).append(body);
-    held.clear();
+    out.append(pending).append(body);
+    pending.clear();
   }
-  held.append(text.substr(body.size()));
-  const uint64_t units = held.size() / unit.size();
-  if (units > step->stop) {  // only the last ones can be stripped
-    const size_t settled = (units - step->stop) * unit.size();
-    out.append(held, 0, settled);
-    held.erase(0, settled);
+  pending.append(text.substr(body.size()));
+  const uint64_t units = pending.size() / unit.size();
+  if (units > step->stop) {  // only the last units can still be stripped
+    const size_t final_bytes = (units - step->stop) * unit.size();
+    out.append(pending, 0, final_bytes);
+    pending.erase(0, final_bytes);
   }
 }
 
 Result<DecoderSteps> DecoderSteps::Make(const Json& spec) {
   if (spec.is_null()) {
     DecoderSteps steps;
-    steps.spaces_between = true;
+    steps.joins_with_spaces = true;
     return steps;
   }
   return StepReader().Read(spec);
 }
 
-DecoderSteps DecoderSteps::ForSentencePiece(bool byte_fallback, bool drops_mark, bool drops_marks) {
+DecoderSteps DecoderSteps::ForSentencePiece(bool byte_fallback, bool drops_first_mark,
+                                            bool drops_leading_marks) {
   constexpr const char* kMark = "\u2581";
   DecoderSteps steps;
   steps.byte_fallback = byte_fallback;
-  steps.start_lasts = drops_marks;
-  steps.bytes_lose_space = drops_mark && !drops_marks;
-  if (drops_mark || drops_marks) {
-    steps.before_fallback.emplace_back(TokenStep::Kind::kStartMark).from = kMark;
+  steps.first_until_text = drops_leading_marks;
+  steps.strips_first_byte_space = drops_first_mark && !drops_leading_marks;
+  if (drops_first_mark || drops_leading_marks) {
+    steps.before_fallback.emplace_back(TokenStep::Kind::kFirstMark).from = kMark;
   }
   TokenStep& replace = steps.before_fallback.emplace_back(TokenStep::Kind::kReplace);
   replace.from = kMark;
@@ -306,12 +309,12 @@ bool DecoderSteps::AnyTokenStep(Test test) const {
 bool DecoderSteps::first_differs() const {
   return AnyTokenStep([](const TokenStep& step) {
     return step.drops_first || step.kind == TokenStep::Kind::kWordPiece ||
-           step.kind == TokenStep::Kind::kStartMark;
+           step.kind == TokenStep::Kind::kFirstMark;
   });
 }
 
 bool DecoderSteps::last_differs() const {
-  return AnyTokenStep([](const TokenStep& s) { return s.kind == TokenStep::Kind::kSuffix; });
+  return AnyTokenStep([](const TokenStep& s) { return s.kind == TokenStep::Kind::kBpeSuffix; });
 }
 
 }  // namespace nereid::tokenizer

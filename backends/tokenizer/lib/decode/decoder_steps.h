@@ -1,5 +1,6 @@
-// The steps of a decoder, sorted by what they act on: single tokens, runs of byte tokens, or the
-// joined text. A chain that does not sort so is refused at load. Immutable. [any thread]
+// The steps of a decoder, grouped by what they transform: single tokens, runs of byte tokens, or
+// the joined text. Chains that cannot be grouped this way are refused at load. Immutable. [any
+// thread]
 #pragma once
 
 #include <cstdint>
@@ -14,63 +15,66 @@
 
 namespace nereid::tokenizer {
 
-// Changes one token's text.
+// Transforms the text of one token.
 struct TokenStep {
   enum class Kind {
     kReplace,
     kReplacePattern,
     kStrip,
     kMetaspace,
-    kStartMark,
+    kFirstMark,
     kWordPiece,
-    kSuffix,
+    kBpeSuffix,
     kCtc
   };
   explicit TokenStep(Kind k) : kind(k) {}
 
   Kind kind;
-  // Literal, stripped character, Metaspace replacement, mark of which the first token loses one,
-  // prefix of WordPiece, suffix of BPE or pad token of CTC.
+  // Depending on `kind`: the literal or character to replace or strip, the Metaspace replacement,
+  // the mark that the first token loses, WordPiece's prefix, the BPE suffix or CTC's pad token.
   std::string from;
   std::string to;                          // of kReplace*; word delimiter of kCtc
   std::shared_ptr<const Pattern> pattern;  // of kReplacePattern
-  uint64_t start = 0, stop = 0;            // of kStrip: how many characters at most
-  bool drops_first = false;                // of kMetaspace: marks of the first token vanish
-  bool cleanup = false;                    // of kWordPiece and kCtc: no spaces before punctuation
+  uint64_t start = 0, stop = 0;            // of kStrip: maximum number of characters
+  bool drops_first = false;                // of kMetaspace: the first token's marks are deleted
+  bool cleanup = false;  // of kWordPiece and kCtc: deletes spaces before punctuation
 
-  // `first`, `last`: where among the decoded tokens it stands.
+  // `first`, `last`: whether it is the first or last of the decoded tokens.
   std::string Apply(std::string_view token, bool first, bool last) const;
 };
 
-// Changes the joined text as it grows: a TokenStep of kStrip, or of kReplace of one character.
+// Transforms the joined text as it grows. The step is a TokenStep of kind kStrip, or kReplace with
+// a single character.
 struct TextStepState {
   const TokenStep* step;
-  uint64_t start_left = 0;
-  std::string held;  // characters to be dropped if the text ends behind them
+  uint64_t num_start_left = 0;
+  std::string pending;  // characters that are dropped if the text ends after them
 
-  // Appends to `out` what `text`, whole characters, settles.
+  // Consumes `text`, whole characters only, and appends to `out` the part that is final.
   void Push(std::string_view text, std::string& out);
 };
 
 struct DecoderSteps {
-  bool spaces_between = false;    // no decoder: tokens are joined by spaces
-  bool drops_repeats = false;     // CTC: a token that equals the one before is dropped
-  bool byte_level = false;        // tokens stand for bytes, which are decoded together
-  bool byte_fallback = false;     // <0xHH> tokens are bytes, decoded run by run
-  bool start_lasts = false;       // tokens are the first as long as there is no text
-  bool bytes_lose_space = false;  // a run of bytes that comes first loses a space
+  bool joins_with_spaces = false;        // no decoder: tokens are joined with spaces
+  bool drops_repeats = false;            // CTC: a token equal to the previous one is dropped
+  bool byte_level = false;               // tokens represent bytes, which are decoded jointly
+  bool byte_fallback = false;            // <0xHH> tokens represent bytes, decoded run by run
+  bool first_until_text = false;         // tokens count as first until there is text
+  bool strips_first_byte_space = false;  // an initial run of byte tokens loses one space
   std::vector<TokenStep> before_fallback;
   std::vector<TokenStep> after_fallback;
   std::vector<TokenStep> on_text;
 
   static Result<DecoderSteps> Make(const nlohmann::json& spec);
-  // What sentencepiece's own decoder does: U+2581 becomes a space, but for one that begins the
-  // first token (`drops_mark`), or each token before there is text (`drops_marks`). With
-  // `drops_mark` alone a space of bytes goes as well, as in tokenizer.json's form of such models.
-  static DecoderSteps ForSentencePiece(bool byte_fallback, bool drops_mark, bool drops_marks);
-  // Whether the first token is treated unlike the others.
+  // The behaviour of the sentencepiece library's decoder. U+2581 becomes a space. A U+2581 at the
+  // start of the first token is dropped (`drops_first_mark`), or at the start of each token until
+  // there is text (`drops_leading_marks`). With `drops_first_mark` alone, an initial space from
+  // byte tokens is dropped as well, as in the tokenizer.json form of such models.
+  static DecoderSteps ForSentencePiece(bool byte_fallback, bool drops_first_mark,
+                                       bool drops_leading_marks);
+  // Whether the first token is decoded differently from the others.
   bool first_differs() const;
-  // Whether the last token is.
+  // Whether the last token is decoded differently from the others.
   bool last_differs() const;
 
  private:

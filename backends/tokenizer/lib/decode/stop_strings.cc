@@ -1,5 +1,5 @@
-// See stop_strings.h. The automaton of Aho and Corasick: one step a byte, whatever the number of
-// stop strings.
+// See stop_strings.h. The Aho-Corasick automaton takes one transition per byte, whatever the number
+// of stop strings.
 #include "backends/tokenizer/lib/decode/stop_strings.h"
 
 namespace nereid::tokenizer {
@@ -39,12 +39,12 @@ void StopStringMatcher::Add(std::string_view stop, size_t index, Nodes& nodes) {
     }
     node = child;
   }
-  if (nodes[node].stop >= 0) return;  // the first of equal strings
+  if (nodes[node].stop >= 0) return;  // of equal strings the first counts
   nodes[node].stop = static_cast<int32_t>(index);
   nodes[node].stop_size = static_cast<uint32_t>(stop.size());
 }
 
-// Breadth first, so that shorter suffixes are linked before they are followed.
+// Breadth first: the links of shorter suffixes exist before they are followed.
 void StopStringMatcher::LinkSuffixes(Nodes& nodes) {
   std::vector<int32_t> order = {0};
   for (size_t i = 0; i < order.size(); ++i) {
@@ -67,28 +67,28 @@ bool StopStringMatcher::Push(std::string_view text, std::string& out) {
     const Node& node = (*nodes_)[node_];
     if (node.stop < 0) continue;
     match_ = static_cast<size_t>(node.stop);
-    held_.append(text, 0, at + 1);
-    if (!keep_stop_) held_.resize(held_.size() - node.stop_size);
-    out.append(held_);
-    held_.clear();
+    pending_.append(text, 0, at + 1);
+    if (!keep_stop_) pending_.resize(pending_.size() - node.stop_size);
+    out.append(pending_);
+    pending_.clear();
     return true;
   }
   if (stopped()) return true;
-  held_.append(text);
-  const size_t settled = held_.size() - (*nodes_)[node_].depth;
-  out.append(held_, 0, settled);
-  held_.erase(0, settled);
+  pending_.append(text);
+  const size_t final_bytes = pending_.size() - (*nodes_)[node_].depth;
+  out.append(pending_, 0, final_bytes);
+  pending_.erase(0, final_bytes);
   return false;
 }
 
 void StopStringMatcher::Finish(std::string& out) {
-  out.append(held_);
-  held_.clear();
+  out.append(pending_);
+  pending_.clear();
 }
 
-void StopStringMatcher::Restart() {
+void StopStringMatcher::Reset() {
   node_ = 0;
-  held_.clear();
+  pending_.clear();
   match_.reset();
 }
 

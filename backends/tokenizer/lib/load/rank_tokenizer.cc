@@ -4,17 +4,17 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/tokenizer/lib/model/bpe_model.h"
-#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-std::string_view BytesOf(const RankTokenizer& ranks, const RankTokenizer::Token& token) {
+std::string_view BytesOf(const RankTokenizerSpec& ranks, const RankTokenizerSpec::Token& token) {
   return std::string_view(ranks.arena).substr(token.offset, token.size);
 }
 
-Status CheckRanks(const RankTokenizer& ranks, const TokenTable& by_bytes) {
+Status CheckRanks(const RankTokenizerSpec& ranks, const TokenTable& by_bytes) {
   if (ranks.tokens.empty()) return InvalidArgError("a vocabulary without tokens");
   if (by_bytes.num_entries() != ranks.tokens.size()) {
     return InvalidArgError("expected ", ranks.tokens.size(), " different tokens, got ",
@@ -34,8 +34,8 @@ Status CheckRanks(const RankTokenizer& ranks, const TokenTable& by_bytes) {
   return {};
 }
 
-// Every way to put a token together from two tokens is a rule; `by_bytes` gives ranks.
-std::vector<MergeRule> MakeRules(const RankTokenizer& ranks, const TokenTable& by_bytes) {
+// Every division of a token into two tokens is a merge rule. `by_bytes` maps bytes to ranks.
+std::vector<MergeRule> MakeRules(const RankTokenizerSpec& ranks, const TokenTable& by_bytes) {
   std::vector<MergeRule> rules;
   const auto id = [&](int32_t rank) { return static_cast<int32_t>(ranks.first_id) + rank; };
   for (const auto& token : ranks.tokens) {
@@ -53,39 +53,41 @@ std::vector<MergeRule> MakeRules(const RankTokenizer& ranks, const TokenTable& b
 
 }  // namespace
 
-PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& side) {
+ComponentsResult MakeRankTokenizer(const RankTokenizerSpec& ranks, const SideFileOptions& side) {
   TokenTable by_bytes;
   by_bytes.Reserve(ranks.tokens.size(), ranks.arena.size());
-  auto parts = std::make_unique<TokenizerParts>();
-  parts->vocabulary.Reserve(ranks.tokens.size(), ranks.arena.size() * 2);
+  auto components = std::make_unique<TokenizerComponents>();
+  components->vocabulary.Reserve(ranks.tokens.size(), ranks.arena.size() * 2);
   for (const auto& token : ranks.tokens) {
     if (token.rank >= kMaxTokenId - ranks.first_id) {
       return InvalidArgError("rank ", token.rank, " is not below ", kMaxTokenId - ranks.first_id);
     }
     if (token.size == 0) return InvalidArgError("rank ", token.rank, ": an empty token");
     by_bytes.Add(BytesOf(ranks, token), token.rank);
-    parts->vocabulary.Add(PrintableForm(BytesOf(ranks, token)), ranks.first_id + token.rank);
+    components->vocabulary.Add(PrintableForm(BytesOf(ranks, token)), ranks.first_id + token.rank);
   }
   NEREID_RETURN_IF_ERROR(CheckRanks(ranks, by_bytes));
   NEREID_ASSIGN_OR_RETURN(auto pattern, MakeRegexPattern(ranks.pattern, RegexDialect::kRust));
-  parts->pre_tokenizer = PreTokenizer::OfMatches(std::move(pattern));
+  components->pre_tokenizer = PreTokenizer::FromMatches(std::move(pattern));
   if (ranks.nfc) {
-    NEREID_ASSIGN_OR_RETURN(parts->normalizer, Normalizer::Make({{"type", "NFC"}}));
+    NEREID_ASSIGN_OR_RETURN(components->normalizer, Normalizer::Make({{"type", "NFC"}}));
   }
   BpeOptions options;
   options.byte_level = true;
   options.ignore_merges = true;
-  parts->model = std::make_unique<BpeModel>(parts->vocabulary, MakeRules(ranks, by_bytes), options);
+  components->model =
+      std::make_unique<BpeModel>(components->vocabulary, MakeRules(ranks, by_bytes), options);
   std::vector<AddedToken> added = ranks.specials;
-  Overlay(side.added, parts->vocabulary, added);
-  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
+  OverlayAddedTokens(side.added, components->vocabulary, added);
+  NEREID_ASSIGN_OR_RETURN(components->added,
+                          AddedTokens::FromList(std::move(added), components->normalizer));
   for (size_t i = ranks.prefix_ids.size(); i-- > 0;) {
-    parts->post.Surround(ranks.prefix_ids[i], /*in_front=*/true);
+    components->post.AddSpecialToken(ranks.prefix_ids[i], /*before_text=*/true);
   }
-  parts->special_ids = ranks.special_ids;
-  parts->added_are_apart = true;
-  NEREID_RETURN_IF_ERROR(FinishParts({{"type", "ByteLevel"}}, *parts));
-  return parts;
+  components->special_ids = ranks.special_ids;
+  components->has_separate_added_ids = true;
+  NEREID_RETURN_IF_ERROR(FinalizeComponents({{"type", "ByteLevel"}}, *components));
+  return components;
 }
 
 }  // namespace nereid::tokenizer

@@ -1,5 +1,5 @@
-// Tokenizers that are lists of byte strings in the order of their making: any two neighbours that
-// together are in the list merge, the lowest rank first. Such are tiktoken's files and Mistral's
+// Tokenizers defined by byte strings with ranks: two adjacent tokens merge if their concatenation
+// has a rank, and the lowest rank merges first. The formats are tiktoken's rank files and Mistral's
 // tekken.json. [any thread]
 #pragma once
 
@@ -9,39 +9,40 @@
 #include <vector>
 
 #include "backends/tokenizer/lib/load/side_files.h"
-#include "backends/tokenizer/lib/load/tokenizer_parts.h"
-#include "backends/tokenizer/lib/split/added_tokens.h"
+#include "backends/tokenizer/lib/load/tokenizer_components.h"
+#include "backends/tokenizer/lib/pre_tokenize/added_tokens.h"
 
 namespace nereid::tokenizer {
 
-struct RankTokenizer {
+struct RankTokenizerSpec {
   struct Token {
     uint32_t offset, size;  // in `arena`
     uint32_t rank;
   };
   std::string arena;
   std::vector<Token> tokens;
-  uint32_t first_id = 0;  // id of rank 0
-  std::string pattern;    // gives the text's pieces, in Rust's dialect; what it leaves out is none
-  bool nfc = false;       // the text is brought into NFC first
+  uint32_t first_id = 0;  // id of rank 0; the ids before it are special tokens
+  std::string pattern;    // matches the pre-tokens, in Rust's dialect; unmatched text is dropped
+  bool nfc = false;       // the text is first normalized to NFC
   std::vector<AddedToken> specials;
   std::vector<int32_t> prefix_ids;
   SpecialIds special_ids;
 };
 
-// INVALID_ARG names a rank that is double or too large. A rank that no token has is none's id.
-PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& side);
+// INVALID_ARG names a rank that is duplicate or too large. Ranks may have gaps: no token has such
+// an id.
+ComponentsResult MakeRankTokenizer(const RankTokenizerSpec& ranks, const SideFileOptions& side);
 
-// Pattern and special tokens of the published vocabulary with as many tokens. UNSUPPORTED where
-// none has.
-Status DescribePublished(RankTokenizer& ranks);
+// Sets pattern and special tokens of the published vocabulary with the same number of tokens.
+// UNSUPPORTED if there is none.
+Status DescribePublishedVocabulary(RankTokenizerSpec& ranks);
 
-// From the bytes of a tiktoken rank file. The file holds no pattern and no special tokens: they are
-// those of the published vocabulary with as many tokens.
-PartsResult LoadTiktoken(std::string_view bytes, const SideOptions& side);
+// Loads the bytes of a tiktoken rank file. Pattern and special tokens are those of
+// DescribePublishedVocabulary, because the file contains neither.
+ComponentsResult LoadTiktoken(std::string_view bytes, const SideFileOptions& side);
 bool LooksLikeTiktoken(std::string_view bytes);
 
-// From the bytes of a tekken.json.
-PartsResult LoadTekken(std::string_view json, const SideOptions& side);
+// Loads the bytes of a tekken.json.
+ComponentsResult LoadTekken(std::string_view json, const SideFileOptions& side);
 
 }  // namespace nereid::tokenizer

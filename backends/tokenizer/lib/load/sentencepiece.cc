@@ -1,18 +1,18 @@
-// Loads a sentencepiece model of type BPE or Unigram from its protobuf wire form. The merge rules
-// of BPE are not in the file: every way to put a piece together from two pieces is one, ranked by
-// the piece's score.
+// Loads a SentencePiece model of type BPE or Unigram from its protobuf bytes. The file does not
+// contain BPE's merge rules: every division of a piece into two pieces is a rule, ranked by the
+// piece's score.
 #include <algorithm>
 #include <cfloat>
 #include <nlohmann/json.hpp>
 
 #include "backends/tokenizer/lib/load/side_files.h"
-#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/load/tokenizer_components.h"
 #include "backends/tokenizer/lib/model/bpe_model.h"
-#include "backends/tokenizer/lib/model/frozen_pieces.h"
 #include "backends/tokenizer/lib/model/unigram_model.h"
 #include "backends/tokenizer/lib/normalize/charsmap.h"
-#include "backends/tokenizer/lib/reading/proto_reader.h"
+#include "backends/tokenizer/lib/parse/protobuf_reader.h"
 #include "backends/tokenizer/lib/text/utf8.h"
+#include "backends/tokenizer/lib/vocabulary/token_trie.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -28,26 +28,89 @@ enum PieceType {
 
 constexpr uint64_t kUnigram = 1, kBpe = 2;
 
-struct Piece {
+// BPE with user-defined pieces, as in the sentencepiece library: these are tokens wherever they
+// occur in the text, and nothing merges with them.
+class UserDefinedPiecesModel final : public TokenizationModel {
+ public:
+  // `pieces` maps the user-defined pieces to ids; `model` encodes the text between them.
+  UserDefinedPiecesModel(TokenTrie pieces, std::unique_ptr<const TokenizationModel> model)
+      : pieces_(std::move(pieces)), model_(std::move(model)) {}
+
+  void Encode(std::string_view piece, ModelScratch& scratch,
+              std::vector<int32_t>& out) const override;
+  void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                   std::vector<TokenSpan>& out) const override;
+  bool searches_vocabulary() const override { return model_->searches_vocabulary(); }
+
+ private:
+  // Calls `between(begin, end)` and `user_defined(match)` for the sections of `piece`, in order.
+  template <typename Between, typename UserDefined>
+  void ForEachSection(std::string_view piece, Between between, UserDefined user_defined) const;
+
+  TokenTrie pieces_;
+  std::unique_ptr<const TokenizationModel> model_;
+};
+
+template <typename Between, typename UserDefined>
+void UserDefinedPiecesModel::ForEachSection(std::string_view piece, Between between,
+                                            UserDefined user_defined) const {
+  size_t done = 0;
+  while (const auto match = pieces_.Find(piece, done)) {
+    if (done < match->begin) between(done, match->begin);
+    user_defined(*match);
+    done = match->end;
+  }
+  if (done < piece.size()) between(done, piece.size());
+}
+
+void UserDefinedPiecesModel::Encode(std::string_view piece, ModelScratch& scratch,
+                                    std::vector<int32_t>& out) const {
+  ForEachSection(
+      piece,
+      [&](size_t begin, size_t end) {
+        model_->Encode(piece.substr(begin, end - begin), scratch, out);
+      },
+      [&](const TokenTrie::Match& match) { out.push_back(match.value); });
+}
+
+void UserDefinedPiecesModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                                         std::vector<TokenSpan>& out) const {
+  ForEachSection(
+      piece,
+      [&](size_t begin, size_t end) {
+        const size_t first = out.size();
+        model_->EncodeSpans(piece.substr(begin, end - begin), scratch, out);
+        for (size_t i = first; i < out.size(); ++i) {
+          out[i].begin += static_cast<uint32_t>(begin);
+          out[i].end += static_cast<uint32_t>(begin);
+        }
+      },
+      [&](const TokenTrie::Match& match) {
+        out.push_back(
+            {match.value, static_cast<uint32_t>(match.begin), static_cast<uint32_t>(match.end)});
+      });
+}
+
+struct SentencePiece {
   std::string_view text;
   float score = 0;
   uint64_t type = kNormal;
 };
 
-struct Model {
-  std::vector<Piece> pieces;
-  // trainer_spec
+struct SentencePieceModel {
+  std::vector<SentencePiece> pieces;
+  // From trainer_spec.
   uint64_t model_type = 1;
   bool byte_fallback = false, whitespace_as_suffix = false;
   int64_t bos_id = 1, eos_id = 2, pad_id = -1;
-  // normalizer_spec
+  // From normalizer_spec.
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
   std::string_view charsmap;
 };
 
-// Field numbers of sentencepiece_model.proto.
-bool ReadPiece(std::string_view bytes, Piece& piece) {
-  ProtoReader reader(bytes);
+// The field numbers are those of sentencepiece_model.proto.
+bool ReadPiece(std::string_view bytes, SentencePiece& piece) {
+  ProtobufReader reader(bytes);
   while (reader.Next()) {
     if (reader.field() == 1) piece.text = reader.bytes();
     if (reader.field() == 2) piece.score = reader.AsFloat();
@@ -56,8 +119,8 @@ bool ReadPiece(std::string_view bytes, Piece& piece) {
   return reader.ok();
 }
 
-bool ReadTrainerSpec(std::string_view bytes, Model& model) {
-  ProtoReader reader(bytes);
+bool ReadTrainerSpec(std::string_view bytes, SentencePieceModel& model) {
+  ProtobufReader reader(bytes);
   while (reader.Next()) {
     if (reader.field() == 3) model.model_type = reader.number();
     if (reader.field() == 24) model.whitespace_as_suffix = reader.number() != 0;
@@ -69,8 +132,8 @@ bool ReadTrainerSpec(std::string_view bytes, Model& model) {
   return reader.ok();
 }
 
-bool ReadNormalizerSpec(std::string_view bytes, Model& model) {
-  ProtoReader reader(bytes);
+bool ReadNormalizerSpec(std::string_view bytes, SentencePieceModel& model) {
+  ProtobufReader reader(bytes);
   while (reader.Next()) {
     if (reader.field() == 2) model.charsmap = reader.bytes();
     if (reader.field() == 3) model.add_dummy_prefix = reader.number() != 0;
@@ -80,9 +143,9 @@ bool ReadNormalizerSpec(std::string_view bytes, Model& model) {
   return reader.ok();
 }
 
-Result<Model> ReadModel(std::string_view bytes) {
-  Model model;
-  ProtoReader reader(bytes);
+Result<SentencePieceModel> ReadModel(std::string_view bytes) {
+  SentencePieceModel model;
+  ProtobufReader reader(bytes);
   bool ok = true;
   while (ok && reader.Next()) {
     if (reader.field() == 1) {
@@ -97,12 +160,12 @@ Result<Model> ReadModel(std::string_view bytes) {
   }
   if (!ok || !reader.ok() || model.pieces.empty()) {
     return InvalidArgError("not a sentencepiece model: its ", bytes.size(),
-                           " bytes are no such message, or a truncated one");
+                           " bytes are not its protobuf message, or a truncated one");
   }
   return model;
 }
 
-Status CheckSupported(const Model& model) {
+Status CheckSupported(const SentencePieceModel& model) {
   constexpr const char* kTypes[] = {"", "Unigram", "BPE", "Word", "Char"};
   if (model.model_type != kUnigram && model.model_type != kBpe) {
     return UnsupportedError("sentencepiece model of type ",
@@ -117,20 +180,21 @@ Status CheckSupported(const Model& model) {
   }
   if (model.pieces.size() >= kMaxTokenId)
     return InvalidArgError("more than ", kMaxTokenId, " pieces");
-  for (const Piece& piece : model.pieces) {
+  for (const SentencePiece& piece : model.pieces) {
     if (piece.type == kUnused && model.model_type == kBpe)
       return UnsupportedError("unused pieces of a sentencepiece BPE model are not supported");
   }
   return {};
 }
 
-// Ranks follow scores, equal scores sharing one, so that the leftmost of equals is merged first.
-std::vector<MergeRule> MakeRules(const Model& model, const TokenTable& vocabulary) {
+// Ranks follow descending scores. Equal scores share a rank, so that the leftmost of them merges
+// first.
+std::vector<MergeRule> MakeRules(const SentencePieceModel& model, const TokenTable& vocabulary) {
   std::vector<MergeRule> rules;
   std::vector<float> scores;
   const auto mergeable = [&](int32_t id) { return model.pieces[id].type == kNormal; };
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& piece = model.pieces[id];
+    const SentencePiece& piece = model.pieces[id];
     if (!mergeable(static_cast<int32_t>(id))) continue;
     for (size_t cut = 1; cut < piece.text.size(); ++cut) {
       if (IsContinuation(piece.text[cut])) continue;
@@ -151,20 +215,20 @@ std::vector<MergeRule> MakeRules(const Model& model, const TokenTable& vocabular
   return rules;
 }
 
-// Tokens wherever they stand, in the text as it is and as it is segmented.
-TokenTrie UserPieces(const Model& model) {
+// User-defined pieces are tokens wherever they occur, before and after normalization.
+TokenTrie UserDefinedPieces(const SentencePieceModel& model) {
   TokenTrie pieces;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& piece = model.pieces[id];
+    const SentencePiece& piece = model.pieces[id];
     if (piece.type == kUserDefined) pieces.Add(piece.text, static_cast<int32_t>(id));
   }
   return pieces;
 }
 
-std::vector<AddedToken> AddedPieces(const Model& model) {
+std::vector<AddedToken> SpecialPieces(const SentencePieceModel& model) {
   std::vector<AddedToken> tokens;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& piece = model.pieces[id];
+    const SentencePiece& piece = model.pieces[id];
     if (piece.type != kControl && piece.type != kUnknown) continue;
     AddedToken token;
     token.content = piece.text;
@@ -181,18 +245,19 @@ std::optional<int32_t> ValidId(int64_t id, size_t count) {
   return static_cast<int32_t>(id);
 }
 
-// Scores as sentencepiece has them (0.2.1 and later): single precision, user-defined pieces before
-// all others, one long one before several.
-std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTable& vocabulary,
-                                             std::optional<int32_t> unk_id) {
+// Scores as in sentencepiece 0.2.1 and later: in single precision; user-defined pieces win over all
+// others, and one long user-defined piece wins over several short ones.
+std::unique_ptr<const TokenizationModel> MakeUnigram(const SentencePieceModel& model,
+                                                     const TokenTable& vocabulary,
+                                                     std::optional<int32_t> unk_id) {
   constexpr float kUnkPenalty = 10.0F;
   float min_score = FLT_MAX;
-  for (const Piece& piece : model.pieces) {
+  for (const SentencePiece& piece : model.pieces) {
     if (piece.type == kNormal) min_score = std::min(min_score, piece.score);
   }
   std::vector<UnigramModel::Token> tokens;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& piece = model.pieces[id];
+    const SentencePiece& piece = model.pieces[id];
     if (piece.type != kNormal && piece.type != kUserDefined) continue;
     const auto user_score = static_cast<float>(0.1 * (static_cast<double>(piece.text.size()) - 1));
     const float score = piece.type == kNormal ? piece.score : user_score;
@@ -205,9 +270,10 @@ std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTabl
   return std::make_unique<UnigramModel>(vocabulary, tokens, min_score - kUnkPenalty, options);
 }
 
-// Where spaces become U+2581, and what is put before the text. `first`: only before the whole text,
-// not behind every special token.
-Status SetSpaces(const Model& model, const SideOptions& side, TokenizerParts& parts) {
+// Configures how spaces become U+2581 and whether a prefix is added. `first`: the prefix is added
+// only at the start of the text, not after each special token.
+Status SetSpaceHandling(const SentencePieceModel& model, const SideFileOptions& side,
+                        TokenizerComponents& components) {
   const bool prefix = side.add_prefix_space.value_or(model.add_dummy_prefix);
   const bool first = prefix && !side.legacy;
   if (!model.charsmap.empty() || model.remove_extra_whitespaces) {
@@ -215,66 +281,69 @@ Status SetSpaces(const Model& model, const SideOptions& side, TokenizerParts& pa
         Charsmap map,
         Charsmap::Make(model.charsmap.empty() ? std::string_view("\0\0\0\0", 4) : model.charsmap));
     const SentencePieceSpaces spaces{prefix && !first, model.remove_extra_whitespaces};
-    parts.normalizer =
-        Normalizer::Of(MakeSentencePieceStep(std::move(map), UserPieces(model), spaces));
+    components.normalizer =
+        Normalizer::Of(MakeSentencePieceStep(std::move(map), UserDefinedPieces(model), spaces));
   } else {
-    parts.normalizer = Normalizer::ForSentencePiece(prefix && !first);
+    components.normalizer = Normalizer::ForSentencePiece(prefix && !first);
   }
   if (!first) return {};
-  NEREID_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Make({{"type", "Metaspace"},
-                                                                   {"replacement", "\u2581"},
-                                                                   {"prepend_scheme", "first"},
-                                                                   {"split", false}}));
+  NEREID_ASSIGN_OR_RETURN(components.pre_tokenizer, PreTokenizer::Make({{"type", "Metaspace"},
+                                                                        {"replacement", "\u2581"},
+                                                                        {"prepend_scheme", "first"},
+                                                                        {"split", false}}));
   return {};
 }
 
 }  // namespace
 
-PartsResult LoadSentencePiece(std::string_view bytes, const SideOptions& side) {
-  NEREID_ASSIGN_OR_RETURN(const Model model, ReadModel(bytes));
+ComponentsResult LoadSentencePiece(std::string_view bytes, const SideFileOptions& side) {
+  NEREID_ASSIGN_OR_RETURN(const SentencePieceModel model, ReadModel(bytes));
   NEREID_RETURN_IF_ERROR(CheckSupported(model));
-  auto parts = std::make_unique<TokenizerParts>();
-  parts->vocabulary.Reserve(model.pieces.size(), bytes.size());
+  auto components = std::make_unique<TokenizerComponents>();
+  components->vocabulary.Reserve(model.pieces.size(), bytes.size());
   std::optional<int32_t> unk_id;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    parts->vocabulary.Add(model.pieces[id].text, static_cast<uint32_t>(id));
+    components->vocabulary.Add(model.pieces[id].text, static_cast<uint32_t>(id));
     if (model.pieces[id].type == kUnknown) unk_id = static_cast<int32_t>(id);
   }
-  NEREID_RETURN_IF_ERROR(SetSpaces(model, side, *parts));
+  NEREID_RETURN_IF_ERROR(SetSpaceHandling(model, side, *components));
   if (model.model_type == kUnigram) {
-    parts->model = MakeUnigram(model, parts->vocabulary, unk_id);
+    components->model = MakeUnigram(model, components->vocabulary, unk_id);
   } else {
     BpeOptions bpe;
     bpe.unk_id = unk_id;
     bpe.byte_fallback = model.byte_fallback;
     bpe.fuse_unk = true;
-    const std::vector<MergeRule> rules = MakeRules(model, parts->vocabulary);
+    const std::vector<MergeRule> rules = MakeRules(model, components->vocabulary);
     if (rules.size() > MergeTable::kMaxRank) {
-      return InvalidArgError("expected at most ", MergeTable::kMaxRank, " ways to merge, got ",
+      return InvalidArgError("expected at most ", MergeTable::kMaxRank, " merge rules, got ",
                              rules.size());
     }
-    parts->model = std::make_unique<BpeModel>(parts->vocabulary, rules, bpe);
-    if (TokenTrie pieces = UserPieces(model); !pieces.empty()) {
-      parts->model = std::make_unique<FrozenPieces>(std::move(pieces), std::move(parts->model));
+    components->model = std::make_unique<BpeModel>(components->vocabulary, rules, bpe);
+    if (TokenTrie pieces = UserDefinedPieces(model); !pieces.empty()) {
+      components->model =
+          std::make_unique<UserDefinedPiecesModel>(std::move(pieces), std::move(components->model));
     }
   }
-  std::vector<AddedToken> added = AddedPieces(model);
-  Overlay(side.added, parts->vocabulary, added);
-  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
+  std::vector<AddedToken> added = SpecialPieces(model);
+  OverlayAddedTokens(side.added, components->vocabulary, added);
+  NEREID_ASSIGN_OR_RETURN(components->added,
+                          AddedTokens::FromList(std::move(added), components->normalizer));
   const size_t count = model.pieces.size();
-  parts->special_ids = {ValidId(model.bos_id, count), ValidId(model.eos_id, count),
-                        ValidId(model.pad_id, count), unk_id};
-  // A Unigram model of T5's kind has an end but no beginning.
-  const SpecialIds& ids = parts->special_ids;
-  if (side.add_bos.value_or(true) && ids.bos) parts->post.Surround(*ids.bos, /*in_front=*/true);
+  components->special_ids = {ValidId(model.bos_id, count), ValidId(model.eos_id, count),
+                             ValidId(model.pad_id, count), unk_id};
+  // Unigram models such as T5's have EOS but no BOS.
+  const SpecialIds& ids = components->special_ids;
+  if (side.add_bos.value_or(true) && ids.bos)
+    components->post.AddSpecialToken(*ids.bos, /*before_text=*/true);
   if (side.add_eos.value_or(!ids.bos) && ids.eos) {
-    parts->post.Surround(*ids.eos, /*in_front=*/false);
+    components->post.AddSpecialToken(*ids.eos, /*before_text=*/false);
   }
-  if (!ids.bos) parts->post.GiveOneType();
-  FinishParts(DecoderSteps::ForSentencePiece(model.byte_fallback, model.add_dummy_prefix,
-                                             model.remove_extra_whitespaces),
-              *parts);
-  return parts;
+  if (!ids.bos) components->post.UseSingleTypeId();
+  FinalizeComponents(DecoderSteps::ForSentencePiece(model.byte_fallback, model.add_dummy_prefix,
+                                                    model.remove_extra_whitespaces),
+                     *components);
+  return components;
 }
 
 }  // namespace nereid::tokenizer

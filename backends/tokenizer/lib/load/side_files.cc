@@ -1,4 +1,4 @@
-// See side_files.h. The first file that gives a role wins, in the order of RoleFiles.
+// See side_files.h. The first file that defines a role wins, in the order of RoleFiles.
 #include "backends/tokenizer/lib/load/side_files.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <iterator>
 #include <unordered_set>
 
-#include "backends/tokenizer/lib/load/tokenizer_parts.h"
-#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/load/tokenizer_components.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::string_view kConfig = "tokenizer_config.json";
 constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
 
-// The file's text, or nothing when there is none.
+// Returns the file's content, or nothing if the file does not exist.
 Result<std::optional<std::string>> ReadText(const std::filesystem::path& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
@@ -37,20 +37,20 @@ Result<Json> ParseObject(const std::string& text, std::string_view shown) {
   return json;
 }
 
-// A token is written as its string or as an object with "content".
+// A token is written as a string or as an object with "content".
 std::optional<std::string> ContentOf(const Json& entry) {
   const Json& content = entry.is_object() ? Member(entry, "content") : entry;
   if (!content.is_string()) return std::nullopt;
   return content.get<std::string>();
 }
 
-// Without an id that follows the vocabulary only because a role names the token.
-std::optional<int32_t> IdOf(const Json& entry, const TokenizerParts& parts) {
+// Ignores ids after the vocabulary that a token only got because a role names it.
+std::optional<int32_t> IdOf(const Json& entry, const TokenizerComponents& components) {
   const std::optional<std::string> content = ContentOf(entry);
-  return content ? parts.IdOfToken(*content, /*with_role_only=*/false) : std::nullopt;
+  return content ? components.IdOfToken(*content, /*include_role_only=*/false) : std::nullopt;
 }
 
-// An id is written as a number or, for several ends, as a list, of which the first counts.
+// An id is written as a number, or as a list of several EOS ids, of which the first is used.
 std::optional<int32_t> NumberedToken(const Json& file, const char* key) {
   const Json& entry = Member(file, key);
   const Json& id = entry.is_array() && !entry.empty() ? entry[0] : entry;
@@ -72,7 +72,7 @@ Contents ContentsOf(const std::vector<AddedToken>& tokens) {
   return contents;
 }
 
-// {"32000": {"content": "<|im_start|>", "special": true, ...}, ...}
+// Format: {"32000": {"content": "<|im_start|>", "special": true, ...}, ...}
 Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder, const Contents& named) {
   const std::string where = StrCat(kConfig, ".added_tokens_decoder");
   if (!decoder.is_object()) {
@@ -95,7 +95,7 @@ Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder, const Contents&
   return tokens;
 }
 
-// {"<|im_start|>": 32000, ...}, of before there were flags.
+// Format: {"<|im_start|>": 32000, ...}. This older format has no flags.
 Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents& named) {
   std::vector<AddedToken> tokens;
   for (const auto& [content, id] : file.items()) {
@@ -117,7 +117,7 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents
 
 }  // namespace
 
-std::array<std::pair<const char*, Json*>, 5> SideFiles::Slots() {
+std::array<std::pair<const char*, Json*>, 5> SideFiles::JsonFiles() {
   return {{{kConfig.data(), &config_},
            {"special_tokens_map.json", &special_map_},
            {"added_tokens.json", &added_},
@@ -127,7 +127,7 @@ std::array<std::pair<const char*, Json*>, 5> SideFiles::Slots() {
 
 Result<SideFiles> SideFiles::Read(const std::string& directory) {
   SideFiles files;
-  for (const auto& [name, json] : files.Slots()) {
+  for (const auto& [name, json] : files.JsonFiles()) {
     const std::filesystem::path path = std::filesystem::path(directory) / name;
     NEREID_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(path));
     if (!text) continue;
@@ -138,7 +138,7 @@ Result<SideFiles> SideFiles::Read(const std::string& directory) {
 
 Result<SideFiles> SideFiles::FromTexts(const std::map<std::string, std::string>& texts) {
   SideFiles files;
-  for (const auto& [name, json] : files.Slots()) {
+  for (const auto& [name, json] : files.JsonFiles()) {
     const auto text = texts.find(name);
     if (text == texts.end()) continue;
     NEREID_ASSIGN_OR_RETURN(*json, ParseObject(text->second, name));
@@ -146,14 +146,14 @@ Result<SideFiles> SideFiles::FromTexts(const std::map<std::string, std::string>&
   return files;
 }
 
-// As the reference has it: beside `added_tokens_decoder` special_tokens_map.json is not read.
+// As in the reference, special_tokens_map.json is ignored if `added_tokens_decoder` exists.
 std::vector<const Json*> SideFiles::RoleFiles() const {
   if (!Member(config_, "added_tokens_decoder").is_null()) return {&config_};
   return {&special_map_, &config_};
 }
 
-// Who has the role: a string or an object, or null. A null that is written out counts too, as in
-// the reference: that file takes the role away.
+// Returns the token with this role: a string, an object or null. As in the reference, an explicit
+// null counts, too: that file removes the role.
 const Json& SideFiles::RoleOf(const char* key) const {
   for (const Json* file : RoleFiles()) {
     if (file->is_object() && file->contains(key)) return Member(*file, key);
@@ -161,7 +161,7 @@ const Json& SideFiles::RoleOf(const char* key) const {
   return Member(config_, key);
 }
 
-// The tokens that the files give a role, without ids.
+// Returns the tokens that have a role, without ids.
 std::vector<AddedToken> SideFiles::NamedTokens() const {
   std::vector<AddedToken> tokens;
   Contents known;
@@ -170,7 +170,7 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
     token.content = ContentOf(entry).value_or("");
     token.special = true;
     token.normalized = false;
-    token.is_role_only = true;  // unless the vocabulary has it
+    token.is_role_only = true;  // reset if the vocabulary contains the token
     const auto read = [&](const char* key, bool& flag) {
       const Json& value = entry.is_object() ? Member(entry, key) : Json();
       if (value.is_boolean()) flag = value.get<bool>();
@@ -191,8 +191,8 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
   return tokens;
 }
 
-Result<SideOptions> SideFiles::Options() const {
-  SideOptions options;
+Result<SideFileOptions> SideFiles::Options() const {
+  SideFileOptions options;
   NEREID_ASSIGN_OR_RETURN(options.add_bos, OptionalBool(config_, "add_bos_token"));
   NEREID_ASSIGN_OR_RETURN(options.add_eos, OptionalBool(config_, "add_eos_token"));
   NEREID_ASSIGN_OR_RETURN(options.add_prefix_space, OptionalBool(config_, "add_prefix_space"));
@@ -210,41 +210,42 @@ Result<SideOptions> SideFiles::Options() const {
   return options;
 }
 
-// A token that only its role names pads where no file says more, as in the reference. It neither
-// ends nor begins a text: the model would refuse its id.
-void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
+// As in the reference, a token that only a role names is the pad token if no file gives a pad id.
+// It is never BOS or EOS, because the model would refuse its id.
+void SideFiles::FindSpecialIds(TokenizerComponents& components) const {
   SpecialIds found;
-  const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
+  const auto set_if_absent = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
     if (!slot) slot = id;
   };
-  found.bos = IdOf(RoleOf("bos_token"), parts);
-  found.eos = IdOf(RoleOf("eos_token"), parts);
-  found.pad = IdOf(RoleOf("pad_token"), parts);
-  found.unk = IdOf(RoleOf("unk_token"), parts);
+  found.bos = IdOf(RoleOf("bos_token"), components);
+  found.eos = IdOf(RoleOf("eos_token"), components);
+  found.pad = IdOf(RoleOf("pad_token"), components);
+  found.unk = IdOf(RoleOf("unk_token"), components);
   for (const Json* file : {&generation_, &model_}) {
-    offer(found.bos, NumberedToken(*file, "bos_token_id"));
-    offer(found.eos, NumberedToken(*file, "eos_token_id"));
-    offer(found.pad, NumberedToken(*file, "pad_token_id"));
+    set_if_absent(found.bos, NumberedToken(*file, "bos_token_id"));
+    set_if_absent(found.eos, NumberedToken(*file, "eos_token_id"));
+    set_if_absent(found.pad, NumberedToken(*file, "pad_token_id"));
   }
-  offer(found.bos, parts.special_ids.bos);
-  offer(found.eos, parts.special_ids.eos);
-  offer(found.pad, parts.special_ids.pad);
-  offer(found.unk, parts.special_ids.unk);
-  if (const auto pad = ContentOf(RoleOf("pad_token"))) offer(found.pad, parts.IdOfToken(*pad));
-  parts.special_ids = found;
+  set_if_absent(found.bos, components.special_ids.bos);
+  set_if_absent(found.eos, components.special_ids.eos);
+  set_if_absent(found.pad, components.special_ids.pad);
+  set_if_absent(found.unk, components.special_ids.unk);
+  if (const auto pad = ContentOf(RoleOf("pad_token")))
+    set_if_absent(found.pad, components.IdOfToken(*pad));
+  components.special_ids = found;
 }
 
-Status SideFiles::Finish(TokenizerParts& parts) const {
-  FindSpecialIds(parts);
+Status SideFiles::ApplyTo(TokenizerComponents& components) const {
+  FindSpecialIds(components);
   NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(config_, "add_bos_token"));
   NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(config_, "add_eos_token"));
-  const auto apply = [&](std::optional<bool> wanted, std::optional<int32_t> id, bool in_front) {
-    if (!wanted || !id) return;
-    if (*wanted) parts.post.Surround(*id, in_front);
-    if (!*wanted) parts.post.Remove(*id, in_front);
+  const auto apply = [&](std::optional<bool> add, std::optional<int32_t> id, bool before_text) {
+    if (!add || !id) return;
+    if (*add) components.post.AddSpecialToken(*id, before_text);
+    if (!*add) components.post.RemoveSpecialToken(*id, before_text);
   };
-  apply(bos, parts.special_ids.bos, /*in_front=*/true);
-  apply(eos, parts.special_ids.eos, /*in_front=*/false);
+  apply(bos, components.special_ids.bos, /*before_text=*/true);
+  apply(eos, components.special_ids.eos, /*before_text=*/false);
   return {};
 }
 

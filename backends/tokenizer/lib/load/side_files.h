@@ -1,6 +1,6 @@
-// The files that lie beside a tokenizer and speak over it: tokenizer_config.json,
-// special_tokens_map.json, added_tokens.json, and generation_config.json and config.json, which
-// name ids. Each is read once. [any thread]
+// The files beside a tokenizer file that complete or override it: tokenizer_config.json,
+// special_tokens_map.json, added_tokens.json, and generation_config.json and config.json for
+// special ids. Each is read once. [any thread]
 #pragma once
 
 #include <array>
@@ -11,41 +11,41 @@
 #include <utility>
 #include <vector>
 
-#include "backends/tokenizer/lib/split/added_tokens.h"
+#include "backends/tokenizer/lib/pre_tokenize/added_tokens.h"
 #include "nereid/status.h"
 
 namespace nereid::tokenizer {
 
-struct TokenizerParts;
+struct TokenizerComponents;
 
-// What they say that a loader has to know; by default, as if there were none.
-struct SideOptions {
+// The settings that a loader needs. The defaults apply if there are no side files.
+struct SideFileOptions {
   std::optional<bool> add_bos, add_eos;
   std::optional<bool> add_prefix_space;
-  bool legacy = true;  // sentencepiece; false: the prefix stands before the whole text only
-  // Tokens that are recognised in the text too. Those without an id are in the vocabulary, or
-  // nowhere.
+  bool legacy = true;  // of SentencePiece; false: only the text's start gets the prefix
+  // Further tokens that are recognised in the text. An entry without an id gets the id of its
+  // content in the vocabulary; what happens if it has none depends on the format.
   std::vector<AddedToken> added;
 };
 
 class SideFiles {
  public:
-  // A file that is not a JSON object is an error; an absent one is not.
+  // An absent file is not an error; a file that is not a JSON object is.
   static Result<SideFiles> Read(const std::string& directory);
-  // The same from the texts of the files, by name. Other names do not count.
+  // The same from file contents by file name. Other names are ignored.
   static Result<SideFiles> FromTexts(const std::map<std::string, std::string>& texts);
 
-  // INVALID_ARG names the file, the field, and what is wrong.
-  Result<SideOptions> Options() const;
-  // The special ids that the files name, over those already in `parts`; BOS and EOS around a text
-  // where tokenizer_config.json says so, and none where it says no.
-  Status Finish(TokenizerParts& parts) const;
+  // INVALID_ARG names the file, the field and the fault.
+  Result<SideFileOptions> Options() const;
+  // Applies the special ids of the files, which override those in `components`. Adds or removes BOS
+  // and EOS around a text if tokenizer_config.json says so.
+  Status ApplyTo(TokenizerComponents& components) const;
 
  private:
-  void FindSpecialIds(TokenizerParts& parts) const;
+  void FindSpecialIds(TokenizerComponents& components) const;
   std::vector<const nlohmann::json*> RoleFiles() const;
   const nlohmann::json& RoleOf(const char* key) const;
-  std::array<std::pair<const char*, nlohmann::json*>, 5> Slots();
+  std::array<std::pair<const char*, nlohmann::json*>, 5> JsonFiles();
   std::vector<AddedToken> NamedTokens() const;
 
   nlohmann::json config_, special_map_, added_, generation_, model_;

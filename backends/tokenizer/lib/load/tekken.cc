@@ -1,15 +1,14 @@
-// Mistral's tekken.json: byte strings with ranks, behind a block of special tokens that take the
-// first ids.
+// Loads Mistral's tekken.json: byte strings with ranks. Special tokens take the first ids.
 #include <iterator>
 
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
-#include "backends/tokenizer/lib/reading/base64.h"
-#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-// Special tokens of files that do not list them; the rest of the block is <SPECIAL_n>.
+// The special tokens of files that do not list them; the remaining ones are <SPECIAL_n>.
 constexpr const char* kFirstSpecials[] = {"<unk>",
                                           "<s>",
                                           "</s>",
@@ -31,32 +30,32 @@ constexpr const char* kFirstSpecials[] = {"<unk>",
                                           "[/SYSTEM_PROMPT]",
                                           "[TOOL_CONTENT]"};
 
-// The document without its vocabulary, whose tokens go to `ranks` as they are read.
+// Parses the document without its vocabulary, whose tokens go to `ranks` during the parse.
 class TekkenReader {
  public:
-  Result<Json> Read(std::string_view json, RankTokenizer& ranks) {
+  Result<Json> Read(std::string_view json, RankTokenizerSpec& ranks) {
     const auto keep = [&](int depth, Json::parse_event_t event, Json& value) {
       if (event == Json::parse_event_t::key && depth == 1) in_vocab_ = value == "vocab";
       if (!in_vocab_ || depth != 2 || event != Json::parse_event_t::object_end) return true;
-      if (fault_.ok()) fault_ = AddToken(value, ranks);
+      if (status_.ok()) status_ = AddToken(value, ranks);
       return false;
     };
     if (IsTooDeep(json)) return InvalidArgError("nested too deep");
     Json document = Json::parse(json.begin(), json.end(), keep, /*allow_exceptions=*/false);
-    NEREID_RETURN_IF_ERROR(fault_);
+    NEREID_RETURN_IF_ERROR(status_);
     if (!document.is_object()) return InvalidArgError("not a JSON object");
     return document;
   }
 
  private:
-  static Status AddToken(const Json& entry, RankTokenizer& ranks) {
+  static Status AddToken(const Json& entry, RankTokenizerSpec& ranks) {
     const std::string where = StrCat("vocab[", ranks.tokens.size(), "]");
     NEREID_ASSIGN_OR_RETURN(const uint64_t rank, CountField(entry, "rank", where));
     NEREID_ASSIGN_OR_RETURN(const std::string bytes, StringField(entry, "token_bytes", where));
     if (rank >= kMaxTokenId) {
       return InvalidArgError(where, ".rank: ", rank, " is not below ", kMaxTokenId);
     }
-    RankTokenizer::Token token;
+    RankTokenizerSpec::Token token;
     token.offset = static_cast<uint32_t>(ranks.arena.size());
     if (!AppendBase64(bytes, ranks.arena)) {
       return InvalidArgError(where, ".token_bytes: not base64: '", bytes, "'");
@@ -68,10 +67,10 @@ class TekkenReader {
   }
 
   bool in_vocab_ = false;
-  Status fault_;
+  Status status_;
 };
 
-Status AddSpecials(const Json& document, uint64_t count, RankTokenizer& ranks) {
+Status AddSpecials(const Json& document, uint64_t count, RankTokenizerSpec& ranks) {
   std::vector<std::string> names(count);
   for (size_t i = 0; i < count; ++i) {
     names[i] = i < std::size(kFirstSpecials) ? kFirstSpecials[i] : StrCat("<SPECIAL_", i, ">");
@@ -103,9 +102,9 @@ Status AddSpecials(const Json& document, uint64_t count, RankTokenizer& ranks) {
 
 }  // namespace
 
-PartsResult LoadTekken(std::string_view json, const SideOptions& side) {
+ComponentsResult LoadTekken(std::string_view json, const SideFileOptions& side) {
   if (json.size() >= UINT32_MAX) return InvalidArgError("larger than 4 GiB");
-  RankTokenizer ranks;
+  RankTokenizerSpec ranks;
   NEREID_ASSIGN_OR_RETURN(const Json document, TekkenReader().Read(json, ranks));
   const Json& config = Member(document, "config");
   NEREID_ASSIGN_OR_RETURN(ranks.pattern, StringField(config, "pattern", "config"));
@@ -116,7 +115,7 @@ PartsResult LoadTekken(std::string_view json, const SideOptions& side) {
     return InvalidArgError("config: expected fewer special tokens than default_vocab_size ", size,
                            ", at most ", kMaxTokenId, ", got ", specials);
   }
-  // The file may hold more tokens than the model has ids for.
+  // The file may contain more tokens than the model has ids.
   std::erase_if(ranks.tokens, [&](const auto& token) { return token.rank >= size - specials; });
   ranks.first_id = static_cast<uint32_t>(specials);
   NEREID_RETURN_IF_ERROR(AddSpecials(document, specials, ranks));

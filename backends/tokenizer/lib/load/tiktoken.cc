@@ -1,13 +1,13 @@
-// tiktoken's rank files: a line for each token, its bytes in base64, a space, its rank.
+// Loads tiktoken's rank files: one line per token with its bytes in base64, a space and its rank.
 #include <charconv>
 
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
-#include "backends/tokenizer/lib/reading/base64.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-// Takes the next line; false at the end.
+// Takes the next line; returns false at the end.
 bool NextLine(std::string_view& rest, std::string_view& line) {
   if (rest.empty()) return false;
   const size_t end = std::min(rest.find('\n'), rest.size());
@@ -17,11 +17,11 @@ bool NextLine(std::string_view& rest, std::string_view& line) {
   return true;
 }
 
-// "base64 rank"
-bool ReadLine(std::string_view line, RankTokenizer& ranks) {
+// Parses "base64 rank".
+bool ReadLine(std::string_view line, RankTokenizerSpec& ranks) {
   const size_t space = line.find(' ');
   if (space == line.npos || space == 0) return false;
-  RankTokenizer::Token token;
+  RankTokenizerSpec::Token token;
   token.offset = static_cast<uint32_t>(ranks.arena.size());
   if (!AppendBase64(line.substr(0, space), ranks.arena)) return false;
   token.size = static_cast<uint32_t>(ranks.arena.size() - token.offset);
@@ -35,14 +35,14 @@ bool ReadLine(std::string_view line, RankTokenizer& ranks) {
 }  // namespace
 
 bool LooksLikeTiktoken(std::string_view bytes) {
-  RankTokenizer ranks;
+  RankTokenizerSpec ranks;
   std::string_view line;
   return NextLine(bytes, line) && line.size() < 4096 && ReadLine(line, ranks);
 }
 
-PartsResult LoadTiktoken(std::string_view bytes, const SideOptions& side) {
+ComponentsResult LoadTiktoken(std::string_view bytes, const SideFileOptions& side) {
   if (bytes.size() >= UINT32_MAX) return InvalidArgError("larger than 4 GiB");
-  RankTokenizer ranks;
+  RankTokenizerSpec ranks;
   std::string_view line;
   for (size_t number = 1; NextLine(bytes, line); ++number) {
     if (line.empty()) continue;
@@ -51,7 +51,7 @@ PartsResult LoadTiktoken(std::string_view bytes, const SideOptions& side) {
                              line.substr(0, 80), "'");
     }
   }
-  NEREID_RETURN_IF_ERROR(DescribePublished(ranks));
+  NEREID_RETURN_IF_ERROR(DescribePublishedVocabulary(ranks));
   return MakeRankTokenizer(ranks, side);
 }
 

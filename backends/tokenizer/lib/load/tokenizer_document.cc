@@ -1,11 +1,11 @@
-// See tokenizer_document.h. Events of the JSON parser are handled without recursion; nesting and
-// sizes are bounded, so that a hostile file costs no more than its bytes.
+// See tokenizer_document.h. The JSON events are handled without recursion, and nesting and sizes
+// are limited, so that memory stays proportional to the size of an untrusted file.
 #include "backends/tokenizer/lib/load/tokenizer_document.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
 #include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxDepth = 64;
 
-// A number as the reference's JSON parser reads it, which may be a bit off the nearest double:
-// scores that nearly tie are told apart by it.
+// Parses a number as the reference's JSON parser does, which can differ slightly from the nearest
+// double. The difference decides between nearly equal scores.
 double ReferenceFloat(std::string_view text) {
   const bool negative = text.substr(0, 1) == "-";
   uint64_t digits = 0;
@@ -57,16 +57,16 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   bool null() override { return Scalar(nullptr); }
   bool boolean(bool value) override { return Scalar(value); }
   bool number_integer(number_integer_t value) override {
-    return place_ == Place::kScorePair ? Score(static_cast<double>(value)) : Scalar(value);
+    return section_ == Section::kScorePair ? Score(static_cast<double>(value)) : Scalar(value);
   }
   bool number_float(number_float_t value, const string_t& digits) override {
-    return place_ == Place::kScorePair ? Score(ReferenceFloat(digits)) : Scalar(value);
+    return section_ == Section::kScorePair ? Score(ReferenceFloat(digits)) : Scalar(value);
   }
   bool binary(binary_t&) override { return Fail("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (place_ == Place::kScorePair) return Score(static_cast<double>(value));
-    if (place_ != Place::kVocab) return Scalar(value);
+    if (section_ == Section::kScorePair) return Score(static_cast<double>(value));
+    if (section_ != Section::kVocab) return Scalar(value);
     if (value >= kMaxTokenId) {
       return Fail(StrCat("model.vocab['", key_, "']: id ", value, " is not below ", kMaxTokenId));
     }
@@ -75,12 +75,12 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& value) override {
-    if (place_ == Place::kMerges) return LegacyMerge(value);
-    if (place_ == Place::kScorePair && pair_size_ == 0) {
+    if (section_ == Section::kMerges) return LegacyMerge(value);
+    if (section_ == Section::kScorePair && pair_size_ == 0) {
       pair_[pair_size_++] = Store(value);
       return true;
     }
-    if (place_ != Place::kMergePair) return Scalar(std::move(value));
+    if (section_ != Section::kMergePair) return Scalar(std::move(value));
     if (pair_size_ == 2)
       return Fail(StrCat("model.merges[", document_.merges.size(), "]: more than two tokens"));
     pair_[pair_size_++] = Store(value);
@@ -88,11 +88,11 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool start_object(size_t) override {
-    if (place_ == Place::kMerges || place_ == Place::kMergePair)
+    if (section_ == Section::kMerges || section_ == Section::kMergePair)
       return Fail("model.merges: an object inside");
-    if (place_ != Place::kTree) return Fail("model.vocab: an object inside");
+    if (section_ != Section::kTree) return Fail("model.vocab: an object inside");
     if (AtModelMember("vocab")) {
-      place_ = Place::kVocab;
+      section_ = Section::kVocab;
       document_.has_vocab = true;
       return true;
     }
@@ -100,24 +100,24 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::kMerges) {
-      place_ = Place::kMergePair;
+    if (section_ == Section::kMerges) {
+      section_ = Section::kMergePair;
       pair_size_ = 0;
       return true;
     }
-    if (place_ == Place::kScores) {
-      place_ = Place::kScorePair;
+    if (section_ == Section::kScores) {
+      section_ = Section::kScorePair;
       pair_size_ = 0;
       return true;
     }
-    if (place_ != Place::kTree) return Fail("model.vocab or model.merges: an array inside");
+    if (section_ != Section::kTree) return Fail("model.vocab or model.merges: an array inside");
     if (AtModelMember("vocab")) {
-      place_ = Place::kScores;
+      section_ = Section::kScores;
       document_.has_scores = true;
       return true;
     }
     if (AtModelMember("merges")) {
-      place_ = Place::kMerges;
+      section_ = Section::kMerges;
       document_.has_merges = true;
       return true;
     }
@@ -130,8 +130,8 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::kVocab) {
-      place_ = Place::kTree;
+    if (section_ == Section::kVocab) {
+      section_ = Section::kTree;
     } else {
       stack_.pop_back();
     }
@@ -139,16 +139,16 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool end_array() override {
-    if (place_ == Place::kMergePair) {
+    if (section_ == Section::kMergePair) {
       if (pair_size_ != 2)
         return Fail(StrCat("model.merges[", document_.merges.size(), "]: fewer than two tokens"));
       document_.merges.push_back({pair_[0], pair_[1]});
-      place_ = Place::kMerges;
-    } else if (place_ == Place::kScorePair) {
+      section_ = Section::kMerges;
+    } else if (section_ == Section::kScorePair) {
       if (pair_size_ != 2) return FailPair("[token, score]");
-      place_ = Place::kScores;
-    } else if (place_ == Place::kMerges || place_ == Place::kScores) {
-      place_ = Place::kTree;
+      section_ = Section::kScores;
+    } else if (section_ == Section::kMerges || section_ == Section::kScores) {
+      section_ = Section::kTree;
     } else {
       stack_.pop_back();
     }
@@ -160,15 +160,15 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   Result<TokenizerDocument> Take(bool parsed) {
-    if (!parsed) return InvalidArgError(fault_.empty() ? "not valid JSON" : fault_);
+    if (!parsed) return InvalidArgError(error_.empty() ? "not valid JSON" : error_);
     return std::move(document_);
   }
 
  private:
-  enum class Place { kTree, kVocab, kMerges, kMergePair, kScores, kScorePair };
+  enum class Section { kTree, kVocab, kMerges, kMergePair, kScores, kScorePair };
 
   bool Fail(std::string what) {
-    if (fault_.empty()) fault_ = std::move(what);
+    if (error_.empty()) error_ = std::move(what);
     return false;
   }
 
@@ -192,8 +192,8 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     return {offset, static_cast<uint32_t>(text.size())};
   }
 
-  // The form of older files: both tokens in one string, one space between. A line that begins with
-  // "#version" is no rule.
+  // The format of older files: both tokens in one string, separated by one space. A line that
+  // begins with "#version" is not a rule.
   bool LegacyMerge(const std::string& line) {
     if (line.rfind("#version", 0) == 0) return true;
     const size_t space = line.find(' ');
@@ -208,12 +208,12 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  // Whether the coming value is the member `name` of the root's member "model".
+  // Whether the next value is the member `name` of the root's member "model".
   bool AtModelMember(const char* name) const {
     return stack_.size() == 2 && stack_[1] == model_ && key_ == name;
   }
 
-  // Places `value` into the tree.
+  // Inserts `value` into the tree and returns its address.
   Json* Put(Json value) {
     if (stack_.empty()) {
       *document_.rest = std::move(value);
@@ -230,11 +230,12 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool Scalar(Json value) {
-    if (place_ == Place::kScores || place_ == Place::kScorePair) return FailPair("[token, score]");
-    if (place_ != Place::kTree) {
-      return Fail(StrCat("model.", place_ == Place::kVocab ? "vocab" : "merges", ": unexpected ",
-                         value.type_name(),
-                         place_ == Place::kVocab ? StrCat(" for '", key_, "'") : ""));
+    if (section_ == Section::kScores || section_ == Section::kScorePair)
+      return FailPair("[token, score]");
+    if (section_ != Section::kTree) {
+      return Fail(StrCat("model.", section_ == Section::kVocab ? "vocab" : "merges",
+                         ": unexpected ", value.type_name(),
+                         section_ == Section::kVocab ? StrCat(" for '", key_, "'") : ""));
     }
     Put(std::move(value));
     return true;
@@ -250,13 +251,13 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
 
   TokenizerDocument document_;
   std::vector<Json*>
-      stack_;  // open containers of the tree; parents stay put while children are open
+      stack_;  // open containers; a parent's address is stable while its children are open
   const Json* model_ = nullptr;
   std::string key_;
-  Place place_ = Place::kTree;
+  Section section_ = Section::kTree;
   TokenizerDocument::Text pair_[2];
   int pair_size_ = 0;
-  std::string fault_;
+  std::string error_;
 };
 
 }  // namespace

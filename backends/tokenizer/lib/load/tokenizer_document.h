@@ -1,5 +1,5 @@
-// tokenizer.json read in one pass: the two members that hold nearly all of its bytes, model.vocab
-// and model.merges, go to flat lists; everything else becomes a JSON tree. [any thread]
+// Parses tokenizer.json in one pass. model.vocab and model.merges, which make up nearly all of the
+// file, become flat lists; everything else becomes a JSON tree. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TokenizerDocument {
     Text token;
     uint32_t id;
   };
-  struct ScoreEntry {  // of Unigram, whose ids are the places in the list
+  struct ScoreEntry {  // of a Unigram model; the id is the index in the list
     Text token;
     double score;
   };
@@ -30,15 +30,15 @@ struct TokenizerDocument {
 
   std::string_view View(Text text) const { return {arena.data() + text.offset, text.size}; }
 
-  std::string arena;  // the strings of the lists
+  std::string arena;  // the characters of all Text values
   bool has_vocab = false, has_merges = false, has_scores = false;
   std::vector<VocabEntry> vocab;   // model.vocab as an object
   std::vector<ScoreEntry> scores;  // model.vocab as an array
   std::vector<MergeEntry> merges;
-  std::unique_ptr<nlohmann::json> rest;  // without those two
+  std::unique_ptr<nlohmann::json> rest;  // the document without model.vocab and model.merges
 };
 
-// INVALID_ARG says what is wrong and where.
+// INVALID_ARG gives the fault and its position.
 Result<TokenizerDocument> ParseTokenizerDocument(std::string_view json);
 
 }  // namespace nereid::tokenizer

@@ -1,8 +1,8 @@
-// See char_normalizers.h.
-#include "backends/tokenizer/lib/normalize/char_normalizers.h"
+// The normalizers that look at one character at a time (see normalizer.h).
+#include "backends/tokenizer/lib/normalize/normalizer.h"
 
-#include "backends/tokenizer/lib/reading/json_fields.h"
-#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/char_traits.h"
 #include "backends/tokenizer/lib/text/unicode.h"
 #include "backends/tokenizer/lib/text/utf8.h"
@@ -19,7 +19,7 @@ void ForEachChar(std::string_view text, Visit visit) {
   }
 }
 
-// Puts `Rule::Append(code, its bytes, out)` in the place of every character.
+// Replaces each character by the result of `Rule::Append(code, its bytes, out)`.
 template <typename Rule>
 class CharStep : public NormalizerStep {
  public:
@@ -29,16 +29,16 @@ class CharStep : public NormalizerStep {
     return true;
   }
   bool ApplyAligned(AlignedText& text) const override {
-    AlignedText made = AlignedText::EmptyLike(text);
+    AlignedText rewritten = AlignedText::EmptyLike(text);
     std::string added;
     size_t at = 0;
     ForEachChar(text.text(), [&](char32_t c, std::string_view bytes) {
       added.clear();
       Rule::Append(c, bytes, added);
-      made.Append(added, text.from(at));
+      rewritten.Append(added, text.from(at));
       at += bytes.size();
     });
-    text = std::move(made);
+    text = std::move(rewritten);
     return true;
   }
 };
@@ -59,7 +59,7 @@ struct StripNonspacingRule {
   }
 };
 
-// The rules that sentencepiece's nmt_* normalizers put before Unicode's.
+// The rules that sentencepiece's nmt_* normalizers apply before Unicode normalization.
 struct NmtRule {
   static void Append(char32_t c, std::string_view bytes, std::string& out) {
     const bool dropped = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
@@ -110,7 +110,7 @@ class StripStep : public NormalizerStep {
   }
 
  private:
-  // Where what is left begins and ends.
+  // Returns the range that is kept.
   std::pair<size_t, size_t> Kept(std::string_view text) const {
     size_t begin = std::string_view::npos, end = 0, at = 0;
     ForEachChar(text, [&](char32_t c, std::string_view bytes) {
@@ -120,7 +120,7 @@ class StripStep : public NormalizerStep {
       }
       at += bytes.size();
     });
-    if (begin == std::string_view::npos) {  // nothing but spaces
+    if (begin == std::string_view::npos) {  // only spaces
       return {0, left_ || right_ ? 0 : text.size()};
     }
     if (!left_) begin = 0;

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/tokenizer/lib/reading/base64.h"
+#include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/char_traits.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-// Graphemes of so many bytes are looked up character by character only, a rule of the reference.
+// Like the reference, looks up graphemes of this many bytes or more only character by character.
 constexpr size_t kLongGrapheme = 6;
 
-// Units of darts-clone: whether a key ends here, the label, else the distance to the children; the
-// unit behind a key's end holds its value.
+// Bits of a darts-clone unit: whether a key ends here, the label, the offset of the children. The
+// unit after the end of a key contains its value.
 constexpr uint32_t kEnds = 0x100, kLabel = 0x800000FF, kValue = 0x7FFFFFFF;
 
 uint32_t ChildrenOf(uint32_t unit) {
@@ -29,7 +29,7 @@ class PrecompiledStep : public NormalizerStep {
   bool Apply(std::string_view text, std::string& out) const override {
     out.reserve(out.size() + text.size());
     for (size_t at = 0; at < text.size();) {
-      const size_t plain = EndOfPlain(text, at);
+      const size_t plain = EndOfUnchanged(text, at);
       out.append(text, at, plain - at);
       at = plain;
       if (at == text.size()) break;
@@ -37,7 +37,7 @@ class PrecompiledStep : public NormalizerStep {
       if (end - at < kLongGrapheme) {
         if (const Charsmap::Match match = map_.Shortest(text.substr(at, end - at));
             match.size > 0) {
-          out.append(match.replacement);  // of the whole grapheme
+          out.append(match.replacement);  // replaces the whole grapheme
           at = end;
           continue;
         }
@@ -75,9 +75,9 @@ class PrecompiledStep : public NormalizerStep {
   }
 
  private:
-  // New characters stand for the old ones one by one; further ones for the last. What has no new
-  // one vanishes behind the character before; before the first character that goes wrong, and
-  // offsets with it, as in the reference.
+  // Aligns the new characters with the old ones one by one. Further new characters are insertions.
+  // Old characters without a counterpart count as removed after the preceding character. At the
+  // start of the text there is none; as in the reference, offsets are then wrong.
   static void AppendChanges(std::string_view from, std::string_view to,
                             std::vector<CharChange>& changes) {
     size_t num_old = 0, num_new = 0;
@@ -92,11 +92,12 @@ class PrecompiledStep : public NormalizerStep {
     }
   }
 
-  // ASCII characters that stand for themselves and cannot be joined by what follows.
-  size_t EndOfPlain(std::string_view text, size_t at) const {
+  // Returns the end of the ASCII characters that are unchanged and that no following character
+  // joins.
+  size_t EndOfUnchanged(std::string_view text, size_t at) const {
     const size_t begin = at;
     while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80 &&
-           map_.KeepsAscii(text[at])) {
+           map_.IsAsciiUnchanged(text[at])) {
       ++at;
     }
     if (at > begin && at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) --at;
@@ -127,10 +128,10 @@ Result<Charsmap> Charsmap::Make(std::string_view bytes) {
     return InvalidArgError("character map: replacements that are not UTF-8");
   }
   for (uint32_t c = 0; c < 128; ++c) {
-    map.keeps_ascii_[c] = true;
+    map.is_ascii_unchanged_[c] = true;
     if (c == 0 || map.units_.empty()) continue;
     const uint32_t place = ChildrenOf(map.units_[0]) ^ c;
-    map.keeps_ascii_[c] = place >= map.units_.size() || (map.units_[place] & kLabel) != c;
+    map.is_ascii_unchanged_[c] = place >= map.units_.size() || (map.units_[place] & kLabel) != c;
   }
   return map;
 }
@@ -161,19 +162,19 @@ Charsmap::Match Charsmap::Find(std::string_view text, bool longest) const {
 
 namespace {
 
-// Characters replaced, spaces marked: a dummy one before, none at the ends and none doubled, as
-// asked.
+// Replaces characters and marks spaces. As configured, prepends a dummy space, strips spaces at
+// both ends and collapses repeated ones.
 class SentencePieceStep : public NormalizerStep {
  public:
-  SentencePieceStep(Charsmap map, TokenTrie kept, SentencePieceSpaces spaces)
-      : map_(std::move(map)), kept_(std::move(kept)), spaces_(spaces) {}
+  SentencePieceStep(Charsmap map, TokenTrie user_pieces, SentencePieceSpaces spaces)
+      : map_(std::move(map)), user_pieces_(std::move(user_pieces)), spaces_(spaces) {}
 
   bool Apply(std::string_view text, std::string& out) const override {
     const size_t begin = out.size();
     Walk(
         text, [&] { out.append(kSpaceMark); },
         [&](std::string_view bytes, size_t, size_t, size_t) { out.append(bytes); });
-    if (spaces_.remove_extra) {  // marks written as such end a text no more than spaces do
+    if (spaces_.remove_extra) {  // U+2581 written in the text is stripped at the end, too
       while (std::string_view(out).substr(begin).ends_with(kSpaceMark)) {
         out.resize(out.size() - kSpaceMark.size());
       }
@@ -182,40 +183,41 @@ class SentencePieceStep : public NormalizerStep {
   }
 
   bool ApplyAligned(AlignedText& text) const override {
-    AlignedText made = AlignedText::EmptyLike(text);
+    AlignedText rewritten_text = AlignedText::EmptyLike(text);
     bool has_prefix = false;
     Walk(
         text.text(), [&] { has_prefix = true; },
         [&](std::string_view bytes, size_t begin, size_t end, size_t copied) {
           if (copied != std::string::npos) {
-            made.Append(text, copied, copied + bytes.size());
+            rewritten_text.Append(text, copied, copied + bytes.size());
           } else {
-            made.Append(bytes, text.Origin(begin, end));
+            rewritten_text.Append(bytes, text.Origin(begin, end));
           }
         });
-    if (has_prefix && made.text().empty())
-      made.Append(kSpaceMark, text.from(0));
+    if (has_prefix && rewritten_text.text().empty())
+      rewritten_text.Append(kSpaceMark, text.from(0));
     else if (has_prefix)
-      made.Prepend(kSpaceMark);
-    const std::string_view rewritten = made.text();
+      rewritten_text.Prepend(kSpaceMark);
+    const std::string_view rewritten = rewritten_text.text();
     size_t end = rewritten.size();
     while (spaces_.remove_extra && rewritten.substr(0, end).ends_with(kSpaceMark)) {
       end -= kSpaceMark.size();
     }
-    text = end < rewritten.size() ? made.Slice(0, end) : std::move(made);
+    text = end < rewritten.size() ? rewritten_text.Slice(0, end) : std::move(rewritten_text);
     return true;
   }
 
  private:
-  // What comes next of a text: `size` bytes, which become `becomes`.
-  struct Next {
+  // The next section of the text: `size` bytes, which become `replaced_by`.
+  struct Section {
     size_t size;
-    std::string_view becomes;
-    bool is_copied;  // byte for byte
+    std::string_view replaced_by;
+    bool is_copied;  // unchanged
   };
-  Next NextOf(std::string_view text, size_t at) const {
-    if (const auto kept = kept_.empty() ? std::nullopt : kept_.FindAt(text, at)) {
-      return {kept->end - at, text.substr(at, kept->end - at), true};
+  Section NextSection(std::string_view text, size_t at) const {
+    if (const auto user_pieces =
+            user_pieces_.empty() ? std::nullopt : user_pieces_.FindAt(text, at)) {
+      return {user_pieces->end - at, text.substr(at, user_pieces->end - at), true};
     }
     const Charsmap::Match match = map_.Longest(text.substr(at));
     if (match.size > 0) return {match.size, match.replacement, false};
@@ -223,27 +225,27 @@ class SentencePieceStep : public NormalizerStep {
     return {size, text.substr(at, size), true};
   }
 
-  // Calls `prefix()` where a dummy prefix stands before what follows, then for each stretch of the
-  // result `add(bytes, begin, end, copied)`: it comes from text[begin, end), and is a copy of what
-  // is at `copied`, or of nothing (npos).
+  // Calls `prefix()` if a dummy prefix comes next, then `add(bytes, begin, end, copied)` for each
+  // section of the result. The section corresponds to text[begin, end) and is a copy of the bytes
+  // at `copied`, or no copy (npos).
   template <typename Prefix, typename Add>
   void Walk(std::string_view text, Prefix prefix, Add add) const {
     size_t at = 0;
     while (spaces_.remove_extra && at < text.size()) {
-      const Next next = NextOf(text, at);
-      if (next.becomes != " ") break;
+      const Section next = NextSection(text, at);
+      if (next.replaced_by != " ") break;
       at += next.size;
     }
     if (at >= text.size()) return;
     if (spaces_.dummy_prefix) prefix();
-    bool is_behind_space = spaces_.remove_extra;
+    bool follows_space = spaces_.remove_extra;
     for (size_t size = 0; at < text.size(); at += size) {
-      const Next next = NextOf(text, at);
+      const Section next = NextSection(text, at);
       size = next.size;
-      const std::string_view bytes = next.becomes;
+      const std::string_view bytes = next.replaced_by;
       size_t done = 0;
-      while (is_behind_space && done < bytes.size() && bytes[done] == ' ') ++done;
-      if (done < bytes.size()) is_behind_space = spaces_.remove_extra && bytes.back() == ' ';
+      while (follows_space && done < bytes.size() && bytes[done] == ' ') ++done;
+      if (done < bytes.size()) follows_space = spaces_.remove_extra && bytes.back() == ' ';
       while (done < bytes.size()) {
         const bool is_space = bytes[done] == ' ';
         const size_t end = is_space ? done + 1 : std::min(bytes.find(' ', done), bytes.size());
@@ -256,15 +258,15 @@ class SentencePieceStep : public NormalizerStep {
 
   static constexpr std::string_view kSpaceMark = "\u2581";
   Charsmap map_;
-  TokenTrie kept_;
+  TokenTrie user_pieces_;
   SentencePieceSpaces spaces_;
 };
 
 }  // namespace
 
-std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map, TokenTrie kept,
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map, TokenTrie user_pieces,
                                                             SentencePieceSpaces spaces) {
-  return std::make_unique<SentencePieceStep>(std::move(map), std::move(kept), spaces);
+  return std::make_unique<SentencePieceStep>(std::move(map), std::move(user_pieces), spaces);
 }
 
 Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64) {

@@ -1,10 +1,9 @@
 // See normalizer.h.
 #include "backends/tokenizer/lib/normalize/normalizer.h"
 
-#include "backends/tokenizer/lib/normalize/char_normalizers.h"
 #include "backends/tokenizer/lib/normalize/charsmap.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
 #include "backends/tokenizer/lib/pattern/pattern.h"
-#include "backends/tokenizer/lib/reading/json_fields.h"
 #include "backends/tokenizer/lib/text/unicode.h"
 
 namespace nereid::tokenizer {
@@ -42,7 +41,7 @@ class PrependStep : public NormalizerStep {
   std::string prefix_;
 };
 
-// A single ASCII character replaced, the case of sentencepiece-style tokenizers.
+// Replaces a single ASCII character, as in SentencePiece-like tokenizers.
 class ReplaceCharStep : public NormalizerStep {
  public:
   ReplaceCharStep(char from, std::string to) : from_(from), to_(std::move(to)) {}
@@ -56,15 +55,15 @@ class ReplaceCharStep : public NormalizerStep {
     return true;
   }
   bool ApplyAligned(AlignedText& text) const override {
-    AlignedText made = AlignedText::EmptyLike(text);
+    AlignedText result = AlignedText::EmptyLike(text);
     for (size_t at = 0; at < text.text().size(); ++at) {
       if (text.text()[at] == from_) {
-        made.Append(to_, text.from(at));
+        result.Append(to_, text.from(at));
       } else {
-        made.Append(text, at, at + 1);
+        result.Append(text, at, at + 1);
       }
     }
-    text = std::move(made);
+    text = std::move(result);
     return true;
   }
 
@@ -86,34 +85,34 @@ class ReplaceStep : public NormalizerStep {
   bool ApplyAligned(AlignedText& text) const override {
     AlignedReplacer replacer{text, AlignedText::EmptyLike(text), content_};
     if (!pattern_->ForEachSpan(text.text(), replacer)) return false;
-    text = std::move(replacer.made);
+    text = std::move(replacer.result);
     return true;
   }
 
  private:
-  struct Replacer final : PieceSink {
+  struct Replacer final : SpanSink {
     std::string_view content;
     std::string* out;
-    bool Add(std::string_view piece, bool is_match) override {
-      out->append(is_match ? content : piece);
+    bool Add(std::string_view span, bool is_match) override {
+      out->append(is_match ? content : span);
       return true;
     }
   };
-  // What replaces a match comes from the match's last character.
-  struct AlignedReplacer final : PieceSink {
+  // A replacement is aligned with the last character of the match.
+  struct AlignedReplacer final : SpanSink {
     AlignedReplacer(const AlignedText& from, AlignedText to, std::string_view with)
-        : source(from), made(std::move(to)), content(with) {}
+        : source(from), result(std::move(to)), content(with) {}
     const AlignedText& source;
-    AlignedText made;
+    AlignedText result;
     std::string_view content;
-    bool Add(std::string_view piece, bool is_match) override {
-      const auto begin = static_cast<size_t>(piece.data() - source.text().data());
-      const size_t end = begin + piece.size();
+    bool Add(std::string_view span, bool is_match) override {
+      const auto begin = static_cast<size_t>(span.data() - source.text().data());
+      const size_t end = begin + span.size();
       if (!is_match) {
-        made.Append(source, begin, end);
+        result.Append(source, begin, end);
       } else {
         const uint32_t start = source.from(0).begin;
-        made.Append(content, end > 0 ? source.from(end - 1) : TextSpan{start, start});
+        result.Append(content, end > 0 ? source.from(end - 1) : TextSpan{start, start});
       }
       return true;
     }

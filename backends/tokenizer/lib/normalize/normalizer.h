@@ -1,4 +1,4 @@
-// The normalizer component of tokenizer.json: text -> text, before it is cut into pieces.
+// The normalizer component of tokenizer.json, which rewrites text before pre-tokenization.
 // Immutable after creation. [any thread]
 #pragma once
 
@@ -16,25 +16,30 @@ namespace nereid::tokenizer {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Appends the normal form of `text` to `out`. False when a pattern exceeded its work limit.
+  // Appends the normalized `text` to `out`. Returns false if a pattern exceeded its work limit.
   virtual bool Apply(std::string_view text, std::string& out) const = 0;
-  // The same for a text whose origin matters.
+  // The same, keeping the alignment with the original text.
   virtual bool ApplyAligned(AlignedText& text) const = 0;
 };
 
+// Makes Lowercase, Strip, StripAccents, Nmt, BertNormalizer and ByteLevel, which look at one
+// character at a time. UNSUPPORTED names any other type.
+Result<std::unique_ptr<const NormalizerStep>> MakeCharNormalizer(const std::string& type,
+                                                                 const nlohmann::json& spec);
+
 class Normalizer {
  public:
-  // From the "normalizer" member; null is the identity. UNSUPPORTED names the component.
+  // `spec` is the "normalizer" member; null changes nothing. UNSUPPORTED names the component.
   static Result<Normalizer> Make(const nlohmann::json& spec);
 
-  // What sentencepiece does before it segments, without and with a character map: optional dummy
-  // prefix, spaces to U+2581.
+  // The sentencepiece library's normalization without a character map: an optional dummy prefix,
+  // and spaces become U+2581. With a map, use Of(MakeSentencePieceStep(...)).
   static Normalizer ForSentencePiece(bool add_dummy_prefix);
   static Normalizer Of(std::unique_ptr<const NormalizerStep> step);
 
   bool is_identity() const { return steps_.empty(); }
 
-  // Puts the normal form of `text` into `out`. False when a pattern exceeded its work limit.
+  // Sets `out` to the normalized `text`. Returns false if a pattern exceeded its work limit.
   bool Normalize(std::string_view text, std::string& out) const;
   bool NormalizeAligned(AlignedText& text) const;
 

@@ -1,5 +1,5 @@
-// See char_patterns.h.
-#include "backends/tokenizer/lib/pattern/char_patterns.h"
+// Patterns of pre-tokenizers without a regular expression (see pattern.h).
+#include "backends/tokenizer/lib/pattern/pattern.h"
 
 #include "backends/tokenizer/lib/text/char_traits.h"
 #include "backends/tokenizer/lib/text/unicode.h"
@@ -8,11 +8,11 @@
 namespace nereid::tokenizer {
 namespace {
 
-// Every character for which `Test` holds, by itself.
+// Matches every single character for which `Test` is true.
 template <bool (*Test)(char32_t)>
 class CharPattern : public Pattern {
  public:
-  bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
+  bool ForEachSpan(std::string_view text, SpanSink& sink) const override {
     size_t covered = 0;
     for (size_t at = 0; at < text.size();) {
       const Utf8Char c = CharAt(text, at);
@@ -27,14 +27,14 @@ class CharPattern : public Pattern {
   }
 };
 
-// Runs of characters of equal kind; kind 0 is no match. A character of kind kJoins continues any
-// run; before the first one it is no match.
+// Matches runs of characters of the same kind. Kind 0 does not match. A character of kind kJoins
+// continues any run; without a preceding run it does not match.
 template <int (*KindOf)(char32_t)>
 class KindPattern : public Pattern {
  public:
   static constexpr int kJoins = -1;
 
-  bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
+  bool ForEachSpan(std::string_view text, SpanSink& sink) const override {
     size_t begin = 0;
     int kind = kJoins;
     for (size_t at = 0; at < text.size();) {

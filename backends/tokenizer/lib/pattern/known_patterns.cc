@@ -1,7 +1,7 @@
-// Hand-written matchers of the patterns that the tokenizers of GPT-2, Llama 3, Qwen 2, GPT-4,
-// GPT-4o, Tekken and DeepSeek use. Each MatchAt gives what the regular expression would match at
-// one position, the alternatives in their order; kNoMatch where it matches nothing. Every position
-// is visited a bounded number of times.
+// Hand-written matchers of the split patterns of GPT-2, Llama 3, Qwen 2, GPT-4, GPT-4o, Tekken and
+// DeepSeek. MatchAt returns the end of what the regular expression would match at one position,
+// trying the alternatives in order, or kNoMatch. Each position is visited a bounded number of
+// times.
 #include <vector>
 
 #include "backends/tokenizer/lib/pattern/pattern.h"
@@ -23,7 +23,7 @@ bool IsAsciiLetter(char c) {
   return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-// `\s+(?!\S)|\s+` on the whole run of spaces [at, end): a space is left to the word that follows.
+// `\s+(?!\S)|\s+` on the whole run of spaces [at, end): the last space belongs to the next word.
 size_t MatchSpaces(const CharScan& scan, size_t at, size_t end, std::string_view text) {
   if (end == scan.size()) return end;
   size_t last = end - 1;
@@ -31,7 +31,7 @@ size_t MatchSpaces(const CharScan& scan, size_t at, size_t end, std::string_view
   return last > at ? last : end;
 }
 
-// `\s*[\r\n]+|\s+(?!\S)|\s+` where a space stands at `at`.
+// `\s*[\r\n]+|\s+(?!\S)|\s+` at `at`, where there is a space.
 size_t MatchLinesOrSpaces(const CharScan& scan, size_t at, std::string_view text) {
   const size_t end = scan.Run(at, kSpace);
   for (size_t last = end; last > at; --last) {
@@ -40,7 +40,7 @@ size_t MatchLinesOrSpaces(const CharScan& scan, size_t at, std::string_view text
   return MatchSpaces(scan, at, end, text);
 }
 
-// Length of `s|t|re|ve|m|ll|d` at `at`, or 0.
+// Returns the length of `s|t|re|ve|m|ll|d` at `at`, or 0.
 template <bool kIgnoreCase>
 size_t ContractionLength(const CharScan& scan, size_t at) {
   const auto letter = [&](size_t i) {
@@ -51,7 +51,7 @@ size_t ContractionLength(const CharScan& scan, size_t at) {
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return 1;
   if ((first == 'r' || first == 'v') && second == 'e') return 2;
   if (first == 'l' && second == 'l') return 2;
-  // U+017F folds to s.
+  // U+017F matches 's' case-insensitively.
   if (kIgnoreCase && first == '\xC5' && scan.ByteAt(at + 1) == '\xBF') return 2;
   return 0;
 }
@@ -71,8 +71,8 @@ struct Gpt2 {
   }
 };
 
-// Llama 3 (three digits a piece) and Qwen 2 (one); cl100k itself has all spaces at the end of the
-// text in one piece.
+// Llama 3 has up to three digits per pre-token, Qwen 2 has one. cl100k also joins all spaces at the
+// end of the text.
 template <size_t kMaxDigits, bool kJoinsLastSpaces = false>
 struct Cl100k {
   static size_t MatchAt(const CharScan& scan, size_t at, std::string_view text) {
@@ -92,7 +92,7 @@ struct Cl100k {
   }
 };
 
-// Tekken (a digit a piece) and o200k (three), whose words take a contraction with them.
+// Tekken has one digit per pre-token. o200k has up to three, and its words include a contraction.
 template <size_t kMaxDigits, bool kContracts>
 struct CasedWords {
   static constexpr ClassMask kBoth = kMaskLm | kMaskLo | kMark;
@@ -106,9 +106,9 @@ struct CasedWords {
     return n > 0 ? end + 1 + n : end;
   }
 
-  // `[kUpper]*[kLower]+` at `at`, else, when `or_upper`, `[kUpper]+[kLower]*`.
+  // Matches `[kUpper]*[kLower]+` at `at`; if that fails and `or_upper`, `[kUpper]+[kLower]*`.
   static size_t MatchLetters(const CharScan& scan, size_t at, bool or_upper) {
-    size_t both_end = kNoMatch;  // end of the last character that could begin [kLower]+
+    size_t both_end = kNoMatch;  // end of the last character that could start [kLower]+
     size_t end = at;
     CharInfo c = scan.At(end);
     for (; c.Is(kUpper); c = scan.At(end)) {
@@ -163,7 +163,7 @@ class KnownPattern : public Pattern {
  public:
   explicit KnownPattern(Matcher matcher = {}) : matcher_(std::move(matcher)) {}
 
-  bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
+  bool ForEachSpan(std::string_view text, SpanSink& sink) const override {
     const CharScan scan(text);
     size_t previous = 0;
     for (size_t at = 0; at < text.size();) {
@@ -187,7 +187,7 @@ struct CodeRange {
   char32_t low, high;
 };
 
-// `\s?` (when `joins_space`), then 1 to `limit` characters of the classes or ranges.
+// Matches `\s?` (if `joins_space`), then 1 to `limit` characters of the classes or ranges.
 struct ClassRun {
   bool joins_space = false;
   ClassMask classes = 0;

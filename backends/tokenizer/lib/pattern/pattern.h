@@ -1,6 +1,6 @@
-// Patterns cut a text into spans that match and spans between matches. The patterns of well-known
-// tokenizers, recognised by their exact text, run as hand-written matchers in linear time; all
-// others run on PCRE2 under a work limit. Immutable after creation. [any thread]
+// Patterns that divide a text into matches and the spans between them. The patterns of well-known
+// tokenizers, identified by their exact text, run as hand-written matchers in linear time. All
+// others run on PCRE2 with a work limit. Immutable after creation. [any thread]
 #pragma once
 
 #include <memory>
@@ -12,47 +12,55 @@
 namespace nereid::tokenizer {
 
 // Receives the spans of a text from left to right.
-class PieceSink {
+class SpanSink {
  public:
-  // Returns false to stop; the caller then returns false too.
-  virtual bool Add(std::string_view piece, bool is_match) = 0;
+  // Returns false to stop. The caller then returns false, too.
+  virtual bool Add(std::string_view span, bool is_match) = 0;
 
  protected:
-  ~PieceSink() = default;
+  ~SpanSink() = default;
 };
 
 class Pattern {
  public:
   virtual ~Pattern() = default;
-  // Adds spans that cover `text` (valid UTF-8) to `sink`; empty matches give empty spans. False
-  // when the sink stopped or the pattern exceeded its work limit.
-  virtual bool ForEachSpan(std::string_view text, PieceSink& sink) const = 0;
+  // Adds spans that cover `text` (valid UTF-8) to `sink`. An empty match gives an empty span.
+  // Returns false if the sink stopped or the pattern exceeded its work limit.
+  virtual bool ForEachSpan(std::string_view text, SpanSink& sink) const = 0;
 };
 
 // The GPT-2 pattern, built into the ByteLevel pre-tokenizer.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// In which language a pattern is written: tokenizer.json's is Oniguruma's, that of rank files (and
-// of tekken.json) is that of Rust's engines, as in tiktoken.
+// The syntax of a pattern: Oniguruma's in tokenizer.json; that of Rust's regex engines, as in
+// tiktoken, for rank files and tekken.json.
 enum class RegexDialect { kOniguruma, kRust };
 
-// UNSUPPORTED names a construct that is refused.
+// Makes the fastest implementation of `regex`. UNSUPPORTED names a construct that is refused.
 Result<std::unique_ptr<const Pattern>> MakeRegexPattern(
     std::string_view regex, RegexDialect dialect = RegexDialect::kOniguruma);
-// The hand-written matcher of `regex`, or null.
+// Returns the hand-written matcher of `regex`, or null if there is none.
 std::unique_ptr<const Pattern> MakeKnownPattern(std::string_view regex);
-// The general engine, also for patterns that have a matcher of their own (tests compare the two).
+// Makes the PCRE2 implementation, also of patterns with a hand-written matcher: tests compare both.
 Result<std::unique_ptr<const Pattern>> MakePcrePattern(
     std::string_view regex, RegexDialect dialect = RegexDialect::kOniguruma);
-// Every occurrence of `literal`, which must not be empty.
+// Matches every occurrence of `literal`, which must not be empty.
 std::unique_ptr<const Pattern> MakeLiteralPattern(std::string_view literal);
-// Every single numeric character, as the Digits pre-tokenizer counts them.
+// Matches every single numeric character, as the Digits pre-tokenizer defines them.
 std::unique_ptr<const Pattern> MakeDigitPattern();
 
-// `regex` rewritten for PCRE2 (UTF, UCP, MULTILINE), or UNSUPPORTED where the dialects differ.
+// Patterns of pre-tokenizers without a regular expression. They look at one character and at most
+// the one before it.
+std::unique_ptr<const Pattern> MakeSpacePattern();        // every White_Space character by itself
+std::unique_ptr<const Pattern> MakePunctuationPattern();  // every punctuation character by itself
+std::unique_ptr<const Pattern> MakeWordPattern();         // \w+|[^\w\s]+ of Rust's regex crate
+std::unique_ptr<const Pattern> MakeScriptPattern();  // runs of one script; spaces join either side
+
+// Returns `regex` rewritten for PCRE2 with the options UTF, UCP and MULTILINE. UNSUPPORTED names a
+// construct without an equivalent.
 Result<std::string> TranslateToPcre(std::string_view regex, RegexDialect dialect);
-// What TranslateToPcre gives. INVALID_ARG in PCRE2's words.
+// Compiles a result of TranslateToPcre. INVALID_ARG contains PCRE2's message.
 Result<std::unique_ptr<const Pattern>> CompilePcre(std::string_view regex);
 
 }  // namespace nereid::tokenizer

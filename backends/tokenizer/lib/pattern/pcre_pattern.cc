@@ -1,5 +1,5 @@
-// Patterns that have no hand-written matcher run on PCRE2, with its JIT compiler where there is
-// one, and with a limit on the work of one match, so that a hostile text cannot stall a thread.
+// Patterns without a hand-written matcher. They run on PCRE2, with its JIT compiler if available.
+// The work of one match is limited, so that an untrusted text cannot block a thread.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -25,7 +25,8 @@ struct FreeMatchContext {
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
 
-// Result memory of one thread: only the whole match is of interest, so one pair serves any pattern.
+// The match memory of this thread. Only the whole match is used, so that one pair of offsets serves
+// all patterns.
 pcre2_match_data* ThreadMatchData() {
   thread_local const std::unique_ptr<pcre2_match_data, FreeMatchData> data(
       pcre2_match_data_create(1, nullptr));
@@ -38,14 +39,15 @@ class PcrePattern : public Pattern {
       : code_(std::move(code)), context_(pcre2_match_context_create(nullptr)) {
     pcre2_set_match_limit(context_.get(), kMatchLimit);
     pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
-    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without it the interpreter serves
+    pcre2_jit_compile(code_.get(),
+                      PCRE2_JIT_COMPLETE);  // if this fails, PCRE2 interprets the pattern
   }
 
-  bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
-    if (text.empty()) return true;  // where the reference finds nothing, not even nothing
+  bool ForEachSpan(std::string_view text, SpanSink& sink) const override {
+    if (text.empty()) return true;  // the reference finds not even an empty match
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     pcre2_match_data* const match = ThreadMatchData();
-    size_t covered = 0;  // spans up to here were added
+    size_t covered = 0;  // the spans before this were added
     size_t last_match_end = SIZE_MAX;
     for (size_t from = 0; from <= text.size();) {
       const int rc = pcre2_match(code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, match,
@@ -54,8 +56,9 @@ class PcrePattern : public Pattern {
       if (rc < 0) return false;
       const size_t begin = pcre2_get_ovector_pointer(match)[0];
       const size_t end = pcre2_get_ovector_pointer(match)[1];
-      if (begin > end || begin < covered) return false;  // \K and the like are refused beforehand
-      if (begin == end && end == last_match_end) {       // no empty match right behind a match
+      if (begin > end || begin < covered)
+        return false;  // TranslateToPcre refuses \K and similar constructs
+      if (begin == end && end == last_match_end) {  // no empty match directly after a match
         from += from < text.size() ? Utf8Length(text[from]) : 1;
         continue;
       }
@@ -75,7 +78,7 @@ class LiteralPattern : public Pattern {
  public:
   explicit LiteralPattern(std::string_view literal) : literal_(literal) {}
 
-  bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
+  bool ForEachSpan(std::string_view text, SpanSink& sink) const override {
     size_t covered = 0;
     for (size_t at; (at = text.find(literal_, covered)) != text.npos;
          covered = at + literal_.size()) {

@@ -1,27 +1,26 @@
-// The dialects in which tokenizers write their patterns into PCRE2's: rewrites what has another
-// meaning, passes on what has the same and refuses the rest by name.
+// Translates patterns of the two regex dialects to PCRE2: rewrites constructs whose meaning
+// differs, copies those with the same meaning and refuses all others by name.
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
 #include <vector>
 
-#include "backends/tokenizer/lib/pattern/code_set.h"
+#include "backends/tokenizer/lib/pattern/char_sets.h"
 #include "backends/tokenizer/lib/pattern/pattern.h"
-#include "backends/tokenizer/lib/pattern/regex_sets.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-constexpr size_t kMaxSets = 24;  // each takes milliseconds to find
+constexpr size_t kMaxSets = 24;  // computing a set takes milliseconds
 constexpr int kMaxClassDepth = 16;
-// Of a pattern and of what it becomes: "\b" alone grows to kilobytes.
+// Size limits of a pattern and of its translation: "\b" alone becomes kilobytes.
 constexpr size_t kMaxPatternBytes = 16 << 10;
 constexpr size_t kMaxTranslationBytes = 1 << 20;
 
-class Translator {
+class PcreTranslator {
  public:
-  Translator(std::string_view in, RegexDialect dialect)
+  PcreTranslator(std::string_view in, RegexDialect dialect)
       : in_(in), is_rust_(dialect == RegexDialect::kRust) {}
 
   Result<std::string> Run() {
@@ -38,7 +37,7 @@ class Translator {
 
  private:
   struct Group {
-    size_t start;  // in out_
+    size_t start;  // offset in out_
     bool ignores_case, is_by_line;
   };
 
@@ -49,7 +48,9 @@ class Translator {
     if (size > kMaxTranslationBytes) return Refuse("a pattern that grows so large");
     return {};
   }
-  Status EndsEarly() const { return InvalidArgError("pattern '", in_, "': a class has no end"); }
+  Status UnterminatedClass() const {
+    return InvalidArgError("pattern '", in_, "': a class has no end");
+  }
 
   bool Next(std::string_view text) const { return in_.substr(at_, text.size()) == text; }
   char Peek(size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
@@ -81,7 +82,7 @@ class Translator {
     if (c == '\\') return Escape(/*in_class=*/false);
     if (c == '[') return Class();
     if (is_rust_ && is_by_line_ && c == '^') {
-      Replace(1, R"((?:\A|(?<=\n)))");  // behind a final newline too, where PCRE2's is not
+      Replace(1, R"((?:\A|(?<=\n)))");  // PCRE2's ^ does not match after a final newline
     } else if (is_rust_ && !is_by_line_ && (c == '^' || c == '$')) {
       Replace(1, c == '^' ? "\\A" : "\\z");
     } else {
@@ -99,10 +100,10 @@ class Translator {
   struct Bounds {
     std::string_view low, high;
     bool has_comma = false;
-    size_t size = 0;  // in bytes; 0: no interval
+    size_t size = 0;  // in bytes; 0: not an interval
   };
 
-  // {n}, {n,}, {n,m}, {,m} and, in Rust, {,}; anything else is text.
+  // Parses {n}, {n,}, {n,m}, {,m} and, in Rust, {,}. Anything else is literal text.
   Bounds BoundsHere() const {
     if (Peek() != '{') return {};
     size_t end = at_ + 1;
@@ -117,8 +118,8 @@ class Translator {
     return bounds;
   }
 
-  // For Oniguruma, a '+' or '*' behind an interval repeats the repeated, and a '?' behind {n} makes
-  // it optional: none of them is possessive or lazy.
+  // In Oniguruma, '+' or '*' after an interval repeats the group, and '?' after {n} makes it
+  // optional: they do not make the interval possessive or lazy.
   Status Interval() {
     const auto [low, high, has_comma, size] = BoundsHere();
     if (size == 0) {
@@ -136,19 +137,20 @@ class Translator {
     return {};
   }
 
-  // Takes what makes a quantifier lazy or possessive. In Rust an interval behind is text and any
-  // other quantifier an error, where PCRE2 may repeat what is repeated.
+  // Copies the suffix that makes a quantifier lazy or possessive. In Rust a following interval is
+  // literal text and any other quantifier is an error; PCRE2 may repeat the group instead.
   Status EndQuantifier() {
     if (!is_rust_) return {};
     if (Peek() == '?' || Peek() == '+') Copy(1);
     const size_t interval = BoundsHere().size;
     if (interval == 0 && Peek() != '*' && Peek() != '+' && Peek() != '?') return {};
     return Refuse(StrCat("the second quantifier '", in_.substr(at_, std::max(interval, size_t{1})),
-                         "' behind another"));
+                         "' after another"));
   }
 
   Status OpenGroup() {
-    constexpr std::array<std::string_view, 6> kHeads = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    constexpr std::array<std::string_view, 6> kGroupPrefixes = {"(?:",  "(?=",  "(?!",
+                                                                "(?<=", "(?<!", "(?>"};
     if (Next("(*")) return Refuse("this kind of group");
     if (Next("(?#")) {
       const size_t end = in_.find(')', at_);
@@ -157,7 +159,7 @@ class Translator {
       return {};
     }
     if (!Next("(?")) return Enter(1, "(", ignores_case_);
-    for (const std::string_view head : kHeads) {
+    for (const std::string_view head : kGroupPrefixes) {
       if (Next(head)) return Enter(head.size(), head, ignores_case_);
     }
     if (Next("(?<")) return NamedGroup(at_ + 3);
@@ -183,7 +185,7 @@ class Translator {
     return {};
   }
 
-  // Nothing refers to groups, so that the name does not matter.
+  // Patterns cannot refer to groups, so that the name is dropped.
   Status NamedGroup(size_t begin) {
     size_t end = begin;
     while (end < in_.size() &&
@@ -194,9 +196,10 @@ class Translator {
     return Enter(end + 1 - at_, "(?:", ignores_case_);
   }
 
-  // (?i-m:...) and (?i), for Oniguruma where a group or the pattern begins, for Rust outside of
-  // groups: fancy-regex, which is under tiktoken, keeps it past the end of a plain one. Oniguruma's
-  // m is PCRE2's s; Rust has both, and its m is worked in where it counts, at '^' and '$'.
+  // Parses (?i-m:...) and (?i). Oniguruma patterns may have (?i) at the start of a group or of the
+  // pattern. Rust patterns may have it only outside groups, because fancy-regex, which tiktoken
+  // uses, keeps the option after the end of a plain group. Oniguruma's m is PCRE2's s. Rust has
+  // both s and m; m is translated at '^' and '$'.
   Status Options() {
     std::string flags = "(?";
     bool on = true, ignores_case = ignores_case_, is_by_line = is_by_line_;
@@ -235,12 +238,12 @@ class Translator {
     if (!needs_sets_) return {};
     at_ = begin;
     out_.resize(size);
-    NEREID_ASSIGN_OR_RETURN(const CodeSet set, ClassOfSets(0));
+    NEREID_ASSIGN_OR_RETURN(const CodePointSet set, ClassOfSets(0));
     out_ += set.ToClass();
     return {};
   }
 
-  // "&&" and, in Rust, "--" and "~~": all but the members of both.
+  // "&&" is an intersection. Rust also has "--" (difference) and "~~" (symmetric difference).
   bool AtSetOperation() const { return Next("&&") || (is_rust_ && (Next("--") || Next("~~"))); }
 
   bool AtPosix() const { return Next("[:") && in_.find(":]", at_) != in_.npos; }
@@ -252,13 +255,13 @@ class Translator {
     return {};
   }
 
-  // In Rust, hyphens that begin a class are members, before "--" could be an operation.
+  // In Rust, hyphens at the start of a class are members, not the operator "--".
   size_t LeadingHyphens() const {
     if (!is_rust_) return 0;
     return std::min(in_.find_first_not_of('-', at_), in_.size()) - at_;
   }
 
-  // Stops with needs_sets_ where PCRE2 has no words for the class.
+  // Returns early with needs_sets_ set if PCRE2 has no syntax for the class.
   Status PlainClass() {
     Copy(1);
     if (Next("^")) Copy(1);
@@ -270,45 +273,45 @@ class Translator {
       NEREID_RETURN_IF_ERROR(ClassMember());
       NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
     }
-    if (at_ == in_.size()) return EndsEarly();
+    if (at_ == in_.size()) return UnterminatedClass();
     Copy(1);
     return {};
   }
 
-  Result<CodeSet> SetOf(std::string items) {
+  Result<CodePointSet> SetOf(std::string items) {
     if (items.starts_with('^')) items = StrCat("\\", items);
     std::pair key(std::move(items), ignores_case_);
     const auto known = sets_.find(key);
     if (known != sets_.end()) return known->second;
     if (sets_.size() == kMaxSets) return Refuse(StrCat("more than ", kMaxSets, " sets in classes"));
-    NEREID_ASSIGN_OR_RETURN(CodeSet set, CodeSet::OfClass(key.first, ignores_case_));
+    NEREID_ASSIGN_OR_RETURN(CodePointSet set, CodePointSet::OfClass(key.first, ignores_case_));
     sets_.emplace(std::move(key), set);
     return set;
   }
 
-  // A class with others inside, with "&&" and the like, which bind less than union, or with
-  // complements.
-  Result<CodeSet> ClassOfSets(int depth) {
+  // Evaluates a class that contains classes, complements, or operators such as "&&", which bind
+  // weaker than union.
+  Result<CodePointSet> ClassOfSets(int depth) {
     if (depth == kMaxClassDepth) return Refuse("so deep a class");
     ++at_;
     const bool is_negated = Next("^");
     if (is_negated) ++at_;
     if (Next("]")) return Refuse("']' as a class's first character");
-    CodeSet whole, part;
-    char operation = '\0';  // what joins the part that is being read to those before it
+    CodePointSet whole, part;
+    char operation = '\0';  // operator between the current part and the preceding ones
     std::string items;
     if (const size_t hyphens = LeadingHyphens(); hyphens > 0) {
       items = "\\-";
       at_ += hyphens;
     }
     const auto end_part = [&]() -> Status {
-      NEREID_ASSIGN_OR_RETURN(const CodeSet plain, SetOf(std::move(items)));
+      NEREID_ASSIGN_OR_RETURN(const CodePointSet plain, SetOf(std::move(items)));
       items.clear();
       part.Add(plain);
       if (operation == '\0') whole = part;
       if (operation == '&') whole.Intersect(part);
       if (operation == '~') {
-        CodeSet both = whole;
+        CodePointSet both = whole;
         both.Intersect(part);
         whole.Add(part);
         part = std::move(both);
@@ -326,7 +329,7 @@ class Translator {
         operation = in_[at_];
         at_ += 2;
       } else if (Next("[") && !AtPosix()) {
-        NEREID_ASSIGN_OR_RETURN(const CodeSet inner, ClassOfSets(depth + 1));
+        NEREID_ASSIGN_OR_RETURN(const CodePointSet inner, ClassOfSets(depth + 1));
         part.Add(inner);
       } else {
         const size_t size = out_.size();
@@ -336,19 +339,19 @@ class Translator {
         out_.resize(size);
         NEREID_RETURN_IF_ERROR(CheckSize(items.size()));
         if (complement_.empty()) continue;
-        NEREID_ASSIGN_OR_RETURN(CodeSet outside, SetOf(complement_));
+        NEREID_ASSIGN_OR_RETURN(CodePointSet outside, SetOf(complement_));
         outside.Complement();
         part.Add(outside);
       }
     }
-    if (at_ == in_.size()) return EndsEarly();
+    if (at_ == in_.size()) return UnterminatedClass();
     ++at_;
     NEREID_RETURN_IF_ERROR(end_part());
     if (is_negated) whole.Complement();
     return whole;
   }
 
-  // [:alpha:] and [:^alpha:]
+  // Parses [:alpha:] and [:^alpha:].
   Status Posix() {
     const size_t end = in_.find(":]", at_);
     const bool is_negated = Peek(2) == '^';
@@ -400,20 +403,20 @@ class Translator {
       case 'x':
         return HexCode();
       default:
-        return in_class ? MemberEscape(c) : PlaceEscape(c);
+        return in_class ? ClassEscape(c) : AssertionEscape(c);
     }
   }
 
   std::string Word(bool in_class) const { return is_rust_ ? RustWordSet() : WordSet(in_class); }
 
-  Status MemberEscape(char c) {
+  Status ClassEscape(char c) {
     if (c != 'b') return Refuse(StrCat("'\\", c, "'"));
     Replace(2, "\\x{8}");
     return {};
   }
 
-  // Escapes that are no characters of a class.
-  Status PlaceEscape(char c) {
+  // Escapes that are not allowed in a class.
+  Status AssertionEscape(char c) {
     if (is_rust_ && (c == 'b' || c == 'B') && Peek(2) == '{') return Refuse(StrCat("'\\", c, "{'"));
     if (is_rust_ && c == 'Z') {
       Replace(2, R"((?=\n*\z))");
@@ -444,7 +447,7 @@ class Translator {
     }
   }
 
-  // The next `length` bytes stand for a set.
+  // Replaces the next `length` bytes by a set.
   Status Set(size_t length, std::string_view set, bool is_negated, bool in_class) {
     if (!in_class) {
       Replace(length, StrCat(is_negated ? "[^" : "[", set, "]"));
@@ -502,21 +505,21 @@ class Translator {
   std::string_view in_;
   const bool is_rust_;
   size_t at_ = 0;
-  size_t content_ = 0;  // where in in_ the content of the group begins
+  size_t content_ = 0;  // where in in_ the content of the current group begins
   std::string out_;
-  size_t atom_ = 0;  // where in out_ what a quantifier repeats begins
+  size_t atom_ = 0;  // where in out_ the operand of a following quantifier begins
   std::vector<Group> groups_;
   bool ignores_case_ = false;
-  bool is_by_line_ = false;  // '^' and '$' stand at lines; told for Rust only
+  bool is_by_line_ = false;  // '^' and '$' match at lines; only tracked for Rust
   bool needs_sets_ = false;
-  std::string complement_;  // what the last member of a class is the complement of
-  std::map<std::pair<std::string, bool>, CodeSet> sets_;  // by members, and whether case counts
+  std::string complement_;  // the complemented set, if the last class member was a complement
+  std::map<std::pair<std::string, bool>, CodePointSet> sets_;  // by members and case-insensitivity
 };
 
 }  // namespace
 
 Result<std::string> TranslateToPcre(std::string_view regex, RegexDialect dialect) {
-  return Translator(regex, dialect).Run();
+  return PcreTranslator(regex, dialect).Run();
 }
 
 }  // namespace nereid::tokenizer

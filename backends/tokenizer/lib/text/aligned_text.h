@@ -1,6 +1,6 @@
-// Text that knows where it came from: each of its bytes has the stretch of the original text that
-// it stands for. What normalizers and pre-tokenizers do to a text when offsets are wanted; the
-// rules of alignment are those of the reference. [one thread at a time]
+// A rewritten text in which each byte keeps the range of the original text that it corresponds to.
+// Normalizers and pre-tokenizers use it if offsets are requested. The alignment rules are those of
+// the reference library, PyPI tokenizers. [one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace nereid::tokenizer {
 
-// Bytes [begin, end) of a text.
+// The range [begin, end) of a text.
 struct TextSpan {
   uint32_t begin = 0, end = 0;
   bool operator==(const TextSpan&) const = default;
 };
 
-// A character of a rewritten text. 0: in the place of the next old one; 1: added behind; -n: in the
-// place of the next, and the n behind that vanish.
+// One character of a rewritten text. `change` 0: it replaces the next old character. 1: it is
+// inserted after the previous one. -n: it replaces the next old character, and the n old characters
+// after that are removed.
 struct CharChange {
   char32_t code;
   int32_t change;
@@ -27,32 +28,33 @@ struct CharChange {
 class AlignedText {
  public:
   AlignedText() = default;
-  // The original itself, valid UTF-8, whose first byte is at `begin` of the whole.
+  // The original text, valid UTF-8, which starts at byte `begin` of the whole input.
   static AlignedText Of(std::string_view original, size_t begin = 0);
 
   const std::string& text() const { return text_; }
-  // What text()[begin, end) came from; not for empty stretches.
+  // Returns the original range of text()[begin, end), which must not be empty.
   TextSpan Origin(size_t begin, size_t end) const {
     return {from_[begin].begin, from_[end - 1].end};
   }
   AlignedText Slice(size_t begin, size_t end) const;
 
-  // Rewrites the text character by character. `changes` covers all of it.
+  // Rewrites the text character by character. `changes` covers the whole text.
   void Transform(std::span<const CharChange> changes);
-  // Puts `prefix` in front, as if it came from the first character. An empty text stays so.
+  // Inserts `prefix` at the start, aligned with the first character. An empty text stays empty.
   void Prepend(std::string_view prefix);
 
-  // For building a rewritten text: bytes that come from those at `at` of `source`, or copies.
+  // For building a rewritten text: appends bytes that correspond to `from`, or copies a range of
+  // `source`.
   void Append(std::string_view bytes, TextSpan from);
   void Append(const AlignedText& source, size_t begin, size_t end);
-  // An empty text that stands where `source` stands.
+  // An empty text at the same position as `source`.
   static AlignedText EmptyLike(const AlignedText& source);
   TextSpan from(size_t at) const { return from_[at]; }
 
  private:
   std::string text_;
   std::vector<TextSpan> from_;  // [text_.size()]
-  uint32_t begin_ = 0;          // where the original of this piece begins
+  uint32_t begin_ = 0;          // start of this section in the original text
 };
 
 }  // namespace nereid::tokenizer

@@ -1,4 +1,4 @@
-// A cursor-free view of a text as character classes, for the hand-written matchers. Inline: it is
+// A view of a text as character classes, for the hand-written matchers. It is inline because it is
 // the innermost loop of encoding. [any thread]
 #pragma once
 
@@ -32,7 +32,7 @@ inline constexpr std::array<ClassMask, 128> kAsciiMask = [] {
 
 struct CharInfo {
   ClassMask mask;  // 0 at the end of the text
-  uint32_t size;   // bytes, 0 at the end
+  uint32_t size;   // in bytes; 0 at the end
   char32_t code;
 
   bool Is(ClassMask classes) const { return (mask & classes) != 0; }
@@ -52,7 +52,7 @@ class CharScan {
     return {tables_.Mask(c.code), c.size, c.code};
   }
 
-  // End of the run of characters in `classes` that starts at `at`.
+  // Returns the end of the run of characters in `classes` that starts at `at`.
   size_t Run(size_t at, ClassMask classes) const {
     while (true) {
       while (at < text_.size() && static_cast<unsigned char>(text_[at]) < 0x80) {
@@ -65,7 +65,7 @@ class CharScan {
     }
   }
 
-  // The same, of at most `limit` characters.
+  // The same for at most `limit` characters.
   size_t Run(size_t at, ClassMask classes, size_t limit) const {
     for (; limit > 0; --limit) {
       const CharInfo c = At(at);

@@ -34,7 +34,7 @@ constexpr Lowercase kLowercase[] = {
 #undef UNICODE_LOWERCASE
 };
 
-// Grapheme_Cluster_Break, in bits 4 to 6 of the traits.
+// Grapheme_Cluster_Break, in bits 4 to 6 of the traits table.
 enum Grapheme : uint8_t {
   kAny,
   kControl,
@@ -46,7 +46,7 @@ enum Grapheme : uint8_t {
   kPictographic
 };
 
-// One byte a code point in blocks of 256, of which equal ones are shared.
+// One byte per code point, in blocks of 256; equal blocks are shared.
 class RunTable {
  public:
   RunTable(const uint32_t* begin, const uint32_t* end) {
@@ -83,7 +83,7 @@ Grapheme GraphemeOf(char32_t c) {
   return static_cast<Grapheme>(Traits()[c] >> 4);
 }
 
-// Hangul syllables: L, V and T follow from the blocks they stand in.
+// Hangul syllable types, which follow from the code point's block.
 enum class Hangul { kNone, kL, kV, kT, kLv, kLvt };
 
 Hangul HangulOf(char32_t c) {
@@ -111,7 +111,8 @@ bool HangulJoins(Hangul left, Hangul right) {
   }
 }
 
-// Where a pictograph and what extends it are followed by a joiner, another pictograph joins them.
+// State of an emoji sequence: a pictograph with its extending characters and a joiner is joined
+// with a following pictograph.
 enum class Emoji { kNone, kPictograph, kJoined };
 
 Emoji EmojiAfter(Emoji before, Grapheme next) {
@@ -120,8 +121,8 @@ Emoji EmojiAfter(Emoji before, Grapheme next) {
   return next == kExtend ? Emoji::kPictograph : next == kZwj ? Emoji::kJoined : Emoji::kNone;
 }
 
-// Whether no boundary is between two characters, of which `left` ends `emoji`. A row of flags is
-// taken for one.
+// Whether there is no boundary between two characters; `emoji` is the state after `left`. A row of
+// flags has no boundaries.
 bool Joins(char32_t left, Emoji emoji, char32_t right) {
   if (left == '\r' && right == '\n') return true;
   const Grapheme before = GraphemeOf(left), after = GraphemeOf(right);

@@ -1,6 +1,6 @@
-// What single normalizers and pre-tokenizers ask of a character, as their reference answers it: the
-// Unicode data behind each has an age of its own (tools/tokenizer/generate_normalizer_tables.py).
-// [any thread]
+// Character properties as individual normalizers and pre-tokenizers of the reference define them.
+// Each uses a different Unicode version, so the tables are generated from the reference
+// (tools/tokenizer/generate_normalizer_tables.py). [any thread]
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,26 @@
 
 namespace nereid::tokenizer {
 
-// Bits of TraitsOf.
+// Bits of the result of TraitsOf.
 enum CharTrait : uint8_t {
-  kAccent = 1,           // dropped by StripAccents
-  kNonspacing = 2,       // dropped by BertNormalizer's strip_accents, after NFD
-  kBertControl = 4,      // dropped by BertNormalizer's clean_text
-  kBertPunctuation = 8,  // what Punctuation and BertPreTokenizer cut at
+  kAccent = 1,           // removed by StripAccents
+  kNonspacing = 2,       // removed by BertNormalizer's strip_accents, after NFD
+  kBertControl = 4,      // removed by BertNormalizer's clean_text
+  kBertPunctuation = 8,  // a delimiter of Punctuation and BertPreTokenizer
 };
 
 uint8_t TraitsOf(char32_t c);
-bool IsSpaceChar(char32_t c);  // White_Space
-// Characters that BertNormalizer puts spaces around.
+bool IsSpaceChar(char32_t c);  // the property White_Space
+// Whether BertNormalizer puts spaces around `c`.
 bool IsCjk(char32_t c);
-// Number of the script that UnicodeScripts sees; 0 joins any.
+// Number of the script that UnicodeScripts assigns to `c`; 0 joins any script.
 uint8_t ScriptOf(char32_t c);
 
 // Appends the lower case of `c`, which may be two characters.
 void AppendLowercase(char32_t c, std::string& out);
 
-// End of the extended grapheme cluster that starts at `begin`; a row of flags counts as one.
+// Returns the end of the extended grapheme cluster (UAX #29) at `begin`. A row of flags counts as
+// one cluster.
 size_t GraphemeEnd(std::string_view text, size_t begin);
 
 }  // namespace nereid::tokenizer

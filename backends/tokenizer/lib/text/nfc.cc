@@ -1,10 +1,9 @@
-// Normalisation forms (Unicode standard, section 3.11): decompose, order marks, compose. Text is
-// cut where nothing can interact, so that only the few characters concerned are touched.
+// Unicode normalization (Unicode standard, section 3.11): decompose, order the marks, compose. Only
+// the sections of a text that can change are processed.
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "backends/tokenizer/lib/text/nfc_data.h"
 #include "backends/tokenizer/lib/text/unicode.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 
@@ -18,7 +17,7 @@ constexpr uint32_t kCombiningRuns[] = {
 };
 
 struct Decomposition {
-  char32_t code, first, second;  // second is 0 in a singleton
+  char32_t code, first, second;  // second is 0 for a singleton
   bool composes;
 };
 
@@ -45,7 +44,7 @@ constexpr char32_t kCompatibilityText[] = {
 #undef UNICODE_COMPATIBILITY_TEXT
 };
 
-// Hangul is algorithmic.
+// Hangul syllables are decomposed and composed arithmetically.
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kNumL = 19, kNumV = 21, kNumT = 28, kNumS = kNumL * kNumV * kNumT;
 
@@ -87,7 +86,7 @@ const std::vector<Composition>& Compositions() {
   return compositions;
 }
 
-// The composite of `first` and `second`, or 0.
+// Returns the composite of `first` and `second`, or 0.
 char32_t Compose(char32_t first, char32_t second) {
   if (first >= kL && first < kL + kNumL && second >= kV && second < kV + kNumV) {
     return kS + ((first - kL) * kNumV + (second - kV)) * kNumT;
@@ -103,13 +102,13 @@ char32_t Compose(char32_t first, char32_t second) {
   return it != list.end() && it->pair == pair ? it->code : 0;
 }
 
-struct Symbol {
+struct DecomposedChar {
   char32_t code;
   uint8_t combining;
-  int16_t change = 0;  // as of CharChange
+  int16_t change = 0;  // as CharChange::change
 };
 
-void AppendDecomposed(char32_t c, std::vector<Symbol>& out) {
+void AppendDecomposed(char32_t c, std::vector<DecomposedChar>& out) {
   if (c >= kS && c < kS + kNumS) {
     const char32_t index = c - kS;
     out.push_back({kL + index / (kNumV * kNumT), 0});
@@ -125,7 +124,7 @@ void AppendDecomposed(char32_t c, std::vector<Symbol>& out) {
   out.push_back({c, CombiningClass(c)});
 }
 
-void AppendCompatible(char32_t c, std::vector<Symbol>& out) {
+void AppendCompatible(char32_t c, std::vector<DecomposedChar>& out) {
   const Compatibility* compatibility = FindCompatibility(c);
   if (compatibility == nullptr) return AppendDecomposed(c, out);
   for (size_t i = 0; i < compatibility->size; ++i) {
@@ -134,19 +133,21 @@ void AppendCompatible(char32_t c, std::vector<Symbol>& out) {
   }
 }
 
-void OrderMarks(std::vector<Symbol>& symbols) {
+void OrderMarks(std::vector<DecomposedChar>& symbols) {
   for (auto it = symbols.begin(); it != symbols.end();) {
-    const auto begin = std::find_if(it, symbols.end(), [](Symbol s) { return s.combining != 0; });
-    it = std::find_if(begin, symbols.end(), [](Symbol s) { return s.combining == 0; });
-    std::stable_sort(begin, it, [](Symbol a, Symbol b) { return a.combining < b.combining; });
+    const auto begin =
+        std::find_if(it, symbols.end(), [](DecomposedChar s) { return s.combining != 0; });
+    it = std::find_if(begin, symbols.end(), [](DecomposedChar s) { return s.combining == 0; });
+    std::stable_sort(begin, it,
+                     [](DecomposedChar a, DecomposedChar b) { return a.combining < b.combining; });
   }
 }
 
-// Composes in place and returns what is left.
-std::span<const Symbol> ComposeAll(std::vector<Symbol>& symbols) {
+// Composes in place and returns the remaining characters.
+std::span<const DecomposedChar> ComposeAll(std::vector<DecomposedChar>& symbols) {
   size_t kept = 0;
   size_t starter = SIZE_MAX;  // index of the last kept starter
-  for (const Symbol symbol : symbols) {
+  for (const DecomposedChar symbol : symbols) {
     if (starter != SIZE_MAX) {
       const bool adjacent = kept == starter + 1;
       const uint8_t last = symbols[kept - 1].combining;
@@ -165,7 +166,7 @@ std::span<const Symbol> ComposeAll(std::vector<Symbol>& symbols) {
   return {symbols.data(), kept};
 }
 
-void AppendComposed(std::string_view text, std::vector<Symbol>& scratch, std::string& out) {
+void AppendComposed(std::string_view text, std::vector<DecomposedChar>& scratch, std::string& out) {
   scratch.clear();
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = CharAt(text, at);
@@ -173,7 +174,7 @@ void AppendComposed(std::string_view text, std::vector<Symbol>& scratch, std::st
     AppendDecomposed(c.code, scratch);
   }
   OrderMarks(scratch);
-  for (const Symbol symbol : ComposeAll(scratch)) AppendUtf8(symbol.code, out);
+  for (const DecomposedChar symbol : ComposeAll(scratch)) AppendUtf8(symbol.code, out);
 }
 
 }  // namespace
@@ -192,8 +193,8 @@ void ForEachNfcActive(const std::function<void(char32_t begin, char32_t end)>& v
 
 void AppendNfc(std::string_view text, std::string& out) {
   const UnicodeTables& tables = UnicodeTables::Get();
-  std::vector<Symbol> scratch;
-  size_t copied = 0;  // text before this was appended
+  std::vector<DecomposedChar> scratch;
+  size_t copied = 0;  // the text before this was appended
   size_t last = 0;    // start of the last inert character, which following marks may join
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = CharAt(text, at);
@@ -217,9 +218,10 @@ void AppendNfc(std::string_view text, std::string& out) {
 
 void AppendNormalForm(std::string_view text, NormalForm form, std::string& out) {
   if (form == NormalForm::kNfc) return AppendNfc(text, out);
-  std::vector<Symbol> symbols;
+  std::vector<DecomposedChar> symbols;
   for (size_t at = 0; at < text.size();) {
-    // ASCII stands for itself; the last character of a run may be composed with what follows.
+    // ASCII characters do not change, but the last one of a run may compose with the next
+    // character.
     size_t plain = at;
     while (plain < text.size() && static_cast<unsigned char>(text[plain]) < 0x80) ++plain;
     if (plain > at && plain < text.size()) --plain;
@@ -236,14 +238,14 @@ void AppendNormalForm(std::string_view text, NormalForm form, std::string& out) 
       }
     }
     OrderMarks(symbols);
-    const std::span<const Symbol> left =
-        form == NormalForm::kNfkc ? ComposeAll(symbols) : std::span<const Symbol>(symbols);
-    for (const Symbol symbol : left) AppendUtf8(symbol.code, out);
+    const std::span<const DecomposedChar> left =
+        form == NormalForm::kNfkc ? ComposeAll(symbols) : std::span<const DecomposedChar>(symbols);
+    for (const DecomposedChar symbol : left) AppendUtf8(symbol.code, out);
   }
 }
 
 std::vector<CharChange> NormalFormChanges(std::string_view text, NormalForm form) {
-  std::vector<Symbol> symbols;
+  std::vector<DecomposedChar> symbols;
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = CharAt(text, at);
     at += c.size;
@@ -257,11 +259,11 @@ std::vector<CharChange> NormalFormChanges(std::string_view text, NormalForm form
   }
   OrderMarks(symbols);
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  const std::span<const Symbol> left =
-      composes ? ComposeAll(symbols) : std::span<const Symbol>(symbols);
+  const std::span<const DecomposedChar> left =
+      composes ? ComposeAll(symbols) : std::span<const DecomposedChar>(symbols);
   std::vector<CharChange> changes;
   changes.reserve(left.size());
-  for (const Symbol& symbol : left) changes.push_back({symbol.code, symbol.change});
+  for (const DecomposedChar& symbol : left) changes.push_back({symbol.code, symbol.change});
   return changes;
 }
 

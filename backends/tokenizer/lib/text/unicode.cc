@@ -5,8 +5,6 @@
 #include <map>
 #include <vector>
 
-#include "backends/tokenizer/lib/text/nfc_data.h"
-
 namespace nereid::tokenizer {
 namespace {
 

@@ -1,10 +1,11 @@
-// What the tokenizer asks of Unicode: the class of a code point as patterns see it, and canonical
-// composition. The tables follow the versions that the reference libraries use
-// (tools/tokenizer/generate_unicode_tables.py); they are unpacked once, on first use. [any thread]
+// Unicode properties that patterns use, and normalization. The tables follow the Unicode versions
+// of the reference libraries (tools/tokenizer/generate_unicode_tables.py) and are unpacked on first
+// use. [any thread]
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,9 @@
 
 namespace nereid::tokenizer {
 
-// General categories, folded where no pattern tells them apart. kNumeric17 are numbers that only
-// the Digits pre-tokenizer's younger Unicode data knows; patterns see an unassigned code point.
+// General categories; categories that no pattern distinguishes share a class. kNumeric17 are the
+// numbers of Unicode 17, which only the Digits pre-tokenizer knows; for patterns they are
+// unassigned.
 enum class CharClass : uint8_t {
   kOther,
   kLu,
@@ -59,7 +61,7 @@ class UnicodeTables {
     return static_cast<CharClass>(blocks_[block_of_[c >> 8] << 8 | (c & 0xFF)] & 0x0F);
   }
   ClassMask Mask(char32_t c) const { return MaskOf(ClassOf(c)); }
-  // False when `c` may change, or be changed by, a neighbour under NFC or decomposes by itself.
+  // False if `c` decomposes under NFC, or may combine with an adjacent character.
   bool IsNfcInert(char32_t c) const {
     return (blocks_[block_of_[c >> 8] << 8 | (c & 0xFF)] & 0x10) == 0;
   }
@@ -67,21 +69,26 @@ class UnicodeTables {
  private:
   UnicodeTables();
 
-  // Two-stage table over code points 0..10FFFF, uniform blocks shared.
+  // Two-stage table of all code points; equal blocks are shared.
   std::array<uint16_t, 0x1100> block_of_;
   std::string blocks_;
 };
 
-// \w of Rust's regex crate: decides whether an added token with `single_word` stands alone.
+// Whether `c` matches \w of Rust's regex crate, which decides where `single_word` added tokens
+// match.
 bool IsWordChar(char32_t c);
 
-// Appends the NFC form of `text` (valid UTF-8) to `out`. Linear but for runs of combining marks,
-// which are sorted.
+// Appends the NFC form of `text` (valid UTF-8) to `out`. Takes linear time, except that runs of
+// combining marks are sorted.
 void AppendNfc(std::string_view text, std::string& out);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 void AppendNormalForm(std::string_view text, NormalForm form, std::string& out);
-// The same, with what becomes of which character.
+// The same, as changes to each character.
 std::vector<CharChange> NormalFormChanges(std::string_view text, NormalForm form);
+
+// Calls `visit` with half-open ranges of all code points that decompose, have a combining class or
+// may compose with a preceding character.
+void ForEachNfcActive(const std::function<void(char32_t begin, char32_t end)>& visit);
 
 }  // namespace nereid::tokenizer

@@ -1,4 +1,4 @@
-// See utf8.h. The table of well-formed sequences is table 3-7 of the Unicode standard.
+// See utf8.h. The well-formed byte sequences are those of table 3-7 of the Unicode standard.
 #include "backends/tokenizer/lib/text/utf8.h"
 
 #include <cstring>
@@ -8,17 +8,17 @@ namespace {
 
 enum class SequenceState { kComplete, kIllFormed, kIncomplete };
 
-struct Sequence {
+struct Utf8Sequence {
   SequenceState state;
   size_t size;  // of the character, or of the maximal subpart
 };
 
-// The allowed range of a sequence's second byte, and the sequence's length, from its first byte.
-struct LeadRule {
+// Length of a sequence and range of its second byte, as the first byte determines them.
+struct LeadByteRule {
   unsigned char size, second_low, second_high;
 };
 
-LeadRule RuleOf(unsigned char lead) {
+LeadByteRule LeadByteRuleOf(unsigned char lead) {
   if (lead >= 0xC2 && lead <= 0xDF) return {2, 0x80, 0xBF};
   if (lead == 0xE0) return {3, 0xA0, 0xBF};
   if (lead == 0xED) return {3, 0x80, 0x9F};
@@ -29,9 +29,9 @@ LeadRule RuleOf(unsigned char lead) {
   return {0, 0, 0};
 }
 
-Sequence Inspect(const unsigned char* p, size_t available) {
+Utf8Sequence InspectSequence(const unsigned char* p, size_t available) {
   if (p[0] < 0x80) return {SequenceState::kComplete, 1};
-  const LeadRule rule = RuleOf(p[0]);
+  const LeadByteRule rule = LeadByteRuleOf(p[0]);
   if (rule.size == 0) return {SequenceState::kIllFormed, 1};
   if (available < 2) return {SequenceState::kIncomplete, 1};
   if (p[1] < rule.second_low || p[1] > rule.second_high) return {SequenceState::kIllFormed, 1};
@@ -76,7 +76,7 @@ size_t ValidPrefix(std::string_view bytes) {
       while (at < bytes.size() && p[at] < 0x80) ++at;
       continue;
     }
-    const Sequence sequence = Inspect(p + at, bytes.size() - at);
+    const Utf8Sequence sequence = InspectSequence(p + at, bytes.size() - at);
     if (sequence.state != SequenceState::kComplete) return at;
     at += sequence.size;
   }
@@ -91,7 +91,7 @@ size_t AppendLossy(std::string_view bytes, bool final, std::string& out) {
     out.append(bytes, at, valid);
     at += valid;
     if (at == bytes.size()) return at;
-    const Sequence sequence = Inspect(p + at, bytes.size() - at);
+    const Utf8Sequence sequence = InspectSequence(p + at, bytes.size() - at);
     if (sequence.state == SequenceState::kIncomplete && !final) return at;
     out.append(kReplacement);
     at += sequence.size;

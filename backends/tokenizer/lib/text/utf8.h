@@ -1,6 +1,5 @@
-// UTF-8 primitives of the tokenizer: decoding one character, appending one, and replacing what is
-// not UTF-8 by U+FFFD, one for each maximal subpart (the Unicode standard's practice, and Rust's
-// from_utf8_lossy). [any thread]
+// UTF-8 primitives. Invalid text is repaired as the Unicode standard recommends and Rust's
+// from_utf8_lossy does: each maximal ill-formed subpart becomes one U+FFFD. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace nereid::tokenizer {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// Bytes of the character that `lead` starts; `lead` must start one.
+// Returns the size in bytes of the character that starts with `lead`.
 inline size_t Utf8Length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -24,10 +23,11 @@ inline bool IsContinuation(char c) {
 
 struct Utf8Char {
   char32_t code;
-  uint32_t size;  // bytes
+  uint32_t size;  // in bytes
 };
 
-// The character at `text[at]`; `text` must be valid UTF-8 and `at` the start of a character.
+// Returns the character at `text[at]`. `text` must be valid UTF-8, and a character must start at
+// `at`.
 inline Utf8Char CharAt(std::string_view text, size_t at) {
   const auto* p = reinterpret_cast<const unsigned char*>(text.data() + at);
   if (p[0] < 0x80) return {p[0], 1};
@@ -42,18 +42,18 @@ inline Utf8Char CharAt(std::string_view text, size_t at) {
 
 void AppendUtf8(char32_t code, std::string& out);
 
-// Length of the longest prefix of `bytes` that is valid UTF-8.
+// Returns the length of the longest prefix of `bytes` that is valid UTF-8.
 size_t ValidPrefix(std::string_view bytes);
 
 inline bool IsValidUtf8(std::string_view bytes) {
   return ValidPrefix(bytes) == bytes.size();
 }
 
-// Appends `bytes` with every maximal ill-formed subpart replaced. Unless `final`, a tail that more
-// bytes could complete is left. Returns how many bytes were consumed.
+// Appends `bytes`, with every maximal ill-formed subpart replaced. Unless `final`, stops at an
+// incomplete character at the end. Returns the number of consumed bytes.
 size_t AppendLossy(std::string_view bytes, bool final, std::string& out);
 
-// `bytes` itself when valid, else its repaired copy in `buffer`.
+// Returns `bytes` if they are valid, else a repaired copy in `buffer`.
 std::string_view Sanitize(std::string_view bytes, std::string& buffer);
 
 }  // namespace nereid::tokenizer

@@ -1,5 +1,5 @@
-// The merge rules of a BPE model: pair of token ids -> rank and merged id. One flat table, one or
-// two cache lines a look-up. Filled once, then immutable. [any thread after filling]
+// The merge rules of a BPE model: maps a pair of token ids to its rank and merged id. A flat hash
+// table; a look-up touches one or two cache lines. [any thread after filling]
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace nereid::tokenizer {
 
 struct Merge {
   static constexpr uint32_t kNone = UINT32_MAX;
-  uint32_t rank = kNone;  // the lowest is merged first
+  uint32_t rank = kNone;  // the lowest rank is merged first
   int32_t id = -1;
 };
 
@@ -18,14 +18,15 @@ class MergeTable {
   static constexpr int kIdBits = 21, kRankBits = 22;
   static constexpr uint32_t kMaxRank = (1u << kRankBits) - 2;
 
-  // `max_rank`: where all merges of a rank make the same token, which takes less memory; else 0.
+  // `max_rank`: the highest rank if all rules of a rank have the same merged token, which saves
+  // memory; else 0.
   explicit MergeTable(size_t num_merges = 0, uint32_t max_rank = 0)
       : slots_(num_merges + num_merges * 2 / 3 + 2, kEmpty),
         ids_(max_rank > 0 ? max_rank + 1 : slots_.size(), -1),
         is_by_rank_(max_rank > 0) {}
 
-  // Ids are below 1 << kIdBits, ranks at most kMaxRank. A pair again replaces its rule. At most as
-  // many pairs as the constructor was told.
+  // Adds or replaces the rule of a pair. Ids are below 1 << kIdBits and ranks at most kMaxRank. The
+  // number of pairs must not exceed `num_merges`.
   void Add(int32_t left, int32_t right, Merge merge) {
     const uint64_t pair = Pair(left, right);
     size_t slot = SlotOf(pair);
@@ -58,8 +59,8 @@ class MergeTable {
   }
   size_t Next(size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
-  std::vector<uint64_t> slots_;  // left, right, rank, from the top bits down
-  std::vector<int32_t> ids_;     // [rank] or [slot], of the merged token
+  std::vector<uint64_t> slots_;  // left id, right id and rank, from the highest bits down
+  std::vector<int32_t> ids_;     // merged ids, indexed by rank or by slot
   bool is_by_rank_;
 };
 

@@ -7,8 +7,8 @@ namespace nereid::tokenizer {
 
 namespace {
 
-// Three quarters of the slots at most: a vocabulary of 151,000 tokens then has 262,144.
-bool IsRoomFor(size_t entries, size_t slots) {
+// The hash table is at most three quarters full: 151,000 tokens take 262,144 slots.
+bool FitsInSlots(size_t entries, size_t slots) {
   return entries * 4 <= slots * 3;
 }
 
@@ -20,7 +20,7 @@ void TokenTable::Reserve(size_t count, size_t bytes) {
   ids_.reserve(count);
   by_id_.reserve(count);
   size_t slots = 16;
-  while (!IsRoomFor(count, slots)) slots *= 2;
+  while (!FitsInSlots(count, slots)) slots *= 2;
   if (slots > slots_.size()) Grow(slots);
 }
 
@@ -37,7 +37,7 @@ void TokenTable::Add(std::string_view content, uint32_t id) {
     arena_.append(content);
     offsets_.push_back(static_cast<uint32_t>(arena_.size()));
     max_content_bytes_ = std::max(max_content_bytes_, content.size());
-    if (!IsRoomFor(ids_.size(), slots_.size())) {
+    if (!FitsInSlots(ids_.size(), slots_.size())) {
       Grow(std::max<size_t>(16, slots_.size() * 2));
     } else {
       Insert(entry);

@@ -1,5 +1,5 @@
-// The vocabulary: token strings in one block of memory, found by id or by content. Filled once,
-// then immutable. [any thread after filling]
+// A vocabulary: token contents in one memory block, found by id or by content. [any thread after
+// filling]
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@
 
 namespace nereid::tokenizer {
 
-// Ids from here on are refused: no real vocabulary comes near, and tables are sized by the largest.
+// Exclusive limit of token ids. Real vocabularies are far smaller, and tables are sized by the
+// largest id.
 inline constexpr uint32_t kMaxTokenId = 1u << 21;
 
-// A hash for short strings; not for keys an attacker chooses to collide in unbounded number.
+// Hashes short strings. Not resistant to deliberately colliding keys.
 inline uint64_t HashBytes(const char* data, size_t size) {
   constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;
   uint64_t hash = size * kMultiplier;
@@ -44,15 +45,15 @@ inline uint64_t HashBytes(const char* data, size_t size) {
 
 class TokenTable {
  public:
-  // Adds a token. The same content again replaces its id; the same id again, its content.
+  // Adds a token. An existing content gets the new id; an existing id gets the new content.
   void Add(std::string_view content, uint32_t id);
-  // Room for `count` tokens of `bytes` in total.
+  // Reserves memory for `count` tokens with `bytes` in total.
   void Reserve(size_t count, size_t bytes);
-  // Gives up memory: finding by content becomes slow; by id, impossible.
+  // Free memory. Without the content index Find becomes slow; without ids OfId finds nothing.
   void DropContentIndex();
   void DropIds() { by_id_ = {}; }
 
-  // Index of the entry with this content, or -1. Entries keep their order of adding.
+  // Returns the index of the entry with this content, or -1. Entries are in the order of Add.
   int32_t FindEntry(std::string_view content) const {
     if (slots_.empty()) return ScanFor(content);
     const uint64_t hash = HashBytes(content.data(), content.size());
@@ -72,7 +73,7 @@ class TokenTable {
   std::string_view Content(int32_t entry) const {
     return {arena_.data() + offsets_[entry], offsets_[entry + 1] - offsets_[entry]};
   }
-  // Content of the token `id`, or nothing.
+  // Returns the content of token `id`, or nothing.
   std::optional<std::string_view> OfId(int64_t id) const {
     if (id < 0 || id >= static_cast<int64_t>(by_id_.size()) || by_id_[id] < 0) return std::nullopt;
     return Content(by_id_[id]);
@@ -96,10 +97,18 @@ class TokenTable {
   std::string arena_;
   std::vector<uint32_t> offsets_ = {0};  // [num_entries + 1] of contents in arena_
   std::vector<uint32_t> ids_;            // [num_entries]
-  std::vector<int32_t> by_id_;           // [id_end] entry, -1 where no token has the id
+  std::vector<int32_t> by_id_;           // entry of each id, or -1: [id_end]
   std::vector<Slot> slots_;              // open addressing, size a power of two
   int shift_ = 63;
   size_t max_content_bytes_ = 0;
+};
+
+// The ids of tokens with a special role. Absent if no file defines the role.
+struct SpecialIds {
+  std::optional<int32_t> bos;
+  std::optional<int32_t> eos;
+  std::optional<int32_t> pad;
+  std::optional<int32_t> unk;
 };
 
 }  // namespace nereid::tokenizer

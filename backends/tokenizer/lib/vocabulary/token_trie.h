@@ -1,4 +1,4 @@
-// Finds strings of a set in a text; empty ones never match. Immutable once filled. [any thread]
+// A trie that finds the strings of a set in a text. Immutable once filled. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace nereid::tokenizer {
 
 class TokenTrie {
  public:
-  // The first of equal strings counts. `value` is what is found.
+  // Adds a string with the value to return for it. Of equal strings the first counts. Empty strings
+  // are ignored.
   void Add(std::string_view text, int32_t value);
   bool empty() const { return nodes_.size() == 1; }
 
@@ -20,9 +21,9 @@ class TokenTrie {
     size_t begin, end;
     int32_t value;
   };
-  // The leftmost of the matches from `from` on, and of those the longest.
+  // Returns the leftmost match at or after `from`, and of those the longest.
   std::optional<Match> Find(std::string_view text, size_t from) const;
-  // The longest that begins at `begin`.
+  // Returns the longest match at `begin`.
   std::optional<Match> FindAt(std::string_view text, size_t begin) const;
 
  private:

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
 constexpr size_t kMaxTimeoutDigits = 8;
@@ -30,7 +30,7 @@ std::optional<std::chrono::nanoseconds> UnitOf(char letter) {
   }
 }
 
-// A blank at either end would be taken for the header's own.
+// A space at either end would be stripped as white space around the header value.
 bool IsPlain(char letter, bool is_at_end) {
   return letter >= (is_at_end ? 0x21 : 0x20) && letter <= 0x7e && letter != '%';
 }
@@ -53,7 +53,7 @@ std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text) {
     if (digit < '0' || digit > '9') return std::nullopt;
     count = count * 10 + (digit - '0');
   }
-  // 99,999,999 hours are more nanoseconds than there are.
+  // 99,999,999 hours exceed the range of nanoseconds.
   const int64_t max_count = std::chrono::nanoseconds::max() / *unit;
   return count > max_count ? std::chrono::nanoseconds::max() : *unit * count;
 }
@@ -82,4 +82,4 @@ bool ListHas(std::string_view list, std::string_view name) {
   return false;
 }
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,4 +1,5 @@
-// What gRPC writes into headers (its protocol over HTTP/2). Pure. [any thread]
+// Parsing and encoding of gRPC header values, as defined by gRPC over HTTP/2. Pure functions. [any
+// thread]
 #pragma once
 
 #include <chrono>
@@ -6,15 +7,16 @@
 #include <string>
 #include <string_view>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 
-// Of a grpc-timeout header: at most 8 digits and a unit. None when it is not one.
+// Parses a grpc-timeout header: at most 8 digits and a unit. nullopt if it is invalid.
 std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text);
 
-// As grpc-message wants it: printable ASCII. Long texts are cut: clients bound their headers.
+// Percent-encodes a grpc-message: printable ASCII remains. Long texts are truncated, because
+// clients limit the size of headers.
 std::string PercentEncode(std::string_view text);
 
-// Whether a comma-separated list has `name`, as grpc-accept-encoding is one.
+// True if a comma-separated list, such as grpc-accept-encoding, contains `name`.
 bool ListHas(std::string_view list, std::string_view name);
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

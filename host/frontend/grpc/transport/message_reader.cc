@@ -6,11 +6,11 @@
 #include <cstring>
 #include <new>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
-// Most messages end with their largest tensor: where a message ends at such an address, that tensor
-// begins at one that suits its elements, and need not be moved.
+// Most messages end with their largest tensor. If a message ends at an aligned address, that tensor
+// also begins at one aligned for its elements, and need not be copied.
 constexpr size_t kEndAlignment = 64;
 
 }  // namespace
@@ -50,7 +50,8 @@ CallStatus MessageReader::BeginBody() {
     return {GrpcCode::kInternal, StrCat("message: expected compression flag 0 or 1, got ", flag)};
   }
   if (flag == 1 && encoding_ == http::Encoding::kIdentity) {
-    return {GrpcCode::kInternal, "message: it is compressed, and the call names no grpc-encoding"};
+    return {GrpcCode::kInternal,
+            "message: it is compressed, but the call has no grpc-encoding header"};
   }
   if (body_bytes_ > max_message_bytes_) {
     return {GrpcCode::kResourceExhausted, StrCat("Received message larger than max (", body_bytes_,
@@ -62,7 +63,7 @@ CallStatus MessageReader::BeginBody() {
     return {GrpcCode::kResourceExhausted,
             StrCat("message: cannot allocate ", body_bytes_, " bytes")};
   }
-  memory_.reset(memory, std::default_delete<char[]>());
+  body_memory_.reset(memory, std::default_delete<char[]>());
   const auto end = reinterpret_cast<uintptr_t>(memory) + capacity;
   body_ = memory + capacity - end % kEndAlignment - body_bytes_;
   return {};
@@ -72,11 +73,11 @@ CallStatus MessageReader::EndBody(std::deque<Slice>& messages) {
   prefix_bytes_ = 0;
   const std::string_view body(body_, body_bytes_);
   if (prefix_[0] == 0) {
-    messages.push_back({body, std::move(memory_)});
+    messages.push_back({body, std::move(body_memory_)});
     return {};
   }
   Result<http::ByteBuffer> plain = http::Decompress(encoding_, body, max_message_bytes_);
-  memory_.reset();
+  body_memory_.reset();
   if (!plain.ok()) return {GrpcCode::kInternal, StrCat("message: ", plain.status().message())};
   auto owner = std::make_shared<const http::ByteBuffer>(std::move(plain).value());
   const std::string_view bytes = owner->view();
@@ -90,4 +91,4 @@ std::array<char, 5> MessagePrefix(bool is_compressed, size_t size_bytes) {
   return prefix;
 }
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,5 +1,5 @@
-// Cuts the messages of a call out of its DATA: each has five bytes before it, a flag that tells
-// whether it is compressed and its length. [one thread]
+// Splits the DATA of a call into messages. Each has a 5-byte prefix: a compression flag and its
+// length. [one thread]
 #pragma once
 
 #include <array>
@@ -11,18 +11,19 @@
 #include "host/frontend/grpc/call.h"
 #include "host/frontend/http/bodies/compression.h"
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 
 class MessageReader {
  public:
-  // `encoding` is that of compressed messages.
+  // `encoding` is the encoding of compressed messages.
   MessageReader(size_t max_message_bytes, http::Encoding encoding)
       : max_message_bytes_(max_message_bytes), encoding_(encoding) {}
 
-  // Takes the next bytes and adds the messages that they complete. Not kOk: how the call must end.
+  // Consumes the next bytes and appends the messages that they complete. If the result is not kOk,
+  // the call must end with it.
   CallStatus Feed(std::string_view bytes, std::deque<Slice>& messages);
 
-  // Nothing of an unfinished message was read.
+  // True if no message is partly read.
   bool is_at_boundary() const { return prefix_bytes_ == 0; }
 
  private:
@@ -35,14 +36,14 @@ class MessageReader {
   const size_t max_message_bytes_;
   const http::Encoding encoding_;
   std::array<char, kPrefixBytes> prefix_{};
-  size_t prefix_bytes_ = 0;  // read of prefix_
-  std::shared_ptr<char> memory_;
-  char* body_ = nullptr;  // in memory_
+  size_t prefix_bytes_ = 0;  // bytes of prefix_ that are filled
+  std::shared_ptr<char> body_memory_;
+  char* body_ = nullptr;  // in body_memory_
   size_t body_bytes_ = 0;
   size_t filled_bytes_ = 0;
 };
 
-// The five bytes before a message of `size_bytes`, at most 4 GiB - 1.
+// The 5-byte prefix of a message of `size_bytes`, at most 4 GiB - 1.
 std::array<char, 5> MessagePrefix(bool is_compressed, size_t size_bytes);
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

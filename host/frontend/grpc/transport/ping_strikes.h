@@ -1,5 +1,5 @@
-// Counts pings that come too soon after one another. A client that sends too many of them is to be
-// sent away. [one thread]
+// Counts pings that arrive too soon after one another. The connection of a client with too many
+// strikes is closed. [one thread]
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 #include "host/frontend/grpc/grpc_options.h"
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 
 class PingStrikes {
  public:
   explicit PingStrikes(const GrpcKeepaliveOptions& options) : options_(options) {}
 
-  // False: one too many.
+  // Returns false if the client has exceeded the permitted number of strikes.
   [[nodiscard]] bool OnPing(int64_t now_ms, bool has_calls) {
-    constexpr int64_t kIdleIntervalMs = 7'200'000;  // gRPC's, without calls
+    constexpr int64_t kIdleIntervalMs = 7'200'000;  // gRPC's minimum interval without calls
     const int64_t interval_ms = !has_calls && !options_.permit_without_calls
                                     ? kIdleIntervalMs
                                     : options_.min_recv_ping_interval_without_data_ms;
@@ -25,7 +25,7 @@ class PingStrikes {
     return options_.max_ping_strikes == 0 || num_strikes_ <= options_.max_ping_strikes;
   }
 
-  // Headers or data went to the client: it may well ask whether they are acknowledged.
+  // Resets the count: after headers or data were sent, the client may ping.
   void OnDataSent() {
     last_ms_.reset();
     num_strikes_ = 0;
@@ -37,4 +37,4 @@ class PingStrikes {
   int num_strikes_ = 0;
 };
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

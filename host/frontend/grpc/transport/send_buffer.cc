@@ -6,18 +6,18 @@
 
 #include <cerrno>
 
-#include "host/frontend/http/transport/tls_session.h"
+#include "net/tls_session.h"
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
-constexpr size_t kMaxPieces = 64;             // of one gathered write
-constexpr size_t kMaxKeptBytes = 256 * 1024;  // of memory, when all is sent
+constexpr size_t kMaxBuffers = 64;            // per gathered write
+constexpr size_t kMaxKeptBytes = 256 * 1024;  // capacity kept when everything is sent
 
-// Bytes written, 0 when the socket is full, -1 when it is broken.
-ssize_t SendGathered(int fd, iovec* pieces, size_t count) {
+// Returns the bytes written, 0 if the socket is full, -1 if it has failed.
+ssize_t SendGathered(int fd, iovec* buffers, size_t count) {
   msghdr message{};
-  message.msg_iov = pieces;
+  message.msg_iov = buffers;
   message.msg_iovlen = count;
   while (true) {
     const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -33,27 +33,27 @@ void SendBuffer::Append(std::string_view text) {
   if (text.empty()) return;
   text_.append(text);
   unsent_bytes_ += text.size();
-  if (first_ < segments_.size() && segments_.back().block == nullptr) {
+  if (first_ < segments_.size() && segments_.back().external == nullptr) {
     segments_.back().size_bytes += text.size();
   } else {
     segments_.push_back({text.size(), nullptr, nullptr});
   }
 }
 
-void SendBuffer::Append(std::string_view block, std::shared_ptr<const void> keep) {
-  if (block.empty()) return;
-  unsent_bytes_ += block.size();
-  segments_.push_back({block.size(), block.data(), std::move(keep)});
+void SendBuffer::Append(std::string_view external, std::shared_ptr<const void> owner) {
+  if (external.empty()) return;
+  unsent_bytes_ += external.size();
+  segments_.push_back({external.size(), external.data(), std::move(owner)});
 }
 
-size_t SendBuffer::Gather(iovec* pieces, size_t max_pieces) const {
+size_t SendBuffer::Gather(iovec* buffers, size_t max_buffers) const {
   size_t count = 0;
   const char* text = text_.data() + text_begin_;
-  for (size_t i = first_; i < segments_.size() && count < max_pieces; ++i) {
+  for (size_t i = first_; i < segments_.size() && count < max_buffers; ++i) {
     const Segment& segment = segments_[i];
-    const char* const bytes = segment.block == nullptr ? text : segment.block;
-    if (segment.block == nullptr) text += segment.size_bytes;
-    pieces[count++] = {const_cast<char*>(bytes), segment.size_bytes};
+    const char* const bytes = segment.external == nullptr ? text : segment.external;
+    if (segment.external == nullptr) text += segment.size_bytes;
+    buffers[count++] = {const_cast<char*>(bytes), segment.size_bytes};
   }
   return count;
 }
@@ -63,20 +63,20 @@ void SendBuffer::DropSent(size_t count) {
   while (count > 0) {
     Segment& segment = segments_[first_];
     const size_t taken = count < segment.size_bytes ? count : segment.size_bytes;
-    if (segment.block == nullptr) {
+    if (segment.external == nullptr) {
       text_begin_ += taken;
     } else {
-      segment.block += taken;
+      segment.external += taken;
     }
     segment.size_bytes -= taken;
     count -= taken;
     if (segment.size_bytes > 0) return;
-    segment.keep.reset();
+    segment.owner.reset();
     ++first_;
   }
 }
 
-// What is sent leaves the memory.
+// Removes the bytes that are sent.
 void SendBuffer::Compact() {
   segments_.erase(segments_.begin(), segments_.begin() + static_cast<ptrdiff_t>(first_));
   first_ = 0;
@@ -85,13 +85,13 @@ void SendBuffer::Compact() {
   if (empty() && text_.capacity() > kMaxKeptBytes) text_ = std::string();
 }
 
-SendBuffer::Outcome SendBuffer::Flush(int fd, http::TlsSession* tls) {
+SendBuffer::Outcome SendBuffer::Flush(int fd, net::TlsSession* tls) {
   Outcome outcome = Outcome::kDrained;
   while (unsent_bytes_ > 0) {
-    iovec pieces[kMaxPieces];
-    const size_t count = Gather(pieces, kMaxPieces);
+    iovec buffers[kMaxBuffers];
+    const size_t count = Gather(buffers, kMaxBuffers);
     const ssize_t sent =
-        tls == nullptr ? SendGathered(fd, pieces, count) : tls->Send(pieces, count);
+        tls == nullptr ? SendGathered(fd, buffers, count) : tls->Send(buffers, count);
     if (sent < 0) return Outcome::kFailed;
     if (sent == 0) {
       outcome = Outcome::kBlocked;
@@ -103,4 +103,4 @@ SendBuffer::Outcome SendBuffer::Flush(int fd, http::TlsSession* tls) {
   return outcome;
 }
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,5 +1,5 @@
-// Bytes that wait for their socket: copied text, and blocks of others that are sent from where they
-// lie. One gathered write takes many frames. [loop thread]
+// Bytes waiting to be sent: copied text, and external memory that is sent without a copy. One
+// gathered write takes many frames. [loop thread]
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,24 @@
 
 struct iovec;
 
-namespace nereid::http {
+namespace nereid::net {
 class TlsSession;
-}
+}  // namespace nereid::net
 
-namespace nereid::rpc {
+namespace nereid::http {}
+
+namespace nereid::grpc {
 
 class SendBuffer {
  public:
   enum class Outcome { kDrained, kBlocked, kFailed };
 
   void Append(std::string_view text);
-  // `keep` owns `block` and lives until it is sent.
-  void Append(std::string_view block, std::shared_ptr<const void> keep);
+  // Appends bytes that are not copied. `owner` keeps them alive until they are sent.
+  void Append(std::string_view external, std::shared_ptr<const void> owner);
 
-  // As far as the socket takes it; through `tls` unless that is null.
-  Outcome Flush(int fd, http::TlsSession* tls);
+  // Sends as much as the socket accepts; through `tls` unless it is null.
+  Outcome Flush(int fd, net::TlsSession* tls);
 
   bool empty() const { return unsent_bytes_ == 0; }
   size_t unsent_bytes() const { return unsent_bytes_; }
@@ -33,19 +35,19 @@ class SendBuffer {
  private:
   struct Segment {
     size_t size_bytes;
-    const char* block;  // null: the next bytes of text_
-    std::shared_ptr<const void> keep;
+    const char* external;  // null: the next bytes of text_
+    std::shared_ptr<const void> owner;
   };
 
-  size_t Gather(iovec* pieces, size_t max_pieces) const;
+  size_t Gather(iovec* buffers, size_t max_buffers) const;
   void DropSent(size_t count);
   void Compact();
 
-  std::string text_;  // of all segments without a block, one after the other
+  std::string text_;  // concatenated text of the segments without external memory
   std::vector<Segment> segments_;
-  size_t first_ = 0;       // segments before it are sent
-  size_t text_begin_ = 0;  // in text_, of what is not sent
+  size_t first_ = 0;       // index of the first unsent segment
+  size_t text_begin_ = 0;  // offset of the first unsent byte in text_
   size_t unsent_bytes_ = 0;
 };
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,4 +1,4 @@
-// Six bits a letter.
+// Six bits per character.
 #include "host/frontend/http/bodies/base64.h"
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace nereid::http {
 namespace {
 
-// Some encoders make lines.
+// Some encoders insert line breaks.
 bool IsLineEnd(char c) {
   return c == '\n' || c == '\r';
 }
@@ -38,7 +38,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
       bytes += static_cast<char>(bits >> num_bits & 0xff);
     }
   }
-  if (num_bits == 6) return std::nullopt;  // a letter alone is no byte
+  if (num_bits == 6) return std::nullopt;  // one remaining character does not encode a byte
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// Base64 (RFC 4648), as files come in a model load. Pure. [any thread]
+// Base64 (RFC 4648), as used for the files of a model load. Pure. [any thread]
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace nereid::http {
 
-// None when `text` is not base64; padding may be missing.
+// Returns none if `text` is not base64. Padding may be missing.
 std::optional<std::string> DecodeBase64(std::string_view text);
 
 }  // namespace nereid::http

@@ -1,4 +1,4 @@
-// zlib does the work; limits are ours.
+// Compression with zlib.
 #include "host/frontend/http/bodies/compression.h"
 
 #include <zlib.h>
@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <charconv>
 
-#include "host/frontend/http/transport/request.h"
+#include "host/frontend/http/transport/http_request.h"
 
 namespace nereid::http {
 namespace {
 
 constexpr int kGzipWindow = MAX_WBITS + 16;
-constexpr int kAnyWindow = MAX_WBITS + 32;  // gzip or zlib, as their first bytes say
+constexpr int kAnyWindow = MAX_WBITS + 32;  // gzip or zlib, detected from the first bytes
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -20,7 +20,7 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
-// The weight in ";q=0.5", in thousandths; 1000 where there is none.
+// Returns the weight in ";q=0.5" in thousandths, and 1000 if there is none.
 int Weight(std::string_view parameters) {
   const size_t at = parameters.find("q=");
   if (at == std::string_view::npos) return 1000;
@@ -47,19 +47,20 @@ class Inflater {
     while (state == Z_OK) {
       if (stream_.avail_in == 0) Feed(bytes_left);
       if (out.free_bytes() == 0) out.Grow(out.capacity() * 2);
-      const size_t room = std::min<size_t>(out.free_bytes(), UINT32_MAX);
+      const size_t free_bytes = std::min<size_t>(out.free_bytes(), UINT32_MAX);
       stream_.next_out = reinterpret_cast<Bytef*>(out.tail());
-      stream_.avail_out = static_cast<uInt>(room);
+      stream_.avail_out = static_cast<uInt>(free_bytes);
       state = inflate(&stream_, Z_NO_FLUSH);
-      out.AddFilled(room - stream_.avail_out);
+      out.AddFilled(free_bytes - stream_.avail_out);
       if (out.size() > max_bytes) {
         return InvalidArgError("decompressed body: expected at most ", max_bytes,
                                " bytes, got more");
       }
     }
     if (state == Z_STREAM_END && stream_.avail_in + bytes_left == 0) return Status::Ok();
-    if (state == Z_STREAM_END) return InvalidArgError("something follows the compressed body");
-    if (state == Z_BUF_ERROR) return InvalidArgError("the compressed body is cut short");
+    if (state == Z_STREAM_END)
+      return InvalidArgError("unexpected bytes follow the compressed body");
+    if (state == Z_BUF_ERROR) return InvalidArgError("the compressed body is truncated");
     return InvalidArgError("the compressed body is damaged after ", stream_.total_in, " bytes");
   }
 
@@ -123,7 +124,7 @@ Result<ByteBuffer> Decompress(Encoding, std::string_view bytes, size_t max_bytes
 
 std::string Compress(Encoding encoding, std::span<const std::string_view> pieces) {
   z_stream stream{};
-  // Fast: the caller is a loop that others wait for.
+  // Fast, because the caller is an event loop that other connections wait for.
   if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED,
                    encoding == Encoding::kGzip ? kGzipWindow : MAX_WBITS, 8,
                    Z_DEFAULT_STRATEGY) != Z_OK) {

@@ -1,4 +1,4 @@
-// Bodies that are compressed on their way, gzip or deflate (RFC 9110, 8.4). Pure. [any thread]
+// Compressed bodies: gzip and deflate (RFC 9110, 8.4). Pure. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@ namespace nereid::http {
 
 enum class Encoding { kIdentity, kGzip, kDeflate };
 
-// "gzip", "deflate"; empty for kIdentity.
+// Returns "gzip" or "deflate", and an empty string for kIdentity.
 std::string_view EncodingName(Encoding encoding);
 
-// Of a Content-Encoding header; none when it is not one of the three.
+// Parses a Content-Encoding header. Returns none for any other encoding.
 std::optional<Encoding> ParseContentEncoding(std::string_view header);
 
-// What an Accept-Encoding header likes best, of equals the first. kIdentity when it asks for
-// nothing that we have.
+// Returns the supported encoding with the highest weight in an Accept-Encoding header, and the
+// first one of equal weights. Returns kIdentity if the header names no supported encoding.
 Encoding ChooseEncoding(std::string_view accept_header);
 
-// INVALID_ARG when `bytes` are cut short, damaged or followed by others, or when they hold more
-// than `max_bytes`. `encoding` is not kIdentity.
+// Returns INVALID_ARG if `bytes` are truncated, damaged or followed by further bytes, or if they
+// expand to more than `max_bytes`. `encoding` is not kIdentity.
 Result<ByteBuffer> Decompress(Encoding encoding, std::string_view bytes, size_t max_bytes);
 
-// The pieces as one compressed body.
+// Compresses the concatenated `pieces` into one body.
 std::string Compress(Encoding encoding, std::span<const std::string_view> pieces);
 
 }  // namespace nereid::http

@@ -1,4 +1,4 @@
-// One table for names and sizes.
+// One table of names and sizes.
 #include "host/frontend/http/bodies/data_type.h"
 
 #include <iterator>
@@ -6,13 +6,13 @@
 namespace nereid::http {
 namespace {
 
-struct Entry {
+struct DataTypeInfo {
   std::string_view name;
   size_t bytes;
 };
 
 // Indexed by TRITONSERVER_DataType.
-constexpr Entry kTypes[] = {
+constexpr DataTypeInfo kTypes[] = {
     {"<invalid>", 0}, {"BOOL", 1}, {"UINT8", 1}, {"UINT16", 2}, {"UINT32", 4},
     {"UINT64", 8},    {"INT8", 1}, {"INT16", 2}, {"INT32", 4},  {"INT64", 8},
     {"FP16", 2},      {"FP32", 4}, {"FP64", 8},  {"BYTES", 0},  {"BF16", 2},

@@ -1,4 +1,4 @@
-// The protocol's names of data types, and their sizes. [any thread]
+// The protocol's names of data types, and their element sizes. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace nereid::http {
 
-// TRITONSERVER_TYPE_INVALID when `name` is none.
+// Returns TRITONSERVER_TYPE_INVALID for an unknown name.
 TRITONSERVER_DataType ParseDataType(std::string_view name);
 std::string_view DataTypeName(TRITONSERVER_DataType datatype);
-// 0 for BYTES, whose elements differ in size.
+// Returns the size of an element in bytes, and 0 for BYTES, whose elements differ in size.
 size_t ElementBytes(TRITONSERVER_DataType datatype);
 
-// The product of the dimensions; none when it does not fit 63 bits or a dimension is negative.
+// Returns the product of the dimensions, or none if it exceeds int64 or a dimension is negative.
 std::optional<int64_t> ElementCount(std::span<const int64_t> shape);
 
 }  // namespace nereid::http

@@ -1,17 +1,44 @@
-// An input's value is a scalar or an array; `id` and the object `parameters` are special.
+// An input's value is a scalar or an array. The members `id` and `parameters` are special.
 #include "host/frontend/http/bodies/generate_body.h"
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
-#include "host/frontend/zero_byte.h"
+#include "host/frontend/http/json/json_reader.h"
 
 namespace nereid::http {
 namespace {
 
+constexpr size_t kMaxMetadataDepth = 64;
+
+Result<InputSignature> ReadInputSignature(JsonReader& reader) {
+  InputSignature input;
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
+    if (key == "name") {
+      NEREID_ASSIGN_OR_RETURN(input.name, reader.ReadString());
+    } else if (key == "datatype") {
+      NEREID_ASSIGN_OR_RETURN(const std::string_view name, reader.ReadString());
+      input.datatype = ParseDataType(name);
+    } else if (key == "shape") {
+      return reader.ReadArray([&]() -> Status {
+        NEREID_ASSIGN_OR_RETURN(const int64_t dim, reader.ReadInt64());
+        input.shape.push_back(dim);
+        return Status::Ok();
+      });
+    } else {
+      return reader.SkipValue();
+    }
+    return Status::Ok();
+  }));
+  return input;
+}
+
 Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signature) {
-  if (!HasJsonForm(signature.datatype)) {
+  if (!SupportsJson(signature.datatype)) {
     return InvalidArgError("receiving ", DataTypeName(signature.datatype),
                            " data via JSON is not supported. Please use the binary data format for "
                            "input ",
@@ -27,8 +54,8 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
     ++num_elements;
     return ReadJsonElement(reader, signature.datatype, input.parsed);
   };
-  // As Triton has it, the outermost array tells how many elements there are: what is nested in it
-  // may not add any.
+  // As in Triton, the outermost array determines the number of elements. Nested arrays must not add
+  // any.
   const bool is_array = reader.Peek() == JsonKind::kArray;
   int64_t num_outermost = is_array ? 0 : 1;
   const Status status = !is_array ? read_element() : reader.ReadArray([&] {
@@ -45,7 +72,8 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   return input;
 }
 
-// Of the object `parameters`: as Triton has it, a member that names an input is one too.
+// Reads a member of the object `parameters`. As in Triton, a member that names an input is an
+// input.
 Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignature& model,
                   GenerateBody& body) {
   if (const InputSignature* signature = model.Find(name)) {
@@ -60,12 +88,59 @@ Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignatur
 Status ReadId(JsonReader& reader, std::string& id) {
   Result<std::string_view> text = reader.ReadString();
   if (!text.ok()) return std::move(text).status().WithContext("'id'");
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte("id", *text));
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("id", *text));
   id = *text;
   return Status::Ok();
 }
 
 }  // namespace
+
+const InputSignature* ModelSignature::Find(std::string_view name) const {
+  for (const InputSignature& input : inputs) {
+    if (input.name == name) return &input;
+  }
+  return nullptr;
+}
+
+Result<ModelSignature> ParseModelSignature(std::string_view metadata) {
+  JsonReader reader(metadata, kMaxMetadataDepth);
+  ModelSignature signature;
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
+    if (key != "inputs") return reader.SkipValue();
+    return reader.ReadArray([&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(InputSignature input, ReadInputSignature(reader));
+      signature.inputs.push_back(std::move(input));
+      return Status::Ok();
+    });
+  }));
+  return signature;
+}
+
+Result<std::vector<int64_t>> FillShape(const InputSignature& input, int64_t num_elements) {
+  const auto mismatch = [&] {
+    return InvalidArgError("The schema can not convert input '", input.name,
+                           "' to tensor with proper shape");
+  };
+  std::vector<int64_t> shape = input.shape;
+  int64_t* innermost_variable = nullptr;
+  int64_t fixed_size = 1;
+  for (int64_t& dim : shape) {
+    if (dim < 0) {
+      dim = 1;
+      innermost_variable = &dim;
+    } else if (__builtin_mul_overflow(fixed_size, dim, &fixed_size)) {
+      return mismatch();
+    }
+  }
+  if (fixed_size == 0 ? num_elements != 0 : num_elements % fixed_size != 0) return mismatch();
+  const int64_t rest = fixed_size == 0 ? 1 : num_elements / fixed_size;
+  if (innermost_variable != nullptr) {
+    *innermost_variable = rest;
+  } else if (rest != 1) {
+    return mismatch();
+  }
+  return shape;
+}
 
 Status ParseGenerateBody(std::string_view json, const ModelSignature& model, size_t max_depth,
                          GenerateBody& body) {
@@ -75,7 +150,7 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
     if (key == "id") {
       const size_t start = reader.position();
       NEREID_RETURN_IF_ERROR(ReadId(reader, body.options.id));
-      // As Triton has it, the model sees the id too: as its input of that name, or as a parameter.
+      // As in Triton, the model also receives the id, as the input of that name or as a parameter.
       if (signature == nullptr) {
         body.options.parameters.push_back({"id", body.options.id});
         return Status::Ok();

@@ -1,15 +1,38 @@
-// The body of generate and generate_stream: one flat JSON object whose members become input tensors
-// where they name an input, and parameters where they do not. Pure. [any thread]
+// Parses the body of generate and generate_stream: one flat JSON object. A member that names an
+// input of the model becomes an input tensor, any other member becomes a parameter. Pure. [any
+// thread]
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "host/frontend/http/bodies/infer_body.h"
-#include "host/frontend/http/bodies/model_signature.h"
 #include "nereid/status.h"
+#include "triton/core/tritonserver.h"
 
 namespace nereid::http {
+
+struct InputSignature {
+  std::string name;
+  TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
+  std::vector<int64_t> shape;  // -1 for a variable dimension; includes the batch dimension
+};
+
+// The inputs of a model according to its metadata.
+struct ModelSignature {
+  std::vector<InputSignature> inputs;
+
+  const InputSignature* Find(std::string_view name) const;
+};
+
+// `metadata` is the result of the C API's metadata call.
+Result<ModelSignature> ParseModelSignature(std::string_view metadata);
+
+// Returns the shape for `num_elements` elements. Fixed dimensions are kept, the innermost variable
+// dimension takes the remaining factor, and the other variable dimensions are 1.
+Result<std::vector<int64_t>> FillShape(const InputSignature& input, int64_t num_elements);
 
 struct GenerateBody {
   RequestOptions options;

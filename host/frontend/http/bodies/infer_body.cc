@@ -1,24 +1,25 @@
-// The walk over the JSON part, then the hand-out of the binary part.
+// Parses the JSON part and assigns the binary part to the inputs.
 #include "host/frontend/http/bodies/infer_body.h"
 
 #include <algorithm>
 #include <optional>
 #include <span>
 
+#include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
-#include "host/frontend/zero_byte.h"
 
 namespace nereid::http {
 namespace {
 
 constexpr size_t kMaxDims = 64;
-constexpr size_t kMaxTensors = 4096;  // inputs or outputs of one request
+constexpr size_t kMaxTensors = 4096;  // inputs or outputs per request
 
 Status ReadShape(JsonReader& reader, InlineVector<int64_t, 6>& shape) {
   return reader.ReadArray([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const uint64_t dim, reader.ReadUint64());
-    if (dim > INT64_MAX) return reader.ErrorHere("a dimension does not fit INT64: ", dim);
+    if (dim > INT64_MAX)
+      return reader.ErrorHere("expected a dimension up to ", INT64_MAX, ", got ", dim);
     if (shape.size() == kMaxDims) return reader.ErrorHere("more than ", kMaxDims, " dimensions");
     shape.push_back(static_cast<int64_t>(dim));
     return Status::Ok();
@@ -28,34 +29,34 @@ Status ReadShape(JsonReader& reader, InlineVector<int64_t, 6>& shape) {
 Status ReadText(JsonReader& reader, std::string_view what, std::string& text) {
   Result<std::string_view> value = reader.ReadString();
   if (!value.ok()) return std::move(value).status().WithContext(StrCat("'", what, "'"));
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte(what, *value));
+  NEREID_RETURN_IF_ERROR(RejectZeroByte(what, *value));
   text = *value;
   return Status::Ok();
 }
 
-// The shared_memory_* parameters of a tensor, gathered.
-class SharedReader {
+// Collects the shared_memory_* parameters of a tensor.
+class SharedMemoryParameters {
  public:
-  // False when `key` is none of them.
+  // Returns false if `key` is not one of them.
   Result<bool> Take(JsonReader& reader, std::string_view key) {
     if (key == "shared_memory_region") {
       has_region_ = true;
       NEREID_RETURN_IF_ERROR(ReadText(reader, key, range_.region));
       return true;
     }
-    if (key == "shared_memory_offset") return TakeSize(reader, key, range_.offset);
+    if (key == "shared_memory_offset") return ReadSize(reader, key, range_.offset);
     if (key != "shared_memory_byte_size") return false;
-    return TakeSize(reader, key, range_.size_bytes);
+    return ReadSize(reader, key, range_.size_bytes);
   }
 
   bool has_region() const { return has_region_; }
-  // None when there was no region. Without a size it holds no tensor, as whoever looks it up says.
+  // Returns none without a region. A missing size is reported by the lookup of the region.
   std::optional<SharedRange> Finish() {
     return has_region_ ? std::optional(std::move(range_)) : std::nullopt;
   }
 
  private:
-  static Result<bool> TakeSize(JsonReader& reader, std::string_view key, uint64_t& size) {
+  static Result<bool> ReadSize(JsonReader& reader, std::string_view key, uint64_t& size) {
     Result<uint64_t> value = reader.ReadUint64();
     if (!value.ok()) return std::move(value).status().WithContext(StrCat("'", key, "'"));
     size = *value;
@@ -66,8 +67,8 @@ class SharedReader {
   bool has_region_ = false;
 };
 
-// One element of "inputs". Its "data" can be parsed only once datatype and shape are known, which
-// may come after it.
+// One element of "inputs". Its "data" can be parsed only after datatype and shape, which may follow
+// it.
 class InputReader {
  public:
   InputReader(JsonReader& reader, std::string_view model, std::string_view& binary)
@@ -77,7 +78,7 @@ class InputReader {
     Status status = ReadMembers();
     if (status.ok()) status = Finish();
     if (status.ok()) return std::move(input_);
-    if (is_verbatim_ || input_.name.empty()) return status;
+    if (has_triton_text_ || input_.name.empty()) return status;
     return std::move(status).WithContext(StrCat("input '", input_.name, "'"));
   }
 
@@ -108,7 +109,7 @@ class InputReader {
   }
 
   Status ReadParameters() {
-    if (reader_.Peek() == JsonKind::kNull) return reader_.SkipValue();  // none, as in Triton
+    if (reader_.Peek() == JsonKind::kNull) return reader_.SkipValue();  // ignored, as in Triton
     return reader_.ReadObject([&](std::string_view key) -> Status {
       if (key == "binary_data_size") {
         Result<uint64_t> size = reader_.ReadUint64();
@@ -123,35 +124,35 @@ class InputReader {
 
   Status ReadOrPostponeData() {
     has_data_ = true;
-    if (has_shape_ && !IsEmpty() && HasJsonForm(input_.datatype)) {
+    if (has_shape_ && !IsEmpty() && SupportsJson(input_.datatype)) {
       return ReadJsonTensor(reader_, input_.datatype, input_.shape, input_.parsed);
     }
     data_position_ = reader_.position();
     return reader_.SkipValue();
   }
 
-  // As Triton has it, a tensor without elements is not asked what its data is.
+  // As in Triton, the data of a tensor without elements is ignored.
   bool IsEmpty() const {
     return std::find(input_.shape.begin(), input_.shape.end(), 0) != input_.shape.end();
   }
 
-  // Triton's words to the letter, which clients know; they name the input where it needs a name.
+  // Triton's exact message, which clients depend on. It names the input itself if needed.
   template <typename... Parts>
-  Status Verbatim(const Parts&... parts) {
-    is_verbatim_ = true;
+  Status TritonError(const Parts&... parts) {
+    has_triton_text_ = true;
     return InvalidArgError(parts...);
   }
 
   Status CheckSources() {
-    std::string given;
-    if (has_data_) given += " 'data'";
-    if (binary_bytes_) given += " 'binary_data_size'";
-    if (shared_.has_region()) given += " 'shared_memory_region'";
+    std::string sources;
+    if (has_data_) sources += " 'data'";
+    if (binary_bytes_) sources += " 'binary_data_size'";
+    if (shared_.has_region()) sources += " 'shared_memory_region'";
     if (has_data_ + binary_bytes_.has_value() + shared_.has_region() == 1) return Status::Ok();
-    return Verbatim(
+    return TritonError(
         "Input must set only one of the following fields: 'data', 'binary_data_size' in "
         "'parameters', 'shared_memory_region' in 'parameters'. But ",
-        given.empty() ? "no field is set" : StrCat("set", given));
+        sources.empty() ? "no field is set" : StrCat("set", sources));
   }
 
   Status Finish() {
@@ -160,17 +161,17 @@ class InputReader {
     if (!has_datatype_) return InvalidArgError("no 'datatype'");
     if (!has_shape_) return InvalidArgError("no 'shape'");
     if (input_.datatype == TRITONSERVER_TYPE_INVALID) {
-      return Verbatim("invalid datatype for input ", input_.name);
+      return TritonError("invalid datatype for input ", input_.name);
     }
     input_.shared = shared_.Finish();
     if (input_.shared) return Status::Ok();
-    if (binary_bytes_) return TakeBinary();
+    if (binary_bytes_) return AssignBinaryData();
     if (IsEmpty()) return Status::Ok();
-    if (!HasJsonForm(input_.datatype)) {
-      return Verbatim("receiving ", DataTypeName(input_.datatype),
-                      " data via JSON is not supported. Please use the binary data format for "
-                      "input ",
-                      input_.name);
+    if (!SupportsJson(input_.datatype)) {
+      return TritonError("receiving ", DataTypeName(input_.datatype),
+                         " data via JSON is not supported. Please use the binary data format for "
+                         "input ",
+                         input_.name);
     }
     if (!data_position_) return Status::Ok();
     const size_t end = reader_.position();
@@ -180,11 +181,11 @@ class InputReader {
     return Status::Ok();
   }
 
-  Status TakeBinary() {
+  Status AssignBinaryData() {
     if (*binary_bytes_ > binary_.size()) {
-      return Verbatim("unexpected size for input '", input_.name, "', expecting ",
-                      *binary_bytes_ - binary_.size(), " additional bytes for model '", model_,
-                      "'");
+      return TritonError("unexpected size for input '", input_.name, "', expecting ",
+                         *binary_bytes_ - binary_.size(), " additional bytes for model '", model_,
+                         "'");
     }
     input_.binary = binary_.substr(0, *binary_bytes_);
     binary_.remove_prefix(*binary_bytes_);
@@ -195,8 +196,8 @@ class InputReader {
   const std::string_view model_;
   std::string_view& binary_;
   InputTensor input_;
-  SharedReader shared_;
-  bool is_verbatim_ = false;  // the error says it all
+  SharedMemoryParameters shared_;
+  bool has_triton_text_ = false;  // the message names the input itself
   bool has_name_ = false;
   bool has_datatype_ = false;
   bool has_shape_ = false;
@@ -205,19 +206,19 @@ class InputReader {
   std::optional<uint64_t> binary_bytes_;
 };
 
-// One element of "outputs". As in Triton, `binary_data_output` of the request says nothing about an
+// One element of "outputs". As in Triton, the request's `binary_data_output` does not apply to an
 // output that is listed.
 struct ParsedOutput {
   std::string name;
   bool is_binary = false;
   uint64_t num_classes = 0;
   std::optional<SharedRange> shared;
-  const char* both = nullptr;  // what was given beside a region and may not be
+  const char* conflicting_parameter = nullptr;  // parameter that must not be combined with a region
 };
 
 Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
-  if (reader.Peek() == JsonKind::kNull) return reader.SkipValue();  // none, as in Triton
-  SharedReader shared;
+  if (reader.Peek() == JsonKind::kNull) return reader.SkipValue();  // ignored, as in Triton
+  SharedMemoryParameters shared;
   NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
     if (key == "binary_data") {
       Result<bool> value = reader.ReadBool();
@@ -236,9 +237,9 @@ Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
   }));
   output.shared = shared.Finish();
   if (output.shared && output.is_binary) {
-    output.both = "binary_data";
+    output.conflicting_parameter = "binary_data";
   } else if (output.shared && output.num_classes != 0) {
-    output.both = "classification";
+    output.conflicting_parameter = "classification";
   }
   return Status::Ok();
 }
@@ -255,8 +256,9 @@ Result<ParsedOutput> ReadOutput(JsonReader& reader) {
     return reader.SkipValue();
   });
   if (status.ok() && !has_name) status = InvalidArgError("an output has no 'name'");
-  if (status.ok() && output.both != nullptr) {
-    return InvalidArgError("Output can't set both 'shared_memory_region' and '", output.both, "'");
+  if (status.ok() && output.conflicting_parameter != nullptr) {
+    return InvalidArgError("Output can't set both 'shared_memory_region' and '",
+                           output.conflicting_parameter, "'");
   }
   if (status.ok()) return output;
   return output.name.empty() ? status
@@ -286,7 +288,8 @@ Status ParseInferBody(std::string_view json, std::string_view binary, std::strin
     if (key == "inputs") {
       has_inputs = true;
       return reader.ReadArray([&]() -> Status {
-        if (body.inputs.size() == kMaxTensors) return reader.ErrorHere("too many inputs");
+        if (body.inputs.size() == kMaxTensors)
+          return reader.ErrorHere("more than ", kMaxTensors, " inputs");
         NEREID_ASSIGN_OR_RETURN(InputTensor input, InputReader(reader, model, binary).Read());
         body.inputs.push_back(std::move(input));
         return Status::Ok();
@@ -294,7 +297,8 @@ Status ParseInferBody(std::string_view json, std::string_view binary, std::strin
     }
     if (key == "outputs") {
       return reader.ReadArray([&]() -> Status {
-        if (outputs.size() == kMaxTensors) return reader.ErrorHere("too many outputs");
+        if (outputs.size() == kMaxTensors)
+          return reader.ErrorHere("more than ", kMaxTensors, " outputs");
         NEREID_ASSIGN_OR_RETURN(ParsedOutput output, ReadOutput(reader));
         outputs.push_back(std::move(output));
         return Status::Ok();

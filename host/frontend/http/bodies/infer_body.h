@@ -1,5 +1,5 @@
-// The body of POST .../infer, understood: what the client asks for, without a look at any model.
-// Binary tensors stay where they are in the body. Pure. [any thread]
+// Parses the body of POST .../infer. Models are not consulted. Binary tensors are not copied out of
+// the body. Pure. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -23,58 +23,61 @@ struct RequestParameter {
   std::variant<std::string, int64_t, bool, double> value;
 };
 
-// What a request says about itself beside its tensors. Shared by infer and generate.
+// Everything in a request except its tensors. Shared by infer and generate.
 struct RequestOptions {
   std::string id;
   uint64_t sequence_id = 0;
-  std::optional<std::string> sequence_name;  // a sequence_id that is text; then sequence_id is 0
+  // set if sequence_id is a string; sequence_id is 0 then
+  std::optional<std::string> sequence_name;
   bool sequence_start = false;
   bool sequence_end = false;
   uint64_t priority = 0;
   uint64_t timeout_us = 0;
   std::vector<RequestParameter> parameters;
 
-  bool is_of_sequence() const { return sequence_id != 0 || sequence_name.has_value(); }
+  bool belongs_to_sequence() const { return sequence_id != 0 || sequence_name.has_value(); }
 };
 
 struct InputTensor {
   std::string name;
   TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
   InlineVector<int64_t, 6> shape;
-  ByteBuffer parsed;        // made from JSON, or
-  std::string_view binary;  // in the body, or in the block
+  ByteBuffer parsed;        // data parsed from JSON, or
+  std::string_view binary;  // data in the body or in `mapped`
   std::optional<SharedRange> shared;
-  SharedBlock block;  // what `shared` names, once it was looked up
+  MappedRange mapped;  // the memory of `shared`, once it was looked up
 
   std::string_view bytes() const { return binary.data() != nullptr ? binary : parsed.view(); }
 };
 
-// Most requests have few.
+// Most requests have few inputs.
 using InputTensors = InlineVector<InputTensor, 2>;
 
-struct OutputRequest {
+struct RequestedOutput {
   std::string name;
   bool is_binary = false;
-  uint64_t num_classes = 0;  // not 0: the classification extension, its best so many classes
+  // classification extension: number of best classes to return, 0 if not requested
+  uint64_t num_classes = 0;
   std::optional<SharedRange> shared;
 };
 
 struct InferBody {
   RequestOptions options;
-  bool binary_outputs = false;  // of outputs that are not named
+  bool binary_outputs = false;  // for outputs that the request does not name
   InputTensors inputs;
-  std::vector<OutputRequest> outputs;
+  std::vector<RequestedOutput> outputs;
 };
 
-// `json` is the first part of the body, `binary` the rest: the data of the inputs that have a
-// binary_data_size, in their order, to the last byte. Messages name the `model`.
+// `json` is the first part of the body and `binary` the rest: the data of the inputs that have a
+// binary_data_size, in order and without remainder. Error messages name the `model`.
 Status ParseInferBody(std::string_view json, std::string_view binary, std::string_view model,
                       size_t max_depth, InferBody& body);
 
-// One value of a request's parameters, named `name`: a string, a number or a boolean.
+// Reads the value of the request parameter `name`: a string, a number or a boolean.
 Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name);
 
-// As above, and acts on the ones that the protocol defines: sequence_*, priority, timeout.
+// Reads a request parameter. The parameters that the protocol defines (sequence_*, priority,
+// timeout) set the corresponding option.
 Status ReadRequestParameter(JsonReader& reader, std::string_view name, RequestOptions& options);
 
 }  // namespace nereid::http

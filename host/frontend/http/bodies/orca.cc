@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "host/frontend/http/json/json_writer.h"
-#include "host/frontend/http/transport/request.h"
+#include "host/frontend/http/transport/http_request.h"
 #include "nereid/status.h"
 
 namespace nereid::http {
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFamily = "nv_trt_llm_kv_cache_block_metrics{";
 
-// The gauge of one kind of block, over all models that have it.
+// Returns the sum of the gauge for one block type over all models that report it.
 std::optional<double> Find(std::string_view page, std::string_view kind) {
   const std::string label = StrCat("kv_cache_block_type=\"", kind, "\"");
   std::optional<double> sum;
@@ -33,7 +33,7 @@ std::optional<double> Find(std::string_view page, std::string_view kind) {
   return sum;
 }
 
-// An engine that has not started yet may say so with a number below zero.
+// An engine that has not started yet may report a negative number.
 bool IsKnown(const std::optional<double>& value) {
   return value && *value >= 0 && *value < 1e15;
 }

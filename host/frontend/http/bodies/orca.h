@@ -1,5 +1,5 @@
-// Open Request Cost Aggregation: how full the engine's KV cache is, as a header of an answer whose
-// request asks for it. Load balancers route by it. Pure. [any thread]
+// Open Request Cost Aggregation (ORCA): reports the utilization of the engine's KV cache in a
+// response header if the request asks for it. Load balancers route by it. Pure. [any thread]
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace nereid::http {
 
 enum class OrcaFormat { kNone, kText, kJson };
 
-// Of the request's header endpoint-load-metrics-format; kNone for what is unknown.
+// Parses the request header endpoint-load-metrics-format. Returns kNone for unknown values.
 OrcaFormat ParseOrcaFormat(std::string_view header);
 
-// The whole header line with its CR LF, made from the page of metrics; empty when no model on it
-// tells of its blocks.
+// Returns the whole header line with its CR LF, computed from the metrics page. Returns an empty
+// string if no model on the page reports its KV cache blocks.
 std::string OrcaHeader(OrcaFormat format, std::string_view metrics_page);
 
 }  // namespace nereid::http

@@ -1,5 +1,5 @@
-// Where outputs go: into host memory, one block an output, or into the shared memory that the
-// request names. What a backend lends is sent from where it lies. [any thread]
+// Allocates output memory: one heap block per output, or the shared memory that the request names.
+// Leased output of a backend is sent without a copy. [any thread]
 #pragma once
 
 #include <cstdlib>
@@ -23,17 +23,17 @@ struct OutputPolicy {
     buffer.userp = buffer.base;
     return buffer;
   }
-  static void* Adopt(const LentOutput& output, void* shared) {
+  static void* AcceptLease(const LeasedOutput& output, void* shared) {
     if (shared != nullptr &&
         FindShared(*static_cast<const std::vector<SharedOutput>*>(shared), output.tensor_name)) {
       return nullptr;
     }
-    return new LentOutput(output);
+    return new LeasedOutput(output);
   }
   static void Release(const OutputBuffer& buffer, size_t) {
     if (buffer.userp == buffer.base) return std::free(buffer.base);
-    const std::unique_ptr<LentOutput> lent(static_cast<LentOutput*>(buffer.userp));
-    if (lent != nullptr) lent->GiveBack();  // else it is in shared memory
+    const std::unique_ptr<LeasedOutput> lent(static_cast<LeasedOutput*>(buffer.userp));
+    if (lent != nullptr) lent->Release();  // otherwise the output is in shared memory
   }
 };
 

@@ -1,16 +1,16 @@
-// Parameters of a request: those of the protocol, and the model's own.
+// Parses the parameters of a request: those of the protocol and those of the model.
+#include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/infer_body.h"
-#include "host/frontend/zero_byte.h"
 
 namespace nereid::http {
 
 Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name) {
-  NEREID_RETURN_IF_ERROR(RefuseZeroByte("parameters", name));
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("parameters", name));
   RequestParameter parameter{std::string(name), {}};
   switch (reader.Peek()) {
     case JsonKind::kString: {
       NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-      NEREID_RETURN_IF_ERROR(RefuseZeroByte(name, text).WithContext("parameter"));
+      NEREID_RETURN_IF_ERROR(RejectZeroByte(name, text).WithContext("parameter"));
       parameter.value = std::string(text);
       return parameter;
     }
@@ -28,7 +28,7 @@ Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name
           parameter.value = *whole;
           return parameter;
         }
-        reader.Rewind(start);  // too large for an integer: parameters of the C API have no other
+        reader.Rewind(start);  // exceeds int64, and the C API has no larger integer type
       }
       NEREID_ASSIGN_OR_RETURN(parameter.value, reader.ReadDouble());
       return parameter;
@@ -48,7 +48,7 @@ namespace {
 Status ReadSequenceId(JsonReader& reader, RequestOptions& options) {
   if (reader.Peek() == JsonKind::kString) {
     NEREID_ASSIGN_OR_RETURN(const std::string_view id, reader.ReadString());
-    NEREID_RETURN_IF_ERROR(RefuseZeroByte("sequence_id", id));
+    NEREID_RETURN_IF_ERROR(RejectZeroByte("sequence_id", id));
     options.sequence_name = std::string(id);
     return Status::Ok();
   }
@@ -56,9 +56,10 @@ Status ReadSequenceId(JsonReader& reader, RequestOptions& options) {
   return Status::Ok();
 }
 
-// True when the protocol defines `name`; then its value has been read, or `status` says why not.
-bool ReadDefined(JsonReader& reader, std::string_view name, RequestOptions& options,
-                 Status& status) {
+// Returns true if the protocol defines `name`. The value has been read then, or `status` is an
+// error.
+bool ReadProtocolParameter(JsonReader& reader, std::string_view name, RequestOptions& options,
+                           Status& status) {
   const auto read_bool = [&](bool& value) {
     Result<bool> result = reader.ReadBool();
     if (result.ok()) value = *result;
@@ -89,7 +90,7 @@ bool ReadDefined(JsonReader& reader, std::string_view name, RequestOptions& opti
 
 Status ReadRequestParameter(JsonReader& reader, std::string_view name, RequestOptions& options) {
   Status status;
-  if (ReadDefined(reader, name, options, status)) {
+  if (ReadProtocolParameter(reader, name, options, status)) {
     return std::move(status).WithContext(StrCat("parameter '", name, "'"));
   }
   if (name.substr(0, 7) == "triton_") {

@@ -1,4 +1,4 @@
-// JSON to tensor. One element reader a type, one walker over the nesting.
+// Parses JSON arrays: one element reader per data type, and one reader for the nesting.
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -13,8 +13,8 @@
 namespace nereid::http {
 namespace {
 
-// Triton's words, which clients look for; the numbers follow.
-constexpr char kMisfit[] =
+// Triton's message, which clients search for. The numbers follow it.
+constexpr char kShapeMismatch[] =
     "Unable to parse 'data': Shape does not match true shape of 'data' field: ";
 
 template <typename T>
@@ -22,9 +22,9 @@ void AppendRaw(ByteBuffer& data, T value) {
   data.Append({reinterpret_cast<const char*>(&value), sizeof(value)});
 }
 
-// The rare numbers that from_chars will not take: too large, or so small that they round to zero.
+// Parses a number that from_chars rejects: too large, or so small that it rounds to zero.
 template <typename T>
-T ParseExtreme(std::string_view text) {
+T ParseOutOfRange(std::string_view text) {
   const std::string copy(text);
   if constexpr (std::is_same_v<T, float>) return std::strtof(copy.c_str(), nullptr);
   return std::strtod(copy.c_str(), nullptr);
@@ -38,7 +38,7 @@ Status ReadElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffe
   T value{};
   const auto result = std::from_chars(number.text.data(), end, value);
   if constexpr (std::is_floating_point_v<T>) {
-    if (result.ec != std::errc()) value = ParseExtreme<T>(number.text);
+    if (result.ec != std::errc()) value = ParseOutOfRange<T>(number.text);
     if (!std::isfinite(value)) {
       return reader.ErrorHere(number.text, " does not fit ", DataTypeName(datatype));
     }
@@ -67,8 +67,8 @@ Status ReadBytesElement(JsonReader& reader, TRITONSERVER_DataType, ByteBuffer& d
 
 using ElementReader = Status (*)(JsonReader&, TRITONSERVER_DataType, ByteBuffer&);
 
-// Null where the type has no JSON form.
-ElementReader ReaderOf(TRITONSERVER_DataType datatype) {
+// Returns null if the type has no JSON form.
+ElementReader ElementReaderFor(TRITONSERVER_DataType datatype) {
   switch (datatype) {
     case TRITONSERVER_TYPE_BOOL:
       return &ReadBoolElement;
@@ -110,7 +110,7 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-std::vector<int64_t> WithoutOnes(std::span<const int64_t> shape) {
+std::vector<int64_t> DropUnitDims(std::span<const int64_t> shape) {
   std::vector<int64_t> dims;
   for (const int64_t dim : shape) {
     if (dim != 1) dims.push_back(dim);
@@ -118,14 +118,14 @@ std::vector<int64_t> WithoutOnes(std::span<const int64_t> shape) {
   return dims;
 }
 
-// Walks the nested arrays. Invariant: dims_[i] is the length of every array seen whole at depth i.
-class NestedReader {
+// Reads nested arrays. Invariant: dims_[i] is the length of every complete array at depth i.
+class NestedArrayReader {
  public:
-  NestedReader(JsonReader& reader, TRITONSERVER_DataType datatype, int64_t num_expected,
-               ByteBuffer& data)
+  NestedArrayReader(JsonReader& reader, TRITONSERVER_DataType datatype, int64_t num_expected,
+                    ByteBuffer& data)
       : reader_(reader),
         datatype_(datatype),
-        read_element_(ReaderOf(datatype)),
+        read_element_(ElementReaderFor(datatype)),
         num_expected_(num_expected),
         data_(data) {}
 
@@ -150,10 +150,10 @@ class NestedReader {
 
   Status CheckShape(std::span<const int64_t> shape) const {
     if (num_elements_ != num_expected_) {
-      return InvalidArgError(kMisfit, num_elements_, " elements, shape ", ShapeText(shape),
+      return InvalidArgError(kShapeMismatch, num_elements_, " elements, shape ", ShapeText(shape),
                              " needs ", num_expected_);
     }
-    if (dims_.size() > 1 && WithoutOnes(dims_) != WithoutOnes(shape)) {
+    if (dims_.size() > 1 && DropUnitDims(dims_) != DropUnitDims(shape)) {
       return InvalidArgError("'data' is nested as ", ShapeText(dims_), ", shape is ",
                              ShapeText(shape));
     }
@@ -165,7 +165,7 @@ class NestedReader {
   static constexpr int64_t kUnknownDim = -1;
 
   Status TooMany() const {
-    return InvalidArgError(kMisfit, "more than the ", num_expected_,
+    return InvalidArgError(kShapeMismatch, "more than the ", num_expected_,
                            " elements of the tensor's shape");
   }
 
@@ -175,7 +175,7 @@ class NestedReader {
   const int64_t num_expected_;
   ByteBuffer& data_;
   int64_t num_elements_ = 0;
-  size_t leaf_level_ = kUnknown;  // the depth at which the elements are
+  size_t leaf_level_ = kUnknown;  // the depth of the elements
   std::vector<int64_t> dims_;
 };
 
@@ -183,24 +183,25 @@ class NestedReader {
 
 Status ReadJsonTensor(JsonReader& reader, TRITONSERVER_DataType datatype,
                       std::span<const int64_t> shape, ByteBuffer& data) {
-  if (ReaderOf(datatype) == nullptr) return NoJsonForm(datatype);
+  if (ElementReaderFor(datatype) == nullptr) return NoJsonForm(datatype);
   const std::optional<int64_t> count = ElementCount(shape);
-  // An element takes at least a digit and a comma: a shape that the text cannot fill gets no
-  // memory.
+  // Each element takes at least a digit and a comma. Memory is not allocated for a shape that the
+  // text cannot fill.
   if (!count || static_cast<uint64_t>(*count) > reader.bytes_left()) {
-    return InvalidArgError(kMisfit, "fewer elements than shape ", ShapeText(shape), " needs");
+    return InvalidArgError(kShapeMismatch, "fewer elements than shape ", ShapeText(shape),
+                           " needs");
   }
-  // Exact, or for BYTES an upper bound: the lengths and all the text there is.
+  // Exact, or an upper bound for BYTES: the lengths and all remaining text.
   data = ByteBuffer(datatype == TRITONSERVER_TYPE_BYTES
                         ? *count * sizeof(uint32_t) + reader.bytes_left()
                         : *count * ElementBytes(datatype));
-  NestedReader nested(reader, datatype, *count, data);
+  NestedArrayReader nested(reader, datatype, *count, data);
   NEREID_RETURN_IF_ERROR(nested.ReadLevel(0));
   return nested.CheckShape(shape);
 }
 
 Status ReadJsonElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
-  const ElementReader read_element = ReaderOf(datatype);
+  const ElementReader read_element = ElementReaderFor(datatype);
   return read_element == nullptr ? NoJsonForm(datatype) : read_element(reader, datatype, data);
 }
 

@@ -1,4 +1,4 @@
-// Tensor to JSON.
+// Writes tensors as JSON.
 #include <cmath>
 #include <cstring>
 

@@ -1,6 +1,7 @@
-// One queue, any free thread.
+// See blocking_pool.h.
 #include "host/frontend/http/calls/blocking_pool.h"
 
+#include <memory>
 #include <utility>
 
 namespace nereid::http {
@@ -37,6 +38,36 @@ void BlockingPool::WorkUntilStopped() {
     lock.unlock();
     work();
     lock.lock();
+  }
+}
+
+void BlockingCall::Start(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                         std::function<Status()> work) {
+  auto* call = new BlockingCall(context, connection, std::move(work));
+  connection.BeginCall(call);
+  pool.Run([call] {
+    call->status_ = call->work_();
+    call->loop_.Post(call);
+  });
+}
+
+BlockingCall::BlockingCall(KServeContext& context, HttpConnection& connection,
+                           std::function<Status()> work)
+    : context_(context),
+      loop_(connection.loop()),
+      connection_(&connection),
+      work_(std::move(work)) {
+  context_.num_calls.fetch_add(1);
+}
+
+void BlockingCall::RunOnLoop() {
+  const std::unique_ptr<BlockingCall> self(this);
+  context_.num_calls.fetch_sub(1);
+  if (connection_ == nullptr) return;
+  if (status_.ok()) {
+    connection_->Reply({}, "");
+  } else {
+    ReplyError(*connection_, status_, context_.http_status_of_error);
   }
 }
 

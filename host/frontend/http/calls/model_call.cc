@@ -1,11 +1,14 @@
-// The hand-over between the backend's thread and the loop.
+// Passes responses from the backend's threads to the loop.
 #include "host/frontend/http/calls/model_call.h"
 
 #include <utility>
 
+#include "host/frontend/frontend_state.h"
+
 namespace nereid::http {
 
-ModelCall::ModelCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs)
+ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, RequestBody body,
+                     InputTensors inputs)
     : context_(context),
       loop_(connection.loop()),
       connection_(&connection),
@@ -29,8 +32,8 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(call->trace_);
   Status status = call->context_.server.InferAsync(std::move(request), core_trace);
   if (!status.ok()) return status;
-  // The model may have answered already, but nothing was dealt with: that happens on this thread.
-  // Not so the release: from here on the call may belong to itself alone.
+  // The model may already have answered, but responses are handled only on this thread. The request
+  // may already have been released, so from now on the call may delete itself.
   ModelCall* const launched = call.release();
   launched->connection_->BeginCall(launched);
   return Status::Ok();
@@ -38,27 +41,27 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
 
 // [backend thread]
 void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
-  EventLoop& loop = loop_;
-  if (!response.empty()) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
+  net::EventLoop& loop = loop_;
+  if (!response.empty()) RecordTraceEvent(trace_, "INFER_RESPONSE_COMPLETE");
   bool must_post;
   {
     const std::lock_guard lock(events_mutex_);
     events_.push_back({std::move(response), is_final});
     must_post = !std::exchange(is_posted_, true);
   }
-  // If it was posted before, the loop may have dealt with this event already, and the call be gone.
+  // If the call was already posted, the loop may have handled this event and deleted the call.
   if (must_post) loop.Post(this);
 }
 
 // [backend thread]
 void ModelCall::OnRelease(InferRequest request) noexcept {
   request_ = std::move(request);
-  SetStage(kReleased);
+  AddStage(kRequestReleased);
 }
 
-void ModelCall::SetStage(unsigned stage) {
+void ModelCall::AddStage(unsigned stage) {
   const unsigned before = stage_.fetch_or(stage, std::memory_order_acq_rel);
-  if ((before | stage) == (kReleased | kLoopIsDone)) delete this;
+  if ((before | stage) == (kRequestReleased | kResponsesHandled)) delete this;
 }
 
 void ModelCall::RunOnLoop() {
@@ -76,28 +79,28 @@ void ModelCall::RunOnLoop() {
     is_final = is_final || event.is_final;
   }
   if (!is_final) return;
-  EndSharedUse();
-  NoteTrace(trace_, "HTTP_SEND_START");
+  ReleaseSharedMemory();
+  RecordTraceEvent(trace_, "HTTP_SEND_START");
   if (connection_ != nullptr) OnModelEnd();
-  NoteTrace(trace_, "HTTP_SEND_END");
+  RecordTraceEvent(trace_, "HTTP_SEND_END");
   connection_ = nullptr;
   events.clear();
-  SetStage(kLoopIsDone);
+  AddStage(kResponsesHandled);
 }
 
-// Before the client hears: with the answer in its hands it may unregister its regions.
-void ModelCall::EndSharedUse() {
-  for (InputTensor& input : inputs_) input.block.use.reset();
+// Runs before the client is answered, because it may then unregister its regions.
+void ModelCall::ReleaseSharedMemory() {
+  for (InputTensor& input : inputs_) input.mapped.use_count.reset();
   std::vector<SharedOutput>* const outputs = shared_outputs();
   if (outputs == nullptr) return;
-  for (SharedOutput& output : *outputs) output.block.use.reset();
+  for (SharedOutput& output : *outputs) output.range.use_count.reset();
 }
 
-Status ModelCall::CheckShared() {
-  for (const InputTensor& input : inputs_) NEREID_RETURN_IF_ERROR(input.block.CheckTouched());
+Status ModelCall::CheckSharedMemory() {
+  for (const InputTensor& input : inputs_) NEREID_RETURN_IF_ERROR(input.mapped.CheckIntact());
   const std::vector<SharedOutput>* const outputs = shared_outputs();
   if (outputs == nullptr) return Status::Ok();
-  for (const SharedOutput& output : *outputs) NEREID_RETURN_IF_ERROR(output.block.CheckTouched());
+  for (const SharedOutput& output : *outputs) NEREID_RETURN_IF_ERROR(output.range.CheckIntact());
   return Status::Ok();
 }
 
@@ -116,6 +119,15 @@ std::string ModelCall::ExtraHeaders() const {
 
 void ModelCall::Cancel() {
   (void)InferRequest::Cancel(handle_);
+}
+
+TracedRequest SampleTrace(const KServeContext& context, const HttpConnection& connection,
+                          const RequestHead& head, const RequestedModel& model) {
+  TracedRequest trace = context.state.tracer->Sample(model.name, head.Header("traceparent"));
+  if (trace == nullptr) return trace;
+  trace->Add("HTTP_RECV_START", connection.request_start_ns());
+  RecordTraceEvent(trace, "HTTP_RECV_END");
+  return trace;
 }
 
 }  // namespace nereid::http

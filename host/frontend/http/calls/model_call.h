@@ -1,7 +1,7 @@
-// One request in the hands of a model: carries responses from the backend's thread to the
-// connection's loop, and the client's departure the other way. It owns all input memory and deletes
-// itself when the last response was dealt with and the model gave the request back, whichever comes
-// last.
+// One inference request in flight. It passes responses from the backend's thread to the
+// connection's loop, and a client's disconnect from the loop to the model. It owns all input
+// memory. It deletes itself after the last response was handled and the model released the request,
+// whichever is later.
 #pragma once
 
 #include <atomic>
@@ -12,44 +12,47 @@
 #include "base/inline_vector.h"
 #include "host/frontend/http/bodies/infer_body.h"
 #include "host/frontend/http/bodies/orca.h"
+#include "host/frontend/http/calls/request_builder.h"
 #include "host/frontend/http/kserve_context.h"
-#include "host/frontend/http/transport/connection.h"
-#include "host/frontend/http/transport/event_loop.h"
+#include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
+#include "net/event_loop.h"
 
 namespace nereid::http {
 
-class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
+class ModelCall : public InferObserver, public net::LoopTask, public InFlightCall {
  public:
-  // `body` and `inputs` are what the request's tensors lie in.
-  ModelCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs);
+  // `body` and `inputs` own the memory of the request's tensors.
+  ModelCall(KServeContext& context, HttpConnection& connection, RequestBody body,
+            InputTensors inputs);
 
-  // [loop thread] Before Launch: the answer is to tell how loaded the model is.
-  void TellLoad(OrcaFormat format) { orca_ = format; }
-  // [loop thread] Gives `request` to the model. On an error there was no call, and the connection
-  // is still to be answered.
+  // [loop thread] Call before Launch: the response will carry load metrics in `format`.
+  void ReportLoadMetrics(OrcaFormat format) { orca_ = format; }
+  // [loop thread] Starts `request`. On an error no call was started, and the connection must still
+  // be answered.
   static Status Launch(std::unique_ptr<ModelCall> call, InferRequest request, TracedRequest trace);
 
   virtual ~ModelCall();
 
  protected:
-  // [loop thread] While there is a client: each response, then the end. After the end, or once
-  // LeaveClient was called, nothing more comes.
+  // [loop thread] Called while the client is connected: for each response, then at the end. Nothing
+  // follows the end or a call of DetachClient.
   virtual void OnModelResponse(InferResponse response) = 0;
   virtual void OnModelEnd() = 0;
 
-  // [loop thread] Null once the client is gone or answered.
-  Connection* connection() { return connection_; }
-  // [loop thread] The client has its answer; what else the model says is dropped.
-  void LeaveClient() { connection_ = nullptr; }
-  // [loop thread] Header lines that the request asked for.
+  // [loop thread] Null after the client has disconnected or was answered.
+  HttpConnection* connection() { return connection_; }
+  // [loop thread] The client has its response. Further responses of the model are dropped.
+  void DetachClient() { connection_ = nullptr; }
+  // [loop thread] Returns header lines that the request asked for.
   std::string ExtraHeaders() const;
-  // [loop thread] Asks the model to stop.
+  // [loop thread] Cancels the request.
   void Cancel();
-  // [loop thread] Whether the memory that the request shares was there to the end.
-  Status CheckShared();
-  // Outputs that go into shared memory; null for none. Constant.
+  // [loop thread] Returns an error if a shared-memory region of the request did not stay intact to
+  // the end.
+  Status CheckSharedMemory();
+  // Outputs in shared memory; null if there are none. The result never changes.
   virtual std::vector<SharedOutput>* shared_outputs() { return nullptr; }
 
  private:
@@ -58,29 +61,33 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
     bool is_final;
   };
   using Events = InlineVector<Event, 1>;
-  enum : unsigned { kReleased = 1, kLoopIsDone = 2 };
+  enum : unsigned { kRequestReleased = 1, kResponsesHandled = 2 };
 
   void OnResponse(InferResponse response, bool is_final) noexcept final;
   void OnRelease(InferRequest request) noexcept final;
   void RunOnLoop() final;
   void OnDisconnect() final;
-  void SetStage(unsigned stage);
-  void EndSharedUse();
+  void AddStage(unsigned stage);
+  void ReleaseSharedMemory();
 
   KServeContext& context_;
-  EventLoop& loop_;
-  Connection* connection_;                           // loop thread
+  net::EventLoop& loop_;
+  HttpConnection* connection_;                       // used only on the loop thread
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
-  const Body body_;
+  const RequestBody body_;
   InputTensors inputs_;
   OrcaFormat orca_ = OrcaFormat::kNone;
-  TracedRequest trace_;   // empty when the request is not traced
-  InferRequest request_;  // after the release
+  TracedRequest trace_;   // null if the request is not traced
+  InferRequest request_;  // set when the model releases the request
   std::atomic<unsigned> stage_{0};
 
-  std::mutex events_mutex_;  // guards the two below
+  std::mutex events_mutex_;  // guards the two members below
   Events events_;
   bool is_posted_ = false;
 };
+
+// [loop thread] Decides whether the request is traced. Returns null if it is not.
+TracedRequest SampleTrace(const KServeContext& context, const HttpConnection& connection,
+                          const RequestHead& head, const RequestedModel& model);
 
 }  // namespace nereid::http

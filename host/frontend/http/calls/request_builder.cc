@@ -1,5 +1,8 @@
-// One call of the C API a fact; nothing is set that the body did not ask for.
+// Sets only what the body contains. Header patterns use RE2, whose run time is linear in the
+// header's length for every pattern.
 #include "host/frontend/http/calls/request_builder.h"
+
+#include <re2/re2.h>
 
 namespace nereid::http {
 namespace {
@@ -42,10 +45,10 @@ Status ApplyOptions(InferRequest& request, const RequestOptions& options) {
 
 }  // namespace
 
-Result<InferRequest> BuildRequest(const Server& server, const ModelName& model,
+Result<InferRequest> BuildRequest(const Server& server, const RequestedModel& model,
                                   const RequestOptions& options,
                                   std::span<const InputTensor> inputs,
-                                  std::span<const OutputRequest> outputs) {
+                                  std::span<const RequestedOutput> outputs) {
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
                           server.NewRequest(model.name.c_str(), model.version));
   NEREID_RETURN_IF_ERROR(ApplyOptions(request, options));
@@ -53,16 +56,16 @@ Result<InferRequest> BuildRequest(const Server& server, const ModelName& model,
     NEREID_RETURN_IF_ERROR(request.AddInput(input.name.c_str(), input.datatype, input.shape));
     const std::string_view bytes = input.bytes();
     NEREID_RETURN_IF_ERROR(request.AppendInputData(input.name.c_str(), bytes.data(), bytes.size(),
-                                                   input.block.memory_type,
-                                                   input.block.memory_type_id));
+                                                   input.mapped.memory_type,
+                                                   input.mapped.memory_type_id));
   }
-  for (const OutputRequest& output : outputs) {
+  for (const RequestedOutput& output : outputs) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name.c_str()));
   }
   return request;
 }
 
-Result<InferRequest> BuildRawRequest(const Server& server, const ModelName& model,
+Result<InferRequest> BuildRawRequest(const Server& server, const RequestedModel& model,
                                      std::string_view bytes) {
   constexpr char kInputName[] = "raw_input";
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
@@ -70,6 +73,33 @@ Result<InferRequest> BuildRawRequest(const Server& server, const ModelName& mode
   NEREID_RETURN_IF_ERROR(request.AddRawInput(kInputName));
   NEREID_RETURN_IF_ERROR(request.AppendInputData(kInputName, bytes.data(), bytes.size()));
   return request;
+}
+
+HeaderForwarding::HeaderForwarding(std::unique_ptr<re2::RE2> pattern)
+    : pattern_(std::move(pattern)) {}
+HeaderForwarding::HeaderForwarding(HeaderForwarding&&) noexcept = default;
+HeaderForwarding::~HeaderForwarding() = default;
+
+Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern) {
+  if (pattern.empty()) return HeaderForwarding(nullptr);
+  re2::RE2::Options options;
+  options.set_case_sensitive(false);
+  options.set_log_errors(false);
+  auto compiled = std::make_unique<re2::RE2>(pattern, options);
+  if (!compiled->ok()) {
+    return InvalidArgError("header forward pattern '", pattern, "': ", compiled->error());
+  }
+  return HeaderForwarding(std::move(compiled));
+}
+
+Status HeaderForwarding::Apply(const RequestHead& head, InferRequest& request) const {
+  if (pattern_ == nullptr) return Status::Ok();
+  for (const auto& [name, value] : head.headers) {
+    if (!re2::RE2::PartialMatch({name.data(), name.size()}, *pattern_)) continue;
+    const std::string key(name);
+    NEREID_RETURN_IF_ERROR(request.SetParameter(key.c_str(), std::string(value).c_str()));
+  }
+  return Status::Ok();
 }
 
 }  // namespace nereid::http

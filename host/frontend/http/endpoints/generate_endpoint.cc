@@ -1,5 +1,5 @@
-// The two ways to answer, and the model's signature that both need first.
-#include "host/frontend/http/endpoints/generate_endpoint.h"
+// The generate endpoints, and the cache of model signatures that they use.
+#include "host/frontend/http/endpoints/endpoints.h"
 
 #include <memory>
 #include <string>
@@ -7,16 +7,14 @@
 #include <utility>
 
 #include "host/frontend/http/bodies/generate_body.h"
-#include "host/frontend/http/bodies/model_signature.h"
-#include "host/frontend/http/calls/generate_reply.h"
 #include "host/frontend/http/calls/model_call.h"
-#include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/endpoints/trace_request.h"
+#include "host/frontend/http/calls/response_bodies.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
 
-// generate: takes exactly one response, from a decoupled model too.
+// generate: requires exactly one response, also from a decoupled model.
 class GenerateCall final : public ModelCall {
  public:
   using ModelCall::ModelCall;
@@ -27,18 +25,18 @@ class GenerateCall final : public ModelCall {
       response_ = std::move(response);
       return;
     }
-    ReplyNotOne();
-    LeaveClient();
+    ReplyResponseCountError();
+    DetachClient();
     Cancel();
   }
 
   void OnModelEnd() override {
     if (response_.empty()) {
-      ReplyNotOne();
+      ReplyResponseCountError();
       return;
     }
     std::string json;
-    const Status status = AppendGenerateReply(json, response_);
+    const Status status = AppendGenerateResponse(json, response_);
     if (status.ok()) {
       const std::string headers = ExtraHeaders();
       connection()->Reply({.extra_headers = headers}, json);
@@ -47,7 +45,7 @@ class GenerateCall final : public ModelCall {
     }
   }
 
-  void ReplyNotOne() {
+  void ReplyResponseCountError() {
     ReplyError(*connection(),
                InternalError("generate expects model to produce exactly 1 response, use generate "
                              "stream for model that generates various number of responses"));
@@ -56,8 +54,8 @@ class GenerateCall final : public ModelCall {
   InferResponse response_;
 };
 
-// generate_stream: each response at once. Until the first one the answer can still be a plain
-// error.
+// generate_stream: sends each response as soon as it arrives. Before the first one an error can
+// still be sent as a plain error response.
 class GenerateStreamCall final : public ModelCall {
  public:
   using ModelCall::ModelCall;
@@ -65,11 +63,11 @@ class GenerateStreamCall final : public ModelCall {
  private:
   void OnModelResponse(InferResponse response) override {
     event_ = "data: ";
-    const Status status = AppendGenerateReply(event_, response);
-    response = InferResponse();  // its memory, before the bytes of it wait for the client
+    const Status status = AppendGenerateResponse(event_, response);
+    response = InferResponse();  // release its memory before the event waits for the client
     if (!status.ok() && !has_begun_) {
       ReplyError(*connection(), status);
-      LeaveClient();
+      DetachClient();
       Cancel();
       return;
     }
@@ -92,11 +90,11 @@ class GenerateStreamCall final : public ModelCall {
   }
 
   bool has_begun_ = false;
-  std::string event_;  // kept for its capacity
+  std::string event_;  // reused for its capacity
 };
 
-// The signature is parsed anew only when the metadata has changed, which a reload can do.
-Result<const ModelSignature*> SignatureOf(const Server& server, const ModelName& model) {
+// Parses the signature again only if the metadata has changed, for example after a reload.
+Result<const ModelSignature*> CachedSignature(const Server& server, const RequestedModel& model) {
   struct Entry {
     std::string metadata;
     ModelSignature signature;
@@ -116,24 +114,25 @@ Result<const ModelSignature*> SignatureOf(const Server& server, const ModelName&
 
 }  // namespace
 
-Status StartGenerate(KServeContext& context, Connection& connection, const RequestHead& head,
-                     Body body, const ModelName& model, bool is_streaming) {
-  NEREID_ASSIGN_OR_RETURN(const ModelSignature* signature, SignatureOf(context.server, model));
+Status StartGenerate(KServeContext& context, HttpConnection& connection, const RequestHead& head,
+                     RequestBody body, const RequestedModel& model, bool is_streaming) {
+  NEREID_ASSIGN_OR_RETURN(const ModelSignature* signature, CachedSignature(context.server, model));
   GenerateBody parsed;
   NEREID_RETURN_IF_ERROR(
       ParseGenerateBody(body.bytes(), *signature, connection.limits().max_json_depth, parsed));
   NEREID_ASSIGN_OR_RETURN(InferRequest request, BuildRequest(context.server, model, parsed.options,
                                                              parsed.inputs, /*outputs=*/{}));
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
-  // All of the body is in the parsed inputs: its memory is not kept.
+  // The parsed inputs contain all data, so the body's memory is not kept.
   std::unique_ptr<ModelCall> call;
   if (is_streaming) {
-    call =
-        std::make_unique<GenerateStreamCall>(context, connection, Body(), std::move(parsed.inputs));
+    call = std::make_unique<GenerateStreamCall>(context, connection, RequestBody(),
+                                                std::move(parsed.inputs));
   } else {
-    call = std::make_unique<GenerateCall>(context, connection, Body(), std::move(parsed.inputs));
+    call = std::make_unique<GenerateCall>(context, connection, RequestBody(),
+                                          std::move(parsed.inputs));
   }
-  call->TellLoad(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
+  call->ReportLoadMetrics(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
   return ModelCall::Launch(std::move(call), std::move(request),
                            SampleTrace(context, connection, head, model));
 }

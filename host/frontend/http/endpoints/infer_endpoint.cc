@@ -1,5 +1,5 @@
-// Body to request, response to reply.
-#include "host/frontend/http/endpoints/infer_endpoint.h"
+// The infer endpoint.
+#include "host/frontend/http/endpoints/endpoints.h"
 
 #include <algorithm>
 #include <list>
@@ -8,32 +8,30 @@
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/http/bodies/binary_form.h"
+#include "host/frontend/http/bodies/binary_extension.h"
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/bodies/infer_body.h"
-#include "host/frontend/http/calls/infer_reply.h"
 #include "host/frontend/http/calls/model_call.h"
-#include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/endpoints/trace_request.h"
-#include "nereid/input_memory.h"
+#include "host/frontend/http/calls/response_bodies.h"
+#include "nereid/infer_request.h"
 
 namespace nereid::http {
 namespace {
 
-constexpr size_t kMaxCopiedBlocks = 2048;  // bytes
+constexpr size_t kMaxCopiedTensorBytes = 2048;  // bytes
 
 class InferCall final : public ModelCall {
  public:
-  InferCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs,
-            OutputForms forms, Encoding encoding)
+  InferCall(KServeContext& context, HttpConnection& connection, RequestBody body,
+            InputTensors inputs, OutputFormats formats, Encoding encoding)
       : ModelCall(context, connection, std::move(body), std::move(inputs)),
         context_(context),
-        forms_(std::move(forms)),
+        formats_(std::move(formats)),
         encoding_(encoding) {}
 
  private:
   std::vector<SharedOutput>* shared_outputs() override {
-    return forms_.shared.empty() ? nullptr : &forms_.shared;
+    return formats_.shared.empty() ? nullptr : &formats_.shared;
   }
 
   void OnModelResponse(InferResponse response) override {
@@ -45,102 +43,106 @@ class InferCall final : public ModelCall {
     Status status = num_responses_ == 1
                         ? response_.Error()
                         : InternalError("expected a single response, got ", num_responses_);
-    InferReply reply;
-    if (status.ok()) status = CheckShared();
-    if (status.ok()) status = BuildInferReply(response_, forms_, reply);
+    InferResponseBody body;
+    if (status.ok()) status = CheckSharedMemory();
+    if (status.ok()) status = BuildInferResponseBody(response_, formats_, body);
     if (status.ok()) {
-      Send(reply);
+      Send(body);
     } else {
-      ReplyError(*connection(), status, context_.status_of_error);
+      ReplyError(*connection(), status, context_.http_status_of_error);
     }
   }
 
-  void Send(InferReply& reply) {
-    if (encoding_ != Encoding::kIdentity) return SendCompressed(reply);
-    if (reply.blocks.empty()) {
+  void Send(InferResponseBody& body) {
+    if (encoding_ != Encoding::kIdentity) return SendCompressed(body);
+    if (body.tensors.empty()) {
       const std::string headers = ExtraHeaders();
-      connection()->Reply({.extra_headers = headers}, reply.json);
+      connection()->Reply({.extra_headers = headers}, body.json);
       return;
     }
-    if (reply.num_block_bytes() <= kMaxCopiedBlocks) return SendCopied(reply);
-    std::vector<OutPiece> pieces{{reply.json}};
-    for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
-    const BinaryHead head(context_.answer_content_type, reply.json.size(), ExtraHeaders());
-    connection()->ReplyPieces(
-        head.Get(), pieces,
-        std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
+    if (body.num_tensor_bytes() <= kMaxCopiedTensorBytes) return SendCopied(body);
+    std::vector<OutputSegment> segments{{body.json}};
+    for (const std::string_view tensor : body.tensors) {
+      segments.push_back({tensor, /*is_borrowed=*/true});
+    }
+    const BinaryResponseHead head(context_.response_content_type, body.json.size(), ExtraHeaders());
+    connection()->ReplySegments(head.Get(), segments,
+                                std::make_shared<ResponseMemory>(ResponseMemory{
+                                    std::move(response_), std::move(body.derived_tensors)}));
   }
 
-  // Few bytes are copied faster than kept and sent as pieces.
-  void SendCopied(InferReply& reply) {
-    const BinaryHead head(context_.answer_content_type, reply.json.size(), ExtraHeaders());
-    for (const std::string_view block : reply.blocks) reply.json += block;
-    connection()->Reply(head.Get(), reply.json);
+  // Copying a few bytes is faster than sending them as borrowed segments.
+  void SendCopied(InferResponseBody& body) {
+    const BinaryResponseHead head(context_.response_content_type, body.json.size(), ExtraHeaders());
+    for (const std::string_view tensor : body.tensors) body.json += tensor;
+    connection()->Reply(head.Get(), body.json);
   }
 
-  void SendCompressed(const InferReply& reply) {
-    std::vector<std::string_view> pieces{reply.json};
-    pieces.insert(pieces.end(), reply.blocks.begin(), reply.blocks.end());
+  void SendCompressed(const InferResponseBody& body) {
+    std::vector<std::string_view> segments{body.json};
+    segments.insert(segments.end(), body.tensors.begin(), body.tensors.end());
     const std::string headers =
         StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n", ExtraHeaders());
-    const std::string body = Compress(encoding_, pieces);
-    if (reply.blocks.empty()) return connection()->Reply({.extra_headers = headers}, body);
-    const BinaryHead head(context_.answer_content_type, reply.json.size(), headers);
-    connection()->Reply(head.Get(), body);
+    const std::string compressed = Compress(encoding_, segments);
+    if (body.tensors.empty()) {
+      return connection()->Reply({.extra_headers = headers}, compressed);
+    }
+    const BinaryResponseHead head(context_.response_content_type, body.json.size(), headers);
+    connection()->Reply(head.Get(), compressed);
   }
 
-  // What the blocks of a reply lie in.
-  struct Kept {
+  // Owns the memory of the tensors in a response body.
+  struct ResponseMemory {
     InferResponse response;
-    std::list<std::string> made;
+    std::list<std::string> derived_tensors;
   };
 
   const KServeContext& context_;
-  OutputForms forms_;
-  const Encoding encoding_;  // of the reply
+  OutputFormats formats_;
+  const Encoding encoding_;  // of the response
   InferResponse response_;
   size_t num_responses_ = 0;
 };
 
-Status FindSharedInputs(const SharedMemory& memory, InputTensors& inputs) {
+Status FindSharedInputs(const SharedMemoryManager& memory, InputTensors& inputs) {
   for (InputTensor& input : inputs) {
     if (!input.shared) continue;
-    NEREID_ASSIGN_OR_RETURN(input.block, memory.Find(*input.shared));
-    input.binary = {input.block.base, input.block.size_bytes};
+    NEREID_ASSIGN_OR_RETURN(input.mapped, memory.Find(*input.shared));
+    input.binary = {input.mapped.base, input.mapped.size_bytes};
   }
   return Status::Ok();
 }
 
-Result<OutputForms> ToOutputForms(const KServeContext& context, const ModelName& model,
-                                  InferBody& parsed) {
-  OutputForms forms{parsed.binary_outputs, false, std::move(parsed.outputs), {}};
-  for (const OutputRequest& output : forms.named) {
+Result<OutputFormats> ToOutputFormats(const KServeContext& context, const RequestedModel& model,
+                                      InferBody& parsed) {
+  OutputFormats formats{parsed.binary_outputs, false, std::move(parsed.outputs), {}};
+  for (const RequestedOutput& output : formats.named) {
     if (!output.shared) continue;
-    NEREID_ASSIGN_OR_RETURN(SharedBlock block, context.state.shared_memory.Find(*output.shared));
-    forms.shared.push_back({output.name, std::move(block)});
+    NEREID_ASSIGN_OR_RETURN(MappedRange mapped, context.state.shared_memory.Find(*output.shared));
+    formats.shared.push_back({output.name, std::move(mapped)});
   }
-  const bool has_classes = std::any_of(forms.named.begin(), forms.named.end(),
+  const bool has_classes = std::any_of(formats.named.begin(), formats.named.end(),
                                        [](const auto& output) { return output.num_classes != 0; });
   if (has_classes) {
-    NEREID_ASSIGN_OR_RETURN(forms.is_batched,
+    NEREID_ASSIGN_OR_RETURN(formats.is_batched,
                             context.server.IsBatched(model.name.c_str(), model.version));
   }
-  return forms;
+  return formats;
 }
 
-// The same without memory that a model offered.
-Body InOwnMemory(Body body) {
-  Body own;
-  own.memory = ByteBuffer(body.bytes().size() + body.rest.size());
+// Copies a body out of posted memory.
+RequestBody CopyToOwnMemory(RequestBody body) {
+  RequestBody own;
+  own.memory = ByteBuffer(body.bytes().size() + body.posted.size());
   own.memory.Append(body.bytes());
-  own.memory.Append(body.rest.view());
+  own.memory.Append(body.posted.view());
   return own;
 }
 
 }  // namespace
 
-Status StartInfer(KServeContext& context, Connection& connection, const RequestHead& head,
-                  Body body, const ModelName& model) {
+Status StartInfer(KServeContext& context, HttpConnection& connection, const RequestHead& head,
+                  RequestBody body, const RequestedModel& model) {
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled,
                           context.server.IsDecoupled(model.name.c_str(), model.version));
   if (is_decoupled) {
@@ -148,12 +150,12 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
         "HTTP end point doesn't support models with decoupled transaction policy");
   }
   const std::string_view bytes = body.bytes();
-  const size_t body_bytes = bytes.size() + body.rest.size();
+  const size_t body_bytes = bytes.size() + body.posted.size();
   if (body_bytes == 0) return InvalidArgError("the request body is empty");
   NEREID_ASSIGN_OR_RETURN(const size_t json_bytes,
                           JsonLength(head, context.binary_content_type, body_bytes));
   const std::string_view binary =
-      body.rest.lender() != nullptr ? body.rest.view() : bytes.substr(json_bytes);
+      body.posted.external_owner() != nullptr ? body.posted.view() : bytes.substr(json_bytes);
 
   InferBody parsed;
   InferRequest request(nullptr);
@@ -167,18 +169,19 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));
   }
-  // What KServeService::OfferPlace gave.
-  const auto* const offered = static_cast<const InputMemory*>(body.rest.lender().get());
-  if (offered != nullptr && !offered->IsFor(request)) {
-    return StartInfer(context, connection, head, InOwnMemory(std::move(body)), model);
+  // Created by KServeService::AcquirePostedMemory.
+  const auto* const posted =
+      static_cast<const PostedInputBuffer*>(body.posted.external_owner().get());
+  if (posted != nullptr && !posted->IsForModelOf(request)) {
+    return StartInfer(context, connection, head, CopyToOwnMemory(std::move(body)), model);
   }
-  if (parsed.options.is_of_sequence()) connection.KeepForSequences();
+  if (parsed.options.belongs_to_sequence()) connection.KeepOpenForSequences();
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
-  NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context, model, parsed));
-  auto call =
-      std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
-                                  std::move(forms), ChooseEncoding(head.Header("Accept-Encoding")));
-  call->TellLoad(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
+  NEREID_ASSIGN_OR_RETURN(OutputFormats formats, ToOutputFormats(context, model, parsed));
+  auto call = std::make_unique<InferCall>(context, connection, std::move(body),
+                                          std::move(parsed.inputs), std::move(formats),
+                                          ChooseEncoding(head.Header("Accept-Encoding")));
+  call->ReportLoadMetrics(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
   return ModelCall::Launch(std::move(call), std::move(request),
                            SampleTrace(context, connection, head, model));
 }

@@ -1,12 +1,20 @@
-// One call of the C API an endpoint.
-#include "host/frontend/http/endpoints/metadata_endpoints.h"
+// Health, metadata, configuration and statistics. Each endpoint is one call of the C API.
+#include "host/frontend/http/endpoints/endpoints.h"
 
-#include "host/frontend/http/calls/reply.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
 
-Result<Message> Ask(const Server& server, const Route& route) {
+void ReplyBool(HttpConnection& connection, const Result<bool>& yes) {
+  if (!yes.ok()) {
+    ReplyError(connection, yes.status());
+    return;
+  }
+  connection.Reply({.status = *yes ? 200 : 400, .content_type = "text/plain"}, "");
+}
+
+Result<Message> CallServer(const Server& server, const Route& route) {
   const char* const name = route.model.name.c_str();
   const int64_t version = route.model.version;
   switch (route.endpoint) {
@@ -25,11 +33,29 @@ Result<Message> Ask(const Server& server, const Route& route) {
 
 }  // namespace
 
-void ReplyMetadata(Connection& connection, const Server& server, const Route& route) {
-  ReplyMessage(connection, Ask(server, route));
+void ReplyServerLive(HttpConnection& connection, const Server& server) {
+  ReplyBool(connection, server.IsLive());
 }
 
-void ReplyMessage(Connection& connection, const Result<Message>& message) {
+void ReplyServerReady(HttpConnection& connection, const Server& server, bool is_draining) {
+  ReplyBool(connection, is_draining ? Result<bool>(false) : server.IsReady());
+}
+
+void ReplyModelReady(HttpConnection& connection, const Server& server,
+                     const RequestedModel& model) {
+  const Result<bool> ready = server.IsModelReady(model.name.c_str(), model.version);
+  if (ready.ok() && !*ready) {
+    connection.Reply({.status = 400}, ErrorBody("Model version not ready"));
+  } else {
+    ReplyBool(connection, ready);
+  }
+}
+
+void ReplyMetadata(HttpConnection& connection, const Server& server, const Route& route) {
+  ReplyMessage(connection, CallServer(server, route));
+}
+
+void ReplyMessage(HttpConnection& connection, const Result<Message>& message) {
   if (!message.ok()) {
     ReplyError(connection, message.status());
     return;

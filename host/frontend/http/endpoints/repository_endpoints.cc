@@ -1,17 +1,16 @@
-#include "host/frontend/http/endpoints/repository_endpoints.h"
+#include "host/frontend/http/endpoints/endpoints.h"
 
 #include <utility>
 #include <vector>
 
-#include "host/frontend/http/bodies/repository_body.h"
-#include "host/frontend/http/calls/pool_call.h"
-#include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/endpoints/metadata_endpoints.h"
+#include "host/frontend/http/bodies/control_bodies.h"
+#include "host/frontend/http/calls/blocking_pool.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
 
-// The parameters of the C API; they reference what `load` holds.
+// Returns the parameters of the C API. They reference the memory of `load`.
 std::vector<Parameter> ToParameters(const LoadBody& load) {
   std::vector<Parameter> parameters;
   if (load.config) parameters.push_back(Parameter::String("config", *load.config));
@@ -21,21 +20,21 @@ std::vector<Parameter> ToParameters(const LoadBody& load) {
   return parameters;
 }
 
-Status StartLoad(KServeContext& context, BlockingPool& pool, Connection& connection,
-                 const Body& body, const std::string& model) {
+Status StartLoad(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                 const RequestBody& body, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(LoadBody load,
                           ReadLoadBody(body.bytes(), connection.limits().max_json_depth));
-  PoolCall::Start(context, pool, connection, [&context, model, load = std::move(load)] {
+  BlockingCall::Start(context, pool, connection, [&context, model, load = std::move(load)] {
     return context.server.LoadModel(model.c_str(), ToParameters(load));
   });
   return Status::Ok();
 }
 
-Status StartUnload(KServeContext& context, BlockingPool& pool, Connection& connection,
-                   const Body& body, const std::string& model) {
+Status StartUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                   const RequestBody& body, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(const bool with_dependents,
                           ReadUnloadBody(body.bytes(), connection.limits().max_json_depth));
-  PoolCall::Start(context, pool, connection, [&context, model, with_dependents] {
+  BlockingCall::Start(context, pool, connection, [&context, model, with_dependents] {
     return context.server.UnloadModel(model.c_str(), with_dependents);
   });
   return Status::Ok();
@@ -43,7 +42,8 @@ Status StartUnload(KServeContext& context, BlockingPool& pool, Connection& conne
 
 }  // namespace
 
-void ReplyRepositoryIndex(Connection& connection, const Server& server, const Body& body) {
+void ReplyRepositoryIndex(HttpConnection& connection, const Server& server,
+                          const RequestBody& body) {
   const Result<bool> ready_only = ReadIndexBody(body.bytes(), connection.limits().max_json_depth);
   if (ready_only.ok()) {
     ReplyMessage(connection, server.ModelIndex(*ready_only));
@@ -52,8 +52,8 @@ void ReplyRepositoryIndex(Connection& connection, const Server& server, const Bo
   }
 }
 
-void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, Connection& connection,
-                       const Body& body, const Route& route) {
+void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                       const RequestBody& body, const Route& route) {
   if (!route.repository.empty()) {
     ReplyError(connection, UnsupportedError("'repository_name' specification is not supported"));
     return;

@@ -1,15 +1,15 @@
-// Small JSON bodies around SharedMemory.
-#include "host/frontend/http/endpoints/shared_memory_endpoints.h"
+// Endpoints of /v2/systemsharedmemory and /v2/cudasharedmemory.
+#include "host/frontend/http/endpoints/endpoints.h"
 
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/http/bodies/shared_memory_body.h"
-#include "host/frontend/http/calls/pool_call.h"
-#include "host/frontend/http/calls/reply.h"
+#include "host/frontend/http/bodies/control_bodies.h"
+#include "host/frontend/http/calls/blocking_pool.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
 namespace {
@@ -19,35 +19,37 @@ Status CheckRegion(const std::string& region, std::string_view kind) {
   return InvalidArgError("'region name' is necessary to register ", kind, " shared memory region");
 }
 
-Status Missing(std::string_view member) {
+Status MissingMemberError(std::string_view member) {
   return InvalidArgError("Shared memory register request has no '", member, "' field");
 }
 
-Status RegisterSystem(const KServeContext& context, Connection& connection, const Body& body,
-                      const std::string& region) {
+Status RegisterSystem(const KServeContext& context, HttpConnection& connection,
+                      const RequestBody& body, const std::string& region) {
   NEREID_RETURN_IF_ERROR(CheckRegion(region, "system"));
-  NEREID_ASSIGN_OR_RETURN(const Registration wanted,
+  NEREID_ASSIGN_OR_RETURN(const SharedMemoryRegistration registration,
                           ReadRegistration(body.bytes(), connection.limits().max_json_depth));
-  if (!wanted.key) return Missing("key");
-  if (!wanted.size_bytes) return Missing("byte_size");
+  if (!registration.key) return MissingMemberError("key");
+  if (!registration.size_bytes) return MissingMemberError("byte_size");
   NEREID_RETURN_IF_ERROR(context.state.shared_memory.RegisterSystem(
-      region, *wanted.key, wanted.offset, *wanted.size_bytes));
+      region, *registration.key, registration.offset, *registration.size_bytes));
   connection.Reply({}, "");
   return Status::Ok();
 }
 
-Status RegisterCuda(KServeContext& context, BlockingPool& pool, Connection& connection,
-                    const Body& body, const std::string& region) {
+Status RegisterCuda(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                    const RequestBody& body, const std::string& region) {
   NEREID_RETURN_IF_ERROR(CheckRegion(region, "cuda"));
-  NEREID_ASSIGN_OR_RETURN(Registration wanted,
+  NEREID_ASSIGN_OR_RETURN(SharedMemoryRegistration registration,
                           ReadRegistration(body.bytes(), connection.limits().max_json_depth));
-  if (!wanted.raw_handle) return Missing("raw_handle");
-  if (!wanted.device_id) return Missing("device_id");
-  if (!wanted.size_bytes) return Missing("byte_size");
-  PoolCall::Start(context, pool, connection, [&context, region, wanted = std::move(wanted)] {
-    return context.state.shared_memory.RegisterCuda(
-        region, *wanted.raw_handle, static_cast<int64_t>(*wanted.device_id), *wanted.size_bytes);
-  });
+  if (!registration.raw_handle) return MissingMemberError("raw_handle");
+  if (!registration.device_id) return MissingMemberError("device_id");
+  if (!registration.size_bytes) return MissingMemberError("byte_size");
+  BlockingCall::Start(
+      context, pool, connection, [&context, region, registration = std::move(registration)] {
+        return context.state.shared_memory.RegisterCuda(
+            region, *registration.raw_handle, static_cast<int64_t>(*registration.device_id),
+            *registration.size_bytes);
+      });
   return Status::Ok();
 }
 
@@ -70,7 +72,7 @@ std::string ToJson(SharedMemoryKind kind, const std::vector<SharedRegionInfo>& r
   return json;
 }
 
-Status Describe(const KServeContext& context, Connection& connection, SharedMemoryKind kind,
+Status Describe(const KServeContext& context, HttpConnection& connection, SharedMemoryKind kind,
                 const std::string& region) {
   NEREID_ASSIGN_OR_RETURN(const std::vector<SharedRegionInfo> regions,
                           context.state.shared_memory.Describe(kind, region));
@@ -78,15 +80,16 @@ Status Describe(const KServeContext& context, Connection& connection, SharedMemo
   return Status::Ok();
 }
 
-Status Unregister(const KServeContext& context, Connection& connection, SharedMemoryKind kind,
+Status Unregister(const KServeContext& context, HttpConnection& connection, SharedMemoryKind kind,
                   const std::string& region) {
   NEREID_RETURN_IF_ERROR(context.state.shared_memory.Unregister(kind, region));
   connection.Reply({}, "");
   return Status::Ok();
 }
 
-Status Answer(KServeContext& context, BlockingPool& pool, Connection& connection, const Body& body,
-              const Route& route) {
+Status HandleSharedMemoryRequest(KServeContext& context, BlockingPool& pool,
+                                 HttpConnection& connection, const RequestBody& body,
+                                 const Route& route) {
   switch (route.endpoint) {
     case Endpoint::kSystemMemoryRegister:
       return RegisterSystem(context, connection, body, route.region);
@@ -105,9 +108,9 @@ Status Answer(KServeContext& context, BlockingPool& pool, Connection& connection
 
 }  // namespace
 
-void AnswerSharedMemory(KServeContext& context, BlockingPool& pool, Connection& connection,
-                        const Body& body, const Route& route) {
-  const Status status = Answer(context, pool, connection, body, route);
+void HandleSharedMemory(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
+                        const RequestBody& body, const Route& route) {
+  const Status status = HandleSharedMemoryRequest(context, pool, connection, body, route);
   if (!status.ok()) ReplyError(connection, status);
 }
 

@@ -1,5 +1,4 @@
-// The grammar of values; each function leaves the cursor behind what it read, or where the error
-// is.
+// Each function leaves the cursor after the consumed text, or at the position of the error.
 #include "host/frontend/http/json/json_reader.h"
 
 #include <charconv>
@@ -15,7 +14,7 @@ bool IsDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The end of the number that starts at `p`, or null when it is none.
+// Returns the end of the number that starts at `p`, or null if it is not a number.
 const char* ScanNumber(const char* p, const char* end, bool& is_integer) {
   const auto skip_digits = [&] {
     const char* start = p;
@@ -123,12 +122,12 @@ Status JsonReader::ReadKey(SeenKeys& seen, std::string_view& key) {
   NEREID_ASSIGN_OR_RETURN(key, ReadString());
   if (!seen.Insert(key)) return ErrorHere("member '", key, "' is given twice");
   if (seen.size() > kMaxMembers) return ErrorHere("more than ", kMaxMembers, " members");
-  if (!Take(':')) return Unexpected("':'");
+  if (!ConsumeIf(':')) return Unexpected("':'");
   return Status::Ok();
 }
 
 Result<std::string_view> JsonReader::ReadString() {
-  if (!Take('"')) return Unexpected("a string");
+  if (!ConsumeIf('"')) return Unexpected("a string");
   const char* const start = cursor_;
   const char* p = start;
   bool has_escapes = false;
@@ -147,7 +146,7 @@ Result<std::string_view> JsonReader::ReadString() {
   }
   if (p == end_) {
     cursor_ = end_;
-    return ErrorHere("a string does not end");
+    return ErrorHere("unterminated string");
   }
   const std::string_view raw(start, p - start);
   if (!is_ascii) {
@@ -269,7 +268,7 @@ Result<double> JsonReader::ReadDouble() {
   return value;
 }
 
-bool JsonReader::TakeWord(std::string_view word) {
+bool JsonReader::ConsumeLiteral(std::string_view word) {
   if (std::string_view(cursor_, end_ - cursor_).substr(0, word.size()) != word) return false;
   cursor_ += word.size();
   return true;
@@ -277,8 +276,8 @@ bool JsonReader::TakeWord(std::string_view word) {
 
 Result<bool> JsonReader::ReadBool() {
   SkipBlanks();
-  if (TakeWord("true")) return true;
-  if (TakeWord("false")) return false;
+  if (ConsumeLiteral("true")) return true;
+  if (ConsumeLiteral("false")) return false;
   return Unexpected("a boolean");
 }
 
@@ -295,7 +294,7 @@ Status JsonReader::SkipValue() {
     case JsonKind::kBool:
       return ReadBool().status();
     case JsonKind::kNull:
-      TakeWord("null");
+      ConsumeLiteral("null");
       return Status::Ok();
     default:
       return Unexpected("a value");
@@ -304,7 +303,7 @@ Status JsonReader::SkipValue() {
 
 Status JsonReader::ExpectEnd() {
   SkipBlanks();
-  if (cursor_ != end_) return ErrorHere("something follows the value");
+  if (cursor_ != end_) return ErrorHere("unexpected text after the value");
   return Status::Ok();
 }
 

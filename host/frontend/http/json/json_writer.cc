@@ -1,4 +1,4 @@
-// Escapes and number layouts.
+// Escaping and number formats.
 #include "host/frontend/http/json/json_writer.h"
 
 #include <charconv>
@@ -40,7 +40,7 @@ void AppendEscaped(std::string& json, char c) {
   }
 }
 
-// True for eight bytes of plain ASCII: nothing to escape, no part of a longer character.
+// Returns true for eight bytes of ASCII that need no escape.
 bool ArePlain(uint64_t bytes) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = kOnes << 7;
   const auto has_zero = [](uint64_t x) { return (x - kOnes) & ~x & kHigh; };
@@ -81,7 +81,7 @@ void AppendInteger(std::string& json, T value) {
   json.append(digits, result.ptr);
 }
 
-// `digits` d1 d2 .. dn stand for 0.d1d2..dn * 10^point.
+// Appends the decimal 0.d1d2..dn * 10^point, where `digits` are d1 d2 .. dn.
 void AppendDecimal(std::string& json, std::string_view digits, int point) {
   const int count = static_cast<int>(digits.size());
   if (point >= count && point <= 21) {

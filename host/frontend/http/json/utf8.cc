@@ -1,4 +1,4 @@
-// A decoder by ranges of the second byte, with a fast path for ASCII.
+// Decodes by the ranges of the second byte, with a fast path for ASCII.
 #include "host/frontend/http/json/utf8.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@ bool IsBetween(unsigned char c, unsigned char low, unsigned char high) {
   return c >= low && c <= high;
 }
 
-// The length of the sequence at `p`, which has `left` bytes; 0 when it is not a valid one.
+// Returns the length of the sequence at `p`, which has `left` bytes, or 0 if it is invalid.
 size_t SequenceLength(const unsigned char* p, size_t left) {
   const auto is_tail = [&](size_t i) { return i < left && IsBetween(p[i], 0x80, 0xbf); };
   if (p[0] < 0x80) return 1;

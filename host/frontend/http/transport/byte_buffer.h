@@ -1,5 +1,5 @@
-// A block of bytes with a fill mark: what sockets are read into and what a request's tensors point
-// into. Moving it never moves the bytes. [one owner at a time, any thread]
+// A block of bytes with a fill level. Sockets are read into it, and a request's tensors point into
+// it. Moving the buffer does not move the bytes. [one owner at a time, any thread]
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,11 @@ class ByteBuffer {
  public:
   ByteBuffer() = default;
   explicit ByteBuffer(size_t capacity)
-      : data_(new char[capacity]), capacity_(capacity) {}  // uninitialised: pages come when filled
-  // Memory of another's, who has it until this buffer is dropped.
-  ByteBuffer(std::shared_ptr<const void> lender, char* data, size_t capacity)
-      : data_(data, Release{std::move(lender)}), capacity_(capacity) {}
+      // uninitialized: pages are mapped when they are filled
+      : data_(new char[capacity]), capacity_(capacity) {}
+  // Uses the memory at `data`. `external_owner` keeps it alive and is released with this buffer.
+  ByteBuffer(std::shared_ptr<const void> external_owner, char* data, size_t capacity)
+      : data_(data, Release{std::move(external_owner)}), capacity_(capacity) {}
   ByteBuffer(ByteBuffer&& other) noexcept { *this = std::move(other); }
   ByteBuffer& operator=(ByteBuffer&& other) noexcept {
     data_ = std::move(other.data_);
@@ -33,10 +34,12 @@ class ByteBuffer {
   size_t free_bytes() const { return capacity_ - size_; }
   bool empty() const { return size_ == 0; }
   std::string_view view() const { return {data_.get(), size_}; }
-  // Null where the memory is the buffer's own.
-  const std::shared_ptr<const void>& lender() const { return data_.get_deleter().lender; }
+  // Null if the buffer owns its memory.
+  const std::shared_ptr<const void>& external_owner() const {
+    return data_.get_deleter().external_owner;
+  }
 
-  // Where the next free_bytes() bytes may be written; AddFilled says how many were.
+  // The caller may write up to free_bytes() bytes here and reports their number with AddFilled.
   char* tail() { return data_.get() + size_; }
   void AddFilled(size_t count) { size_ += count; }
 
@@ -45,7 +48,7 @@ class ByteBuffer {
     if (!bytes.empty()) std::memcpy(tail(), bytes.data(), bytes.size());
     size_ += bytes.size();
   }
-  // Removes `count` bytes at `offset`; what follows moves down.
+  // Removes `count` bytes at `offset` and moves the following bytes down.
   void Erase(size_t offset, size_t count) {
     if (count == 0) return;
     size_ -= count;
@@ -54,7 +57,7 @@ class ByteBuffer {
   void Truncate(size_t size) { size_ = size; }
   void Clear() { size_ = 0; }
 
-  // At least doubles, so that appending stays linear.
+  // Grows to at least `min_capacity` and at least doubles, so that appending takes linear time.
   void Grow(size_t min_capacity) {
     ByteBuffer bigger(min_capacity > capacity_ * 2 ? min_capacity : capacity_ * 2);
     if (size_ != 0) std::memcpy(bigger.data(), data_.get(), size_);
@@ -64,9 +67,9 @@ class ByteBuffer {
 
  private:
   struct Release {
-    std::shared_ptr<const void> lender;  // null: the buffer's own memory
+    std::shared_ptr<const void> external_owner;  // null if the buffer owns its memory
     void operator()(const char* data) const {
-      if (lender == nullptr) delete[] data;
+      if (external_owner == nullptr) delete[] data;
     }
   };
 

@@ -1,4 +1,4 @@
-// The four kinds of stretch in a chunked body: size line, data, the line end after data, trailer.
+// A chunked body consists of size lines, data, a line end after each data, and a trailer.
 #include "host/frontend/http/transport/chunked_decoder.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void ChunkedDecoder::ReadSizeLine(std::string_view line) {
   }
 }
 
-// Gathers one line, which may come in pieces, and acts on it once it is whole.
+// Collects one line, which may arrive in parts, and processes it once it is complete.
 size_t ChunkedDecoder::ConsumeLine(std::string_view bytes) {
   const size_t newline = bytes.find('\n');
   const size_t count = newline == std::string_view::npos ? bytes.size() : newline + 1;

@@ -1,4 +1,4 @@
-// Takes a chunked request body apart as its bytes come in. Pure. [one thread]
+// Decodes a chunked request body (RFC 9112, 7.1) as its bytes arrive. Pure. [one thread]
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class ChunkedDecoder {
 
   explicit ChunkedDecoder(size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
 
-  // Consumes what it can of `bytes`, appending data to `body`; returns how many bytes it consumed.
-  // Stops at kDone (the bytes after it belong to the next request), kMalformed and kTooLarge.
+  // Decodes `bytes` and appends the data to `body`. Returns the number of consumed bytes. Stops at
+  // kDone (the following bytes belong to the next request), kMalformed and kTooLarge.
   size_t Consume(std::string_view bytes, ByteBuffer& body);
 
   State state() const { return state_; }
@@ -30,7 +30,7 @@ class ChunkedDecoder {
   uint64_t chunk_left_ = 0;
   size_t body_bytes_ = 0;
   size_t trailer_bytes_ = 0;
-  // Of a size line or trailer line that came in pieces; bounded by kMaxLineBytes.
+  // The beginning of a size line or trailer line that has not arrived completely.
   char line_[256];
   size_t line_size_ = 0;
 };

@@ -1,4 +1,4 @@
-// Admitting, counting, stopping.
+// Admission, counting and shutdown of connections.
 #include "host/frontend/http/transport/http_server.h"
 
 #include <malloc.h>
@@ -7,24 +7,26 @@
 #include <thread>
 #include <utility>
 
-// Of mimalloc, where the program is linked with it.
+// Defined by mimalloc if the program is linked with it.
 extern "C" [[gnu::weak]] void mi_collect(bool force);
 
 namespace nereid::http {
 namespace {
 
-// Sent as it stands to a client for whom there is no room.
+// Sent unchanged to a client beyond the connection limit.
 constexpr char kTooManyConnections[] =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 32\r\n"
     "Connection: close\r\n\r\n{\"error\":\"too many connections\"}";
 
-// To the system: the calling thread's with mimalloc, everybody's with glibc's allocator.
-void ReturnFreeMemory() {
+// Returns free memory to the system: that of the calling thread with mimalloc, that of all threads
+// with glibc's allocator.
+void ReleaseFreeMemory() {
   if (mi_collect != nullptr) {
     mi_collect(true);
   } else {
-    // glibc's allocator initialises itself at its first call, without a lock: here, where another
-    // (a sanitizer's, a preloaded one) stands in for it and several loops come at once.
+    // glibc's allocator initializes itself at its first call, without a lock. If another allocator
+    // replaces it (a sanitizer's or a preloaded one), this is the first call, and several loops may
+    // make it at once.
     static const bool is_ready = (malloc_trim(0), true);
     if (is_ready) malloc_trim(0);
   }
@@ -32,77 +34,79 @@ void ReturnFreeMemory() {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::Start(const ServerConfig& config,
-                                                      Service& service) {
-  std::unique_ptr<HttpServer> server(new HttpServer(config, service));
-  if (config.tls) {
-    NEREID_ASSIGN_OR_RETURN(server->tls_, TlsContext::Create(*config.tls));
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
+                                                      HttpService& service) {
+  std::unique_ptr<HttpServer> server(new HttpServer(options, service));
+  if (options.tls) {
+    NEREID_ASSIGN_OR_RETURN(server->tls_, net::TlsContext::Create(*options.tls));
   }
   NEREID_RETURN_IF_ERROR(server->Open());
   return server;
 }
 
 HttpServer::~HttpServer() {
-  if (port_ == nullptr) return;
+  if (socket_server_ == nullptr) return;
   CloseConnections();
-  port_->StopLoops();
+  socket_server_->StopLoops();
 }
 
 Status HttpServer::Open() {
-  NEREID_ASSIGN_OR_RETURN(port_, Port::Open({.address = {.host = config_.address,
-                                                         .port = config_.port,
-                                                         .reuse_port = config_.reuse_port},
-                                             .num_loops = config_.num_threads}));
-  for (size_t i = 0; i < port_->num_loops(); ++i) {
-    EventLoop& loop = port_->loop(i);
-    connections_.push_back(
-        std::make_unique<LoopConnections>(*port_, i, service_, config_.limits, tls_.get()));
-    loop.SetTick([this, connections = connections_.back().get(), quiet = Quiet()]() mutable {
+  NEREID_ASSIGN_OR_RETURN(socket_server_,
+                          net::SocketServer::Open({.address = {.host = options_.address,
+                                                               .port = options_.port,
+                                                               .reuse_port = options_.reuse_port},
+                                                   .num_loops = options_.num_threads}));
+  for (size_t i = 0; i < socket_server_->num_loops(); ++i) {
+    net::EventLoop& loop = socket_server_->loop(i);
+    connections_.push_back(std::make_unique<LoopConnections>(*socket_server_, i, service_,
+                                                             options_.limits, tls_.get()));
+    loop.SetTick([this, connections = connections_.back().get(), idle = IdleState()]() mutable {
       connections->OnTick();
-      TrimWhenQuiet(quiet);
+      TrimMemoryWhenIdle(idle);
     });
   }
-  return port_->Serve(*this);
+  return socket_server_->Serve(*this);
 }
 
 bool HttpServer::Admit(int fd) {
-  if (port_->num_open() < config_.limits.max_connections) return true;
+  if (socket_server_->num_open() < options_.limits.max_connections) return true;
   [[maybe_unused]] const ssize_t sent =
       send(fd, kTooManyConnections, sizeof(kTooManyConnections) - 1, MSG_NOSIGNAL);
   return false;
 }
 
-void HttpServer::Adopt(size_t loop, int fd) {
-  connections_[loop]->Adopt(fd);
+void HttpServer::AddConnection(size_t loop, int fd) {
+  connections_[loop]->AddConnection(fd);
 }
 
-// [each loop, once a second] After a burst the allocator keeps what thousands of connections held.
-void HttpServer::TrimWhenQuiet(Quiet& quiet) {
+// [each loop, once a second] After a burst the allocator keeps the memory of thousands of
+// connections. It is returned once all loops have been idle for a second.
+void HttpServer::TrimMemoryWhenIdle(IdleState& idle) {
   uint64_t num_requests = 0;
   size_t num_running = 0;
   for (const auto& connections : connections_) {
     num_requests += connections->num_requests();
     num_running += connections->num_running();
   }
-  const bool is_quiet = num_requests == quiet.num_requests_seen && num_running == 0;
-  quiet.num_requests_seen = num_requests;
-  if (!is_quiet) {
-    quiet.is_trimmed = false;
-  } else if (!std::exchange(quiet.is_trimmed, true)) {
-    ReturnFreeMemory();
+  const bool is_idle = num_requests == idle.num_requests_seen && num_running == 0;
+  idle.num_requests_seen = num_requests;
+  if (!is_idle) {
+    idle.is_trimmed = false;
+  } else if (!std::exchange(idle.is_trimmed, true)) {
+    ReleaseFreeMemory();
   }
 }
 
 void HttpServer::ForEachLoop(void (LoopConnections::*visit)()) {
   for (size_t i = 0; i < connections_.size(); ++i) {
-    port_->loop(i).PostFunction(
+    socket_server_->loop(i).PostFunction(
         [connections = connections_[i].get(), visit] { (connections->*visit)(); });
   }
 }
 
 void HttpServer::BeginDrain() {
   if (std::exchange(is_draining_, true)) return;
-  port_->StopAccepting();
+  socket_server_->StopAccepting();
   ForEachLoop(&LoopConnections::BeginDrain);
 }
 
@@ -111,9 +115,9 @@ void HttpServer::EndDrain() {
   ForEachLoop(&LoopConnections::EndDrain);
 }
 
-size_t HttpServer::num_kept() const {
+size_t HttpServer::num_kept_open() const {
   size_t sum = 0;
-  for (const auto& connections : connections_) sum += connections->num_kept();
+  for (const auto& connections : connections_) sum += connections->num_kept_open();
   return sum;
 }
 

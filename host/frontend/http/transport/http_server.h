@@ -1,5 +1,5 @@
-// HTTP on a port: the connections of its loops, their number, their end. [owner thread, where not
-// said]
+// An HTTP server on one port: admits connections, counts them and shuts them down. [owner thread,
+// unless stated otherwise]
 #pragma once
 
 #include <chrono>
@@ -9,65 +9,67 @@
 #include <string>
 #include <vector>
 
-#include "host/frontend/http/transport/limits.h"
+#include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/http/transport/http_service.h"
 #include "host/frontend/http/transport/loop_connections.h"
-#include "host/frontend/http/transport/port.h"
-#include "host/frontend/http/transport/service.h"
-#include "host/frontend/tls/tls_context.h"
 #include "nereid/status.h"
+#include "net/socket_server.h"
+#include "net/tls_context.h"
 
 namespace nereid::http {
 
-struct ServerConfig {
+struct HttpServerOptions {
   std::string address = "0.0.0.0";
-  uint16_t port = 8000;  // 0 takes a free one
+  uint16_t port = 8000;  // 0 chooses a free port
   bool reuse_port = false;
-  int num_threads = OneLoopACore();
-  std::optional<TlsOptions> tls;
-  Limits limits;
+  int num_threads = net::DefaultNumLoops();
+  std::optional<net::TlsOptions> tls;
+  HttpLimits limits;
 };
 
-class HttpServer final : private PortUser {
+class HttpServer final : private net::ConnectionHandler {
  public:
   // Listens and serves from now on. `service` outlives the server.
-  static Result<std::unique_ptr<HttpServer>> Start(const ServerConfig& config, Service& service);
-  // Drops what is left and joins the loops. No call may still be in flight: its model would report
-  // to a loop that is gone.
+  static Result<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options,
+                                                   HttpService& service);
+  // Closes the remaining connections and joins the loops. No call may still be in flight, because
+  // its model would report to a loop that no longer exists.
   ~HttpServer();
 
-  uint16_t port() const { return port_->port(); }
-  size_t num_connections() const { return port_->num_open(); }
+  uint16_t port() const { return socket_server_->port(); }
+  size_t num_connections() const { return socket_server_->num_open(); }
 
-  // Accepts nobody any more and closes idle connections; requests in flight go on to their end.
-  // Connections that had requests of sequences are kept until EndDrain.
+  // Stops accepting and closes idle connections. Requests in flight run to completion. Connections
+  // that carried requests of sequences stay open until EndDrain.
   void BeginDrain();
   void EndDrain();
-  // [any thread] Those of num_connections() that are kept for sequences.
-  size_t num_kept() const;
-  // True when every connection has ended before `deadline`.
+  // [any thread] Number of connections that are kept open for sequences.
+  size_t num_kept_open() const;
+  // Returns true if every connection has closed before `deadline`.
   bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline);
-  // Drops every client, which cancels their calls.
+  // Closes every connection, which cancels its call.
   void CloseConnections();
 
  private:
-  HttpServer(const ServerConfig& config, Service& service) : config_(config), service_(service) {}
+  HttpServer(const HttpServerOptions& options, HttpService& service)
+      : options_(options), service_(service) {}
   Status Open();
   bool Admit(int fd) override;
-  void Adopt(size_t loop, int fd) override;
-  // What a loop has seen of the requests of all.
-  struct Quiet {
+  void AddConnection(size_t loop, int fd) override;
+  // State of one loop that detects when all loops are idle.
+  struct IdleState {
     uint64_t num_requests_seen = 0;
     bool is_trimmed = true;
   };
-  void TrimWhenQuiet(Quiet& quiet);
-  // `visit` runs on the loop of each.
+  void TrimMemoryWhenIdle(IdleState& idle);
+  // Calls `visit` for the connections of each loop, on that loop.
   void ForEachLoop(void (LoopConnections::*visit)());
 
-  const ServerConfig config_;
-  Service& service_;
-  std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
-  std::unique_ptr<Port> port_;
-  std::vector<std::unique_ptr<LoopConnections>> connections_;  // by loop
+  const HttpServerOptions options_;
+  HttpService& service_;
+  std::unique_ptr<net::TlsContext> tls_;  // null for plain HTTP
+  std::unique_ptr<net::SocketServer> socket_server_;
+  std::vector<std::unique_ptr<LoopConnections>> connections_;  // one per loop
   bool is_draining_ = false;
 };
 

@@ -1,52 +1,52 @@
-// Adds, sweeps and removes the connections of a loop.
+// Adds, checks and removes the connections of a loop.
 #include "host/frontend/http/transport/loop_connections.h"
 
 #include <vector>
 
 namespace nereid::http {
 
-void LoopConnections::Adopt(int fd) {
-  auto connection = std::make_unique<Connection>(fd, loop_, *this, service_, limits_);
+void LoopConnections::AddConnection(int fd) {
+  auto connection = std::make_unique<HttpConnection>(fd, loop_, *this, service_, limits_);
   if (is_draining_ || !connection->Open(tls_).ok()) {
-    port_.OnClosed(index_);
+    socket_server_.OnClosed(index_);
     return;
   }
-  Connection* key = connection.get();
+  HttpConnection* key = connection.get();
   connections_.emplace(key, std::move(connection));
 }
 
-void LoopConnections::Remove(Connection* connection) {
+void LoopConnections::Remove(HttpConnection* connection) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  port_.OnClosed(index_);
+  socket_server_.OnClosed(index_);
   loop_.DestroyLater(std::move(found->second));
   connections_.erase(found);
 }
 
 void LoopConnections::OnTick() {
   ++now_s_;
-  // A connection may close itself, and so leave the map, while it is asked.
-  std::vector<Connection*> all;
+  // A connection may close itself during the check and thereby leave the map.
+  std::vector<HttpConnection*> all;
   all.reserve(connections_.size());
   for (const auto& [key, connection] : connections_) all.push_back(key);
-  for (Connection* connection : all) connection->OnTick(now_s_);
+  for (HttpConnection* connection : all) connection->OnTick(now_s_);
 }
 
-// A connection may close itself, and so leave the map, while it is visited.
-void LoopConnections::ForEach(void (Connection::*visit)()) {
-  std::vector<Connection*> all;
+// A connection may close itself during the call and thereby leave the map.
+void LoopConnections::ForEach(void (HttpConnection::*visit)()) {
+  std::vector<HttpConnection*> all;
   all.reserve(connections_.size());
   for (const auto& [key, connection] : connections_) all.push_back(key);
-  for (Connection* connection : all) (connection->*visit)();
+  for (HttpConnection* connection : all) (connection->*visit)();
 }
 
 void LoopConnections::BeginDrain() {
   is_draining_ = true;
-  ForEach(&Connection::BeginDrain);
+  ForEach(&HttpConnection::BeginDrain);
 }
 
 void LoopConnections::EndDrain() {
-  ForEach(&Connection::EndDrain);
+  ForEach(&HttpConnection::EndDrain);
 }
 
 void LoopConnections::CloseAll() {

@@ -1,5 +1,5 @@
-// Bytes that wait for their socket: text that the queue owns, and blocks of other owners that are
-// sent from where they lie. [loop thread]
+// Bytes that wait to be sent: text that the queue owns, and borrowed bytes that are sent without a
+// copy. [loop thread]
 #pragma once
 
 #include <sys/types.h>
@@ -13,45 +13,52 @@
 
 struct iovec;
 
+namespace nereid::net {
+class TlsSession;
+}  // namespace nereid::net
+
 namespace nereid::http {
 
-class TlsSession;
-
-// A piece of an answer. Text is copied when it cannot be sent at once; a block is referenced.
-struct OutPiece {
+// A part of a response. Text is copied if it cannot be sent at once; borrowed bytes are referenced.
+struct OutputSegment {
   std::string_view bytes;
-  bool is_block = false;
+  bool is_borrowed = false;
 };
 
 class OutputQueue {
  public:
   enum class Outcome { kDrained, kBlocked, kFailed };
 
-  // From now on bytes go through `tls`, which outlives their sending; null: as they are.
-  void UseTls(TlsSession* tls) { tls_ = tls; }
+  // From now on bytes are encrypted with `tls`, which outlives the queue's use of it. Null sends
+  // plain bytes.
+  void UseTls(net::TlsSession* tls) { tls_ = tls; }
 
-  // Sends what is queued, then `pieces`, as far as the socket takes them; the rest is queued.
-  // `keep` owns the blocks and lives until the last of them is sent.
-  Outcome Send(int fd, std::span<const OutPiece> pieces, std::shared_ptr<const void> keep);
+  // Sends the queued bytes, then `segments`, as far as the socket accepts them, and queues the
+  // rest. `bytes_owner` keeps the borrowed bytes alive and is released after the last of them is
+  // sent.
+  Outcome Send(int fd, std::span<const OutputSegment> segments,
+               std::shared_ptr<const void> bytes_owner);
   Outcome Flush(int fd);
 
   bool empty() const { return segments_.empty(); }
   size_t unsent_bytes() const { return unsent_bytes_; }
 
  private:
-  struct Segment {
-    std::string text;        // owned bytes, or
-    std::string_view block;  // borrowed ones, while `keep` lives
-    std::shared_ptr<const void> keep;
-    std::string_view bytes() const { return keep == nullptr ? std::string_view(text) : block; }
+  struct QueuedSegment {
+    std::string text;           // owned bytes, or
+    std::string_view borrowed;  // bytes that `bytes_owner` keeps alive
+    std::shared_ptr<const void> bytes_owner;
+    std::string_view bytes() const {
+      return bytes_owner == nullptr ? std::string_view(text) : borrowed;
+    }
   };
 
-  void Enqueue(OutPiece piece, const std::shared_ptr<const void>& keep);
-  ssize_t Write(int fd, iovec* pieces, size_t count);
+  void Enqueue(OutputSegment segment, const std::shared_ptr<const void>& bytes_owner);
+  ssize_t Write(int fd, iovec* vectors, size_t count);
 
-  TlsSession* tls_ = nullptr;
-  std::deque<Segment> segments_;
-  size_t sent_of_first_ = 0;
+  net::TlsSession* tls_ = nullptr;
+  std::deque<QueuedSegment> segments_;
+  size_t first_sent_bytes_ = 0;
   size_t unsent_bytes_ = 0;
 };
 

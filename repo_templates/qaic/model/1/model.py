@@ -1,5 +1,5 @@
-"""Prompts to texts: each prompt is a call of the model `ensemble`, all prompts of a request at the same time. A batch model answers once,
-with the whole texts; a decoupled one sends a response a token, the new piece of every prompt that has one."""
+"""Generates texts for prompts. Each prompt becomes a call of the model `ensemble`; all calls of a request run concurrently. A model that is not
+decoupled answers once, with the whole texts. A decoupled model sends a response for each token, with the new text of one prompt."""
 import asyncio
 import json
 
@@ -22,7 +22,7 @@ class TritonPythonModel:
         return asyncio.run(self.stream_all(requests))
 
     def prompts_of(self, request):
-        """A prompt `A|B` is two."""
+        """Returns the prompts of a request; `A|B` counts as two."""
         given = pb_utils.get_input_tensor_by_name(request, "prompt").as_numpy().ravel()
         prompts = [part for each in given for part in each.decode().split("|")]
         if self.batch_size and not self.is_continuous:

@@ -11,7 +11,7 @@
 
 #include "host/core/handle/error.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance*, TRITONBACKEND_Request**, uint32_t) {
@@ -49,7 +49,7 @@ TEST(BackendManagerTest, MergesSettingsUnderCmdline) {
     "key": "own", "min-compute-capability": "6.000000", "shared": "all"}})"));
 }
 
-TEST(BackendManagerTest, FinalizesBackendsWhenItEnds) {
+TEST(BackendManagerTest, FinalizesBackendsInItsDestructor) {
   g_num_finalized = 0;
   {
     MemoryManager memory;
@@ -61,7 +61,7 @@ TEST(BackendManagerTest, FinalizesBackendsWhenItEnds) {
   EXPECT_EQ(g_num_finalized, 1);
 }
 
-// A backend that hangs in Finalize until this object ends.
+// A backend whose Finalize blocks until this object is destroyed.
 class StuckBackend {
  public:
   StuckBackend() { current = this; }
@@ -84,7 +84,7 @@ class StuckBackend {
   std::promise<void> may_finalize_, has_finalized_;
 };
 
-TEST(BackendManagerTest, LeavesABackendBehindThatDoesNotEnd) {
+TEST(BackendManagerTest, AbandonsABackendThatDoesNotFinish) {
   g_num_finalized = 0;
   MemoryManager memory;
   BackendManager manager({}, &memory);
@@ -92,19 +92,19 @@ TEST(BackendManagerTest, LeavesABackendBehindThatDoesNotEnd) {
   ASSERT_TRUE(manager.AddBuiltIn("a_stuck_one", stuck.StuckEntryPoints()).ok());
   ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(manager.EndAll(1'000'000'000));
+  EXPECT_FALSE(manager.FinalizeAll(1'000'000'000));
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("backend 'a_stuck_one' has not ended: Finalize did not return within 1 s"),
             std::string::npos)
       << log;
   EXPECT_EQ(log.find("'b'"), std::string::npos) << log;
-  EXPECT_EQ(g_num_finalized, 1) << "the other had its turn";
+  EXPECT_EQ(g_num_finalized, 1) << "the other backend was finalized";
   EXPECT_TRUE(manager.List().empty());
 }
 
 std::promise<void>* g_last_finalizes = nullptr;
 
-TEST(BackendManagerTest, BackendsLeftAtTheDeadlineDoNotWaitForEachOther) {
+TEST(BackendManagerTest, FinalizesBackendsConcurrentlyAfterTheDeadline) {
   MemoryManager memory;
   BackendManager manager({}, &memory);
   std::promise<void> last_finalizes;
@@ -124,25 +124,25 @@ TEST(BackendManagerTest, BackendsLeftAtTheDeadlineDoNotWaitForEachOther) {
   };
   ASSERT_TRUE(manager.AddBuiltIn("c", last).ok());
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(manager.EndAll(1'000'000));
+  EXPECT_FALSE(manager.FinalizeAll(1'000'000));
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("'a_stuck_one' has not ended"), std::string::npos) << log;
   EXPECT_EQ(log.find("'b_waits_for_c'"), std::string::npos) << log;
 }
 
-TEST(BackendManagerTest, EndsBackendsWithoutAThreadWhereThereIsNone) {
+TEST(BackendManagerTest, FinalizesOnTheCallingThreadIfNoThreadCanBeCreated) {
   g_num_finalized = 0;
   MemoryManager memory;
   BackendManager manager({}, &memory);
   ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
-  pthread_attr_t usual, vast;
-  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
-  ASSERT_EQ(pthread_getattr_default_np(&vast), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&vast, size_t{1} << 60), 0);
-  ASSERT_EQ(pthread_setattr_default_np(&vast), 0);
+  pthread_attr_t default_attributes, huge_stack;
+  ASSERT_EQ(pthread_getattr_default_np(&default_attributes), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge_stack), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge_stack, size_t{1} << 60), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge_stack), 0);
   EXPECT_THROW(std::thread([] {}).join(), std::system_error);
-  EXPECT_TRUE(manager.EndAll(1'000'000'000));
-  EXPECT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_TRUE(manager.FinalizeAll(1'000'000'000));
+  EXPECT_EQ(pthread_setattr_default_np(&default_attributes), 0);
   EXPECT_EQ(g_num_finalized, 1);
 }
 
@@ -193,7 +193,7 @@ TEST(BackendManagerTest, ReadsAttributesAndIgnoresTheirErrors) {
   EXPECT_FALSE((*backend)->attributes().parallel_instance_loading);
 }
 
-TEST(MemoryManagerTest, GivesCpuMemoryAndRefusesTheRest) {
+TEST(MemoryManagerTest, AllocatesOnlyCpuMemoryWithoutAGpu) {
   MemoryManager memory;
   for (const uint64_t size : {uint64_t{0}, uint64_t{100}}) {
     const auto buffer = memory.Allocate(TRITONSERVER_MEMORY_CPU, 0, size);
@@ -210,4 +210,4 @@ TEST(MemoryManagerTest, GivesCpuMemoryAndRefusesTheRest) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

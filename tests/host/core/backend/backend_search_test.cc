@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ class BackendSearchTest : public testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << "not a library";
   }
-  // The path found, relative to the root, or the error.
+  // Returns the found path relative to the root, or the error.
   std::string Find() {
     const auto found = FindBackend(config_, search_);
     if (!found.ok()) return "error: " + found.status().message();
@@ -39,7 +39,7 @@ class BackendSearchTest : public testing::Test {
   ModelConfig config_;
 };
 
-TEST_F(BackendSearchTest, LooksInVersionModelGivenAndOwnFoldersInThisOrder) {
+TEST_F(BackendSearchTest, SearchesVersionModelConfiguredAndInstalledDirectoriesInOrder) {
   for (const char* path : {"own/b/libtriton_b.so", "given/b/libtriton_b.so", "model/libtriton_b.so",
                            "model/3/libtriton_b.so"}) {
     Touch(path);
@@ -47,19 +47,19 @@ TEST_F(BackendSearchTest, LooksInVersionModelGivenAndOwnFoldersInThisOrder) {
   }
 }
 
-TEST_F(BackendSearchTest, ListsWhereItLooked) {
+TEST_F(BackendSearchTest, ErrorListsTheSearchedPaths) {
   const std::string error = Find();
   for (const char* folder : {"model/3/", "model/", "given/b/", "own/b/"}) {
     EXPECT_NE(error.find((root_ / folder / "libtriton_b.so").string()), std::string::npos) << error;
   }
 }
 
-TEST_F(BackendSearchTest, NamesTheRuntimeThatIsMissing) {
+TEST_F(BackendSearchTest, ErrorNamesTheMissingRuntime) {
   config_.runtime = "special.so";
   EXPECT_EQ(Find().find("error: unable to find backend library 'special.so' for model 'm'"), 0u);
 }
 
-TEST_F(BackendSearchTest, AnEnsembleHasNoRuntime) {
+TEST_F(BackendSearchTest, IgnoresTheRuntimeOfEnsembles) {
   config_.backend = "";
   config_.platform = "ensemble";
   config_.ensemble_scheduling.emplace();
@@ -68,14 +68,14 @@ TEST_F(BackendSearchTest, AnEnsembleHasNoRuntime) {
   EXPECT_EQ(Find(), "own/ensemble/libtriton_ensemble.so");
 }
 
-TEST_F(BackendSearchTest, TakesTheRuntimeFileWhenOneIsNamed) {
+TEST_F(BackendSearchTest, UsesTheConfiguredRuntimeFile) {
   config_.runtime = "special.so";
   Touch("given/b/libtriton_b.so");
   Touch("given/b/special.so");
   EXPECT_EQ(Find(), "given/b/special.so");
 }
 
-TEST_F(BackendSearchTest, KeepsRuntimeInsideTheBackendsFolder) {
+TEST_F(BackendSearchTest, RefusesRuntimesOutsideTheBackendDirectory) {
   for (const char* runtime : {"../evil.so", "/lib/evil.so", ".."}) {
     config_.runtime = runtime;
     const std::string named = std::string("runtime: backend library name '") + runtime + "'";
@@ -86,14 +86,14 @@ TEST_F(BackendSearchTest, KeepsRuntimeInsideTheBackendsFolder) {
   EXPECT_NE(Find().find("backend: expected a name"), std::string::npos);
 }
 
-TEST_F(BackendSearchTest, RunsEnsemblesByTheirOwnBackend) {
+TEST_F(BackendSearchTest, EnsemblesUseTheEnsembleBackend) {
   config_.backend = "";
   config_.platform = "ensemble";
   Touch("own/ensemble/libtriton_ensemble.so");
   EXPECT_EQ(Find(), "own/ensemble/libtriton_ensemble.so");
 }
 
-TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnEngineThatIsThere) {
+TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnInstalledEngine) {
   config_.backend = "tensorrtllm";
   Touch("own/cpu_reference/libtriton_cpu_reference.so");
   Touch("own/gpu_llm/libtriton_gpu_llm.so");
@@ -105,7 +105,7 @@ TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnEngineThatIsThere) {
   EXPECT_EQ(Find(), "given/tensorrtllm/libtriton_tensorrtllm.so");
 }
 
-TEST_F(BackendSearchTest, TakesPythonFilesAsRuntimesForNoLibraries) {
+TEST_F(BackendSearchTest, DoesNotLoadPythonFilesAsLibraries) {
   Touch("own/python/libtriton_python.so");
   Touch("own/b/libtriton_b.so");
   Touch("own/b/model.py");
@@ -120,7 +120,7 @@ TEST_F(BackendSearchTest, TakesPythonFilesAsRuntimesForNoLibraries) {
   EXPECT_EQ(Find().find("error: unable to find backend library 'model.py' for model 'm'"), 0u);
 }
 
-TEST_F(BackendSearchTest, RunsPythonBasedBackendsByThePythonBackend) {
+TEST_F(BackendSearchTest, RunsPythonBasedBackendsWithThePythonBackend) {
   Touch("given/b/model.py");
   EXPECT_NE(Find().find("needs the backend 'python'"), std::string::npos);
   Touch("own/python/libtriton_python.so");
@@ -135,4 +135,4 @@ TEST_F(BackendSearchTest, RunsPythonBasedBackendsByThePythonBackend) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,10 +1,10 @@
-// The response cache, with the one that ships and with one that misbehaves.
+// The response cache, with the local cache and with a faulty one.
 #include <nlohmann/json.hpp>
 
 #include "tests/host/core/capi/server_fixture.h"
 #include "triton/core/tritoncache.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::json;
@@ -35,8 +35,8 @@ class CacheTest : public ServerTest {
   Json Statistics(const std::string& model) const {
     return Json::parse(Text(server_->ModelStatistics(model.c_str())))["model_stats"][0];
   }
-  // Requests that the model itself answered. Backends report them before they release the request;
-  // what they report of whole executions may come later.
+  // Number of requests that the model executed. Backends report it before they release the request.
+  // Statistics of whole executions may be reported later.
   uint64_t Executions(const std::string& model) const {
     return Statistics(model)["inference_count"].get<uint64_t>();
   }
@@ -45,7 +45,7 @@ class CacheTest : public ServerTest {
   }
 };
 
-TEST_F(CacheTest, AnswersWhatWasAnsweredBefore) {
+TEST_F(CacheTest, AnswersRepeatedRequestsFromTheCache) {
   AddModel("cached", std::string(kIdentity) + kCached);
   StartLocal();
   for (int i = 0; i < 3; ++i) {
@@ -60,7 +60,7 @@ TEST_F(CacheTest, AnswersWhatWasAnsweredBefore) {
   EXPECT_EQ(statistics["inference_stats"]["cache_miss"]["count"], 1);
 }
 
-TEST_F(CacheTest, TellsDataShapesModelsAndVersionsApart) {
+TEST_F(CacheTest, KeyDependsOnDataShapeAndModel) {
   AddModel("cached", std::string(kIdentity) + kCached);
   AddModel("other", std::string(kIdentity) + kCached);
   StartLocal();
@@ -72,14 +72,14 @@ TEST_F(CacheTest, TellsDataShapesModelsAndVersionsApart) {
   EXPECT_EQ(Executions("other"), 1u);
 }
 
-TEST_F(CacheTest, KeepsNothingOfModelsThatDoNotAskForIt) {
+TEST_F(CacheTest, IgnoresModelsThatDoNotEnableTheCache) {
   AddModel("plain");
   StartLocal();
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(Infer("plain", {1}).ok());
   EXPECT_EQ(Executions("plain"), 2u);
 }
 
-TEST_F(CacheTest, KeepsNoErrors) {
+TEST_F(CacheTest, DoesNotCacheErrors) {
   AddModel("failing", R"(backend: 'hostile'
     input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
     output [ { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -90,7 +90,7 @@ TEST_F(CacheTest, KeepsNoErrors) {
   EXPECT_EQ(Hits("failing"), 0u);
 }
 
-TEST_F(CacheTest, TellsRequestedOutputsApart) {
+TEST_F(CacheTest, KeyDependsOnRequestedOutputs) {
   AddModel("two", std::string(kTwoOutputs) + kCached);
   StartLocal();
   const auto infer = [&](const char* output) -> Result<size_t> {
@@ -121,7 +121,7 @@ TEST_F(CacheTest, TellsRequestedOutputsApart) {
   EXPECT_EQ(Hits("two"), 2u);
 }
 
-TEST_F(CacheTest, ShowsItsMetricsForTheModelsThatUseIt) {
+TEST_F(CacheTest, ReportsMetricsForModelsThatUseIt) {
   AddModel("cached", std::string(kIdentity) + kCached);
   AddModel("plain");
   StartLocal();
@@ -138,7 +138,7 @@ TEST_F(CacheTest, ShowsItsMetricsForTheModelsThatUseIt) {
   EXPECT_EQ(text.find("nv_cache_num_hits_per_model{model=\"plain\""), std::string::npos);
 }
 
-TEST_F(CacheTest, DecoupledModelsAreRefused) {
+TEST_F(CacheTest, RefusesDecoupledModels) {
   AddModel("stream",
            std::string(kIdentity) + kCached + "model_transaction_policy { decoupled: true }\n");
   const Status status = StartWith("local", R"({"size": "1048576"})");
@@ -146,21 +146,21 @@ TEST_F(CacheTest, DecoupledModelsAreRefused) {
       << status.message();
 }
 
-TEST_F(CacheTest, AModelThatAsksForACacheServesWithoutOne) {
+TEST_F(CacheTest, ServesAModelWithoutAConfiguredCache) {
   AddModel("cached", std::string(kIdentity) + kCached);
   ASSERT_TRUE(Start(Options()).ok());
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(Infer("cached", {1}).ok());
   EXPECT_EQ(Executions("cached"), 2u);
 }
 
-TEST_F(CacheTest, AResponseThatIsTooLargeIsAnsweredAllTheSame) {
+TEST_F(CacheTest, ServesResponsesThatAreTooLargeToCache) {
   AddModel("cached", std::string(kIdentity) + kCached);
   ASSERT_TRUE(StartWith("local", R"({"size": "100"})").ok());
   for (int i = 0; i < 2; ++i) EXPECT_EQ(*Infer("cached", {1, 2}), (std::vector<float>{1, 2}));
   EXPECT_EQ(Executions("cached"), 2u);
 }
 
-TEST_F(CacheTest, ACacheThatFailsCostsNothingButItsBenefit) {
+TEST_F(CacheTest, ServesWhenTheCacheFails) {
   AddModel("cached", std::string(kIdentity) + kCached);
   for (const char* fault : {"lookup", "insert", "garbage", "no_copy", "many", "none"}) {
     ASSERT_TRUE(StartWith("faulty", StrCat(R"({"fault": ")", fault, R"("})")).ok()) << fault;
@@ -174,7 +174,7 @@ TEST_F(CacheTest, ACacheThatFailsCostsNothingButItsBenefit) {
   }
 }
 
-TEST_F(CacheTest, ACacheThatThrowsAtTheEndIsLogged) {
+TEST_F(CacheTest, LogsACacheThatThrowsInFinalize) {
   ASSERT_TRUE(StartWith("faulty", R"({"fault": "throw"})").ok());
   testing::internal::CaptureStderr();
   server_.reset();
@@ -182,7 +182,7 @@ TEST_F(CacheTest, ACacheThatThrowsAtTheEndIsLogged) {
   EXPECT_NE(log.find("CacheFinalize threw: faulty: as told"), std::string::npos) << log;
 }
 
-TEST_F(CacheTest, ACacheThatDoesNotEndIsLeftBehind) {
+TEST_F(CacheTest, AbandonsACacheThatDoesNotFinish) {
   const auto gate = root_ / "gate";
   const ServerOptions options =
       CacheOptions("faulty", StrCat(R"({"fault": "hang:)", gate.string(), R"("})"));
@@ -201,7 +201,7 @@ TEST_F(CacheTest, ACacheThatDoesNotEndIsLeftBehind) {
   while (text != "ended") std::getline(std::ifstream(gate), text);
 }
 
-TEST_F(CacheTest, AServerWithoutItsCacheDoesNotStart) {
+TEST_F(CacheTest, ServerDoesNotStartWithoutItsCache) {
   Status status = StartWith("faulty", R"({"fault": "initialize"})");
   EXPECT_NE(status.message().find("faulty: initialize fails as told"), std::string::npos);
   status = StartWith("nosuch", "{}");
@@ -242,4 +242,4 @@ TEST(CacheEntryTest, KeepsItsBuffersInOrder) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,15 +1,15 @@
-// A backend that tries every corner of the contract (tests/support/backends/contract): what the
-// host made of each.
+// Runs a backend that tests edge cases of the backend API (tests/support/backends/contract) and
+// checks its report.
 #include <cstring>
 #include <optional>
 
 #include "tests/host/core/capi/server_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// The backend uses the request's handle after the release: a client may still have it, or have
-// deleted it in the callback.
+// The backend uses the request's handle after the release. The client may still own the request
+// then, or have deleted it in the callback.
 class Client final : public InferObserver {
  public:
   explicit Client(bool keeps_request) : keeps_request_(keeps_request) {}
@@ -40,7 +40,7 @@ std::vector<std::string> Texts(const OutputView& output) {
   return texts;
 }
 
-TEST_F(ServerTest, EveryCornerOfTheContractIsAnsweredAndNoneCrashes) {
+TEST_F(ServerTest, HandlesEveryEdgeCaseOfTheBackendApi) {
   AddModel("m",
            "backend: 'contract'\n"
            "input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]\n"
@@ -50,8 +50,10 @@ TEST_F(ServerTest, EveryCornerOfTheContractIsAnsweredAndNoneCrashes) {
   auto allocator = ResponseAllocator::Create<HeapOutputPolicy>();
   ASSERT_TRUE(allocator.ok());
   std::vector<std::string> report;
-  std::vector<InferResponse> responses;      // the backend tries them after they were sent
-  for (int round = 0; round < 4; ++round) {  // each has what came after the end of the one before
+  // Kept alive, because the backend uses them after they were sent.
+  std::vector<InferResponse> responses;
+  for (int round = 0; round < 4;
+       ++round) {  // each report includes the checks after the end of the previous request
     Client client(round % 2 == 0);
     auto request = server_->NewRequest("m");
     ASSERT_TRUE(request.ok()) << request.status().message();
@@ -72,7 +74,7 @@ TEST_F(ServerTest, EveryCornerOfTheContractIsAnsweredAndNoneCrashes) {
   EXPECT_EQ(report.front(), "ok: a response that is sent again");
 }
 
-TEST_F(ServerTest, ARequestThatItsClientDeletedIsAnErrorNotACrash) {
+TEST_F(ServerTest, UseOfADeletedRequestIsAnError) {
   AddModel("m");
   ASSERT_TRUE(Start(Options()).ok());
   TRITONSERVER_InferenceRequest* request = nullptr;
@@ -88,4 +90,4 @@ TEST_F(ServerTest, ARequestThatItsClientDeletedIsAnErrorNotACrash) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

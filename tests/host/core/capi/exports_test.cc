@@ -1,5 +1,5 @@
-// The library's symbol table against the C headers: every function that a host provides, and
-// nothing but TRITON* and what lent_output.h and offered_input.h declare.
+// Compares the symbol table of libtritonserver.so with the C headers: it must export every host
+// function, and besides TRITON* only the functions in leased_output.h and posted_input_buffer.h.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@
 
 namespace {
 
-const std::set<std::string> kOwn = {"NEREID_InputMemoryDelete", "NEREID_InputMemoryIsFor",
-                                    "NEREID_OutputLend", "NEREID_ServerOfferInput",
-                                    "NEREID_ResponseAllocatorSetAdoptFunction"};
+const std::set<std::string> kExtensions = {"NEREID_InputMemoryDelete", "NEREID_InputMemoryIsFor",
+                                           "NEREID_OutputLend", "NEREID_ServerOfferInput",
+                                           "NEREID_ResponseAllocatorSetAdoptFunction"};
 
 std::set<std::string> DeclaredIn(const std::string& header) {
   std::set<std::string> names;
@@ -33,8 +33,8 @@ std::set<std::string> DeclaredIn(const std::string& header) {
 }
 
 std::set<std::string> DeclaredForHosts() {
-  std::set<std::string> names = DeclaredIn("include/nereid/ext/lent_output.h");
-  names.merge(DeclaredIn("include/nereid/ext/offered_input.h"));
+  std::set<std::string> names = DeclaredIn("include/nereid/ext/leased_output.h");
+  names.merge(DeclaredIn("include/nereid/ext/posted_input_buffer.h"));
   for (const char* header : {"tritonserver", "tritonbackend", "tritonrepoagent", "tritoncache"}) {
     names.merge(DeclaredIn(std::string("include/triton/core/") + header + ".h"));
   }
@@ -53,22 +53,22 @@ std::set<std::string> Exported() {
   return names;
 }
 
-TEST(ExportsTest, EveryFunctionOfTheHeadersIsExported) {
+TEST(ExportsTest, ExportsEveryFunctionOfTheHeaders) {
   const auto declared = DeclaredForHosts();
   ASSERT_GT(declared.size(), 270u);
   const auto exported = Exported();
   for (const std::string& name : declared) EXPECT_EQ(exported.count(name), 1u) << name;
 }
 
-TEST(ExportsTest, NothingButTheApiIsExported) {
+TEST(ExportsTest, ExportsOnlyTheApi) {
   const auto exported = Exported();
   ASSERT_FALSE(exported.empty());
   for (const std::string& name : exported) {
-    EXPECT_TRUE(name.rfind("TRITON", 0) == 0 || kOwn.count(name) == 1) << name;
+    EXPECT_TRUE(name.rfind("TRITON", 0) == 0 || kExtensions.count(name) == 1) << name;
   }
 }
 
-TEST(ExportsTest, TheSonameIsTheOneThatBackendsNeed) {
+TEST(ExportsTest, SonameIsLibtritonserver) {
   void* handle = dlopen("libtritonserver.so", RTLD_NOW | RTLD_NOLOAD);
   EXPECT_NE(handle, nullptr) << dlerror();
 }

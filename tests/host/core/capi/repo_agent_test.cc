@@ -1,10 +1,10 @@
-// Repository agents: the one that ships, and one that records what it is called for.
+// Repository agents: the checksum agent, and an agent that records its calls.
 #include <set>
 
 #include "tests/host/core/capi/server_fixture.h"
 #include "triton/core/tritonrepoagent.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 class RepoAgentTest : public ServerTest {
@@ -32,7 +32,7 @@ class RepoAgentTest : public ServerTest {
   }
 };
 
-TEST_F(RepoAgentTest, ChecksumLetsUnchangedFilesPass) {
+TEST_F(RepoAgentTest, ChecksumAcceptsUnchangedFiles) {
   Write("m/1/data", "hello\n");  // md5sum: b1946ac92492d2347c6235b4d2611184
   AddModel("m",
            kIdentity + Agent("checksum", {{"MD5:1/data", "b1946ac92492d2347c6235b4d2611184"}}));
@@ -42,7 +42,7 @@ TEST_F(RepoAgentTest, ChecksumLetsUnchangedFilesPass) {
   EXPECT_TRUE(Infer("m", {1}).ok());
 }
 
-TEST_F(RepoAgentTest, ChecksumRefusesWhatChangedWithBothValues) {
+TEST_F(RepoAgentTest, ChecksumErrorShowsBothHashes) {
   Write("m/1/data", "hullo\n");
   AddModel("m",
            kIdentity + Agent("checksum", {{"MD5:1/data", "b1946ac92492d2347c6235b4d2611184"}}));
@@ -65,19 +65,19 @@ TEST_F(RepoAgentTest, ChecksumStaysInsideTheModel) {
   EXPECT_NE(server_->LoadModel("m").message().find("inside the model's folder"), std::string::npos);
 }
 
-TEST_F(RepoAgentTest, IsToldOfTheWholeLifeOfAModel) {
+TEST_F(RepoAgentTest, RunsAllActionsOfAModel) {
   AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
   ASSERT_TRUE(server_->LoadModel("m").ok());
   EXPECT_EQ(Log(), (std::vector<std::string>{"ModelInitialize", "LOAD", "LOAD_COMPLETE"}));
-  ASSERT_TRUE(server_->LoadModel("m").ok());  // unchanged: nothing to do
+  ASSERT_TRUE(server_->LoadModel("m").ok());  // unchanged, so not loaded again
   EXPECT_EQ(Log().size(), 3u);
   server_.reset();
   EXPECT_EQ(Log(), (std::vector<std::string>{"ModelInitialize", "LOAD", "LOAD_COMPLETE", "UNLOAD",
                                              "UNLOAD_COMPLETE", "ModelFinalize"}));
 }
 
-TEST_F(RepoAgentTest, IsToldOfALoadThatFails) {
+TEST_F(RepoAgentTest, RunsLoadFailWhenTheLoadFails) {
   AddModel("m", "backend: 'nosuch'\n" + Agent("recorder", {{"log", LogPath()}}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
   EXPECT_FALSE(server_->LoadModel("m").ok());
@@ -86,7 +86,7 @@ TEST_F(RepoAgentTest, IsToldOfALoadThatFails) {
             (std::vector<std::string>{"ModelInitialize", "LOAD", "LOAD_FAIL", "ModelFinalize"}));
 }
 
-TEST_F(RepoAgentTest, MayServeTheModelFromAnotherFolder) {
+TEST_F(RepoAgentTest, MayRelocateTheModel) {
   AddModel("m", kIdentity +
                     Agent("recorder",
                           {{"log", LogPath()}, {"move", "yes"}, {"append", "max_batch_size: 8"}}));
@@ -102,7 +102,7 @@ TEST_F(RepoAgentTest, MayServeTheModelFromAnotherFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(RepoAgentTest, ARefusalFailsTheLoad) {
+TEST_F(RepoAgentTest, ErrorBeforeTheLoadFailsTheLoad) {
   for (const char* fault : {"ModelInitialize", "LOAD"}) {
     AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"fault", fault}}));
     ASSERT_TRUE(Start(AgentOptions()).ok());
@@ -114,7 +114,7 @@ TEST_F(RepoAgentTest, ARefusalFailsTheLoad) {
   }
 }
 
-TEST_F(RepoAgentTest, FailuresAfterTheLoadAreNobodysButTheAgents) {
+TEST_F(RepoAgentTest, LaterErrorsOfTheAgentDoNotAffectTheModel) {
   for (const char* fault : {"LOAD_COMPLETE", "UNLOAD", "UNLOAD_COMPLETE", "ModelFinalize"}) {
     AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"fault", fault}}));
     ASSERT_TRUE(Start(AgentOptions()).ok());
@@ -125,7 +125,7 @@ TEST_F(RepoAgentTest, FailuresAfterTheLoadAreNobodysButTheAgents) {
   }
 }
 
-TEST_F(RepoAgentTest, AnAgentThatThrowsAtTheEndIsLogged) {
+TEST_F(RepoAgentTest, LogsAnAgentThatThrowsInFinalize) {
   AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"throw", "ModelFinalize"}}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
   ASSERT_TRUE(server_->LoadModel("m").ok());
@@ -136,7 +136,7 @@ TEST_F(RepoAgentTest, AnAgentThatThrowsAtTheEndIsLogged) {
       << log;
 }
 
-TEST_F(RepoAgentTest, AnAgentThatDoesNotEndIsLeftBehind) {
+TEST_F(RepoAgentTest, AbandonsAnAgentThatDoesNotFinish) {
   const std::string gate = (root_ / "gate").string();
   AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"hang", gate}}));
   const ServerOptions options = AgentOptions();
@@ -153,7 +153,7 @@ TEST_F(RepoAgentTest, AnAgentThatDoesNotEndIsLeftBehind) {
   while (Log().back() != "ModelFinalize") std::this_thread::yield();
 }
 
-TEST_F(RepoAgentTest, AnUnknownAgentIsNamedWithThePlaces) {
+TEST_F(RepoAgentTest, ErrorListsTheSearchedPathsOfAnUnknownAgent) {
   AddModel("m", kIdentity + Agent("nosuch", {}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
   EXPECT_NE(server_->LoadModel("m").message().find("libtritonrepoagent_nosuch.so"),
@@ -161,4 +161,4 @@ TEST_F(RepoAgentTest, AnUnknownAgentIsNamedWithThePlaces) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

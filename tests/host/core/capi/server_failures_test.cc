@@ -1,7 +1,7 @@
-// What does not load: each names its reason and leaves the others serving.
+// Models and servers that fail to load. Each error names its reason, and other models serve.
 #include "tests/host/core/capi/server_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr char kTensors[] =
@@ -11,12 +11,12 @@ constexpr char kTensors[] =
 struct Case {
   const char* name;
   std::string config;
-  std::vector<const char*> reasons;  // parts of the reason
+  std::vector<const char*> reasons;  // substrings of the error
 };
 
 class FailureTest : public ServerTest, public testing::WithParamInterface<Case> {};
 
-TEST_P(FailureTest, NamesItsReasonAndLeavesTheOthersServing) {
+TEST_P(FailureTest, ErrorNamesTheReasonAndOtherModelsServe) {
   AddModel("good");
   AddModel("bad", GetParam().config);
   ASSERT_TRUE(Start(Explicit()).ok());
@@ -29,7 +29,7 @@ TEST_P(FailureTest, NamesItsReasonAndLeavesTheOthersServing) {
     EXPECT_NE(index.find(reason), std::string::npos) << index;
   }
   EXPECT_TRUE(Infer("good", {1}).ok());
-  // What could not load can be repaired.
+  // A failed model can be repaired and loaded.
   Write("bad/config.pbtxt", kIdentity);
   EXPECT_TRUE(server_->LoadModel("bad").ok());
   EXPECT_TRUE(Infer("bad", {1}).ok());
@@ -67,14 +67,14 @@ INSTANTIATE_TEST_SUITE_P(
              {"minimum slot utilization must be in range (0.0, 1.0] for bad, got 2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
-TEST_F(ServerTest, AModelWhoseInstanceIsNotReadyIsNotReadyAndServes) {
+TEST_F(ServerTest, ModelWithAnUnreadyInstanceIsNotReadyButServes) {
   AddModel("shy", Hostile("instance_ready"));
   ASSERT_TRUE(Start(Options()).ok());
   EXPECT_FALSE(*server_->IsModelReady("shy"));
   EXPECT_TRUE(Infer("shy", {1}).ok());
 }
 
-TEST_F(ServerTest, ABackendThatFailsToTellItsAttributesHasNone) {
+TEST_F(ServerTest, IgnoresAttributesAfterAnError) {
   AddModel("m", Hostile("none"));
   for (const auto& [fault, count] : {std::pair{"none", 3}, {"attributes", 1}}) {
     ServerOptions options = Options();
@@ -88,7 +88,7 @@ TEST_F(ServerTest, ABackendThatFailsToTellItsAttributesHasNone) {
   }
 }
 
-TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {
+TEST_F(ServerTest, FailedModelFailsTheStart) {
   AddModel("good");
   AddModel("bad", "backend: 'nosuch'");
   const Status status = Start(Options());
@@ -97,7 +97,7 @@ TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {
   EXPECT_NE(status.message().find("nosuch"), std::string::npos);
 }
 
-TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
+TEST_F(ServerTest, MissingRepositoryFailsTheStart) {
   ServerOptions options = Options();
   ASSERT_TRUE(options.AddModelRepository("/nonexistent/repository").ok());
   const Status status = Start(options);
@@ -105,7 +105,7 @@ TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
   EXPECT_EQ(status.code(), StatusCode::kInternal);
 }
 
-TEST_F(ServerTest, WithoutExitOnErrorALackingRepositoryLeavesAServerThatIsNotLive) {
+TEST_F(ServerTest, WithoutExitOnErrorAMissingRepositoryMakesTheServerNotLive) {
   AddModel("good");
   ServerOptions options = Options();
   ASSERT_TRUE(options.AddModelRepository("/nonexistent/repository").ok());
@@ -119,7 +119,7 @@ TEST_F(ServerTest, WithoutExitOnErrorALackingRepositoryLeavesAServerThatIsNotLiv
   EXPECT_NE(Text(server_->Metadata()).find("2.51.0"), std::string::npos);
 }
 
-TEST_F(ServerTest, AServerThatIsNotLiveLoadsNothingThatAppearsLater) {
+TEST_F(ServerTest, ServerThatIsNotLiveLoadsNoLaterModels) {
   ServerOptions options = Options();
   const std::string late = (root_ / "late").string();
   ASSERT_TRUE(options.AddModelRepository(late).ok());
@@ -135,7 +135,7 @@ TEST_F(ServerTest, AServerThatIsNotLiveLoadsNothingThatAppearsLater) {
   EXPECT_TRUE(!is_ready.ok() || !*is_ready);
 }
 
-TEST_F(ServerTest, ARepositoryThatIsGivenTwiceIsOne) {
+TEST_F(ServerTest, RepositoryThatIsGivenTwiceIsLoadedOnce) {
   AddModel("good");
   ServerOptions options = Options();
   ASSERT_TRUE(options.AddModelRepository((root_ / "repo").string()).ok());
@@ -144,7 +144,7 @@ TEST_F(ServerTest, ARepositoryThatIsGivenTwiceIsOne) {
   EXPECT_TRUE(*server_->IsModelReady("good"));
 }
 
-TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {
+TEST_F(ServerTest, RefusesAWildcardWithOtherStartupModels) {
   ServerOptions options = Explicit();
   ASSERT_TRUE(options.AddStartupModel("*").ok());
   ASSERT_TRUE(options.AddStartupModel("m").ok());
@@ -152,4 +152,4 @@ TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,5 @@
-// A server of the C API on a repository that the test writes, and one blocking inference.
+// A server, used through the C API, with a repository that the test writes, and a blocking
+// inference call.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 #include "nereid/server.h"
 #include "tests/host/core/support/test_folder.h"
 
-namespace nereid {
+namespace nereid::core {
 
 inline constexpr char kIdentity[] =
     "backend: 'identity_c'\n"
@@ -59,8 +60,8 @@ class ServerTest : public testing::Test {
     return json.ok() ? std::string(*json) : json.status().message();
   }
 
-  // Sends `data` through the model and returns what came back, or the error. Without a shape it has
-  // one dimension.
+  // Executes the model with `data` and returns its output or error. The default shape has one
+  // dimension.
   template <typename OutputPolicy = HeapOutputPolicy>
   Result<std::vector<float>> Infer(const std::string& model, const std::vector<float>& data,
                                    std::vector<int64_t> shape = {}) const;
@@ -110,4 +111,4 @@ Result<std::vector<float>> ServerTest::Infer(const std::string& model,
   return std::vector<float>(begin, begin + output.size_bytes / sizeof(float));
 }
 
-}  // namespace nereid
+}  // namespace nereid::core

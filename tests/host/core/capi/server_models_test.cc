@@ -4,7 +4,7 @@
 
 #include "tests/host/core/capi/server_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::json;
@@ -31,7 +31,7 @@ TEST_F(ServerTest, ConfigIsTheNormalisedOne) {
   EXPECT_EQ(config["version_policy"]["latest"]["num_versions"], 1);
 }
 
-TEST_F(ServerTest, ConfigHasOneFormAlone) {
+TEST_F(ServerTest, SupportsOneConfigVersion) {
   AddModel("m");
   ASSERT_TRUE(Start(Options()).ok());
   TRITONSERVER_Message* message = nullptr;
@@ -73,7 +73,7 @@ TEST_F(ServerTest, StatisticsCountWhatWasServed) {
             "requested model version is not available for model 'a'");
 }
 
-TEST_F(ServerTest, NamespacesKeepEqualNamesApart) {
+TEST_F(ServerTest, NamespacesSeparateEqualNames) {
   AddModel("m");
   Write("../other/m/config.pbtxt", kIdentity);
   std::filesystem::create_directories(root_ / "other/m/1");
@@ -142,11 +142,12 @@ TEST_F(ServerTest, RefusesLoadAndUnloadInTheOtherModes) {
   EXPECT_EQ(server_->RegisterModelRepository("/").code(), StatusCode::kUnsupported);
 }
 
-TEST_F(ServerTest, PollsWhenAsked) {
+TEST_F(ServerTest, PollsOnRequest) {
   ServerOptions polling = Options();
   ASSERT_TRUE(polling.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_POLL).ok());
   int number = 0;
-  for (ServerOptions& options : std::array{std::move(polling), Options()}) {  // the default too
+  for (ServerOptions& options :
+       std::array{std::move(polling), Options()}) {  // poll is also the default mode
     ASSERT_TRUE(Start(options).ok());
     const std::string name = "fresh" + std::to_string(++number);
     AddModel(name);
@@ -155,7 +156,7 @@ TEST_F(ServerTest, PollsWhenAsked) {
   }
 }
 
-TEST_F(ServerTest, PollsNotWhenModelsAreLoadedOnce) {
+TEST_F(ServerTest, RefusesToPollInModeNone) {
   ServerOptions options = Options();
   ASSERT_TRUE(options.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_NONE).ok());
   ASSERT_TRUE(Start(options).ok());
@@ -163,4 +164,4 @@ TEST_F(ServerTest, PollsNotWhenModelsAreLoadedOnce) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

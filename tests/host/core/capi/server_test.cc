@@ -1,4 +1,4 @@
-// A server's life: options, readiness, metadata, exit.
+// Options, readiness, metadata and stop of a server.
 #include <array>
 #include <chrono>
 #include <iterator>
@@ -7,7 +7,7 @@
 
 #include "tests/host/core/capi/server_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::json;
@@ -31,7 +31,7 @@ TEST_F(ServerTest, IsReadyWhenEveryModelServes) {
   EXPECT_FALSE(*server_->IsModelReady("nosuch"));
 }
 
-TEST_F(ServerTest, TellsItsNameVersionAndExtensions) {
+TEST_F(ServerTest, ReportsItsNameVersionAndExtensions) {
   ServerOptions options = Options();
   ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetServerId, "mine").ok());
   ASSERT_TRUE(Start(options).ok());
@@ -41,7 +41,7 @@ TEST_F(ServerTest, TellsItsNameVersionAndExtensions) {
   EXPECT_EQ(json["extensions"].size(), 13u);
 }
 
-TEST_F(ServerTest, LogsWhatItServesAndHowItWasToldTo) {
+TEST_F(ServerTest, LogsStartupTables) {
   AddModel("good");
   AddModel("bad", "backend: 'nosuch'");
   const std::string log = (root_ / "log").string();
@@ -52,27 +52,27 @@ TEST_F(ServerTest, LogsWhatItServesAndHowItWasToldTo) {
   ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetLogFile, "").ok());
   std::ifstream file(log);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  const auto place = [&](const std::string& part) {
+  const auto find_text = [&](const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     return text.find(part);
   };
-  const size_t agents = place("] \n+------------------+------+\n| Repository Agent | Path |\n");
-  const size_t backends = place("\n| Backend ");
-  place("| identity_c | ");
-  place(R"({"cmdline":{)");
-  const size_t models = place("\n| Model | Version | Status");
-  place("\n| bad   | 1       | UNAVAILABLE: ");
-  place("\n| good  | 1       | READY ");
-  const size_t settings = place("\n| Option  ");
-  place(StrCat("\n| model_repository_path[0]         | ", (root_ / "repo").string(), " "));
-  place("\n| exit_timeout                     | 30 ");
-  place("\n| min_supported_compute_capability | 6.0 ");
+  const size_t agents = find_text("] \n+------------------+------+\n| Repository Agent | Path |\n");
+  const size_t backends = find_text("\n| Backend ");
+  find_text("| identity_c | ");
+  find_text(R"({"cmdline":{)");
+  const size_t models = find_text("\n| Model | Version | Status");
+  find_text("\n| bad   | 1       | UNAVAILABLE: ");
+  find_text("\n| good  | 1       | READY ");
+  const size_t settings = find_text("\n| Option  ");
+  find_text(StrCat("\n| model_repository_path[0]         | ", (root_ / "repo").string(), " "));
+  find_text("\n| exit_timeout                     | 30 ");
+  find_text("\n| min_supported_compute_capability | 6.0 ");
   EXPECT_LT(agents, backends);
   EXPECT_LT(backends, models);
   EXPECT_LT(models, settings);
 }
 
-TEST_F(ServerTest, StrictReadinessMindsAFailedModelAndTheOtherDoesNot) {
+TEST_F(ServerTest, OnlyStrictReadinessDependsOnFailedModels) {
   AddModel("good");
   AddModel("bad", "backend: 'nosuch'");
   for (const bool strict : {true, false}) {
@@ -103,12 +103,12 @@ TEST_F(ServerTest, StaysReadyWhenARequestToLoadIsRefused) {
   ASSERT_TRUE(Start(Explicit()).ok());
   ASSERT_TRUE(server_->LoadModel("good").ok());
   EXPECT_FALSE(server_->LoadModel("bad").ok());
-  EXPECT_TRUE(*server_->IsReady()) << "nothing was loaded, nothing is missed";
+  EXPECT_TRUE(*server_->IsReady()) << "an invalid configuration does not affect readiness";
   EXPECT_FALSE(server_->LoadModel("broken").ok());
   EXPECT_FALSE(*server_->IsReady());
   AddModel("broken", "max_batch_size: {");
   EXPECT_FALSE(server_->LoadModel("broken").ok());
-  EXPECT_FALSE(*server_->IsReady()) << "it was missed before";
+  EXPECT_FALSE(*server_->IsReady()) << "it affected readiness before";
   EXPECT_TRUE(server_->UnloadModel("broken").ok());
   EXPECT_TRUE(*server_->IsReady());
 }
@@ -131,7 +131,7 @@ TEST_F(ServerTest, StopUnloadsAndRefuses) {
   EXPECT_TRUE(server_->Stop().ok());
 }
 
-TEST_F(ServerTest, CancellationIsAskedForOnlyOfRequestsThatWereSent) {
+TEST_F(ServerTest, CancellationStatusNeedsASentRequest) {
   AddModel("identity");
   ASSERT_TRUE(Start(Options()).ok());
   const auto request = server_->NewRequest("identity");
@@ -142,8 +142,8 @@ TEST_F(ServerTest, CancellationIsAskedForOnlyOfRequestsThatWereSent) {
             "TRITONSERVER_InferAsync.");
 }
 
-// What a backend got it may write to, so that nothing it got must be an error of its own.
-TEST_F(ServerTest, AnAllocatorThatGivesNoMemoryFailsTheResponse) {
+// A backend may write to the buffer that it gets, so a missing buffer must be an error.
+TEST_F(ServerTest, FailsTheResponseWhenTheAllocatorReturnsNoMemory) {
   struct NoMemory : HeapOutputPolicy {
     static Result<OutputBuffer> Allocate(const OutputRequest&, void*) {
       return OutputBuffer{nullptr};
@@ -172,7 +172,7 @@ TEST_F(ServerTest, StopWaitsForRequestsInFlight) {
   EXPECT_EQ(result->at(0), 5);
 }
 
-TEST_F(ServerTest, RefusesWhatClientsBeginWhileItStops) {
+TEST_F(ServerTest, RefusesNewRequestsWhileItStops) {
   AddModel("identity");
   AddModel("late", R"(backend: 'hostile'
     input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -193,10 +193,10 @@ TEST_F(ServerTest, RefusesWhatClientsBeginWhileItStops) {
             std::string::npos)
       << refused.status().message();
   EXPECT_TRUE(stop.get().ok());
-  EXPECT_TRUE(inference.get().ok()) << "what was taken is answered";
+  EXPECT_TRUE(inference.get().ok()) << "accepted requests are answered";
 }
 
-TEST_F(ServerTest, TwoServersOfOneProcessKeepApart) {
+TEST_F(ServerTest, TwoServersInOneProcessAreIndependent) {
   AddModel("identity");
   ASSERT_TRUE(Start(Options()).ok());
   auto other = Server::Start(Explicit());
@@ -206,4 +206,4 @@ TEST_F(ServerTest, TwoServersOfOneProcessKeepApart) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,16 +1,16 @@
-// Errors, messages, parameters, enumerator names and versions as the C API hands them out.
+// Errors, messages, parameters, enumerator names and API versions in the C API.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "nereid/error.h"
-#include "nereid/server_options.h"
+#include "nereid/server.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 #include "triton/core/tritonserver.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 TEST(ValuesTest, VersionsAreThoseOfTheHeaders) {
@@ -24,7 +24,7 @@ TEST(ValuesTest, VersionsAreThoseOfTheHeaders) {
   EXPECT_EQ(minor, 1u);
 }
 
-TEST(ValuesTest, ErrorsCarryCodeAndText) {
+TEST(ValuesTest, ErrorsHaveCodeAndMessage) {
   TRITONSERVER_Error* error = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "gone");
   EXPECT_EQ(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_NOT_FOUND);
   EXPECT_STREQ(TRITONSERVER_ErrorCodeString(error), "Not found");
@@ -57,7 +57,7 @@ TEST(ValuesTest, ParametersRefuseNullsAndTypesWithoutSize) {
   EXPECT_EQ(TRITONSERVER_ParameterBytesNew("p", nullptr, 4), nullptr);
 }
 
-TEST(ValuesTest, EnumeratorsHaveNamesAndStrayValuesHaveNone) {
+TEST(ValuesTest, EnumeratorsHaveNames) {
   EXPECT_STREQ(TRITONSERVER_DataTypeString(TRITONSERVER_TYPE_BF16), "BF16");
   EXPECT_EQ(TRITONSERVER_StringToDataType("BYTES"), TRITONSERVER_TYPE_BYTES);
   EXPECT_EQ(TRITONSERVER_StringToDataType("TYPE_FP32"), TRITONSERVER_TYPE_INVALID);
@@ -68,7 +68,7 @@ TEST(ValuesTest, EnumeratorsHaveNamesAndStrayValuesHaveNone) {
   EXPECT_STREQ(TRITONSERVER_MemoryTypeString(static_cast<TRITONSERVER_MemoryType>(3)), "<invalid>");
 }
 
-TEST(ValuesTest, TheLogCallbackGetsEveryLine) {
+TEST(ValuesTest, LogCallbackGetsEveryLine) {
   std::vector<std::string> lines;
   const auto callback = [](TRITONSERVER_LogLevel level, const char* file, int line,
                            uint64_t time_us, const char* message, void* userp) {
@@ -83,7 +83,7 @@ TEST(ValuesTest, TheLogCallbackGetsEveryLine) {
   EXPECT_EQ(lines, std::vector<std::string>{"1 b.cc:3 text"});
 }
 
-TEST(ValuesTest, OptionsRefuseWhatMakesNoSense) {
+TEST(ValuesTest, OptionsRefuseInvalidValues) {
   const ServerOptions options = std::move(ServerOptions::Create()).value();
   const auto mode = [&](int value) {
     return ToStatus(TRITONSERVER_ServerOptionsSetRateLimiterMode(
@@ -112,4 +112,4 @@ TEST(ValuesTest, NullHandlesAreErrorsNotCrashes) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

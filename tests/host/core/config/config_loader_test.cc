@@ -1,4 +1,5 @@
-// Reading a config.pbtxt: places of faults, placeholders, guesses, the JSON form.
+// Tests reading a config.pbtxt: positions of errors, placeholders, derived backends and the JSON
+// form.
 #include "host/core/config/config_loader.h"
 
 #include <algorithm>
@@ -10,12 +11,12 @@
 
 #include "tests/host/core/config/temp_model.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 using testing::Test;
 
-std::string FaultOf(const TempModel& model) {
+std::string ErrorOf(const TempModel& model) {
   const auto config = ReadModelConfig(model.folder());
   EXPECT_FALSE(config.ok());
   EXPECT_EQ(config.status().code(), StatusCode::kInvalidArg);
@@ -24,7 +25,7 @@ std::string FaultOf(const TempModel& model) {
 
 TEST(ConfigLoaderTest, NamesFileLineColumnAndKeyOfATypo) {
   const TempModel model("backend: \"b\"\nmax_batch_sizes: 0\n");
-  EXPECT_EQ(FaultOf(model),
+  EXPECT_EQ(ErrorOf(model),
             model.path() +
                 "/config.pbtxt:2:1: max_batch_sizes: unknown field 'max_batch_sizes' in "
                 "ModelConfig; did you mean 'max_batch_size'?");
@@ -34,15 +35,15 @@ TEST(ConfigLoaderTest, NamesTheKeyOfAWrongTypeInsideALaterElement) {
   const TempModel model(
       "backend: \"b\"\ninput [ { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] },\n"
       "  { name: \"B\"\n    data_type: TYPE_FP33 dims: [ 1 ] } ]\n");
-  const std::string fault = FaultOf(model);
-  EXPECT_NE(fault.find("config.pbtxt:4:"), std::string::npos) << fault;
-  EXPECT_NE(fault.find("input[1].data_type"), std::string::npos) << fault;
-  EXPECT_NE(fault.find("TYPE_FP33"), std::string::npos) << fault;
+  const std::string error = ErrorOf(model);
+  EXPECT_NE(error.find("config.pbtxt:4:"), std::string::npos) << error;
+  EXPECT_NE(error.find("input[1].data_type"), std::string::npos) << error;
+  EXPECT_NE(error.find("TYPE_FP33"), std::string::npos) << error;
 }
 
 TEST(ConfigLoaderTest, NamesAnUnfilledPlaceholder) {
   const TempModel model("backend: \"b\"\nmax_batch_size: ${triton_max_batch_size}\n");
-  EXPECT_EQ(FaultOf(model), model.path() +
+  EXPECT_EQ(ErrorOf(model), model.path() +
                                 "/config.pbtxt:2:17: max_batch_size: placeholder "
                                 "'${triton_max_batch_size}' was not filled in");
 }
@@ -50,10 +51,10 @@ TEST(ConfigLoaderTest, NamesAnUnfilledPlaceholder) {
 TEST(ConfigLoaderTest, ReportsEveryUnfilledPlaceholder) {
   const TempModel model(
       "instance_group [ { count: ${a} kind: KIND_CPU } ]\nmax_batch_size: ${b}\n");
-  const Faults faults = CheckModelConfig(model.folder());
-  ASSERT_EQ(faults.size(), 2u);
-  EXPECT_EQ(faults[0].key, "instance_group[0].count");
-  EXPECT_EQ(faults[1].key, "max_batch_size");
+  const ConfigErrors errors = CheckModelConfig(model.folder());
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_EQ(errors[0].key, "instance_group[0].count");
+  EXPECT_EQ(errors[1].key, "max_batch_size");
 }
 
 TEST(ConfigLoaderTest, KeepsPlaceholdersInsideStrings) {
@@ -64,7 +65,7 @@ TEST(ConfigLoaderTest, KeepsPlaceholdersInsideStrings) {
   EXPECT_EQ(config->parameters.at("d"), "${engine_dir}");
 }
 
-TEST(ConfigLoaderTest, TakesTheFirstOfOutputsWithOneName) {
+TEST(ConfigLoaderTest, UsesTheFirstOfSeveralOutputsWithTheSameName) {
   const TempModel model(std::string(kIo) +
                         "output [ { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
                         "         { name: \"Y\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
@@ -73,45 +74,45 @@ TEST(ConfigLoaderTest, TakesTheFirstOfOutputsWithOneName) {
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
   std::vector<std::string> names;
-  for (const TensorSpec& output : config->outputs) names.push_back(output.name);
+  for (const TensorConfig& output : config->outputs) names.push_back(output.name);
   EXPECT_EQ(std::count(names.begin(), names.end(), "X"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "Y"), 1);
   EXPECT_EQ(config->FindOutput("Y")->data_type, DataType::kInt32);
 }
 
-TEST(ConfigLoaderTest, JudgesAnOutputThatIsGivenAgain) {
+TEST(ConfigLoaderTest, ValidatesARepeatedOutput) {
   const TempModel model(std::string(kIo) +
                         "output [ { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
                         "         { name: \"X\" dims: [ 1 ] },\n"
                         "         { name: \"X\" data_type: TYPE_INT32 dims: [ 0 ] } ]\n");
-  const std::string fault = FaultOf(model);
-  EXPECT_NE(fault.find("model output 'X' must specify 'data_type' for "), std::string::npos)
-      << fault;
-  EXPECT_NE(fault.find("model output 'X' dimension must be integer >= 1"), std::string::npos)
-      << fault;
+  const std::string error = ErrorOf(model);
+  EXPECT_NE(error.find("model output 'X' must specify 'data_type' for "), std::string::npos)
+      << error;
+  EXPECT_NE(error.find("model output 'X' dimension must be integer >= 1"), std::string::npos)
+      << error;
 }
 
-TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {
+TEST(ConfigLoaderTest, AddsTheLineToAnErrorFoundByValidation) {
   const TempModel model(
       "backend: \"b\"\nmax_batch_size: 4\n\ndynamic_batching {\n  preferred_batch_size: [ 8 "
       "]\n}\n");
   EXPECT_EQ(
-      FaultOf(model),
+      ErrorOf(model),
       model.path() +
           "/config.pbtxt:5:3: dynamic_batching.preferred_batch_size: "
           "dynamic batching preferred size must be <= max batch size for m, which is 4, got 8");
 }
 
-TEST(ConfigLoaderTest, RefusesAnotherNameThanTheFolders) {
+TEST(ConfigLoaderTest, RejectsANameThatDiffersFromTheFolder) {
   const TempModel model("name: \"othername\"\nbackend: \"python\"\n", "badname");
-  const std::string fault = FaultOf(model);
+  const std::string error = ErrorOf(model);
   EXPECT_NE(
-      fault.find("config.pbtxt:1:1: name: expected the folder's name 'badname', got 'othername'"),
+      error.find("config.pbtxt:1:1: name: expected the folder's name 'badname', got 'othername'"),
       std::string::npos)
-      << fault;
+      << error;
 }
 
-TEST(ConfigLoaderTest, TakesTheBackendFromTheNameOfAFolderWithoutConfig) {
+TEST(ConfigLoaderTest, DerivesTheBackendFromTheNameOfAFolderWithoutConfig) {
   const TempModel model("", "lm.cpu_reference");
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -119,7 +120,7 @@ TEST(ConfigLoaderTest, TakesTheBackendFromTheNameOfAFolderWithoutConfig) {
   EXPECT_EQ(config->name, "lm.cpu_reference");
 }
 
-TEST(ConfigLoaderTest, TakesTheBackendFromAKnownModelFile) {
+TEST(ConfigLoaderTest, DerivesTheBackendFromAKnownModelFile) {
   const TempModel model("", "auto");
   model.Write("1/model.py", "");
   const auto config = ReadModelConfig(model.folder());
@@ -128,7 +129,7 @@ TEST(ConfigLoaderTest, TakesTheBackendFromAKnownModelFile) {
   EXPECT_EQ(config->default_model_filename, "model.py");
 }
 
-TEST(ConfigLoaderTest, TakesAKnownModelFileBeforeADotInTheName) {
+TEST(ConfigLoaderTest, PrefersAKnownModelFileToTheModelName) {
   const TempModel model("", "llama-3.1-8b");
   model.Write("1/model.py", "");
   const auto config = ReadModelConfig(model.folder());
@@ -137,7 +138,7 @@ TEST(ConfigLoaderTest, TakesAKnownModelFileBeforeADotInTheName) {
   EXPECT_EQ(config->default_model_filename, "model.py");
 }
 
-TEST(ConfigLoaderTest, TakesTheBackendFromBehindTheFirstDot) {
+TEST(ConfigLoaderTest, DerivesTheBackendFromTheTextAfterTheFirstDot) {
   const TempModel model("", "a.b.c");
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -153,27 +154,27 @@ TEST(ConfigLoaderTest, MapsALegacyPlatformToItsBackend) {
   EXPECT_EQ(config->default_model_filename, "model.onnx");
 }
 
-TEST(ConfigLoaderTest, RefusesAModelWithoutAnyBackend) {
+TEST(ConfigLoaderTest, RejectsAModelWithoutAnyBackend) {
   const TempModel model("max_batch_size: 1\n");
-  EXPECT_NE(FaultOf(model).find("Could not determine backend for model 'm'"), std::string::npos);
+  EXPECT_NE(ErrorOf(model).find("Could not determine backend for model 'm'"), std::string::npos);
 }
 
 TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
   const TempModel model("backend: \"usual\"\n");
   model.Write("configs/special.pbtxt", "backend: \"special\"\n");
-  ModelFolder folder = model.folder();
+  ConfigSource folder = model.folder();
   folder.config_name = "special";
   EXPECT_EQ(ReadModelConfig(folder)->backend, "special");
   folder.config_name = "absent";
   EXPECT_EQ(ReadModelConfig(folder)->backend, "usual");
 }
 
-TEST(ConfigLoaderTest, AFolderIsNoConfigFile) {
+TEST(ConfigLoaderTest, AFolderIsNotAConfigFile) {
   const TempModel model("backend: \"b\"\n");
   const std::filesystem::path file = std::filesystem::path(model.folder().path) / "config.pbtxt";
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
-  EXPECT_NE(FaultOf(model).find("Is a directory"), std::string::npos) << FaultOf(model);
+  EXPECT_NE(ErrorOf(model).find("Is a directory"), std::string::npos) << ErrorOf(model);
 }
 
 TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
@@ -189,7 +190,7 @@ TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
 
 TEST(ConfigLoaderTest, ReadsAnOverrideInJson) {
   const TempModel model("backend: \"file\"\n");
-  ModelFolder folder = model.folder();
+  ConfigSource folder = model.folder();
   folder.config_override = R"({"backend": "json", "maxBatchSize": "3", "input":
       [{"name": "I", "data_type": "TYPE_FP32", "dims": ["-1", 2]}]})";
   const auto config = ReadModelConfig(folder);
@@ -199,31 +200,30 @@ TEST(ConfigLoaderTest, ReadsAnOverrideInJson) {
   EXPECT_EQ(config->inputs.at(0).dims, (std::vector<int64_t>{-1, 2}));
 }
 
-TEST(ConfigLoaderTest, NamesWhatIsWrongInAnOverride) {
+TEST(ConfigLoaderTest, NamesErrorsInAnOverride) {
   const TempModel model("");
-  const auto fault = [&](const std::string& json) {
-    ModelFolder folder = model.folder();
+  const auto error = [&](const std::string& json) {
+    ConfigSource folder = model.folder();
     folder.config_override = json;
     return ReadModelConfig(folder).status().message();
   };
-  EXPECT_EQ(fault("{bad"), "Invalid config override: not valid JSON at byte 2");
-  EXPECT_EQ(fault(R"({"zzz": 1})"),
+  EXPECT_EQ(error("{bad"), "Invalid config override: not valid JSON at byte 2");
+  EXPECT_EQ(error(R"({"zzz": 1})"),
             "Invalid config override: zzz: unknown field 'zzz' in ModelConfig");
-  EXPECT_EQ(fault(R"({"backend": "b", "input": [{"name": 3}]})"),
+  EXPECT_EQ(error(R"({"backend": "b", "input": [{"name": 3}]})"),
             "Invalid config override: input[0].name: expected a string, got 3");
-  EXPECT_EQ(fault(R"({"backend": "b", "max_batch_size": 3000000000})"),
+  EXPECT_EQ(error(R"({"backend": "b", "max_batch_size": 3000000000})"),
             "Invalid config override: max_batch_size: expected a 32-bit integer, got 3000000000");
-  EXPECT_EQ(fault(R"({"backend": "b", "dynamic_batching": {}, "sequence_batching": {}})"),
+  EXPECT_EQ(error(R"({"backend": "b", "dynamic_batching": {}, "sequence_batching": {}})"),
             "Invalid config override: sequence_batching: only one of the fields of "
             "'scheduling_choice' may be set");
-  EXPECT_EQ(fault("[1]"), "Invalid config override: expected an object, got [1]");
+  EXPECT_EQ(error("[1]"), "Invalid config override: expected an object, got [1]");
 }
 
-// The words for a boolean and the forms of a number and of an enum's value that protobuf's JSON
-// has.
+// Accepts the same spellings of booleans, numbers and enum values as protobuf's JSON parser.
 TEST(ConfigLoaderTest, ReadsScalarsOfAnOverrideAsProtobufDoes) {
   const TempModel model("");
-  ModelFolder folder = model.folder();
+  ConfigSource folder = model.folder();
   folder.config_override = R"({"backend": "b", "max_batch_size": "+4",
     "input": [{"name": "A", "data_type": "11", "dims": ["+3"]},
               {"name": "B", "data_type": "type-fp32", "dims": [1]}],
@@ -244,8 +244,8 @@ TEST(ConfigLoaderTest, ReadsScalarsOfAnOverrideAsProtobufDoes) {
   }
 }
 
-// What Triton 2.51 answers to these at /v2/models/<model>/config.
-TEST(ConfigLoaderTest, WritesFractionsWithTheDigitsOfTriton) {
+// The expected numbers are those of Triton 2.51 at /v2/models/<model>/config.
+TEST(ConfigLoaderTest, WritesFractionsWithTheSameDigitsAsTriton) {
   const TempModel model(std::string(kIo) +
                         "max_batch_size: 4 sequence_batching { direct { minimum_slot_utilization: "
                         "0.3333333333 } control_input { name: 'S' control { kind: "
@@ -258,7 +258,7 @@ TEST(ConfigLoaderTest, WritesFractionsWithTheDigitsOfTriton) {
             nlohmann::json({0.1, 1e-8}));
 }
 
-TEST(ConfigLoaderTest, ReadsControlValuesThatAreNoNumbersInJson) {
+TEST(ConfigLoaderTest, ReadsControlValuesThatAreStringsInJson) {
   const TempModel model(std::string(kIo) +
                         "max_batch_size: 4 sequence_batching { control_input { name: 'S' control { "
                         "kind: CONTROL_SEQUENCE_START fp32_false_true: [ -inf, nan ] } } }");
@@ -271,7 +271,7 @@ TEST(ConfigLoaderTest, ReadsControlValuesThatAreNoNumbersInJson) {
   EXPECT_TRUE(std::isnan(values[1]));
 }
 
-TEST(ConfigLoaderTest, APolicyWithoutAChoiceMeansEveryVersion) {
+TEST(ConfigLoaderTest, AnEmptyVersionPolicyMeansAllVersions) {
   const auto kind_of = [](const std::string& text) {
     const TempModel model(kIo + text);
     return ReadModelConfig(model.folder()).value().version_policy.kind;
@@ -294,7 +294,7 @@ TEST(ConfigLoaderTest, SurvivesHostileText) {
   }
 }
 
-TEST(ConfigLoaderTest, CarriesEveryFieldIntoTheJson) {
+TEST(ConfigLoaderTest, WritesEveryFieldToTheJson) {
   const TempModel model(std::string(kIo) + R"(
 optimization { graph { level: 1 } priority: PRIORITY_MAX cuda { graphs: true graph_spec {
   batch_size: 2 input { key: "I" value { dim: [ 9223372036854775807 ] } } } }
@@ -322,4 +322,4 @@ model_metrics { metric_control { metric_identifier { family: "f" } histogram_opt
 }
 
 }  // namespace
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,10 +1,10 @@
-// The JSON form against Triton's: golden/<model>.json is its answer to /v2/models/<model>/config,
-// compared by JSON value.
+// Compares the JSON form with Triton's: golden/<model>.json is Triton's response to
+// /v2/models/<model>/config. The comparison is by JSON value.
 #include <nlohmann/json.hpp>
 
 #include "tests/host/core/config/temp_model.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ TEST_P(GoldenConfigTest, EqualsTheRecordedAnswer) {
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto expected = nlohmann::json::parse(ReadAll(golden / (model + ".json")));
   auto actual = nlohmann::json::parse(JsonText(*config));
-  // Newer than the recorded version.
+  // These fields are newer than the recorded Triton version.
   if (model == "ens") actual["ensemble_scheduling"].erase("max_inflight_requests");
   EXPECT_EQ(actual, expected) << nlohmann::json::diff(expected, actual).dump(1);
 }
@@ -42,4 +42,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest,
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "host/core/config/schema.h"
+#include "host/core/config/parse.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 KeyIndex Index(std::string_view text) {
-  return IndexKeys(text, Schema::Get().model_config());
+  return IndexKeys(text, ConfigSchema::Get().model_config());
 }
 
 std::string PathAt(const KeyIndex& index, int line, int column) {
@@ -41,8 +41,8 @@ TEST(KeyIndexTest, FindsPlaceholdersInLists) {
   const KeyIndex index = Index("input { dims: [ 1, ${size} ] }");
   ASSERT_EQ(index.placeholders.size(), 1u);
   EXPECT_EQ(index.placeholders[0].name, "${size}");
-  EXPECT_EQ(index.placeholders[0].where.path, "input[0].dims");
+  EXPECT_EQ(index.placeholders[0].position.path, "input[0].dims");
 }
 
 }  // namespace
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,9 +1,9 @@
-// What a backend may complete, and the instance groups that a model gets.
+// Tests which fields a backend may complete, and the instance groups that a model gets.
 #include <nlohmann/json.hpp>
 
 #include "tests/host/core/config/temp_model.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 ModelConfig Read(const std::string& pbtxt) {
@@ -20,7 +20,7 @@ constexpr char kCompletion[] = R"({"name": "other", "backend": "other", "max_bat
   "parameters": {"p": {"string_value": "v"}},
   "model_transaction_policy": {"decoupled": true}})";
 
-TEST(MergeTest, TakesTensorsBatchSizeSchedulerAndDecoupledOnly) {
+TEST(MergeTest, MergesOnlyTensorsBatchSizeSchedulerAndDecoupled) {
   const auto merged = MergeBackendConfig(Read("backend: \"b\"\n"), kCompletion);
   ASSERT_TRUE(merged.ok()) << merged.status().message();
   const auto config = FinishConfig(*merged);
@@ -43,7 +43,7 @@ TEST(MergeTest, KeepsTheSchedulerThatTheAuthorSet) {
   EXPECT_EQ(config->dynamic_batching->max_queue_delay_us, 1u);
 }
 
-TEST(MergeTest, RefusesASchedulerOfAnotherKind) {
+TEST(MergeTest, RejectsASchedulerOfAnotherKind) {
   const auto config = MergeBackendConfig(Read("backend: \"b\"\ndynamic_batching { }\n"),
                                          R"({"sequence_batching": {}})");
   ASSERT_FALSE(config.ok());
@@ -51,7 +51,7 @@ TEST(MergeTest, RefusesASchedulerOfAnotherKind) {
             "scheduler: expected 'dynamic_batching', which the model has, got 'sequence_batching'");
 }
 
-TEST(MergeTest, FinishRefusesTensorsThatTheBackendCompletedWrongly) {
+TEST(MergeTest, FinishRejectsInvalidTensorsOfTheBackend) {
   const auto merged =
       MergeBackendConfig(Read("backend: \"b\"\n"), R"({"input": [{"name": "I", "dims": [0]}]})");
   ASSERT_TRUE(merged.ok());
@@ -78,7 +78,7 @@ TEST(InstanceTest, NamesAnOmittedGroupAfterTheModelAndAGivenOneWithItsIndex) {
   EXPECT_EQ(given->instance_groups.at(1).count, 1);
 }
 
-TEST(InstanceTest, TakesGpusWhereThereAreAndTheBackendDoesNotPreferTheCpu) {
+TEST(InstanceTest, UsesExistingGpusUnlessTheBackendPrefersTheCpu) {
   InstanceDefaults defaults;
   defaults.gpus = {0, 1};
   auto config = PrepareInstances(Read(kIo), defaults);
@@ -90,7 +90,7 @@ TEST(InstanceTest, TakesGpusWhereThereAreAndTheBackendDoesNotPreferTheCpu) {
   EXPECT_EQ(config->instance_groups.at(0).count, 3);
 }
 
-TEST(InstanceTest, TwoInstancesOnTheCpuOfBackendsThatTritonGivesThem) {
+TEST(InstanceTest, GivesSomeBackendsTwoCpuInstancesLikeTriton) {
   const auto count = [](const std::string& backend, const std::string& group,
                         const InstanceDefaults& defaults) {
     return PrepareInstances(Read(StrCat("backend: '", backend, "' ", group)), defaults)
@@ -107,7 +107,7 @@ TEST(InstanceTest, TwoInstancesOnTheCpuOfBackendsThatTritonGivesThem) {
   EXPECT_EQ(count("onnxruntime", "instance_group { kind: KIND_GPU }", three_on_cpu), 1);
 }
 
-TEST(InstanceTest, RefusesAGpuThatIsNotThere) {
+TEST(InstanceTest, RejectsAGpuThatDoesNotExist) {
   const ModelConfig config =
       Read(std::string(kIo) + "instance_group [ { kind: KIND_GPU gpus: [ 7 ] } ]\n");
   const auto prepared = PrepareInstances(config, {});
@@ -119,4 +119,4 @@ TEST(InstanceTest, RefusesAGpuThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,4 +1,4 @@
-// A model's folder for one test: written on construction, removed on destruction.
+// A model folder for a test. The constructor writes it, the destructor removes it.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "host/core/config/config_loader.h"
 #include "tests/host/core/support/test_folder.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 
 class TempModel {
  public:
@@ -24,7 +24,7 @@ class TempModel {
   }
 
   std::string path() const { return folder_.string(); }
-  ModelFolder folder() const { return {folder_.filename().string(), path(), "", std::nullopt}; }
+  ConfigSource folder() const { return {folder_.filename().string(), path(), "", std::nullopt}; }
 
  private:
   const TestFolder parent_;
@@ -36,4 +36,4 @@ inline constexpr char kIo[] =
     "input [ { name: \"I\" data_type: TYPE_FP32 dims: [ 4 ] } ]\n"
     "output [ { name: \"O\" data_type: TYPE_FP32 dims: [ 4 ] } ]\n";
 
-}  // namespace nereid::config
+}  // namespace nereid::core::config

@@ -1,15 +1,15 @@
-// One case a rule: each fault names its key and both values.
+// One case per rule. Each error names its key and both values.
 #include "host/core/config/validate.h"
 
 #include "tests/host/core/config/temp_model.h"
 
-namespace nereid::config {
+namespace nereid::core::config {
 namespace {
 
 struct Case {
   const char* name;
   const char* pbtxt;
-  const char* fault;  // what must be reported
+  const char* error;  // the expected error
 };
 
 class ValidateTest : public testing::TestWithParam<Case> {};
@@ -17,9 +17,9 @@ class ValidateTest : public testing::TestWithParam<Case> {};
 TEST_P(ValidateTest, Reports) {
   const TempModel model(GetParam().pbtxt);
   std::string all;
-  for (const Fault& fault : CheckModelConfig(model.folder()))
-    all += fault.key + ": " + fault.message + "\n";
-  EXPECT_NE(all.find(GetParam().fault), std::string::npos) << "got: " << all;
+  for (const ConfigError& error : CheckModelConfig(model.folder()))
+    all += error.key + ": " + error.message + "\n";
+  EXPECT_NE(all.find(GetParam().error), std::string::npos) << "got: " << all;
 }
 
 #define IO "backend: 'b' max_batch_size: 4 "
@@ -241,4 +241,4 @@ INSTANTIATE_TEST_SUITE_P(
 #undef IO
 
 }  // namespace
-}  // namespace nereid::config
+}  // namespace nereid::core::config

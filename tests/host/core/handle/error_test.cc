@@ -4,10 +4,10 @@
 
 #include <stdexcept>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-TEST(ErrorTest, SurvivesTheWayThroughTheCEdge) {
+TEST(ErrorTest, KeepsCodeAndMessageThroughTheCApi) {
   TRITONSERVER_Error* error = ToError(NotFoundError("model '", 7, "'"));
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(CopyError(error).message(), "model '7'");
@@ -18,11 +18,12 @@ TEST(ErrorTest, SurvivesTheWayThroughTheCEdge) {
   EXPECT_TRUE(TakeError(nullptr).ok());
 }
 
-TEST(ErrorTest, NoExceptionPassesTheEdge) {
-  const Status status = TakeError(AtCEdge([]() -> Status { throw std::runtime_error("boom"); }));
+TEST(ErrorTest, ConvertsExceptionsToErrors) {
+  const Status status =
+      TakeError(AtCBoundary([]() -> Status { throw std::runtime_error("boom"); }));
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(), "unexpected exception: boom");
-  EXPECT_EQ(TakeError(AtCEdge([]() -> Status { throw 1; })).code(), StatusCode::kInternal);
+  EXPECT_EQ(TakeError(AtCBoundary([]() -> Status { throw 1; })).code(), StatusCode::kInternal);
 }
 
 TEST(ErrorTest, NamesTheNullParameter) {
@@ -35,4 +36,4 @@ TEST(ErrorTest, NamesTheNullParameter) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -5,12 +5,12 @@
 #include <map>
 #include <random>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 void* const kBase = reinterpret_cast<void*>(uintptr_t{1} << 40);  // never touched
 
-TEST(MemoryPoolTest, GivesBackWhatItTook) {
+TEST(MemoryPoolTest, MergesFreedBlocks) {
   MemoryPool pool(kBase, 1024);
   void* const first = pool.Allocate(1);
   void* const second = pool.Allocate(512);
@@ -19,13 +19,13 @@ TEST(MemoryPoolTest, GivesBackWhatItTook) {
   EXPECT_EQ(pool.used_bytes(), 768U);
   EXPECT_EQ(pool.Allocate(257), nullptr) << "256 bytes are left";
   EXPECT_TRUE(pool.Free(first));
-  EXPECT_EQ(pool.Allocate(512), nullptr) << "two gaps of 256 bytes";
+  EXPECT_EQ(pool.Allocate(512), nullptr) << "two free blocks of 256 bytes";
   EXPECT_TRUE(pool.Free(second));
   EXPECT_EQ(pool.used_bytes(), 0U);
-  EXPECT_EQ(pool.Allocate(1024), kBase) << "the gaps are one again";
+  EXPECT_EQ(pool.Allocate(1024), kBase) << "the free blocks are merged";
 }
 
-TEST(MemoryPoolTest, RefusesWhatIsNotItsOwn) {
+TEST(MemoryPoolTest, RejectsBuffersThatItDidNotAllocate) {
   MemoryPool pool(kBase, 1024);
   char* const taken = static_cast<char*>(pool.Allocate(512));
   EXPECT_FALSE(pool.Free(taken + 256));
@@ -38,7 +38,7 @@ TEST(MemoryPoolTest, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(MemoryPool(nullptr, 0).Allocate(0), nullptr);
 }
 
-TEST(MemoryPoolTest, NeverHandsOutBytesTwice) {
+TEST(MemoryPoolTest, NeverAllocatesBytesTwice) {
   constexpr size_t kSize = 1 << 16;
   MemoryPool pool(kBase, kSize);
   std::map<char*, size_t> taken;
@@ -65,4 +65,4 @@ TEST(MemoryPoolTest, NeverHandsOutBytesTwice) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,4 @@
-// With the machine's own driver, where there is one.
+// Tests ReservedMemory with the machine's CUDA driver. Skipped without one.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,10 +8,10 @@
 #include "host/core/memory/owned_memory.h"
 #include "host/core/memory/reserved_memory.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-constexpr MemoryPlace kGpu{TRITONSERVER_MEMORY_GPU, 0};
+constexpr MemoryLocation kGpu{TRITONSERVER_MEMORY_GPU, 0};
 constexpr size_t kMiB = size_t{1} << 20;
 
 class ReservedGpuMemoryTest : public testing::Test {
@@ -21,7 +21,7 @@ class ReservedGpuMemoryTest : public testing::Test {
   }
 };
 
-TEST_F(ReservedGpuMemoryTest, GrowsWhereItIs) {
+TEST_F(ReservedGpuMemoryTest, GrowsInPlace) {
   auto memory = std::move(ReservedMemory::Reserve(kGpu, 1024 * kMiB)).value();
   char* const base = memory->base();
   ASSERT_TRUE(memory->Grow(1).ok());
@@ -33,7 +33,7 @@ TEST_F(ReservedGpuMemoryTest, GrowsWhereItIs) {
     ASSERT_TRUE(grown.ok()) << grown.message();
   }
   EXPECT_EQ(memory->base(), base);
-  // Across the border of two pieces, and at the end.
+  // Across the boundary of two chunks, and at the end.
   ASSERT_TRUE(CopyMemory(base + first, kGpu, "0123456789", {}, 10).ok());
   ASSERT_TRUE(CopyMemory(base + 128 * kMiB - 1, kGpu, "z", {}, 1).ok());
   std::string read(first + 10, ' ');
@@ -41,14 +41,14 @@ TEST_F(ReservedGpuMemoryTest, GrowsWhereItIs) {
   EXPECT_EQ(read, content + "0123456789");
 }
 
-TEST_F(ReservedGpuMemoryTest, EndsWhereItsAddressesDo) {
+TEST_F(ReservedGpuMemoryTest, CannotGrowBeyondItsReservedAddresses) {
   auto memory = std::move(ReservedMemory::Reserve(kGpu, 1)).value();
   ASSERT_TRUE(memory->Grow(memory->max_bytes()).ok());
   EXPECT_EQ(memory->Grow(memory->max_bytes() + 1).code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(ReservedGpuMemoryTest, GoesBackToTheDevice) {
-  // More than the device has in all, were anything kept.
+TEST_F(ReservedGpuMemoryTest, ReturnsItsMemoryToTheDevice) {
+  // In total this is more than the device has, so it fails if any memory is not returned.
   const auto use = CudaDriver::Get()->MemoryUseOf(0);
   ASSERT_TRUE(use.ok());
   const size_t part = use->free_bytes / 2 / (32 * kMiB) * (32 * kMiB);
@@ -60,4 +60,4 @@ TEST_F(ReservedGpuMemoryTest, GoesBackToTheDevice) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

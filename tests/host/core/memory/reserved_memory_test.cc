@@ -9,17 +9,17 @@
 #include "host/core/memory/owned_memory.h"
 #include "tests/support/cuda/fake_gpus.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-constexpr MemoryPlace kGpu{TRITONSERVER_MEMORY_GPU, 1};
+constexpr MemoryLocation kGpu{TRITONSERVER_MEMORY_GPU, 1};
 constexpr size_t kMiB = size_t{1} << 20;
 
 size_t UsedOnGpu() {
-  return test::FakeCuda<size_t(int)>("FakeCudaUsed")(1);
+  return FakeCuda<size_t(int)>("FakeCudaUsed")(1);
 }
 
-TEST(ReservedMemoryTest, GrowsWhereItIsOnTheCpu) {
+TEST(ReservedMemoryTest, GrowsInPlaceOnTheCpu) {
   auto memory = std::move(ReservedMemory::Reserve({}, 64 * kMiB)).value();
   char* const base = memory->base();
   ASSERT_TRUE(memory->Grow(5).ok());
@@ -27,27 +27,27 @@ TEST(ReservedMemoryTest, GrowsWhereItIsOnTheCpu) {
   ASSERT_TRUE(memory->Grow(10 * kMiB).ok());
   EXPECT_EQ(memory->base(), base);
   EXPECT_GE(memory->byte_size(), 10 * kMiB);
-  EXPECT_EQ(std::memcmp(base, "12345", 6), 0) << "and is zero behind";
+  EXPECT_EQ(std::memcmp(base, "12345", 6), 0) << "followed by zeros";
   base[10 * kMiB - 1] = 'x';
   ASSERT_TRUE(memory->Grow(1).ok()) << "it never shrinks";
   EXPECT_EQ(base[10 * kMiB - 1], 'x');
 }
 
-TEST(ReservedMemoryTest, EndsWhereItsAddressesDo) {
-  for (const MemoryPlace place : {MemoryPlace{}, kGpu}) {
-    auto memory = std::move(ReservedMemory::Reserve(place, kMiB)).value();
+TEST(ReservedMemoryTest, CannotGrowBeyondItsReservedAddresses) {
+  for (const MemoryLocation location : {MemoryLocation{}, kGpu}) {
+    auto memory = std::move(ReservedMemory::Reserve(location, kMiB)).value();
     EXPECT_TRUE(memory->Grow(kMiB).ok());
     EXPECT_EQ(memory->Grow(kMiB + 1).message(),
               "memory cannot grow to 1048577 bytes: addresses are reserved for 1048576");
   }
 }
 
-TEST(ReservedMemoryTest, GrowsWhereItIsOnAGpu) {
-  ASSERT_TRUE(test::kHasFakeGpus);
+TEST(ReservedMemoryTest, GrowsInPlaceOnAGpu) {
+  ASSERT_TRUE(kHasFakeGpus);
   const size_t before = UsedOnGpu();
   {
     auto memory = std::move(ReservedMemory::Reserve(kGpu, 64 * kMiB)).value();
-    EXPECT_EQ(UsedOnGpu(), before) << "addresses alone";
+    EXPECT_EQ(UsedOnGpu(), before) << "only addresses are reserved";
     ASSERT_TRUE(memory->Grow(100).ok());
     const size_t first = UsedOnGpu() - before;
     EXPECT_EQ(memory->byte_size(), first);
@@ -55,7 +55,7 @@ TEST(ReservedMemoryTest, GrowsWhereItIsOnAGpu) {
     ASSERT_TRUE(CopyMemory(memory->base(), kGpu, content.data(), {}, first).ok());
     ASSERT_TRUE(memory->Grow(4 * kMiB).ok());
     EXPECT_EQ(UsedOnGpu() - before, 4 * kMiB);
-    // Across the border of both pieces.
+    // Across the boundary of both chunks.
     std::vector<char> read(first + 10);
     ASSERT_TRUE(CopyMemory(memory->base() + first, kGpu, "0123456789", {}, 10).ok());
     ASSERT_TRUE(CopyMemory(read.data(), {}, memory->base(), kGpu, read.size()).ok());
@@ -64,23 +64,23 @@ TEST(ReservedMemoryTest, GrowsWhereItIsOnAGpu) {
   EXPECT_EQ(UsedOnGpu(), before);
 }
 
-TEST(ReservedMemoryTest, SaysWhenAGpuHasNoMemoryLeft) {
-  ASSERT_TRUE(test::kHasFakeGpus);
+TEST(ReservedMemoryTest, ReportsThatAGpuHasNoMemoryLeft) {
+  ASSERT_TRUE(kHasFakeGpus);
   const size_t before = UsedOnGpu();
   auto memory = std::move(ReservedMemory::Reserve(kGpu, size_t{4} << 30)).value();
   ASSERT_TRUE(memory->Grow(kMiB).ok());
   EXPECT_EQ(memory->Grow(size_t{2} << 30).code(), StatusCode::kUnavailable);
-  EXPECT_EQ(memory->byte_size(), kMiB) << "as it was";
+  EXPECT_EQ(memory->byte_size(), kMiB) << "unchanged";
   ASSERT_TRUE(memory->Grow(2 * kMiB).ok());
   memory.reset();
   EXPECT_EQ(UsedOnGpu(), before);
 }
 
-TEST(ReservedMemoryTest, NamesAGpuThatIsNotThere) {
-  ASSERT_TRUE(test::kHasFakeGpus);
+TEST(ReservedMemoryTest, NamesAGpuThatDoesNotExist) {
+  ASSERT_TRUE(kHasFakeGpus);
   EXPECT_EQ(ReservedMemory::Reserve({TRITONSERVER_MEMORY_GPU, 9}, kMiB).status().message(),
-            "GPU 9: this machine has 2");
+            "GPU 9: this machine has 2 GPUs");
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

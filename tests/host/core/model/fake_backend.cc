@@ -6,7 +6,7 @@
 #include "host/core/config/config_loader.h"
 #include "host/core/handle/error.h"
 
-namespace nereid::test {
+namespace nereid::core::test {
 namespace {
 
 void Expect(TRITONSERVER_Error* error) {
@@ -16,8 +16,8 @@ void Expect(TRITONSERVER_Error* error) {
 
 TRITONSERVER_Error* ModelInitialize(TRITONBACKEND_Model* model) {
   FakeBackend::current->Record("model_initialize");
-  const auto& act = FakeBackend::current->model_initialize;
-  return ToError(act ? act(model) : Status::Ok());
+  const auto& callback = FakeBackend::current->model_initialize;
+  return ToError(callback ? callback(model) : Status::Ok());
 }
 TRITONSERVER_Error* ModelFinalize(TRITONBACKEND_Model*) {
   if (FakeBackend::current->finalize) FakeBackend::current->finalize();
@@ -28,40 +28,40 @@ TRITONSERVER_Error* InstanceInitialize(TRITONBACKEND_ModelInstance* instance) {
   const char* name = nullptr;
   Expect(TRITONBACKEND_ModelInstanceName(instance, &name));
   FakeBackend::current->Record(StrCat("instance_initialize ", name));
-  const auto& act = FakeBackend::current->instance_initialize;
-  return ToError(act ? act(instance) : Status::Ok());
+  const auto& callback = FakeBackend::current->instance_initialize;
+  return ToError(callback ? callback(instance) : Status::Ok());
 }
 TRITONSERVER_Error* InstanceFinalize(TRITONBACKEND_ModelInstance*) {
   FakeBackend::current->Record("instance_finalize");
   return nullptr;
 }
 TRITONSERVER_Error* InstanceReady(TRITONBACKEND_ModelInstance* instance) {
-  const auto& act = FakeBackend::current->instance_ready;
-  return ToError(act ? act(instance) : Status::Ok());
+  const auto& callback = FakeBackend::current->instance_ready;
+  return ToError(callback ? callback(instance) : Status::Ok());
 }
 TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
                             uint32_t count) {
   FakeBackend::current->Record(StrCat("execute ", count));
-  const auto& act = FakeBackend::current->execute;
-  if (act) return ToError(act(instance, {requests, requests + count}));
+  const auto& callback = FakeBackend::current->execute;
+  if (callback) return ToError(callback(instance, {requests, requests + count}));
   for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
   return nullptr;
 }
-uint32_t MostInTurn(TRITONBACKEND_ModelInstance*) {
-  return FakeBackend::current->most_in_turn;
+uint32_t MaxSerialRequests(TRITONBACKEND_ModelInstance*) {
+  return FakeBackend::current->max_serial_requests;
 }
-TRITONSERVER_Error* ExecuteInTurn(TRITONBACKEND_ModelInstance* instance,
-                                  TRITONBACKEND_Request** requests, uint32_t count) {
-  FakeBackend::current->Record(StrCat("in turn ", count));
+TRITONSERVER_Error* ExecuteSerially(TRITONBACKEND_ModelInstance* instance,
+                                    TRITONBACKEND_Request** requests, uint32_t count) {
+  FakeBackend::current->Record(StrCat("serial ", count));
   for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
   return nullptr;
 }
-TRITONSERVER_Error* OfferInput(TRITONBACKEND_ModelInstance*, uint64_t size_bytes, void** base,
-                               NEREID_GiveBackFn_t* give_back, void** lender_userp) {
-  FakeBackend::current->Record(StrCat("offer ", size_bytes));
-  *base = FakeBackend::current->offer_input(size_bytes);
-  *give_back = [](void* backend) { ++static_cast<FakeBackend*>(backend)->num_given_back; };
-  *lender_userp = FakeBackend::current;
+TRITONSERVER_Error* GetPostedInput(TRITONBACKEND_ModelInstance*, uint64_t size_bytes, void** base,
+                                   NEREID_ReleaseFn_t* release, void** release_userp) {
+  FakeBackend::current->Record(StrCat("post ", size_bytes));
+  *base = FakeBackend::current->posted_input(size_bytes);
+  *release = [](void* backend) { ++static_cast<FakeBackend*>(backend)->num_released; };
+  *release_userp = FakeBackend::current;
   return nullptr;
 }
 TRITONSERVER_Error* GetAttribute(TRITONBACKEND_Backend*,
@@ -93,11 +93,11 @@ BackendEntryPoints FakeBackend::EntryPoints() {
   entry.instance_finalize = &InstanceFinalize;
   entry.instance_execute = &Execute;
   entry.instance_ready = &InstanceReady;
-  if (current->most_in_turn != 0) {
-    entry.instance_most_in_turn = &MostInTurn;
-    entry.instance_execute_in_turn = &ExecuteInTurn;
+  if (current->max_serial_requests != 0) {
+    entry.instance_most_in_turn = &MaxSerialRequests;
+    entry.instance_execute_in_turn = &ExecuteSerially;
   }
-  if (current->offer_input) entry.instance_offer_input = &OfferInput;
+  if (current->posted_input) entry.instance_offer_input = &GetPostedInput;
   if (current->executes_inline) entry.instance_execute_inline = &Execute;
   return entry;
 }
@@ -122,11 +122,11 @@ void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request
       TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_FP32, shape, dims));
   Expect(TRITONBACKEND_OutputBuffer(output, &target, byte_size, &type, &id));
   for (uint32_t i = 0; i < num_buffers; ++i) {
-    const void* piece = nullptr;
-    uint64_t piece_bytes = 0;
-    Expect(TRITONBACKEND_InputBuffer(input, i, &piece, &piece_bytes, &type, &id));
-    std::memcpy(target, piece, piece_bytes);
-    target = static_cast<char*>(target) + piece_bytes;
+    const void* buffer = nullptr;
+    uint64_t buffer_bytes = 0;
+    Expect(TRITONBACKEND_InputBuffer(input, i, &buffer, &buffer_bytes, &type, &id));
+    std::memcpy(target, buffer, buffer_bytes);
+    target = static_cast<char*>(target) + buffer_bytes;
   }
   const uint64_t end_ns = SteadyNowNs();
   Expect(TRITONBACKEND_ModelInstanceReportStatistics(instance, request, true, start_ns, start_ns,
@@ -141,8 +141,9 @@ ModelFixture::ModelFixture() {
 }
 
 ModelFixture::~ModelFixture() {
-  for (int made = num_made, seen = num_destroyed; seen != made; seen = num_destroyed) {
-    num_destroyed.wait(seen);
+  for (int num_loaded = num_loads, destroyed = num_destroyed; destroyed != num_loaded;
+       destroyed = num_destroyed) {
+    num_destroyed.wait(destroyed);
   }
   services.reset();
   FakeBackend::current = nullptr;
@@ -156,7 +157,7 @@ Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json,
   ModelLoadSpec spec;
   spec.model_dir = model_dir;
   NEREID_ASSIGN_OR_RETURN(spec.config, config::ReadModelConfig({"m", "", "", json}));
-  ++num_made;
+  ++num_loads;
   spec.on_destroyed = [this] {
     ++num_destroyed;
     num_destroyed.notify_all();
@@ -164,4 +165,4 @@ Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json,
   return Model::Load(std::move(spec), *services);
 }
 
-}  // namespace nereid::test
+}  // namespace nereid::core::test

@@ -1,5 +1,5 @@
-// A backend inside the test: entry points that record each call and do what the test says. One at a
-// time in a process.
+// A backend inside the test process: its entry points record each call and run functions of the
+// test. One per process at a time.
 #pragma once
 
 #include <atomic>
@@ -12,29 +12,29 @@
 #include "host/core/model/model.h"
 #include "nereid/status.h"
 
-namespace nereid::test {
+namespace nereid::core::test {
 
 struct FakeBackend {
-  // Each entry point that was called, in order: "model_initialize", "execute 2", ...
+  // The calls of entry points, in order: "model_initialize", "execute 2", ...
   std::vector<std::string> Calls();
   void Record(const std::string& call);
 
-  // What the entry points do; empty: succeed.
+  // Called by the entry points. If empty, the entry point succeeds.
   std::function<Status(TRITONBACKEND_Model*)> model_initialize;
   std::function<Status(TRITONBACKEND_ModelInstance*)> instance_initialize;
   std::function<Status(TRITONBACKEND_ModelInstance*)> instance_ready;
-  // Empty: answers each request with OUT = IN.
+  // If empty, answers each request with OUT = IN.
   std::function<Status(TRITONBACKEND_ModelInstance*, std::vector<TRITONBACKEND_Request*>)> execute;
   std::function<void()> finalize;
   bool parallel_instances = false;
-  uint32_t most_in_turn = 0;     // not 0: has the entry points for requests in turn, too
-  bool executes_inline = false;  // has the inline entry point too, which does the same
-  // Not empty: has the entry point for inputs too, and this is where they go; null: nowhere.
-  std::function<void*(uint64_t size_bytes)> offer_input;
-  std::atomic<int> num_given_back{0};
+  uint32_t max_serial_requests = 0;  // not 0: exports the entry points for serial execution
+  bool executes_inline = false;      // true: exports the inline entry point, which runs `execute`
+  // If not empty, exports the entry point for posted input buffers, which returns the result.
+  std::function<void*(uint64_t size_bytes)> posted_input;
+  std::atomic<int> num_released{0};
 
   static BackendEntryPoints EntryPoints();
-  // The one that the entry points speak to.
+  // The instance that the entry points use.
   static FakeBackend* current;
 
  private:
@@ -42,25 +42,26 @@ struct FakeBackend {
   std::vector<std::string> calls_;
 };
 
-// OUT = IN, final; statistics reported; released.
+// Sends the final response with OUT = IN, reports statistics and releases the request.
 void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request);
 
-// Services with the fake backend under the name "fake", and models made from JSON.
+// Core services with the fake backend under the name "fake", and models loaded from JSON
+// configurations.
 class ModelFixture {
  public:
   ModelFixture();
-  // Waits for the last of every model: a thread may hold a reference to one for some time after
-  // the test has dropped its own.
+  // Waits until every model is destroyed: a thread may hold a reference for some time after the
+  // test has released its own.
   ~ModelFixture();
 
   Result<std::shared_ptr<Model>> Load(const std::string& json, const std::string& model_dir = "");
-  // Waits until everything of every dropped model has ended.
+  // Waits until every model without references is destroyed.
   void WaitForEnds() { services->reaper.WaitIdle(); }
 
   FakeBackend backend;
   std::unique_ptr<CoreServices> services;
-  std::atomic<int> num_made{0};
+  std::atomic<int> num_loads{0};
   std::atomic<int> num_destroyed{0};
 };
 
-}  // namespace nereid::test
+}  // namespace nereid::core::test

@@ -1,4 +1,4 @@
-// Tensors in the memory of a GPU, which nobody here may touch, and instances of the CPU beside it.
+// Tensors in GPU memory, which the CPU cannot access, and CPU instances on a machine with GPUs.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -13,14 +13,14 @@
 #include "tests/host/core/model/fake_backend.h"
 #include "tests/support/cuda/fake_gpus.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-constexpr MemoryPlace kGpu{TRITONSERVER_MEMORY_GPU, 1};
+constexpr MemoryLocation kGpu{TRITONSERVER_MEMORY_GPU, 1};
 constexpr size_t kBytes = 4 * sizeof(float);
 using Values = std::vector<float>;
 
-// A client whose outputs go to `target`, on the GPU. One request after the other.
+// A client whose allocator places outputs at `target` on the GPU. One request at a time.
 class GpuClient {
  public:
   explicit GpuClient(char* target) : target_(target) {
@@ -41,9 +41,9 @@ class GpuClient {
     };
   }
 
-  // What the request's error says; empty when it succeeded.
+  // Returns the error message of the request; empty on success.
   std::string Infer(Model* model, InferRequest* request) {
-    is_over_ = false;
+    is_released_ = false;
     ResponseCallbacks callbacks;
     callbacks.allocator = &allocator_;
     callbacks.allocator_userp = this;
@@ -63,14 +63,14 @@ class GpuClient {
     EXPECT_TRUE(request->Prepare().ok());
     EXPECT_TRUE(model->Enqueue(request).ok());
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return is_over_; }));
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return is_released_; }));
     return error_;
   }
 
  private:
   void OnRelease() {
     const std::lock_guard lock(mutex_);
-    is_over_ = true;
+    is_released_ = true;
     changed_.notify_all();
   }
 
@@ -79,15 +79,15 @@ class GpuClient {
   std::string error_;
   std::mutex mutex_;  // guards is_over_
   std::condition_variable changed_;
-  bool is_over_ = false;
+  bool is_released_ = false;
 };
 
 class GpuTensorsTest : public testing::Test, public test::ModelFixture {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(test::kHasFakeGpus);
+    ASSERT_TRUE(kHasFakeGpus);
     memory_ = OwnedMemory::Allocate(&services->memory, kGpu, 2 * kBytes).value();
-    ASSERT_TRUE(memory_->place() == kGpu);
+    ASSERT_TRUE(memory_->location() == kGpu);
     const Values values = {1, 2, 3, 4};
     ASSERT_TRUE(CopyMemory(memory_->base(), kGpu, values.data(), {}, kBytes).ok());
   }
@@ -105,7 +105,7 @@ class GpuTensorsTest : public testing::Test, public test::ModelFixture {
       "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]})")));
     return Status::Ok();
   }
-  // IN in two pieces on the GPU.
+  // A request whose input IN consists of two buffers on the GPU.
   std::unique_ptr<InferRequest> MakeRequest(int64_t device = kGpu.type_id) const {
     auto request = std::make_unique<InferRequest>(model_, -1);
     EXPECT_TRUE(request->AddInput("IN", DataType::kFp32, std::vector<int64_t>{4}).ok());
@@ -122,11 +122,11 @@ class GpuTensorsTest : public testing::Test, public test::ModelFixture {
     return values;
   }
 
-  std::shared_ptr<OwnedMemory> memory_;  // the input, then the output
+  std::shared_ptr<OwnedMemory> memory_;  // the input, followed by the output
   std::shared_ptr<Model> model_;
 };
 
-TEST_F(GpuTensorsTest, AnInstanceOfTheCpuSeesHostMemory) {
+TEST_F(GpuTensorsTest, CpuInstanceSeesHostMemory) {
   ASSERT_TRUE(Start("KIND_CPU").ok());
   backend.execute = [&](auto* instance, std::vector<TRITONBACKEND_Request*> requests) {
     TRITONBACKEND_Input* input = nullptr;
@@ -136,7 +136,7 @@ TEST_F(GpuTensorsTest, AnInstanceOfTheCpuSeesHostMemory) {
     EXPECT_EQ(TRITONBACKEND_InputBufferAttributes(input, 0, &base, &attributes), nullptr);
     EXPECT_EQ(FromHandle(attributes)->memory_type, TRITONSERVER_MEMORY_CPU_PINNED);
     EXPECT_EQ(services->memory.PinnedUse().used_bytes, 256U);
-    test::AnswerIdentity(instance, requests[0]);  // reads and writes what it is given
+    test::AnswerIdentity(instance, requests[0]);  // reads and writes the host buffers
     return Status::Ok();
   };
   GpuClient client(target());
@@ -144,12 +144,12 @@ TEST_F(GpuTensorsTest, AnInstanceOfTheCpuSeesHostMemory) {
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(client.Infer(model_.get(), request.get()), "");
     EXPECT_EQ(Output(), (Values{1, 2, 3, 4}));
-    EXPECT_EQ(services->memory.PinnedUse().used_bytes, 0U) << "gone with the release";
+    EXPECT_EQ(services->memory.PinnedUse().used_bytes, 0U) << "freed by the release";
     ASSERT_TRUE(CopyMemory(target(), kGpu, Values(4).data(), {}, kBytes).ok());
   }
 }
 
-TEST_F(GpuTensorsTest, AnInputThatCannotBeCopiedIsAnErrorOfTheCall) {
+TEST_F(GpuTensorsTest, FailedInputCopyIsReturnedAsError) {
   ASSERT_TRUE(Start("KIND_CPU").ok());
   backend.execute = [&](auto* instance, std::vector<TRITONBACKEND_Request*> requests) {
     TRITONBACKEND_Input* input = nullptr;
@@ -165,13 +165,14 @@ TEST_F(GpuTensorsTest, AnInputThatCannotBeCopiedIsAnErrorOfTheCall) {
   };
   GpuClient client(target());
   EXPECT_EQ(client.Infer(model_.get(), MakeRequest(7).get()),
-            "input 'IN': GPU 7: this machine has 2");
+            "input 'IN': GPU 7: this machine has 2 GPUs");
   EXPECT_EQ(client.Infer(model_.get(), MakeRequest().get()), "");
 }
 
-class WishForTheGpuTest : public GpuTensorsTest, public testing::WithParamInterface<const char*> {};
+class RequestedGpuMemoryTest : public GpuTensorsTest,
+                               public testing::WithParamInterface<const char*> {};
 
-TEST_P(WishForTheGpuTest, IsHeard) {
+TEST_P(RequestedGpuMemoryTest, BackendGetsInputOnTheGpu) {
   ASSERT_TRUE(Start(GetParam()).ok());
   backend.execute = [&](auto*, std::vector<TRITONBACKEND_Request*> requests) {
     TRITONBACKEND_Input* input = nullptr;
@@ -181,7 +182,7 @@ TEST_P(WishForTheGpuTest, IsHeard) {
     int64_t id = 0;
     EXPECT_EQ(TRITONBACKEND_RequestInput(requests[0], "IN", &input), nullptr);
     EXPECT_EQ(TRITONBACKEND_InputBuffer(input, 1, &base, &byte_size, &type, &id), nullptr);
-    EXPECT_TRUE((MemoryPlace{type, id} == kGpu));
+    EXPECT_TRUE((MemoryLocation{type, id} == kGpu));
     EXPECT_EQ(base, memory_->base() + kBytes / 2);
     return InternalError("seen");
   };
@@ -189,9 +190,9 @@ TEST_P(WishForTheGpuTest, IsHeard) {
   EXPECT_EQ(client.Infer(model_.get(), MakeRequest().get()), "seen");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, WishForTheGpuTest, testing::Values("KIND_CPU", "KIND_GPU"));
+INSTANTIATE_TEST_SUITE_P(Kinds, RequestedGpuMemoryTest, testing::Values("KIND_CPU", "KIND_GPU"));
 
-TEST_F(GpuTensorsTest, AModelIsNotLoadedOnAGpuThatIsTooFull) {
+TEST_F(GpuTensorsTest, RefusesToLoadOnAGpuAboveItsMemoryLimit) {
   CoreOptions options;
   options.gpu_load_limits = {{1, 0.2}};
   memory_.reset();
@@ -201,7 +202,7 @@ TEST_F(GpuTensorsTest, AModelIsNotLoadedOnAGpuThatIsTooFull) {
   EXPECT_EQ(Start("KIND_CPU").message(), "");
 }
 
-TEST_F(GpuTensorsTest, StatesLieWhereTheBackendWishesAndKeepTheirContentWhenTheyMove) {
+TEST_F(GpuTensorsTest, StatesMoveToTheRequestedMemoryWithTheirContent) {
   StateSpec spec;
   spec.data_type = DataType::kFp32;
   spec.dims.push_back(-1);
@@ -214,25 +215,25 @@ TEST_F(GpuTensorsTest, StatesLieWhereTheBackendWishesAndKeepTheirContentWhenThey
   ASSERT_TRUE(host.ok());
   const Values values = {5, 6, 7, 8};
   std::memcpy(*host, values.data(), kBytes);
-  ASSERT_TRUE(state.Describe(DataType::kFp32, std::vector<int64_t>{4}).ok());
+  ASSERT_TRUE(state.SetNextTypeAndShape(DataType::kFp32, std::vector<int64_t>{4}).ok());
   state.Update();
   const auto moved = state.Buffer(2 * kBytes, kGpu);
   ASSERT_TRUE(moved.ok()) << moved.status().message();
   EXPECT_EQ(state.attributes().memory_type, kGpu.type);
   EXPECT_EQ(state.attributes().memory_type_id, kGpu.type_id);
-  EXPECT_EQ(*state.Buffer(2 * kBytes, kGpu), *moved) << "the same again";
+  EXPECT_EQ(*state.Buffer(2 * kBytes, kGpu), *moved) << "the buffer is reused";
   Values read(4);
   ASSERT_TRUE(CopyMemory(read.data(), {}, *moved, kGpu, kBytes).ok());
   EXPECT_EQ(read, values);
   EXPECT_EQ(*state.Buffer(2 * kBytes, {TRITONSERVER_MEMORY_GPU, 9}), *moved) << "no such GPU";
   HostInputs inputs;
-  ASSERT_TRUE(state.Describe(DataType::kFp32, std::vector<int64_t>{8}).ok());
+  ASSERT_TRUE(state.SetNextTypeAndShape(DataType::kFp32, std::vector<int64_t>{8}).ok());
   state.Update();
   state.AddInput(&inputs);
   EXPECT_EQ(inputs.tensors.at(0).buffers[0].attributes.memory_type, kGpu.type);
 }
 
-TEST_F(GpuTensorsTest, GrowableStatesGrowWhereTheyAre) {
+TEST_F(GpuTensorsTest, GrowableStatesGrowInPlace) {
   constexpr size_t kMiB = size_t{1} << 20;
   StateSpec spec;
   spec.output_name = "SO";
@@ -245,7 +246,7 @@ TEST_F(GpuTensorsTest, GrowableStatesGrowWhereTheyAre) {
   StateTensor state(&spec);
   const Values values = {5, 6, 7, 8};
   std::memcpy(*state.Buffer(kBytes), values.data(), kBytes);
-  ASSERT_TRUE(state.Describe(DataType::kFp32, std::vector<int64_t>{4}).ok());
+  ASSERT_TRUE(state.SetNextTypeAndShape(DataType::kFp32, std::vector<int64_t>{4}).ok());
   state.Update();
   const auto moved = state.Buffer(kBytes, kGpu);
   ASSERT_TRUE(moved.ok()) << moved.status().message();
@@ -260,4 +261,4 @@ TEST_F(GpuTensorsTest, GrowableStatesGrowWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,5 @@
-// Models whose backend has the inline entry point: executed on the thread that brings the request.
+// Inline execution: models whose backend exports the inline entry point execute requests on the
+// calling thread.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -9,7 +10,7 @@
 #include "host/core/config/config_loader.h"
 #include "tests/host/core/model/serving_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Requests = std::vector<TRITONBACKEND_Request*>;
@@ -44,10 +45,10 @@ class ModelInlineTest : public test::ServingFixture {
   Status Send() { return model_->Enqueue(Make()); }
 
   std::mutex mutex_;
-  std::set<std::thread::id> threads_;  // that executed
+  std::set<std::thread::id> threads_;  // threads that called `execute`
 };
 
-TEST_F(ModelInlineTest, ExecutesOnTheThreadThatBringsTheRequest) {
+TEST_F(ModelInlineTest, ExecutesOnTheThreadThatEnqueuesTheRequest) {
   Start(Config(1));
   ASSERT_TRUE(Send().ok());
   const auto answers = client_.WaitFor(1);
@@ -59,13 +60,14 @@ TEST_F(ModelInlineTest, ExecutesOnTheThreadThatBringsTheRequest) {
 
 TEST_F(ModelInlineTest, ServesSeveralThreadsAtOnce) {
   Start(Config(1));
-  std::condition_variable all_here;
-  int num_here = 0;
+  std::condition_variable all_inside;
+  int num_inside = 0;
   backend.execute = [&](auto* instance, Requests requests) {
     std::unique_lock lock(mutex_);
-    ++num_here;
-    all_here.notify_all();
-    EXPECT_TRUE(all_here.wait_for(lock, std::chrono::seconds(60), [&] { return num_here == 3; }));
+    ++num_inside;
+    all_inside.notify_all();
+    EXPECT_TRUE(
+        all_inside.wait_for(lock, std::chrono::seconds(60), [&] { return num_inside == 3; }));
     lock.unlock();
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
@@ -79,7 +81,7 @@ TEST_F(ModelInlineTest, ServesSeveralThreadsAtOnce) {
   EXPECT_EQ(client_.WaitFor(3).size(), 3U);
 }
 
-TEST_F(ModelInlineTest, AnswersWithTheErrorOfTheBackend) {
+TEST_F(ModelInlineTest, FailsTheRequestWithTheBackendsError) {
   Start(Config(1));
   backend.execute = [](auto*, Requests) { return UnavailableError("no step is ready"); };
   ASSERT_TRUE(Send().ok());
@@ -110,7 +112,7 @@ TEST_F(ModelInlineTest, ServesWhileItsInstancesChange) {
   EXPECT_EQ(client_.WaitFor(num_sent).size(), num_sent);
 }
 
-TEST_F(ModelInlineTest, ABatchIsMadeOnAnInstancesThread) {
+TEST_F(ModelInlineTest, BatchesOnInstanceThreads) {
   Start(Config(1, R"(, "dynamic_batching": {})"));
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(client_.WaitFor(1).size(), 1U);
@@ -118,4 +120,4 @@ TEST_F(ModelInlineTest, ABatchIsMadeOnAnInstancesThread) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,5 +1,5 @@
-// Which instance runs what: passive ones, the rate limiter, warm-up of sequence models, custom
-// batching libraries.
+// Instances of a model: passive instances, threads, rate limiter, warm-up of sequence models,
+// custom batching libraries.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "tests/host/core/model/fake_backend.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::TestClient;
@@ -74,7 +74,8 @@ class ModelInstancesTest : public testing::Test, public test::ModelFixture {
   std::deque<TestRequest> requests_;
 };
 
-// "KIND_NVDLA:3,KIND_NVDLA:0,": what a backend can learn of its instance's secondary devices.
+// The secondary devices of an instance as its backend sees them, for example
+// "KIND_NVDLA:3,KIND_NVDLA:0,".
 std::string SecondaryDevices(TRITONBACKEND_ModelInstance* instance) {
   uint32_t count = 0;
   EXPECT_EQ(TRITONBACKEND_ModelInstanceSecondaryDeviceCount(instance, &count), nullptr);
@@ -92,7 +93,7 @@ std::string SecondaryDevices(TRITONBACKEND_ModelInstance* instance) {
   return text;
 }
 
-TEST_F(ModelInstancesTest, ABackendLearnsOfTheSecondaryDevices) {
+TEST_F(ModelInstancesTest, ReportsSecondaryDevicesToTheBackend) {
   std::map<std::string, std::string> devices;
   backend.instance_initialize = [&](auto* instance) {
     devices[NameOf(instance)] = SecondaryDevices(instance);
@@ -116,15 +117,15 @@ std::set<std::string> Threads() {
   return ids;
 }
 
-// Those of the test before may still be about to leave the kernel's list.
+// Counts new threads. Threads of a previous test may still be in the kernel's list.
 size_t NumThreadsSince(const std::set<std::string>& before) {
   size_t count = 0;
   for (const std::string& id : Threads()) count += before.count(id) == 0 ? 1 : 0;
   return count;
 }
 
-TEST_F(ModelInstancesTest, ThreadsComeWithTheFirstRequest) {
-  std::thread([] {}).join();  // a sanitizer may have a thread of its own from the first one on
+TEST_F(ModelInstancesTest, StartsThreadsWithTheFirstRequest) {
+  std::thread([] {}).join();  // a sanitizer may start its own thread with the first one
   const std::set<std::string> before = Threads();
   auto model = Load(Config(R"(, "instance_group": [{"count": 3, "kind": "KIND_CPU"}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -134,7 +135,7 @@ TEST_F(ModelInstancesTest, ThreadsComeWithTheFirstRequest) {
   EXPECT_EQ(NumThreadsSince(before), 3U);
 }
 
-TEST_F(ModelInstancesTest, AModelThatNobodyAskedEnds) {
+TEST_F(ModelInstancesTest, EndsAModelThatGotNoRequest) {
   auto model = Load(Config(R"(, "instance_group": [{"count": 2, "kind": "KIND_CPU"}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   model->reset();
@@ -142,7 +143,7 @@ TEST_F(ModelInstancesTest, AModelThatNobodyAskedEnds) {
   EXPECT_EQ(num_destroyed, 1);
 }
 
-TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
+TEST_F(ModelInstancesTest, PassiveInstancesAreInitialisedButNeverExecute) {
   std::mutex mutex;
   std::set<std::string> executing;
   backend.execute = [&](auto* instance, Requests requests) {
@@ -165,22 +166,22 @@ TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
   EXPECT_FALSE(executing.contains("idle_0"));
 }
 
-TEST_F(ModelInstancesTest, RefusesPassiveInstancesAlone) {
+TEST_F(ModelInstancesTest, RefusesAModelWithOnlyPassiveInstances) {
   const auto model =
       Load(Config(R"(, "instance_group": [{"kind": "KIND_MODEL", "passive": true}])"));
   EXPECT_EQ(model.status().message(),
-            "model 'm' has passive instances alone: none executes requests");
+            "model 'm' has only passive instances, which execute no requests");
 }
 
-TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
+TEST_F(ModelInstancesTest, InstancesThatShareAResourceExecuteOneAtATime) {
   services = std::make_unique<CoreServices>(nullptr, [] {
     CoreOptions options;
     options.rate_limit = true;
     return options;
   }());
-  std::atomic<int> inside{0}, most{0};
+  std::atomic<int> inside{0}, max_inside{0};
   backend.execute = [&](auto* instance, Requests requests) {
-    most = std::max<int>(most, ++inside);
+    max_inside = std::max<int>(max_inside, ++inside);
     for (int i = 0; i < 10; ++i) std::this_thread::yield();
     --inside;
     for (auto* request : requests) test::AnswerIdentity(instance, request);
@@ -191,20 +192,20 @@ TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   for (int i = 0; i < 30; ++i) Send(*model);
   EXPECT_EQ(client_.WaitFor(30).size(), 30U);
-  EXPECT_EQ(most, 1);
+  EXPECT_EQ(max_inside, 1);
 }
 
-TEST_F(ModelInstancesTest, AnInstanceHoldsItsResourcesForAnExecutionAlone) {
+TEST_F(ModelInstancesTest, HoldsRateLimiterResourcesOnlyDuringAnExecution) {
   services = std::make_unique<CoreServices>(nullptr, [] {
     CoreOptions options;
     options.rate_limit = true;
     return options;
   }());
-  Requests kept;  // the backend answers when it has three
+  Requests unanswered;  // the backend answers once it has three requests
   backend.execute = [&](auto* instance, Requests requests) {
-    kept.insert(kept.end(), requests.begin(), requests.end());
-    if (kept.size() < 3) return Status::Ok();
-    for (auto* request : std::exchange(kept, {})) test::AnswerIdentity(instance, request);
+    unanswered.insert(unanswered.end(), requests.begin(), requests.end());
+    if (unanswered.size() < 3) return Status::Ok();
+    for (auto* request : std::exchange(unanswered, {})) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
   const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU",
@@ -214,7 +215,7 @@ TEST_F(ModelInstancesTest, AnInstanceHoldsItsResourcesForAnExecutionAlone) {
   EXPECT_EQ(client_.WaitFor(3).size(), 3U);
 }
 
-TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {
+TEST_F(ModelInstancesTest, WarmsUpASequenceModelWithWholeSequences) {
   std::vector<std::string> seen;
   backend.execute = [&](auto* instance, Requests requests) {
     for (auto* request : requests) {
@@ -233,11 +234,11 @@ TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {
       "IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true},
       "END": {"data_type": "TYPE_FP32", "dims": [1], "zero_data": true}}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_EQ(seen, std::vector<std::string>(4, "1 0 0 2 2")) << "the sample says what END holds";
+  EXPECT_EQ(seen, std::vector<std::string>(4, "1 0 0 2 2")) << "the sample overrides END";
   EXPECT_EQ((*model)->num_inflight(), 0U);
 }
 
-TEST_F(ModelInstancesTest, ABatchingLibraryClosesBatches) {
+TEST_F(ModelInstancesTest, BatchingLibraryClosesBatches) {
   std::string folder = (std::filesystem::temp_directory_path() / "nereid_batch_XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   std::filesystem::create_directory(folder + "/lib");
@@ -278,4 +279,4 @@ TEST_F(ModelInstancesTest, ABatchingLibraryClosesBatches) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

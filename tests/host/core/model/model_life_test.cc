@@ -1,4 +1,4 @@
-// How models come and go: which entry points are called, in which order, and what a failure leaves.
+// Loading and destruction of models: the order of entry points, and the cleanup after a failure.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include "tests/host/core/model/fake_backend.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Calls = std::vector<std::string>;
@@ -35,7 +35,7 @@ class ModelLifeTest : public testing::Test, public test::ModelFixture {
   }
 };
 
-TEST_F(ModelLifeTest, CallsEachEntryPointInItsPlace) {
+TEST_F(ModelLifeTest, CallsEntryPointsInOrder) {
   auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(backend.Calls(),
@@ -68,24 +68,24 @@ TEST_F(ModelLifeTest, SurvivesABackendThatThrows) {
   FailToLoad(Config(), "boom");
 }
 
-// The instances that are initialised at the same time, of two.
+// Checks how many of two instances are initialised concurrently.
 class ParallelLoadTest : public ModelLifeTest {
  protected:
   ~ParallelLoadTest() override { unsetenv("TRITON_PARALLEL_INSTANCE_LOADING"); }
 
-  // Waits for as many as are expected, so that fewer of them are a failure to load.
+  // Each initialisation waits for `expected` concurrent ones; the load fails if there are fewer.
   Status LoadTwo(int expected) {
     std::mutex mutex;
-    std::condition_variable met;
+    std::condition_variable all_inside;
     int num_inside = 0;
     std::set<std::thread::id> threads;
     backend.instance_initialize = [&](auto*) {
       std::unique_lock lock(mutex);
       ++num_inside;
       threads.insert(std::this_thread::get_id());
-      met.notify_all();
-      const bool together =
-          met.wait_for(lock, std::chrono::seconds(60), [&] { return num_inside >= expected; });
+      all_inside.notify_all();
+      const bool together = all_inside.wait_for(lock, std::chrono::seconds(60),
+                                                [&] { return num_inside >= expected; });
       return together ? Status::Ok() : InternalError("alone");
     };
     const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
@@ -100,7 +100,7 @@ TEST_F(ParallelLoadTest, InitialisesInstancesAtTheSameTimeWhereTheBackendAllows)
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST_F(ParallelLoadTest, TheEnvironmentOverrulesTheBackend) {
+TEST_F(ParallelLoadTest, EnvironmentVariableOverridesTheBackend) {
   ASSERT_EQ(setenv("TRITON_PARALLEL_INSTANCE_LOADING", "1", 1), 0);
   EXPECT_TRUE(LoadTwo(2).ok());
   backend.parallel_instances = true;
@@ -108,13 +108,13 @@ TEST_F(ParallelLoadTest, TheEnvironmentOverrulesTheBackend) {
   EXPECT_TRUE(LoadTwo(1).ok());
 }
 
-TEST_F(ParallelLoadTest, AnEmptyVariableSaysNothing) {
+TEST_F(ParallelLoadTest, IgnoresAnEmptyEnvironmentVariable) {
   ASSERT_EQ(setenv("TRITON_PARALLEL_INSTANCE_LOADING", "", 1), 0);
   backend.parallel_instances = true;
   EXPECT_TRUE(LoadTwo(2).ok());
 }
 
-TEST_F(ModelLifeTest, TakesWhatABackendCompletes) {
+TEST_F(ModelLifeTest, UsesTheConfigurationThatABackendCompletes) {
   backend.model_initialize = [](TRITONBACKEND_Model* model) {
     TRITONSERVER_Message* message = nullptr;
     const std::string json = StrCat(R"({"max_batch_size": 4, )", kTensors,
@@ -127,13 +127,13 @@ TEST_F(ModelLifeTest, TakesWhatABackendCompletes) {
   };
   const auto model = Load(R"({"backend": "fake"})");
   ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_EQ((*model)->plan().max_batch_size, 4);
-  EXPECT_TRUE((*model)->plan().decoupled);
-  EXPECT_EQ((*model)->plan().inputs.size(), 1U);
+  EXPECT_EQ((*model)->schema().max_batch_size, 4);
+  EXPECT_TRUE((*model)->schema().decoupled);
+  EXPECT_EQ((*model)->schema().inputs.size(), 1U);
   EXPECT_EQ((*model)->SetConfig("{}").code(), StatusCode::kUnsupported);
 }
 
-TEST_F(ModelLifeTest, RefusesWhatThisMachineDoesNotHave) {
+TEST_F(ModelLifeTest, RefusesGpusThatDoNotExist) {
   FailToLoad(Config(R"(, "instance_group": [{"kind": "KIND_GPU", "gpus": [77]}])"), "77");
 }
 
@@ -155,7 +155,7 @@ TEST_F(ModelLifeTest, WarmsEveryInstanceUpBeforeItServes) {
   EXPECT_EQ((*model)->num_inflight(), 0U);
 }
 
-TEST_F(ModelLifeTest, SkipsWarmUpSamplesOfNoRequest) {
+TEST_F(ModelLifeTest, SkipsWarmUpSamplesWithoutRequests) {
   const auto model = Load(Config(R"(, "model_warmup": [{"name": "w",
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [-1], "random_data": true}}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -176,7 +176,7 @@ TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
              "cannot open");
 }
 
-TEST_F(ModelLifeTest, RefusesSamplesThatCannotBe) {
+TEST_F(ModelLifeTest, RefusesInvalidWarmUpSamples) {
   const auto sample = [](const char* batch_size, const char* input) {
     return Config(StrCat(R"(, "max_batch_size": 4,
                             "model_warmup": [{"name": "w", "batch_size": )",
@@ -192,13 +192,14 @@ TEST_F(ModelLifeTest, RefusesSamplesThatCannotBe) {
              "batch size 1000, max allowed is 4");
 }
 
-TEST_F(ModelLifeTest, MayLoseItsLastReferenceOnItsOwnInstanceThread) {
+TEST_F(ModelLifeTest, LastReferenceMayBeDroppedOnAnInstanceThread) {
   for (int round = 0; round < 20; ++round) {
     test::TestClient client;
     {
       auto model = Load(Config());
       ASSERT_TRUE(model.ok());
-      // Released and deleted on the instance's thread: with it goes the last reference.
+      // The request is released and deleted on the instance thread, which drops the last reference
+      // to the model.
       auto* owner = new test::TestRequest(*model, &client, "r", {1});
       owner->request.set_release_callback(
           [](TRITONSERVER_InferenceRequest*, uint32_t, void* self) {
@@ -214,12 +215,12 @@ TEST_F(ModelLifeTest, MayLoseItsLastReferenceOnItsOwnInstanceThread) {
   }
 }
 
-TEST_F(ModelLifeTest, WaitsWithItsEndForRequestsThatABackendKeeps) {
-  std::vector<TRITONBACKEND_Request*> kept;
+TEST_F(ModelLifeTest, OutlivesRequestsThatTheBackendHasNotReleased) {
+  std::vector<TRITONBACKEND_Request*> unreleased;
   std::mutex mutex;
   backend.execute = [&](auto*, std::vector<TRITONBACKEND_Request*> requests) {
     std::lock_guard lock(mutex);
-    kept.insert(kept.end(), requests.begin(), requests.end());
+    unreleased.insert(unreleased.end(), requests.begin(), requests.end());
     return Status::Ok();
   };
   test::TestClient client;
@@ -228,12 +229,12 @@ TEST_F(ModelLifeTest, WaitsWithItsEndForRequestsThatABackendKeeps) {
   auto owner = std::make_unique<test::TestRequest>(*model, &client, "r", std::vector<int64_t>{1});
   ASSERT_TRUE(owner->request.Prepare().ok());
   ASSERT_TRUE((*model)->Enqueue(&owner->request).ok());
-  while (std::lock_guard(mutex), kept.empty()) std::this_thread::yield();
+  while (std::lock_guard(mutex), unreleased.empty()) std::this_thread::yield();
   EXPECT_EQ((*model)->num_inflight(), 1U);
   model->reset();
   WaitForEnds();
   EXPECT_EQ(num_destroyed, 0);
-  EXPECT_EQ(TRITONBACKEND_RequestRelease(kept[0], TRITONSERVER_REQUEST_RELEASE_ALL), nullptr);
+  EXPECT_EQ(TRITONBACKEND_RequestRelease(unreleased[0], TRITONSERVER_REQUEST_RELEASE_ALL), nullptr);
   client.WaitFor(1);
   owner.reset();
   WaitForEnds();
@@ -241,4 +242,4 @@ TEST_F(ModelLifeTest, WaitsWithItsEndForRequestsThatABackendKeeps) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

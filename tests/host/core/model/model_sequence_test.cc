@@ -1,5 +1,4 @@
-// Sequence models through the C API that a backend sees: controls, null requests, states,
-// RESCHEDULE.
+// Sequence models as a backend sees them: controls, null requests, states, RESCHEDULE.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,7 +6,7 @@
 #include "host/core/handle/error.h"
 #include "tests/host/core/model/serving_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::kEnd;
@@ -40,16 +39,17 @@ float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
 
 using ModelSequenceTest = test::ServingFixture;
 
-TEST_F(ModelSequenceTest, FillsRowsWithoutWorkAndCountsThemNowhere) {
+TEST_F(ModelSequenceTest, FillsBatchesWithUncountedNullRequests) {
   std::vector<std::string> seen;
   backend.execute = [&](auto* instance, Requests requests) {
-    std::string rows;
+    std::string entries;
     for (auto* request : requests) {
       uint32_t num_inputs = 0;
       EXPECT_EQ(TRITONBACKEND_RequestInputCount(request, &num_inputs), nullptr);
-      rows += StrCat(num_inputs, ":", ReadFloat(request, "READY"), ReadFloat(request, "IN"), " ");
+      entries +=
+          StrCat(num_inputs, ":", ReadFloat(request, "READY"), ReadFloat(request, "IN"), " ");
     }
-    seen.push_back(rows);
+    seen.push_back(entries);
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
@@ -63,7 +63,7 @@ TEST_F(ModelSequenceTest, FillsRowsWithoutWorkAndCountsThemNowhere) {
   EXPECT_EQ(model_->statistics().Sum().success.count, 2U);
 }
 
-TEST_F(ModelSequenceTest, CarriesStatesAlong) {
+TEST_F(ModelSequenceTest, KeepsStatesBetweenRequests) {
   backend.execute = [](auto* instance, Requests requests) {
     for (auto* request : requests) {
       const int64_t shape[] = {1, 1};
@@ -84,7 +84,7 @@ TEST_F(ModelSequenceTest, CarriesStatesAlong) {
       EXPECT_EQ(TRITONSERVER_BufferAttributesByteSize(attributes, &byte_size), nullptr);
       EXPECT_EQ(byte_size, sizeof(next));
       NEREID_RETURN_IF_ERROR(TakeError(TRITONBACKEND_StateUpdate(state)));
-      // The answer is the sum so far, as the next request would see it.
+      // The response contains the sum so far, which the next request gets as state.
       TRITONBACKEND_Response* response = nullptr;
       EXPECT_EQ(TRITONBACKEND_ResponseNew(&response, request), nullptr);
       EXPECT_EQ(TRITONBACKEND_ResponseSetIntParameter(response, "sum", static_cast<int64_t>(next)),
@@ -128,7 +128,7 @@ TEST_F(ModelSequenceTest, RefusesStatesThatTheModelDoesNotHave) {
             "unable to add state 'SO'. State configuration is missing for model 'm'.");
 }
 
-TEST_F(ModelSequenceTest, GivesARescheduledRequestToTheBackendAgain) {
+TEST_F(ModelSequenceTest, ExecutesARescheduledRequestAgain) {
   std::map<TRITONBACKEND_Request*, int> rounds;
   std::string starts;
   backend.execute = [&](auto* instance, Requests requests) {
@@ -156,7 +156,7 @@ TEST_F(ModelSequenceTest, GivesARescheduledRequestToTheBackendAgain) {
   EXPECT_EQ(model_->num_inflight(), 0U);
 }
 
-TEST_F(ModelSequenceTest, AnswersEveryRequestOfABatchThatTheBackendRefuses) {
+TEST_F(ModelSequenceTest, FailsEveryRequestOfABatchThatTheBackendRefuses) {
   backend.execute = [](auto*, Requests) { return UnavailableError("device lost"); };
   Start(Config(R"("oldest": {"max_candidate_sequences": 4})"));
   for (const uint64_t id : {1, 2, 3}) SendOne(id, kStart | kEnd);
@@ -166,4 +166,4 @@ TEST_F(ModelSequenceTest, AnswersEveryRequestOfABatchThatTheBackendRefuses) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,4 @@
-// Requests through a whole model: queue, instance, backend, answer.
+// Requests through a whole model: queue, instance, backend, response.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -7,7 +7,7 @@
 #include "host/core/handle/error.h"
 #include "tests/host/core/model/serving_fixture.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 constexpr char kPlain[] = R"({"backend": "fake",
@@ -21,7 +21,7 @@ constexpr char kBatching[] = R"({"backend": "fake", "max_batch_size": 8,
 
 using ModelServingTest = test::ServingFixture;
 
-TEST_F(ModelServingTest, AnswersWithWhatTheBackendWrote) {
+TEST_F(ModelServingTest, ReturnsTheBackendsOutput) {
   Start(kPlain);
   InferRequest* request = Make({2});
   ASSERT_TRUE(Send(request).ok());
@@ -36,7 +36,7 @@ TEST_F(ModelServingTest, AnswersWithWhatTheBackendWrote) {
   EXPECT_EQ(model_->statistics().Sum().success.count, 1U);
 }
 
-TEST_F(ModelServingTest, AnswersEveryRequestWhenTheBackendRefuses) {
+TEST_F(ModelServingTest, FailsEveryRequestWhenTheBackendReturnsAnError) {
   backend.execute = [](auto*, auto) { return UnavailableError("device lost"); };
   Start(kBatching);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Send(Make({1, 2})).ok());
@@ -49,7 +49,7 @@ TEST_F(ModelServingTest, AnswersEveryRequestWhenTheBackendRefuses) {
   EXPECT_EQ(sum.failures[static_cast<size_t>(FailureReason::kBackend)], 3U);
 }
 
-TEST_F(ModelServingTest, AnswersEveryRequestWhenTheBackendThrows) {
+TEST_F(ModelServingTest, FailsTheRequestWhenTheBackendThrows) {
   backend.execute = [](auto*, auto) -> Status { throw std::runtime_error("boom"); };
   Start(kPlain);
   ASSERT_TRUE(Send(Make({1})).ok());
@@ -59,7 +59,7 @@ TEST_F(ModelServingTest, AnswersEveryRequestWhenTheBackendThrows) {
   EXPECT_NE(answers[0].error.message().find("boom"), std::string::npos);
 }
 
-TEST_F(ModelServingTest, RefusesToBeRescheduled) {
+TEST_F(ModelServingTest, RefusesToReschedule) {
   Status refused;
   backend.execute = [&](auto* instance, std::vector<TRITONBACKEND_Request*> requests) {
     refused = TakeError(
@@ -74,7 +74,7 @@ TEST_F(ModelServingTest, RefusesToBeRescheduled) {
   EXPECT_NE(refused.message().find("not configured to handle such a flag"), std::string::npos);
 }
 
-TEST_F(ModelServingTest, AnswersAQueuedRequestAtOnceWhenItIsCancelled) {
+TEST_F(ModelServingTest, FailsAQueuedRequestAtOnceWhenItIsCancelled) {
   std::mutex gate;
   gate.lock();
   backend.execute = [&](auto* instance, std::vector<TRITONBACKEND_Request*> requests) {
@@ -110,7 +110,7 @@ TEST_F(ModelServingTest, RefusesNewRequestsWhileItDrains) {
   EXPECT_EQ(model_->num_inflight(), 0U);
 }
 
-TEST_F(ModelServingTest, StreamsResponsesFromAnotherThreadAfterTheRequestIsGone) {
+TEST_F(ModelServingTest, StreamsResponsesFromAnotherThreadAfterTheRelease) {
   std::mutex starting;  // guards streamer
   std::thread streamer;
   backend.execute = [&](auto*, std::vector<TRITONBACKEND_Request*> requests) {
@@ -174,4 +174,4 @@ TEST_F(ModelServingTest, ServesManyClientsThatSendAndCancel) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,4 @@
-// One model over the fake backend, and a client that sends it requests of the input "IN".
+// A model with the fake backend, and a client that sends requests with the input "IN".
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "tests/host/core/model/fake_backend.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid::test {
+namespace nereid::core::test {
 
 inline constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
 inline constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
@@ -26,7 +26,7 @@ class ServingFixture : public testing::Test, public ModelFixture {
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_ = *model;
   }
-  // The model is gone when this returns, unless something of it is still in flight.
+  // The model is destroyed when this returns, unless a request is still in flight.
   void End() {
     requests_.clear();
     model_.reset();
@@ -42,7 +42,7 @@ class ServingFixture : public testing::Test, public ModelFixture {
     if (!status.ok()) request->Unprepare();
     return status;
   }
-  // One element; 0: of no sequence.
+  // Sends a request with one element. Sequence 0 means no sequence.
   void SendOne(uint64_t sequence = 0, uint32_t flags = 0) {
     InferRequest* const request = Make({1, 1});
     if (sequence != 0) request->set_correlation_id(sequence);
@@ -56,4 +56,4 @@ class ServingFixture : public testing::Test, public ModelFixture {
   std::deque<TestRequest> requests_;
 };
 
-}  // namespace nereid::test
+}  // namespace nereid::core::test

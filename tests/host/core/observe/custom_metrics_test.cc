@@ -1,4 +1,4 @@
-// Metrics that backends register, through the C functions that they use.
+// Tests the metrics that backends register, through the C API.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,10 +7,10 @@
 #include "host/core/observe/metrics.h"
 #include "triton/core/tritonserver.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// The message; empty on success.
+// Deletes `error` and returns its message; empty on success.
 std::string Take(TRITONSERVER_Error* error) {
   const std::string message = error == nullptr ? "" : TRITONSERVER_ErrorMessage(error);
   TRITONSERVER_ErrorDelete(error);
@@ -60,7 +60,7 @@ TEST(CustomMetricsTest, CountersOnlyGrow) {
   EXPECT_EQ(Page().find("test_counter"), std::string::npos);
 }
 
-TEST(CustomMetricsTest, GaugesGoBothWays) {
+TEST(CustomMetricsTest, GaugesIncreaseAndDecrease) {
   auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_gauge");
   auto* metric = Metric(family, "a");
   EXPECT_EQ(Take(TRITONSERVER_MetricSet(metric, 10)), "");
@@ -121,7 +121,7 @@ TEST(CustomMetricsTest, AHistogramMayHaveNoBounds) {
   Take(TRITONSERVER_MetricFamilyDelete(family));
 }
 
-TEST(CustomMetricsTest, AFamilyCannotGoBeforeItsMetrics) {
+TEST(CustomMetricsTest, AFamilyCannotBeDeletedBeforeItsMetrics) {
   auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_order");
   auto* metric = Metric(family, "a");
   EXPECT_EQ(
@@ -131,7 +131,7 @@ TEST(CustomMetricsTest, AFamilyCannotGoBeforeItsMetrics) {
   EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
 }
 
-TEST(CustomMetricsTest, FamiliesOfOneNameShareTheirMetrics) {
+TEST(CustomMetricsTest, FamiliesWithTheSameNameShareTheirMetrics) {
   auto* first = Family(TRITONSERVER_METRIC_KIND_COUNTER, "test_shared");
   auto* second = Family(TRITONSERVER_METRIC_KIND_COUNTER, "test_shared");
   auto* a = Metric(first, "same");
@@ -172,8 +172,8 @@ size_t Count(const std::string& page, const std::string& text) {
   return count;
 }
 
-// Prometheus refuses a page on which a name stands twice.
-TEST(CustomMetricsTest, ANameOfTheServersOwnStandsOnThePageOnce) {
+// Prometheus rejects a page on which a name appears twice.
+TEST(CustomMetricsTest, ANameOfTheServersOwnMetricsAppearsOnlyOnce) {
   const char* const name = "nv_pinned_memory_pool_used_bytes";
   ASSERT_EQ(Count(Page(), StrCat("# TYPE ", name)), 1U);
   auto* alike = Family(TRITONSERVER_METRIC_KIND_GAUGE, name);
@@ -190,7 +190,7 @@ TEST(CustomMetricsTest, ANameOfTheServersOwnStandsOnThePageOnce) {
   Take(TRITONSERVER_MetricFamilyDelete(other_kind));
 }
 
-TEST(CustomMetricsTest, RefusesKindsThatAreNone) {
+TEST(CustomMetricsTest, RejectsInvalidKinds) {
   for (const int kind : {-1, 3}) {
     TRITONSERVER_MetricFamily* family = nullptr;
     EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, static_cast<TRITONSERVER_MetricKind>(kind),
@@ -200,7 +200,7 @@ TEST(CustomMetricsTest, RefusesKindsThatAreNone) {
   }
 }
 
-TEST(CustomMetricsTest, RefusesNamesThatPrometheusDoesNotKnow) {
+TEST(CustomMetricsTest, RejectsNamesThatAreInvalidInPrometheus) {
   TRITONSERVER_MetricFamily* family = nullptr;
   EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "a b", "")),
             "");
@@ -209,4 +209,4 @@ TEST(CustomMetricsTest, RefusesNamesThatPrometheusDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,4 @@
-// Formats, switches, files and the callback of the log.
+// Tests formats, levels, files and the callback of the log.
 #include "host/core/observe/log.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/core/observe/log_line.h"
-
-namespace nereid::log {
+namespace nereid::core::log {
 namespace {
 
 class LogTest : public testing::Test {
@@ -53,7 +51,7 @@ TEST_F(LogTest, Iso8601FormatHasDateAndLetter) {
       << Text();
 }
 
-TEST_F(LogTest, JsonIsAnObjectALineWhateverTheBytes) {
+TEST_F(LogTest, JsonIsOneObjectPerLineForAnyBytes) {
   SetFormat(kJsonFormat);
   Write(Level::kError, "/a/file.cc", 3, "a \"text\"\nof \xc3\xa9 and \xff\xed\xa0\x80");
   EXPECT_TRUE(std::regex_match(
@@ -64,19 +62,19 @@ TEST_F(LogTest, JsonIsAnObjectALineWhateverTheBytes) {
       << Text();
 }
 
-TEST_F(LogTest, JsonHasATableInOneLine) {
+TEST_F(LogTest, JsonWritesATableInOneLine) {
   SetFormat(kJsonFormat);
   WriteRaw(Level::kInfo, "f", 1, "a\nb");
   EXPECT_NE(Text().find(R"("level":"INFO")"), std::string::npos) << Text();
   EXPECT_NE(Text().find(R"("message":"a\nb"})"), std::string::npos) << Text();
 }
 
-TEST_F(LogTest, EscapesSoThatAMessageIsOneLine) {
+TEST_F(LogTest, EscapesAMessageIntoOneLine) {
   Write(Level::kInfo, "f", 1, "a\n\"b\"\\\t\x01\b\f\x1b[0m");
   EXPECT_NE(Text().find(R"("a\n\"b\"\\\t\u0001\b\f\u001B[0m")"), std::string::npos) << Text();
 }
 
-TEST_F(LogTest, ALevelThatIsOffWritesNothing) {
+TEST_F(LogTest, ADisabledLevelWritesNothing) {
   SetEnabled(Level::kInfo, false);
   NEREID_LOG_INFO("not this");
   NEREID_LOG_VERBOSE(1, "nor this");
@@ -88,7 +86,7 @@ TEST_F(LogTest, ALevelThatIsOffWritesNothing) {
   EXPECT_EQ(Text().find("too deep"), std::string::npos);
 }
 
-TEST_F(LogTest, AFileThatCannotBeOpenedLeavesTheLogWhereItIs) {
+TEST_F(LogTest, AFileThatCannotBeOpenedDoesNotRedirectTheLog) {
   const Status status = SetFile("/nonexistent/folder/log");
   EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
   EXPECT_NE(status.message().find("/nonexistent/folder/log"), std::string::npos);
@@ -97,7 +95,7 @@ TEST_F(LogTest, AFileThatCannotBeOpenedLeavesTheLogWhereItIs) {
   EXPECT_EQ(GetSettings().file, path_.string());
 }
 
-TEST_F(LogTest, TheCallbackGetsWhatIsWritten) {
+TEST_F(LogTest, TheCallbackGetsEachWrittenMessage) {
   std::vector<std::string> messages;
   SetCallback([&](Level, std::string_view file, int line, std::string_view message) {
     messages.push_back(StrCat(file, ":", line, " ", message));
@@ -127,4 +125,4 @@ TEST_F(LogTest, LinesOfSeveralThreadsDoNotMix) {
 }
 
 }  // namespace
-}  // namespace nereid::log
+}  // namespace nereid::core::log

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 class FakeModel : public MetricsSource {
@@ -23,7 +23,7 @@ bool Has(const std::string& page, const std::string& line) {
   return page.find(line + "\n") != std::string::npos;
 }
 
-TEST(MetricsTest, ShowsWhatEachModelDid) {
+TEST(MetricsTest, ShowsTheCountersOfEachModel) {
   Metrics metrics({});
   const FakeModel model("m", 7);
   metrics.AddSource(&model);
@@ -60,7 +60,7 @@ TEST(MetricsTest, ShowsTheNewLoadOfAModelWhileTheOldOneDrains) {
   EXPECT_EQ(page.find("} 100"), std::string::npos);
 }
 
-TEST(MetricsTest, AddsAModelsTagsAsLabels) {
+TEST(MetricsTest, AddsMetricTagsAsLabels) {
   Metrics metrics({});
   FakeModel model("m", 1);
   model.reading_.tags = {{"team", "a \"b\""}};
@@ -70,7 +70,7 @@ TEST(MetricsTest, AddsAModelsTagsAsLabels) {
           "nv_inference_request_success{_team=\"a \\\"b\\\"\",model=\"m\",version=\"1\"} 1"));
 }
 
-TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
+TEST(MetricsTest, LeavesOutDisabledMetrics) {
   Metrics metrics({.cpu = false, .gpu = false, .counter_latencies = false});
   const FakeModel model("m", 1);
   metrics.AddSource(&model);
@@ -80,24 +80,24 @@ TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
   EXPECT_NE(page.find("nv_inference_count"), std::string::npos);
 }
 
-TEST(MetricsTest, AsksTheMachineNotMoreOftenThanTheInterval) {
-  for (const auto& [interval_ms, wanted] : {std::pair{uint64_t{0}, 3}, {UINT64_MAX, 1}}) {
-    int num_asked = 0;
+TEST(MetricsTest, ReadsTheMachineAtMostOncePerInterval) {
+  for (const auto& [interval_ms, expected] : {std::pair{uint64_t{0}, 3}, {UINT64_MAX, 1}}) {
+    int num_reads = 0;
     MetricsOptions options;
     options.interval_ms = interval_ms;
     Metrics metrics(options);
     metrics.set_readers({[&] {
-                           ++num_asked;
-                           return MachineReaders::Pool{4096, static_cast<uint64_t>(num_asked)};
+                           ++num_reads;
+                           return MachineReaders::Pool{4096, static_cast<uint64_t>(num_reads)};
                          },
                          nullptr});
     std::string page;
     for (int i = 0; i < 3; ++i) page = metrics.Page();
-    EXPECT_EQ(num_asked, wanted);
-    EXPECT_TRUE(Has(page, "nv_pinned_memory_pool_used_bytes " + std::to_string(wanted))) << page;
+    EXPECT_EQ(num_reads, expected);
+    EXPECT_TRUE(Has(page, "nv_pinned_memory_pool_used_bytes " + std::to_string(expected))) << page;
     EXPECT_TRUE(Has(page, "# TYPE nv_cpu_memory_total_bytes gauge"));
   }
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

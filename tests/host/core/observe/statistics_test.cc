@@ -7,12 +7,12 @@
 
 #include "base/clock.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using Json = nlohmann::json;
 
-// Durations: queue 10, input 20, infer 30, output 40; whole request 1000.
+// Durations in ns: queue 10, input 20, infer 30, output 40; the whole request 1000.
 RequestTimes Times() {
   return {100, 200, 210, 230, 260, 300, 1100};
 }
@@ -32,7 +32,7 @@ TEST(StatisticsTest, AddsUpTheStagesOfARequest) {
   EXPECT_NEAR(static_cast<double>(sum.last_inference_ms), static_cast<double>(WallNowMs()), 5000);
 }
 
-TEST(StatisticsTest, SumsShardsAndTheHostsOwn) {
+TEST(StatisticsTest, SumsTheShardsOfInstancesAndHost) {
   ModelStatistics statistics;
   statistics.AddShard().RecordSuccess(Times(), 1);
   statistics.AddShard().RecordSuccess(Times(), 2);
@@ -59,7 +59,7 @@ TEST(StatisticsTest, KeepsExecutionsByBatchSize) {
   EXPECT_EQ(sum.batches.at(uint64_t{1} << 60).compute_output.ns, 40U);
 }
 
-TEST(StatisticsTest, CountsStampsThatRunBackwardsAsNothing) {
+TEST(StatisticsTest, CountsNegativeDurationsAsZero) {
   ModelStatistics statistics;
   statistics.host().RecordSuccess({1000, 900, 800, 700, 600, 500, 400}, 1);
   const StatisticsSnapshot sum = statistics.Sum();
@@ -84,7 +84,7 @@ TEST(StatisticsTest, KeepsResponsesByIndexAndOutcome) {
   EXPECT_EQ(sum.responses.at(1).compute_output.count, 0U);
 }
 
-TEST(StatisticsTest, WritesTheJsonThatClientsKnow) {
+TEST(StatisticsTest, WritesTheJsonOfTheStatisticsEndpoint) {
   ModelStatistics statistics;
   StatisticsShard& shard = statistics.AddShard();
   shard.RecordSuccess(Times(), 2);
@@ -103,7 +103,7 @@ TEST(StatisticsTest, WritesTheJsonThatClientsKnow) {
   EXPECT_EQ(json["memory_usage"], Json::parse(R"([{"type":"GPU","id":1,"byte_size":4096}])"));
 }
 
-TEST(StatisticsTest, LosesNothingWhenManyThreadsReport) {
+TEST(StatisticsTest, CountsAllReportsOfManyThreads) {
   ModelStatistics statistics;
   StatisticsShard& shard = statistics.AddShard();
   std::vector<std::thread> threads;
@@ -122,7 +122,7 @@ TEST(StatisticsTest, LosesNothingWhenManyThreadsReport) {
   EXPECT_EQ(sum.batches.at(100).compute_infer.count, 4000U);
 }
 
-TEST(MemoryUsageTest, ReplacesWhatAReporterSaidAndSumsTheRest) {
+TEST(MemoryUsageTest, ReplacesTheReportOfAReporterAndSumsAllReports) {
   MemoryUsage usage;
   int model = 0;
   int instance = 0;
@@ -136,4 +136,4 @@ TEST(MemoryUsageTest, ReplacesWhatAReporterSaidAndSumsTheRest) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-TEST(TextTableTest, IsAsWideAsItsContent) {
+TEST(TextTableTest, ColumnsAreAsWideAsTheirContent) {
   TextTable table({"Model", "Status"});
   table.AddRow({"a", "READY"});
   table.AddRow({"longer", ""});
@@ -18,7 +18,7 @@ TEST(TextTableTest, IsAsWideAsItsContent) {
             "+--------+--------+\n");
 }
 
-TEST(TextTableTest, TakesSeveralLinesForATextOfSeveral) {
+TEST(TextTableTest, ShowsCellsWithSeveralLines) {
   TextTable table({"A", "B"});
   table.AddRow({"1\n22\n", "x"});
   table.AddRow({"3"});
@@ -38,4 +38,4 @@ TEST(TextTableTest, MayBeEmpty) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,4 +1,4 @@
-// A disk whose listing of a folder breaks off in the middle.
+// Directory listings that fail half-way.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -8,32 +8,33 @@
 
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// Entries that are still listed, in whatever folder; below 0: no end. [of the thread that lists]
+// Number of further entries that readdir returns before it fails; below 0: it never fails. [the
+// listing thread]
 thread_local int entries_left = -1;
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core
 
-// In place of the C library's, for all that this program links.
+// Replaces the C library's function in this program.
 extern "C" [[gnu::visibility("default")]] dirent* readdir(DIR* folder) {
   static const auto system = reinterpret_cast<decltype(&readdir)>(dlsym(RTLD_NEXT, "readdir"));
-  if (nereid::entries_left == 0) {
+  if (nereid::core::entries_left == 0) {
     errno = EIO;
     return nullptr;
   }
-  if (nereid::entries_left > 0) --nereid::entries_left;
+  if (nereid::core::entries_left > 0) --nereid::core::entries_left;
   return system(folder);
 }
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 class BrokenListingTest : public RepositoryTest {
  protected:
-  static constexpr int kNumDots = 2;  // "." and ".." are listed too
+  static constexpr int kNumDots = 2;  // "." and ".." are listed, too
 
   ~BrokenListingTest() override { entries_left = -1; }
 
@@ -51,20 +52,20 @@ class BrokenListingTest : public RepositoryTest {
   }
 };
 
-TEST_F(BrokenListingTest, IsAnErrorOfTheScanWhereverItBreaks) {
+TEST_F(BrokenListingTest, FailsTheRepositoryScan) {
   AddModel("a");
   AddModel("b");
   ExpectFailure([this] { return ScanRepositories({{repo(), {}}}); }, kNumDots + 2, repo());
 }
 
-TEST_F(BrokenListingTest, IsAnErrorOfVersionsAndFingerprints) {
+TEST_F(BrokenListingTest, FailsTheModelScan) {
   AddModel("m", {1, 2});
   const std::string model = repo() + "/m";
   ExpectFailure([&] { return ScanVersions(model); }, kNumDots + 3, model);
   ExpectFailure([&] { return ScanModelFolder(model, ""); }, 3 * (kNumDots + 1), model);
 }
 
-TEST_F(BrokenListingTest, KeepsAllThatServesAndIsAFailedPoll) {
+TEST_F(BrokenListingTest, FailsThePollAndKeepsModelsServing) {
   AddModel("a");
   AddModel("b");
   AddModel("c");
@@ -77,13 +78,14 @@ TEST_F(BrokenListingTest, KeepsAllThatServesAndIsAFailedPoll) {
   EXPECT_EQ(loader_.order.size(), 3U);
 }
 
-TEST_F(BrokenListingTest, DoesNotCountFoldersThatMayNotBeRead) {
+TEST_F(BrokenListingTest, IgnoresUnreadableDirectories) {
   AddModel("m");
-  std::filesystem::permissions(root_, std::filesystem::perms::all);  // mkdtemp's is its owner's
+  std::filesystem::permissions(
+      root_, std::filesystem::perms::all);  // mkdtemp creates a directory for its owner only
   std::filesystem::create_directories(root_ / "repo/m/secret");
   std::filesystem::permissions(root_ / "repo/m/secret", std::filesystem::perms::none);
   const uid_t user = geteuid();
-  if (user == 0) ASSERT_EQ(seteuid(65534), 0);  // root may read everything
+  if (user == 0) ASSERT_EQ(seteuid(65534), 0);  // root may read every directory
   std::error_code refused;
   std::filesystem::directory_iterator(root_ / "repo/m/secret", refused);
   EXPECT_EQ(refused, std::errc::permission_denied);
@@ -92,4 +94,4 @@ TEST_F(BrokenListingTest, DoesNotCountFoldersThatMayNotBeRead) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

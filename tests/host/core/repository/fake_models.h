@@ -1,4 +1,4 @@
-// Models without backends: what loads, fails, blocks and ends is in the test's hand.
+// Fake models and a fake loader: the test decides which loads succeed, fail or block.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 #include "host/core/repository/model_repository.h"
 #include "tests/host/core/support/test_folder.h"
 
-namespace nereid {
+namespace nereid::core {
 
-// Stands in for model/model.h, which this program does not link.
+// Replaces the class of model/model.h, which this program does not link.
 class Model {
  public:
   std::string name;
   int64_t version = 0;
-  int serial = 0;  // the how-manieth load of this process
+  int serial = 0;  // number of this load in the process, from 1
   ModelConfig config;
   std::string path;
   std::shared_ptr<void> lifetime;
@@ -38,7 +38,7 @@ class FakeLoader : public ModelLoader {
     ++num_running_;
     max_running = std::max(max_running, num_running_);
     changed_.notify_all();
-    changed_.wait(lock, [&] { return held_.count(request.name) == 0; });
+    changed_.wait(lock, [&] { return blocked_.count(request.name) == 0; });
     --num_running_;
     if (const auto it = failures_.find(key); it != failures_.end()) return it->second;
     auto model = std::make_shared<Model>();
@@ -59,18 +59,18 @@ class FakeLoader : public ModelLoader {
     std::lock_guard lock(mutex_);
     failures_.insert_or_assign(key, std::move(status));
   }
-  void Heal() {
+  void ClearFailures() {
     std::lock_guard lock(mutex_);
     failures_.clear();
   }
-  // Loads of `name` wait until Release.
-  void Hold(const std::string& name) {
+  // Loads of `name` block until UnblockLoad.
+  void BlockLoad(const std::string& name) {
     std::lock_guard lock(mutex_);
-    held_.insert(name);
+    blocked_.insert(name);
   }
-  void Release(const std::string& name) {
+  void UnblockLoad(const std::string& name) {
     std::lock_guard lock(mutex_);
-    held_.erase(name);
+    blocked_.erase(name);
     changed_.notify_all();
   }
   void WaitForLoads(size_t count) {
@@ -78,7 +78,7 @@ class FakeLoader : public ModelLoader {
     changed_.wait(lock, [&] { return order.size() >= count; });
   }
 
-  std::vector<std::string> updates;  // likewise, of models changed in place
+  std::vector<std::string> updates;  // "<name>:<version>" in the order of UpdateInstances calls
   Status update_error;
   std::vector<std::string> order;  // "<name>:<version>" in the order of Load calls
   int max_running = 0;
@@ -87,12 +87,12 @@ class FakeLoader : public ModelLoader {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Status> failures_;
-  std::set<std::string> held_;
+  std::set<std::string> blocked_;
   int num_running_ = 0;
   int serial_ = 0;
 };
 
-// Repositories on disk, a loader, a lifecycle and what they serve.
+// Repositories on disk, a fake loader, a lifecycle and a model table.
 class RepositoryTest : public testing::Test {
  protected:
   RepositoryTest() { std::filesystem::create_directories(root_ / "repo"); }
@@ -128,7 +128,7 @@ class RepositoryTest : public testing::Test {
     return model.ok() ? model.value() : nullptr;
   }
 
-  // "a:1 READY; b:1 UNAVAILABLE (why); c"
+  // The model index as text, for example "a:1 READY; b:1 UNAVAILABLE (reason); c".
   std::string Index(bool ready_only = false) const {
     std::string text;
     for (const IndexEntry& entry : repository_.Index(ready_only)) {
@@ -148,4 +148,4 @@ class RepositoryTest : public testing::Test {
   ModelRepository repository_{{{repo(), {}}}, {}, &lifecycle_};
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

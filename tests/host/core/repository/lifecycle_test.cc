@@ -1,15 +1,15 @@
-// States, swaps and failures of single models.
+// States, reloads and failures of single models.
 #include <future>
 
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using LifecycleTest = RepositoryTest;
 using std::chrono::steady_clock;
 
-TEST_F(LifecycleTest, NoVersionServesWhereOneFailsAndTheIndexSaysWhy) {
+TEST_F(LifecycleTest, NoVersionServesIfOneFails) {
   AddModel("m", {1, 2}, "backend: 'b' version_policy { all { } }");
   loader_.Fail("m:2", UnavailableError("no room"));
   const Status status = repository_.Load("m", {});
@@ -21,12 +21,12 @@ TEST_F(LifecycleTest, NoVersionServesWhereOneFailsAndTheIndexSaysWhy) {
             "m:1 UNAVAILABLE (another version failed to load); "
             "m:2 UNAVAILABLE (Unavailable: no room)");
   EXPECT_EQ(lifecycle_.num_alive(), 0u);
-  loader_.Heal();
+  loader_.ClearFailures();
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
 }
 
-TEST_F(LifecycleTest, AFailedReloadKeepsTheOldModelServing) {
+TEST_F(LifecycleTest, FailedReloadKeepsThePreviousModel) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   const auto old = Find("m");
@@ -35,43 +35,43 @@ TEST_F(LifecycleTest, AFailedReloadKeepsTheOldModelServing) {
   EXPECT_FALSE(repository_.Load("m", {}).ok());
   EXPECT_EQ(Find("m"), old);
   EXPECT_EQ(Index(), "m:1 READY");
-  loader_.Heal();
+  loader_.ClearFailures();
   EXPECT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_NE(Find("m"), old);
 }
 
-TEST_F(LifecycleTest, AReloadSwapsWithoutAGap) {
+TEST_F(LifecycleTest, ReloadReplacesTheModelWithoutAGap) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   Write("repo/m/1/model.bin", "changed");
-  loader_.Hold("m");
+  loader_.BlockLoad("m");
   auto reload = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
   loader_.WaitForLoads(2);
   EXPECT_EQ(Find("m")->serial, 1);
   EXPECT_EQ(Index(), "m:1 READY");
-  loader_.Release("m");
+  loader_.UnblockLoad("m");
   EXPECT_TRUE(reload.get().ok());
   EXPECT_EQ(Find("m")->serial, 2);
   EXPECT_EQ(lifecycle_.num_alive(), 1u);
 }
 
-TEST_F(LifecycleTest, ANewVersionReplacesTheOldOneUnderTheLatestPolicy) {
+TEST_F(LifecycleTest, LatestPolicyReplacesTheVersion) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  const auto held = Find("m");  // as a request would
+  const auto user = Find("m");  // as a request in flight would
   AddModel("m", {1, 2});
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(Index(), "m:1 UNLOADING; m:2 READY");
 }
 
-TEST_F(LifecycleTest, AnUnchangedModelIsNotLoadedAgain) {
+TEST_F(LifecycleTest, DoesNotReloadAnUnchangedModel) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(loader_.order.size(), 1u);
 }
 
-TEST_F(LifecycleTest, AChangeOfInstancesAloneLoadsNothing) {
+TEST_F(LifecycleTest, ChangesInstanceGroupsInPlace) {
   const auto config = [](int count, const char* more = "") {
     return StrCat("backend: 'b' instance_group [ { count: ", count, " } ] ", more);
   };
@@ -100,11 +100,11 @@ TEST_F(LifecycleTest, AChangeOfInstancesAloneLoadsNothing) {
   EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
   loader_.update_error = Status::Ok();
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  EXPECT_EQ(loader_.updates.size(), 8u) << "it is tried again";
+  EXPECT_EQ(loader_.updates.size(), 8u) << "the update is retried";
   EXPECT_EQ(loader_.order.size(), 2u);
 }
 
-TEST_F(LifecycleTest, WhatChangesMoreThanInstancesIsLoadedAnew) {
+TEST_F(LifecycleTest, ReloadsWhenMoreThanInstanceGroupsChange) {
   AddModel("m", {1}, "backend: 'b' instance_group [ { count: 1 } ]");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   AddModel("m", {}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 2 } ]");
@@ -129,7 +129,7 @@ class PartialReloadTest : public LifecycleTest {
   std::shared_ptr<Model> first_;
 };
 
-TEST_F(PartialReloadTest, AVersionThatIsAddedIsLoadedAlone) {
+TEST_F(PartialReloadTest, LoadsOnlyTheAddedVersion) {
   Write("repo/m/3/model.bin", "x");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(loader_.order, std::vector<std::string>{"m:3"});
@@ -137,14 +137,14 @@ TEST_F(PartialReloadTest, AVersionThatIsAddedIsLoadedAlone) {
   EXPECT_EQ(Index(), "m:1 READY; m:2 READY; m:3 READY");
 }
 
-TEST_F(PartialReloadTest, AVersionThatIsChangedIsLoadedAlone) {
+TEST_F(PartialReloadTest, LoadsOnlyTheChangedVersion) {
   Write("repo/m/2/model.bin", "changed");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(loader_.order, std::vector<std::string>{"m:2"});
   EXPECT_EQ(Find("m", 1), first_);
 }
 
-TEST_F(PartialReloadTest, AVersionThatIsGoneIsUnloadedAlone) {
+TEST_F(PartialReloadTest, UnloadsOnlyTheRemovedVersion) {
   std::filesystem::remove_all(root_ / "repo/m/2");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_TRUE(loader_.order.empty());
@@ -152,7 +152,7 @@ TEST_F(PartialReloadTest, AVersionThatIsGoneIsUnloadedAlone) {
   EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (unloaded)");
 }
 
-TEST_F(PartialReloadTest, APolicyDecidesWhichVersionsServeAndReloadsNone) {
+TEST_F(PartialReloadTest, PolicyChangeDoesNotReloadServingVersions) {
   AddModel("m", {}, "backend: 'b' version_policy { specific { versions: [ 1 ] } }");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (unloaded)");
@@ -162,14 +162,14 @@ TEST_F(PartialReloadTest, APolicyDecidesWhichVersionsServeAndReloadsNone) {
   EXPECT_EQ(Find("m", 1), first_);
 }
 
-TEST_F(PartialReloadTest, AFileThatVersionsShareReloadsThemAll) {
+TEST_F(PartialReloadTest, SharedFileReloadsAllVersions) {
   Write("repo/m/labels.txt", "cat");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_EQ(loader_.order.size(), 2u);
   EXPECT_NE(Find("m", 1), first_);
 }
 
-TEST_F(PartialReloadTest, InstancesChangeInPlaceWhereAVersionJoins) {
+TEST_F(PartialReloadTest, ChangesInstancesInPlaceWhenAVersionIsAdded) {
   AddModel("m", {3}, StrCat(kConfig, " instance_group [ { count: 3 } ]"));
   ASSERT_TRUE(repository_.Load("m", {}).ok());
   std::sort(loader_.updates.begin(), loader_.updates.end());
@@ -177,20 +177,20 @@ TEST_F(PartialReloadTest, InstancesChangeInPlaceWhereAVersionJoins) {
   EXPECT_EQ(loader_.order, std::vector<std::string>{"m:3"});
 }
 
-TEST_F(PartialReloadTest, AVersionThatFailsChangesNothingForTheOthersAndIsTriedAgain) {
+TEST_F(PartialReloadTest, FailedVersionDoesNotAffectOthersAndIsRetried) {
   Write("repo/m/3/model.bin", "x");
   loader_.Fail("m:3", InternalError("broken"));
   EXPECT_EQ(repository_.Load("m", {}).message(),
             "load failed for model 'm': version 3 is at UNAVAILABLE state: Internal: broken;");
   EXPECT_EQ(Index(), "m:1 READY; m:2 READY; m:3 UNAVAILABLE (Internal: broken)");
   EXPECT_EQ(Find("m", 1), first_);
-  loader_.Heal();
+  loader_.ClearFailures();
   ASSERT_TRUE(repository_.Poll().ok());
   EXPECT_EQ(loader_.order, (std::vector<std::string>{"m:3", "m:3"}));
   EXPECT_EQ(Find("m", 1), first_);
 }
 
-TEST_F(PartialReloadTest, AnEnsembleFollowsAVersionOfItsStepThatJoinsOrLeaves) {
+TEST_F(PartialReloadTest, ReloadsAnEnsembleWhenVersionsOfItsStepChange) {
   AddEnsemble("e", {"m"});
   ASSERT_TRUE(repository_.Load("e", {}).ok());
   Write("repo/m/3/model.bin", "x");
@@ -201,56 +201,56 @@ TEST_F(PartialReloadTest, AnEnsembleFollowsAVersionOfItsStepThatJoinsOrLeaves) {
   EXPECT_EQ(loader_.order, (std::vector<std::string>{"e:1", "m:3", "e:1", "e:1"}));
 }
 
-TEST_F(LifecycleTest, UnloadingLastsUntilTheLastUserIsGone) {
+TEST_F(LifecycleTest, StaysUnloadingUntilTheLastUserReleasesTheModel) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  auto held = Find("m");
+  auto user = Find("m");
   ASSERT_TRUE(repository_.Unload("m", false).ok());
   EXPECT_EQ(Find("m"), nullptr);
   EXPECT_EQ(Index(), "m:1 UNLOADING");
-  EXPECT_FALSE(lifecycle_.WaitUntilGone(steady_clock::now()));
-  held.reset();
-  EXPECT_TRUE(lifecycle_.WaitUntilGone(steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_FALSE(lifecycle_.WaitUntilDestroyed(steady_clock::now()));
+  user.reset();
+  EXPECT_TRUE(lifecycle_.WaitUntilDestroyed(steady_clock::now() + std::chrono::seconds(10)));
   EXPECT_EQ(Index(), "m:1 UNAVAILABLE (unloaded)");
 }
 
-TEST_F(LifecycleTest, AModelThatWasReloadedMeanwhileIsNotMarkedUnloadedByItsOldSelf) {
+TEST_F(LifecycleTest, OldModelObjectDoesNotMarkAReloadedModelUnloaded) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  auto held = Find("m");
+  auto user = Find("m");
   ASSERT_TRUE(repository_.Unload("m", false).ok());
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  held.reset();
+  user.reset();
   EXPECT_EQ(Index(), "m:1 READY");
 }
 
 TEST_F(LifecycleTest, ReportsLoadingWhileItLoads) {
   AddModel("m");
-  loader_.Hold("m");
+  loader_.BlockLoad("m");
   auto load = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
   loader_.WaitForLoads(1);
   EXPECT_EQ(Index(), "m:1 LOADING");
   EXPECT_FALSE(repository_.AllServing());
-  loader_.Release("m");
+  loader_.UnblockLoad("m");
   EXPECT_TRUE(load.get().ok());
   EXPECT_TRUE(repository_.AllServing());
 }
 
-TEST_F(LifecycleTest, TwoLoadsOfOneModelFollowEachOther) {
+TEST_F(LifecycleTest, SerializesLoadsOfOneModel) {
   AddModel("m");
-  loader_.Hold("m");
+  loader_.BlockLoad("m");
   auto first = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
   loader_.WaitForLoads(1);
   auto second = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(loader_.max_running, 1);
-  loader_.Release("m");
+  loader_.UnblockLoad("m");
   EXPECT_TRUE(first.get().ok());
   EXPECT_TRUE(second.get().ok());
   EXPECT_EQ(loader_.max_running, 1);
 }
 
-TEST_F(LifecycleTest, RetriesAsOftenAsTold) {
+TEST_F(LifecycleTest, RetriesAsConfigured) {
   ModelTable table;
   ModelLifecycle lifecycle(&table, &loader_, 1, 2);
   loader_.Fail("m:1", UnavailableError("later"));
@@ -262,4 +262,4 @@ TEST_F(LifecycleTest, RetriesAsOftenAsTold) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,7 +1,7 @@
 // The parameters of a load call: `config` and `file:<version>/<name>`.
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using LoadParametersTest = RepositoryTest;
@@ -13,7 +13,7 @@ Parameter Bytes(const std::string& name, const char* text) {
   return {name, Parameter::Bytes{text, strlen(text)}};
 }
 
-TEST_F(LoadParametersTest, AConfigReplacesTheFileUntilTheFolderChanges) {
+TEST_F(LoadParametersTest, ConfigReplacesTheFileUntilTheDirectoryChanges) {
   AddModel("m", {1}, "backend: 'file'");
   const Parameter config = Text("config", R"({"backend": "json", "max_batch_size": 2})");
   ASSERT_TRUE(repository_.Load("m", {&config}).ok());
@@ -26,7 +26,7 @@ TEST_F(LoadParametersTest, AConfigReplacesTheFileUntilTheFolderChanges) {
   EXPECT_EQ(Find("m")->config.backend, "written since");
 }
 
-TEST_F(LoadParametersTest, AConfigMayGiveAnEnsembleOtherSteps) {
+TEST_F(LoadParametersTest, ConfigMayChangeTheStepsOfAnEnsemble) {
   AddModel("file_step");
   AddModel("other_step");
   AddEnsemble("e", {"file_step"});
@@ -37,10 +37,10 @@ TEST_F(LoadParametersTest, AConfigMayGiveAnEnsembleOtherSteps) {
   ASSERT_TRUE(repository_.Load("e", {&config}).ok());
   ASSERT_TRUE(repository_.Load("e", {}).ok());
   EXPECT_EQ(Find("e")->config.ensemble_scheduling->steps.at(0).model_name, "other_step");
-  EXPECT_EQ(Index(true), "e:1 READY; other_step:1 READY") << "the folder is as it was";
+  EXPECT_EQ(Index(true), "e:1 READY; other_step:1 READY") << "the directory is unchanged";
 }
 
-TEST_F(LoadParametersTest, AConfigStaysInPlaceOfAnEnsembleToo) {
+TEST_F(LoadParametersTest, ConfigMayReplaceAnEnsemble) {
   AddModel("step");
   AddEnsemble("m", {"step"});
   Write("repo/m/1/model.bin", "x");
@@ -50,7 +50,7 @@ TEST_F(LoadParametersTest, AConfigStaysInPlaceOfAnEnsembleToo) {
   EXPECT_EQ(Find("m")->config.backend, "json");
 }
 
-TEST_F(LoadParametersTest, FilesMakeAModelThatNoRepositoryHolds) {
+TEST_F(LoadParametersTest, FilesCreateAModelOutsideTheRepositories) {
   const Parameter config = Text("config", R"({"backend": "b"})");
   const Parameter file = Bytes("file:3/sub/weights.bin", "content");
   ASSERT_TRUE(repository_.Load("fresh", {&config, &file}).ok());
@@ -62,14 +62,14 @@ TEST_F(LoadParametersTest, FilesMakeAModelThatNoRepositoryHolds) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(LoadParametersTest, APathWithASlashBeforeItIsRelativeToTheModel) {
+TEST_F(LoadParametersTest, PathWithALeadingSlashIsRelativeToTheModel) {
   const Parameter config = Text("config", R"({"backend": "b"})");
   const Parameter file = Bytes("file:/1/weights.bin", "x");
   ASSERT_TRUE(repository_.Load("m", {&config, &file}).ok());
   EXPECT_TRUE(std::filesystem::exists(Find("m")->path + "/1/weights.bin"));
 }
 
-TEST_F(LoadParametersTest, RefusesAndNamesWhatItCannotUse) {
+TEST_F(LoadParametersTest, RefusesInvalidParameters) {
   AddModel("m");
   const Parameter unknown = Text("zzz", "1");
   const Parameter number("config", int64_t{1});
@@ -94,4 +94,4 @@ TEST_F(LoadParametersTest, RefusesAndNamesWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

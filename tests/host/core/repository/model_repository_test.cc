@@ -6,7 +6,7 @@
 
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using ModelRepositoryTest = RepositoryTest;
@@ -28,19 +28,19 @@ TEST_F(ModelRepositoryTest, LoadsEnsemblesAfterTheirSteps) {
   EXPECT_EQ(Index(true), "a_outer:1 READY; b_inner:1 READY; y:1 READY; z:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, LoadsIndependentModelsAtOnce) {
+TEST_F(ModelRepositoryTest, LoadsIndependentModelsInParallel) {
   for (const char* name : {"a", "b", "c"}) {
     AddModel(name);
-    loader_.Hold(name);
+    loader_.BlockLoad(name);
   }
   auto load = std::async(std::launch::async, [&] { return repository_.LoadAll(); });
   loader_.WaitForLoads(3);
-  for (const char* name : {"a", "b", "c"}) loader_.Release(name);
+  for (const char* name : {"a", "b", "c"}) loader_.UnblockLoad(name);
   EXPECT_TRUE(load.get().ok());
   EXPECT_EQ(loader_.max_running, 3);
 }
 
-TEST_F(ModelRepositoryTest, AFailedModelLeavesTheOthersServing) {
+TEST_F(ModelRepositoryTest, FailedModelDoesNotAffectOthers) {
   AddModel("bad");
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
   AddModel("good");
@@ -56,7 +56,7 @@ TEST_F(ModelRepositoryTest, AFailedModelLeavesTheOthersServing) {
   EXPECT_FALSE(repository_.AllServing());
 }
 
-TEST_F(ModelRepositoryTest, ShowsTheFaultOfAConfigInTheIndex) {
+TEST_F(ModelRepositoryTest, IndexShowsConfigurationErrors) {
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
   EXPECT_FALSE(repository_.Load("typo", {}).ok());
   EXPECT_NE(Index().find("typo:1 UNAVAILABLE (failed to load 'typo', failed to poll from model "
@@ -65,7 +65,7 @@ TEST_F(ModelRepositoryTest, ShowsTheFaultOfAConfigInTheIndex) {
       << Index();
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleNamesTheStepThatIsMissing) {
+TEST_F(ModelRepositoryTest, ErrorNamesAMissingStep) {
   AddEnsemble("ens", {"nosuch"});
   const Status status = repository_.Load("ens", {});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
@@ -74,7 +74,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleNamesTheStepThatIsMissing) {
             "ambiguous: nosuch; failed to loa");
 }
 
-TEST_F(ModelRepositoryTest, RefusesEnsemblesThatCallEachOther) {
+TEST_F(ModelRepositoryTest, RefusesCycles) {
   AddEnsemble("a", {"b"});
   AddEnsemble("b", {"a"});
   const std::string message = repository_.LoadAll().message();
@@ -83,7 +83,7 @@ TEST_F(ModelRepositoryTest, RefusesEnsemblesThatCallEachOther) {
       << message;
 }
 
-TEST_F(ModelRepositoryTest, RefusesANameThatTwoRepositoriesHave) {
+TEST_F(ModelRepositoryTest, RefusesANameThatIsInTwoRepositories) {
   AddModel("m");
   AddModel("m", {1}, "backend: 'b'", "other");
   ASSERT_TRUE(repository_.Register({repo("other"), {}}).ok());
@@ -97,7 +97,7 @@ TEST_F(ModelRepositoryTest, RefusesANameThatTwoRepositoriesHave) {
   EXPECT_EQ(index[0].status.reason, "model appears in two or more repositories");
 }
 
-TEST_F(ModelRepositoryTest, ARegisteredNameTakesThePlaceOfTheOneInTheConfiguration) {
+TEST_F(ModelRepositoryTest, MappedNameReplacesTheConfiguredName) {
   AddModel("folder", {1}, "name: 'folder' backend: 'b'", "other");
   ASSERT_TRUE(repository_.Register({repo("other"), {{"folder", "served"}}}).ok());
   const Status status = repository_.Load("served", {});
@@ -115,7 +115,7 @@ TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsItsSteps) {
   EXPECT_EQ(Index(), "ens:1 READY; unused; x:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsWhatChangedOfItsSteps) {
+TEST_F(ModelRepositoryTest, LoadingAnEnsembleReloadsChangedSteps) {
   AddModel("x");
   AddModel("y");
   AddEnsemble("inner", {"x", "y"});
@@ -129,7 +129,7 @@ TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsWhatChangedOfItsSteps) {
   EXPECT_EQ(Index(true), "inner:1 READY; outer:1 READY; x:1 READY; y:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, ALoadOfAnEnsembleFailsWhereItDoesNotFitItsNewStep) {
+TEST_F(ModelRepositoryTest, LoadFailsIfAnEnsembleDoesNotFitItsNewStep) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
   ASSERT_TRUE(repository_.Load("ens", {}).ok());
@@ -148,9 +148,9 @@ TEST_F(ModelRepositoryTest, UnloadingAStepUnloadsTheEnsemblesThatCallIt) {
   EXPECT_EQ(Index(), "ens:1 UNAVAILABLE (unloaded); x:1 UNAVAILABLE (unloaded)");
 }
 
-// As Triton does: what a client unloaded itself stays unloaded, what went or failed with a step
-// comes back with it.
-TEST_F(ModelRepositoryTest, LoadingAStepBringsBackTheEnsemblesThatWaitForIt) {
+// As in Triton, an ensemble that a client unloaded stays unloaded. An ensemble that was unloaded or
+// failed with a step is loaded again with the step.
+TEST_F(ModelRepositoryTest, LoadingAStepReloadsWaitingEnsembles) {
   AddModel("x");
   AddModel("y");
   AddEnsemble("ens", {"x"});
@@ -168,7 +168,7 @@ TEST_F(ModelRepositoryTest, LoadingAStepBringsBackTheEnsemblesThatWaitForIt) {
   EXPECT_EQ(Index(true), "both:1 READY; ens:1 READY; outer:1 READY; x:1 READY; y:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleWhoseStepComesLaterFollowsIt) {
+TEST_F(ModelRepositoryTest, LoadsAnEnsembleWhenItsMissingStepIsLoaded) {
   AddEnsemble("ens", {"late"});
   EXPECT_FALSE(repository_.Load("ens", {}).ok());
   AddModel("late");
@@ -176,7 +176,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleWhoseStepComesLaterFollowsIt) {
   EXPECT_EQ(Index(), "ens:1 READY; late:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleEndsWhenItDoesNotFitItsNewStep) {
+TEST_F(ModelRepositoryTest, UnloadsAnEnsembleThatDoesNotFitItsNewStep) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
   ASSERT_TRUE(repository_.LoadAll().ok());
@@ -185,21 +185,21 @@ TEST_F(ModelRepositoryTest, AnEnsembleEndsWhenItDoesNotFitItsNewStep) {
   loader_.Fail("ens:1", InvalidArgError("does not fit"));
   ASSERT_TRUE(repository_.Load("x", {}).ok());
   EXPECT_EQ(Index(true), "x:2 READY");
-  loader_.Heal();
+  loader_.ClearFailures();
   AddModel("x", {1, 2, 3});
   ASSERT_TRUE(repository_.Load("x", {}).ok());
   EXPECT_EQ(Index(true), "ens:1 READY; x:3 READY");
   EXPECT_GT(Find("ens")->serial, serial);
 }
 
-// The load parameter `config` of an ensemble over one step.
+// The load parameter `config` for an ensemble with one step.
 Parameter EnsembleOver(const std::string& step) {
   return {"config", StrCat(R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{)",
                            R"("model_name": ")", step, R"(", "model_version": -1, )",
                            R"("input_map": {"a": "a"}, "output_map": {"a": "b"}}]}})")};
 }
 
-TEST_F(ModelRepositoryTest, RefusesAReloadThatLetsEnsemblesCallEachOther) {
+TEST_F(ModelRepositoryTest, RefusesAReloadThatCreatesACycle) {
   AddModel("b");
   AddEnsemble("a", {"b"});
   ASSERT_TRUE(repository_.LoadAll().ok());
@@ -213,11 +213,11 @@ TEST_F(ModelRepositoryTest, RefusesAReloadThatLetsEnsemblesCallEachOther) {
   const int serial = Find("a")->serial;
   AddModel("b", {1, 2});
   ASSERT_TRUE(repository_.Load("b", {}).ok());
-  EXPECT_GT(Find("a")->serial, serial) << "it follows its step as before";
+  EXPECT_GT(Find("a")->serial, serial) << "it is reloaded with its step as before";
   EXPECT_EQ(Index(true), "a:1 READY; b:2 READY");
 }
 
-TEST_F(ModelRepositoryTest, PollRefusesAChangeThatLetsEnsemblesCallEachOther) {
+TEST_F(ModelRepositoryTest, PollRefusesAChangeThatCreatesACycle) {
   AddModel("c");
   AddEnsemble("b", {"c"});
   AddEnsemble("a", {"b"});
@@ -231,10 +231,10 @@ TEST_F(ModelRepositoryTest, PollRefusesAChangeThatLetsEnsemblesCallEachOther) {
   }
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleFollowsItsStepsAsItServesNotAsAReloadOfItFailed) {
+TEST_F(ModelRepositoryTest, ReloadsTheServingPlanAfterAFailedReload) {
   AddModel("s");
   AddEnsemble("e", {"s"});
-  Write("repo/e/1/model.bin", "x");  // for the plain model below
+  Write("repo/e/1/model.bin", "x");  // for the plain model that replaces it below
   ASSERT_TRUE(repository_.LoadAll().ok());
   const Parameter bad = EnsembleOver("nosuch");
   EXPECT_FALSE(repository_.Load("e", {&bad}).ok());
@@ -248,7 +248,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleFollowsItsStepsAsItServesNotAsAReloadOfItF
   const Parameter plain("config", R"({"backend": "b"})");
   loader_.Fail("e:1", InternalError("no memory"));
   EXPECT_FALSE(repository_.Load("e", {&plain}).ok());
-  loader_.Heal();
+  loader_.ClearFailures();
   AddModel("s", {1, 2, 3});
   serial = Find("e")->serial;
   ASSERT_TRUE(repository_.Load("s", {}).ok());
@@ -258,10 +258,10 @@ TEST_F(ModelRepositoryTest, AnEnsembleFollowsItsStepsAsItServesNotAsAReloadOfItF
   AddModel("s", {1, 2, 3, 4});
   serial = Find("e")->serial;
   ASSERT_TRUE(repository_.Load("s", {}).ok());
-  EXPECT_EQ(Find("e")->serial, serial) << "it is no ensemble any more";
+  EXPECT_EQ(Find("e")->serial, serial) << "it is no longer an ensemble";
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleThatNoRepositoryHoldsAnyMoreDoesNotComeBack) {
+TEST_F(ModelRepositoryTest, DoesNotReloadARemovedEnsemble) {
   AddModel("s");
   AddEnsemble("e", {"s"});
   ASSERT_TRUE(repository_.LoadAll().ok());
@@ -271,14 +271,14 @@ TEST_F(ModelRepositoryTest, AnEnsembleThatNoRepositoryHoldsAnyMoreDoesNotComeBac
   AddModel("s", {1, 2});
   ASSERT_TRUE(repository_.Load("s", {}).ok());
   ASSERT_NE(Find("e"), nullptr);
-  EXPECT_GT(Find("e")->serial, serial) << "what serves goes on with the new step";
+  EXPECT_GT(Find("e")->serial, serial) << "a serving ensemble is reloaded with the new step";
   ASSERT_TRUE(repository_.Unload("s", false).ok());
   ASSERT_TRUE(repository_.Load("s", {}).ok());
   EXPECT_EQ(Index(true), "s:2 READY");
   ASSERT_TRUE(repository_.Register({repo("other"), {}}).ok());
   AddModel("s", {1, 2, 3});
   ASSERT_TRUE(repository_.Load("s", {}).ok());
-  EXPECT_EQ(Index(true), "s:3 READY") << "it is forgotten";
+  EXPECT_EQ(Index(true), "s:3 READY") << "its request was erased";
   ASSERT_TRUE(repository_.Load("e", {}).ok());
   ASSERT_TRUE(repository_.Unload("s", false).ok());
   ASSERT_TRUE(repository_.Unregister(repo("other")).ok());
@@ -286,7 +286,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleThatNoRepositoryHoldsAnyMoreDoesNotComeBac
   EXPECT_EQ(Index(true), "s:3 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleOfALoadCallsFilesComesBackWithoutAFolder) {
+TEST_F(ModelRepositoryTest, ReloadsAnEnsembleFromTheFilesOfALoadCall) {
   AddModel("s");
   ASSERT_TRUE(repository_.LoadAll().ok());
   const Parameter config = EnsembleOver("s");
@@ -298,7 +298,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleOfALoadCallsFilesComesBackWithoutAFolder) 
   EXPECT_EQ(Index(true), "e:1 READY; s:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleThatCannotFollowItsStepSaysWhy) {
+TEST_F(ModelRepositoryTest, ReportsWhyAnEnsembleCannotBeReloaded) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
   ASSERT_TRUE(repository_.LoadAll().ok());
@@ -309,10 +309,10 @@ TEST_F(ModelRepositoryTest, AnEnsembleThatCannotFollowItsStepSaysWhy) {
       "fit;";
   EXPECT_EQ(repository_.Poll().message(), "failed to load all models; " + reason);
   EXPECT_NE(Index().find("ens:1 UNAVAILABLE (" + reason + ")"), std::string::npos) << Index();
-  EXPECT_TRUE(repository_.AllServing()) << "an ensemble is not missed";
+  EXPECT_TRUE(repository_.AllServing()) << "ensembles do not affect readiness";
 }
 
-TEST_F(ModelRepositoryTest, ALoadThatIsRefusedBeforeAnythingIsLoadedLeavesTheServerReady) {
+TEST_F(ModelRepositoryTest, ServerStaysReadyAfterALoadThatFailsInPlanning) {
   AddModel("m");
   AddEnsemble("over_m", {"m"});
   ASSERT_TRUE(repository_.LoadAll().ok());
@@ -332,14 +332,14 @@ TEST_F(ModelRepositoryTest, ALoadThatIsRefusedBeforeAnythingIsLoadedLeavesTheSer
   EXPECT_FALSE(repository_.Load("m", {}).ok());
   EXPECT_TRUE(repository_.AllServing()) << "it was unloading";
   EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_TRUE(repository_.AllServing()) << "nothing of what failed could be loaded";
+  EXPECT_TRUE(repository_.AllServing()) << "invalid configurations do not affect readiness";
   loader_.Fail("late:1", InternalError("broken"));
   AddModel("late");
   EXPECT_FALSE(repository_.Poll().ok());
   EXPECT_FALSE(repository_.AllServing());
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleWithoutItsStepsKeepsNoServerFromBeingReadyAtTheStart) {
+TEST_F(ModelRepositoryTest, ServerIsReadyWithoutEnsemblesThatLackSteps) {
   AddModel("m");
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
   AddEnsemble("over_typo", {"typo"});
@@ -349,8 +349,9 @@ TEST_F(ModelRepositoryTest, AnEnsembleWithoutItsStepsKeepsNoServerFromBeingReady
   EXPECT_TRUE(repository_.AllServing());
 }
 
-// Holds the ensemble `late` while the ensemble `early`, which calls the same step, fails to follow.
-class FailedFollowerTest : public RepositoryTest {
+// Blocks the load of the ensemble `late`, while the ensemble `early`, which calls the same step,
+// fails to reload.
+class FailedReloadOfCallerTest : public RepositoryTest {
  protected:
   void SetUp() override {
     AddModel("x");
@@ -359,21 +360,21 @@ class FailedFollowerTest : public RepositoryTest {
     ASSERT_TRUE(repository_.LoadAll().ok());
     AddModel("x", {1, 2});
     loader_.Fail("early:1", InternalError("broken"));
-    loader_.Hold("late");
+    loader_.BlockLoad("late");
     load_ = std::async(std::launch::async, [&] { return repository_.Load("x", {}); });
     loader_.WaitForLoads(6);
     lifecycle_.WaitUntilIdle("early");
-    loader_.Heal();
+    loader_.ClearFailures();
   }
   void Finish() {
-    loader_.Release("late");
+    loader_.UnblockLoad("late");
     EXPECT_TRUE(load_.get().ok());
   }
-  void TearDown() override { loader_.Release("late"); }
+  void TearDown() override { loader_.UnblockLoad("late"); }
   std::future<Status> load_;
 };
 
-TEST_F(FailedFollowerTest, ThatIsLoadedOtherwiseMeanwhileServesOn) {
+TEST_F(FailedReloadOfCallerTest, KeepsAConcurrentLoadServing) {
   Write("repo/early/1/model.bin", "x");
   const Parameter config("config", std::string(R"({"backend": "b"})"));
   ASSERT_TRUE(repository_.Load("early", {&config}).ok());
@@ -381,34 +382,34 @@ TEST_F(FailedFollowerTest, ThatIsLoadedOtherwiseMeanwhileServesOn) {
   EXPECT_EQ(Index(true), "early:1 READY; late:1 READY; x:2 READY");
 }
 
-TEST_F(FailedFollowerTest, ThatIsUnloadedMeanwhileIsNotMissed) {
+TEST_F(FailedReloadOfCallerTest, ConcurrentUnloadDoesNotAffectReadiness) {
   ASSERT_TRUE(repository_.Unload("early", false).ok());
   Finish();
   EXPECT_EQ(Index(true), "late:1 READY; x:2 READY");
   EXPECT_TRUE(repository_.AllServing());
 }
 
-TEST_F(FailedFollowerTest, IsTakenDown) {
+TEST_F(FailedReloadOfCallerTest, UnloadsTheCaller) {
   Finish();
   EXPECT_EQ(Index(true), "late:1 READY; x:2 READY");
 }
 
-TEST_F(ModelRepositoryTest, AnUnloadDuringALoadTakesTheStepsAlong) {
+TEST_F(ModelRepositoryTest, UnloadDuringALoadUnloadsTheSteps) {
   AddModel("x");
   AddEnsemble("e", {"x"});
-  loader_.Hold("e");
+  loader_.BlockLoad("e");
   auto load = std::async(std::launch::async, [&] { return repository_.Load("e", {}); });
   loader_.WaitForLoads(2);
   auto unload = std::async(std::launch::async, [&] { return repository_.Unload("e", true); });
   EXPECT_EQ(unload.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout)
       << "it waits for the load";
-  loader_.Release("e");
+  loader_.UnblockLoad("e");
   EXPECT_TRUE(load.get().ok());
   EXPECT_TRUE(unload.get().ok());
   EXPECT_EQ(Index(true), "");
 }
 
-TEST_F(ModelRepositoryTest, ANameMayBeMappedInOneRepositoryAlone) {
+TEST_F(ModelRepositoryTest, RefusesAConflictingNameMapping) {
   AddModel("folder", {1}, "backend: 'b'", "second");
   AddModel("folder", {1}, "backend: 'b'", "third");
   ASSERT_TRUE(repository_.Register({repo("second"), {{"folder", "n"}}}).ok());
@@ -419,17 +420,17 @@ TEST_F(ModelRepositoryTest, ANameMayBeMappedInOneRepositoryAlone) {
   EXPECT_TRUE(repository_.Load("n", {}).ok());
 }
 
-TEST_F(ModelRepositoryTest, AnEnsembleThatIsUnloadedWhileEnsemblesFollowStaysUnloaded) {
+TEST_F(ModelRepositoryTest, EnsembleUnloadedDuringReloadsStaysUnloaded) {
   AddModel("x");
   AddEnsemble("inner", {"x"});
   AddEnsemble("outer", {"x", "inner"});
   ASSERT_TRUE(repository_.LoadAll().ok());
   AddModel("x", {1, 2});
-  loader_.Hold("inner");
+  loader_.BlockLoad("inner");
   auto load = std::async(std::launch::async, [&] { return repository_.Load("x", {}); });
   loader_.WaitForLoads(5);
   ASSERT_TRUE(repository_.Unload("outer", false).ok());
-  loader_.Release("inner");
+  loader_.UnblockLoad("inner");
   EXPECT_TRUE(load.get().ok());
   EXPECT_EQ(Index(true), "inner:1 READY; x:2 READY");
   AddModel("x", {1, 2, 3});
@@ -438,7 +439,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleThatIsUnloadedWhileEnsemblesFollowStaysUnl
   EXPECT_TRUE(repository_.AllServing());
 }
 
-TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
+TEST_F(ModelRepositoryTest, ErrorNamesTheVersionPolicy) {
   AddModel("m", {});
   AddModel("n", {1}, "backend: 'b' version_policy { specific { versions: [ -1, 7 ] } }");
   for (const std::string name : {"m", "n"}) {
@@ -455,7 +456,7 @@ TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
   EXPECT_TRUE(repository_.Load("o", {}).ok());
 }
 
-TEST_F(ModelRepositoryTest, AServerIsReadyWithoutAModelWhoseConfigurationIsBroken) {
+TEST_F(ModelRepositoryTest, ServerIsReadyWithoutModelsWithInvalidConfiguration) {
   AddModel("good");
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
   EXPECT_FALSE(repository_.LoadAll().ok());
@@ -465,7 +466,7 @@ TEST_F(ModelRepositoryTest, AServerIsReadyWithoutAModelWhoseConfigurationIsBroke
   EXPECT_FALSE(repository_.AllServing());
 }
 
-TEST_F(ModelRepositoryTest, AModelWithoutAVersionIsKnownAndHasNone) {
+TEST_F(ModelRepositoryTest, ModelWithoutVersionsIsKnown) {
   AddModel("m", {});
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
   EXPECT_FALSE(repository_.LoadAll().ok());
@@ -475,7 +476,7 @@ TEST_F(ModelRepositoryTest, AModelWithoutAVersionIsKnownAndHasNone) {
             "Request for unknown model: 'typo' is not found");
 }
 
-TEST_F(ModelRepositoryTest, AFolderWithoutConfigurationIsRefusedWhereItIsRequired) {
+TEST_F(ModelRepositoryTest, RefusesADirectoryWithoutARequiredConfiguration) {
   Write("repo/m/1/model.bin", "x");
   ModelRepository strict({{repo(), {}}}, {.config_name = "", .needs_config = true}, &lifecycle_);
   const Status status = strict.Load("m", {});
@@ -488,7 +489,7 @@ TEST_F(ModelRepositoryTest, AFolderWithoutConfigurationIsRefusedWhereItIsRequire
   EXPECT_TRUE(strict.Load("m", {}).ok());
 }
 
-TEST_F(ModelRepositoryTest, PollUnloadsANameThatASecondRepositoryGets) {
+TEST_F(ModelRepositoryTest, PollUnloadsAnAmbiguousName) {
   AddModel("m");
   AddModel("other", {1}, "backend: 'b'", "second");
   ASSERT_TRUE(repository_.Register({repo("second"), {}}).ok());
@@ -502,7 +503,7 @@ TEST_F(ModelRepositoryTest, PollUnloadsANameThatASecondRepositoryGets) {
   EXPECT_EQ(Index(true), "m:2 READY; other:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, UnloadingWhatNobodyKnowsIsNoError) {
+TEST_F(ModelRepositoryTest, UnloadingAnUnknownModelIsNoError) {
   EXPECT_EQ(repository_.Load("nosuch", {}).code(), StatusCode::kNotFound);
   EXPECT_TRUE(repository_.Unload("nosuch", false).ok());
   EXPECT_EQ(Index(), "");
@@ -525,8 +526,9 @@ TEST_F(ModelRepositoryTest, PollFollowsTheDisk) {
   EXPECT_EQ(loader_.order.size(), num_loads);
 }
 
-// What was missing may lie outside of the model's folder: a backend, memory.
-TEST_F(ModelRepositoryTest, EachPollTriesAgainWhatDoesNotServeAsItLies) {
+// The cause of a failure may be outside of the model's directory, such as a missing backend or
+// memory.
+TEST_F(ModelRepositoryTest, EachPollRetriesFailedLoads) {
   AddModel("new");
   AddModel("served");
   loader_.Fail("new:1", InternalError("no backend"));
@@ -537,22 +539,22 @@ TEST_F(ModelRepositoryTest, EachPollTriesAgainWhatDoesNotServeAsItLies) {
   EXPECT_FALSE(repository_.Poll().ok());
   EXPECT_EQ(Index(true), "served:1 READY");
   EXPECT_EQ(loader_.order.size(), 6U);
-  loader_.Heal();
+  loader_.ClearFailures();
   EXPECT_TRUE(repository_.Poll().ok());
   EXPECT_EQ(Index(true), "new:1 READY; served:1 READY");
   EXPECT_TRUE(repository_.Poll().ok());
   EXPECT_EQ(loader_.order.size(), 8U);
 }
 
-TEST_F(ModelRepositoryTest, UnloadAllEndsEverything) {
+TEST_F(ModelRepositoryTest, UnloadAllUnloadsEveryModel) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
   ASSERT_TRUE(repository_.LoadAll().ok());
   repository_.UnloadAll();
   EXPECT_TRUE(
-      lifecycle_.WaitUntilGone(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+      lifecycle_.WaitUntilDestroyed(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
   EXPECT_EQ(Index(true), "");
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -4,7 +4,7 @@
 
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 std::shared_ptr<Model> NewModel(const std::string& name, int64_t version) {
@@ -22,7 +22,7 @@ TEST(ModelTableTest, FindsTheLatestAndANamedVersion) {
   EXPECT_EQ(table.Versions("m").value(), (std::vector<int64_t>{1, 3}));
 }
 
-TEST(ModelTableTest, TellsWhyThereIsNoModel) {
+TEST(ModelTableTest, ErrorsNameTheReason) {
   ModelTable table;
   table.Publish("m", {{1, NewModel("m", 1)}});
   table.Publish("gone", {});
@@ -36,7 +36,7 @@ TEST(ModelTableTest, TellsWhyThereIsNoModel) {
   EXPECT_EQ(message("m", 2), "Request for unknown model: 'm' version 2 is not found");
 }
 
-TEST(ModelTableTest, TellsThatAVersionIsKnownAndDoesNotServe) {
+TEST(ModelTableTest, ReportsVersionsThatDoNotServe) {
   ModelTable table;
   table.Publish("m", {{1, NewModel("m", 1)}}, {2});
   EXPECT_EQ(table.Find("m", ModelTable::kLatest).value()->version, 1);
@@ -46,7 +46,7 @@ TEST(ModelTableTest, TellsThatAVersionIsKnownAndDoesNotServe) {
   EXPECT_EQ(table.Find("m", 3).status().code(), StatusCode::kNotFound);
 }
 
-TEST(ModelTableTest, KeepsAModelAliveForItsReaderOnly) {
+TEST(ModelTableTest, ReadersKeepAModelAlive) {
   ModelTable table;
   std::weak_ptr<Model> weak;
   std::shared_ptr<Model> reader;
@@ -62,7 +62,7 @@ TEST(ModelTableTest, KeepsAModelAliveForItsReaderOnly) {
   EXPECT_TRUE(weak.expired());
 }
 
-TEST(ModelTableTest, ReadersSeeOldOrNewWhileAWriterSwaps) {
+TEST(ModelTableTest, ReadersSeeTheOldOrTheNewVersion) {
   ModelTable table;
   table.Publish("m", {{1, NewModel("m", 1)}});
   std::atomic<bool> stop{false};
@@ -82,4 +82,4 @@ TEST(ModelTableTest, ReadersSeeOldOrNewWhileAWriterSwaps) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

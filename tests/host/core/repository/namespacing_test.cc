@@ -1,12 +1,12 @@
-// Repositories as namespaces: equal names in several, what a plain name means, whose models an
-// ensemble calls.
+// Model namespacing: equal names in several repositories, plain names, and the models that
+// ensembles call.
 #include <gtest/gtest.h>
 
 #include "host/core/config/config_loader.h"
 #include "host/core/repository/model_name.h"
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 class NamespacingTest : public RepositoryTest {
@@ -28,7 +28,7 @@ class NamespacingTest : public RepositoryTest {
   std::string Key(const std::string& repository, const std::string& name) const {
     return QualifiedName(repo(repository), name);
   }
-  // The namespace that the one step of the ensemble was resolved to.
+  // The namespace that the ensemble's only step was resolved to.
   std::string StepSpace(const std::string& key) const {
     const auto model = Find(key);
     if (model == nullptr) return "not loaded";
@@ -45,7 +45,7 @@ class NamespacingTest : public RepositoryTest {
   ModelRepository spaces_{{}, {}, &lifecycle_};
 };
 
-TEST_F(NamespacingTest, ServesEqualNamesAndAsksWhichOneIsMeant) {
+TEST_F(NamespacingTest, ServesEqualNamesAndReportsAmbiguity) {
   AddModel("m", {1}, "backend: 'b'", "a");
   AddModel("m", {1, 2}, "backend: 'b' version_policy { all { } }", "b");
   AddModel("only", {1}, "backend: 'b'", "b");
@@ -66,7 +66,7 @@ TEST_F(NamespacingTest, ServesEqualNamesAndAsksWhichOneIsMeant) {
             "Request for unknown model: 'none' is not found");
 }
 
-TEST_F(NamespacingTest, APlainNameMeansTheOneModelThatIsLeft) {
+TEST_F(NamespacingTest, PlainNameMeansTheOnlyServingModel) {
   AddModel("m", {1}, "backend: 'b'", "a");
   AddModel("m", {1}, "backend: 'b'", "b");
   ASSERT_TRUE(spaces_.Load("m", {}).ok());
@@ -91,7 +91,7 @@ TEST_F(NamespacingTest, LoadParametersNeedOneModel) {
   EXPECT_EQ(Find("m")->path, repo("b") + "/m");
 }
 
-TEST_F(NamespacingTest, AnEnsembleCallsTheModelsOfItsOwnRepositoryFirst) {
+TEST_F(NamespacingTest, StepsPreferTheEnsemblesRepository) {
   for (const char* name : {"a", "b"}) {
     AddModel("m", {1}, "backend: 'b'", name);
     AddEnsembleTo(name, "ens", "m");
@@ -105,7 +105,7 @@ TEST_F(NamespacingTest, AnEnsembleCallsTheModelsOfItsOwnRepositoryFirst) {
   EXPECT_NE(config::JsonText(Find("borrows")->config).find(repo("b")), std::string::npos);
 }
 
-TEST_F(NamespacingTest, AStepThatSeveralOtherRepositoriesHaveIsAmbiguous) {
+TEST_F(NamespacingTest, ReportsAmbiguousSteps) {
   for (const char* name : {"a", "b"}) AddModel("m", {1}, "backend: 'b'", name);
   AddEnsembleTo("c", "ens", "m");
   const Status status = spaces_.Load("ens", {});
@@ -114,7 +114,7 @@ TEST_F(NamespacingTest, AStepThatSeveralOtherRepositoriesHaveIsAmbiguous) {
   EXPECT_NE(status.message().find(Key("b", "m")), std::string::npos) << status.message();
 }
 
-TEST_F(NamespacingTest, APollFollowsAStepToAnotherRepository) {
+TEST_F(NamespacingTest, PollFindsAStepInAnotherRepository) {
   for (const char* name : {"a", "b"}) AddModel("m", {1}, "backend: 'b'", name);
   AddEnsembleTo("a", "ens", "m");
   ASSERT_TRUE(spaces_.Poll().ok());
@@ -139,10 +139,10 @@ TEST_F(NamespacingTest, AStepMayNameItsRepository) {
             std::string::npos);
 }
 
-TEST_F(NamespacingTest, WithoutNamespacesAPathIsNoName) {
+TEST_F(NamespacingTest, RefusesQualifiedNamesWithoutNamespacing) {
   AddModel("m");
   EXPECT_EQ(repository_.Load(repo() + "/m", {}).code(), StatusCode::kNotFound);
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -1,15 +1,14 @@
 #include "host/core/repository/scan.h"
 
-#include "host/core/repository/version_policy.h"
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using ScanTest = RepositoryTest;
 using Versions = std::vector<int64_t>;
 
-TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
+TEST_F(ScanTest, VersionsAreDecimalNamesWithoutLeadingZeros) {
   for (const char* folder : {"1", "10", "2", "007", "00", "0", "-1", "1a", "v1", "configs"}) {
     Write(StrCat("repo/m/", folder, "/f"), "");
   }
@@ -18,7 +17,7 @@ TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
   EXPECT_EQ(ScanModelFolder(repo() + "/m", "")->folders.versions, (Versions{0, 1, 2, 10}));
 }
 
-TEST_F(ScanTest, SaysWhyAFolderIsNoVersion) {
+TEST_F(ScanTest, NotesWhyADirectoryIsNoVersion) {
   for (const char* folder : {"1", "007", "abc", "configs", "warmup", "initial_state", ".git"}) {
     Write(StrCat("repo/m/", folder, "/f"), "");
   }
@@ -39,13 +38,13 @@ TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
   EXPECT_EQ(models->begin()->first, "m");
 }
 
-TEST_F(ScanTest, NamesARepositoryThatIsNotThere) {
+TEST_F(ScanTest, ErrorNamesAMissingRepository) {
   const auto models = ScanRepositories({{repo("absent"), {}}});
   ASSERT_FALSE(models.ok());
   EXPECT_NE(models.status().message().find(repo("absent")), std::string::npos);
 }
 
-TEST_F(ScanTest, RefusesStorageOfCloudsByName) {
+TEST_F(ScanTest, RefusesCloudStorage) {
   for (const char* path : {"s3://bucket/models", "gs://bucket", "as://account/container"}) {
     const Status status = CheckIsLocal(path);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
@@ -55,7 +54,7 @@ TEST_F(ScanTest, RefusesStorageOfCloudsByName) {
   EXPECT_TRUE(CheckIsLocal("s3").ok());
 }
 
-TEST_F(ScanTest, NeverLeavesTheRepository) {
+TEST_F(ScanTest, RefusesNamesThatLeaveTheRepository) {
   AddModel("m");
   for (const char* name : {"", ".", "..", "../repo/m", "m/1", "/etc"}) {
     EXPECT_TRUE(FindModel({{repo(), {}}}, name).empty()) << name;
@@ -63,7 +62,7 @@ TEST_F(ScanTest, NeverLeavesTheRepository) {
   EXPECT_EQ(FindModel({{repo(), {}}}, "m").size(), 1u);
 }
 
-TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
+TEST_F(ScanTest, ServesADirectoryUnderItsMappedName) {
   AddModel("folder");
   const std::vector<Repository> repositories = {{repo(), {{"folder", "served"}}}};
   EXPECT_EQ(FindModel(repositories, "served").size(), 1u);
@@ -71,7 +70,7 @@ TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
   EXPECT_EQ(ScanRepositories(repositories)->count("served"), 1u);
 }
 
-TEST_F(ScanTest, AFolderMayHaveSeveralNamesAndComesBeforeTheFolderOfThatName) {
+TEST_F(ScanTest, MappedNamesTakePrecedence) {
   AddModel("a");
   AddModel("b");
   const std::vector<Repository> repositories = {{repo(), {{"a", "b"}, {"a", "c"}}}};
@@ -88,57 +87,57 @@ TEST_F(ScanTest, AFolderMayHaveSeveralNamesAndComesBeforeTheFolderOfThatName) {
   EXPECT_EQ(found.front().path, repo() + "/a");
 }
 
-TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
+TEST_F(ScanTest, FingerprintChangesOnlyWithFiles) {
   AddModel("m");
-  const auto take = [this] { return ScanModelFolder(repo() + "/m", "")->prints.all; };
-  const uint64_t before = take();
-  EXPECT_EQ(take(), before);
+  const auto scan = [this] { return ScanModelFolder(repo() + "/m", "")->fingerprints.all; };
+  const uint64_t before = scan();
+  EXPECT_EQ(scan(), before);
   Write("repo/m/1/__pycache__/model.pyc", "left behind");
-  EXPECT_EQ(take(), before);
+  EXPECT_EQ(scan(), before);
   Write("repo/m/1/model.bin", "longer");
-  EXPECT_NE(take(), before);
+  EXPECT_NE(scan(), before);
 }
 
-TEST_F(ScanTest, AFileChangesTheFingerprintOfItsVersionOrTheSharedOne) {
+TEST_F(ScanTest, FileChangesTheFingerprintOfItsVersionOrTheSharedOne) {
   AddModel("m", {1, 2});
   const std::string config = repo() + "/m/config.pbtxt";
-  const auto take = [&] { return ScanModelFolder(repo() + "/m", config)->prints; };
+  const auto scan = [&] { return ScanModelFolder(repo() + "/m", config)->fingerprints; };
   Write("repo/m/config.pbtxt", "one");
-  const Fingerprints before = take();
+  const Fingerprints before = scan();
   Write("repo/m/config.pbtxt", "another one");
-  EXPECT_NE(take().all, before.all);
-  EXPECT_EQ(take().shared, before.shared);
-  EXPECT_EQ(take().versions, before.versions);
+  EXPECT_NE(scan().all, before.all);
+  EXPECT_EQ(scan().shared, before.shared);
+  EXPECT_EQ(scan().versions, before.versions);
   Write("repo/m/1/model.bin", "longer");
-  EXPECT_EQ(take().shared, before.shared);
-  EXPECT_NE(take().versions.at(1), before.versions.at(1));
-  EXPECT_EQ(take().versions.at(2), before.versions.at(2));
+  EXPECT_EQ(scan().shared, before.shared);
+  EXPECT_NE(scan().versions.at(1), before.versions.at(1));
+  EXPECT_EQ(scan().versions.at(2), before.versions.at(2));
   Write("repo/m/labels.txt", "cat");
-  EXPECT_NE(take().shared, before.shared);
+  EXPECT_NE(scan().shared, before.shared);
 }
 
-TEST_F(ScanTest, FingerprintsOfVersionsDoNotSeeTheFolderOfConfigurations) {
+TEST_F(ScanTest, SharedFingerprintIgnoresTheConfigsDirectory) {
   AddModel("m");
   Write("repo/m/configs/own.pbtxt", "one");
-  const auto take = [&] {
-    return ScanModelFolder(repo() + "/m", repo() + "/m/configs/own.pbtxt")->prints;
+  const auto scan = [&] {
+    return ScanModelFolder(repo() + "/m", repo() + "/m/configs/own.pbtxt")->fingerprints;
   };
-  const Fingerprints before = take();
+  const Fingerprints before = scan();
   Write("repo/m/configs/other.pbtxt", "two");
-  EXPECT_NE(take().all, before.all);
-  EXPECT_EQ(take().shared, before.shared);
+  EXPECT_NE(scan().all, before.all);
+  EXPECT_EQ(scan().shared, before.shared);
 }
 
-TEST_F(ScanTest, FingerprintOfAVersionBehindALinkChangesWithTheLink) {
+TEST_F(ScanTest, FingerprintOfALinkedVersionChangesWithTheLink) {
   AddModel("m");
   for (const char* store : {"store/v7/1", "store/v8/1"}) Write(StrCat(store, "/model.bin"), "x");
   const std::filesystem::path link = root_ / "repo/m/2";
-  const auto take = [&](const char* store) {
+  const auto scan = [&](const char* store) {
     std::filesystem::remove(link);
     std::filesystem::create_directory_symlink(root_ / "store" / store, link);
-    return ScanModelFolder(repo() + "/m", "")->prints;
+    return ScanModelFolder(repo() + "/m", "")->fingerprints;
   };
-  const Fingerprints before = take("v7"), after = take("v8");
+  const Fingerprints before = scan("v7"), after = scan("v8");
   EXPECT_NE(before.versions.at(2), after.versions.at(2));
   EXPECT_EQ(before.versions.at(1), after.versions.at(1));
 }
@@ -159,7 +158,7 @@ TEST(VersionPolicyTest, SelectsByPolicy) {
   EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), (Versions{1, 3}));
 }
 
-TEST(VersionPolicyTest, NamesTheVersionThatIsMissing) {
+TEST(VersionPolicyTest, NotesMissingVersions) {
   VersionPolicy policy;
   std::vector<std::string> notes;
   policy.kind = VersionPolicy::Kind::kSpecific;
@@ -168,11 +167,11 @@ TEST(VersionPolicyTest, NamesTheVersionThatIsMissing) {
             "version_policy: version 7 has no folder '/m/7'");
   policy.specific = {7, 1};
   EXPECT_EQ(SelectVersions(policy, {1, 2}, "/m", &notes).value(),
-            (Versions{1}));  // with what is there
+            (Versions{1}));  // only the existing version
   EXPECT_EQ(notes, std::vector<std::string>{"version_policy: version 7 has no folder '/m/7'"});
   EXPECT_EQ(SelectVersions({}, {}, "/m", &notes).status().message(),
             "no version folder such as '/m/1'");
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

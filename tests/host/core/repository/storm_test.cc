@@ -1,10 +1,10 @@
-// Loads, unloads, polls, changes of folders and look-ups, all at once.
+// Concurrent loads, unloads, polls, changes of directories and look-ups.
 #include <random>
 #include <thread>
 
 #include "tests/host/core/repository/fake_models.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 class StormTest : public RepositoryTest {
@@ -39,16 +39,16 @@ class StormTest : public RepositoryTest {
     }
   }
 
-  // Names of the ensembles that serve while a step of theirs does not.
-  std::string Torn() const {
-    std::string torn;
+  // Describes ensembles that serve although one of their steps does not.
+  std::string EnsemblesWithoutSteps() const {
+    std::string text;
     for (const auto& [name, steps] : kEnsembles) {
       if (!lifecycle_.IsServing(name)) continue;
       for (const std::string& step : steps) {
-        if (!lifecycle_.IsServing(step)) torn += StrCat(name, " lacks ", step, "; ");
+        if (!lifecycle_.IsServing(step)) text += StrCat(name, " lacks ", step, "; ");
       }
     }
-    return torn;
+    return text;
   }
 
   static constexpr char kAllVersions[] = "backend: 'b' version_policy { all { } }";
@@ -75,13 +75,14 @@ TEST_F(StormTest, NoEnsembleIsLeftServingWithoutItsSteps) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(Torn(), "") << "after round " << round;
+    EXPECT_EQ(EnsemblesWithoutSteps(), "") << "after round " << round;
   }
   is_over = true;
   reader.join();
   repository_.UnloadAll();
-  EXPECT_TRUE(lifecycle_.WaitUntilGone(std::chrono::steady_clock::now() + std::chrono::minutes(1)));
+  EXPECT_TRUE(
+      lifecycle_.WaitUntilDestroyed(std::chrono::steady_clock::now() + std::chrono::minutes(1)));
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

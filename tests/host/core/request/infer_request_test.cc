@@ -4,7 +4,7 @@
 
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -25,25 +25,25 @@ class InferRequestTest : public testing::Test {
   InferRequest& request_ = owner_.request;
 };
 
-TEST_F(InferRequestTest, RefusesTheSameInputTwice) {
+TEST_F(InferRequestTest, RejectsTheSameInputTwice) {
   const Status status = request_.AddInput("IN", DataType::kFp32, {});
   EXPECT_EQ(status.message(), "[request id: r] input 'IN' already exists in request");
 }
 
-TEST_F(InferRequestTest, NamesInputsThatItDoesNotHave) {
+TEST_F(InferRequestTest, NamesUnknownInputs) {
   EXPECT_EQ(request_.RemoveInput("X").message(),
             "[request id: r] input 'X' does not exist in request");
   EXPECT_EQ(request_.AppendInputData("X", nullptr, {}).code(), StatusCode::kInvalidArg);
   EXPECT_EQ(request_.RemoveAllInputData("X").code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(InferRequestTest, RefusesDataWithoutAnAddress) {
+TEST_F(InferRequestTest, RejectsDataWithoutAnAddress) {
   BufferAttributes attributes;
   attributes.byte_size = 4;
   EXPECT_EQ(request_.AppendInputData("IN", nullptr, attributes).code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(InferRequestTest, RefusesOutputsThatTheModelDoesNotHave) {
+TEST_F(InferRequestTest, RejectsOutputsThatTheModelDoesNotHave) {
   request_.AddRequestedOutput("OUT");
   request_.AddRequestedOutput("NOPE");
   EXPECT_EQ(request_.Prepare().message(), "unexpected inference output 'NOPE' for model 'm'");
@@ -53,7 +53,7 @@ TEST_F(InferRequestTest, RefusesOutputsThatTheModelDoesNotHave) {
   request_.Fail(InternalError("x"), FailureReason::kOther);
 }
 
-TEST_F(InferRequestTest, RefusesMoreThanOneOutputThatTheModelDoesNotHave) {
+TEST_F(InferRequestTest, RejectsSeveralOutputsThatTheModelDoesNotHave) {
   request_.AddRequestedOutput("NOPE");
   request_.AddRequestedOutput("NEITHER");
   EXPECT_FALSE(request_.Prepare().ok());
@@ -95,7 +95,7 @@ TEST(EnsembleRequestTest, KeepsThePriorityForTheSteps) {
   EXPECT_EQ(request.priority(), 7U);
 }
 
-TEST_F(InferRequestTest, TellsTheTwoKindsOfCorrelationIdApart) {
+TEST_F(InferRequestTest, DistinguishesTheTwoKindsOfCorrelationId) {
   uint64_t number = 1;
   const char* text = nullptr;
   EXPECT_TRUE(request_.GetCorrelationId(&number).ok());
@@ -107,14 +107,14 @@ TEST_F(InferRequestTest, TellsTheTwoKindsOfCorrelationIdApart) {
   EXPECT_STREQ(text, "abc");
 }
 
-TEST_F(InferRequestTest, CannotBeCancelledBeforeItRan) {
+TEST_F(InferRequestTest, CannotBeCancelledBeforeTheFirstInference) {
   EXPECT_EQ(request_.Cancel().code(), StatusCode::kInternal);
   EXPECT_EQ(request_.Cancel().message(),
             "It is not possible to cancel an inference request before calling "
             "TRITONSERVER_InferAsync.");
 }
 
-TEST_F(InferRequestTest, TellsItsTargetOfACancellation) {
+TEST_F(InferRequestTest, NotifiesItsTargetOfACancellation) {
   ASSERT_TRUE(request_.Prepare().ok());
   ASSERT_TRUE(request_.Cancel().ok());
   EXPECT_TRUE(request_.IsCancelled());
@@ -145,7 +145,7 @@ TEST_F(InferRequestTest, ARawInputKeepsTheClientsName) {
   EXPECT_TRUE(request.RemoveInput("mine").ok());
 }
 
-TEST_F(InferRequestTest, CannotBeLentTwice) {
+TEST_F(InferRequestTest, CannotBePreparedTwice) {
   ASSERT_TRUE(request_.Prepare().ok());
   EXPECT_EQ(request_.Prepare().message(),
             "[request id: r] request to model 'm' is still in flight");
@@ -157,31 +157,31 @@ TEST_F(InferRequestTest, NeedsBothCallbacks) {
   EXPECT_EQ(bare.Prepare().code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(InferRequestTest, CanBeUsedAgainAfterItsRelease) {
+TEST_F(InferRequestTest, CanBeReusedAfterItsRelease) {
   for (size_t i = 1; i <= 3; ++i) {
     ASSERT_TRUE(request_.Prepare().ok());
-    EXPECT_TRUE(request_.lent());
+    EXPECT_TRUE(request_.in_flight());
     EXPECT_FALSE(request_.IsCancelled());
     ASSERT_TRUE(request_.Cancel().ok());
     request_.Fail(InternalError("round ", i), FailureReason::kOther);
     const auto answers = client_.WaitFor(i);
     ASSERT_EQ(answers.size(), i);
     EXPECT_EQ(answers.back().error.message(), "round " + std::to_string(i));
-    EXPECT_FALSE(request_.lent());
+    EXPECT_FALSE(request_.in_flight());
   }
 }
 
-TEST_F(InferRequestTest, ComesBackUnansweredWhenTheQueueRefusesIt) {
+TEST_F(InferRequestTest, ReturnsToTheClientWithoutAResponseIfTheQueueRejectsIt) {
   ASSERT_TRUE(request_.Prepare().ok());
   request_.Unprepare();
-  EXPECT_FALSE(request_.lent());
+  EXPECT_FALSE(request_.in_flight());
   EXPECT_TRUE(client_.answers().empty());
   EXPECT_EQ(client_.num_released(), 0U);
   EXPECT_TRUE(request_.Prepare().ok());
   request_.Fail(InternalError("x"), FailureReason::kOther);
 }
 
-TEST_F(InferRequestTest, IsDeletedAfterItsReleaseWhenItsClientWaitsForTheResponseAlone) {
+TEST_F(InferRequestTest, IsDeletedAfterItsReleaseIfTheClientDeletedItAfterTheResponse) {
   auto* request = new InferRequest(target_, -1);
   client_.Listen(request);
   const float data[] = {1, 2};
@@ -198,14 +198,14 @@ TEST_F(InferRequestTest, IsDeletedAfterItsReleaseWhenItsClientWaitsForTheRespons
   EXPECT_TRUE(InferRequest::Delete(request).ok());
   EXPECT_EQ(InferRequest::Delete(request).message(),
             "[request id: <id_unknown>] request was deleted before");
-  EXPECT_FALSE(request->Prepare().ok()) << "it is the backend's alone";
+  EXPECT_FALSE(request->Prepare().ok()) << "only the backend owns it";
   EXPECT_EQ(request->input(0).name, "IN") << "which still reads it";
   request->Release(TRITONSERVER_REQUEST_RELEASE_ALL);
   EXPECT_EQ(client_.num_released(), 1U);
   EXPECT_FALSE(InferRequest::IsLive(request));
 }
 
-TEST_F(InferRequestTest, IsReleasedOnceWhenItsClientDoesSoInItsBackendsPlace) {
+TEST_F(InferRequestTest, IsReleasedOnceIfItFailsAfterItsRelease) {
   ASSERT_TRUE(request_.Prepare().ok());
   request_.Release(TRITONSERVER_REQUEST_RELEASE_ALL);
   request_.Fail(InternalError("its backend is done"), FailureReason::kOther);
@@ -213,7 +213,7 @@ TEST_F(InferRequestTest, IsReleasedOnceWhenItsClientDoesSoInItsBackendsPlace) {
   EXPECT_EQ(target_->num_released, 1);
 }
 
-TEST_F(InferRequestTest, SaysWhatIsWrongWithItsInputsBeforeItsCallbacks) {
+TEST_F(InferRequestTest, ReportsInvalidInputsBeforeMissingCallbacks) {
   InferRequest bare(target_, -1);
   EXPECT_EQ(
       bare.Prepare().message(),
@@ -241,4 +241,4 @@ TEST_F(InferRequestTest, PrefersTheDataOfAHostPolicy) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -9,7 +9,7 @@
 #include "host/core/request/infer_response.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -38,7 +38,7 @@ class ResponseSinkTest : public testing::Test {
   InferRequest& request_ = owner_.request;
 };
 
-TEST_F(ResponseSinkTest, DeliversResponsesInTheirOrder) {
+TEST_F(ResponseSinkTest, DeliversResponsesInOrder) {
   for (const uint32_t flags : {0U, 0U, kFinal}) {
     ASSERT_TRUE(InferResponse::Send(NewResponse(), flags).ok());
   }
@@ -50,7 +50,8 @@ TEST_F(ResponseSinkTest, DeliversResponsesInTheirOrder) {
   EXPECT_EQ(answers[2].request_id, "r");
 }
 
-// Caches and traces read what is sent, and a backend may send what it got no memory for.
+// Caches and traces read each sent response, and a backend may send an output for which it got no
+// memory.
 TEST_F(ResponseSinkTest, AnOutputWithoutMemoryHasNoBytes) {
   client_.allocator().alloc_fn = [](auto*, const char*, size_t, auto, int64_t, void* self,
                                     void** buffer, void** buffer_userp, auto*,
@@ -73,7 +74,7 @@ TEST_F(ResponseSinkTest, AnOutputWithoutMemoryHasNoBytes) {
   EXPECT_EQ(client_.num_buffers, 0);
 }
 
-TEST_F(ResponseSinkTest, AnswersForABackendThatForgetsToAnswer) {
+TEST_F(ResponseSinkTest, SendsAnErrorIfTheBackendSendsNoResponse) {
   Release();
   const auto answers = client_.answers();
   ASSERT_EQ(answers.size(), 1U);
@@ -83,7 +84,7 @@ TEST_F(ResponseSinkTest, AnswersForABackendThatForgetsToAnswer) {
   EXPECT_EQ(client_.num_released(), 1U);
 }
 
-TEST_F(ResponseSinkTest, AnswersWhenOnlyResponsesThatAreNotFinalCame) {
+TEST_F(ResponseSinkTest, SendsAnErrorIfTheBackendSendsNoFinalResponse) {
   ASSERT_TRUE(InferResponse::Send(NewResponse(), 0).ok());
   Release();
   const auto answers = client_.answers();
@@ -114,7 +115,7 @@ TEST_F(ResponseSinkTest, WaitsForAResponseThatIsStillBeingFilled) {
   EXPECT_EQ(client_.answers().size(), 1U);
 }
 
-TEST_F(ResponseSinkTest, AnswersWhenTheLastResponseIsDeletedUnsent) {
+TEST_F(ResponseSinkTest, SendsAnErrorIfTheLastResponseIsDeletedUnsent) {
   auto response = NewResponse();
   Release();
   response.reset();
@@ -122,7 +123,7 @@ TEST_F(ResponseSinkTest, AnswersWhenTheLastResponseIsDeletedUnsent) {
   EXPECT_EQ(client_.answers()[0].error.code(), StatusCode::kInternal);
 }
 
-TEST_F(ResponseSinkTest, RefusesWhateverComesAfterTheFinalResponse) {
+TEST_F(ResponseSinkTest, RejectsResponsesAfterTheFinalResponse) {
   ASSERT_TRUE(InferResponse::Send(NewResponse(), kFinal).ok());
   EXPECT_EQ(InferResponse::Send(NewResponse(), kFinal).code(), StatusCode::kInvalidArg);
   EXPECT_EQ(InferResponse::Send(NewResponse(), 0).code(), StatusCode::kInvalidArg);
@@ -131,7 +132,7 @@ TEST_F(ResponseSinkTest, RefusesWhateverComesAfterTheFinalResponse) {
   EXPECT_EQ(client_.answers().size(), 1U);
 }
 
-TEST_F(ResponseSinkTest, GivesOutputsBackWithTheResponse) {
+TEST_F(ResponseSinkTest, ReleasesOutputsWithTheResponse) {
   auto response = NewResponse();
   const int64_t shape[] = {2};
   for (const char* name : {"OUT", "A", "B"}) {
@@ -152,25 +153,25 @@ TEST_F(ResponseSinkTest, GivesOutputsBackWithTheResponse) {
   EXPECT_EQ(client_.num_buffers, 0);
 }
 
-// What the allocator of a client that takes lent outputs has of one, until a test ends it.
-struct Taken {
-  NEREID_GiveBackFn_t give_back = nullptr;
-  void* lender_userp = nullptr;
+// A leased output that the allocator of a client accepted. The test ends the lease.
+struct AcceptedLease {
+  NEREID_ReleaseFn_t release_fn = nullptr;
+  void* release_userp = nullptr;
   int num_released = 0;
 };
-Taken taken;
+AcceptedLease lease;
 
-void TakeLentOutputs(ResponseAllocator& allocator) {
-  taken = {};
-  allocator.adopt_fn = [](const char*, const void*, size_t, NEREID_GiveBackFn_t give_back,
-                          void* lender_userp, void*) -> void* {
-    taken.give_back = give_back;
-    taken.lender_userp = lender_userp;
-    return &taken;
+void AcceptLeasedOutputs(ResponseAllocator& allocator) {
+  lease = {};
+  allocator.accept_lease_fn = [](const char*, const void*, size_t, NEREID_ReleaseFn_t release_fn,
+                                 void* release_userp, void*) -> void* {
+    lease.release_fn = release_fn;
+    lease.release_userp = release_userp;
+    return &lease;
   };
   allocator.release_fn = [](TRITONSERVER_ResponseAllocator*, void*, void* userp, size_t,
                             TRITONSERVER_MemoryType, int64_t) -> TRITONSERVER_Error* {
-    ++static_cast<Taken*>(userp)->num_released;
+    ++static_cast<AcceptedLease*>(userp)->num_released;
     return nullptr;
   };
 }
@@ -179,31 +180,32 @@ void CountReturn(void* count) {
   ++*static_cast<int*>(count);
 }
 
-TEST_F(ResponseSinkTest, SendsALentOutputFromWhereItLies) {
-  TakeLentOutputs(client_.allocator());
+TEST_F(ResponseSinkTest, SendsALeasedOutputWithoutACopy) {
+  AcceptLeasedOutputs(client_.allocator());
   const int64_t shape[] = {2};
   const float values[] = {1, 2};
   int num_returned = 0;
   auto response = NewResponse();
   OutputTensor* const output = *response->AddOutput("A", DataType::kFp32, shape);
-  EXPECT_TRUE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+  EXPECT_TRUE(output->SetLeasedBuffer(values, sizeof values, &CountReturn, &num_returned).value());
   EXPECT_EQ(output->base(), values);
   TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
   int64_t id = 0;
   EXPECT_EQ(output->AllocateBuffer(8, &type, &id).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(output->Lend(values, sizeof values, &CountReturn, &num_returned).status().code(),
-            StatusCode::kAlreadyExists);
+  EXPECT_EQ(
+      output->SetLeasedBuffer(values, sizeof values, &CountReturn, &num_returned).status().code(),
+      StatusCode::kAlreadyExists);
   ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
   Release();
   EXPECT_EQ(client_.answers()[0].outputs[0],
             std::string(reinterpret_cast<const char*>(values), sizeof values));
-  EXPECT_EQ(taken.num_released, 1);
+  EXPECT_EQ(lease.num_released, 1);
   EXPECT_EQ(num_returned, 0);
-  taken.give_back(taken.lender_userp);
+  lease.release_fn(lease.release_userp);
   EXPECT_EQ(num_returned, 1);
 }
 
-TEST_F(ResponseSinkTest, ALentOutputKeepsItsModelUntilItIsGivenBack) {
+TEST_F(ResponseSinkTest, ALeasedOutputKeepsItsModelUntilItIsReleased) {
   auto target = std::make_shared<FakeTarget>(kConfig);
   const int64_t shape[] = {2};
   const float values[] = {1, 2};
@@ -211,33 +213,35 @@ TEST_F(ResponseSinkTest, ALentOutputKeepsItsModelUntilItIsGivenBack) {
   {
     TestClient client;
     TestRequest owner(target, &client, "lent", {2, 1});
-    TakeLentOutputs(client.allocator());
+    AcceptLeasedOutputs(client.allocator());
     ASSERT_TRUE(owner.request.Prepare().ok());
     auto response = InferResponse::New(owner.request.sink()).value();
     OutputTensor* const output = *response->AddOutput("A", DataType::kFp32, shape);
-    ASSERT_TRUE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+    ASSERT_TRUE(
+        output->SetLeasedBuffer(values, sizeof values, &CountReturn, &num_returned).value());
     ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
     owner.request.Release(TRITONSERVER_REQUEST_RELEASE_ALL);
   }
   EXPECT_GT(target.use_count(), 1);
-  taken.give_back(taken.lender_userp);
+  lease.release_fn(lease.release_userp);
   EXPECT_EQ(num_returned, 1);
   EXPECT_EQ(target.use_count(), 1);
 }
 
-TEST_F(ResponseSinkTest, AnOutputThatNobodyTakesGetsABuffer) {
+TEST_F(ResponseSinkTest, AnOutputWhoseLeaseIsNotAcceptedGetsABuffer) {
   const int64_t shape[] = {2};
   const float values[] = {1, 2};
   int num_returned = 0;
   auto response = NewResponse();
   for (const char* name : {"A", "B"}) {
     OutputTensor* const output = *response->AddOutput(name, DataType::kFp32, shape);
-    EXPECT_FALSE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+    EXPECT_FALSE(
+        output->SetLeasedBuffer(values, sizeof values, &CountReturn, &num_returned).value());
     TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
     int64_t id = 0;
     EXPECT_TRUE(output->AllocateBuffer(8, &type, &id).ok());
-    client_.allocator().adopt_fn = [](const char*, const void*, size_t, NEREID_GiveBackFn_t, void*,
-                                      void*) -> void* { return nullptr; };
+    client_.allocator().accept_lease_fn = [](const char*, const void*, size_t, NEREID_ReleaseFn_t,
+                                             void*, void*) -> void* { return nullptr; };
   }
   ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
   Release();
@@ -271,7 +275,7 @@ TEST_F(ResponseSinkTest, ReportsAnAllocatorThatFails) {
   Release();
 }
 
-TEST_F(ResponseSinkTest, AnswersOnceWhenTwoThreadsDropTheLastSenders) {
+TEST_F(ResponseSinkTest, SendsOneErrorIfTwoThreadsDropTheLastSenders) {
   for (int round = 0; round < 200; ++round) {
     TestClient client;
     TestRequest owner(target_, &client, "race", {1, 1});
@@ -291,4 +295,4 @@ TEST_F(ResponseSinkTest, AnswersOnceWhenTwoThreadsDropTheLastSenders) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -7,12 +7,12 @@
 #include <fstream>
 
 #include "host/core/request/infer_request.h"
-#include "tests/host/core/support/plan_of.h"
+#include "tests/host/core/support/schema_of.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
-// A model of the given rows with one state of FP32 whose fields end with `more`.
+// A model with this max_batch_size and one state of type FP32, to which `more` adds fields.
 ModelConfig Config(int max_batch_size, const std::string& dims, const std::string& more) {
   return test::ConfigOf(StrCat(R"({"backend": "b", "max_batch_size": )", max_batch_size, R"(,
     "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
@@ -38,7 +38,7 @@ class SequenceStatesTest : public testing::Test {
     states_ = std::make_unique<SequenceStates>(specs_);
   }
   StateTensor* State() { return *states_->FindOutput("SO"); }
-  // The state as the next request would see it: "[1,2]: 3 4".
+  // The state as the next request would read it: "[1,2]: 3 4".
   std::string Input() {
     HostInputs inputs;
     states_->AddInputs(&inputs);
@@ -51,7 +51,7 @@ class SequenceStatesTest : public testing::Test {
     return text;
   }
   void Write(std::vector<int64_t> shape, const std::vector<float>& values) {
-    ASSERT_TRUE(State()->Describe(DataType::kFp32, shape).ok());
+    ASSERT_TRUE(State()->SetNextTypeAndShape(DataType::kFp32, shape).ok());
     const size_t byte_size = values.size() * sizeof(float);
     std::memcpy(*State()->Buffer(byte_size), values.data(), byte_size);
   }
@@ -61,14 +61,14 @@ class SequenceStatesTest : public testing::Test {
   std::unique_ptr<SequenceStates> states_;
 };
 
-TEST_F(SequenceStatesTest, AreZeroAtFirstAndVariableSizesOne) {
+TEST_F(SequenceStatesTest, StartWithZerosAndVariableSizesOfOne) {
   Use(Config(0, "[2]", ""));
   EXPECT_EQ(Input(), "[2]: 0 0");
   Use(Config(4, "[2, -1]", ""));
   EXPECT_EQ(Input(), "[1,2,1]: 0 0");
 }
 
-TEST_F(SequenceStatesTest, BeginWithWhatAFileSays) {
+TEST_F(SequenceStatesTest, StartWithTheContentOfAFile) {
   const float values[] = {1, 2, 3};
   std::ofstream(folder_ / "initial_state/s.bin")
       .write(reinterpret_cast<const char*>(values), sizeof(values));
@@ -83,7 +83,7 @@ TEST_F(SequenceStatesTest, BeginWithWhatAFileSays) {
   EXPECT_EQ(Input(), "[1,3]: 1 2 3");
 }
 
-TEST_F(SequenceStatesTest, BeginWithTheTextsOfAFileOrWithEmptyOnes) {
+TEST_F(SequenceStatesTest, StartWithTheStringsOfAFileOrWithEmptyOnes) {
   const auto initial = [&](std::string_view content) {
     std::ofstream(folder_ / "initial_state/texts") << content;
     auto specs = MakeStateSpecs(test::ConfigOf(R"({"backend": "b", "max_batch_size": 0,
@@ -103,7 +103,7 @@ TEST_F(SequenceStatesTest, BeginWithTheTextsOfAFileOrWithEmptyOnes) {
   EXPECT_EQ(initial(std::string("\x64\0\0\0\0\0\0\0", 8)), empty) << "ends in a text";
 }
 
-TEST_F(SequenceStatesTest, NameTheFileThatDoesNotFit) {
+TEST_F(SequenceStatesTest, NameAFileWithInvalidContent) {
   std::ofstream(folder_ / "initial_state/s.bin") << "12345";
   const auto fault = [&](const char* file) {
     return MakeStateSpecs(Config(0, "[2]",
@@ -123,7 +123,7 @@ TEST_F(SequenceStatesTest, NameTheFileThatDoesNotFit) {
   EXPECT_NE(fault("none").find("cannot open"), std::string::npos);
 }
 
-TEST_F(SequenceStatesTest, CountOnlyOnceTheyAreUpdated) {
+TEST_F(SequenceStatesTest, ChangeOnlyWhenTheyAreUpdated) {
   Use(Config(0, "[-1]", ""));
   State()->Update();
   EXPECT_EQ(Input(), "[1]: 0") << "nothing was written";
@@ -135,7 +135,7 @@ TEST_F(SequenceStatesTest, CountOnlyOnceTheyAreUpdated) {
   EXPECT_EQ(Input(), "[2]: 1 2") << "the second call finds nothing new";
 }
 
-TEST_F(SequenceStatesTest, UseTheirMemoryAgain) {
+TEST_F(SequenceStatesTest, ReuseTheirMemory) {
   Use(Config(0, "[2]", ""));
   Write({2}, {1, 2});
   void* const first = *State()->Buffer(8);
@@ -145,13 +145,13 @@ TEST_F(SequenceStatesTest, UseTheirMemoryAgain) {
   EXPECT_EQ(*State()->Buffer(8), first);
 }
 
-TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
+TEST_F(SequenceStatesTest, GrowInPlaceIfInputAndOutputShareABuffer) {
   Use(Config(0, "[-1]", R"(, "use_same_buffer_for_input_output": true,
                             "use_growable_memory": true)"));
   Write({1}, {7});
   EXPECT_EQ(Input(), "[1]: 7") << "written over what it follows";
   State()->Update();
-  ASSERT_TRUE(State()->Describe(DataType::kFp32, std::vector<int64_t>{3}).ok());
+  ASSERT_TRUE(State()->SetNextTypeAndShape(DataType::kFp32, std::vector<int64_t>{3}).ok());
   auto* const before = static_cast<float*>(*State()->Buffer(sizeof(float)));
   auto* const grown = static_cast<float*>(*State()->Buffer(3 * sizeof(float)));
   EXPECT_EQ(grown, before) << "it stays where it is";
@@ -167,7 +167,7 @@ TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
             "1073741824");
 }
 
-TEST_F(SequenceStatesTest, MoveWhereTheyShareABufferThatDoesNotGrow) {
+TEST_F(SequenceStatesTest, MoveIfTheSharedBufferCannotGrow) {
   Use(Config(0, "[-1]", R"(, "use_same_buffer_for_input_output": true)"));
   Write({1}, {7});
   State()->Update();
@@ -179,15 +179,15 @@ TEST_F(SequenceStatesTest, MoveWhereTheyShareABufferThatDoesNotGrow) {
   EXPECT_EQ(*static_cast<const float*>(before.tensors[0].buffers[0].base), 7);
 }
 
-TEST_F(SequenceStatesTest, SayWhatABackendGotWrong) {
+TEST_F(SequenceStatesTest, ReportInvalidTypesAndShapesOfABackend) {
   Use(Config(4, "[2]", ""));
   EXPECT_EQ(states_->FindOutput("SI").status().message(), "state 'SI' is not a valid state name.");
   const int64_t right[] = {1, 2}, wrong[] = {1, 3};
-  EXPECT_EQ(State()->Describe(DataType::kInt8, right).message(),
+  EXPECT_EQ(State()->SetNextTypeAndShape(DataType::kInt8, right).message(),
             "unexpected datatype for state 'SO'. Expected FP32, got INT8");
-  EXPECT_EQ(State()->Describe(DataType::kFp32, wrong).message(),
+  EXPECT_EQ(State()->SetNextTypeAndShape(DataType::kFp32, wrong).message(),
             "unexpected shape for state 'SO'. Expected [1,2], got [1,3]");
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -6,7 +6,7 @@
 
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -20,7 +20,7 @@ constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 8,
              "allow_ragged_batch": true}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]})";
 
-// A queue filled with requests of given batch sizes, queued at time 1000 ns.
+// A queue of requests with given batch sizes, queued at 1000 ns.
 class BatchRulesTest : public testing::Test {
  protected:
   InferRequest* Push(int64_t batch_size, int64_t dim = 2) {
@@ -36,7 +36,7 @@ class BatchRulesTest : public testing::Test {
     for (TestRequest& owner : requests_)
       owner.request.Fail(InternalError("end"), FailureReason::kOther);
   }
-  // With a delay of 10 us.
+  // Decides with a queue delay of 10 us by default.
   BatchRules::Decision Decide(std::vector<int32_t> preferred, uint64_t now_ns,
                               uint64_t delay_us = 10) {
     DynamicBatching config;
@@ -51,14 +51,14 @@ class BatchRulesTest : public testing::Test {
   PriorityQueue queue_{DynamicBatching{}};
 };
 
-TEST_F(BatchRulesTest, TakesAllThatIsThereWithoutDelay) {
+TEST_F(BatchRulesTest, ReleasesAllRequestsWithoutDelay) {
   for (int i = 0; i < 3; ++i) Push(1);
   const auto decision = Decide({}, 1000, 0);
   EXPECT_EQ(decision.num_requests, 3U);
   EXPECT_EQ(decision.wait_until_ns, 0U);
 }
 
-TEST_F(BatchRulesTest, PrefersASizeWithoutDelayToo) {
+TEST_F(BatchRulesTest, PrefersAPreferredSizeWithoutDelay) {
   for (int i = 0; i < 5; ++i) Push(1);
   EXPECT_EQ(Decide({4, 6}, 2000, 0).num_requests, 4U);
   Push(1);
@@ -83,13 +83,13 @@ TEST_F(BatchRulesTest, WaitsForMoreUntilTheOldestHasWaitedLongEnough) {
   EXPECT_EQ(Decide({}, 11000).num_requests, 1U);
 }
 
-TEST_F(BatchRulesTest, SendsAFullBatchAtOnce) {
+TEST_F(BatchRulesTest, ReleasesAFullBatchAtOnce) {
   for (int i = 0; i < 8; ++i) Push(1);
   EXPECT_EQ(Decide({}, 1000).num_requests, 8U);
   EXPECT_EQ(Decide({}, 1000).wait_until_ns, 0U);
 }
 
-TEST_F(BatchRulesTest, SendsAPreferredSizeAtOnceAndLeavesTheRest) {
+TEST_F(BatchRulesTest, ReleasesAPreferredSizeAtOnce) {
   for (int i = 0; i < 5; ++i) Push(1);
   const auto decision = Decide({2, 4}, 1000);
   EXPECT_EQ(decision.num_requests, 4U);
@@ -104,7 +104,7 @@ TEST_F(BatchRulesTest, WaitsForAPreferredSizeWithinTheDelay) {
   EXPECT_EQ(late.wait_until_ns, 0U);
 }
 
-TEST_F(BatchRulesTest, StopsAtARequestOfAnotherShape) {
+TEST_F(BatchRulesTest, ClosesTheBatchAtARequestOfAnotherShape) {
   Push(1, 2);
   Push(1, 2);
   Push(1, 3);
@@ -113,7 +113,7 @@ TEST_F(BatchRulesTest, StopsAtARequestOfAnotherShape) {
   EXPECT_EQ(decision.wait_until_ns, 0U);
 }
 
-TEST_F(BatchRulesTest, MixesNeitherShapesNorSetsOfOptionalInputs) {
+TEST_F(BatchRulesTest, SeparatesDifferentShapesAndSetsOfOptionalInputs) {
   TestRequest plain(target_, &client_, "a", {1, 2});
   TestRequest other(target_, &client_, "b", {2, 2});
   const float extra[4] = {};
@@ -134,7 +134,7 @@ TEST_F(BatchRulesTest, MixesNeitherShapesNorSetsOfOptionalInputs) {
   }
 }
 
-TEST_F(BatchRulesTest, LetsRaggedInputsDiffer) {
+TEST_F(BatchRulesTest, AllowsDifferentShapesOfRaggedInputs) {
   std::deque<TestRequest> owners;
   const float data[8] = {};
   for (const int64_t length : {2, 5}) {
@@ -151,4 +151,4 @@ TEST_F(BatchRulesTest, LetsRaggedInputsDiffer) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -28,7 +28,7 @@ class DynamicBatcherTest : public testing::Test {
  protected:
   void SetUp() override { config_ = *test::ConfigOf(kConfig).dynamic_batching; }
   std::shared_ptr<DynamicBatcher> NewBatcher() {
-    return std::make_shared<DynamicBatcher>(config_, 4, &attendant_);
+    return std::make_shared<DynamicBatcher>(config_, 4, &timeout_thread_);
   }
   InferRequest* Make(const std::string& id, uint64_t timeout_us = 0, int64_t dim = 1) {
     InferRequest& request =
@@ -48,7 +48,7 @@ class DynamicBatcherTest : public testing::Test {
   TestClient client_;
   std::deque<TestRequest> requests_;
   DynamicBatching config_;
-  QueueAttendant attendant_;
+  QueueTimeoutThread timeout_thread_;
   std::vector<InferRequest*> batch_;
 };
 
@@ -69,7 +69,7 @@ class DelayedBatcherTest : public DynamicBatcherTest {
   ~DelayedBatcherTest() override { unsetenv("TRITONSERVER_DELAY_SCHEDULER"); }
 };
 
-TEST_F(DelayedBatcherTest, StartsWhenAsManyWaitAsTheEnvironmentSays) {
+TEST_F(DelayedBatcherTest, StartsWhenTheConfiguredNumberOfRequestsWait) {
   const auto batcher = NewBatcher();
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
   EXPECT_FALSE(batcher->Take(0, TakeMode::kTry, &batch_));
@@ -79,11 +79,11 @@ TEST_F(DelayedBatcherTest, StartsWhenAsManyWaitAsTheEnvironmentSays) {
   EXPECT_EQ(batch_.size(), 3U);
   AnswerAll(batch_);
   ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
-  ASSERT_TRUE(batcher->TakeBatch(0, &batch_)) << "from then on as ever";
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_)) << "the delay is over";
   AnswerAll(batch_);
 }
 
-TEST_F(DelayedBatcherTest, DoesNotHoldBackAnEnd) {
+TEST_F(DelayedBatcherTest, StopEndsTheDelay) {
   const auto batcher = NewBatcher();
   ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
   batcher->Stop();
@@ -91,7 +91,7 @@ TEST_F(DelayedBatcherTest, DoesNotHoldBackAnEnd) {
   AnswerAll(batch_);
 }
 
-TEST_F(DynamicBatcherTest, WaitsForTheDelayAndNoLonger) {
+TEST_F(DynamicBatcherTest, WaitsForTheDelay) {
   config_.max_queue_delay_us = 20'000;
   const auto batcher = NewBatcher();
   const uint64_t start_ns = SteadyNowNs();
@@ -102,7 +102,7 @@ TEST_F(DynamicBatcherTest, WaitsForTheDelayAndNoLonger) {
   AnswerAll(batch_);
 }
 
-TEST_F(DynamicBatcherTest, SendsABatchThatFillsUpWithinTheDelay) {
+TEST_F(DynamicBatcherTest, ReleasesABatchThatFillsUpWithinTheDelay) {
   config_.max_queue_delay_us = 60'000'000;
   const auto batcher = NewBatcher();
   std::vector<InferRequest*> late;
@@ -117,16 +117,17 @@ TEST_F(DynamicBatcherTest, SendsABatchThatFillsUpWithinTheDelay) {
   client.join();
 }
 
-// A thread of this process: here inside TakeBatch, as nobody keeps it from its mutex.
-bool Sleeps(pid_t thread) {
+// True if the thread of this process sleeps: here it waits in TakeBatch, because no other thread
+// holds the mutex.
+bool IsSleeping(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string text;
   std::getline(file, text);
   return text.compare(text.rfind(')') + 2, 1, "S") == 0;
 }
 
-// One request of a batch of three leaves; the two that stay are of a preferred size. Otherwise they
-// would wait for a day.
+// One request leaves a batch of three elements. The remaining two elements are a preferred size;
+// otherwise they would wait for a day.
 class ShrinkingBatchTest : public DynamicBatcherTest {
  protected:
   void EnqueueBoth(uint64_t timeout_us) {
@@ -135,14 +136,14 @@ class ShrinkingBatchTest : public DynamicBatcherTest {
     config_.default_queue_policy.allow_timeout_override = true;
     config_.default_queue_policy.default_timeout_us = 60'000'000;
     batcher_ = NewBatcher();
-    leaver_ = Make("leaver", timeout_us);
+    removed_ = Make("leaver", timeout_us);
     InferRequest& pair =
         requests_.emplace_back(target_, &client_, "pair", std::vector<int64_t>{2, 1}).request;
     ASSERT_TRUE(pair.Prepare().ok());
-    ASSERT_TRUE(batcher_->Enqueue(leaver_).ok());
+    ASSERT_TRUE(batcher_->Enqueue(removed_).ok());
     ASSERT_TRUE(batcher_->Enqueue(&pair).ok());
   }
-  void ExpectThePair() {
+  void ExpectThePairOfElements() {
     ASSERT_TRUE(batcher_->TakeBatch(0, &batch_));
     ASSERT_EQ(batch_.size(), 1U);
     EXPECT_EQ(batch_[0]->id(), "pair");
@@ -150,21 +151,21 @@ class ShrinkingBatchTest : public DynamicBatcherTest {
   }
 
   std::shared_ptr<DynamicBatcher> batcher_;
-  InferRequest* leaver_ = nullptr;
+  InferRequest* removed_ = nullptr;
 };
 
-TEST_F(ShrinkingBatchTest, GoesWhenWhatTimedOutHasLeftIt) {
+TEST_F(ShrinkingBatchTest, IsReleasedAfterARequestTimedOut) {
   EnqueueBoth(/*timeout_us=*/100'000);
-  ExpectThePair();
+  ExpectThePairOfElements();
 }
 
-TEST_F(ShrinkingBatchTest, GoesWhenWhatWasCancelledHasLeftIt) {
+TEST_F(ShrinkingBatchTest, IsReleasedAfterARequestWasCancelled) {
   EnqueueBoth(/*timeout_us=*/0);
   std::thread client([&, taker = gettid()] {
-    while (!Sleeps(taker)) std::this_thread::yield();
-    batcher_->OnCancelled(leaver_);
+    while (!IsSleeping(taker)) std::this_thread::yield();
+    batcher_->OnCancelled(removed_);
   });
-  ExpectThePair();
+  ExpectThePairOfElements();
   client.join();
 }
 
@@ -181,7 +182,7 @@ TEST_F(DynamicBatcherTest, RejectsATimedOutRequestWhileEveryInstanceIsBusy) {
   EXPECT_EQ(batcher->num_pending(), 0U);
 }
 
-TEST_F(DynamicBatcherTest, AnswersACancelledRequestWhileEveryInstanceIsBusy) {
+TEST_F(DynamicBatcherTest, FailsACancelledRequestWhileEveryInstanceIsBusy) {
   const auto batcher = NewBatcher();
   InferRequest* request = Make("a");
   ASSERT_TRUE(batcher->Enqueue(request).ok());
@@ -190,7 +191,7 @@ TEST_F(DynamicBatcherTest, AnswersACancelledRequestWhileEveryInstanceIsBusy) {
   EXPECT_EQ(client_.answers()[0].error.code(), StatusCode::kCancelled);
 }
 
-TEST_F(DynamicBatcherTest, RefusesWhatExceedsTheQueue) {
+TEST_F(DynamicBatcherTest, RefusesRequestsBeyondTheQueueSize) {
   config_.default_queue_policy.max_queue_size = 1;
   const auto batcher = NewBatcher();
   InferRequest* first = Make("a");
@@ -252,8 +253,8 @@ TEST_F(DynamicBatcherTest, ServesManyClientsAndInstances) {
   EXPECT_EQ(client_.num_released(), all.size());
 }
 
-// All requests of one shape: an arrival that does not fill the batch wakes nobody.
-TEST_F(DynamicBatcherTest, SendsABatchOfFixedShapesThatFillsUpWithinTheDelay) {
+// All requests have one shape: an arrival that does not fill the batch wakes no thread.
+TEST_F(DynamicBatcherTest, ReleasesABatchOfFixedShapesThatFillsUpWithinTheDelay) {
   std::string config = kConfig;
   for (size_t at; (at = config.find("[-1]")) != std::string::npos;) config.replace(at, 4, "[1]");
   target_ = std::make_shared<FakeTarget>(config);
@@ -273,7 +274,7 @@ TEST_F(DynamicBatcherTest, SendsABatchOfFixedShapesThatFillsUpWithinTheDelay) {
   client.join();
 }
 
-TEST_F(DynamicBatcherTest, WakesSomeInstanceForEachLoneRequest) {
+TEST_F(DynamicBatcherTest, WakesAnInstanceForEachSingleRequest) {
   const auto batcher = NewBatcher();
   std::vector<std::thread> instances;
   for (int i = 0; i < 3; ++i) {
@@ -292,4 +293,4 @@ TEST_F(DynamicBatcherTest, WakesSomeInstanceForEachLoneRequest) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -6,7 +6,7 @@
 
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -42,7 +42,7 @@ class PriorityQueueTest : public testing::Test {
   std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
   TestClient client_;
   std::deque<TestRequest> requests_;
-  DynamicBatching config_ = target_->plan().priority_levels == 3
+  DynamicBatching config_ = target_->schema().priority_levels == 3
                                 ? *test::ConfigOf(kConfig).dynamic_batching
                                 : DynamicBatching{};
 };
@@ -57,7 +57,7 @@ TEST_F(PriorityQueueTest, OrdersByLevelThenByArrival) {
   EXPECT_EQ(queue.size(), 5U);
 }
 
-TEST_F(PriorityQueueTest, LetsARequestLeaveFromAnywhere) {
+TEST_F(PriorityQueueTest, RemovesFromAnyPosition) {
   PriorityQueue queue(config_);
   InferRequest* middle = nullptr;
   for (const char* id : {"a", "b", "c"}) {
@@ -70,7 +70,7 @@ TEST_F(PriorityQueueTest, LetsARequestLeaveFromAnywhere) {
   EXPECT_EQ(Order(queue), "ac");
 }
 
-TEST_F(PriorityQueueTest, BoundsEachLevelByItself) {
+TEST_F(PriorityQueueTest, LimitsTheSizeOfEachLevel) {
   config_.priority_queue_policy[1].max_queue_size = 2;
   PriorityQueue queue(config_);
   ASSERT_TRUE(queue.Push(Make("a", 1), 0).ok());
@@ -81,7 +81,7 @@ TEST_F(PriorityQueueTest, BoundsEachLevelByItself) {
   EXPECT_TRUE(queue.Push(Make("d", 2), 0).ok());
 }
 
-TEST_F(PriorityQueueTest, RejectsWhatOverstaysItsTimeout) {
+TEST_F(PriorityQueueTest, RejectsExpiredRequests) {
   config_.default_queue_policy.default_timeout_us = 5;
   PriorityQueue queue(config_);
   ASSERT_TRUE(queue.Push(Make("a", 1), 0).ok());
@@ -115,7 +115,7 @@ TEST_F(PriorityQueueTest, MovesDelayedRequestsToTheEndOfTheirLevel) {
   EXPECT_EQ(Order(queue), "bc");
 }
 
-TEST_F(PriorityQueueTest, TakesAnyNumberOfLevels) {
+TEST_F(PriorityQueueTest, SupportsAnyNumberOfLevels) {
   std::string json = kConfig;
   json.replace(json.find("3,"), 1, "4294967296");
   target_ = std::make_shared<FakeTarget>(json);
@@ -137,11 +137,11 @@ TEST_F(PriorityQueueTest, TakesAnyNumberOfLevels) {
   for (InferRequest* request : many) EXPECT_TRUE(queue.Remove(request));
   EXPECT_EQ(queue.size(), 3U);
   EXPECT_EQ(Order(queue), order);
-  EXPECT_TRUE(queue.Push(full, 0).ok()) << "the level has its policy, new";
+  EXPECT_TRUE(queue.Push(full, 0).ok()) << "the level was created again with its policy";
   EXPECT_EQ(queue.Push(Make("", 200), 0).code(), StatusCode::kUnavailable);
 }
 
-TEST_F(PriorityQueueTest, KeepsItsLevelsInOrderWhenMostOfThemExpire) {
+TEST_F(PriorityQueueTest, KeepsLevelsInOrderWhenMostRequestsExpire) {
   std::string json = kConfig;
   json.replace(json.find("3,"), 1, "4294967296");
   target_ = std::make_shared<FakeTarget>(json);
@@ -163,20 +163,20 @@ TEST_F(PriorityQueueTest, KeepsItsLevelsInOrderWhenMostOfThemExpire) {
   EXPECT_EQ(queue.size(), 2U);
   EXPECT_EQ(queue.earliest_deadline_ns(), 6000U);
   EXPECT_EQ(Order(queue), "150 late ");
-  EXPECT_LE(queue.num_levels(), 64U) << "what expired leaves no level behind";
+  EXPECT_LE(queue.num_levels(), 64U) << "empty levels are erased";
   InferRequest* const again = Make("200 ", 200);
   EXPECT_TRUE(queue.Push(again, 0).ok());
   EXPECT_EQ(queue.Push(Make("", 200), 0).code(), StatusCode::kUnavailable);
   EXPECT_EQ(Order(queue), "150 200 late ");
 }
 
-TEST_F(PriorityQueueTest, LetsARequestShortenItsTimeoutWherePermitted) {
-  const auto deadline = [&](uint64_t standard_us, bool allowed, uint64_t own_us) {
+TEST_F(PriorityQueueTest, RequestsMayShortenTheirTimeoutIfAllowed) {
+  const auto deadline = [&](uint64_t level_timeout_us, bool allowed, uint64_t request_timeout_us) {
     DynamicBatching config = config_;
-    config.default_queue_policy.default_timeout_us = standard_us;
+    config.default_queue_policy.default_timeout_us = level_timeout_us;
     config.default_queue_policy.allow_timeout_override = allowed;
     PriorityQueue queue(config);
-    InferRequest* request = Make("x", 2, own_us);
+    InferRequest* request = Make("x", 2, request_timeout_us);
     EXPECT_TRUE(queue.Push(request, 0).ok());
     EXPECT_TRUE(queue.Remove(request));
     return request->queue_deadline_ns;
@@ -191,4 +191,4 @@ TEST_F(PriorityQueueTest, LetsARequestShortenItsTimeoutWherePermitted) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 InstanceGroup Group(std::vector<InstanceGroup::Resource> resources, uint32_t priority = 0) {
@@ -15,68 +15,70 @@ InstanceGroup Group(std::vector<InstanceGroup::Resource> resources, uint32_t pri
   return group;
 }
 
-std::unique_ptr<RateLimiter::Member> Join(RateLimiter* limiter, const InstanceGroup& group,
-                                          int device = 0) {
-  auto member = limiter->Join(group, device);
-  EXPECT_TRUE(member.ok()) << member.status().message();
-  return std::move(*member);
+std::unique_ptr<RateLimiter::RegisteredInstance> Register(RateLimiter* limiter,
+                                                          const InstanceGroup& group,
+                                                          int device = 0) {
+  auto instance = limiter->Register(group, device);
+  EXPECT_TRUE(instance.ok()) << instance.status().message();
+  return std::move(*instance);
 }
 
 void WaitUntilWaiting(RateLimiter* limiter, size_t count) {
   while (limiter->num_waiting() < count) std::this_thread::yield();
 }
 
-TEST(RateLimiterTest, RefusesAnInstanceThatCouldNeverRun) {
+TEST(RateLimiterTest, RefusesAnInstanceThatExceedsALimit) {
   RateLimiter limiter({{"R1", 3, -1}, {"R2", 8, -1}, {"R2", 1, 5}});
-  EXPECT_EQ(limiter.Join(Group({{"R1", false, 4}}), 0).status().message(),
+  EXPECT_EQ(limiter.Register(Group({{"R1", false, 4}}), 0).status().message(),
             "Resource count for \"R1\" is limited to 3 which will prevent scheduling of one or "
             "more model instances, the minimum required count is 4");
-  EXPECT_TRUE(limiter.Join(Group({{"R2", false, 8}}), 0).ok());
-  EXPECT_TRUE(limiter.Join(Group({{"R2", false, 8}}), 5).ok()) << "the larger limit counts";
+  EXPECT_TRUE(limiter.Register(Group({{"R2", false, 8}}), 0).ok());
+  EXPECT_TRUE(limiter.Register(Group({{"R2", false, 8}}), 5).ok()) << "the larger limit counts";
 }
 
-TEST(RateLimiterTest, LimitsNameAllThatIsThere) {
+TEST(RateLimiterTest, ResourcesWithoutLimitDoNotExist) {
   RateLimiter limiter({{"R", 10, 5}});
-  EXPECT_EQ(limiter.Join(Group({{"R", false, 4}}), 0).status().message(),
+  EXPECT_EQ(limiter.Register(Group({{"R", false, 4}}), 0).status().message(),
             "Resource count for \"R\" is limited to 0 which will prevent scheduling of one or "
             "more model instances, the minimum required count is 4");
-  EXPECT_TRUE(limiter.Join(Group({{"R", false, 4}}), 5).ok());
-  EXPECT_FALSE(limiter.Join(Group({{"S", false, 1}}), 5).ok());
+  EXPECT_TRUE(limiter.Register(Group({{"R", false, 4}}), 5).ok());
+  EXPECT_FALSE(limiter.Register(Group({{"S", false, 1}}), 5).ok());
   RateLimiter anywhere({{"G", 3, 5}});
-  EXPECT_TRUE(anywhere.Join(Group({{"G", true, 3}}), 0).ok());
+  EXPECT_TRUE(anywhere.Register(Group({{"G", true, 3}}), 0).ok());
 }
 
-TEST(RateLimiterTest, AResourceIsGlobalForAllOrForNone) {
+TEST(RateLimiterTest, RefusesAResourceThatIsGlobalAndDeviceSpecific) {
   RateLimiter limiter({});
   {
-    const auto global = Join(&limiter, Group({{"R", true, 2}}));
-    EXPECT_EQ(limiter.Join(Group({{"R", false, 2}}), 0).status().message(),
+    const auto global = Register(&limiter, Group({{"R", true, 2}}));
+    EXPECT_EQ(limiter.Register(Group({{"R", false, 2}}), 0).status().message(),
               "Resource \"R\" is present as both global and device-specific resource in the model "
               "configuration.");
-    EXPECT_TRUE(limiter.Join(Group({{"S", false, 2}}), 0).ok());
+    EXPECT_TRUE(limiter.Register(Group({{"S", false, 2}}), 0).ok());
   }
-  EXPECT_TRUE(limiter.Join(Group({{"R", false, 2}}), 0).ok()) << "the other has left";
-  EXPECT_EQ(limiter.Join(Group({{"R", true, 2}, {"R", false, 1}}), 0).status().message(),
+  EXPECT_TRUE(limiter.Register(Group({{"R", false, 2}}), 0).ok())
+      << "the other instance was removed";
+  EXPECT_EQ(limiter.Register(Group({{"R", true, 2}, {"R", false, 1}}), 0).status().message(),
             "Resource \"R\" is present as both global and device-specific resource in the model "
             "configuration.")
       << "within one instance";
 }
 
-TEST(RateLimiterTest, GivesWhatIsThereAtOnce) {
+TEST(RateLimiterTest, AcquiresAvailableResourcesAtOnce) {
   RateLimiter limiter({{"R", 3, -1}});
-  const auto two = Join(&limiter, Group({{"R", false, 2}}));
-  const auto one = Join(&limiter, Group({{"R", false, 1}}));
+  const auto two = Register(&limiter, Group({{"R", false, 2}}));
+  const auto one = Register(&limiter, Group({{"R", false, 1}}));
   two->Acquire();
   one->Acquire();
   two->Release();
   one->Release();
 }
 
-TEST(RateLimiterTest, CountsDevicesApartUnlessAResourceIsGlobal) {
+TEST(RateLimiterTest, CountsPerDeviceUnlessAResourceIsGlobal) {
   RateLimiter limiter({});
-  const auto first = Join(&limiter, Group({{"R", false, 1}, {"G", true, 1}}), 0);
-  const auto second = Join(&limiter, Group({{"R", false, 1}}), 1);
-  const auto third = Join(&limiter, Group({{"G", true, 1}}), 2);
+  const auto first = Register(&limiter, Group({{"R", false, 1}, {"G", true, 1}}), 0);
+  const auto second = Register(&limiter, Group({{"R", false, 1}}), 1);
+  const auto third = Register(&limiter, Group({{"G", true, 1}}), 2);
   first->Acquire();
   second->Acquire();
   std::atomic<bool> acquired{false};
@@ -94,23 +96,25 @@ TEST(RateLimiterTest, CountsDevicesApartUnlessAResourceIsGlobal) {
   EXPECT_TRUE(acquired);
 }
 
-// Runs that want the same resource, which nobody else has, in the order in which they got it.
-std::string Runs(RateLimiter* limiter, const std::vector<uint32_t>& priorities, int num_runs) {
-  const auto holder = Join(limiter, Group({{"R", true, 1}}));
+// Returns the order in which instances of the given priorities acquire the same exclusive resource.
+std::string ExecutionOrder(RateLimiter* limiter, const std::vector<uint32_t>& priorities,
+                           int num_executions) {
+  const auto holder = Register(limiter, Group({{"R", true, 1}}));
   holder->Acquire();
   std::string order;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < priorities.size(); ++i) {
-    threads.emplace_back([limiter, &order, num_runs, priority = priorities[i], name = 'A' + i] {
-      const auto member = Join(limiter, Group({{"R", true, 1}}, priority));
-      member->Acquire();
-      for (int run = 1; run <= num_runs; ++run) {
-        order += static_cast<char>(name);
-        member->CountRun();
-        if (run < num_runs) member->AcquireAgain();
-      }
-      member->Release();
-    });
+    threads.emplace_back(
+        [limiter, &order, num_executions, priority = priorities[i], name = 'A' + i] {
+          const auto instance = Register(limiter, Group({{"R", true, 1}}, priority));
+          instance->Acquire();
+          for (int run = 1; run <= num_executions; ++run) {
+            order += static_cast<char>(name);
+            instance->CountExecution();
+            if (run < num_executions) instance->Reacquire();
+          }
+          instance->Release();
+        });
     WaitUntilWaiting(limiter, i + 1);
   }
   holder->Release();
@@ -118,23 +122,24 @@ std::string Runs(RateLimiter* limiter, const std::vector<uint32_t>& priorities, 
   return order;
 }
 
-// What Triton 2.51 does when it is asked the same, with a model for each.
-TEST(RateLimiterTest, ServesByNumberOfRunsTimesPriority) {
+// The order of Triton 2.51 with one model per instance.
+TEST(RateLimiterTest, OrdersByNumberOfExecutionsTimesPriority) {
   RateLimiter limiter({});
-  EXPECT_EQ(Runs(&limiter, {1, 2}, 24).substr(0, 36), "AABAABAABAABAABAABAABAABAABAABAABAAB");
+  EXPECT_EQ(ExecutionOrder(&limiter, {1, 2}, 24).substr(0, 36),
+            "AABAABAABAABAABAABAABAABAABAABAABAAB");
 }
 
-TEST(RateLimiterTest, ServesEqualsInTheOrderOfTheirArrival) {
+TEST(RateLimiterTest, OrdersEqualsByArrival) {
   RateLimiter limiter({});
-  EXPECT_EQ(Runs(&limiter, {1, 1, 1}, 4), "ABCABCABCABC");
+  EXPECT_EQ(ExecutionOrder(&limiter, {1, 1, 1}, 4), "ABCABCABCABC");
 }
 
-TEST(RateLimiterTest, LetsNobodyPassWhoWaitsForTheSame) {
+TEST(RateLimiterTest, WaitingInstancesReserveTheirResources) {
   RateLimiter limiter({{"R", 2, -1}, {"S", 1, -1}});
-  const auto holder = Join(&limiter, Group({{"R", false, 1}}));
-  const auto large = Join(&limiter, Group({{"R", false, 2}}));
-  const auto small = Join(&limiter, Group({{"R", false, 1}}));
-  const auto stranger = Join(&limiter, Group({{"S", false, 1}}));
+  const auto holder = Register(&limiter, Group({{"R", false, 1}}));
+  const auto large = Register(&limiter, Group({{"R", false, 2}}));
+  const auto small = Register(&limiter, Group({{"R", false, 1}}));
+  const auto other_resource = Register(&limiter, Group({{"S", false, 1}}));
   holder->Acquire();
   std::string order;
   std::thread first([&] {
@@ -149,35 +154,35 @@ TEST(RateLimiterTest, LetsNobodyPassWhoWaitsForTheSame) {
     small->Release();
   });
   WaitUntilWaiting(&limiter, 2);
-  stranger->Acquire();  // wants none of it
-  stranger->Release();
+  other_resource->Acquire();  // does not require R
+  other_resource->Release();
   holder->Release();
   first.join();
   second.join();
   EXPECT_EQ(order, "ls");
 }
 
-TEST(RateLimiterTest, NeverGivesMoreThanThereIs) {
+TEST(RateLimiterTest, NeverExceedsALimit) {
   RateLimiter limiter({{"R", 2, -1}});
   std::vector<std::thread> threads;
-  std::atomic<int> inside{0}, most{0};
+  std::atomic<int> inside{0}, max_inside{0};
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      const auto member = Join(&limiter, Group({{"R", false, 1}}));
+      const auto instance = Register(&limiter, Group({{"R", false, 1}}));
       for (int run = 0; run < 100; ++run) {
-        member->Acquire();
+        instance->Acquire();
         const int now = ++inside;
-        int seen = most;
-        while (seen < now && !most.compare_exchange_weak(seen, now)) {
+        int seen = max_inside;
+        while (seen < now && !max_inside.compare_exchange_weak(seen, now)) {
         }
         --inside;
-        member->Release();
+        instance->Release();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(most, 2);
+  EXPECT_LE(max_inside, 2);
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

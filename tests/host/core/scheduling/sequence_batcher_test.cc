@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "tests/host/core/support/test_client.h"
 
-namespace nereid {
+namespace nereid::core {
 namespace {
 
 using test::FakeTarget;
@@ -20,8 +20,8 @@ using test::TestRequest;
 constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
 constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
 
-// A model of two rows whose sequence_batching has `fields` beside its controls. Where they do not
-// say how long sequences may idle, it is longer than any test.
+// A configuration with max_batch_size 2, whose sequence_batching has `fields` and four controls.
+// Unless `fields` sets the idle timeout, it is longer than any test.
 std::string Config(const std::string& fields, const std::string& id_type = "TYPE_UINT64") {
   return StrCat(R"({"backend": "b", "max_batch_size": 2,
     "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -46,7 +46,7 @@ class SequenceBatcherTest : public testing::Test {
     target_ = std::make_shared<FakeTarget>(json);
     auto states = MakeStateSpecs(config_, "");
     ASSERT_TRUE(states.ok()) << states.status().message();
-    batcher_ = std::make_shared<SequenceBatcher>(config_, *states, num_instances, &attendant_);
+    batcher_ = std::make_shared<SequenceBatcher>(config_, *states, num_instances, &timeout_thread_);
   }
   InferRequest* Make(CorrelationId id, uint32_t flags = 0, int64_t dim = 1) {
     const std::string name = CorrelationIdText(id);
@@ -68,14 +68,15 @@ class SequenceBatcherTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return request;
   }
-  // The batch that is ready, as its rows' sequences: "7 8 -"; a null request is "-".
+  // The sequences of the batch that is ready, for example "7 8 -"; "-" is a null request.
   std::string Take(size_t instance = 0) {
-    std::string rows;
-    if (!batcher_->Take(instance, TakeMode::kTry, &batch_)) return rows;
+    std::string entries;
+    if (!batcher_->Take(instance, TakeMode::kTry, &batch_)) return entries;
     for (InferRequest* request : batch_) {
-      rows += StrCat(rows.empty() ? "" : " ", request->uncounted() ? "-" : request->id());
+      entries += StrCat(entries.empty() ? "" : " ",
+                        request->excluded_from_statistics() ? "-" : request->id());
     }
-    return rows;
+    return entries;
   }
   template <typename T>
   static T Value(InferRequest* request, const char* input) {
@@ -100,21 +101,21 @@ class SequenceBatcherTest : public testing::Test {
     batch_.clear();
   }
   std::string TakeAndAnswer(size_t instance = 0) {
-    std::string rows = Take(instance);
+    std::string entries = Take(instance);
     AnswerAll();
-    return rows;
+    return entries;
   }
 
   ModelConfig config_;
   std::shared_ptr<FakeTarget> target_;
   TestClient client_;
   std::deque<TestRequest> requests_;
-  QueueAttendant attendant_;
+  QueueTimeoutThread timeout_thread_;
   std::shared_ptr<SequenceBatcher> batcher_;
   std::vector<InferRequest*> batch_;
 };
 
-TEST_F(SequenceBatcherTest, SaysWhatIsWrongWithARequest) {
+TEST_F(SequenceBatcherTest, ReportsInvalidRequests) {
   Use(Config(R"("direct": {})"));
   EXPECT_EQ(Send(Make(uint64_t{0}, kStart)).message(),
             "inference request to model 'm' must specify a non-zero or non-empty correlation ID");
@@ -131,7 +132,7 @@ TEST_F(SequenceBatcherTest, SaysWhatIsWrongWithARequest) {
             "sequence batcher");
 }
 
-TEST_F(SequenceBatcherTest, KeepsEachSequenceInItsRow) {
+TEST_F(SequenceBatcherTest, KeepsEachSequenceInItsSlot) {
   Use(Config(R"("direct": {})"));
   Queue(7, kStart);
   Queue(8, kStart);
@@ -150,17 +151,17 @@ TEST_F(SequenceBatcherTest, KeepsEachSequenceInItsRow) {
   EXPECT_EQ(Controls(batch_[0]), "10 1 1 7");
   AnswerAll();
   EXPECT_EQ(Send(Make(uint64_t{7})).code(), StatusCode::kInvalidArg);
-  EXPECT_EQ(client_.answers().size(), 4U) << "null requests are answered to nobody";
+  EXPECT_EQ(client_.answers().size(), 4U) << "null requests have no client";
   EXPECT_EQ(target_->num_taken, 2) << "the null requests";
 }
 
-TEST_F(SequenceBatcherTest, LetsTheBacklogFollowIntoFreedSlots) {
+TEST_F(SequenceBatcherTest, MovesTheBacklogIntoFreedSlots) {
   Use(Config(R"("direct": {})"));
   Queue(1, kStart);
   Queue(2, kStart | kEnd);
   Queue(3, kStart);
   Queue(3, kEnd);
-  Queue(3, kStart | kEnd);  // another sequence of the same id
+  Queue(3, kStart | kEnd);  // another sequence with the same ID
   EXPECT_EQ(batcher_->num_pending(), 5U);
   EXPECT_EQ(TakeAndAnswer(), "1 2");
   EXPECT_EQ(TakeAndAnswer(), "- 3");
@@ -180,7 +181,7 @@ TEST_F(SequenceBatcherTest, SpreadsSequencesOverInstancesAndKeepsThemThere) {
   EXPECT_EQ(TakeAndAnswer(1), "2");
 }
 
-TEST_F(SequenceBatcherTest, LeavesRowsOfAnotherShapeToTheNextBatch) {
+TEST_F(SequenceBatcherTest, LeavesOtherShapesToTheNextBatch) {
   Use(Config(R"("direct": {})"));
   Queue(1, kStart, 3);
   Queue(2, kStart, 4);
@@ -200,7 +201,7 @@ TEST_F(SequenceBatcherTest, RestartsASequenceThatDidNotEnd) {
   }
 }
 
-TEST_F(SequenceBatcherTest, WaitsForItsSlotsWithinTheDelay) {
+TEST_F(SequenceBatcherTest, WaitsForSlotUtilizationWithinTheDelay) {
   Use(Config(R"("direct": {"max_queue_delay_microseconds": 3600000000,
                            "minimum_slot_utilization": 1})"));
   Queue(1, kStart);
@@ -209,7 +210,7 @@ TEST_F(SequenceBatcherTest, WaitsForItsSlotsWithinTheDelay) {
   EXPECT_EQ(TakeAndAnswer(), "1 2");
 }
 
-TEST_F(SequenceBatcherTest, OldestTakesOneRequestASequenceInOrderOfArrival) {
+TEST_F(SequenceBatcherTest, OldestTakesOneRequestPerSequenceByArrival) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 3})"));
   for (const uint64_t id : {5, 6, 7}) Queue(id, kStart);
   Queue(5, kEnd);
@@ -225,7 +226,7 @@ TEST_F(SequenceBatcherTest, OldestTakesOneRequestASequenceInOrderOfArrival) {
   EXPECT_EQ(TakeAndAnswer(), "8");
 }
 
-TEST_F(SequenceBatcherTest, MaySayThatItHasRoomForAllSequences) {
+TEST_F(SequenceBatcherTest, SupportsVeryManyCandidateSequences) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 2147483647})"));
   for (const uint64_t id : {1, 2, 3, 4, 5}) Queue(id, kStart | kEnd);
   EXPECT_EQ(TakeAndAnswer(), "1 2");
@@ -250,13 +251,13 @@ TEST_F(SequenceBatcherTest, OldestKeepsTheOrderOfResponses) {
   EXPECT_EQ(ids, "1234");
 }
 
-TEST_F(SequenceBatcherTest, TextIdsNeedATextControl) {
+TEST_F(SequenceBatcherTest, SupportsStringIdsInABytesControl) {
   Use(Config(R"("direct": {})", "TYPE_STRING"));
   ASSERT_TRUE(Send(Make(std::string("abc"), kStart)).ok());
   ASSERT_TRUE(Send(Make(uint64_t{42}, kStart)).ok());
   EXPECT_EQ(Take(), "abc 42");
-  const auto text = [&](int row) {
-    const InputTensor* id = batch_[row]->FindInput("ID");
+  const auto text = [&](int entry) {
+    const InputTensor* id = batch_[entry]->FindInput("ID");
     return std::string(static_cast<const char*>(id->buffers[0].base), id->byte_size);
   };
   EXPECT_EQ(text(0), std::string("\3\0\0\0abc", 7));
@@ -264,7 +265,7 @@ TEST_F(SequenceBatcherTest, TextIdsNeedATextControl) {
   AnswerAll();
 }
 
-TEST_F(SequenceBatcherTest, TellsTextsApartByNumbersOf64Bits) {
+TEST_F(SequenceBatcherTest, HashesStringIdsFor64BitControls) {
   for (const char* type : {"TYPE_UINT64", "TYPE_INT64"}) {
     Use(Config(R"("direct": {})", type));
     ASSERT_TRUE(Send(Make(std::string("abc"), kStart)).ok());
@@ -282,7 +283,7 @@ TEST_F(SequenceBatcherTest, TellsTextsApartByNumbersOf64Bits) {
   }
 }
 
-TEST_F(SequenceBatcherTest, RefusesIdsThatTheirControlCannotHold) {
+TEST_F(SequenceBatcherTest, RefusesIdsThatTheControlCannotRepresent) {
   Use(Config(R"("direct": {})", "TYPE_INT32"));
   EXPECT_EQ(Send(Make(uint64_t{1} << 31, kStart)).code(), StatusCode::kInvalidArg);
   EXPECT_EQ(Send(Make(std::string("nine"), kStart)).message(),
@@ -300,26 +301,26 @@ TEST_F(SequenceBatcherTest, EndsASequenceThatIsIdleTooLong) {
   Queue(2, kStart);
   EXPECT_EQ(TakeAndAnswer(), "1 2");
   Queue(3, kStart | kEnd);
-  // Waits until an idle sequence gives up its slot; that is the one that has been idle longer.
+  // Waits until the sequence that has been idle longest loses its slot.
   ASSERT_TRUE(batcher_->TakeBatch(0, &batch_));
   EXPECT_EQ(batch_[0]->id(), "3");
   AnswerAll();
   EXPECT_EQ(Send(Make(uint64_t{1})).code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(SequenceBatcherTest, KeepsSequencesWithWorkHoweverLongTheyWait) {
+TEST_F(SequenceBatcherTest, DoesNotReapSequencesWithRequests) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 1}, "max_sequence_idle_microseconds": 1)"));
   Queue(1, kStart);
   Queue(2, kStart | kEnd);
   EXPECT_EQ(Take(), "1");
   for (int i = 0; i < 100; ++i) std::this_thread::yield();
-  Queue(1, kEnd);  // in flight all the time
+  Queue(1, kEnd);  // its previous request is still in flight
   AnswerAll();
   EXPECT_EQ(TakeAndAnswer(), "1");
   EXPECT_EQ(TakeAndAnswer(), "2");
 }
 
-TEST_F(SequenceBatcherTest, ACancelledRequestTakesTheRestOfItsSequenceWithIt) {
+TEST_F(SequenceBatcherTest, CancellationEndsTheRestOfTheSequence) {
   Use(Config(R"("direct": {})"));
   Queue(1, kStart);
   InferRequest* cancelled = Queue(1);
@@ -333,7 +334,7 @@ TEST_F(SequenceBatcherTest, ACancelledRequestTakesTheRestOfItsSequenceWithIt) {
   EXPECT_EQ(TakeAndAnswer(), "");
 }
 
-TEST_F(SequenceBatcherTest, RejectsASequenceThatWaitsTooLongForASlot) {
+TEST_F(SequenceBatcherTest, RejectsASequenceThatExpiresInTheBacklog) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 1})"));
   Queue(1, kStart);
   InferRequest* late = Make(uint64_t{2}, kStart);
@@ -346,7 +347,7 @@ TEST_F(SequenceBatcherTest, RejectsASequenceThatWaitsTooLongForASlot) {
   EXPECT_EQ(TakeAndAnswer(), "1");
 }
 
-TEST_F(SequenceBatcherTest, IterativeRequestsComeBackUntilTheBackendIsDone) {
+TEST_F(SequenceBatcherTest, ReschedulesIterativeRequestsUntilTheBackendIsDone) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 2}, "iterative_sequence": true)"));
   Queue(0);
   InferRequest* other = Make(uint64_t{0});
@@ -367,7 +368,7 @@ TEST_F(SequenceBatcherTest, IterativeRequestsComeBackUntilTheBackendIsDone) {
   EXPECT_EQ(client_.num_released(), 2U);
 }
 
-TEST_F(SequenceBatcherTest, ACancelledIterativeRequestDoesNotComeBack) {
+TEST_F(SequenceBatcherTest, DoesNotRescheduleACancelledRequest) {
   Use(Config(R"("direct": {}, "iterative_sequence": true)"));
   InferRequest* request = Queue(0);
   ASSERT_EQ(Take(), "0");
@@ -393,8 +394,8 @@ TEST_F(SequenceBatcherTest, DrainsOpenSequencesAndTheBacklog) {
   EXPECT_FALSE(batcher_->TakeBatch(0, &batch_));
 }
 
-// Backends put the states of a batch together: those of rows that are not there have their shape.
-TEST_F(SequenceBatcherTest, FillsARowThatIsNotThereWithStatesLikeTheOthers) {
+// Backends concatenate the states of a batch, so states of null requests must have the same shape.
+TEST_F(SequenceBatcherTest, NullRequestsHaveStatesOfTheSameShape) {
   Use(Config(R"("direct": {}, "state": [{"input_name": "SI", "output_name": "SO",
     "data_type": "TYPE_INT32", "dims": [-1]}])"));
   Queue(7, kStart);
@@ -403,7 +404,7 @@ TEST_F(SequenceBatcherTest, FillsARowThatIsNotThereWithStatesLikeTheOthers) {
   const int32_t next[] = {5, 6, 7};
   for (InferRequest* request : batch_) {
     StateTensor* state = *request->host_inputs()->states->FindOutput("SO");
-    ASSERT_TRUE(state->Describe(DataType::kInt32, std::vector<int64_t>{1, 3}).ok());
+    ASSERT_TRUE(state->SetNextTypeAndShape(DataType::kInt32, std::vector<int64_t>{1, 3}).ok());
     std::memcpy(*state->Buffer(sizeof(next)), next, sizeof(next));
     state->Update();
   }
@@ -417,7 +418,7 @@ TEST_F(SequenceBatcherTest, FillsARowThatIsNotThereWithStatesLikeTheOthers) {
     int32_t values[3] = {1, 1, 1};
     ASSERT_EQ(state->byte_size, sizeof(values));
     std::memcpy(values, state->buffers[0].base, sizeof(values));
-    EXPECT_EQ(values[2], request->uncounted() ? 0 : 7);
+    EXPECT_EQ(values[2], request->excluded_from_statistics() ? 0 : 7);
   }
   AnswerAll();
 }
@@ -437,10 +438,11 @@ TEST_F(SequenceBatcherTest, KeepsStatesFromRequestToRequest) {
     EXPECT_EQ(Value<int32_t>(batch_[0], "SI"), expected);
     auto state = batch_[0]->host_inputs()->states->FindOutput("SO");
     ASSERT_TRUE(state.ok());
-    ASSERT_TRUE((*state)->Describe(DataType::kInt32, shape).ok());
+    ASSERT_TRUE((*state)->SetNextTypeAndShape(DataType::kInt32, shape).ok());
     const int32_t next = expected + 5;
     std::memcpy(*(*state)->Buffer(sizeof(next)), &next, sizeof(next));
-    EXPECT_EQ(Value<int32_t>(batch_[0], "SI"), expected) << "the two have buffers of their own";
+    EXPECT_EQ(Value<int32_t>(batch_[0], "SI"), expected)
+        << "input and output state have separate buffers";
     if (update) {
       (*state)->Update();
       expected = next;
@@ -495,8 +497,8 @@ class DelayedSequencesTest : public SequenceBatcherTest {
   DelayedSequencesTest() { setenv("TRITONSERVER_DELAY_SCHEDULER", "3", 1); }
   ~DelayedSequencesTest() override { unsetenv("TRITONSERVER_DELAY_SCHEDULER"); }
 
-  // One request of a sequence counts at a time: three are there when sequence 9 comes.
-  void StartWithAThirdSequence() {
+  // Only one request per sequence counts. Three sequences wait when sequence 9 arrives.
+  void ExpectStartWithTheThirdSequence() {
     Queue(7, kStart);
     Queue(7, kEnd);
     Queue(8, kStart | kEnd);
@@ -506,7 +508,7 @@ class DelayedSequencesTest : public SequenceBatcherTest {
   }
 };
 
-TEST_F(DelayedSequencesTest, DirectStartsWhenAsManyRequestsWaitAsTheEnvironmentSays) {
+TEST_F(DelayedSequencesTest, DirectStartsWhenTheConfiguredNumberOfRequestsWait) {
   Use(Config(R"("direct": {})"));
   Queue(7, kStart);
   Queue(7);
@@ -528,22 +530,22 @@ TEST_F(DelayedSequencesTest, DirectCountsTheRequestsOfAllInstances) {
   EXPECT_EQ(TakeAndAnswer(1), "8");
 }
 
-TEST_F(DelayedSequencesTest, MayAwaitRequestsOfTheBacklogToo) {
+TEST_F(DelayedSequencesTest, MayRequireRequestsInTheBacklog) {
   setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "1", 1);
   Use(Config(R"("direct": {})"));
   unsetenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER");
-  StartWithAThirdSequence();
+  ExpectStartWithTheThirdSequence();
   EXPECT_EQ(TakeAndAnswer(), "7 9");
 }
 
 TEST_F(DelayedSequencesTest, OldestCountsSequences) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 4})"));
-  StartWithAThirdSequence();
+  ExpectStartWithTheThirdSequence();
   while (!TakeAndAnswer().empty()) {
   }
 }
 
-TEST_F(DelayedSequencesTest, AnEndIsNotHeldBack) {
+TEST_F(DelayedSequencesTest, StopEndsTheDelay) {
   Use(Config(R"("direct": {})"));
   Queue(7, kStart | kEnd);
   batcher_->Stop();
@@ -551,4 +553,4 @@ TEST_F(DelayedSequencesTest, AnEndIsNotHeldBack) {
 }
 
 }  // namespace
-}  // namespace nereid
+}  // namespace nereid::core

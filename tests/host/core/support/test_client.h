@@ -1,5 +1,4 @@
-// A client and a target for tests: the target stands where a model would, the client counts what
-// comes back.
+// A target that replaces the model in tests, and a client that records the responses.
 #pragma once
 
 #include <atomic>
@@ -13,22 +12,22 @@
 
 #include "host/core/request/infer_request.h"
 #include "host/core/request/infer_response.h"
-#include "host/core/request/request_target.h"
-#include "tests/host/core/support/plan_of.h"
+#include "host/core/request/request_schema.h"
+#include "tests/host/core/support/schema_of.h"
 
-namespace nereid::test {
+namespace nereid::core::test {
 
-// Queues nothing itself: a test hands prepared requests on as it likes.
+// Does not queue requests: the test passes prepared requests on itself.
 class FakeTarget : public RequestTarget {
  public:
-  explicit FakeTarget(const std::string& config_json) : plan_(PlanOf(config_json)) {}
+  explicit FakeTarget(const std::string& config_json) : schema_(SchemaOf(config_json)) {}
 
-  const RequestPlan& plan() const override { return plan_; }
+  const RequestSchema& schema() const override { return schema_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest*) override { return Status::Ok(); }
-  Status CheckGoesOn(const InferRequest&) const override { return Status::Ok(); }
+  Status CheckContinuesSequence(const InferRequest&) const override { return Status::Ok(); }
   void OnCancelled(InferRequest* request) override { cancelled.push_back(request); }
-  void OnTaken() override { ++num_taken; }
+  void OnAccepted() override { ++num_taken; }
   void OnReleased() override { ++num_released; }
 
   std::vector<InferRequest*> cancelled;
@@ -36,7 +35,7 @@ class FakeTarget : public RequestTarget {
   std::atomic<int> num_released{0};
 
  private:
-  const RequestPlan plan_;
+  const RequestSchema schema_;
   ModelStatistics statistics_;
 };
 
@@ -71,7 +70,8 @@ class TestClient {
                                   this);
   }
 
-  // Waits for `num_final` final answers and as many releases, or a minute.
+  // Waits until `num_final` final responses and as many releases have arrived, for at most a
+  // minute.
   std::vector<Answer> WaitFor(size_t num_final) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60),
@@ -87,7 +87,7 @@ class TestClient {
     return num_released_;
   }
   ResponseAllocator& allocator() { return allocator_; }
-  // Output buffers that were given out and not yet taken back.
+  // Output buffers that were allocated and not yet released.
   std::atomic<int> num_buffers{0};
 
  private:
@@ -135,14 +135,14 @@ class TestClient {
   }
 
   ResponseAllocator allocator_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<Answer> answers_;
   size_t num_final_ = 0;
   size_t num_released_ = 0;
 };
 
-// A request for a model with the input "IN" FP32, whose data it owns.
+// A request for a model with the FP32 input "IN". It owns the input data.
 struct TestRequest {
   TestRequest(std::shared_ptr<RequestTarget> target, TestClient* client, std::string id,
               std::vector<int64_t> shape)
@@ -157,9 +157,9 @@ struct TestRequest {
     client->Listen(&request);
   }
 
-  const std::unique_ptr<InferRequest> owned;  // on the heap, as its handle needs it
+  const std::unique_ptr<InferRequest> owned;  // on the heap, because its handle is its address
   InferRequest& request;
   std::vector<float> data;
 };
 
-}  // namespace nereid::test
+}  // namespace nereid::core::test

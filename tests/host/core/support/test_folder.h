@@ -1,4 +1,4 @@
-// A new folder of a test's own, whatever the test is called, and gone with the object.
+// A new empty folder for one test. The destructor deletes it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 
-namespace nereid {
+namespace nereid::core {
 
 class TestFolder {
  public:
@@ -30,4 +30,4 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace nereid
+}  // namespace nereid::core

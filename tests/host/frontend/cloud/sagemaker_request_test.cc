@@ -1,4 +1,4 @@
-// What SageMaker's platform sends, and what it hears of errors.
+// Requests of the SageMaker platform, and the HTTP status of errors.
 #include "host/frontend/cloud/sagemaker_request.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace nereid::http {
 namespace {
 
-TEST(SageMakerRequestTest, APathNamesAModelAndWhatIsWantedOfIt) {
+TEST(SageMakerRequestTest, SplitsAPathIntoModelAndAction) {
   const auto parts = [](std::string_view path) {
     const ModelsPath read = ReadModelsPath(path);
     return std::string(read.name) + "|" + std::string(read.action);
@@ -34,7 +34,7 @@ TEST(SageMakerRequestTest, ALoadNamesAModelAndItsFolder) {
   }
 }
 
-TEST(SageMakerRequestTest, ErrorsHaveTheStatusThatThePlatformActsUpon) {
+TEST(SageMakerRequestTest, MapsErrorsToThePlatformsStatusCodes) {
   EXPECT_EQ(SageMakerStatusOf(AlreadyExistsError("m")), 409);
   EXPECT_EQ(SageMakerStatusOf(InternalError("CUDA error: Out of memory")), 507);
   EXPECT_EQ(SageMakerStatusOf(InvalidArgError("[Errno 28] No space left on device")), 507);

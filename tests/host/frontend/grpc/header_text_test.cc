@@ -1,9 +1,9 @@
-// What gRPC's protocol over HTTP/2 says about the text of headers.
+// Parsing and encoding of gRPC header values.
 #include "host/frontend/grpc/transport/header_text.h"
 
 #include <gtest/gtest.h>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -17,17 +17,17 @@ TEST(HeaderTextTest, ReadsEachUnitOfATimeout) {
   EXPECT_EQ(ParseTimeout("00000007n"), 7ns);
 }
 
-TEST(HeaderTextTest, TakesATimeoutBeyondAllTimeAsTheLongest) {
+TEST(HeaderTextTest, ClampsATimeoutBeyondTheRangeOfNanoseconds) {
   EXPECT_EQ(ParseTimeout("99999999H"), std::chrono::nanoseconds::max());
 }
 
-TEST(HeaderTextTest, RefusesWhatIsNoTimeout) {
+TEST(HeaderTextTest, RejectsInvalidTimeouts) {
   for (const char* text : {"", "S", "1", "1s", "-1S", "1.5S", " 1S", "123456789S", "1SS"}) {
     EXPECT_EQ(ParseTimeout(text), std::nullopt) << text;
   }
 }
 
-TEST(HeaderTextTest, EncodesWhatAHeaderCannotHold) {
+TEST(HeaderTextTest, PercentEncodesBytesThatAHeaderCannotContain) {
   EXPECT_EQ(PercentEncode("plain text, 'quoted'"), "plain text, 'quoted'");
   EXPECT_EQ(PercentEncode("100%\r\n"), "100%25%0D%0A");
   EXPECT_EQ(PercentEncode("\xc3\xa9"), "%C3%A9");
@@ -46,4 +46,4 @@ TEST(HeaderTextTest, FindsANameInAList) {
 }
 
 }  // namespace
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

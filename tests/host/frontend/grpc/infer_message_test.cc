@@ -1,4 +1,4 @@
-// A message is read as protobuf reads it, raw tensors apart.
+// InferMessage reads a message as protobuf does, except for raw tensors.
 #include "host/frontend/grpc/infer_message.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(InferMessageTest, ReadsAWholeMessage) {
   ExpectSame(message, request);
 }
 
-TEST(InferMessageTest, RefersToRawTensorsWhereTheyLie) {
+TEST(InferMessageTest, ReferencesRawTensorsWithoutACopy) {
   const Slice bytes = Slice::Of(Example().SerializeAsString());
   InferMessage message;
   ASSERT_TRUE(message.Parse(bytes).ok());
@@ -85,7 +85,7 @@ TEST(InferMessageTest, SkipsUnknownFields) {
   EXPECT_EQ(message.raw_count(), 3u);
 }
 
-TEST(InferMessageTest, RefusesWhatProtobufRefuses) {
+TEST(InferMessageTest, RejectsWhatProtobufRejects) {
   std::mt19937 random(1);
   const std::string good = Example().SerializeAsString();
   size_t num_refused = 0;
@@ -104,14 +104,14 @@ TEST(InferMessageTest, RefusesWhatProtobufRefuses) {
   EXPECT_GT(num_refused, 1000u);
 }
 
-TEST(InferMessageTest, SaysThatGarbageIsNoRequest) {
+TEST(InferMessageTest, ReportsGarbageAsUnparsable) {
   InferMessage message;
   const Status status = message.Parse(Slice::Of("\xff\xff\xff"));
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_TRUE(status.message().starts_with("Unable to parse request"));
 }
 
-TEST(InferMessageTest, RefusesARawTensorLongerThanTheMessage) {
+TEST(InferMessageTest, RejectsARawTensorLongerThanTheMessage) {
   for (const std::string& bytes :
        {std::string("\x3a\x05hi"), std::string("\x3a\xff\xff\xff\xff\x0fhi"),
         std::string("\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f")}) {

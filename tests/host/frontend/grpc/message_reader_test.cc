@@ -1,11 +1,11 @@
-// Messages come out of a call's bytes, however these were cut.
+// MessageReader returns the messages of a call, however their bytes are split.
 #include "host/frontend/grpc/transport/message_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
 constexpr size_t kMaxBytes = 1000;
@@ -15,7 +15,7 @@ std::string Framed(std::string_view message, bool is_compressed = false) {
   return std::string(prefix.data(), prefix.size()) + std::string(message);
 }
 
-TEST(MessageReaderTest, ReadsMessagesCutAtAnyByte) {
+TEST(MessageReaderTest, ReadsMessagesSplitAtAnyByte) {
   const std::string bytes = Framed("first") + Framed("") + Framed(std::string(300, 'x'));
   for (size_t step = 1; step <= bytes.size(); ++step) {
     MessageReader reader(kMaxBytes, http::Encoding::kIdentity);
@@ -32,12 +32,12 @@ TEST(MessageReaderTest, ReadsMessagesCutAtAnyByte) {
   }
 }
 
-TEST(MessageReaderTest, WritesThePrefixThatTheProtocolSays) {
+TEST(MessageReaderTest, WritesThePrefixOfTheProtocol) {
   EXPECT_EQ(Framed(std::string(258, 'x')).substr(0, 5), std::string("\0\0\0\1\2", 5));
   EXPECT_EQ(Framed("x", true)[0], 1);
 }
 
-TEST(MessageReaderTest, EndsMessagesWhereTheirLastTensorIsAligned) {
+TEST(MessageReaderTest, AlignsTheEndOfMessages) {
   MessageReader reader(kMaxBytes, http::Encoding::kIdentity);
   std::deque<Slice> messages;
   for (const size_t size : {1u, 63u, 64u, 999u}) {
@@ -46,7 +46,7 @@ TEST(MessageReaderTest, EndsMessagesWhereTheirLastTensorIsAligned) {
   }
 }
 
-TEST(MessageReaderTest, KnowsThatAMessageIsUnfinished) {
+TEST(MessageReaderTest, ReportsAnUnfinishedMessage) {
   for (const size_t size : {1u, 5u, 7u}) {
     MessageReader reader(kMaxBytes, http::Encoding::kIdentity);
     std::deque<Slice> messages;
@@ -56,7 +56,7 @@ TEST(MessageReaderTest, KnowsThatAMessageIsUnfinished) {
   }
 }
 
-TEST(MessageReaderTest, RefusesAMessageAboveTheLimitByItsLengthAlone) {
+TEST(MessageReaderTest, RejectsAMessageAboveTheLimitFromItsPrefix) {
   MessageReader reader(kMaxBytes, http::Encoding::kIdentity);
   std::deque<Slice> messages;
   const CallStatus status = reader.Feed(Framed(std::string(1001, 'x')).substr(0, 5), messages);
@@ -65,7 +65,7 @@ TEST(MessageReaderTest, RefusesAMessageAboveTheLimitByItsLengthAlone) {
   EXPECT_NE(status.message.find("1000"), std::string::npos);
 }
 
-TEST(MessageReaderTest, UnpacksCompressedMessages) {
+TEST(MessageReaderTest, DecompressesMessages) {
   for (const http::Encoding encoding : {http::Encoding::kGzip, http::Encoding::kDeflate}) {
     const std::string text(900, 'x');
     const std::string_view piece = text;
@@ -78,7 +78,7 @@ TEST(MessageReaderTest, UnpacksCompressedMessages) {
   }
 }
 
-TEST(MessageReaderTest, RefusesCompressedMessagesThatGrowTooLargeOrAreNone) {
+TEST(MessageReaderTest, RejectsCompressedMessagesThatAreTooLargeOrInvalid) {
   const std::string text(kMaxBytes + 1, 'x');
   const std::string_view piece = text;
   const std::string bomb = http::Compress(http::Encoding::kGzip, {&piece, 1});
@@ -90,7 +90,7 @@ TEST(MessageReaderTest, RefusesCompressedMessagesThatGrowTooLargeOrAreNone) {
   }
 }
 
-TEST(MessageReaderTest, RefusesFlagsThatSayNothing) {
+TEST(MessageReaderTest, RejectsUnknownCompressionFlags) {
   std::deque<Slice> messages;
   MessageReader plain(kMaxBytes, http::Encoding::kIdentity);
   EXPECT_EQ(plain.Feed(Framed("x", true), messages).code, GrpcCode::kInternal);
@@ -99,4 +99,4 @@ TEST(MessageReaderTest, RefusesFlagsThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,28 +1,28 @@
-// When a client pings too often.
+// Limits on how often a client may ping.
 #include "host/frontend/grpc/transport/ping_strikes.h"
 
 #include <gtest/gtest.h>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
-TEST(PingStrikesTest, ForgivesAsManyAsItIsTold) {
+TEST(PingStrikesTest, AllowsTheConfiguredNumberOfStrikes) {
   const GrpcKeepaliveOptions options{.max_ping_strikes = 2};
   PingStrikes strikes(options);
-  EXPECT_TRUE(strikes.OnPing(0, true));  // nothing to compare it with
+  EXPECT_TRUE(strikes.OnPing(0, true));  // the first ping is never too early
   EXPECT_TRUE(strikes.OnPing(1, true));
   EXPECT_TRUE(strikes.OnPing(2, true));
   EXPECT_FALSE(strikes.OnPing(3, true));
 }
 
-TEST(PingStrikesTest, TakesPingsThatKeepTheInterval) {
+TEST(PingStrikesTest, AcceptsPingsThatKeepTheInterval) {
   const GrpcKeepaliveOptions options{.min_recv_ping_interval_without_data_ms = 10,
                                      .max_ping_strikes = 1};
   PingStrikes strikes(options);
   for (int64_t now_ms = 0; now_ms < 1000; now_ms += 10) EXPECT_TRUE(strikes.OnPing(now_ms, true));
 }
 
-TEST(PingStrikesTest, WantsTwoHoursBetweenPingsWithoutCalls) {
+TEST(PingStrikesTest, RequiresTwoHoursBetweenPingsWithoutCalls) {
   GrpcKeepaliveOptions options{.min_recv_ping_interval_without_data_ms = 10, .max_ping_strikes = 1};
   PingStrikes strict(options);
   EXPECT_TRUE(strict.OnPing(0, false));
@@ -33,7 +33,7 @@ TEST(PingStrikesTest, WantsTwoHoursBetweenPingsWithoutCalls) {
   for (int64_t now_ms = 0; now_ms < 100; now_ms += 10) EXPECT_TRUE(lenient.OnPing(now_ms, false));
 }
 
-TEST(PingStrikesTest, BeginsAnewWhenDataWasSent) {
+TEST(PingStrikesTest, ResetsWhenDataWasSent) {
   const GrpcKeepaliveOptions options{.max_ping_strikes = 1};
   PingStrikes strikes(options);
   for (int i = 0; i < 100; ++i) {
@@ -43,11 +43,11 @@ TEST(PingStrikesTest, BeginsAnewWhenDataWasSent) {
   }
 }
 
-TEST(PingStrikesTest, NeverMindsWhereNoStrikesAreCounted) {
+TEST(PingStrikesTest, AllowsAnyPingIfStrikesAreNotLimited) {
   const GrpcKeepaliveOptions options{.max_ping_strikes = 0};
   PingStrikes strikes(options);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(strikes.OnPing(0, false));
 }
 
 }  // namespace
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

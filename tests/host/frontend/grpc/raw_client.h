@@ -1,4 +1,4 @@
-// A client of HTTP/2 that sends single frames, headers uncompressed. For tests of the transport.
+// An HTTP/2 client that sends single frames with uncompressed headers. For tests of the transport.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 
 enum FrameType : uint8_t {
   kData = 0,
@@ -52,8 +52,8 @@ inline std::string Framed(std::string_view message) {
 class RawClient {
  public:
   explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval patience{60, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const timeval timeout{60, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -66,7 +66,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool is_open() const { return is_open_; }
-  // What the server no longer takes is dropped.
+  // Bytes that the server no longer accepts are dropped.
   void Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -81,7 +81,7 @@ class RawClient {
     uint32_t stream = 0;
     std::string payload = {};
   };
-  // False at the end.
+  // Returns false at the end of the connection.
   bool Read(ReadFrame& frame) {
     std::string head;
     if (!ReadExactly(9, head)) return false;
@@ -109,4 +109,4 @@ class RawClient {
   bool is_open_ = false;
 };
 
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

@@ -1,6 +1,6 @@
 // Calls over real sockets, answered from other threads: every call ends exactly once, whatever its
-// client does meanwhile.
-#include "host/frontend/grpc/transport/server.h"
+// client does.
+#include "host/frontend/grpc/transport/http2_server.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 #include "tests/host/frontend/grpc/raw_client.h"
 
-namespace nereid::rpc {
+namespace nereid::grpc {
 namespace {
 
 constexpr char kEcho[] = "/test/Echo";
@@ -64,21 +64,24 @@ class Workers {
   std::thread threads_[2];
 };
 
-// What all calls of a test have in common.
-struct Bench {
+// State shared by all calls of a test.
+struct TestContext {
   std::atomic<int> num_started{0};
   std::atomic<int> num_done{0};
   Workers workers;
 };
 
-// Answers from a worker, or never where it waits for its cancellation.
+// Answers from a worker thread, or never if started without a message; then it waits for
+// cancellation.
 class Echo final : public CallHandler, public std::enable_shared_from_this<Echo> {
  public:
-  Echo(Bench& bench, Call& call) : bench_(bench), call_(call) { ++bench_.num_started; }
+  Echo(TestContext& context, Call& call) : context_(context), call_(call) {
+    ++context_.num_started;
+  }
   CallHandler* Start(const Slice* message) {
     self_ = shared_from_this();
     if (message != nullptr) {
-      bench_.workers.Post([self = self_, bytes = *message] {
+      context_.workers.Post([self = self_, bytes = *message] {
         if (!self->is_finished_.exchange(true)) self->call_.FinishWith(WireMessage(bytes));
       });
     }
@@ -87,23 +90,25 @@ class Echo final : public CallHandler, public std::enable_shared_from_this<Echo>
 
  private:
   void OnCancel() override {
-    if (!is_finished_.exchange(true)) call_.Finish({GrpcCode::kCancelled, "given up"});
+    if (!is_finished_.exchange(true)) call_.Finish({GrpcCode::kCancelled, "cancelled"});
   }
   void OnDone() override {
-    ++bench_.num_done;
+    ++context_.num_done;
     self_.reset();
   }
 
-  Bench& bench_;
+  TestContext& context_;
   Call& call_;
   std::atomic<bool> is_finished_{false};
   std::shared_ptr<Echo> self_;
 };
 
-// Each message back, from a worker.
+// Echoes each message from a worker thread.
 class EchoStream final : public CallHandler, public std::enable_shared_from_this<EchoStream> {
  public:
-  EchoStream(Bench& bench, Call& call) : bench_(bench), call_(call) { ++bench_.num_started; }
+  EchoStream(TestContext& context, Call& call) : context_(context), call_(call) {
+    ++context_.num_started;
+  }
   CallHandler* Start() {
     self_ = shared_from_this();
     call_.Read();
@@ -114,29 +119,29 @@ class EchoStream final : public CallHandler, public std::enable_shared_from_this
   void OnReadDone(const Slice* message) override {
     if (message == nullptr) return End();
     is_writing_ = true;
-    bench_.workers.Post(
+    context_.workers.Post(
         [self = self_, bytes = *message] { self->call_.Write(WireMessage(bytes)); });
   }
   void OnWriteDone() override {
     is_writing_ = false;
-    if (must_end_) return End();
+    if (is_end_requested_) return End();
     call_.Read();
   }
   void OnCancel() override { End(); }
   void OnDone() override {
-    ++bench_.num_done;
+    ++context_.num_done;
     self_.reset();
   }
   void End() {
-    must_end_ = true;
+    is_end_requested_ = true;
     if (is_writing_ || std::exchange(is_finished_, true)) return;
     call_.Finish({});
   }
 
-  Bench& bench_;
+  TestContext& context_;
   Call& call_;
   bool is_writing_ = false;
-  bool must_end_ = false;
+  bool is_end_requested_ = false;
   bool is_finished_ = false;
   std::shared_ptr<EchoStream> self_;
 };
@@ -148,23 +153,23 @@ class GrpcTransportTest : public testing::Test {
     options_.port = 0;
     methods_.Add(kEcho, {.unary =
                              [this](Call& call, const Slice& message) {
-                               return std::make_shared<Echo>(bench_, call)->Start(&message);
+                               return std::make_shared<Echo>(context_, call)->Start(&message);
                              },
                          .stream = nullptr});
     methods_.Add(kNever, {.unary =
                               [this](Call& call, const Slice&) {
-                                return std::make_shared<Echo>(bench_, call)->Start(nullptr);
+                                return std::make_shared<Echo>(context_, call)->Start(nullptr);
                               },
                           .stream = nullptr});
     methods_.Add(kEchoStream, {.unary = nullptr, .stream = [this](Call& call) {
-                                 return std::make_shared<EchoStream>(bench_, call)->Start();
+                                 return std::make_shared<EchoStream>(context_, call)->Start();
                                }});
-    auto server = Server::Start(options_, methods_);
+    auto server = Http2Server::Start(options_, methods_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
   }
 
-  // The end of a stream, by its server or by a reset: 0 for a good end, else the code of HTTP/2.
+  // Waits for the end of a stream: returns 0 for trailers, else the HTTP/2 error code of the reset.
   static uint32_t EndOf(RawClient& client, uint32_t stream) {
     RawClient::ReadFrame frame;
     while (client.Read(frame)) {
@@ -176,10 +181,10 @@ class GrpcTransportTest : public testing::Test {
     return UINT32_MAX;
   }
 
-  Bench bench_;
+  TestContext context_;
   GrpcOptions options_;
   MethodTable methods_;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Http2Server> server_;
 };
 
 std::string WholeCall(uint32_t stream, std::string_view path, std::string_view message) {
@@ -207,7 +212,7 @@ TEST_F(GrpcTransportTest, AnswersManyCallsOfOneConnection) {
   EXPECT_EQ(ended.size(), kNumCalls);
 }
 
-TEST_F(GrpcTransportTest, SendsBackEachMessageOfAStream) {
+TEST_F(GrpcTransportTest, EchoesEachMessageOfAStream) {
   RawClient client(server_->port());
   std::string frames = Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream));
   std::string expected;
@@ -228,7 +233,7 @@ TEST_F(GrpcTransportTest, SendsBackEachMessageOfAStream) {
   EXPECT_EQ(received, expected);
 }
 
-TEST_F(GrpcTransportTest, CancelsCallsOfClientsThatLeave) {
+TEST_F(GrpcTransportTest, CancelsCallsOfClientsThatDisconnect) {
   {
     RawClient client(server_->port());
     client.Send(WholeCall(1, kNever, "") + WholeCall(3, kEcho, "x"));
@@ -237,11 +242,11 @@ TEST_F(GrpcTransportTest, CancelsCallsOfClientsThatLeave) {
     }
   }
   server_->Stop(std::chrono::seconds(60));
-  EXPECT_EQ(bench_.num_started, 2);
-  EXPECT_EQ(bench_.num_done, 2);
+  EXPECT_EQ(context_.num_started, 2);
+  EXPECT_EQ(context_.num_done, 2);
 }
 
-TEST_F(GrpcTransportTest, StopsWithoutPatienceWhileCallsAreUnderWay) {
+TEST_F(GrpcTransportTest, StopsImmediatelyWithCallsInFlight) {
   RawClient client(server_->port());
   client.Send(WholeCall(1, kNever, "") + Frame(kHeaders, kEndHeaders, 3, CallHeaders(kEchoStream)) +
               WholeCall(5, kEcho, "x"));
@@ -249,10 +254,10 @@ TEST_F(GrpcTransportTest, StopsWithoutPatienceWhileCallsAreUnderWay) {
   while (client.Read(frame) && !(frame.type == kHeaders && (frame.flags & kEndStream) != 0)) {
   }
   server_->Stop(std::chrono::milliseconds(0));
-  EXPECT_EQ(bench_.num_done, 3);
+  EXPECT_EQ(context_.num_done, 3);
 }
 
-class GrpcImpatientTest : public GrpcTransportTest {
+class GrpcWriteTimeoutTest : public GrpcTransportTest {
  protected:
   void SetUp() override {
     options_.write_timeout_ms = 50;
@@ -260,26 +265,26 @@ class GrpcImpatientTest : public GrpcTransportTest {
   }
 };
 
-TEST_F(GrpcImpatientTest, DropsAnswersThatNobodyReads) {
+TEST_F(GrpcWriteTimeoutTest, DropsResponsesThatAreNotRead) {
   constexpr uint32_t kCancel = 8;
   RawClient client(server_->port());
   const std::string window = Number(4, 2) + Number(20, 4);  // SETTINGS_INITIAL_WINDOW_SIZE
   client.Send(Frame(kSettings, kNoFlag, 0, window) +
-              WholeCall(1, kEcho, "longer than what the client takes") + WholeCall(3, kEcho, "x"));
+              WholeCall(1, kEcho, "longer than the stream window") + WholeCall(3, kEcho, "x"));
   EXPECT_EQ(EndOf(client, 1), kCancel);
   client.Send(WholeCall(5, kEcho, "short"));
-  EXPECT_EQ(EndOf(client, 5), 0U) << "the connection goes on";
+  EXPECT_EQ(EndOf(client, 5), 0U) << "the connection stays open";
   server_->Stop(std::chrono::seconds(60));
-  EXPECT_EQ(bench_.num_done, 3);
+  EXPECT_EQ(context_.num_done, 3);
 }
 
-TEST_F(GrpcImpatientTest, StreamsMayPause) {
+TEST_F(GrpcWriteTimeoutTest, KeepsStreamsThatPause) {
   RawClient client(server_->port());
   const std::string window = Number(4, 2) + Number(20, 4);
   client.Send(Frame(kSettings, kNoFlag, 0, window) +
               Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream)) +
-              Frame(kData, kNoFlag, 1, Framed("longer than what the client takes")) +
-              WholeCall(3, kEcho, "longer than what the client takes"));
+              Frame(kData, kNoFlag, 1, Framed("longer than the stream window")) +
+              WholeCall(3, kEcho, "longer than the stream window"));
   EXPECT_NE(EndOf(client, 3), 0U);
   client.Send(Frame(kWindowUpdate, kNoFlag, 1, Number(1000, 4)) + Frame(kData, kEndStream, 1, ""));
   EXPECT_EQ(EndOf(client, 1), 0U);
@@ -293,7 +298,7 @@ class GrpcAnyAddressTest : public GrpcTransportTest {
   }
 };
 
-TEST_F(GrpcAnyAddressTest, TakesClientsOfBothFamilies) {
+TEST_F(GrpcAnyAddressTest, AcceptsIpv4AndIpv6Clients) {
   EXPECT_TRUE(RawClient(server_->port()).is_open());
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
@@ -310,7 +315,7 @@ TEST_F(GrpcAnyAddressTest, TakesClientsOfBothFamilies) {
   close(client);
 }
 
-TEST_F(GrpcTransportTest, EndsEveryCallOfClientsThatDoAsTheyLike) {
+TEST_F(GrpcTransportTest, EndsEveryCallOfMisbehavingClients) {
   std::minstd_rand random(20261122);
   const char* const paths[] = {kEcho, kEchoStream, kNever, "/test/Unknown"};
   for (int round = 0; round < 60; ++round) {
@@ -333,9 +338,9 @@ TEST_F(GrpcTransportTest, EndsEveryCallOfClientsThatDoAsTheyLike) {
     }
   }
   server_->Stop(std::chrono::milliseconds(0));
-  EXPECT_GT(bench_.num_started, 0);
-  EXPECT_EQ(bench_.num_done, bench_.num_started);
+  EXPECT_GT(context_.num_started, 0);
+  EXPECT_EQ(context_.num_done, context_.num_started);
 }
 
 }  // namespace
-}  // namespace nereid::rpc
+}  // namespace nereid::grpc

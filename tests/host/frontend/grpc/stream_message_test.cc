@@ -1,4 +1,4 @@
-// The messages of a stream that carry no response of a model.
+// Messages of a stream that do not contain a model's response.
 #include <gtest/gtest.h>
 
 #include "grpc_service.pb.h"
@@ -22,7 +22,7 @@ TEST(StreamMessageTest, EmptyFinalNamesModelAndRequest) {
   EXPECT_TRUE(message.infer_response().parameters().at("triton_final_response").bool_param());
 }
 
-TEST(StreamMessageTest, ErrorBeforeTheModelCarriesTheIdAlone) {
+TEST(StreamMessageTest, ErrorBeforeTheModelCarriesOnlyTheId) {
   const auto message = Decode(EncodeStreamError(NotFoundError("no"), "", "id", true));
   EXPECT_EQ(message.error_message(), "no");
   EXPECT_EQ(message.infer_response().id(), "id");

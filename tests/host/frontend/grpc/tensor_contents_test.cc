@@ -1,4 +1,4 @@
-// Typed contents become the bytes of a tensor, or are refused by name.
+// Conversion of typed contents to tensor bytes, and its errors.
 #include "host/frontend/grpc/tensor_contents.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string Raw(std::initializer_list<T> values) {
   return bytes;
 }
 
-TEST(TensorContentsTest, KeepsWideTypesAsTheyAre) {
+TEST(TensorContentsTest, ReferencesTypesOfTheSameWidth) {
   InferTensorContents contents;
   contents.add_int64_contents(-2);
   EXPECT_EQ(*Bytes(contents, DataType::kInt64), Raw<int64_t>({-2}));
@@ -38,7 +38,7 @@ TEST(TensorContentsTest, KeepsWideTypesAsTheyAre) {
   EXPECT_EQ(*Bytes(contents, DataType::kBool), std::string("\1\0", 2));
 }
 
-TEST(TensorContentsTest, RefersToTheMessageWithoutACopy) {
+TEST(TensorContentsTest, ReferencesTheMessageWithoutACopy) {
   InferTensorContents contents;
   contents.add_fp64_contents(2.5);
   InputStorage storage;
@@ -58,7 +58,7 @@ TEST(TensorContentsTest, NarrowsSmallIntegers) {
   EXPECT_EQ(*Bytes(contents, DataType::kUint16), Raw<uint16_t>({65535}));
 }
 
-TEST(TensorContentsTest, RefusesIntegersThatDoNotFit) {
+TEST(TensorContentsTest, RejectsIntegersOutOfRange) {
   InferTensorContents contents;
   contents.add_int_contents(128);
   EXPECT_EQ(Bytes(contents, DataType::kInt8).status().message(),
@@ -76,7 +76,7 @@ TEST(TensorContentsTest, PutsTheLengthBeforeEachString) {
   EXPECT_EQ(*Bytes(contents, DataType::kBytes), std::string("\2\0\0\0ab\0\0\0\0\1\0\0\0\0", 15));
 }
 
-TEST(TensorContentsTest, NamesTheFieldThatDoesNotBelong) {
+TEST(TensorContentsTest, NamesTheUnexpectedField) {
   InferTensorContents contents;
   contents.add_fp32_contents(1);
   EXPECT_EQ(Bytes(contents, DataType::kFp16).status().message(),
@@ -91,7 +91,7 @@ TEST(TensorContentsTest, NamesTheFieldThatDoesNotBelong) {
             "data was already supplied.");
 }
 
-TEST(TensorContentsTest, LetsTheFirstOfThreeFieldsDecide) {
+TEST(TensorContentsTest, ReportsTheFirstOfThreeFields) {
   InferTensorContents contents;
   contents.add_bool_contents(true);
   contents.add_int_contents(1);
@@ -104,7 +104,7 @@ TEST(TensorContentsTest, LetsTheFirstOfThreeFieldsDecide) {
             "data was already supplied.");
 }
 
-TEST(TensorContentsTest, TakesNoContentsAsNoBytes) {
+TEST(TensorContentsTest, ReturnsNoBytesForEmptyContents) {
   for (const DataType datatype :
        {DataType::kFp32, DataType::kInt8, DataType::kBytes, DataType::kBf16}) {
     EXPECT_EQ(*Bytes(InferTensorContents(), datatype), "");

@@ -1,4 +1,4 @@
-// Chunked bodies, whole and in pieces of every size.
+// Tests of ChunkedDecoder with input split into parts of every size.
 #include "host/frontend/http/transport/chunked_decoder.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Decoded Decode(std::string_view text, size_t piece_bytes, size_t max_body_bytes 
   return {decoder.state(), std::string(body.view()), consumed};
 }
 
-TEST(ChunkedDecoderTest, JoinsChunksHoweverTheyCome) {
+TEST(ChunkedDecoderTest, JoinsChunksSplitAnywhere) {
   const std::string text = "3\r\nabc\r\n0A;ext=1\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nNEXT";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
     const Decoded decoded = Decode(text, piece);
@@ -36,7 +36,7 @@ TEST(ChunkedDecoderTest, JoinsChunksHoweverTheyCome) {
   }
 }
 
-TEST(ChunkedDecoderTest, RefusesMalformedChunks) {
+TEST(ChunkedDecoderTest, RejectsMalformedChunks) {
   for (const char* text : {"x\r\n", "\r\n", "-1\r\n", "3\nabc\r\n", "3\r\nabcd\r\n0\r\n\r\n",
                            "ffffffffffffffffff\r\n", "3 3\r\nabc"}) {
     EXPECT_EQ(Decode(text, 100).state, State::kMalformed) << text;
@@ -44,14 +44,14 @@ TEST(ChunkedDecoderTest, RefusesMalformedChunks) {
   EXPECT_EQ(Decode(std::string(1000, '0'), 7).state, State::kMalformed);
 }
 
-TEST(ChunkedDecoderTest, RefusesBodiesBeyondTheLimit) {
+TEST(ChunkedDecoderTest, RejectsBodiesBeyondTheLimit) {
   EXPECT_EQ(Decode("b\r\n", 100, 10).state, State::kTooLarge);
   EXPECT_EQ(Decode("5\r\nabcde\r\n6\r\n", 100, 10).state, State::kTooLarge);
   EXPECT_EQ(Decode("5\r\nabcde\r\n5\r\nabcde\r\n0\r\n\r\n", 100, 10).state, State::kDone);
   EXPECT_EQ(Decode("ffffffffffffffff\r\n", 100, 10).state, State::kTooLarge);
 }
 
-TEST(ChunkedDecoderTest, RefusesEndlessTrailers) {
+TEST(ChunkedDecoderTest, RejectsEndlessTrailers) {
   std::string text = "0\r\n";
   for (int i = 0; i < 1000; ++i) text += "Trailer: 0123456789\r\n";
   EXPECT_EQ(Decode(text, 64).state, State::kMalformed);

@@ -1,4 +1,4 @@
-// Blocking calls with poll for patience.
+// Uses poll() for the timeouts.
 #include "tests/host/frontend/http/client_socket.h"
 
 #include <arpa/inet.h>
@@ -30,10 +30,10 @@ void ClientSocket::Send(std::string_view bytes) {
   EXPECT_TRUE(TrySend(bytes, std::chrono::seconds(10)));
 }
 
-bool ClientSocket::TrySend(std::string_view bytes, std::chrono::milliseconds patience) {
+bool ClientSocket::TrySend(std::string_view bytes, std::chrono::milliseconds timeout) {
   while (!bytes.empty()) {
     pollfd waited{fd_, POLLOUT, 0};
-    if (poll(&waited, 1, static_cast<int>(patience.count())) != 1) return false;
+    if (poll(&waited, 1, static_cast<int>(timeout.count())) != 1) return false;
     const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent <= 0) return false;
     bytes.remove_prefix(sent);
@@ -50,12 +50,12 @@ void ClientSocket::Close() {
   fd_ = -1;
 }
 
-std::string ClientSocket::ReadUntil(std::string_view until, std::chrono::milliseconds patience) {
+std::string ClientSocket::ReadUntil(std::string_view until, std::chrono::milliseconds timeout) {
   std::string text;
   char buffer[65536];
   while (text.find(until) == std::string::npos) {
     pollfd waited{fd_, POLLIN, 0};
-    if (poll(&waited, 1, static_cast<int>(patience.count())) != 1) break;
+    if (poll(&waited, 1, static_cast<int>(timeout.count())) != 1) break;
     const ssize_t count = read(fd_, buffer, sizeof(buffer));
     if (count <= 0) break;
     text.append(buffer, count);

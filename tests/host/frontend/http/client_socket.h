@@ -1,4 +1,5 @@
-// A client that can misbehave: raw bytes in and out over a loopback socket.
+// A test client over a loopback socket that sends and receives raw bytes, so that it can violate
+// the protocol.
 #pragma once
 
 #include <chrono>
@@ -14,15 +15,16 @@ class ClientSocket {
   ~ClientSocket();
 
   void Send(std::string_view bytes);
-  // False when the socket took no more for `patience`.
-  bool TrySend(std::string_view bytes, std::chrono::milliseconds patience);
+  // Returns false if the socket accepts no more bytes for `timeout`.
+  bool TrySend(std::string_view bytes, std::chrono::milliseconds timeout);
   void HalfClose();
   void Close();
 
-  // What has come when `until` has, or the server closed, or `patience` is over.
+  // Reads until `until` has been received, the server closes, or nothing arrives for `timeout`.
+  // Returns everything received.
   std::string ReadUntil(std::string_view until,
-                        std::chrono::milliseconds patience = std::chrono::seconds(10));
-  // All that comes until the server closes.
+                        std::chrono::milliseconds timeout = std::chrono::seconds(10));
+  // Reads until the server closes.
   std::string ReadAll() { return ReadUntil("\x01never\x01"); }
 
  private:

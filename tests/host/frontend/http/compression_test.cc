@@ -1,5 +1,5 @@
-// Compressed bodies: what Triton's clients send, what we send back, and what is damaged. The bytes
-// below were made by Python's zlib and gzip.
+// Tests of compressed bodies: the encodings of Triton's clients, our own output and damaged input.
+// The byte strings were created with Python's zlib and gzip.
 #include "host/frontend/http/bodies/compression.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string ErrorOf(std::string_view bytes, size_t max_bytes = 100) {
   return result.ok() ? "no error" : result.status().message();
 }
 
-TEST(CompressionTest, ReadsWhatOthersCompressed) {
+TEST(CompressionTest, DecompressesPythonOutput) {
   for (const std::string_view bytes : {kGzipHello, kZlibHello}) {
     const Result<ByteBuffer> result = Decompress(Encoding::kGzip, bytes, 100);
     ASSERT_TRUE(result.ok()) << result.status().message();
@@ -29,14 +29,14 @@ TEST(CompressionTest, ReadsWhatOthersCompressed) {
   }
 }
 
-TEST(CompressionTest, SaysWhatIsWrongWithABody) {
+TEST(CompressionTest, ReportsDamagedTruncatedAndTrailingData) {
   EXPECT_NE(ErrorOf("notgzip").find("damaged"), std::string::npos);
-  EXPECT_NE(ErrorOf("").find("cut short"), std::string::npos);
-  EXPECT_NE(ErrorOf(kGzipHello.substr(0, 20)).find("cut short"), std::string::npos);
-  EXPECT_NE(ErrorOf(std::string(kGzipHello) + "x").find("follows"), std::string::npos);
+  EXPECT_NE(ErrorOf("").find("truncated"), std::string::npos);
+  EXPECT_NE(ErrorOf(kGzipHello.substr(0, 20)).find("truncated"), std::string::npos);
+  EXPECT_NE(ErrorOf(std::string(kGzipHello) + "x").find("follow"), std::string::npos);
 }
 
-TEST(CompressionTest, ABombIsRefusedAtTheLimit) {
+TEST(CompressionTest, RejectsADecompressionBombAtTheLimit) {
   const std::string zeros(1 << 20, '\0');
   const std::string_view piece = zeros;
   const std::string bomb = Compress(Encoding::kGzip, {&piece, 1});
@@ -45,7 +45,7 @@ TEST(CompressionTest, ABombIsRefusedAtTheLimit) {
   EXPECT_EQ(ErrorOf(bomb, zeros.size()), "no error");
 }
 
-TEST(CompressionTest, PiecesComeBackAsOne) {
+TEST(CompressionTest, CompressesSegmentsIntoOneBody) {
   const std::string long_piece(100000, 'a');
   const std::string_view pieces[] = {"first", "", long_piece};
   for (const Encoding encoding : {Encoding::kGzip, Encoding::kDeflate}) {
@@ -57,7 +57,7 @@ TEST(CompressionTest, PiecesComeBackAsOne) {
   }
 }
 
-TEST(CompressionTest, ChoosesWhatTheClientLikesBest) {
+TEST(CompressionTest, ChoosesTheEncodingWithTheHighestWeight) {
   EXPECT_EQ(ChooseEncoding(""), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding("br, identity"), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding("gzip"), Encoding::kGzip);
@@ -69,7 +69,7 @@ TEST(CompressionTest, ChoosesWhatTheClientLikesBest) {
   EXPECT_EQ(ChooseEncoding(" , ,;q=1,"), Encoding::kIdentity);
 }
 
-TEST(CompressionTest, KnowsTheNamesOfEncodings) {
+TEST(CompressionTest, ParsesContentEncoding) {
   EXPECT_EQ(ParseContentEncoding(""), Encoding::kIdentity);
   EXPECT_EQ(ParseContentEncoding("GZip"), Encoding::kGzip);
   EXPECT_EQ(ParseContentEncoding("deflate"), Encoding::kDeflate);

@@ -1,4 +1,4 @@
-// Flat objects to tensors and parameters.
+// Tests of ParseGenerateBody: members of the flat object become tensors and parameters.
 #include "host/frontend/http/bodies/generate_body.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
   EXPECT_EQ(body.inputs[3].shape, (InlineVector<int64_t, 6>{1}));
 }
 
-TEST(GenerateBodyTest, TheInnermostOpenDimensionTakesWhatIsLeft) {
+TEST(GenerateBodyTest, TheInnermostVariableDimensionFollowsFromTheElementCount) {
   GenerateBody body;
   ASSERT_TRUE(Parse(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
   EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{2, 2, 2}));
@@ -54,7 +54,7 @@ TEST(GenerateBodyTest, ElementsMustFillTheShape) {
             "The schema can not convert input 'stream' to tensor with proper shape");
 }
 
-TEST(GenerateBodyTest, WhatIsNestedMayNotAddElements) {
+TEST(GenerateBodyTest, NestedArraysMustNotAddElements) {
   GenerateBody body;
   ASSERT_TRUE(Parse(R"({"ids":[[1],[2],3],"text_input":[["a"]]})", body).ok());
   EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{1, 3}));
@@ -85,7 +85,7 @@ TEST(GenerateBodyTest, NestedParametersMayNameInputs) {
   EXPECT_EQ(body.options.parameters[0].name, "seed");
 }
 
-TEST(GenerateBodyTest, TheIdIsTheRequests) {
+TEST(GenerateBodyTest, TheIdBecomesTheRequestId) {
   GenerateBody body;
   ASSERT_TRUE(Parse(R"({"id":"g1"})", body).ok());
   EXPECT_EQ(body.options.id, "g1");
@@ -107,7 +107,7 @@ TEST(GenerateBodyTest, AnInputMayBeNamedIdButNotParameters) {
             "Keyword 'parameters' for nested schema also given as input tensor name");
 }
 
-TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
+TEST(GenerateBodyTest, RejectsInvalidBodiesAndNamesTheMember) {
   EXPECT_EQ(ErrorOf(R"({"max_tokens":"five"})"),
             "input 'max_tokens': invalid JSON at byte 14: expected a number, got a string");
   EXPECT_EQ(ErrorOf(R"({"foo":[1]})"),

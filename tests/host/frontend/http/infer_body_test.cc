@@ -1,4 +1,4 @@
-// What a client can ask for in an infer body, and every way to get it wrong.
+// Tests of ParseInferBody: every member of the protocol, and invalid bodies.
 #include "host/frontend/http/bodies/infer_body.h"
 
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@ std::string ErrorOf(std::string_view json, std::string_view binary = {}) {
   return status.ok() ? "no error" : status.message();
 }
 
-// A body with one good input, and `extra` members behind it.
+// Returns a body with one valid input, followed by the `extra` members.
 std::string WithInput(const std::string& extra) {
   return R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":[1]}])" + extra + "}";
 }
 
-TEST(InferBodyTest, ReadsEverythingThatTheProtocolDefines) {
+TEST(InferBodyTest, ReadsEveryMemberOfTheProtocol) {
   InferBody body;
   const Status status = Parse(
       R"({"id":"r1","parameters":{"sequence_id":7,"sequence_start":true,"sequence_end":false,
@@ -52,7 +52,7 @@ TEST(InferBodyTest, ReadsEverythingThatTheProtocolDefines) {
   EXPECT_EQ(body.outputs[2].num_classes, 3u);
 }
 
-TEST(InferBodyTest, ATensorWithoutElementsIsNotAskedWhatItsDataIs) {
+TEST(InferBodyTest, IgnoresTheDataOfATensorWithoutElements) {
   for (const char* json :
        {R"({"inputs":[{"name":"A","shape":[0],"datatype":"FP32","data":[1,2]}]})",
         R"({"inputs":[{"data":"x","name":"A","datatype":"FP16","shape":[2,0]}]})",
@@ -64,7 +64,7 @@ TEST(InferBodyTest, ATensorWithoutElementsIsNotAskedWhatItsDataIs) {
   }
 }
 
-TEST(InferBodyTest, TheMembersOfAnInputComeInAnyOrder) {
+TEST(InferBodyTest, AcceptsTheMembersOfAnInputInAnyOrder) {
   for (const char* json :
        {R"({"inputs":[{"data":[[1,2]],"shape":[1,2],"datatype":"INT32","name":"A"}]})",
         R"({"inputs":[{"shape":[1,2],"data":[1,2],"name":"A","datatype":"INT32"}]})"}) {
@@ -75,7 +75,7 @@ TEST(InferBodyTest, TheMembersOfAnInputComeInAnyOrder) {
   }
 }
 
-TEST(InferBodyTest, HandsOutTheBinaryPartInTheOrderOfTheInputs) {
+TEST(InferBodyTest, AssignsBinaryDataInTheOrderOfTheInputs) {
   InferBody body;
   const std::string_view binary = "aaaabbbbbbbb";
   const Status status = Parse(
@@ -117,7 +117,7 @@ TEST(InferBodyTest, UnknownMembersAreIgnored) {
   EXPECT_EQ(ErrorOf(WithInput(R"(,"zzz":{"deep":[1,2,{}]})")), "no error");
 }
 
-TEST(InferBodyTest, NamesWhatIsMissing) {
+TEST(InferBodyTest, NamesTheMissingMember) {
   EXPECT_EQ(ErrorOf("{}"), "the request has no 'inputs'");
   EXPECT_EQ(ErrorOf(R"({"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]})"),
             "an input has no 'name'");
@@ -128,7 +128,7 @@ TEST(InferBodyTest, NamesWhatIsMissing) {
   EXPECT_EQ(ErrorOf(WithInput(R"(,"outputs":[{}])")), "an output has no 'name'");
 }
 
-TEST(InferBodyTest, SaysWhatTritonSays) {
+TEST(InferBodyTest, UsesTritonsErrorMessages) {
   const auto input = [](const std::string& rest) {
     return R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1])" + rest + "}]}";
   };
@@ -163,7 +163,7 @@ TEST(InferBodyTest, AParameterBeyond64BitsBecomesADouble) {
   EXPECT_EQ(std::get<double>(body.options.parameters[0].value), 1e20);
 }
 
-TEST(InferBodyTest, RefusesWhatIsWrong) {
+TEST(InferBodyTest, RejectsInvalidBodies) {
   for (
       const std::string& json :
       {std::string("[]"),

@@ -1,4 +1,4 @@
-// Strictness, and that every error says where it is.
+// Tests of JsonReader: strictness and error positions.
 #include "host/frontend/http/json/json_reader.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(JsonReaderTest, AcceptsEveryKindOfValue) {
   }
 }
 
-TEST(JsonReaderTest, RefusesWhatIsNotJson) {
+TEST(JsonReaderTest, RejectsInvalidJson) {
   for (const char* text : {"",          " ",           "nul",         "True",
                            "NaN",       "Infinity",    "-",           "+1",
                            "01",        "1.",          ".5",          "1e",
@@ -33,22 +33,22 @@ TEST(JsonReaderTest, RefusesWhatIsNotJson) {
   }
 }
 
-TEST(JsonReaderTest, RefusesTextThatIsNotUtf8) {
+TEST(JsonReaderTest, RejectsTextThatIsNotUtf8) {
   EXPECT_FALSE(Skip("\"\xff\"").ok());
   EXPECT_FALSE(Skip("\"\xc0\xaf\"").ok());          // overlong
   EXPECT_FALSE(Skip("\"\xed\xa0\x80\"").ok());      // surrogate
   EXPECT_FALSE(Skip("\"\xf4\x90\x80\x80\"").ok());  // beyond U+10FFFF
-  EXPECT_FALSE(Skip("\"\xe2\x82\"").ok());          // cut short
+  EXPECT_FALSE(Skip("\"\xe2\x82\"").ok());          // truncated
   EXPECT_TRUE(Skip("\"\xe2\x82\xac\xf0\x9f\x98\x80\"").ok());
 }
 
-TEST(JsonReaderTest, RefusesRepeatedMembersAlsoWhenSpeltDifferently) {
+TEST(JsonReaderTest, RejectsRepeatedMembersAlsoWhenSpeltDifferently) {
   EXPECT_FALSE(Skip(R"({"a":1,"a":2})").ok());
   EXPECT_FALSE(Skip(R"({"a":1,"\u0061":2})").ok());
   EXPECT_TRUE(Skip(R"({"a":1,"A":2})").ok());
 }
 
-TEST(JsonReaderTest, RefusesNestingBeyondTheLimitWithoutRecursingIntoIt) {
+TEST(JsonReaderTest, RejectsNestingBeyondTheLimitWithoutRecursingIntoIt) {
   const std::string deep(1'000'000, '[');
   const Status status = Skip(deep, 64);
   ASSERT_FALSE(status.ok());
@@ -57,7 +57,7 @@ TEST(JsonReaderTest, RefusesNestingBeyondTheLimitWithoutRecursingIntoIt) {
   EXPECT_FALSE(Skip("[[[[[]]]]]", 4).ok());
 }
 
-TEST(JsonReaderTest, RefusesObjectsWithThousandsOfMembers) {
+TEST(JsonReaderTest, RejectsObjectsWithThousandsOfMembers) {
   std::string text = "{";
   for (int i = 0; i < 2000; ++i) text += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":0";
   EXPECT_FALSE(Skip(text + "}").ok());
@@ -86,7 +86,7 @@ TEST(JsonReaderTest, ReadsIntegersOfAllSixtyFourBits) {
   EXPECT_FALSE(JsonReader("1e2", 4).ReadInt64().ok());
 }
 
-TEST(JsonReaderTest, RefusesDoublesOutOfRange) {
+TEST(JsonReaderTest, RejectsDoublesOutOfRange) {
   EXPECT_DOUBLE_EQ(*JsonReader("1e308", 4).ReadDouble(), 1e308);
   EXPECT_FALSE(JsonReader("1e309", 4).ReadDouble().ok());
   EXPECT_EQ(*JsonReader("1e-400", 4).ReadDouble(), 0);

@@ -1,4 +1,4 @@
-// The layouts of numbers are those that Triton's answers show.
+// Tests of the JSON writer. Numbers are formatted as in Triton's responses.
 #include "host/frontend/http/json/json_writer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(JsonWriterTest, WritesDoublesAsTritonDoes) {
   EXPECT_EQ(Double(1.25e-7), "1.25e-7");
 }
 
-TEST(JsonWriterTest, DoublesReadBackAsTheyWere) {
+TEST(JsonWriterTest, DoublesRoundTrip) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random();
@@ -46,7 +46,7 @@ TEST(JsonWriterTest, DoublesReadBackAsTheyWere) {
   }
 }
 
-TEST(JsonWriterTest, TreatsEveryByteAlikeWhereverItStands) {
+TEST(JsonWriterTest, EscapesEveryByteAlikeAtEveryPosition) {
   for (int c = 0; c < 256; ++c) {
     std::string alone;
     AppendLossyJsonString(alone, std::string(1, static_cast<char>(c)));
@@ -62,7 +62,7 @@ TEST(JsonWriterTest, TreatsEveryByteAlikeWhereverItStands) {
   }
 }
 
-TEST(JsonWriterTest, EscapesWhatMustBeEscaped) {
+TEST(JsonWriterTest, EscapesControlCharactersQuotesAndBackslashes) {
   std::string json;
   AppendJsonString(json, std::string_view("a\"\\\n\t\x01/\xc3\xa9", 9));
   EXPECT_EQ(json, "\"a\\\"\\\\\\n\\t\\u0001/\xc3\xa9\"");

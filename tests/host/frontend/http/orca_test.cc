@@ -1,4 +1,4 @@
-// The header by which load balancers learn how full an engine is.
+// Tests of the response header that reports the KV cache utilization to load balancers.
 #include "host/frontend/http/bodies/orca.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr std::string_view kPage =
     "\"1\"} 64\n"
     "nv_other{kv_cache_block_type=\"max\"} 9\n";
 
-TEST(OrcaTest, TellsUtilizationAndCapacity) {
+TEST(OrcaTest, ReportsUtilizationAndCapacity) {
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText, kPage),
             "endpoint-load-metrics: TEXT named_metrics.kv_cache_utilization=0.250000, "
             "named_metrics.max_token_capacity=12800\r\n");
@@ -23,7 +23,7 @@ TEST(OrcaTest, TellsUtilizationAndCapacity) {
             "\"max_token_capacity\":12800}}\r\n");
 }
 
-TEST(OrcaTest, WithoutTheNumbersThereIsNoHeader) {
+TEST(OrcaTest, OmitsTheHeaderWithoutTheMetrics) {
   EXPECT_EQ(OrcaHeader(OrcaFormat::kNone, kPage), "");
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText, ""), "");
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText, kPage.substr(0, 200)), "");
@@ -32,7 +32,7 @@ TEST(OrcaTest, WithoutTheNumbersThereIsNoHeader) {
             "");
 }
 
-TEST(OrcaTest, AnEngineWithoutBlocksIsNotFull) {
+TEST(OrcaTest, ReportsZeroUtilizationForAnEngineWithoutBlocks) {
   const auto page = [](const char* max) {
     const std::string family = "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=";
     return family + "\"max\"} " + max + "\n" + family + "\"used\"} 0\n" + family +
@@ -44,7 +44,7 @@ TEST(OrcaTest, AnEngineWithoutBlocksIsNotFull) {
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText, page("-1")), "") << "not known yet";
 }
 
-TEST(OrcaTest, KnowsTwoFormats) {
+TEST(OrcaTest, ParsesTheRequestHeader) {
   EXPECT_EQ(ParseOrcaFormat("TEXT"), OrcaFormat::kText);
   EXPECT_EQ(ParseOrcaFormat("json"), OrcaFormat::kJson);
   EXPECT_EQ(ParseOrcaFormat(""), OrcaFormat::kNone);

@@ -1,4 +1,4 @@
-// Paths and methods.
+// Tests of paths and methods.
 #include "host/frontend/http/router.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(RouterTest, FindsEveryEndpoint) {
   }
 }
 
-TEST(RouterTest, TakesModelAndVersionFromThePath) {
+TEST(RouterTest, ReadsModelAndVersionFromThePath) {
   const Route route = FindRoute("/v2/models/my.model-1/versions/12/infer");
   EXPECT_EQ(route.endpoint, Endpoint::kInfer);
   EXPECT_EQ(route.model.name, "my.model-1");
@@ -41,7 +41,7 @@ TEST(RouterTest, TakesModelAndVersionFromThePath) {
   EXPECT_EQ(FindRoute("/v2/models/m").model.version, -1);
 }
 
-TEST(RouterTest, KnowsNothingElse) {
+TEST(RouterTest, RejectsUnknownPaths) {
   for (const char* path :
        {"", "/", "/v1", "/v2/", "/v2/models", "/v2/models/", "/v2/models//infer", "/v2/models/m/",
         "/v2/models/m/nope", "/v2/models/m/versions/abc", "/v2/models/m/versions/-1/infer",
@@ -52,22 +52,22 @@ TEST(RouterTest, KnowsNothingElse) {
   }
 }
 
-TEST(RouterTest, AVersionOfTooManyDigitsIsTold) {
+TEST(RouterTest, ReportsAVersionThatExceedsInt64) {
   const Route route = FindRoute("/v2/models/m/versions/99999999999999999999/infer");
   EXPECT_EQ(route.endpoint, Endpoint::kInfer);
   EXPECT_EQ(route.oversized_version, "99999999999999999999");
   EXPECT_EQ(FindRoute("/v2/models/m/versions/9223372036854775807/infer").oversized_version, "");
 }
 
-TEST(RouterTest, EachEndpointTakesItsMethod) {
-  EXPECT_TRUE(Takes(Endpoint::kInfer, Method::kPost));
-  EXPECT_FALSE(Takes(Endpoint::kInfer, Method::kGet));
-  EXPECT_TRUE(Takes(Endpoint::kServerReady, Method::kGet));
-  EXPECT_FALSE(Takes(Endpoint::kServerReady, Method::kHead));
-  EXPECT_TRUE(Takes(Endpoint::kLogSettings, Method::kPost));
+TEST(RouterTest, EachEndpointAcceptsItsMethods) {
+  EXPECT_TRUE(AcceptsMethod(Endpoint::kInfer, Method::kPost));
+  EXPECT_FALSE(AcceptsMethod(Endpoint::kInfer, Method::kGet));
+  EXPECT_TRUE(AcceptsMethod(Endpoint::kServerReady, Method::kGet));
+  EXPECT_FALSE(AcceptsMethod(Endpoint::kServerReady, Method::kHead));
+  EXPECT_TRUE(AcceptsMethod(Endpoint::kLogSettings, Method::kPost));
 }
 
-TEST(RouterTest, ARepositoryMayBeNamed) {
+TEST(RouterTest, ReadsTheRepositoryFromThePath) {
   EXPECT_EQ(FindRoute("/v2/repository/r/index").endpoint, Endpoint::kRepositoryIndex);
   const Route load = FindRoute("/v2/repository/r/models/m/load");
   EXPECT_EQ(load.endpoint, Endpoint::kModelLoad);
@@ -80,7 +80,7 @@ TEST(RouterTest, ARepositoryMayBeNamed) {
   }
 }
 
-TEST(RouterTest, MemoryIsRegisteredUnderANameThatTheEndpointAsksFor) {
+TEST(RouterTest, ReadsTheRegionFromThePath) {
   EXPECT_EQ(FindRoute("/v2/systemsharedmemory/register").endpoint, Endpoint::kSystemMemoryRegister);
   EXPECT_EQ(FindRoute("/v2/cudasharedmemory/region/r/register").region, "r");
 }

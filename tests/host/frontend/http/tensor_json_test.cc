@@ -1,4 +1,4 @@
-// JSON arrays to tensors and back.
+// Tests of the conversion between JSON arrays and tensors.
 #include "host/frontend/http/bodies/tensor_json.h"
 
 #include <gtest/gtest.h>
@@ -38,19 +38,19 @@ TEST(TensorJsonTest, ReadsFlatAndNestedArraysAlike) {
   }
 }
 
-TEST(TensorJsonTest, RefusesRaggedNesting) {
+TEST(TensorJsonTest, RejectsRaggedNesting) {
   for (const char* json : {"[[1,2],[3],[4]]", "[[1,2],3,4]", "[1,[2,3],4]", "[[1],[2,3,4]]",
                            "[[],[1,2,3,4]]", "[[1,2,3,4],[]]", "[[[1],2],[3,4]]", "[[1,2,3],4]"}) {
     EXPECT_FALSE(Parse(json, TRITONSERVER_TYPE_INT32, {2, 2}).status.ok()) << json;
   }
 }
 
-TEST(TensorJsonTest, RefusesNestingOfAnotherShape) {
+TEST(TensorJsonTest, RejectsNestingThatContradictsTheShape) {
   const Parsed parsed = Parse("[[1,2,3],[4,5,6]]", TRITONSERVER_TYPE_INT32, {3, 2});
   EXPECT_EQ(parsed.status.message(), "'data' is nested as [2,3], shape is [3,2]");
 }
 
-TEST(TensorJsonTest, RefusesTheWrongNumberOfElements) {
+TEST(TensorJsonTest, RejectsTheWrongNumberOfElements) {
   EXPECT_EQ(Parse("[1]", TRITONSERVER_TYPE_FP32, {3}).status.message(),
             "Unable to parse 'data': Shape does not match true shape of 'data' field: 1 elements, "
             "shape [3] needs 3");
@@ -59,13 +59,13 @@ TEST(TensorJsonTest, RefusesTheWrongNumberOfElements) {
   EXPECT_TRUE(Parse("[1]", TRITONSERVER_TYPE_FP32, {}).status.ok());
 }
 
-TEST(TensorJsonTest, AllocatesNothingForShapesThatTheTextCannotFill) {
+TEST(TensorJsonTest, RejectsShapesLargerThanTheTextBeforeAllocating) {
   EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904}).status.ok());
   EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904, 4}).status.ok());
   EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BYTES, {1'000'000'000'000}).status.ok());
 }
 
-TEST(TensorJsonTest, RefusesValuesThatTheTypeCannotHold) {
+TEST(TensorJsonTest, RejectsValuesOutOfRange) {
   EXPECT_FALSE(Parse("[128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
   EXPECT_TRUE(Parse("[-128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
   EXPECT_FALSE(Parse("[-1]", TRITONSERVER_TYPE_UINT8, {1}).status.ok());
@@ -88,12 +88,12 @@ TEST(TensorJsonTest, RoundsTinyNumbersToZero) {
   EXPECT_EQ(Elements<float>(parsed.bytes), (std::vector<float>{0.0f, 1e-45f}));
 }
 
-TEST(TensorJsonTest, RefusesTypesWithoutAJsonForm) {
+TEST(TensorJsonTest, RejectsTypesWithoutAJsonForm) {
   EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP16, {1}).status.ok());
   EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BF16, {1}).status.ok());
 }
 
-TEST(TensorJsonTest, LaysOutBytesWithTheirLengths) {
+TEST(TensorJsonTest, PrefixesBytesElementsWithTheirLength) {
   const Parsed parsed = Parse(R"(["ab","","\u00e9"])", TRITONSERVER_TYPE_BYTES, {3});
   ASSERT_TRUE(parsed.status.ok());
   EXPECT_EQ(parsed.bytes, std::string("\2\0\0\0ab\0\0\0\0\2\0\0\0\xc3\xa9", 16));
@@ -112,7 +112,7 @@ Written Write(TRITONSERVER_DataType datatype, std::string_view data,
   return written;
 }
 
-TEST(TensorJsonTest, WritesWhatItReads) {
+TEST(TensorJsonTest, RoundTripsEveryType) {
   const struct {
     TRITONSERVER_DataType datatype;
     const char* elements;
@@ -130,7 +130,7 @@ TEST(TensorJsonTest, WritesWhatItReads) {
   }
 }
 
-TEST(TensorJsonTest, RefusesToWriteWhatJsonCannotHold) {
+TEST(TensorJsonTest, RejectsValuesThatJsonCannotExpress) {
   const float values[] = {1, std::numeric_limits<float>::quiet_NaN()};
   const std::string_view data(reinterpret_cast<const char*>(values), sizeof(values));
   EXPECT_FALSE(Write(TRITONSERVER_TYPE_FP32, data).status.ok());
@@ -141,7 +141,7 @@ TEST(TensorJsonTest, RefusesToWriteWhatJsonCannotHold) {
             "\"\xEF\xBF\xBD\"");
 }
 
-TEST(TensorJsonTest, RefusesBytesDataThatIsCutShort) {
+TEST(TensorJsonTest, RejectsTruncatedBytesData) {
   EXPECT_FALSE(Write(TRITONSERVER_TYPE_BYTES, std::string_view("\1\0\0", 3)).status.ok());
   EXPECT_FALSE(Write(TRITONSERVER_TYPE_BYTES, std::string_view("\5\0\0\0ab", 6)).status.ok());
 }

@@ -1,22 +1,23 @@
-// A backend that misbehaves as it is told, for tests of what a host makes of it. Parameter `fault`
-// of a model names one of its entry points (model_initialize, instance_initialize, instance_ready,
-// execute, instance_finalize, model_finalize), which then returns an error; with _throws behind it,
-// lets an exception out; with _hangs, never returns; with _exits, calls exit(0). Or it is one of
+// A backend that misbehaves on request, for tests of the host's reaction. The model parameter
+// `fault` names an entry point (model_initialize, instance_initialize, instance_ready, execute,
+// instance_finalize, model_finalize), which then returns an error. With the suffix _throws it
+// throws an exception, with _hangs it never returns, and with _exits it calls exit(0). Other faults
+// are
 //   none                      answers OUTPUT0 = INPUT0
-//   model_initialize_twice    an error from the first two calls of it, in all
+//   model_initialize_twice    the first two calls of ModelInitialize in the process fail
 //   no_response               releases the requests unanswered
 //   late                      answers `delay_ms` after Execute returned, on another thread
-//   never                     keeps the requests for ever
-//   sends_twice               two final responses
-//   sends_early               a response, then the flag that it was the last one
-//   two_responses             two responses, then that flag
-//   flags_only                no response, but the flag that it was the last one
-//   releases_twice            gives the requests back a second time
-//   unknown_output            asks for an output that the model does not have
-//   huge_output               asks for 2^62 bytes
-//   wrong_size                an output buffer of half the bytes that its shape takes
+//   never                     never releases the requests
+//   sends_twice               sends two final responses
+//   sends_early               sends a response, then the final flag
+//   two_responses             sends two responses, then the final flag
+//   flags_only                sends only the final flag
+//   releases_twice            releases the requests twice
+//   unknown_output            requests an output that the model does not have
+//   huge_output               requests an output buffer of 2^62 bytes
+//   wrong_size                requests an output buffer of half the bytes that its shape needs
 // `--backend-config=hostile,fault=...` names an entry point of the backend itself in the same way:
-// initialize, attributes, finalize. With fault=none its attributes prefer three instances.
+// initialize, attributes, finalize. With fault=none the attributes prefer three instances.
 #include <unistd.h>
 
 #include <atomic>
@@ -53,22 +54,22 @@ Result<TRITONBACKEND_Model*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
   return model;
 }
 
-// Does at this entry point what it was told to, if that concerns it.
-Status Misbehave(std::string_view told, std::string_view entry) {
-  if (!told.starts_with(entry)) return {};
-  const std::string_view how = told.substr(entry.size());
-  if (how.empty()) return nereid::UnavailableError("hostile: ", entry, " fails as told");
-  if (how == "_throws") {
+// Performs `fault` if it concerns the entry point `entry`.
+Status Misbehave(std::string_view fault, std::string_view entry) {
+  if (!fault.starts_with(entry)) return {};
+  const std::string_view action = fault.substr(entry.size());
+  if (action.empty()) return nereid::UnavailableError("hostile: ", entry, " fails as told");
+  if (action == "_throws") {
     throw std::runtime_error(nereid::StrCat("hostile: ", entry, " throws as told"));
   }
-  if (how == "_exits") std::exit(0);
-  while (how == "_hangs") pause();
+  if (action == "_exits") std::exit(0);
+  while (action == "_hangs") pause();
   return {};
 }
 
 Status Misbehave(TRITONBACKEND_Model* model, std::string_view entry) {
-  NEREID_ASSIGN_OR_RETURN(const std::string told, Parameter(model, "fault"));
-  return Misbehave(told, entry);
+  NEREID_ASSIGN_OR_RETURN(const std::string fault, Parameter(model, "fault"));
+  return Misbehave(fault, entry);
 }
 
 Status Misbehave(TRITONBACKEND_ModelInstance* instance, std::string_view entry) {
@@ -76,8 +77,8 @@ Status Misbehave(TRITONBACKEND_ModelInstance* instance, std::string_view entry) 
   return Misbehave(model, entry);
 }
 
-// The backend's own setting; empty without one.
-Result<std::string> Setting(TRITONBACKEND_Backend* backend) {
+// Returns the backend's own `fault` setting, or an empty string.
+Result<std::string> FaultSetting(TRITONBACKEND_Backend* backend) {
   TRITONSERVER_Message* message = nullptr;
   const char* base = nullptr;
   size_t size_bytes = 0;
@@ -89,8 +90,8 @@ Result<std::string> Setting(TRITONBACKEND_Backend* backend) {
 }
 
 Status Misbehave(TRITONBACKEND_Backend* backend, std::string_view entry) {
-  NEREID_ASSIGN_OR_RETURN(const std::string told, Setting(backend));
-  return Misbehave(told, entry);
+  NEREID_ASSIGN_OR_RETURN(const std::string fault, FaultSetting(backend));
+  return Misbehave(fault, entry);
 }
 
 Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
@@ -172,7 +173,7 @@ Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> r
 
 extern "C" {
 
-// No exception is caught at these edges: that is the host's part.
+// Exceptions are not caught here, so that tests verify that the host catches them.
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
   return ToError(Misbehave(backend, "initialize"));
 }
@@ -183,12 +184,12 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Bac
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
     TRITONBACKEND_Backend* backend, TRITONBACKEND_BackendAttribute* attributes) {
-  const Result<std::string> told = Setting(backend);
-  if (!told.ok() || told->empty()) return ToError(told.status());
-  // What it said before the error does not count.
+  const Result<std::string> fault = FaultSetting(backend);
+  if (!fault.ok() || fault->empty()) return ToError(fault.status());
+  // Attributes that were set before the error must be ignored.
   const Status added = ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
       attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0));
-  return ToError(added.ok() ? Misbehave(*told, "attributes") : added);
+  return ToError(added.ok() ? Misbehave(*fault, "attributes") : added);
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {

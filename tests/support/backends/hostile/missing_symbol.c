@@ -1,4 +1,5 @@
-// A backend that needs a function which no host has: loading it fails, and the error names it.
+// A backend that needs a function which no host provides. Loading it fails with an error that names
+// the function.
 #include "triton/core/tritonbackend.h"
 
 extern struct TRITONSERVER_Error* TRITONBACKEND_NoSuchFunction(void);

@@ -1,4 +1,4 @@
-// A shared object that loads and is no backend: it exports none of the entry points.
+// A shared library that can be loaded but is no backend, because it exports no entry point.
 int NotABackend(void) {
   return 0;
 }

@@ -1,6 +1,6 @@
-// Identity in plain C on the raw API: output <x> is a copy of the input of that name with INPUT for
-// OUTPUT. No batching of its own, statistics reported as a backend should. Benchmarks measure the
-// host with it, and it shows that the headers are C.
+// An identity backend in plain C on the raw API: output OUTPUT<x> is a copy of input INPUT<x>. It
+// does not batch, and it reports statistics as a backend should. Benchmarks measure the host with
+// it, and it proves that the headers are valid C.
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 
 #define MAX_NAME_BYTES 256
 
-// Leaves the function with the error when there is one.
+// Returns the error of `call`, if any.
 #define RETURN_IF_ERROR(call)                   \
   do {                                          \
     struct TRITONSERVER_Error* error_ = (call); \
@@ -23,7 +23,7 @@ static uint64_t NowNs(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static struct TRITONSERVER_Error* OutputNameOf(const char* input_name, char* output_name) {
+static struct TRITONSERVER_Error* MakeOutputName(const char* input_name, char* output_name) {
   if (strncmp(input_name, "INPUT", 5) != 0 || strlen(input_name) + 2 > MAX_NAME_BYTES) {
     return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG,
                                  "identity_c: expected inputs named INPUT<x>");
@@ -32,7 +32,7 @@ static struct TRITONSERVER_Error* OutputNameOf(const char* input_name, char* out
   return NULL;
 }
 
-// Whether the client asked for the output.
+// Sets `is_requested` if the client requested the output.
 static struct TRITONSERVER_Error* IsRequested(struct TRITONBACKEND_Request* request,
                                               const char* output_name, bool* is_requested) {
   uint32_t count = 0;
@@ -60,7 +60,7 @@ static struct TRITONSERVER_Error* CopyInput(struct TRITONBACKEND_Request* reques
   RETURN_IF_ERROR(TRITONBACKEND_RequestInputByIndex(request, index, &input));
   RETURN_IF_ERROR(TRITONBACKEND_InputProperties(input, &input_name, &datatype, &shape, &dims_count,
                                                 &size_bytes, &buffer_count));
-  RETURN_IF_ERROR(OutputNameOf(input_name, output_name));
+  RETURN_IF_ERROR(MakeOutputName(input_name, output_name));
   RETURN_IF_ERROR(IsRequested(request, output_name, &is_requested));
   if (!is_requested) return NULL;
 
@@ -77,18 +77,18 @@ static struct TRITONSERVER_Error* CopyInput(struct TRITONBACKEND_Request* reques
                                  "identity_c: expected output buffers in host memory");
   }
   for (uint32_t i = 0; i < buffer_count; ++i) {
-    const void* piece = NULL;
-    uint64_t piece_bytes = 0;
+    const void* buffer = NULL;
+    uint64_t buffer_bytes = 0;
     memory_type = TRITONSERVER_MEMORY_CPU;
     memory_type_id = 0;
     RETURN_IF_ERROR(
-        TRITONBACKEND_InputBuffer(input, i, &piece, &piece_bytes, &memory_type, &memory_type_id));
+        TRITONBACKEND_InputBuffer(input, i, &buffer, &buffer_bytes, &memory_type, &memory_type_id));
     if (memory_type == TRITONSERVER_MEMORY_GPU) {
       return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED,
                                    "identity_c: expected input buffers in host memory");
     }
-    if (piece_bytes > 0) memcpy(target, piece, piece_bytes);
-    target = (char*)target + piece_bytes;
+    if (buffer_bytes > 0) memcpy(target, buffer, buffer_bytes);
+    target = (char*)target + buffer_bytes;
   }
   return NULL;
 }
@@ -101,9 +101,9 @@ static struct TRITONSERVER_Error* CopyInputs(struct TRITONBACKEND_Request* reque
   return NULL;
 }
 
-// Answers and releases one request; nothing that goes wrong here leaves it unanswered.
-static void Answer(struct TRITONBACKEND_ModelInstance* instance,
-                   struct TRITONBACKEND_Request* request, uint64_t start_ns) {
+// Answers and releases one request. Every error is sent as its response.
+static void HandleRequest(struct TRITONBACKEND_ModelInstance* instance,
+                          struct TRITONBACKEND_Request* request, uint64_t start_ns) {
   struct TRITONBACKEND_Response* response = NULL;
   struct TRITONSERVER_Error* error = TRITONBACKEND_ResponseNew(&response, request);
   if (error == NULL) error = CopyInputs(request, response);
@@ -122,7 +122,7 @@ TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecut
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request** requests,
     const uint32_t request_count) {
   const uint64_t start_ns = NowNs();
-  for (uint32_t i = 0; i < request_count; ++i) Answer(instance, requests[i], start_ns);
+  for (uint32_t i = 0; i < request_count; ++i) HandleRequest(instance, requests[i], start_ns);
   const uint64_t end_ns = NowNs();
   TRITONSERVER_ErrorDelete(TRITONBACKEND_ModelInstanceReportBatchStatistics(
       instance, request_count, start_ns, start_ns, end_ns, end_ns));

@@ -1,10 +1,10 @@
-// A backend that takes its time, for tests of cancellation and of slow readers. It answers on
-// threads of its own, any number of requests at once:
-//   COUNT        how many responses, -1 without end (decoupled models; others send one)
-//   INTERVAL_MS  the pause before each
-//   SIZE         bytes of DATA in each
-// A cancelled request ends at the next look, at most 5 ms later. The model `counters` tells how
-// many requests of all models run and how many ended cancelled.
+// A slow backend for tests of cancellation and slow readers. It answers any number of requests
+// concurrently, each on its own thread:
+//   COUNT        number of responses, -1 for endless (decoupled models; others send one)
+//   INTERVAL_MS  pause before each response
+//   SIZE         bytes of DATA in each response
+// A cancelled request ends within 5 ms. The model `counters` returns how many requests of all
+// models are running and how many were cancelled.
 #include <atomic>
 #include <chrono>
 #include <list>
@@ -30,7 +30,7 @@ struct Task {
   int32_t size_bytes;
 };
 
-// False when the request was cancelled meanwhile.
+// Waits; returns false if the request was cancelled in the meantime.
 bool Wait(const ResponseSender& sender, int32_t interval_ms) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(interval_ms);
   while (!sender.IsCancelled()) {

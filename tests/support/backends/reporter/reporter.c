@@ -1,11 +1,10 @@
-// A decoupled backend that reports what its input says, with times of its own choice, so that the
-// statistics are known to the nanosecond: each element of INPUT0 is one report of a response (1: a
-// success, 2: empty, 3: a failure, 4: a cancellation; 5 and 6: a success and a failure of the
-// request itself). In plain C on the raw API.
+// A decoupled backend that reports statistics with fixed times, so that tests know them to the
+// nanosecond. Each element of INPUT0 is one report: for a response 1 success, 2 empty, 3 failure or
+// 4 cancellation; for the request 5 success or 6 failure. Plain C on the raw API.
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
-// Leaves the function with the error when there is one.
+// Returns the error of `call`, if any.
 #define RETURN_IF_ERROR(call)                   \
   do {                                          \
     struct TRITONSERVER_Error* error_ = (call); \
@@ -14,7 +13,7 @@
 
 enum { kSuccess = 1, kEmpty, kFailure, kCancellation, kRequestSuccess, kRequestFailure };
 
-// The response lasts `index` + 1 times 1000 ns, its output the last 100 of it.
+// The response takes 1000 ns * (`index` + 1), and its output the last 100 ns of that.
 static struct TRITONSERVER_Error* Report(
     struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_ResponseFactory* factory,
     struct TRITONBACKEND_ModelInstanceResponseStatistics* statistics, int kind, uint64_t index) {
@@ -43,9 +42,9 @@ static struct TRITONSERVER_Error* Report(
   return outcome;
 }
 
-static struct TRITONSERVER_Error* Answer(struct TRITONBACKEND_ModelInstance* instance,
-                                         struct TRITONBACKEND_Request* request,
-                                         struct TRITONBACKEND_ResponseFactory* factory) {
+static struct TRITONSERVER_Error* ReportAll(struct TRITONBACKEND_ModelInstance* instance,
+                                            struct TRITONBACKEND_Request* request,
+                                            struct TRITONBACKEND_ResponseFactory* factory) {
   struct TRITONBACKEND_Input* input = NULL;
   const void* data = NULL;
   uint64_t size_bytes = 0, num_responses = 0;
@@ -71,7 +70,7 @@ static struct TRITONSERVER_Error* Answer(struct TRITONBACKEND_ModelInstance* ins
   return NULL;
 }
 
-// The error, if any, is the one response.
+// Ends the stream. An error is sent as the only response.
 static void Finish(struct TRITONBACKEND_ResponseFactory* factory,
                    struct TRITONSERVER_Error* error) {
   if (error == NULL) {
@@ -92,7 +91,7 @@ TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecut
   for (uint32_t i = 0; i < request_count; ++i) {
     struct TRITONBACKEND_ResponseFactory* factory = NULL;
     TRITONSERVER_ErrorDelete(TRITONBACKEND_ResponseFactoryNew(&factory, requests[i]));
-    Finish(factory, Answer(instance, requests[i], factory));
+    Finish(factory, ReportAll(instance, requests[i], factory));
     TRITONSERVER_ErrorDelete(
         TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
     TRITONSERVER_ErrorDelete(TRITONBACKEND_ResponseFactoryDelete(factory));

@@ -1,5 +1,5 @@
-// A decoupled backend that takes its time and listens: sends 0 to COUNT-1, DELAY_MS apart, until
-// its client cancels. For tests of streams, order and cancellation.
+// A decoupled backend that sends the numbers 0 to COUNT-1, DELAY_MS apart, until its client
+// cancels. For tests of streams, order and cancellation.
 #include <chrono>
 #include <thread>
 

@@ -1,4 +1,4 @@
-"""Calls "device" with its input where it lies, once with outputs on the GPU and once with outputs in host memory, and sends on what it got."""
+"""Calls "device" with its input without copying it, once with outputs on the GPU and once with outputs in host memory, and returns the results."""
 import asyncio
 import json
 

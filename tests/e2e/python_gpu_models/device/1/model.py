@@ -1,5 +1,5 @@
-"""Answers with tensors on the GPU: the input as it came, its second half, and twice the input in memory of its own. What the device
-computes is computed here, between two copies."""
+"""Returns tensors on the GPU: the input unchanged, its second half, and twice the input in the model's own memory. The arithmetic runs on the CPU
+between two copies."""
 import ctypes
 
 import numpy as np
@@ -16,7 +16,7 @@ def copied(pointer, count):
 
 
 class Allocation:
-    """Device memory of this model, freed with the last tensor on it."""
+    """GPU memory of this model, freed with the last tensor that uses it."""
 
     def __init__(self, values):
         self.pointer = ctypes.c_uint64()
@@ -28,7 +28,7 @@ class Allocation:
 
 
 def described(capsule):
-    """(pointer, count) of the floats of one dimension that a capsule holds."""
+    """Returns (pointer, count) of the one-dimensional float tensor in a DLPack capsule."""
     class Tensor(ctypes.Structure):
         _fields_ = [("data", ctypes.c_uint64), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
                     ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),

@@ -1,4 +1,4 @@
-"""Triples its input, which lies in host memory wherever the client's does."""
+"""Triples its input, which it receives in host memory wherever the client's memory is."""
 import triton_python_backend_utils as pb_utils
 
 

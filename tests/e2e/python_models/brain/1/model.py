@@ -1,4 +1,4 @@
-"""BF16 passes by DLPack, whose bits NumPy sees as no type of its own."""
+"""Passes BF16 tensors through DLPack, because NumPy has no such type."""
 import triton_python_backend_utils as pb_utils
 
 

@@ -1,4 +1,4 @@
-"""Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
+"""Runs the case that CASE names, which uses the host's functions for models, and returns the result as JSON."""
 import asyncio
 import copy
 import enum
@@ -75,19 +75,19 @@ class TritonPythonModel:
         return result_of(call("doubler", values).exec())
 
     def case_large(self, values, request):
-        """Tensors that travel through shared memory, in and out."""
+        """Tensors that pass through shared memory, in and out."""
         large = np.arange(300_000, dtype=np.float32)
         output = result_of(call("doubler", large).exec())
         return output == (large * 2).tolist() or output
 
     def case_bytes(self, values, request):
-        """Names as elements of a BYTES tensor, as models pass them on."""
+        """Names as elements of a BYTES tensor, as models forward them."""
         response = pb_utils.InferenceRequest(model_name=b"doubler", request_id=b"r", requested_output_names=[b"OUT"],
                                              inputs=[pb_utils.Tensor(b"IN", values)]).exec()
         return result_of(response)
 
     def case_kinds_of_texts(self, values, request):
-        """Texts and numbers of classes that are made from str and int."""
+        """Strings and numbers of subclasses of str and int."""
         heard = []
         for kind, correlation in ((np.str_, np.str_("of NumPy")), (Text, Text.ID), (str, True), (str, enum.IntEnum("Number", "ONE TWO").TWO)):
             pb_utils.Logger.log_info(kind("an id"))
@@ -98,7 +98,7 @@ class TritonPythonModel:
         return heard
 
     def case_reused_arrays(self, values, request):
-        """Tensors of texts hold what their arrays held when they were made, or what was received."""
+        """String tensors keep the content that their arrays had at creation, or that was received."""
         texts = np.array([b"final_later"], object)
         made, received = pb_utils.Tensor("CASE", texts), pb_utils.get_input_tensor_by_name(request, "CASE")
         texts[0] = received.as_numpy()[0] = b"raised"
@@ -111,7 +111,7 @@ class TritonPythonModel:
         return [[str(each), f"{each}", int(each)] for each in named]
 
     def case_weak_references(self, values, request):
-        """As keys of what forgets them with their end."""
+        """As keys of weak dictionaries."""
         response = call("doubler", values).exec()
         kept = weakref.WeakKeyDictionary(dict.fromkeys((request, response), 1))
         before = len(kept)
@@ -119,7 +119,7 @@ class TritonPythonModel:
         return [before, len(kept)]
 
     def case_ranges(self, values, request):
-        """Numbers that do not fit, and what is none."""
+        """Numbers out of range, and values that are not numbers."""
         attempts = [{"flags": 2**32}, {"flags": -1}, {"flags": 1.0}, {"timeout": 2**64}, {"timeout": -1}, {"timeout": None}, {"model_version": 2**63},
                     {"model_version": "1"}, {"model_version": -2**63}, {"flags": 2**32 - 1}, {"timeout": 2**64 - 1}, {"flags": True},
                     {"timeout": np.uint64(5)}]
@@ -127,20 +127,20 @@ class TritonPythonModel:
         return [self.raised(lambda further=further: call("doubler", values, **further)) for further in attempts] + [self.raised(each) for each in own]
 
     def case_wide_parameters(self, values, request):
-        """Numbers of more than 64 bits are an error of the model's, and not of the worker."""
+        """Numbers of more than 64 bits are an error of the model, not of the worker."""
         attempts = [lambda number=number: call("doubler", values, parameters={"p": number}).exec() for number in (2**63, 2**70, -2**63 - 1)]
         attempts += [lambda: pb_utils.InferenceResponse(parameters={"p": 2**70})]
         return [self.told(each) for each in attempts]
 
     def case_own_lists(self, values, request):
-        """What is taken out of them, and put into them, stays there for others."""
+        """Changes to the returned lists are visible to others."""
         request.inputs().clear()
         response = call("doubler", values).exec()
         response.output_tensors().append(None)
         return [len(request.inputs()), len(response.output_tensors())]
 
     def case_unnamed(self, values, request):
-        """No output is named: all of them come."""
+        """Without requested outputs, all outputs are returned."""
         return result_of(pb_utils.InferenceRequest(model_name="doubler", requested_output_names=[], inputs=[pb_utils.Tensor("IN", values)]).exec())
 
     def case_unknown(self, values, request):
@@ -163,7 +163,7 @@ class TritonPythonModel:
         return [result_of(each) for each in call("counter", values).exec(decoupled=True)]
 
     def case_stream_resumed(self, values, request):
-        """next() and then a loop, which goes on behind it; the next loop has them all again."""
+        """next() followed by a loop, which continues after it; a second loop starts from the beginning."""
         responses = call("counter", values).exec(decoupled=True)
         first = result_of(next(responses))
         return [first, [result_of(each) for each in responses], [result_of(each) for each in responses]]
@@ -178,13 +178,13 @@ class TritonPythonModel:
         return asyncio.run(read())
 
     def case_cancel(self, values, request):
-        """Stops a stream that would not end by itself."""
+        """Cancels an endless stream."""
         responses = call("counter", np.array([np.inf], np.float32)).exec(decoupled=True)
         first = result_of(next(responses))
         responses.cancel()
         last = None
-        for last in responses:
-            pass
+        for response in responses:
+            last = response
         return [first, int(last.error().code()) if last is not None and last.has_error() else "ended"]
 
     def case_metrics(self, values, request):
@@ -204,21 +204,21 @@ class TritonPythonModel:
         return [self.metric.value(), gauge.value(), bool(refused)]
 
     def case_metrics_of_a_family(self, values, request):
-        """They stay on the page as long as their family, also when nobody holds them."""
+        """Metrics stay on the page as long as their family, even without references."""
         family = self.families = pb_utils.MetricFamily(name="caller_users", description="of users", kind=pb_utils.MetricFamily.COUNTER)
         for user in ("ann", "bob", "ann"):
             family.Metric(labels={"user": user}).increment(1)
         return [family.Metric(labels={"user": user}).value() for user in ("ann", "bob", "eve")]
 
     def case_hosts_own(self, values, request):
-        """What stands for something in the host is neither made by models nor copied."""
+        """Objects that represent host objects can neither be created by models nor copied."""
         family = pb_utils.MetricFamily(name="caller_own", description="own", kind=pb_utils.MetricFamily.GAUGE)
         own = [request.get_response_sender(), request.trace(), call("counter", np.ones(1, np.float32)).exec(decoupled=True), family.Metric()]
         made = [self.raised(lambda: type(each)("one", "two")) for each in own]
         return made + [self.raised(lambda: copy_of(each)) for each in (*own, request, family) for copy_of in (copy.copy, copy.deepcopy, pickle.dumps)]
 
     def case_scattered_arrays(self, values, request):
-        """A tensor of an array that does not lie in one piece has what was in it when the tensor was made."""
+        """A tensor of a non-contiguous array has the array's content at creation."""
         table = np.arange(6, dtype=np.float32).reshape(2, 3)
         scattered, whole = pb_utils.Tensor("IN", table[:, 1]), pb_utils.Tensor("IN", table[1])
         texts = np.array([["a", "b"], ["c", "d"]], object)
@@ -247,14 +247,14 @@ class TritonPythonModel:
         return [[bool(each), type(each).__module__, type(each).__qualname__, pickle.loads(pickle.dumps(each)) == each] for each in names]
 
     def case_half_texts(self, values, request):
-        """Halves of surrogate pairs are no texts."""
+        """Unpaired surrogates are not valid strings."""
         half, tensor = "\ud800", pb_utils.Tensor("IN", values)
         return [self.raised(each) for each in (
             lambda: pb_utils.Tensor(half, values), lambda: pb_utils.TritonError(half), lambda: call(half, values), lambda: pb_utils.Logger.log_info(half),
             lambda: pb_utils.InferenceRequest(model_name="echo", requested_output_names=[half], inputs=[tensor]), lambda: call("echo", values, request_id=half))]
 
     def case_kinds_of_arguments(self, values, request):
-        """What is refused as of another kind, and numbers in other forms."""
+        """Rejected argument types, and numbers in other representations."""
         tensor, sender = pb_utils.Tensor("IN", values), request.get_response_sender()
         gauge = pb_utils.MetricFamily(name="caller_kinds", description="kinds", kind=pb_utils.MetricFamily.GAUGE).Metric()
         refused = [self.raised(each) for each in (
@@ -272,7 +272,7 @@ class TritonPythonModel:
         return [refused, heard["flags"], heard["timeout"], result_of(call("doubler", values).exec(np.False_))]
 
     def case_nones(self, values, request):
-        """None where something is wanted, and which fault comes first where there are two."""
+        """None for required arguments, and which error is reported if there are two."""
         tensor, asked = pb_utils.Tensor("IN", values), {"model_name": "doubler", "requested_output_names": ["OUT"]}
         return [self.raised(each) for each in (
             lambda: pb_utils.InferenceResponse(None), lambda: pb_utils.InferenceResponse(output_tensors=None), lambda: pb_utils.InferenceResponse([None]),
@@ -283,7 +283,7 @@ class TritonPythonModel:
             lambda: pb_utils.InferenceRequest(inputs=[None], **asked), lambda: pb_utils.InferenceRequest(inputs=[tensor], **asked))]
 
     def case_lent_by_dlpack(self, values, request):
-        """A capsule holds the tensor that it was made from, until it dies."""
+        """A DLPack capsule keeps its tensor's memory alive."""
         counts = []
         for tensor in (pb_utils.Tensor("IN", values), pb_utils.Tensor("IN", np.array([True])), pb_utils.get_input_tensor_by_name(request, "IN")):
             before = sys.getrefcount(tensor)
@@ -297,7 +297,7 @@ class TritonPythonModel:
         return [pb_utils.deserialize_bytes_tensor(each).tolist() for each in ((), b"", pb_utils.serialize_byte_tensor(np.array([], object)))]
 
     def case_metric_kinds(self, values, request):
-        """What each kind of metric does and refuses."""
+        """The operations that each metric kind supports and rejects."""
         families = [pb_utils.MetricFamily(name=f"caller_kind_{kind}", description="of a kind", kind=kind_value) for kind, kind_value in (
             ("counter", pb_utils.MetricFamily.COUNTER), ("gauge", pb_utils.MetricFamily.GAUGE), ("histogram", pb_utils.MetricFamily.HISTOGRAM))]
         counter, gauge, histogram = families
@@ -308,7 +308,7 @@ class TritonPythonModel:
                 seen.append(self.told(act))
         seen += [self.told(each) for each in (
             lambda: histogram.Metric(), lambda: histogram.Metric(buckets=(1.0, 2.0)), lambda: histogram.Metric(buckets=[]),
-            lambda: histogram.Metric(buckets=[2.0, 1.0]), lambda: counter.Metric(labels={1: 2}), lambda: counter.Metric(labels={1: "x", True: "y", 1.5: "z"}),
+            lambda: histogram.Metric(buckets=[2.0, 1.0]), lambda: counter.Metric(labels={1: 2}), lambda: counter.Metric(labels={1: "x", True: "y", 1.5: "z"}),  # noqa: F601 (the repetition is what is tested)
             lambda: counter.Metric(labels={"k": b"x"}), lambda: metrics[0].increment("1"), lambda: metrics[0].increment(np.float32(1)),
             lambda: pb_utils.MetricFamily(name="caller_kind_counter", description="of a kind", kind=pb_utils.MetricFamily.GAUGE),
             lambda: pb_utils.MetricFamily("by place", "of a kind", pb_utils.MetricFamily.COUNTER), lambda: pb_utils.MetricFamily(name="no_kind"))]
@@ -322,7 +322,7 @@ class TritonPythonModel:
                     lambda: pb_utils.is_model_ready(None)))]
 
     def case_positional(self, values, request):
-        """Arguments by their place, as those that have names may be given."""
+        """Positional arguments for parameters that also have names."""
         tensor = pb_utils.Tensor("IN", values)
         made = pb_utils.InferenceRequest("id", 7, [tensor], ["OUT"], "doubler", 1, 0, 0)
         error = pb_utils.TritonError("text", pb_utils.TritonError.NOT_FOUND)
@@ -379,7 +379,7 @@ class TritonPythonModel:
         return [list(pb_utils.Tensor.from_dlpack("T", array).as_numpy().shape) for array in arrays]
 
     def case_processes(self, values, request):
-        """What processes that are started anew, not forked, give back, and how they end."""
+        """Return values and exits of spawned (not forked) processes."""
         ends = []
         for method in ("spawn", "forkserver"):
             context = multiprocessing.get_context(method)
@@ -404,7 +404,7 @@ class TritonPythonModel:
         return codes + [int(pb_utils.TritonError("no code").code()), pb_utils.TritonError(b"bytes").message()]
 
     def case_types(self, values, request):
-        """Numbers, names and NumPy types of elements."""
+        """Numbers, names and NumPy types of data types."""
         return [[np.dtype(pb_utils.triton_to_numpy_type(number)).str for number in range(1, 14)],
                 [int(pb_utils.numpy_to_triton_type(each)) for each in (np.bool_, np.uint8, np.int64, np.float16, np.float32, np.object_, np.bytes_)],
                 [pb_utils.numpy_to_triton_type(each.dtype) for each in (values, np.array([True]), np.array([b"x"], object))],
@@ -430,7 +430,7 @@ class TritonPythonModel:
                                        pb_utils.TRITONSERVER_MEMORY_CPU, pb_utils.MetricFamily.COUNTER, pb_utils.MetricFamily.GAUGE)]
 
     def case_tensors(self, values, request):
-        """Tensors of every kind, as their makers see them."""
+        """Properties of tensors of every data type."""
         seen = []
         for array in (np.zeros((2, 3), np.float32), np.ones(0, np.int64), np.array([True]), np.array([[b"x", "y"]], np.object_),
                       np.arange(6, dtype=np.int16).reshape(2, 3).T, np.array(3.0, np.float32)):
@@ -439,7 +439,7 @@ class TritonPythonModel:
         return seen
 
     def case_refusals(self, values, request):
-        """What kind of exception a wrong argument raises."""
+        """The exception types for wrong arguments."""
         tensor = pb_utils.Tensor("T", values)
         attempts = [lambda: pb_utils.Tensor("T", [1, 2]), lambda: pb_utils.Tensor(5, values), lambda: pb_utils.InferenceResponse(["x"]),
                     lambda: pb_utils.InferenceResponse([tensor], error="text"), lambda: pb_utils.TritonError(5),
@@ -451,7 +451,7 @@ class TritonPythonModel:
         return [self.raised(each) for each in attempts]
 
     def case_texts(self, values, request):
-        """What wrong arguments are told by exceptions of the library's own."""
+        """The messages of the library's own exceptions for wrong arguments."""
         tensor = pb_utils.Tensor("T", values)
         strided = np.arange(6, dtype=np.float32).reshape(2, 3).T
         attempts = [*(lambda array=array: pb_utils.Tensor("T", array) for array in (
@@ -482,7 +482,7 @@ class TritonPythonModel:
         return "nothing"
 
     def case_parameters(self, values, request):
-        """Texts of parameters, as they are made and as they are received."""
+        """Strings in parameters, as created and as received."""
         made = {"s": "d\u00e9\"", "i": -5, "b": True, "f": False}
         echoed = json.loads(pb_utils.InferenceRequest(model_name="echo", inputs=[pb_utils.Tensor("IN", values)], requested_output_names=["OUT"],
                                                       parameters=made).exec().output_tensors()[0].as_numpy()[0])
@@ -490,7 +490,7 @@ class TritonPythonModel:
                 call("doubler", values, parameters=made).parameters(), echoed["parameters"]]
 
     def case_config_changes(self, values, request):
-        """auto_complete_config's ModelConfig: what each change of each configuration comes to."""
+        """auto_complete_config's ModelConfig: the result of each change to each configuration."""
         tensor = {"name": "T", "data_type": "TYPE_FP32", "dims": [2]}
         changes = {"batch": lambda config: config.set_max_batch_size(4), "no batch": lambda config: config.set_max_batch_size(0),
                    "batching": lambda config: config.set_dynamic_batching(),
@@ -551,7 +551,7 @@ class TritonPythonModel:
         return "nothing"
 
     def case_sequence(self, values, request):
-        """What another model hears of ids and flags."""
+        """The ids and flags that a called model receives."""
         heard = []
         for correlation in (0, 7, 2**63, "abc"):
             echo = pb_utils.InferenceRequest(model_name="echo", request_id="id", correlation_id=correlation, inputs=[pb_utils.Tensor("IN", values)],
@@ -561,7 +561,7 @@ class TritonPythonModel:
         return heard
 
     def case_dropped(self, values, request):
-        """Streams that nobody reads to their end: how much memory the host needed for 20 of them."""
+        """Streams that are not read to the end: returns how much memory the host used for 20 of them."""
         from nereid_worker import calls, channel
         for _ in range(20):
             stream = pb_utils.InferenceRequest(model_name="flood", requested_output_names=["OUT"],
@@ -569,12 +569,12 @@ class TritonPythonModel:
             first = next(stream).output_tensors()[0].as_numpy()[0].item()
             del stream
             deadline = time.monotonic() + 60
-            while calls._orphans and time.monotonic() < deadline:
+            while calls._abandoned and time.monotonic() < deadline:
                 time.sleep(0.001)
-        return [first, len(calls._orphans), os.fstat(channel.incoming._fd).st_size < 40 << 20]
+        return [first, len(calls._abandoned), os.fstat(channel.incoming._fd).st_size < 40 << 20]
 
     def case_cancelled_late(self, values, request):
-        """Answers of calls whose futures were cancelled."""
+        """Answers to calls whose futures were cancelled."""
         from nereid_worker import calls, channel
 
         async def cancel(count):
@@ -584,13 +584,13 @@ class TritonPythonModel:
                 future.cancel()
                 await asyncio.sleep(0)
                 deadline = time.monotonic() + 60
-                while calls._orphans and time.monotonic() < deadline:
+                while calls._abandoned and time.monotonic() < deadline:
                     await asyncio.sleep(0.001)
         asyncio.run(cancel(40))
-        return [len(calls._orphans), os.fstat(channel.incoming._fd).st_size < 20 << 20]
+        return [len(calls._abandoned), os.fstat(channel.incoming._fd).st_size < 20 << 20]
 
     def case_forked(self, values, request):
-        """What calls of the host come to in a process that the model forked, and whether the model's own go on."""
+        """Calls of the host from a forked process, and whether the model's own calls still work."""
         large = np.arange(300_000, dtype=np.float32)
         metric = pb_utils.MetricFamily(name="caller_forked", description="", kind=pb_utils.MetricFamily.COUNTER).Metric()
         stream = call("counter", np.array([3], np.float32)).exec(decoupled=True)
@@ -631,7 +631,7 @@ class TritonPythonModel:
         return None if results.empty() else [each.replace(str(process.pid), "PID") for each in results.get()]
 
     def case_abandoned(self, values, request):
-        """Answers that come when their loop is closed; calls of the next loop are answered all the same."""
+        """Answers that arrive after their event loop was closed; calls of the next loop are still answered."""
         async def abandon():
             for each in range(200):
                 call("doubler", np.array([each], np.float32)).async_exec()
@@ -642,7 +642,7 @@ class TritonPythonModel:
         return asyncio.run(ask())
 
     def case_async_cancel(self, values, request):
-        """Cancelling what async_exec gave leaves the loop and the model usable."""
+        """Cancelling the result of async_exec leaves the loop and the model usable."""
         async def cancel_one():
             task = asyncio.ensure_future(call("doubler", values).async_exec())
             task.cancel()

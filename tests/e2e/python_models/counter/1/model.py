@@ -1,4 +1,4 @@
-"""Counts up to IN[0], one response a number, from a coroutine; without end for infinity, until it is cancelled."""
+"""Counts up to IN[0] with one response per number, from a coroutine. With infinity it counts until it is cancelled."""
 import asyncio
 
 import numpy as np

@@ -13,6 +13,6 @@ class TritonPythonModel:
                 responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("minus one", pb_utils.TritonError.NOT_FOUND)))
                 continue
             parameters = json.loads(request.parameters() or "{}")
-            further = {"parameters": parameters} if parameters else {}  # an argument that older backends do not have
+            further = {"parameters": parameters} if parameters else {}  # a parameter that older backends do not have
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", twice(values))], **further))
         return responses

@@ -1,4 +1,4 @@
-"""What a model hears of a request beside its tensors."""
+"""Returns the properties of a request other than its tensors."""
 import json
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""IN responses of 1 MiB each."""
+"""Sends IN responses of 1 MiB each."""
 import numpy as np
 import triton_python_backend_utils as pb_utils
 

@@ -1,4 +1,4 @@
-"""Dies, or worse, in the way that CASE names."""
+"""Crashes or damages the worker in the way that CASE names."""
 import asyncio
 import ctypes
 import os
@@ -98,7 +98,7 @@ class TritonPythonModel:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def case_out_of_memory(self):
-        """No more memory than the worker has already, and some of it."""
+        """Limits the worker's memory to what it has and allocates more."""
         size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (64 << 20)
         before = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
@@ -135,7 +135,7 @@ class TritonPythonModel:
         os._exit(5)
 
     def case_fork_returns(self):
-        """The child comes back from execute(), as the model does."""
+        """The forked child returns from execute(), as its parent does."""
         child = os.fork()
         if child:
             os.waitpid(child, 0)
@@ -165,7 +165,7 @@ class TritonPythonModel:
         time.sleep(600)
 
     def case_garbage_memory(self):
-        """Shrinking the shared memory would be a SIGBUS in the host; scribbling on it is no worse than a wrong answer."""
+        """Shrinking the shared memory would cause a SIGBUS in the host, so it must be impossible. Overwriting it may only cause wrong answers."""
         from nereid_worker import channel
         try:
             os.ftruncate(channel.outgoing._fd, 0)
@@ -193,4 +193,4 @@ class TritonPythonModel:
 
     def descriptors(self):
         from nereid_worker import channel
-        return channel.asked_fd, channel.posted_fd
+        return channel.command_fd, channel.posted_fd

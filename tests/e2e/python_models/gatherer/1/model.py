@@ -1,4 +1,4 @@
-"""A coroutine of a model that is not decoupled: it asks "doubler" for each element at once, and returns the responses."""
+"""A coroutine of a model that is not decoupled: calls "doubler" for all elements concurrently and returns the responses."""
 import asyncio
 
 import numpy as np

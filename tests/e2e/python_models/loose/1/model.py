@@ -1,5 +1,5 @@
-"""Answers with other outputs than its configuration has, in the way that CASE names. The model is used twice: as one that is decoupled, too,
-where every answer comes by a sender."""
+"""Returns outputs that differ from its configuration in the way that CASE names. The model is also used as a decoupled model, which sends every
+response with a sender."""
 import json
 
 import numpy as np

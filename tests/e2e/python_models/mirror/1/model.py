@@ -1,4 +1,4 @@
-"""Answers with its input, whole and as views of it."""
+"""Returns its input, whole and as views of it."""
 import numpy as np
 import triton_python_backend_utils as pb_utils
 

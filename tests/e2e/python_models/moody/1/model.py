@@ -2,7 +2,7 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
-    """Ready or not, as the last request said."""
+    """Is ready or not, as the last request specified."""
 
     def initialize(self, args):
         self.mood = True

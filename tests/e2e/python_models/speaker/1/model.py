@@ -1,5 +1,5 @@
-"""Answers with a sender, or wrongly, in the way that CASE names. What was raised meanwhile is the answer to `told`. The model is used twice:
-as one that is decoupled, too."""
+"""Responds with a sender, correctly or not, in the way that CASE names. The case `told` returns the exceptions raised meanwhile. The model is also
+used as a decoupled model."""
 import json
 import threading
 
@@ -45,14 +45,14 @@ class TritonPythonModel:
         sender.send(flags=FINAL)
 
     def case_final_much_later(self, request, sender):
-        """Behind the end of execute(), by a thread."""
+        """A thread sends the response after execute() has returned."""
         def run():
             sender.send(answer("final much later"))
             sender.send(flags=FINAL)
         threading.Timer(0.02, run).start()
 
     def case_sender_of_a_thread(self, request, sender):
-        """Asked for where it is used."""
+        """The sender is obtained in the thread that uses it."""
         threading.Thread(target=lambda: request.get_response_sender().send(answer("of a thread"), FINAL)).start()
 
     def case_errors(self, request, sender):
@@ -69,7 +69,7 @@ class TritonPythonModel:
         self.attempt(lambda: sender.send(flags=FINAL), lambda: sender.send(flags=FINAL), lambda: sender.send(last, FINAL))
 
     def case_sends_after_return(self, request, sender):
-        """The response that is returned is the only one."""
+        """Only the returned response is delivered."""
         self.kept = sender
         return [answer("returned")]
 
@@ -99,10 +99,10 @@ class TritonPythonModel:
         raise ValueError("raised")
 
     def case_never(self, request, sender):
-        """Nobody is left who could answer."""
+        """No sender is left that could respond."""
 
     def case_half(self, request, sender):
-        """A response without its final flag."""
+        """A response without the final flag."""
         sender.send(answer("half"))
 
     def case_rescheduled_and_returned(self, request, sender):

@@ -1,4 +1,4 @@
-"""Takes a request IN times before it answers with how often it was seen."""
+"""Takes a request IN times before it answers with the number of times that it saw the request."""
 import numpy as np
 import triton_python_backend_utils as pb_utils
 

@@ -1,0 +1,53 @@
+// Attention over paged contexts: of decoding sequences, and of prompt chunks.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/step_plan.h"
+
+namespace nereid::gpu {
+
+// Attention of single new tokens over their paged contexts. The query heads of one key/value head
+// form the rows of a matrix product. Long contexts are split over blocks of threads (DecodeItem).
+// The last block to finish combines the partial results, always in the same order.
+struct DecodeAttentionParams {
+  const __nv_bfloat16* qkv;  // [.., qkv_stride]: queries first
+  __nv_bfloat16* out;        // [.., num_heads * head_dim]
+  const void* cache;         // this layer's blocks
+  const DecodeItem* items;   // [num_items]
+  const int32_t* words;      // the step's plan, which contains the block tables
+  float* partials;           // [num_items, num_heads, head_dim + 2]: of split contexts
+  int32_t* tickets;          // [sequences, num_heads]: finished items, zero before and after
+  int num_items, num_heads, num_kv_heads, head_dim, qkv_stride;
+  int window;             // 0: no sliding window
+  float scale, soft_cap;  // soft_cap 0: none
+  CacheFormat format;
+};
+
+void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream);
+// The same for a quantized cache.
+void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t stream);
+
+// Causal attention of prompt chunks over their paged contexts. The chunk's own keys and values are
+// already in the cache.
+struct PrefillAttentionParams {
+  const __nv_bfloat16* qkv;  // [.., qkv_stride]: queries first
+  __nv_bfloat16* out;        // [.., num_heads * head_dim]
+  const void* cache;         // this layer's blocks
+  const PrefillTile* tiles;  // [num_tiles]
+  const int32_t* words;      // the step's plan, which contains the block tables
+  int num_tiles, num_heads, num_kv_heads, head_dim, qkv_stride;
+  int window;             // 0: no sliding window
+  float scale, soft_cap;  // soft_cap 0: none
+  CacheFormat format;
+  // Multiprocessors, each of which handles several tiles; 0: one block of threads for each tile.
+  int num_processors;
+};
+
+void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,95 @@
+// Combination of partial attention results: of warps that handle different tokens, and of items
+// that handle different blocks of a context. A partial result of a query head is its weighted
+// values, the maximum score and the sum of weights. Also clears values outside of the context: a
+// weight of 0 does not suffice, since 0 x NaN is NaN. Device code only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/step_plan.h"
+
+namespace nereid::gpu {
+
+// Floats of a warp's partial result in shared memory: values, max, sum.
+constexpr int PartialStride(int head_dim) {
+  return head_dim + 4;
+}
+// Floats of an item's partial result in `partials` [items, num_heads, ItemStride].
+constexpr int ItemStride(int head_dim) {
+  return head_dim + 2;
+}
+
+struct PartialAttention {
+  float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
+};
+
+// Combines one column of a head over kWarps warps, whose results are `stride` floats apart from
+// `row` on.
+template <int kHeadDim, int kWarps>
+__device__ __forceinline__ PartialAttention CombineWarpPartials(const float* row, int stride,
+                                                                int column) {
+  PartialAttention all;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) all.max = fmaxf(all.max, row[w * stride + kHeadDim]);
+  if (all.max == kNegativeInfinity) return all;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float* from = row + w * stride;
+    const float scale = __expf(from[kHeadDim] - all.max);
+    all.value += from[column] * scale;
+    all.sum += from[kHeadDim + 1] * scale;
+  }
+  return all;
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ void StoreItemPartial(float* partials, int item, int num_heads, int head,
+                                                 int column, const PartialAttention& part) {
+  float* to = partials + (int64_t{item} * num_heads + head) * ItemStride(kHeadDim);
+  to[column] = part.value;
+  if (column == 0) to[kHeadDim] = part.max, to[kHeadDim + 1] = part.sum;
+}
+
+// Combines one column of a head over all items of the sequence, in order.
+template <int kHeadDim>
+__device__ __forceinline__ PartialAttention CombineItemPartials(const float* partials,
+                                                                const DecodeItem& item,
+                                                                int num_heads, int head,
+                                                                int column) {
+  PartialAttention all;
+  for (int part = 0; part < item.num_items; ++part) {
+    const float* from =
+        partials + (int64_t{item.first_item + part} * num_heads + head) * ItemStride(kHeadDim);
+    const float part_max = __ldcg(from + kHeadDim);
+    if (part_max == kNegativeInfinity) continue;  // the item is entirely before the window
+    const float max = fmaxf(all.max, part_max);
+    const float correction = __expf(all.max - max), scale = __expf(part_max - max);
+    all.value = all.value * correction + __ldcg(from + column) * scale;
+    all.sum = all.sum * correction + __ldcg(from + kHeadDim + 1) * scale;
+    all.max = max;
+  }
+  return all;
+}
+
+// Clears the values of a tile's tokens [first, first + kTokens), except those of tokens [begin,
+// end) of the tile. Called by `num_threads` threads with index `thread`, which synchronise
+// afterwards. The old values may be NaN. The copy engine and wgmma see the writes.
+template <int kHeadDim, int kTokens>
+__device__ __forceinline__ void ClearValues(char* values, int first, int begin, int end, int thread,
+                                            int num_threads) {
+  constexpr int kChunks = kTokens / 8;  // 16-byte chunks of a column
+  for (int i = thread; i < kHeadDim * kChunks; i += num_threads) {
+    const int token = first + i % kChunks * 8;
+    const auto mask = [&](int pair) {
+      const int low = token + 2 * pair, high = low + 1;
+      return (low >= begin && low < end ? 0xffffu : 0u) |
+             (high >= begin && high < end ? 0xffff0000u : 0u);
+    };
+    auto& chunk = *reinterpret_cast<uint4*>(values + ValueOffset<kHeadDim>(token, i / kChunks));
+    chunk = {chunk.x & mask(0), chunk.y & mask(1), chunk.z & mask(2), chunk.w & mask(3)};
+  }
+  ProxyFence();
+}
+
+}  // namespace nereid::gpu

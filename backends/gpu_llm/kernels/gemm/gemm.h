@@ -1,0 +1,90 @@
+// The GEMM kernels: stream GEMM for few rows, split-K GEMM for tens to hundreds of rows, and
+// grouped GEMM for experts and batch invariance. model/linear.cc selects among them and cuBLASLt.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backends/gpu_llm/kernels/gemm/weight_format.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
+
+namespace nereid::gpu {
+
+// What a GEMM does with its result.
+enum class GemmEpilogue : int32_t {
+  kBf16,      // out [num_rows, num_outputs] bf16
+  kFloat,     // the same in float
+  kAdd,       // out += product, bf16
+  kSiluGate,  // weights as in activation.h; out [num_rows, num_outputs / 2] bf16
+};
+
+// Weight-streaming GEMM for few rows, bound by reading the weights: out = in x weights^T. Weight
+// copies start before the previous kernel has ended. The RMS norm of the input and the unpacking of
+// quantized weights are fused.
+inline constexpr int kStreamMaxRows = 16;
+
+struct StreamGemmParams {
+  WeightMatrix weights;
+  const __nv_bfloat16* in;           // [.., depth]
+  const int32_t* rows;               // [num_rows]: rows of `in`; null: the first num_rows
+  const __nv_bfloat16* norm_weight;  // [depth]: RMS norm of the rows; null: none
+  void* out;
+  int num_rows;
+  float epsilon;
+  GemmEpilogue output;
+};
+
+// `norms`: with a norm_weight.
+bool CanStream(const WeightMatrix& weights, int num_rows, bool norms);
+void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
+
+// Split-K GEMM for tens to hundreds of rows: out = in x weights^T on the tensor cores. The depth is
+// split over the blocks of a cluster, so that a narrow matrix also occupies all multiprocessors.
+// Int4 weights are unpacked to bf16 in registers.
+inline constexpr int kMaxSplit = 8;
+
+struct SplitGemmParams {
+  WeightMatrix weights;
+  const void* in;          // [num_rows, depth]: fp8 (e4m3) with fp8 weights, else bf16
+  const float* in_scales;  // [num_rows], with fp8 weights
+  void* out;               // layout: GemmEpilogue
+  int num_rows;
+  GemmEpilogue output;
+  int split = 0;  // number of slices of the depth, at most kMaxSplit; 0: the fastest number
+};
+
+bool CanSplit(const WeightMatrix& weights);
+// An int4 weight becomes the bf16 product of (value - zero) and the scale, both bf16. Equal calls
+// give equal results.
+cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream);
+
+// Grouped GEMM: multiplies each row by the matrix of its expert, for all experts in one launch:
+// out[i] = in[row of i] x weights[expert]^T. A row's result depends only on the row: the order of
+// additions does not depend on other rows or on the tile size.
+inline constexpr int kSmallExpertTile = 16;  // rows of a tile, for short steps
+inline constexpr int kLargeExpertTile = 64;
+
+struct GroupedGemmParams {
+  const __nv_bfloat16* in;  // [.., depth]
+  // [rows of out]: row i of `out` reads row pairs[i] / pairs_per_row of `in`; null: row i.
+  const int32_t* pairs;
+  int pairs_per_row;             // with `pairs`
+  const __nv_bfloat16* weights;  // [num_experts] matrices [num_outputs, depth]
+  int64_t expert_stride;         // elements from one matrix to the next
+  const ExpertTile* tiles;       // [num_tiles]; null: all rows use one matrix
+  int num_rows;                  // without tiles
+  void* out;                     // [rows of out, num_outputs] bf16, or float with out_is_float
+  int num_tiles;
+  int num_outputs;  // a multiple of 8; of 16 with a gate; any number for floats
+  int depth;        // a multiple of 8
+  int tile_rows;    // kSmallExpertTile or kLargeExpertTile
+  bool out_is_float;
+  bool accumulates;  // out += product
+  bool gates;  // applies SiLU gate; weights as in activation.h, out [rows of out, num_outputs / 2]
+};
+
+void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

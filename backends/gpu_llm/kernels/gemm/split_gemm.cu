@@ -1,0 +1,159 @@
+// Launcher of the split-K GEMM: chooses kernel variant and split, encodes the tensor maps.
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
+
+namespace nereid::gpu {
+namespace {
+
+using namespace split_gemm;
+
+// Estimates in clock cycles: a block's start and end, and the exchange of partial sums between
+// blocks.
+constexpr int kBlockCycles = 5000, kExchangeCycles = 2500;
+
+int Ceil(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+KernelVariant VariantFor(const SplitGemmParams& p) {
+  switch (p.weights.format) {
+    case WeightFormat::kInt4:
+      return Int4Variant(p.num_rows);
+    case WeightFormat::kFp8:
+      return Fp8Variant(p.num_rows);
+    case WeightFormat::kBf16:
+      break;
+  }
+  return Bf16Variant(p.num_rows);
+}
+
+struct LaunchConfig {
+  std::array<cudaLaunchAttribute, 2> attributes = {};
+  cudaLaunchConfig_t config = {};
+
+  LaunchConfig(const KernelVariant& variant, int num_tiles, int split, cudaStream_t stream) {
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(split), 1, 1};
+    config.gridDim = static_cast<unsigned>(num_tiles * split);
+    config.blockDim = static_cast<unsigned>(variant.threads);
+    config.dynamicSmemBytes = static_cast<size_t>(variant.shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes.data();
+    config.numAttrs = 2;
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+};
+
+// Maximum number of concurrent clusters for each cluster size, 1 to kMaxSplit. Assumes that all
+// devices of the process are equal.
+std::array<int, kMaxSplit + 1> MaxActiveClusters(const KernelVariant& variant) {
+  static std::mutex mutex;
+  static std::map<const void*, std::array<int, kMaxSplit + 1>> cached_counts;
+  const auto* kernel = reinterpret_cast<const void*>(variant.kernel);
+  const std::lock_guard lock(mutex);
+  if (const auto found = cached_counts.find(kernel); found != cached_counts.end())
+    return found->second;
+  std::array<int, kMaxSplit + 1> counts = {};
+  bool all_known = true;
+  for (int split = 1; split <= kMaxSplit; ++split) {
+    const LaunchConfig launch(variant, 1, split, nullptr);
+    if (cudaOccupancyMaxActiveClusters(&counts[static_cast<size_t>(split)], kernel,
+                                       &launch.config) != cudaSuccess) {
+      counts[static_cast<size_t>(split)] = 0;
+      all_known = false;
+      (void)cudaGetLastError();
+    }
+  }
+  if (all_known) cached_counts.emplace(kernel, counts);  // otherwise the next call queries again
+  return counts;
+}
+
+int ChooseSplit(const KernelVariant& variant, int num_tiles, int num_steps) {
+  const auto at_once = MaxActiveClusters(variant);
+  int best = 1;
+  int64_t best_cycles = INT64_MAX;
+  for (int split = 1; split <= std::min(kMaxSplit, num_steps); ++split) {
+    const int clusters = at_once[static_cast<size_t>(split)];
+    if (clusters == 0) continue;
+    const int64_t cycles = int64_t{Ceil(num_tiles, clusters)} *
+                           (int64_t{Ceil(num_steps, split)} * variant.step_cycles + kBlockCycles +
+                            (split > 1 ? kExchangeCycles : 0));
+    if (cycles < best_cycles) best = split, best_cycles = cycles;
+  }
+  return best;
+}
+
+// Encodes the tensor map of a matrix [num_rows, num_columns] with boxes of `box_rows` rows of
+// kStageRowBytes. Elements outside the matrix read as zero.
+cudaError_t EncodeTensorMap(CUtensorMap& map, const void* matrix, int num_rows, int num_columns,
+                            int element_bytes, int box_rows) {
+  using Encode = decltype(&cuTensorMapEncodeTiled);
+  static const Encode encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                           cudaEnableDefault, &result);
+    return reinterpret_cast<Encode>(function);
+  }();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(num_columns),
+                               static_cast<cuuint64_t>(num_rows)};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(num_columns) *
+                                 static_cast<cuuint64_t>(element_bytes)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(kStageRowBytes / element_bytes),
+                             static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[2] = {1, 1};
+  const CUresult result = encode(
+      &map, element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      2, const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+bool CanSplit(const WeightMatrix& weights) {
+  return weights.num_outputs % kInt4TileRows == 0 &&
+         weights.depth % (weights.format == WeightFormat::kFp8 ? 16 : 8) == 0;
+}
+
+cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
+  if (given.num_rows == 0) return cudaSuccess;
+  SplitGemmParams params = given;
+  const WeightMatrix& weights = params.weights;
+  const KernelVariant variant = VariantFor(params);
+  if (const cudaError_t error = cudaFuncSetAttribute(
+          variant.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, variant.shared_bytes);
+      error != cudaSuccess) {
+    return error;
+  }
+  const int num_tiles = Ceil(weights.num_outputs, kOutputs) * Ceil(params.num_rows, variant.rows);
+  if (params.split == 0) {
+    params.split = ChooseSplit(variant, num_tiles, Ceil(weights.depth, variant.step_columns));
+  }
+  TensorMaps maps = {};
+  const int in_bytes = weights.format == WeightFormat::kFp8 ? 1 : 2;
+  cudaError_t error =
+      EncodeTensorMap(maps.in, params.in, params.num_rows, weights.depth, in_bytes, variant.rows);
+  if (error == cudaSuccess && weights.format != WeightFormat::kInt4) {
+    error = EncodeTensorMap(maps.weights, weights.data, weights.num_outputs, weights.depth,
+                            in_bytes, kOutputs);
+  }
+  if (error != cudaSuccess) return error;
+  const LaunchConfig launch(variant, num_tiles, params.split, stream);
+  return cudaLaunchKernelEx(&launch.config, variant.kernel, maps, params);
+}
+
+}  // namespace nereid::gpu

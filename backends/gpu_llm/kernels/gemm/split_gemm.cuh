@@ -1,0 +1,325 @@
+// The split-K GEMM kernel. A block of threads has 256 outputs and kRows rows of the input: four
+// warp groups with 64 outputs each, which are the rows of wgmma's operand a. One thread of a fifth
+// group copies the input to shared memory as operand b. Each block of a cluster handles a slice of
+// the depth (split-K). At the end each block adds the partial sums of some of the tile's rows,
+// which the other blocks send to its shared memory.
+//
+// Share of an H200's memory bandwidth (4.65 TB/s) with 32 rows: gate and up of an 8B model 83 % in
+// bf16, 82 % in fp8, 41 % in int4. Share of the tensor cores' rate (790 and 1,580 TFLOP/s) with 256
+// rows: 71 % in fp8, 79 % in int4; narrow matrices reach 60 to 80 % of these values. About 5 us a
+// launch do not depend on the size. Device code only.
+#pragma once
+
+#include <cuda.h>
+
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/cluster.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+
+namespace nereid::gpu::split_gemm {
+
+constexpr int kOutputs = 256;        // of a block
+constexpr int kStageRowBytes = 128;  // of a row of a stage: the widest swizzle of wgmma
+
+// Boxes have the rows of a block and kStageRowBytes columns. `weights` is unused for int4.
+struct TensorMaps {
+  CUtensorMap in, weights;
+};
+
+// A compiled kernel, for one weight format and number of rows of a block.
+struct KernelVariant {
+  void (*kernel)(TensorMaps, SplitGemmParams);
+  int rows, threads;
+  int step_columns;  // of the depth; slices are multiples of it
+  int shared_bytes;
+  int step_cycles;  // estimate, in clock cycles
+};
+
+// The smallest variant that has `num_rows` rows, or the largest.
+KernelVariant Int4Variant(int num_rows);
+KernelVariant Fp8Variant(int num_rows);
+KernelVariant Bf16Variant(int num_rows);
+
+constexpr int kGroups = kOutputs / 64, kWarps = 4 * kGroups;
+constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+
+__device__ __forceinline__ void ConsumersSync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");
+}
+
+// A block's slice of the depth, in steps.
+struct DepthSlice {
+  int rank, split, begin, end;
+  __device__ DepthSlice(int num_steps, int split_)
+      : rank(static_cast<int>(blockIdx.x) % split_),
+        split(split_),
+        begin(rank * num_steps / split_),
+        end((rank + 1) * num_steps / split_) {}
+  __device__ int length() const { return end - begin; }
+};
+
+// Position in the ring of stages.
+template <int kStages>
+struct StageRing {
+  int stage = 0, parity = 0;
+  __device__ __forceinline__ void Advance() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+};
+
+// Stores a thread's sums. For each column of 8 tokens the thread has d[0 .. 3]: outputs g and g + 8
+// of its warp's tile for tokens 2 t and 2 t + 1. Lane pairs with outputs g and g + 1 exchange
+// values, so that each lane stores two adjacent outputs of one token.
+class Epilogue {
+ public:
+  // `in_scales`: scales of the input rows from first_row on, in shared memory; with fp8 weights.
+  __device__ __forceinline__ Epilogue(const SplitGemmParams& p, int tile, int first_row,
+                                      const float* in_scales)
+      : out_(p.out),
+        output_(p.output),
+        is_fp8_(p.weights.format == WeightFormat::kFp8),
+        is_even_(threadIdx.x / 4 % 2 == 0) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int token = first_row + 2 * t + g % 2;
+    const bool gates = output_ == GemmEpilogue::kSiluGate;
+    const int row_size = gates ? p.weights.num_outputs / 2 : p.weights.num_outputs;
+    rows_left_ = p.num_rows - token;
+    at_ =
+        int64_t{token} * row_size + tile * (gates ? kInt4TileRows / 2 : kInt4TileRows) + g / 2 * 2;
+    column_size_ = 8 * row_size;
+    if (!is_fp8_) return;
+    in_scales_ = in_scales + 2 * t;
+    const int row = tile * kInt4TileRows + g;
+    weight_scales_[0] = __ldg(p.weights.row_scales + row);
+    weight_scales_[1] = __ldg(p.weights.row_scales + row + 8);
+  }
+
+  // Loads the old values for kAdd: two adjacent outputs, and the two outputs 8 further on.
+  __device__ __forceinline__ void LoadBefore(int column, uint32_t (&before)[2]) const {
+    before[0] = before[1] = 0;
+    if (output_ != GemmEpilogue::kAdd || 8 * column >= rows_left_) return;
+    const auto* out = static_cast<const bf16*>(out_) + At(column);
+    before[0] = *reinterpret_cast<const uint32_t*>(out);
+    before[1] = *reinterpret_cast<const uint32_t*>(out + 8);
+  }
+
+  __device__ __forceinline__ void Store(int column, const uint32_t (&before)[2],
+                                        float (&d)[4]) const {
+    if (is_fp8_) {
+      const float2 in = *reinterpret_cast<const float2*>(in_scales_ + 8 * column);
+      d[0] *= in.x * weight_scales_[0], d[1] *= in.y * weight_scales_[0];
+      d[2] *= in.x * weight_scales_[1], d[3] *= in.y * weight_scales_[1];
+    }
+    const bool is_valid = 8 * column < rows_left_;
+    if (output_ == GemmEpilogue::kSiluGate) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b) d[b] = __fdividef(d[b], 1.0f + __expf(-d[b])) * d[2 + b];
+      const float2 pair = Swap(d[0], d[1]);
+      if (is_valid) Write(static_cast<bf16*>(out_) + At(column), pair, 0);
+      return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 pair = Swap(d[2 * half], d[2 * half + 1]);
+      if (!is_valid) continue;
+      const int64_t at = At(column) + 8 * half;
+      if (output_ == GemmEpilogue::kFloat) {
+        *reinterpret_cast<float2*>(static_cast<float*>(out_) + at) = pair;
+      } else {
+        Write(static_cast<bf16*>(out_) + at, pair, before[half]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int64_t At(int column) const {
+    return at_ + int64_t{column} * column_size_;
+  }
+  // Returns two adjacent outputs of this thread's token.
+  __device__ __forceinline__ float2 Swap(float first, float second) const {
+    const float other = __shfl_xor_sync(0xffffffffu, is_even_ ? second : first, 4);
+    return is_even_ ? float2{first, other} : float2{other, second};
+  }
+  static __device__ __forceinline__ void Write(bf16* to, float2 pair, uint32_t before) {
+    *reinterpret_cast<uint32_t*>(to) =
+        PackBf16(pair.x + LowBf16(before), pair.y + HighBf16(before));
+  }
+
+  void* out_;
+  GemmEpilogue output_;
+  bool is_fp8_, is_even_;
+  int rows_left_;  // from the token of column 0 on
+  int column_size_;
+  int64_t at_;
+  const float* in_scales_ = nullptr;
+  float weight_scales_[2] = {1.0f, 1.0f};
+};
+
+// Bytes of shared memory that receive the partial sums of the cluster's blocks.
+template <int kRows>
+constexpr int ExchangeBytes(int split) {
+  return split == 1 ? 0 : split * ((kRows / 8 + split - 1) / split) * kConsumers * 16;
+}
+template <int kRows>
+constexpr int MaxExchangeBytes() {
+  int max_bytes = 0;
+  for (int split = 1; split <= kMaxSplit; ++split) {
+    if (ExchangeBytes<kRows>(split) > max_bytes) max_bytes = ExchangeBytes<kRows>(split);
+  }
+  return max_bytes;
+}
+
+// Stores the sums of a tile whose depth is not split.
+template <int kRows>
+__device__ __forceinline__ void StoreUnsplit(const Epilogue& to, int num_columns,
+                                             float (&sums)[kRows / 2]) {
+  constexpr int kAtOnce = 4;
+#pragma unroll
+  for (int first = 0; first < kRows / 8; first += kAtOnce) {
+    if (first >= num_columns) break;
+    uint32_t before[kAtOnce][2];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) to.LoadBefore(first + i, before[i]);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      float* sum = sums + 4 * (first + i);
+      float d[4] = {sum[0], sum[1], sum[2], sum[3]};
+      to.Store(first + i, before[i], d);
+    }
+  }
+}
+
+// Each block of a cluster receives the partial sums of some input rows in its `exchange` memory,
+// and adds them in the order of the depth.
+template <int kRows>
+__device__ __forceinline__ void ReduceAcrossCluster(const Epilogue& to, const DepthSlice& slice,
+                                                    uint32_t exchange, int num_columns,
+                                                    bool has_tile, float (&sums)[kRows / 2]) {
+  constexpr int kColumns = kRows / 8;  // of the sums, each for 8 input rows
+  constexpr int kAtOnce = kColumns < 4 ? kColumns : 4;
+  const int per_block = (num_columns + slice.split - 1) / slice.split;
+  ClusterArrive();
+  ClusterWait();  // all blocks have finished with the stages that the exchange memory reuses
+  const uint32_t mine = exchange + threadIdx.x * 16;
+  int owner = 0, in_owner = 0;
+  uint32_t remote = MapToClusterBlock(mine + slice.rank * per_block * (kConsumers * 16), 0);
+#pragma unroll
+  for (int j = 0; j < kColumns; ++j) {
+    if (j == num_columns) break;
+    StoreInCluster(remote, {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
+    remote += kConsumers * 16;
+    if (++in_owner == per_block && j + 1 < num_columns) {
+      in_owner = 0;
+      remote = MapToClusterBlock(mine + slice.rank * per_block * (kConsumers * 16), ++owner);
+    }
+  }
+  ClusterArrive();
+  const int first_column = slice.rank * per_block,
+            last_column = min(num_columns, first_column + per_block);
+  ClusterWait();
+  if (!has_tile) return;
+#pragma unroll 1
+  for (int first = first_column; first < last_column; first += kAtOnce) {
+    uint32_t before[kAtOnce][2];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i < last_column) to.LoadBefore(first + i, before[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= last_column) break;
+      float d[4] = {};
+      for (int from = 0; from < slice.split; ++from) {
+        const int slot = from * per_block + first + i - first_column;
+        float4 value;
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                     : "r"(mine + slot * (kConsumers * 16))
+                     : "memory");
+        d[0] += value.x, d[1] += value.y, d[2] += value.z, d[3] += value.w;
+      }
+      to.Store(first + i, before[i], d);
+    }
+  }
+}
+
+// Number of threads that registers are allocated for. A larger number leaves registers for a block
+// of the preceding norm kernel, so that this kernel's weight copies overlap with it.
+template <typename Operand, int kRows>
+constexpr int kBound = Operand::kUnpacks || kRows > 64 ? kThreads : kThreads + 128;
+
+// Operand: how the weights reach the tensor cores (split_gemm_int4.cu, split_gemm_shared.cu):
+//   kUnpacks, kBarriers, kStepColumns, kSharedBytes
+//   Operand(p, shared, barriers)
+//   Init(): initializes the barriers; called by all threads
+//   Prefetch(maps, slice, first_output): what does not depend on the previous kernel; all threads
+//   Produce(maps, slice, first_output, first_row): called by the first thread of the last group
+//   Consume(slice, sums): called by the consumer groups
+template <typename Operand, int kRows>
+__global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
+    SplitGemmKernel(const __grid_constant__ TensorMaps maps, SplitGemmParams p) {
+  extern __shared__ char unaligned[];
+  __shared__ uint64_t barriers[Operand::kBarriers];
+  __shared__ __align__(8) float in_scales[kRows];  // read in pairs
+  const uint32_t shared = (SharedAddress(unaligned) + 1023) & ~1023u;
+  LaunchNext();
+  if (threadIdx.x == kConsumers) {
+    PrefetchMap(&maps.in);
+    if (p.weights.format != WeightFormat::kInt4) PrefetchMap(&maps.weights);
+  }
+  Operand operand(p, shared, barriers);
+  operand.Init();
+  BarrierInitFence();
+  __syncthreads();
+  const int num_row_tiles = (p.num_rows + kRows - 1) / kRows;
+  const DepthSlice slice((p.weights.depth + Operand::kStepColumns - 1) / Operand::kStepColumns,
+                         p.split);
+  const int tile = static_cast<int>(blockIdx.x) / p.split;
+  const int first_output = tile / num_row_tiles * kOutputs,
+            first_row = tile % num_row_tiles * kRows;
+  operand.Prefetch(maps, slice, first_output);
+  WaitForPrevious();
+  if (threadIdx.x >= kConsumers) {
+    if constexpr (Operand::kUnpacks) ReleaseRegisters<24>();
+    if (threadIdx.x == kConsumers) operand.Produce(maps, slice, first_output, first_row);
+    __syncwarp();
+    if (p.split > 1) {
+      ClusterArrive();
+      ClusterWait();
+      ClusterArrive();
+      ClusterWait();
+    }
+  } else {
+    if constexpr (Operand::kUnpacks) AcquireRegisters<112>();  // each thread starts with 96
+    const bool is_fp8 = p.weights.format == WeightFormat::kFp8;
+    if (is_fp8 && threadIdx.x < kRows && first_row + threadIdx.x < p.num_rows)
+      in_scales[threadIdx.x] = __ldcg(p.in_scales + first_row + threadIdx.x);
+    float sums[kRows / 2] = {};
+    FenceAccumulators(sums);
+    operand.Consume(slice, sums);
+    WgmmaWait<0>();
+    FenceAccumulators(sums);
+    const int row_tile = first_output / kInt4TileRows + threadIdx.x / 32;
+    const bool has_tile = row_tile * kInt4TileRows < p.weights.num_outputs;
+    if (is_fp8) ConsumersSync();  // all scales are loaded
+    const Epilogue to(p, has_tile ? row_tile : 0, first_row, in_scales);
+    const int num_columns = min(kRows, p.num_rows - first_row + 7) / 8;
+    if (p.split > 1) {
+      ReduceAcrossCluster<kRows>(to, slice, shared, num_columns, has_tile, sums);
+    } else if (has_tile) {
+      StoreUnsplit<kRows>(to, num_columns, sums);
+    }
+  }
+}
+
+template <typename Operand, int kRows>
+KernelVariant MakeVariant(int step_cycles) {
+  static_assert(MaxExchangeBytes<kRows>() <= Operand::kSharedBytes);
+  return {SplitGemmKernel<Operand, kRows>, kRows,      kThreads, Operand::kStepColumns,
+          Operand::kSharedBytes + 1024,    step_cycles};
+}
+
+}  // namespace nereid::gpu::split_gemm

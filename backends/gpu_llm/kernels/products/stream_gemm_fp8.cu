@@ -1,9 +1,0 @@
-#include "backends/gpu_llm/kernels/products/stream_gemm.cuh"
-
-namespace nereid::gpu {
-
-void StreamGemmFp8(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
-  stream_gemm::Start<WeightFormat::kFp8>(params, num_processors, stream);
-}
-
-}  // namespace nereid::gpu

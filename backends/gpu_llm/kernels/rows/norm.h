@@ -1,0 +1,49 @@
+// Norms of rows, and the residual addition that may end with one.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace nereid::gpu {
+
+// out[row] = in[row] / rms(in[row]) * weight.
+struct RmsNormParams {
+  const __nv_bfloat16* in;      // [.., hidden_size]
+  const int32_t* rows;          // [num_rows]: rows of `in`; null: the first num_rows
+  const __nv_bfloat16* weight;  // [hidden_size]
+  __nv_bfloat16* out;           // [num_rows, hidden_size]
+  int num_rows, hidden_size;    // hidden_size: a multiple of 8, at most 16,384
+  float epsilon;
+};
+
+void RmsNorm(const RmsNormParams& params, cudaStream_t stream);
+
+// out[row] = (in[row] - mean) / deviation * weight + bias.
+struct LayerNormParams {
+  const __nv_bfloat16* in;      // [.., hidden_size]
+  const int32_t* rows;          // [num_rows]: rows of `in`; null: the first num_rows
+  const __nv_bfloat16* weight;  // [hidden_size]
+  const __nv_bfloat16* bias;    // [hidden_size]; null: none
+  __nv_bfloat16* out;           // [num_rows, hidden_size]
+  int num_rows, hidden_size;    // hidden_size: a multiple of 8, at most 16,384
+  float epsilon;
+};
+
+void LayerNorm(const LayerNormParams& params, cudaStream_t stream);
+
+// residual[row] += in[row] + bias, or += rms_norm(in[row] + bias) * weight. Ends the attention or
+// MLP part of a layer whose last matrix product has a bias or a norm.
+struct ResidualAddParams {
+  const __nv_bfloat16* in;           // [num_rows, hidden_size]
+  const __nv_bfloat16* bias;         // [hidden_size]; null: none
+  const __nv_bfloat16* norm_weight;  // [hidden_size]; null: no norm
+  __nv_bfloat16* residual;           // [num_rows, hidden_size]
+  int num_rows, hidden_size;         // hidden_size: a multiple of 8, at most 16,384
+  float epsilon;
+};
+
+void ResidualAdd(const ResidualAddParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,33 @@
+// Kernels on rows of logits.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace nereid::gpu {
+
+// Applies the LM head's bias and soft cap: logits = cap * tanh((logits + bias) / cap). Sets the
+// columns that pad a row to minus infinity.
+struct FinishLogitsParams {
+  float* logits;              // [num_rows, stride]
+  const __nv_bfloat16* bias;  // [vocab_size]; null: none
+  int num_rows, vocab_size, stride;
+  float soft_cap;  // 0: none
+};
+
+void FinishLogits(const FinishLogitsParams& params, cudaStream_t stream);
+
+// Log probabilities of given tokens: of prompt tokens, whose successor is known.
+struct PickLogProbsParams {
+  const float* logits;    // [num_rows, stride]
+  const float* log_sums;  // [num_rows]: log of the sum of exp(logit)
+  const int32_t* ids;     // [num_rows]; negative: the row is skipped
+  float* log_probs;       // [num_rows]
+  int num_rows, stride;
+};
+
+void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

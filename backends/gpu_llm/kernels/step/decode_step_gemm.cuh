@@ -1,0 +1,414 @@
+// Matrix products of a fused decode step. A tile is 16 outputs, operand a of the mma. The rows of
+// the step are the columns of operand b, always padded to 8. Each warp has an eighth of the depth
+// and keeps its part of the input in registers, if it fits. The warps' sums are added when a tile
+// ends. The factor of the norm, which depends on the whole row, is applied to the sums. Device code
+// only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
+
+namespace nereid::gpu::decode_step {
+
+struct StepGemm {
+  const bf16* in;       // [.., depth], rows `in_stride` apart
+  const int32_t* rows;  // rows of `in`; null: the first
+  const bf16* norm;     // [depth]; null: none
+  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
+  const float* row_scales;
+  void* out;  // rows `out_stride` apart
+  int in_stride, addend_stride, out_stride;
+  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
+  int num_outputs, depth;
+  GemmEpilogue output;
+};
+
+// A thread has 4 fragments of 8 columns of a K tile. Returns the first column of a fragment of lane
+// 4 g + t.
+template <WeightFormat kFormat>
+__device__ __forceinline__ int FragmentColumn(int fragment, int t) {
+  const int warp = threadIdx.x / 32;
+  if constexpr (kFormat == WeightFormat::kFp8)
+    return warp * 128 + fragment / 2 * 64 + 16 * t + fragment % 2 * 8;
+  return warp * 128 + fragment * 32 + 8 * t;
+}
+
+// The input of a K tile in the form that MultiplyKTile() uses.
+template <WeightFormat kFormat>
+struct KTile {
+  uint4 x[4];
+  float sums[2] = {};  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1
+};
+
+// Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
+// so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
+// become infinite, but the norm of such a row already is.
+constexpr float kFp8InputFactor = 0x1p64f, kFp8OutputFactor = 0x1p56f;
+
+template <WeightFormat kFormat>
+__device__ __forceinline__ void PrepareKTile(KTile<kFormat>& k_tile) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
+#pragma unroll
+    for (uint4& x : k_tile.x) {
+      float values[8];
+      Unpack8(x, values);
+      // Matches the pairs that unpacking produces.
+      const auto pair = [&](int i) {
+        return PackBf16(values[i] * kFp8InputFactor, values[i + 2] * kFp8InputFactor);
+      };
+      x = {pair(0), pair(1), pair(4), pair(5)};
+    }
+  } else if constexpr (kFormat == WeightFormat::kInt4) {
+    constexpr uint32_t kOnes = 0x3f803f80u;
+    float sums[4] = {};
+#pragma unroll
+    for (const uint4& x : k_tile.x) {
+      MatrixMultiplyAdd(sums, kOnes, kOnes, kOnes, kOnes, x.x, x.y);
+      MatrixMultiplyAdd(sums, kOnes, kOnes, kOnes, kOnes, x.z, x.w);
+    }
+    k_tile.sums[0] = sums[0], k_tile.sums[1] = sums[1];
+  }
+}
+
+// Unpacks four e4m3 values of a word: {bytes 0 and 2}, {bytes 1 and 3}.
+__device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& even, uint32_t& odd) {
+  even = (word << 8 & 0x80008000u) | (word << 4 & 0x07f007f0u);
+  odd = (word & 0x80008000u) | (word >> 4 & 0x07f007f0u);
+}
+// Unpacks eight values of a word, each plus 128, in adjacent pairs: a bf16 whose last bits are the
+// value.
+__device__ __forceinline__ void UnpackInt4(uint32_t word, uint32_t mask, uint32_t bias,
+                                           uint32_t (&pairs)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;"
+        : "=r"(pairs[i])
+        : "r"(word >> (4 * i)), "r"(mask), "r"(bias));
+  }
+}
+
+// A warp's part of a K tile: sums += weights x input. `columns`: columns of the depth from the K
+// tile on.
+template <WeightFormat kFormat>
+__device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int columns,
+                                              const KTile<kFormat>& in, float (&sums)[4]) {
+  using Shape = Chunk<kFormat>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  if (warp * 128 >= columns) return;
+  if constexpr (kFormat == WeightFormat::kInt4) {
+    const char* block =
+        slot + (k_tile * (kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
+    const auto* scales = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
+    // In registers, because an instruction has only one immediate.
+    uint32_t mask, bias;
+    asm("mov.b32 %0, 0x000f000f;" : "=r"(mask));
+    asm("mov.b32 %0, 0x43004300;" : "=r"(bias));
+    float even[4] = {}, odd[4] = {};  // two independent chains of mma
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint4 words = reinterpret_cast<const uint4*>(block)[half * 32 + lane];
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        uint32_t low[4], high[4];
+        UnpackInt4(s == 0 ? words.x : words.z, mask, bias, low);
+        UnpackInt4(s == 0 ? words.y : words.w, mask, bias, high);
+        const uint4& x = in.x[2 * half + s];
+        MatrixMultiplyAdd(even, low[0], high[0], low[1], high[1], x.x, x.y);
+        MatrixMultiplyAdd(odd, low[2], high[2], low[3], high[3], x.z, x.w);
+      }
+    }
+    const uint32_t scale[2] = {scales[0], scales[8]};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t word = scale[i / 2];
+      const float zero = 128.0f + static_cast<float>(word & 31u);
+      sums[i] += (even[i] + odd[i] - zero * in.sums[i % 2]) * __uint_as_float(word & ~31u);
+    }
+  } else {
+    const char* row = slot + g * Shape::kPitch +
+                      (k_tile * kKTileColumns + warp * 128) * Shape::kElementBytes + t * 16;
+#pragma unroll
+    for (int s = 0; s < 2 * Shape::kElementBytes; ++s) {
+      if (warp * 128 + s * 64 / Shape::kElementBytes >= columns) break;
+      const uint4 low = *reinterpret_cast<const uint4*>(row + s * 64);
+      const uint4 high = *reinterpret_cast<const uint4*>(row + s * 64 + 8 * Shape::kPitch);
+      if constexpr (kFormat == WeightFormat::kBf16) {
+        const uint4& x = in.x[s];
+        MatrixMultiplyAdd(sums, low.x, high.x, low.y, high.y, x.x, x.y);
+        MatrixMultiplyAdd(sums, low.z, high.z, low.w, high.w, x.z, x.w);
+      } else {
+        const uint32_t lows[4] = {low.x, low.y, low.z, low.w};
+        const uint32_t highs[4] = {high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          uint32_t a[4];
+          UnpackFp8(lows[i], a[0], a[2]);
+          UnpackFp8(highs[i], a[1], a[3]);
+          const uint4& x = in.x[2 * s + i / 2];
+          MatrixMultiplyAdd(sums, a[0], a[1], a[2], a[3], i % 2 == 0 ? x.x : x.z,
+                            i % 2 == 0 ? x.y : x.w);
+        }
+      }
+    }
+  }
+}
+
+// Epilogue of a pair of tiles: each thread stores one output of one row.
+class TilePairEpilogue {
+ public:
+  __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
+                              int count)
+      : product_(gemm) {
+    const int thread = threadIdx.x, lane = thread % 128 / 4, j = thread % 4;
+    tile_ = first_tile + thread / 128 * static_cast<int>(gridDim.x);
+    output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
+    token_ = lane % 4 * 2 + j % 2;
+    stores_ = thread / 128 < count && token_ < p.num_rows;
+    if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
+    if (stores_ && gemm.row_scales != nullptr) scale_ = gemm.row_scales[output_] * kFp8OutputFactor;
+  }
+
+  __device__ void Finish(const DecodeStepParams& p, SharedState& shared, int turn,
+                         const float (&sums)[2][4]) {
+    const int thread = threadIdx.x, warp = thread / 32;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      *reinterpret_cast<float4*>(shared.partials[turn][warp][tile][thread % 32]) = {
+          sums[tile][0], sums[tile][1], sums[tile][2], sums[tile][3]};
+    }
+    SyncConsumers();
+    float value = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w)
+      value += shared.partials[turn][w][thread / 128][thread % 128 / 4][thread % 4];
+    if (product_.norm != nullptr) {
+      float squares = 0.0f;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) squares += shared.squares[token_][w];
+      value *= rsqrtf(squares / static_cast<float>(product_.depth) + p.epsilon);
+    }
+    value *= scale_;
+    const int row = token_ * product_.out_stride;
+    if (product_.output == GemmEpilogue::kFloat) {
+      if (stores_) static_cast<float*>(product_.out)[row + output_] = value;
+      return;
+    }
+    int column = output_;
+    bool stores = stores_;
+    if (product_.output == GemmEpilogue::kSiluGate) {
+      const float up = __shfl_xor_sync(0xffffffffu, value, 2);
+      value = value / (1.0f + __expf(-value)) * up;
+      column = tile_ * (kTileOutputs / 2) + thread % 128 / 16;
+      stores &= thread % 4 < 2;
+    } else if (product_.addend != nullptr) {
+      if (!product_.addend_is_complete) {
+        SpinUntilReady(p, shared, [&] {
+          if (stores_ && addend_ == kNotReady) addend_ = LoadWord(AddendWord());
+          return addend_ != kNotReady;
+        });
+      }
+      value += output_ % 2 == 0 ? LowBf16(addend_) : HighBf16(addend_);
+    }
+    const float next = __shfl_xor_sync(0xffffffffu, value, 16);  // of the next column
+    if (stores && column % 2 == 0)
+      StoreWord(static_cast<bf16*>(product_.out) + row + column, PackBf16(value, next));
+  }
+
+ private:
+  __device__ const bf16* AddendWord() const {
+    return product_.addend + token_ * product_.addend_stride + output_ / 2 * 2;
+  }
+
+  const StepGemm& product_;
+  int tile_, output_, token_;
+  bool stores_;
+  uint32_t addend_ = 0;  // two columns of the addend
+  float scale_ = 1.0f;
+};
+
+// Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
+template <WeightFormat kFormat>
+__device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
+                                          KTile<kFormat>& k_tile) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
+    k_tile.x[i] = {};
+    if (row != nullptr && column < gemm.depth) k_tile.x[i] = LoadWords4(row + column);
+  }
+}
+template <WeightFormat kFormat>
+__device__ __forceinline__ bool IsReady(const KTile<kFormat>& k_tile) {
+  return IsReady(k_tile.x[0]) && IsReady(k_tile.x[1]) && IsReady(k_tile.x[2]) &&
+         IsReady(k_tile.x[3]);
+}
+__device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const StepGemm& gemm) {
+  const int g = threadIdx.x % 32 / 4;
+  if (g >= p.num_rows) return nullptr;
+  return gemm.in + (gemm.rows != nullptr ? gemm.rows[g] : g) * gemm.in_stride;
+}
+
+// For a depth of up to kKTiles K tiles, with or without a norm. Spins for the input, first for one
+// fragment a thread, then for all. Everything else is loaded before.
+template <WeightFormat kFormat, int kKTiles>
+__device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm,
+                                 Consumer& consumer) {
+  using Shape = Chunk<kFormat>;
+  constexpr int kNormKTiles = 4;  // K tiles whose norm weights fit in the memory of a warp's sums
+  static_assert(kKTiles == kNormKTiles || kKTiles == 2 * kNormKTiles);
+  const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto norms = [&](int k_tile) {
+    return reinterpret_cast<uint4*>(consumer.shared().partials[k_tile / kNormKTiles][warp]) +
+           k_tile % kNormKTiles * 16;
+  };
+  if (gemm.norm != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kKTiles / 2; ++i) {
+      const int k_tile = 2 * i + lane / 16, fragment = lane / 4 % 4;
+      const int column = k_tile * kKTileColumns + FragmentColumn<kFormat>(fragment, lane % 4);
+      uint4 norm = {};
+      if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(gemm.norm + column));
+      norms(k_tile)[lane % 16] = norm;
+    }
+    __syncwarp();
+  }
+  KTile<kFormat> k_tiles[kKTiles];
+  const bf16* row = InputRow(p, gemm);
+  const auto load = [&] {
+    bool is_ready = true;
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
+      LoadKTile<kFormat>(gemm, row, k_tile * kKTileColumns, k_tiles[k_tile]);
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) is_ready &= IsReady<kFormat>(k_tiles[k_tile]);
+    return is_ready;
+  };
+  if (gemm.in_is_complete) {
+    load();
+  } else {
+    const int column = FragmentColumn<kFormat>(0, lane % 4);
+    SpinUntilReady(p, consumer.shared(), [&] {
+      return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
+    });
+    SpinUntilReady(p, consumer.shared(), load);
+  }
+  if (gemm.norm != nullptr) {
+    float squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4 * kKTiles; ++i) {
+      uint4& x = k_tiles[i / 4].x[i % 4];
+      float values[8], weights[8];
+      Unpack8(x, values);
+      Unpack8(norms(i / 4)[i % 4 * 4 + lane % 4], weights);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
+      x = Pack8(values);
+    }
+    squares += __shfl_xor_sync(0xffffffffu, squares, 1);
+    squares += __shfl_xor_sync(0xffffffffu, squares, 2);
+    if (lane % 4 == 0) consumer.shared().squares[lane / 4][warp] = squares;
+    __syncwarp();  // before this warp's sums overwrite its norm weights
+  }
+#pragma unroll
+  for (int k_tile = 0; k_tile < kKTiles; ++k_tile) PrepareKTile<kFormat>(k_tiles[k_tile]);
+  const int num_tiles = gemm.num_outputs / kTileOutputs;
+  int turn = 0;
+  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
+    const int count = first + grid < num_tiles ? 2 : 1;
+    TilePairEpilogue epilogue(p, gemm, first, count);
+    float sums[2][4] = {};
+#pragma unroll
+    for (int chunk = 0; chunk < (kKTiles + Shape::kKTiles - 1) / Shape::kKTiles; ++chunk) {
+      if (chunk * Shape::kColumns >= depth) break;
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        if (tile >= count) break;
+        const char* slot = consumer.Wait();
+#pragma unroll
+        for (int i = 0; i < Shape::kKTiles; ++i) {
+          const int k_tile = chunk * Shape::kKTiles + i;
+          if (k_tile < kKTiles) {
+            MultiplyKTile<kFormat>(slot, i, depth - k_tile * kKTileColumns, k_tiles[k_tile],
+                                   sums[tile]);
+          }
+        }
+        consumer.Release();
+      }
+    }
+    epilogue.Finish(p, consumer.shared(), turn, sums);
+  }
+}
+
+// For any depth, without a norm. The input is read again for each pair of tiles, some K tiles
+// ahead. The first pair starts with the columns that are ready.
+template <WeightFormat kFormat>
+__device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer) {
+  using Shape = Chunk<kFormat>;
+  constexpr int kAhead = kFormat == WeightFormat::kBf16 ? 2 : 1;  // in chunks
+  const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
+  const bf16* row = InputRow(p, gemm);
+  struct Input {
+    KTile<kFormat> k_tiles[Shape::kKTiles];
+  };
+  Input ahead[kAhead];
+  int next = 0;
+  const auto load_at = [&](int column, Input& to) {
+#pragma unroll
+    for (int i = 0; i < Shape::kKTiles; ++i)
+      LoadKTile<kFormat>(gemm, row, column + i * kKTileColumns, to.k_tiles[i]);
+  };
+  const auto after = [&](int column) {
+    return column + Shape::kColumns < depth ? column + Shape::kColumns : 0;
+  };
+  const auto load = [&](Input& to) {
+    load_at(next, to);
+    next = after(next);
+  };
+  const auto is_ready = [&](const Input& input) {
+    bool all = true;
+#pragma unroll
+    for (const KTile<kFormat>& k_tile : input.k_tiles) all &= IsReady<kFormat>(k_tile);
+    return all;
+  };
+#pragma unroll
+  for (Input& input : ahead) load(input);
+  const int num_tiles = gemm.num_outputs / kTileOutputs;
+  int turn = 0;
+  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
+    const int count = first + grid < num_tiles ? 2 : 1;
+    TilePairEpilogue epilogue(p, gemm, first, count);
+    float sums[2][4] = {};
+    for (int column = 0; column < depth; column += Shape::kColumns) {
+      Input now = ahead[0];
+#pragma unroll
+      for (int i = 1; i < kAhead; ++i) ahead[i - 1] = ahead[i];
+      load(ahead[kAhead - 1]);
+      if (!__all_sync(0xffffffffu, is_ready(now))) {
+        SpinUntilReady(p, consumer.shared(), [&] {
+          load_at(column, now);
+          return is_ready(now);
+        });
+        next = after(column);  // the loads in flight were issued too early as well
+#pragma unroll
+        for (Input& input : ahead) load(input);
+      }
+#pragma unroll
+      for (KTile<kFormat>& k_tile : now.k_tiles) PrepareKTile<kFormat>(k_tile);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        if (tile >= count) break;
+        const char* slot = consumer.Wait();
+#pragma unroll
+        for (int i = 0; i < Shape::kKTiles; ++i) {
+          MultiplyKTile<kFormat>(slot, i, depth - column - i * kKTileColumns, now.k_tiles[i],
+                                 sums[tile]);
+        }
+        consumer.Release();
+      }
+    }
+    epilogue.Finish(p, consumer.shared(), turn, sums);
+  }
+}
+
+}  // namespace nereid::gpu::decode_step

@@ -1,0 +1,359 @@
+// Turns the output of a request's sequences into Triton responses.
+#include "backends/llm_core/adapter/active_request.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/llm_core/adapter/llm_metrics.h"
+#include "backends/llm_core/adapter/logits_format.h"
+#include "backends/llm_core/adapter/request_threads.h"
+#include "backends/tokenizer/lib/tokenizer.h"
+
+namespace nereid::llm {
+namespace {
+
+constexpr size_t kMaxPriorIds = tokenizer::kMaxPendingIds;
+// Per sequence; beyond this, updates are merged into the newest.
+constexpr size_t kMaxQueuedUpdates = 64;
+constexpr float kLogProbPadding = -1.0f;  // pads the shorter sequences of a response
+constexpr int32_t kIdPadding = -1;
+constexpr std::array<float, 1> kNoLogits{};
+
+void Append(std::vector<float>& to, std::span<const float> from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ActiveRequest>> ActiveRequest::Create(Request request,
+                                                             const ClientRequest& client,
+                                                             const ConfiguredOutputs& outputs,
+                                                             ResponseThread& responses,
+                                                             LlmMetrics* metrics) {
+  // The poller's thread asks for cancellation while the response thread uses the sender, so that
+  // each needs its own factory.
+  Result<ResponseFactoryHandle> factory = NewResponseFactoryHandle(request.handle());
+  if (!factory.ok()) {
+    const Status error = std::move(factory).status();
+    (void)request.Fail(error);
+    return error;
+  }
+  return std::shared_ptr<ActiveRequest>(new ActiveRequest(std::move(request), client, outputs,
+                                                          responses, metrics, std::move(*factory)));
+}
+
+ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
+                             const ConfiguredOutputs& outputs, ResponseThread& responses,
+                             LlmMetrics* metrics, ResponseFactoryHandle factory)
+    : id_(client.id),
+      is_streaming_(client.is_streaming),
+      exclude_input_(client.exclude_input),
+      outputs_(outputs),
+      responses_(responses),
+      metrics_(metrics),
+      arrival_ns_(SteadyNowNs()),
+      sender_(std::move(request).IntoSender()),
+      factory_(std::move(factory)),
+      items_(client.items.size()) {
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const RequestItem& from = client.items[i];
+    Item& item = items_[i];
+    item.prompt = from.prompt;
+    item.returns_log_probs = from.sampling.returns_log_probs;
+    item.returns_cache_stats = from.returns_cache_stats;
+    item.returns_perf_metrics = from.returns_perf_metrics;
+    item.first_sequence = sequences_.size();
+    item.num_sequences = static_cast<size_t>(from.num_sequences);
+    item.is_combined = item.num_sequences > 1 && (from.beams.width > 1 || !outputs.is_decoupled);
+    if (item.is_combined) item.final_updates.resize(item.num_sequences);
+    for (int32_t index = 0; index < from.num_sequences; ++index) {
+      SequenceState& sequence = sequences_.emplace_back();
+      sequence.item = i;
+      sequence.sequence_index = index;
+    }
+  }
+  num_open_ = sequences_.size();
+  sender_.MarkInputsRead();
+}
+
+std::unique_ptr<llm::OutputSink> ActiveRequest::MakeSink(
+    size_t item, std::shared_ptr<const StopStrings> stop_strings) {
+  return std::make_unique<ItemOutputSink>(shared_from_this(), item, std::move(stop_strings),
+                                          arrival_ns_);
+}
+
+bool ActiveRequest::PollCancellation() {
+  if (IsCancelled()) return true;
+  bool is_cancelled = false;
+  (void)ToStatus(TRITONBACKEND_ResponseFactoryIsCancelled(factory_.get(), &is_cancelled));
+  if (is_cancelled) Cancel();
+  return is_cancelled;
+}
+
+void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
+                         const SequenceTiming& timing, const llm::TokenIds& replacement_ids) {
+  const bool is_streaming = is_streaming_ && !items_[item].is_combined;
+  if (!is_streaming && output.finish == llm::FinishReason::kNone) {
+    if (output.context_logits.empty() && output.prompt_log_probs.empty()) return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<SequenceUpdate>& queue =
+        sequences_[items_[item].first_sequence + static_cast<size_t>(output.sequence_index)]
+            .updates;
+    if (queue.empty() || (is_streaming && queue.size() < kMaxQueuedUpdates)) queue.emplace_back();
+    SequenceUpdate& update = queue.back();
+    // These come only once, with the first call.
+    Append(update.context_logits, output.context_logits);
+    Append(update.prompt_log_probs, output.prompt_log_probs);
+    if (!is_streaming && output.finish == llm::FinishReason::kNone) return;
+    const size_t first = is_streaming ? output.first_new : 0;
+    update.ids.insert(update.ids.end(), output.ids.begin() + first, output.ids.end());
+    if (!output.log_probs.empty()) Append(update.log_probs, output.log_probs.subspan(first));
+    if (!output.generation_logits.empty()) {
+      const size_t vocab_size = output.generation_logits.size() / output.ids.size();
+      Append(update.generation_logits, output.generation_logits.subspan(first * vocab_size));
+    }
+    update.ids.insert(update.ids.end(), replacement_ids.begin(), replacement_ids.end());
+    if (items_[item].returns_log_probs) update.log_probs.resize(update.ids.size());
+    if (!update.generation_logits.empty()) {
+      update.generation_logits.resize(update.ids.size() * static_cast<size_t>(outputs_.vocab_size));
+    }
+    update.cum_log_prob = output.cum_log_prob;
+    update.num_output = static_cast<int32_t>(output.ids.size() + replacement_ids.size());
+    update.num_reused_blocks = output.num_reused_blocks;
+    update.num_new_blocks = output.num_new_blocks;
+    update.timing = timing;
+    update.finish = output.finish;
+    if (std::exchange(is_queued_, true)) return;
+  }
+  responses_.Enqueue(shared_from_this());
+}
+
+void ActiveRequest::PostError(size_t item, const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    sequences_[items_[item].first_sequence].updates.emplace_back().error = status;
+    if (std::exchange(is_queued_, true)) return;
+  }
+  responses_.Enqueue(shared_from_this());
+}
+
+void ActiveRequest::Flush() {
+  std::vector<std::vector<SequenceUpdate>> all(sequences_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    is_queued_ = false;
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const std::vector<SequenceUpdate>& queued = sequences_[i].updates;
+      // Without streaming, updates stay queued until their sequence is complete.
+      const bool is_ready = is_streaming_ || (!queued.empty() && queued.back().is_over());
+      if (is_ready) all[i].swap(sequences_[i].updates);
+    }
+  }
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    for (SequenceUpdate& update : all[i]) HandleUpdate(sequences_[i], std::move(update));
+  }
+}
+
+void ActiveRequest::HandleUpdate(SequenceState& sequence, SequenceUpdate update) {
+  Item& item = items_[sequence.item];
+  if (!update.error.ok()) {
+    FailItem(item, update.error);
+    return;
+  }
+  if (update.is_over()) {
+    Close(sequence);
+    if (metrics_ != nullptr)
+      metrics_->CountRequest(item.prompt.size(), update.num_output, update.timing);
+  }
+  if (!item.is_combined) {
+    Send(sequence, std::span(&update, 1));
+    return;
+  }
+  item.final_updates[static_cast<size_t>(sequence.sequence_index)] = std::move(update);
+  const auto is_over = [](const SequenceUpdate& one) { return one.is_over(); };
+  if (std::all_of(item.final_updates.begin(), item.final_updates.end(), is_over)) {
+    Send(sequences_[item.first_sequence], item.final_updates);
+  }
+}
+
+void ActiveRequest::Close(SequenceState& sequence) {
+  if (std::exchange(sequence.is_open, false)) --num_open_;
+}
+
+void ActiveRequest::FailItem(const Item& item, const Status& error) {
+  for (size_t i = 0; i < item.num_sequences; ++i) Close(sequences_[item.first_sequence + i]);
+  if (first_error_.ok()) {
+    first_error_ = error;
+    Cancel();  // the request fails as a whole, so that its other items are not needed
+  }
+  if (num_open_ == 0) (void)sender_.Fail(first_error_);
+}
+
+void ActiveRequest::Send(SequenceState& sequence, std::span<const SequenceUpdate> all) {
+  const bool is_last = num_open_ == 0;
+  if (is_last) sender_.MarkComputed();
+  if (!first_error_.ok()) {
+    if (is_last) (void)sender_.Fail(first_error_);
+    return;
+  }
+  const auto send = [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(Response response, sender_.NewResponse());
+    NEREID_RETURN_IF_ERROR(FillResponse(response, sequence, all));
+    return sender_.Send(std::move(response), is_last);
+  };
+  const Status sent = send();
+  if (!sent.ok() && sender_.is_open()) {
+    first_error_ = sent;
+    Cancel();
+    if (is_last) (void)sender_.Fail(first_error_);
+  }
+}
+
+bool ActiveRequest::IsRequested(const Response& response, const char* name) const {
+  return outputs_.Has(name) && response.IsRequested(name);
+}
+
+std::vector<int64_t> ActiveRequest::Shape(std::initializer_list<int64_t> dims) const {
+  std::vector<int64_t> result(dims);
+  if (outputs_.is_batching) result.insert(result.begin(), 1);
+  return result;
+}
+
+Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
+                                   std::span<const SequenceUpdate> all) {
+  const Item& item = items_[sequence.item];
+  const auto num_sequences = static_cast<int64_t>(all.size());
+  const size_t num_echoed = !is_streaming_ && !exclude_input_ ? item.prompt.size() : 0;
+  size_t longest = 0;
+  for (const SequenceUpdate& update : all) longest = std::max(longest, update.ids.size());
+  llm::TokenIds ids;
+  std::vector<int32_t> lengths;
+  std::vector<float> sums, log_probs;
+  const bool has_log_probs = item.returns_log_probs || outputs_.fills_unrequested;
+  const float filler = item.returns_log_probs ? kLogProbPadding : 0.0f;
+  for (const SequenceUpdate& update : all) {  // shorter sequences are padded
+    ids.insert(ids.end(), item.prompt.begin(),
+               item.prompt.begin() + static_cast<ptrdiff_t>(num_echoed));
+    ids.insert(ids.end(), update.ids.begin(), update.ids.end());
+    ids.insert(ids.end(), longest - update.ids.size(), kIdPadding);
+    lengths.push_back(static_cast<int32_t>(num_echoed + update.ids.size()));
+    sums.push_back(item.returns_log_probs ? update.cum_log_prob : 0.0f);
+    Append(log_probs, update.log_probs);
+    log_probs.insert(log_probs.end(), longest - update.log_probs.size(), filler);
+  }
+  const auto num_ids = static_cast<int64_t>(num_echoed + longest);
+  if (IsRequested(response, "output_ids")) {
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<int32_t>("output_ids", Shape({num_sequences, num_ids}), ids));
+  }
+  if (IsRequested(response, "sequence_length")) {
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<int32_t>("sequence_length", Shape({num_sequences}), lengths));
+  }
+  if (IsRequested(response, "prior_ids")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(
+        "prior_ids", Shape({static_cast<int64_t>(sequence.prior_ids.size())}), sequence.prior_ids));
+  }
+  if (IsRequested(response, "finish_reason")) {
+    const std::string_view reason[] = {llm::FinishReasonText(all[0].finish)};
+    NEREID_RETURN_IF_ERROR(response.SetStrings("finish_reason", Shape({1}), reason));
+  }
+  if (has_log_probs && IsRequested(response, "cum_log_probs")) {
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<float>("cum_log_probs", Shape({num_sequences}), sums));
+  }
+  if (has_log_probs && IsRequested(response, "output_log_probs")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
+        "output_log_probs", Shape({num_sequences, static_cast<int64_t>(longest)}), log_probs));
+  }
+  const auto set_int = [&](const char* name, size_t value) -> Status {
+    if (!IsRequested(response, name)) return {};
+    const auto number = static_cast<int32_t>(value);
+    return response.SetOutput<int32_t>(name, Shape({1}), std::span(&number, 1));
+  };
+  NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
+  NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
+  NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", item.prompt.size()));
+  int32_t num_output = 0;
+  for (const SequenceUpdate& update : all) num_output += update.num_output;
+  NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
+  NEREID_RETURN_IF_ERROR(FillLogits(response, all));
+  NEREID_RETURN_IF_ERROR(FillStatistics(response, item, all[0]));
+  const llm::TokenIds& sent = all[0].ids;
+  sequence.prior_ids.insert(sequence.prior_ids.end(), sent.begin(), sent.end());
+  if (sequence.prior_ids.size() > kMaxPriorIds) {
+    sequence.prior_ids.erase(sequence.prior_ids.begin(), sequence.prior_ids.end() - kMaxPriorIds);
+  }
+  return {};
+}
+
+Status ActiveRequest::FillLogits(Response& response, std::span<const SequenceUpdate> all) {
+  const SequenceUpdate& first = all[0];
+  if (!first.prompt_log_probs.empty() && IsRequested(response, "prompt_log_probs")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
+        "prompt_log_probs", Shape({static_cast<int64_t>(first.prompt_log_probs.size())}),
+        first.prompt_log_probs));
+  }
+  const auto vocab_size = int64_t{outputs_.vocab_size};
+  if (!first.context_logits.empty() && IsRequested(response, "context_logits")) {
+    const int64_t num_rows = static_cast<int64_t>(first.context_logits.size()) / vocab_size;
+    NEREID_RETURN_IF_ERROR(SetLogits(response, "context_logits", outputs_.context_logits,
+                                     Shape({num_rows, vocab_size}), first.context_logits));
+  } else if (outputs_.fills_unrequested && IsRequested(response, "context_logits")) {
+    NEREID_RETURN_IF_ERROR(
+        SetLogits(response, "context_logits", outputs_.context_logits, Shape({1, 1}), kNoLogits));
+  }
+  size_t longest = 0;
+  for (const SequenceUpdate& update : all)
+    longest = std::max(longest, update.generation_logits.size());
+  if (!IsRequested(response, "generation_logits")) return {};
+  if (longest == 0) {
+    if (!outputs_.fills_unrequested) return {};
+    return SetLogits(response, "generation_logits", outputs_.generation_logits, Shape({1, 1, 1}),
+                     kNoLogits);
+  }
+  std::vector<float> logits;
+  for (const SequenceUpdate& update : all) {
+    Append(logits, update.generation_logits);
+    logits.insert(logits.end(), longest - update.generation_logits.size(), 0.0f);
+  }
+  return SetLogits(response, "generation_logits", outputs_.generation_logits,
+                   Shape({static_cast<int64_t>(all.size()),
+                          static_cast<int64_t>(longest) / vocab_size, vocab_size}),
+                   logits);
+}
+
+Status ActiveRequest::SetLogits(Response& response, const char* name, DataType datatype,
+                                const std::vector<int64_t>& shape, std::span<const float> logits) {
+  NEREID_ASSIGN_OR_RETURN(
+      const std::span<std::byte> target,
+      response.OutputBytes(name, datatype, shape, logits.size() * ByteSize(datatype)));
+  ConvertLogits(logits, datatype, target);
+  return {};
+}
+
+Status ActiveRequest::FillStatistics(Response& response, const Item& item,
+                                     const SequenceUpdate& update) {
+  const auto set = [&]<typename T>(const char* name, T value) -> Status {
+    if (!IsRequested(response, name)) return {};
+    return response.SetOutput<T>(name, Shape({1}), std::span<const T>(&value, 1));
+  };
+  if (item.returns_cache_stats || item.returns_perf_metrics) {
+    NEREID_RETURN_IF_ERROR(set("kv_cache_alloc_new_blocks", update.num_new_blocks));
+    NEREID_RETURN_IF_ERROR(set("kv_cache_reused_blocks", update.num_reused_blocks));
+    NEREID_RETURN_IF_ERROR(
+        set("kv_cache_alloc_total_blocks", update.num_new_blocks + update.num_reused_blocks));
+  }
+  if (!item.returns_perf_metrics) return {};
+  NEREID_RETURN_IF_ERROR(set("arrival_time_ns", update.timing.arrival_ns));
+  NEREID_RETURN_IF_ERROR(set("first_scheduled_time_ns", update.timing.first_scheduled_ns));
+  NEREID_RETURN_IF_ERROR(set("first_token_time_ns", update.timing.first_token_ns));
+  NEREID_RETURN_IF_ERROR(set("last_token_time_ns", update.timing.last_token_ns));
+  NEREID_RETURN_IF_ERROR(set("acceptance_rate", 0.0f));  // there is no draft model
+  NEREID_RETURN_IF_ERROR(set("total_accepted_draft_tokens", int32_t{0}));
+  return set("total_draft_tokens", int32_t{0});
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,126 @@
+// A client's request while the engine works on it. It collects the output of the request's batch
+// items, turns it into responses and completes the request. The engine thread posts updates and the
+// response thread sends them, so that a slow client never delays a step. A stream gets one response
+// per step; if many are queued, the newest are merged.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/llm_core/adapter/configured_outputs.h"
+#include "backends/llm_core/adapter/item_output_sink.h"
+#include "backends/llm_core/adapter/request_reader.h"
+#include "backends/llm_core/engine/request.h"
+#include "nereid/backend.h"
+
+namespace nereid::llm {
+
+class LlmMetrics;
+class ResponseThread;
+
+class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
+ public:
+  // `outputs`, `responses` and `metrics` (may be null) must outlive the object.
+  static Result<std::shared_ptr<ActiveRequest>> Create(Request request, const ClientRequest& client,
+                                                       const ConfiguredOutputs& outputs,
+                                                       ResponseThread& responses,
+                                                       LlmMetrics* metrics = nullptr);
+
+  const std::string& id() const { return id_; }
+  // Creates the engine's sink for one batch item. Unless the client excluded it, the prompt is
+  // repeated before the output. `stop_strings` may be null.
+  std::unique_ptr<llm::OutputSink> MakeSink(size_t item,
+                                            std::shared_ptr<const StopStrings> stop_strings);
+
+  void Cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }  // [any thread]
+  // Whether Cancel was called or a cancellation was polled. [any thread]
+  bool IsCancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
+  // Asks the host whether the client has cancelled, and cancels if so. [cancellation poller's
+  // thread]
+  bool PollCancellation();
+  // `replacement_ids`: ids that follow those of `output` and were not sampled. [engine thread]
+  void Post(size_t item, const llm::SequenceOutput& output, const SequenceTiming& timing,
+            const llm::TokenIds& replacement_ids = {});
+  // Fails the item. [engine thread, instance thread]
+  void PostError(size_t item, const Status& status);
+  // Sends the posted updates as responses. [response thread]
+  void Flush();
+
+ private:
+  // The output of a sequence from one or more steps.
+  struct SequenceUpdate {
+    llm::TokenIds ids;
+    std::vector<float> log_probs;
+    float cum_log_prob = 0.0f;
+    int32_t num_output = 0;  // emitted in total, `ids` included
+    std::vector<float> prompt_log_probs, context_logits, generation_logits;
+    int32_t num_reused_blocks = 0;
+    int32_t num_new_blocks = 0;
+    SequenceTiming timing;
+    llm::FinishReason finish = llm::FinishReason::kNone;
+    Status error;
+    bool is_over() const { return finish != llm::FinishReason::kNone || !error.ok(); }
+  };
+  struct Item {
+    llm::TokenIds prompt;  // repeated before the output; its length is reported
+    bool returns_log_probs = false;
+    bool returns_cache_stats = false;
+    bool returns_perf_metrics = false;
+    // All sequences share one response: with beam search, and for models that are not decoupled.
+    bool is_combined = false;
+    size_t first_sequence = 0;
+    size_t num_sequences = 1;
+    std::vector<SequenceUpdate> final_updates;  // of a combined item, by sequence [response thread]
+  };
+  // A sequence of an item.
+  struct SequenceState {
+    size_t item = 0;
+    int32_t sequence_index = 0;
+    bool is_open = true;                  // [response thread]
+    llm::TokenIds prior_ids;              // the last ids sent [response thread]
+    std::vector<SequenceUpdate> updates;  // guarded by mutex_
+  };
+
+  ActiveRequest(Request request, const ClientRequest& client, const ConfiguredOutputs& outputs,
+                ResponseThread& responses, LlmMetrics* metrics, ResponseFactoryHandle factory);
+
+  void HandleUpdate(SequenceState& sequence, SequenceUpdate update);
+  void Close(SequenceState& sequence);
+  void FailItem(const Item& item, const Status& error);
+  // `all`: the sequences that the response contains.
+  void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
+  Status FillResponse(Response& response, SequenceState& sequence,
+                      std::span<const SequenceUpdate> all);
+  Status FillLogits(Response& response, std::span<const SequenceUpdate> all);
+  Status SetLogits(Response& response, const char* name, DataType datatype,
+                   const std::vector<int64_t>& shape, std::span<const float> logits);
+  Status FillStatistics(Response& response, const Item& item, const SequenceUpdate& update);
+  bool IsRequested(const Response& response, const char* name) const;
+  // The dims of an output tensor, with a leading 1 if the model is configured for batching.
+  std::vector<int64_t> Shape(std::initializer_list<int64_t> dims) const;
+
+  const std::string id_;
+  const bool is_streaming_;
+  const bool exclude_input_;
+  const ConfiguredOutputs& outputs_;
+  ResponseThread& responses_;
+  LlmMetrics* const metrics_;
+  const int64_t arrival_ns_;
+  ResponseSender sender_;                // [response thread]
+  const ResponseFactoryHandle factory_;  // used by PollCancellation only
+  std::atomic<bool> is_cancelled_{false};
+
+  std::mutex mutex_;  // guards is_queued_ and the updates of all sequences
+  std::vector<Item> items_;
+  std::vector<SequenceState> sequences_;
+  bool is_queued_ = false;
+
+  size_t num_open_ = 0;  // sequences without a final update [response thread]
+  Status first_error_;   // [response thread]
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,86 @@
+// Checks ranges of request fields.
+#include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/engine/executor.h"
+
+#include <cmath>
+
+namespace nereid::llm {
+namespace {
+
+constexpr int32_t kMaxPriority = 1000;
+
+Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      return InvalidArgError("'", name, "': token id ", ids[i], " at index ", i, ", expected 0 to ",
+                             vocab_size - 1);
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckBeams(const GenerationRequest& request) {
+  const BeamParams& beams = request.beams;
+  if (beams.width < 1) {
+    return InvalidArgError("'beam_width' is ", beams.width, ", expected 1 or more");
+  }
+  if (!(std::abs(beams.length_penalty) <= 100.0f)) {
+    return InvalidArgError("'len_penalty' is ", beams.length_penalty, ", expected -100 to 100");
+  }
+  if (!(beams.diversity_rate >= 0.0f && beams.diversity_rate <= 1e6f)) {
+    return InvalidArgError("'beam_search_diversity_rate' is ", beams.diversity_rate,
+                           ", expected 0 to 1e6");
+  }
+  if (!request.uses_beams()) return Status::Ok();
+  if (request.num_sequences > beams.width) {
+    return InvalidArgError("'num_return_sequences' is ", request.num_sequences,
+                           ", expected at most the beam_width, ", beams.width);
+  }
+  return Status::Ok();
+}
+
+Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& features) {
+  const auto refuse = [](const char* name) {
+    return UnsupportedError("'", name, "': this backend's executor does not support it");
+  };
+  if (request.uses_beams() && !features.candidates) return refuse("beam_width");
+  if (request.returns_context_logits && !features.logits) return refuse("return_context_logits");
+  if (request.returns_generation_logits && !features.logits)
+    return refuse("return_generation_logits");
+  if (request.returns_prompt_log_probs && !features.prompt_log_probs) {
+    return refuse("return_prompt_log_probs");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limits,
+                    const ExecutorFeatures& features) {
+  if (request.prompt.empty()) return InvalidArgError("'input_ids': the prompt is empty");
+  NEREID_RETURN_IF_ERROR(CheckIds("input_ids", request.prompt, limits.vocab_size));
+  if (request.stop.max_tokens < 1) {
+    return InvalidArgError("'request_output_len' is ", request.stop.max_tokens,
+                           ", expected 1 or more");
+  }
+  if (request.stop.min_tokens < 0) {
+    return InvalidArgError("'min_tokens' is ", request.stop.min_tokens, ", expected 0 or more");
+  }
+  if (request.num_sequences < 1) {
+    return InvalidArgError("'num_return_sequences' is ", request.num_sequences,
+                           ", expected 1 or more");
+  }
+  if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
+    return InvalidArgError("'priority' is ", request.priority, ", expected ", -kMaxPriority, " to ",
+                           kMaxPriority);
+  }
+  NEREID_RETURN_IF_ERROR(CheckBeams(request));
+  NEREID_RETURN_IF_ERROR(CheckIds("end_id", request.stop.end_ids, limits.vocab_size));
+  for (const TokenIds& word : request.stop.stop_words) {
+    NEREID_RETURN_IF_ERROR(CheckIds("stop_words_list", word, limits.vocab_size));
+  }
+  NEREID_RETURN_IF_ERROR(CheckSamplingParams(request.sampling, limits.vocab_size));
+  return CheckFeatures(request, features);
+}
+
+}  // namespace nereid::llm

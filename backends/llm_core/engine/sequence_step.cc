@@ -1,0 +1,130 @@
+// Batch entries, kept logits and emitted output of a sequence.
+#include "backends/llm_core/engine/sequence_step.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "backends/llm_core/engine/beam_search.h"
+
+namespace nereid::llm {
+namespace {
+
+// Sets the fields for beam search, returned logits and prompt log probabilities.
+void AddOptionalOutputs(const Sequence& sequence, BatchEntry& entry) {
+  const GenerationRequest& request = *sequence.request;
+  if (entry.samples && request.uses_beams()) {
+    entry.num_candidates = BeamSearch::NumCandidates(request.beams, request.stop);
+  }
+  if (sequence.kept_logits == nullptr) return;
+  entry.returns_logits = entry.samples && request.returns_generation_logits;
+  if (!request.needs_whole_prompt() ||
+      sequence.kept_logits->num_prompt_done >= sequence.num_prompt) {
+    return;
+  }
+  entry.num_logits = entry.num_tokens;
+  entry.returns_logits |= request.returns_context_logits;
+  if (!request.returns_prompt_log_probs) return;
+  const int32_t first = sequence.num_cached + 1;
+  const int32_t count = std::min(entry.num_tokens, sequence.num_tokens() - first);
+  entry.next_ids = std::span<const int32_t>(sequence.token_ids).subspan(first, count);
+}
+
+}  // namespace
+
+void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
+  const bool is_last_chunk = sequence.num_cached + num_tokens == sequence.num_tokens();
+  BatchEntry& entry = batch.entries.emplace_back();
+  entry.slot = sequence.slot;
+  entry.first_token = static_cast<int32_t>(batch.token_ids.size());
+  entry.num_tokens = num_tokens;
+  entry.num_cached = sequence.num_cached;
+  entry.uses_long_rope = sequence.uses_long_rope;
+  entry.num_prompt = sequence.num_prompt;
+  entry.block_table = sequence.block_table;
+  entry.num_logits = is_last_chunk ? 1 : 0;
+  entry.samples = is_last_chunk;
+  if (is_last_chunk) {
+    entry.sampling.params = &sequence.sampling();
+    entry.sampling.token_ids = sequence.token_ids;
+    entry.sampling.num_prompt = sequence.num_prompt;
+    if (sequence.num_tokens() < sequence.num_min_tokens) {
+      entry.sampling.banned_ids = sequence.request->stop.end_ids;
+    }
+  }
+  if (num_tokens == 1) {
+    batch.token_ids.push_back(sequence.token_ids[sequence.num_cached]);
+  } else {
+    const auto first = sequence.token_ids.begin() + sequence.num_cached;
+    batch.token_ids.insert(batch.token_ids.end(), first, first + num_tokens);
+  }
+  if (sequence.has_beams_or_logits) AddOptionalOutputs(sequence, entry);
+}
+
+void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
+                Sequence& sequence) {
+  SequenceLogits& kept = *sequence.kept_logits;
+  const GenerationRequest& request = *sequence.request;
+  if (entry.num_logits == entry.num_tokens && kept.num_prompt_done < sequence.num_prompt) {
+    // For a recomputed sequence: earlier rows were kept the first time, later rows belong to output
+    // tokens.
+    const int32_t skip = kept.num_prompt_done - entry.num_cached;
+    const int32_t end = std::min(entry.num_tokens, sequence.num_prompt - entry.num_cached);
+    if (request.returns_context_logits && skip < end) {
+      const auto first = result.logits[i].begin();
+      kept.context_logits.insert(kept.context_logits.end(), first + ptrdiff_t{skip} * vocab_size,
+                                 first + ptrdiff_t{end} * vocab_size);
+    }
+    // The last prompt token is followed by output, which has no prompt log probability.
+    const int32_t last = std::min(end, sequence.num_prompt - 1 - entry.num_cached);
+    if (request.returns_prompt_log_probs && skip < last) {
+      const std::vector<float>& found = result.prompt_log_probs[i];
+      kept.prompt_log_probs.insert(kept.prompt_log_probs.end(), found.begin() + skip,
+                                   found.begin() + last);
+    }
+    kept.num_prompt_done = std::max(kept.num_prompt_done, entry.num_cached + end);
+  }
+  if (entry.samples && request.returns_generation_logits) {
+    const std::vector<float>& logits = result.logits[i];
+    if (request.uses_beams()) {
+      kept.step_logits =
+          std::make_shared<const std::vector<float>>(logits.end() - vocab_size, logits.end());
+      return;
+    }
+    kept.generation_logits.insert(kept.generation_logits.end(), logits.end() - vocab_size,
+                                  logits.end());
+  }
+}
+
+void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size) {
+  if (num_visible <= sequence.num_emitted && sequence.finish == FinishReason::kNone) return;
+  SequenceOutput output;
+  output.ids = sequence.output_ids().first(num_visible);
+  output.first_new = sequence.num_emitted;
+  output.finish = sequence.finish;
+  if (sequence.request->sampling.returns_log_probs) {
+    output.log_probs = std::span<const float>(sequence.log_probs).first(num_visible);
+    for (int32_t i = sequence.num_emitted; i < num_visible; ++i) {
+      sequence.cum_log_prob += sequence.log_probs[i];
+    }
+    output.cum_log_prob = sequence.cum_log_prob;
+  }
+  output.sequence_index = sequence.index;
+  output.num_reused_blocks = sequence.num_reused_blocks;
+  output.num_new_blocks = sequence.num_new_blocks;
+  if (sequence.kept_logits != nullptr) {
+    const SequenceLogits& kept = *sequence.kept_logits;
+    if (!std::exchange(sequence.was_emitted, true)) {
+      output.prompt_log_probs = kept.prompt_log_probs;
+      output.context_logits = kept.context_logits;
+    }
+    const size_t num_logits = static_cast<size_t>(num_visible) * vocab_size;
+    if (kept.generation_logits.size() >= num_logits) {
+      output.generation_logits = std::span<const float>(kept.generation_logits).first(num_logits);
+    }
+  }
+  sequence.num_emitted = num_visible;
+  sequence.request->sink->OnOutput(output);
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,33 @@
+// A sequence's part of a step: builds its batch entry, stores the results and emits output to its
+// sink. [engine thread]
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/sequence.h"
+
+namespace nereid::llm {
+
+// Appends an entry with the next `num_tokens` tokens of `sequence` that are not cached yet. The
+// entry borrows from the sequence.
+void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch);
+
+// Prefetches the memory of the entry that will be appended after `num_ahead` others.
+inline void PrefetchEntry(const StepBatch& batch, size_t num_ahead) {
+  const BatchEntry* entry = batch.entries.data() + batch.entries.size() + num_ahead;
+  __builtin_prefetch(entry, 1);
+  __builtin_prefetch(reinterpret_cast<const char*>(entry) + 64, 1);
+}
+
+// Keeps the logits and prompt log probabilities of `entry`, the i-th entry of its batch. Requires
+// sequence.kept_logits.
+void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
+                Sequence& sequence);
+
+// Emits the first `num_visible` output tokens, if that is more than before, and the finish reason.
+// Not for beam search.
+void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size);
+
+}  // namespace nereid::llm

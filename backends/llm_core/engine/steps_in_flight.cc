@@ -1,0 +1,62 @@
+// Bookkeeping of overlapping steps.
+#include "backends/llm_core/engine/steps_in_flight.h"
+
+#include <utility>
+
+#include "backends/llm_core/engine/executor.h"
+
+namespace nereid::llm {
+
+void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& sequences,
+                        bool overlaps, std::chrono::steady_clock::time_point began) {
+  StepInFlight& step = steps_.emplace_back();
+  step.began = began;
+  step.sequences = sequences;
+  step.may_overlap = overlaps;
+  step.is_decode = batch.token_ids.size() == sequences.size();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = *sequences[i];
+    ++sequence.num_in_flight;
+    step.samples.push_back(batch.entries[i].samples);
+    // Sequences with beams or kept logits, and sampling rules that read the output, need the result
+    // before the next step can be planned.
+    step.may_overlap &=
+        !sequence.has_beams_or_logits && !(step.samples[i] && sequence.sampling().reads_output());
+  }
+}
+
+void StepsInFlight::AddPendingTokens() {
+  const StepInFlight& step = steps_.back();
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    if (!step.samples[i]) continue;
+    Sequence& sequence = *step.sequences[i];
+    sequence.token_ids.push_back(PendingTokenId(sequence.slot));
+    ++sequence.num_pending;
+  }
+}
+
+StepInFlight StepsInFlight::TakeCompleted() {
+  StepInFlight step = std::move(steps_.front());
+  steps_.pop_front();
+  for (Sequence* sequence : step.sequences) --sequence->num_in_flight;
+  return step;
+}
+
+void StepsInFlight::Retire(std::vector<std::unique_ptr<Sequence>> removed) {
+  for (std::unique_ptr<Sequence>& sequence : removed) {
+    if (sequence->num_in_flight == 0) continue;
+    sequence->request.reset();
+    retired_.push_back(std::move(sequence));
+  }
+}
+
+void StepsInFlight::FreeRetired() {
+  std::erase_if(retired_, [](const auto& sequence) { return sequence->num_in_flight == 0; });
+}
+
+void StepsInFlight::Clear() {
+  steps_.clear();
+  retired_.clear();
+}
+
+}  // namespace nereid::llm

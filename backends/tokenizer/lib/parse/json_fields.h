@@ -1,0 +1,81 @@
+// Typed access to JSON members. Errors name the component, the field and the found type. Used by
+// the loaders of this library. [any thread]
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "nereid/status.h"
+
+namespace nereid::tokenizer {
+
+using Json = nlohmann::json;
+
+// Whether arrays and objects are nested deeper than in any real tokenizer file. The JSON tree of
+// such a file would take about a hundred times its size.
+inline bool IsTooDeep(std::string_view text) {
+  constexpr int kMaxDepth = 64;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      at += c == '\\';
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// Returns the member `key`, or null if it is absent.
+inline const Json& Member(const Json& object, const char* key) {
+  static const Json null;
+  if (!object.is_object()) return null;
+  const auto it = object.find(key);
+  return it == object.end() ? null : *it;
+}
+
+// Returns the object's "type", or "" if it has none.
+inline std::string TypeOf(const Json& object) {
+  const Json& type = Member(object, "type");
+  return type.is_string() ? type.get<std::string>() : "";
+}
+
+inline Status WrongField(std::string_view where, const char* key, const char* expected,
+                         const Json& found) {
+  return InvalidArgError(where, ".", key, ": expected ", expected, ", got ", found.type_name());
+}
+
+inline Result<bool> BoolField(const Json& object, const char* key, bool fallback,
+                              std::string_view where) {
+  const Json& value = Member(object, key);
+  if (value.is_null()) return fallback;
+  if (!value.is_boolean()) return WrongField(where, key, "a boolean", value);
+  return value.get<bool>();
+}
+
+inline Result<std::string> StringField(const Json& object, const char* key,
+                                       std::string_view where) {
+  const Json& value = Member(object, key);
+  if (!value.is_string()) return WrongField(where, key, "a string", value);
+  return value.get<std::string>();
+}
+
+inline Result<uint64_t> CountField(const Json& object, const char* key, std::string_view where) {
+  const Json& value = Member(object, key);
+  if (!value.is_number_unsigned()) return WrongField(where, key, "a count", value);
+  return value.get<uint64_t>();
+}
+
+inline Result<const Json*> ArrayField(const Json& object, const char* key, std::string_view where) {
+  const Json& value = Member(object, key);
+  if (!value.is_array()) return WrongField(where, key, "an array", value);
+  return &value;
+}
+
+}  // namespace nereid::tokenizer

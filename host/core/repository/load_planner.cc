@@ -1,0 +1,112 @@
+#include "host/core/repository/load_planner.h"
+
+#include <utility>
+
+#include "host/core/observe/log.h"
+
+namespace nereid::core {
+
+LoadList LoadPlanner::PlanAll(const std::vector<std::string>& names) const {
+  const std::vector<Repository> repositories = repositories_->All();
+  std::vector<Result<LoadPlan>> made = PlanModels(repositories, names, rule_);
+  LoadList list;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (made[i].ok()) made[i]->is_requested = true;
+    Add(names[i], std::move(made[i]), &list);
+  }
+  for (const std::string& name : names) {
+    AddStepsFrom(repositories, name, &list);
+  }
+  return list;
+}
+
+Result<LoadPlan> LoadPlanner::Plan(const std::string& name,
+                                   const std::vector<const Parameter*>& parameters) const {
+  Result<LoadPlan> plan = PlanModel(repositories_->All(), name, rule_, parameters);
+  if (plan.ok()) plan->is_requested = true;
+  return CheckPlan(name, std::move(plan));
+}
+
+void LoadPlanner::AddSteps(const std::string& name, LoadList* list) const {
+  AddStepsFrom(repositories_->All(), name, list);
+}
+
+void LoadPlanner::AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
+                               LoadList* list) const {
+  const auto it = list->plans.find(name);
+  if (it == list->plans.end()) return;
+  for (const std::string& step : it->second.steps) {
+    if (list->plans.count(step) > 0 || list->failures.count(step) > 0) continue;
+    Result<LoadPlan> plan = PlanModel(repositories, step, rule_);
+    // A serving step keeps serving if its directory is no longer readable.
+    if (!plan.ok() && lifecycle_->IsServing(step)) continue;
+    Add(step, std::move(plan), list);
+    AddStepsFrom(repositories, step, list);
+  }
+}
+
+void LoadPlanner::Add(const std::string& name, Result<LoadPlan> plan, LoadList* list) const {
+  Result<LoadPlan> checked = CheckPlan(name, std::move(plan));
+  if (checked.ok()) {
+    list->plans.emplace(name, std::move(checked).value());
+  } else {
+    list->failures.insert_or_assign(name, std::move(checked).status());
+  }
+}
+
+void LoadPlanner::ApplyAgents(LoadList* list) const {
+  for (auto it = list->plans.begin(); it != list->plans.end();) {
+    const std::string& name = it->first;
+    LoadPlan& plan = it->second;
+    Status status = nereid::core::ApplyAgents(agents_, repositories_->All(), rule_, &plan);
+    if (status.ok() && plan.version_error.ok()) {
+      ++it;
+      continue;
+    }
+    status =
+        status.ok() ? FailWithoutVersion(name, plan.version_error) : FailUnreadable(name, status);
+    list->failures.insert_or_assign(name, std::move(status));
+    it = list->plans.erase(it);
+  }
+}
+
+Result<LoadPlan> LoadPlanner::CheckPlan(const std::string& name, Result<LoadPlan> plan) const {
+  if (!plan.ok()) return FailUnreadable(name, plan.status());
+  if (!plan->version_error.ok()) return FailWithoutVersion(name, plan->version_error);
+  return plan;
+}
+
+Status LoadPlanner::FailUnreadable(const std::string& name, const Status& reason) const {
+  const bool is_found = !reason.message().starts_with("model not found in any model repository");
+  NEREID_LOG_ERROR(is_found ? "Poll failed for model directory '" : "failed to poll model '", name,
+                   "': ", reason.message());
+  Status status(reason.code(),
+                StrCat("failed to load '", name,
+                       "', failed to poll from model repository: ", reason.message()));
+  RecordFailure(name, status, /*affects_readiness=*/false);
+  return status;
+}
+
+Status LoadPlanner::FailWithoutVersion(const std::string& name, const Status& reason) const {
+  NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
+  if (RecordFailure(name, reason, /*affects_readiness=*/true)) lifecycle_->PublishUnavailable(name);
+  return reason;
+}
+
+bool LoadPlanner::RecordFailure(const std::string& name, const Status& status,
+                                bool affects_readiness) const {
+  // Nothing is recorded for a name without directory, which is no model, and for an ambiguous name,
+  // which the index reports itself.
+  const std::vector<ScannedModel> found = FindModel(repositories_->All(), name);
+  if (found.size() != 1) return false;
+  Result<VersionFolders> folders = ScanVersions(found.front().path);
+  std::vector<int64_t> versions;
+  if (folders.ok()) versions = std::move(folders->versions);
+  if (versions.empty()) versions = {1};
+  for (const int64_t version : versions) {
+    lifecycle_->RecordFailure(name, version, status.message(), affects_readiness);
+  }
+  return true;
+}
+
+}  // namespace nereid::core

@@ -1,0 +1,82 @@
+// The service inference.GRPCInferenceService. ModelInfer and ModelStreamInfer are passed as raw
+// bytes to unary_infer and stream_infer; all other calls are parsed and answered here.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/infer_context.h"
+#include "host/frontend/grpc/service_calls.h"
+#include "host/frontend/grpc/work_queue.h"
+
+namespace nereid {
+
+// [loop threads; calls that may block run on the control queue's threads]
+class InferenceService {
+ public:
+  // Both references outlive the service. `control_queue` runs calls that may block, such as model
+  // loads.
+  InferenceService(const InferContext& context, WorkQueue& control_queue)
+      : context_(context), server_(context.server()), control_queue_(control_queue) {}
+
+  // Adds the methods to `table`. The service must outlive the last call.
+  void AddTo(MethodTable& table) const;
+
+ private:
+  void AddInference(MethodTable& table) const;
+  void AddStatusAndMetadata(MethodTable& table) const;
+  void AddRepository(MethodTable& table) const;
+  void AddSettings(MethodTable& table) const;      // settings_rpc.cc
+  void AddSharedMemory(MethodTable& table) const;  // defined in shared_memory_rpc.cc
+
+  static std::string PathOf(std::string_view name) {
+    return StrCat("/inference.GRPCInferenceService/", name);
+  }
+  // Returns false and finishes the call if access is restricted and the caller did not send the
+  // secret.
+  bool Admit(Call& call, ApiGroup group) const {
+    const RestrictedApis& restricted = context_.options().restricted;
+    if (IsAllowed(restricted, group, call)) return true;
+    call.Finish(RestrictedStatus(restricted, group));
+    return false;
+  }
+
+  // Adds a method that `work(request, response)` answers on the loop thread, without blocking.
+  template <typename Request, typename Response, typename Work>
+  void AddInlineCall(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
+    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Admit(call, group)) return nullptr;
+      Request request;
+      Response response;
+      Status status = ParseMessage(bytes, request);
+      if (status.ok()) status = work(request, response);
+      RespondNow(call, status, response);
+      return nullptr;
+    };
+    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+  }
+
+  // Adds a method whose `work(request, response)` may block; it runs on the control queue.
+  template <typename Request, typename Response, typename Work>
+  void AddQueuedCall(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
+    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Admit(call, group)) return nullptr;
+      auto request = std::make_shared<Request>();
+      if (const Status status = ParseMessage(bytes, *request); !status.ok()) {
+        call.Finish(ToCallStatus(status));
+        return nullptr;
+      }
+      return RespondFromQueue<Response>(call, control_queue_, [work, request](Response& response) {
+        return work(*request, response);
+      });
+    };
+    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+  }
+
+  const InferContext& context_;
+  const Server& server_;
+  WorkQueue& control_queue_;
+};
+
+}  // namespace nereid

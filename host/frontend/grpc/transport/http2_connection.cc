@@ -1,0 +1,196 @@
+// Socket input and output of a connection.
+#include "host/frontend/grpc/transport/http2_connection.h"
+
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <nghttp2/nghttp2.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "host/frontend/grpc/transport/http2_stream.h"
+
+namespace nereid::grpc {
+namespace {
+
+constexpr size_t kReadBytes = 128 << 10;
+constexpr int kMaxReads = 4;  // per event, so that other connections are served, too
+constexpr size_t kMaxUnsentBytes = 512 << 10;  // at this size the session waits for the socket
+
+}  // namespace
+
+Http2Connection::Http2Connection(int fd, net::EventLoop& loop, TransportContext& context,
+                                 std::function<void(Http2Connection*)> on_closed)
+    : loop_(loop),
+      context_(context),
+      on_closed_(std::move(on_closed)),
+      fd_(fd),
+      strikes_(context.options.keepalive) {}
+
+Http2Connection::~Http2Connection() {
+  for (event* event : {read_event_, write_event_, timer_event_}) {
+    if (event != nullptr) event_free(event);
+  }
+  nghttp2_session_del(session_);
+  tls_.reset();
+  close(fd_);
+}
+
+Status Http2Connection::Open() {
+  const int on = 1;
+  // This fails on Unix domain sockets, which do not need it.
+  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (context_.tls != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(tls_, net::TlsSession::Create(*context_.tls, fd_));
+  }
+  session_ = NewSession(*this, context_.options);
+  read_event_ = event_new(loop_.base(), fd_, EV_READ | EV_PERSIST, &OnReadEvent, this);
+  write_event_ = event_new(loop_.base(), fd_, EV_WRITE | EV_PERSIST, &OnWriteEvent, this);
+  timer_event_ = event_new(loop_.base(), -1, 0, &OnTimerEvent, this);
+  if (session_ == nullptr || read_event_ == nullptr || write_event_ == nullptr ||
+      timer_event_ == nullptr || event_add(read_event_, nullptr) != 0) {
+    return UnavailableError("connection: cannot allocate its session");
+  }
+  StartTimers();
+  FlushSoon();
+  return {};
+}
+
+void Http2Connection::OnReadEvent(int, short, void* self) {
+  auto& connection = *static_cast<Http2Connection*>(self);
+  connection.loop_.CountEvent();
+  connection.OnReadable();
+}
+
+void Http2Connection::OnWriteEvent(int, short, void* self) {
+  auto& connection = *static_cast<Http2Connection*>(self);
+  if (connection.tls_ != nullptr && connection.tls_->wants_write()) {
+    connection.WatchWrites(false);
+    connection.OnReadable();  // TLS was waiting for the socket to become writable
+  }
+  connection.Flush();
+}
+
+// Same result as read().
+ssize_t Http2Connection::Receive(char* data, size_t size) {
+  if (tls_ != nullptr) return tls_->Read(data, size);
+  while (true) {
+    const ssize_t count = recv(fd_, data, size, MSG_DONTWAIT);
+    if (count >= 0 || errno != EINTR) return count;
+  }
+}
+
+void Http2Connection::OnReadable() {
+  alignas(64) static thread_local char buffer[kReadBytes];
+  for (int i = 0; i < kMaxReads && !is_closed_; ++i) {
+    const ssize_t count = Receive(buffer, sizeof(buffer));
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      FlushSoon();  // a handshake may just have completed
+      if (tls_ != nullptr && tls_->wants_write()) WatchWrites(true);
+      return;
+    }
+    if (count <= 0) return Close();
+    if (is_lingering_) continue;
+    OnRead();
+    const ssize_t taken = nghttp2_session_mem_recv(
+        session_, reinterpret_cast<const uint8_t*>(buffer), static_cast<size_t>(count));
+    if (taken < 0) return Close();
+    FlushSoon();
+    if (tls_ == nullptr && count < static_cast<ssize_t>(sizeof(buffer))) return;
+  }
+  // No socket event announces bytes that TLS has already buffered.
+  if (!is_closed_ && tls_ != nullptr && tls_->has_input()) event_active(read_event_, EV_READ, 0);
+}
+
+void Http2Connection::FlushSoon() {
+  if (is_closed_ || std::exchange(is_flush_posted_, true)) return;
+  loop_.RunAfterPosted(this);
+}
+
+void Http2Connection::RunOnLoop() {
+  is_flush_posted_ = false;
+  if (!is_closed_) Flush();
+}
+
+// Returns false if the session has failed.
+bool Http2Connection::FillFromSession() {
+  while (out_.unsent_bytes() < kMaxUnsentBytes) {
+    const uint8_t* bytes = nullptr;
+    const ssize_t count = nghttp2_session_mem_send(session_, &bytes);
+    if (count < 0) return false;
+    if (count == 0) return true;
+    out_.Append({reinterpret_cast<const char*>(bytes), static_cast<size_t>(count)});
+  }
+  return true;
+}
+
+void Http2Connection::Flush() {
+  WriteOut();
+  if (num_pending_responses_ > 0) StartUnreadCheck();
+}
+
+void Http2Connection::WriteOut() {
+  if (is_closed_ || (tls_ != nullptr && !tls_->is_established())) return;
+  while (true) {
+    if (!is_lingering_ && !FillFromSession()) return Close();
+    if (out_.empty()) break;
+    const auto outcome = out_.Flush(fd_, tls_.get());
+    if (outcome == SendBuffer::Outcome::kFailed) return Close();
+    if (outcome == SendBuffer::Outcome::kBlocked) return WatchWrites(true);
+  }
+  WatchWrites(false);
+  const bool is_over =
+      nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
+  if (!is_lingering_ && (is_closing_for_pings_ || is_over)) Linger();
+}
+
+void Http2Connection::WatchWrites(bool on) {
+  if (std::exchange(is_watching_writes_, on) == on) return;
+  if (on) {
+    event_add(write_event_, nullptr);
+  } else {
+    event_del(write_event_);
+  }
+}
+
+void Http2Connection::Consume(int32_t stream_id, size_t count) {
+  nghttp2_session_consume(session_, stream_id, count);
+}
+
+void Http2Connection::ConsumeStream(int32_t stream_id, size_t count) {
+  if (count > 0) nghttp2_session_consume_stream(session_, stream_id, count);
+}
+
+void Http2Connection::ConsumeConnection(size_t count) {
+  nghttp2_session_consume_connection(session_, count);
+}
+
+void Http2Connection::Link(Http2Stream* stream) {
+  stream->next = first_stream_;
+  if (first_stream_ != nullptr) first_stream_->previous = stream;
+  first_stream_ = stream;
+  ++num_streams_;
+}
+
+void Http2Connection::Unlink(Http2Stream* stream) {
+  (stream->previous == nullptr ? first_stream_ : stream->previous->next) = stream->next;
+  if (stream->next != nullptr) stream->next->previous = stream->previous;
+  stream->next = stream->previous = nullptr;
+  --num_streams_;
+}
+
+void Http2Connection::Close() {
+  if (std::exchange(is_closed_, true)) return;
+  if (tls_ != nullptr) tls_->SendCloseNotify();
+  for (event* event : {read_event_, write_event_, timer_event_}) {
+    if (event != nullptr) event_del(event);
+  }
+  while (first_stream_ != nullptr) first_stream_->OnClosed();
+  shutdown(fd_, SHUT_RDWR);
+  on_closed_(this);
+}
+
+}  // namespace nereid::grpc

@@ -1,0 +1,139 @@
+// One client's socket and its HTTP/2 session. Each stream of the session is one call. [loop thread]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/grpc_options.h"
+#include "host/frontend/grpc/transport/ping_strikes.h"
+#include "host/frontend/grpc/transport/send_buffer.h"
+#include "nereid/status.h"
+#include "net/event_loop.h"
+#include "net/tls_session.h"
+
+struct event;
+struct nghttp2_session;
+
+namespace nereid::grpc {
+
+class Http2Stream;
+
+// State shared by the connections of a server. Outlives them.
+struct TransportContext {
+  const GrpcOptions& options;
+  const MethodTable& methods;
+  const net::TlsContext* tls = nullptr;  // null: plain text
+  std::atomic<size_t> num_calls{0};      // calls whose handler has not yet received OnDone
+};
+
+class Http2Connection final : private net::LoopTask {
+ public:
+  // Takes ownership of `fd`. `on_closed` is called once, when the connection is closed; the owner
+  // may then destroy the connection.
+  Http2Connection(int fd, net::EventLoop& loop, TransportContext& context,
+                  std::function<void(Http2Connection*)> on_closed);
+  ~Http2Connection();
+  Http2Connection(const Http2Connection&) = delete;
+  Http2Connection& operator=(const Http2Connection&) = delete;
+  Status Open();
+
+  // Rejects new calls. The connection closes with the last call in flight, or after `grace_ms`
+  // unless that is 0.
+  void BeginDrain(int64_t grace_ms);
+  // Closes the connection at once and cancels its calls.
+  void Close();
+
+  // ---- for streams
+  net::EventLoop& loop() { return loop_; }
+  nghttp2_session* session() { return session_; }
+  const GrpcOptions& options() const { return context_.options; }
+  const MethodTable& methods() const { return context_.methods; }
+  std::atomic<size_t>& num_calls() { return context_.num_calls; }
+  void Link(Http2Stream* stream);
+  void Unlink(Http2Stream* stream);
+  // Counts unary responses that the client has not read completely.
+  void CountPendingResponse(bool is_pending) {
+    num_pending_responses_ += is_pending ? 1 : size_t{0} - 1;
+  }
+  // Schedules a flush, which runs after the tasks that are already posted to the loop.
+  void FlushSoon();
+  // Returns flow-control window of `count` received bytes to the client.
+  void Consume(int32_t stream_id, size_t count);
+  void ConsumeStream(int32_t stream_id, size_t count);
+  void ConsumeConnection(size_t count);
+
+ private:
+  friend struct SessionCallbacks;
+
+  static void OnReadEvent(int fd, short what, void* self);
+  static void OnWriteEvent(int fd, short what, void* self);
+  static void OnTimerEvent(int fd, short what, void* self);
+
+  void RunOnLoop() override;  // runs the flush that FlushSoon scheduled
+  Status OpenSession();
+  void OnReadable();
+  ssize_t Receive(char* data, size_t size);
+  void Flush();
+  void WriteOut();
+  bool FillFromSession();
+  void WatchWrites(bool on);
+  // Everything is sent: shuts down the sending side and waits for the client to close.
+  void Linger();
+
+  // Defined in http2_connection_timers.cc.
+  void StartTimers();
+  void OnTimer();
+  void SetTimer(int64_t now_ms);
+  void CheckKeepalive(int64_t now_ms);
+  void StartUnreadCheck();
+  void CheckUnreadResponses(int64_t now_ms);
+  void OnRead();
+  void OnPing();
+  void OnPingAck();
+  void SendLastGoaway();
+  void OnDataSent();
+
+  net::EventLoop& loop_;
+  TransportContext& context_;
+  const std::function<void(Http2Connection*)> on_closed_;
+  int fd_;
+  std::unique_ptr<net::TlsSession> tls_;
+  nghttp2_session* session_ = nullptr;
+  event* read_event_ = nullptr;
+  event* write_event_ = nullptr;
+  event* timer_event_ = nullptr;
+  SendBuffer out_;
+  Http2Stream* first_stream_ = nullptr;
+  size_t num_streams_ = 0;
+  size_t num_pending_responses_ = 0;
+
+  bool is_closed_ = false;
+  bool is_lingering_ = false;
+  bool is_flush_posted_ = false;
+  bool is_watching_writes_ = false;
+  bool is_draining_ = false;
+  bool is_last_goaway_sent_ = false;
+  bool is_closing_for_pings_ = false;
+  bool has_settings_ = false;  // the client's SETTINGS frame has arrived
+
+  PingStrikes strikes_;
+  int64_t opened_ms_ = 0;
+  int64_t age_end_ms_ = 0;
+  int64_t idle_since_ms_ = 0;
+  int64_t ping_sent_ms_ = 0;  // 0: no ping is pending
+  int pings_without_data_ = 0;
+  int64_t drain_begin_ms_ = 0;
+  int64_t drain_end_ms_ = 0;
+  int64_t linger_end_ms_ = 0;
+  int64_t next_unread_check_ms_ = 0;  // of unread responses; 0: none is scheduled
+};
+
+// [loop thread] Creates the nghttp2 session of `connection` and submits the server's SETTINGS; null
+// if memory is exhausted.
+nghttp2_session* NewSession(Http2Connection& connection, const GrpcOptions& options);
+
+}  // namespace nereid::grpc

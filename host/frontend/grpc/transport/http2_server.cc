@@ -1,0 +1,102 @@
+// See http2_server.h.
+#include "host/frontend/grpc/transport/http2_server.h"
+
+#include <openssl/ssl.h>
+
+#include <thread>
+#include <utility>
+
+namespace nereid::grpc {
+namespace {
+
+// gRPC clients require the ALPN protocol "h2". OpenSSL reads *chosen after the return, so it may
+// point into kH2.
+int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
+                   const unsigned char* offered, unsigned int offered_bytes, void*) {
+  static constexpr unsigned char kH2[] = {2, 'h', '2'};
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, chosen_bytes, kH2, sizeof(kH2), offered, offered_bytes) !=
+      OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& options,
+                                                        const MethodTable& methods) {
+  std::unique_ptr<Http2Server> server(new Http2Server(options, methods));
+  if (options.tls) {
+    NEREID_ASSIGN_OR_RETURN(server->tls_, net::TlsContext::Create(*options.tls));
+    SSL_CTX_set_alpn_select_cb(server->tls_->get(), &ChooseProtocol, nullptr);
+    server->context_.tls = server->tls_.get();
+  }
+  auto port = net::SocketServer::Open({.address = {.host = options.address,
+                                                   .port = options.port,
+                                                   .reuse_port = options.is_port_reused,
+                                                   .any_is_both_families = true},
+                                       .loop_name = "grpc-loop"});
+  if (!port.ok()) return std::move(port).status();
+  server->socket_server_ = std::move(port).value();
+  server->loop_states_.resize(server->socket_server_->num_loops());
+  NEREID_RETURN_IF_ERROR(server->socket_server_->Serve(*server));
+  return server;
+}
+
+Http2Server::~Http2Server() {
+  if (socket_server_ == nullptr) return;
+  Stop(std::chrono::milliseconds(0));
+  socket_server_->StopLoops();
+  loop_states_.clear();
+}
+
+void Http2Server::AddConnection(size_t index, int fd) {
+  LoopState& loop_state = loop_states_[index];
+  net::EventLoop& loop = socket_server_->loop(index);
+  // The connection is destroyed after the tasks that are already posted, because one of them may
+  // still refer to it.
+  const auto on_closed = [this, index, &loop_state, &loop](Http2Connection* closed) {
+    loop.PostFunction([this, index, &loop_state, &loop, closed] {
+      const auto found = loop_state.connections.find(closed);
+      loop.DestroyLater(std::move(found->second));
+      loop_state.connections.erase(found);
+      socket_server_->OnClosed(index);
+    });
+  };
+  auto connection = std::make_unique<Http2Connection>(fd, loop, context_, on_closed);
+  if (loop_state.is_stopping || !connection->Open().ok()) {
+    socket_server_->OnClosed(index);
+    return;
+  }
+  loop_state.connections.emplace(connection.get(), std::move(connection));
+}
+
+template <typename Visit>
+void Http2Server::ForEachConnection(const Visit& visit) {
+  for (size_t i = 0; i < loop_states_.size(); ++i) {
+    socket_server_->loop(i).PostFunction([&loop_state = loop_states_[i], visit] {
+      loop_state.is_stopping = true;
+      for (const auto& [key, connection] : loop_state.connections) visit(*key);
+    });
+  }
+}
+
+bool Http2Server::IsIdle() const {
+  return socket_server_->num_open() == 0 && context_.num_calls.load() == 0;
+}
+
+void Http2Server::Stop(std::chrono::milliseconds timeout) {
+  if (std::exchange(is_stopped_, true)) return;
+  socket_server_->StopAccepting();
+  ForEachConnection([](Http2Connection& connection) { connection.BeginDrain(0); });
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  constexpr std::chrono::milliseconds kPollPause(1);
+  while (!IsIdle() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(kPollPause);
+  ForEachConnection([](Http2Connection& connection) { connection.Close(); });
+  while (!IsIdle()) std::this_thread::sleep_for(kPollPause);
+}
+
+}  // namespace nereid::grpc

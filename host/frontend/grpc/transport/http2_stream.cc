@@ -1,0 +1,277 @@
+// Request side and lifetime of a stream; http2_stream_output.cc has the response side.
+#include "host/frontend/grpc/transport/http2_stream.h"
+
+#include <event2/event.h>
+
+#include "host/frontend/grpc/transport/header_text.h"
+#include "host/frontend/grpc/transport/http2_connection.h"
+#include "host/frontend/http/bodies/base64.h"
+#include "host/log.h"
+
+namespace nereid::grpc {
+namespace {
+
+// gRPC's own limit on the size of a call's headers.
+constexpr size_t kMaxHeaderBytes = 16384;
+// Per header, as HTTP/2 defines the size of a header list.
+constexpr size_t kHeaderOverheadBytes = 32;
+
+timeval ToTimeval(std::chrono::nanoseconds duration) {
+  const auto microseconds = std::chrono::ceil<std::chrono::microseconds>(duration).count();
+  return {static_cast<time_t>(microseconds / 1'000'000),
+          static_cast<suseconds_t>(microseconds % 1'000'000)};
+}
+
+}  // namespace
+
+Http2Stream::Http2Stream(Http2Connection& connection, int32_t id)
+    : loop_(connection.loop()),
+      num_calls_(connection.num_calls()),
+      connection_(&connection),
+      id_(id) {
+  num_calls_.fetch_add(1, std::memory_order_relaxed);
+  connection.Link(this);
+}
+
+Http2Stream::~Http2Stream() {
+  if (deadline_event_ != nullptr) event_free(deadline_event_);
+}
+
+// ---- headers
+
+void Http2Stream::OnHeader(std::string_view name, std::string_view value) {
+  header_bytes_ += name.size() + value.size() + kHeaderOverheadBytes;
+  if (header_bytes_ > kMaxHeaderBytes || is_started_ || is_rejected_) return;
+  if (name.front() == ':') {
+    if (name == ":path") path_ = value;
+    if (name == ":method") is_post_ = value == "POST";
+  } else if (name == "content-type") {
+    is_grpc_ = value.starts_with("application/grpc");
+  } else if (name == "grpc-encoding") {
+    const auto encoding = http::ParseContentEncoding(value);
+    has_unknown_encoding_ = !encoding.has_value();
+    encoding_ = encoding.value_or(http::Encoding::kIdentity);
+  } else if (name == "grpc-accept-encoding") {
+    accept_encoding_ = value;
+  } else if (name == "grpc-timeout") {
+    SetDeadline(value);
+  } else if (name != "te") {
+    StoreMetadata(name, value);
+  }
+}
+
+void Http2Stream::StoreMetadata(std::string_view name, std::string_view value) {
+  std::optional<std::string> decoded;
+  if (name.ends_with("-bin")) decoded = http::DecodeBase64(value);
+  const auto begin = static_cast<uint32_t>(metadata_text_.size());
+  metadata_text_ += name;
+  const auto middle = static_cast<uint32_t>(metadata_text_.size());
+  metadata_text_ += decoded ? std::string_view(*decoded) : value;
+  metadata_offsets_.push_back({begin, middle, static_cast<uint32_t>(metadata_text_.size())});
+}
+
+void Http2Stream::BuildMetadataViews() {
+  const std::string_view text = metadata_text_;
+  metadata_.reserve(metadata_offsets_.size());
+  for (const auto& [begin, middle, end] : metadata_offsets_) {
+    metadata_.emplace_back(text.substr(begin, middle - begin), text.substr(middle, end - middle));
+  }
+}
+
+void Http2Stream::SetDeadline(std::string_view timeout) {
+  const auto duration = ParseTimeout(timeout);
+  if (!duration || deadline_event_ != nullptr) return;
+  deadline_event_ = event_new(loop_.base(), -1, 0, &OnDeadline, this);
+  const timeval after = ToTimeval(*duration);
+  if (deadline_event_ != nullptr) event_add(deadline_event_, &after);
+}
+
+void Http2Stream::OnDeadline(int, short, void* self) {
+  static_cast<Http2Stream*>(self)->Reject({GrpcCode::kDeadlineExceeded, "Deadline Exceeded"});
+}
+
+void Http2Stream::OnHeadersEnd() {
+  if (is_started_ || is_rejected_ || reader_) return;  // these are trailers
+  if (header_bytes_ > kMaxHeaderBytes) {
+    return Reject(
+        {GrpcCode::kResourceExhausted, StrCat("the call's headers: expected at most ",
+                                              kMaxHeaderBytes, " bytes, got ", header_bytes_)});
+  }
+  if (!is_grpc_) return RejectHttp("415");
+  if (!is_post_) return RejectHttp("405");
+  method_ = connection_->methods().Find(path_);
+  if (method_ == nullptr) {
+    return Reject({GrpcCode::kUnimplemented, ""});  // without a message, as in gRPC
+  }
+  if (has_unknown_encoding_) {
+    return Reject({GrpcCode::kUnimplemented,
+                   "grpc-encoding: expected identity, deflate or gzip, got another"});
+  }
+  LogStep("Process for ", ", rpc_ok=1, ", " step START");
+  ChooseResponseEncoding();
+  BuildMetadataViews();
+  reader_.emplace(connection_->options().max_message_bytes, encoding_);
+  if (method_->stream == nullptr) return;  // a unary call starts with its message
+  is_started_ = true;
+  handler_ = method_->stream(*this);
+}
+
+// ---- messages
+
+void Http2Stream::OnData(std::string_view bytes) {
+  if (!reader_ || is_rejected_ || is_finished_ || forced_status_) {
+    return connection_->Consume(id_, bytes.size());
+  }
+  if (is_started_ && !is_reading_) {
+    unconsumed_bytes_ += bytes.size();
+    connection_->ConsumeConnection(bytes.size());
+  } else {
+    connection_->Consume(id_, bytes.size());
+  }
+  if (CallStatus status = reader_->Feed(bytes, received_); status.code != GrpcCode::kOk) {
+    return Reject(std::move(status));
+  }
+  Deliver();
+}
+
+void Http2Stream::OnRemoteEnd() {
+  is_remote_end_ = true;
+  if (!reader_ || is_rejected_ || is_finished_ || forced_status_) return;
+  if (!reader_->is_at_boundary()) {
+    return Reject({GrpcCode::kInternal, "the request ended in the middle of a message"});
+  }
+  if (is_started_) {
+    Deliver();
+  } else {
+    StartUnary();
+  }
+}
+
+void Http2Stream::StartUnary() {
+  if (received_.size() != 1) {
+    return Reject(
+        {GrpcCode::kInternal, StrCat("the request: expected one message, got ", received_.size())});
+  }
+  const Slice message = std::move(received_.front());
+  received_.clear();
+  is_started_ = true;
+  handler_ = method_->unary(*this, message);
+}
+
+// Delivers the next message, or the end of the stream, if the service has requested a read.
+void Http2Stream::Deliver() {
+  if (!is_reading_ || handler_ == nullptr) return;
+  if (!received_.empty()) {
+    is_reading_ = false;
+    const Slice message = std::move(received_.front());
+    received_.pop_front();
+    handler_->OnReadDone(&message);
+  } else if (is_remote_end_) {
+    is_reading_ = false;
+    handler_->OnReadDone(nullptr);
+  }
+}
+
+// ---- lifetime
+
+void Http2Stream::NotifyCancel() {
+  if (handler_ == nullptr || is_finished_ || is_cancel_notified_) return;
+  is_cancel_notified_ = true;
+  handler_->OnCancel();
+}
+
+void Http2Stream::OnClosed() {
+  SetResponsePending(false);
+  connection_->Unlink(this);
+  connection_ = nullptr;
+  if (deadline_event_ != nullptr) event_del(deadline_event_);
+  out_.clear();
+  out_bytes_ = 0;
+  if (is_started_ && !is_finished_) {
+    NotifyCancel();
+    if (is_write_pending_) {
+      is_write_pending_ = false;
+      handler_->OnWriteDone();
+    }
+    if (is_reading_ && handler_ != nullptr) {
+      is_reading_ = false;
+      handler_->OnReadDone(nullptr);
+    }
+    return;  // the service still has to finish the call
+  }
+  FinishAndDelete();
+}
+
+// Verbose log line: `before`, handler name, `between`, stream id, `after`. The names are those of
+// Triton's handlers.
+void Http2Stream::LogStep(const char* before, const char* between, const char* after) const {
+  if (!TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE)) return;
+  const std::string name = path_.substr(path_.rfind('/') + 1);
+  const bool is_infer = name == "ModelInfer" || name == "ModelStreamInfer";
+  LogVerbose(before, name, is_infer ? "Handler" : "", between, id_, after);
+}
+
+void Http2Stream::FinishAndDelete() {
+  if (is_started_) LogStep("Done for ", ", ", "");
+  if (handler_ != nullptr) handler_->OnDone();
+  num_calls_.fetch_sub(1, std::memory_order_release);
+  delete this;
+}
+
+// ---- actions
+
+template <typename Change>
+void Http2Stream::PostActions(Change change) {
+  {
+    const std::lock_guard lock(mutex_);
+    change(actions_);
+    if (is_posted_) return;
+    is_posted_ = true;
+  }
+  loop_.Post(this);  // may delete this, so no member is used afterwards
+}
+
+void Http2Stream::Read() {
+  PostActions([](Actions& actions) { actions.is_read_requested = true; });
+}
+
+void Http2Stream::Write(WireMessage message) {
+  PostActions([framed = Frame(std::move(message))](Actions& actions) mutable {
+    actions.message = std::move(framed);
+  });
+}
+
+void Http2Stream::Finish(CallStatus status) {
+  PostActions([&](Actions& actions) { actions.status = std::move(status); });
+}
+
+void Http2Stream::FinishWith(WireMessage message) {
+  PostActions([framed = Frame(std::move(message))](Actions& actions) mutable {
+    actions.message = std::move(framed);
+    actions.status.emplace();
+  });
+}
+
+void Http2Stream::Abort() {
+  PostActions([](Actions& actions) { actions.is_abort_requested = true; });
+}
+
+void Http2Stream::RunOnLoop() {
+  while (true) {
+    Actions actions;
+    {
+      const std::lock_guard lock(mutex_);
+      if (actions_.empty()) {
+        is_posted_ = false;
+        return;
+      }
+      actions = std::move(actions_);
+      actions_ = Actions();
+    }
+    const bool is_last = actions.status.has_value();
+    RunActions(std::move(actions));
+    if (is_last) return;  // this may have been deleted
+  }
+}
+
+}  // namespace nereid::grpc

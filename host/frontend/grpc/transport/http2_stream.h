@@ -1,0 +1,163 @@
+// One call on one HTTP/2 stream: request headers, messages in both directions, final status.
+// Services see it as a Call. Their requests come from any thread and are queued as actions that the
+// loop thread runs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/transport/message_reader.h"
+#include "net/event_loop.h"
+
+struct event;
+
+namespace nereid::grpc {
+
+class Http2Connection;
+class SendBuffer;
+
+// Deletes itself once the session has closed the stream and the service has finished the call.
+// [loop thread, except for the methods of Call]
+class Http2Stream final : public Call, private net::LoopTask {
+ public:
+  Http2Stream(Http2Connection& connection, int32_t id);
+  Http2Stream(const Http2Stream&) = delete;
+  Http2Stream& operator=(const Http2Stream&) = delete;
+
+  // ---- events of the session
+  void OnHeader(std::string_view name, std::string_view value);
+  void OnHeadersEnd();
+  void OnData(std::string_view bytes);
+  void OnRemoteEnd();
+  // Everything has been sent.
+  void OnLocalEnd();
+  // The session has closed the stream or is about to be destroyed. May delete this.
+  void OnClosed();
+
+  // Returns how many queued bytes the next DATA frame contains, at most `max_bytes`, or an nghttp2
+  // error code. `data_flags` are NGHTTP2_DATA_FLAG_*.
+  ssize_t PrepareData(size_t max_bytes, uint32_t* data_flags);
+  // Moves the next `count` queued bytes to `out`.
+  void MoveDataTo(size_t count, SendBuffer& out);
+  // Resets the stream if the client has read nothing of a unary response since the last check.
+  void ResetIfUnread();
+
+  int32_t id() const { return id_; }
+  // Links of the connection's list of streams.
+  Http2Stream* next = nullptr;
+  Http2Stream* previous = nullptr;
+
+  // ---- Call
+  const Metadata& metadata() const override { return metadata_; }
+  void Read() override;
+  void Write(WireMessage message) override;
+  void Finish(CallStatus status) override;
+  void FinishWith(WireMessage message) override;
+  void Abort() override;
+
+ private:
+  // A message to send, with its 5-byte prefix.
+  struct OutMessage {
+    std::array<char, 5> prefix;
+    WireMessage message;
+  };
+  struct Actions {
+    bool is_read_requested = false;
+    bool is_abort_requested = false;
+    std::optional<OutMessage> message;
+    std::optional<CallStatus> status;
+    bool empty() const { return !is_read_requested && !is_abort_requested && !message && !status; }
+  };
+
+  ~Http2Stream();
+  void RunOnLoop() override;
+  template <typename Change>
+  void PostActions(Change change);
+  void RunActions(Actions actions);
+  void QueueMessage(OutMessage message);
+  void FinishWithStatus(CallStatus status);
+
+  void SetDeadline(std::string_view timeout);
+  static void OnDeadline(int fd, short what, void* self);
+  void StoreMetadata(std::string_view name, std::string_view value);
+  void BuildMetadataViews();
+  void Deliver();
+  void StartUnary();
+  // Ends the call with `status` without waiting for its service.
+  void Reject(CallStatus status);
+  void RejectHttp(std::string_view http_status);
+  void ResetStream();
+  void NotifyCancel();
+  void SubmitHeaders();
+  void SubmitStatusOnly(const CallStatus& status);
+  void SubmitTrailers();
+  void SkipSentSlices();
+  void SetResponsePending(bool is_pending);
+  void LogStep(const char* before, const char* between, const char* after) const;
+  void FinishAndDelete();
+  OutMessage Frame(WireMessage message) const;
+  void ChooseResponseEncoding();
+
+  net::EventLoop& loop_;
+  std::atomic<size_t>& num_calls_;
+  Http2Connection* connection_;  // null once the stream is closed
+  const int32_t id_;
+
+  // Headers.
+  std::string path_;
+  std::string metadata_text_;
+  // Offsets in metadata_text_: name, value, end.
+  std::vector<std::array<uint32_t, 3>> metadata_offsets_;
+  Metadata metadata_;
+  std::string accept_encoding_;
+  size_t header_bytes_ = 0;
+  bool is_post_ = false;
+  bool is_grpc_ = false;
+  bool has_unknown_encoding_ = false;
+  http::Encoding encoding_ = http::Encoding::kIdentity;
+  http::Encoding response_encoding_ = http::Encoding::kIdentity;
+  event* deadline_event_ = nullptr;
+
+  // The request.
+  const Method* method_ = nullptr;
+  std::optional<MessageReader> reader_;
+  std::deque<Slice> received_;
+  size_t unconsumed_bytes_ = 0;  // of the stream's window, until the service reads
+  bool is_reading_ = false;
+  bool is_remote_end_ = false;
+
+  // The service.
+  CallHandler* handler_ = nullptr;
+  bool is_started_ = false;
+  bool is_cancel_notified_ = false;
+  bool is_finished_ = false;  // the service has called Finish
+  bool is_rejected_ = false;  // a status is being sent without the service
+  std::optional<CallStatus> forced_status_;
+
+  // The response.
+  std::deque<OutMessage> out_;
+  size_t out_slice_ = 0;   // part of out_.front() being sent: 0 is the prefix, n is slice n - 1
+  size_t out_offset_ = 0;  // sent bytes of that part
+  size_t out_bytes_ = 0;   // queued bytes of all messages
+  bool is_write_pending_ = false;
+  bool is_response_pending_ = false;  // a unary response is not yet completely sent
+  size_t unsent_bytes_at_check_ = 0;  // out_bytes_ at the last check
+  bool has_headers_ = false;
+  bool is_aborted_ = false;
+  CallStatus status_;
+
+  std::mutex mutex_;  // guards the two below
+  Actions actions_;
+  bool is_posted_ = false;
+};
+
+}  // namespace nereid::grpc

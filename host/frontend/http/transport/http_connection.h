@@ -1,0 +1,166 @@
+// One client's connection: reads one request at a time, passes it to the service and writes the
+// response. It detects at once, in every state, that the client disconnects. [loop thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "host/frontend/http/transport/byte_buffer.h"
+#include "host/frontend/http/transport/chunked_decoder.h"
+#include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/http/transport/http_service.h"
+#include "host/frontend/http/transport/http_status.h"
+#include "host/frontend/http/transport/output_queue.h"
+#include "nereid/status.h"
+#include "net/tls_session.h"
+
+struct event;
+
+namespace nereid::net {
+class EventLoop;
+}  // namespace nereid::net
+
+namespace nereid::http {
+
+class LoopConnections;
+
+// Status line and headers of a response. `extra_headers` are whole lines, each with its CR LF.
+struct ResponseHead {
+  int status = 200;
+  std::string_view content_type = "application/json";
+  std::string_view extra_headers = {};
+};
+
+class HttpConnection {
+ public:
+  // Takes ownership of `fd`. `owner` owns the connection. All references outlive it.
+  HttpConnection(int fd, net::EventLoop& loop, LoopConnections& owner, HttpService& service,
+                 const HttpLimits& limits);
+  ~HttpConnection();
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+  // `tls` is null on a port without TLS.
+  Status Open(const net::TlsContext* tls);
+
+  // ---- For services: answer the current request exactly once, with a reply or with a stream.
+  void Reply(const ResponseHead& head, std::string_view body);
+  // Sends the response without copying its borrowed segments. `bytes_owner` keeps their bytes alive
+  // until they are sent.
+  void ReplySegments(const ResponseHead& head, std::span<const OutputSegment> body,
+                     std::shared_ptr<const void> bytes_owner);
+  // Sends a body of unknown length: chunked, or until the connection closes if the client uses
+  // HTTP/1.0. SendChunk may detect that the client has disconnected or reads too slowly. It then
+  // calls OnDisconnect before it returns.
+  void BeginStream(const ResponseHead& head);
+  void SendChunk(std::string_view bytes);
+  void EndStream();
+
+  // The response follows later. `call` is notified if the client disconnects before the response is
+  // complete.
+  void BeginCall(InFlightCall* call) { call_ = call; }
+  // The client has sent requests of sequences, which may continue while the server shuts down. The
+  // connection therefore stays open until EndDrain.
+  void KeepOpenForSequences();
+  // Closes the connection as if the client had disconnected. The call is notified.
+  void Abort() { Close(); }
+
+  net::EventLoop& loop() { return loop_; }
+  const HttpLimits& limits() const { return limits_; }
+  // Time at which the first bytes of the current request were read, by the steady clock.
+  uint64_t request_start_ns() const { return request_start_ns_; }
+  size_t unsent_bytes() const { return output_.unsent_bytes(); }
+
+  // ---- For the owner.
+  // Called once a second. Closes a connection that exceeds a timeout.
+  void OnTick(int64_t now_s);
+  // The server shuts down: accepts no further request, unless the connection is kept open for
+  // sequences.
+  void BeginDrain();
+  // From now on connections kept open for sequences accept no further request either.
+  void EndDrain();
+  bool has_request() const { return state_ == State::kRunning; }
+
+ private:
+  // kHead -> kBody -> kRunning -> kHead; any -> kFlushing -> kLingering -> kClosed; any -> kClosed.
+  enum class State { kHead, kBody, kRunning, kFlushing, kLingering, kClosed };
+
+  static void OnReadEvent(int fd, short what, void* self);
+  static void OnWriteEvent(int fd, short what, void* self);
+
+  // http_connection.cc: socket events, timeouts and closing.
+  void OnReadable();
+  void ReadOnce();
+  ssize_t Receive(char* data, size_t size);
+  void OnReadError();
+  void OnPeerClosed();
+  void OnWritable();
+  ByteBuffer& ReadTarget();
+  bool HasStalled(int64_t now_s) const;
+  void WatchReads(bool on);
+  void WatchWrites(bool on);
+  void StopKeepingOpen();
+  bool IsLast() const;
+  void Linger();
+  void Close();
+
+  // http_connection_input.cc: parsing of requests.
+  void ProcessInput();
+  bool ParseNextHead();
+  bool PrepareBody();
+  void AllocateBody();
+  bool ReadBody();
+  bool DecodeChunks();
+  void Dispatch();
+  void RejectRequest(int status, std::string_view reason);
+
+  // http_connection_output.cc: writing of responses.
+  void AppendHead(std::string& text, const ResponseHead& head);
+  void WriteOut(std::span<const OutputSegment> segments, std::shared_ptr<const void> bytes_owner);
+  void FinishRequest();
+  void OnOutputFlushed();
+
+  net::EventLoop& loop_;
+  LoopConnections& owner_;
+  HttpService& service_;
+  const HttpLimits& limits_;
+  int fd_;
+  std::unique_ptr<net::TlsSession> tls_;
+  event* read_event_ = nullptr;    // readable or closed by the client
+  event* hangup_event_ = nullptr;  // closed by the client; used while reading is paused
+  event* write_event_ = nullptr;
+
+  State state_ = State::kHead;
+  bool is_processing_ = false;  // ProcessInput is on the stack
+  bool is_draining_ = false;
+  bool is_kept_open_ = false;
+  bool peer_closed_ = false;
+  bool watches_reads_ = false;
+  bool watches_writes_ = false;
+  bool is_chunked_stream_ = false;
+  int64_t progress_s_ = 0;  // time of the last transferred byte
+  uint64_t request_start_ns_ = 0;
+  int64_t request_start_s_ = 0;  // arrival of the first byte of the current request
+
+  ByteBuffer input_;         // the head of the current request, then the bytes that follow it
+  size_t head_scanned_ = 0;  // number of bytes of input_ already searched for the end of the head
+  size_t head_bytes_ = 0;    // length of the current request's head, once it is complete
+  RequestHead head_;         // its views point into input_
+  ByteBuffer body_;          // body of a request that does not fit into input_, or is chunked
+  std::optional<ChunkedDecoder> chunks_;
+  // Set until so many bytes of a large body have arrived that posted memory can be acquired for the
+  // rest.
+  std::optional<size_t> num_leading_bytes_;
+
+  OutputQueue output_;  // declared after tls_, which it uses
+  InFlightCall* call_ = nullptr;
+};
+
+// Answers the current request with an error.
+void ReplyError(HttpConnection& connection, const Status& status,
+                HttpStatusMapping mapping = &DefaultHttpStatus);
+
+}  // namespace nereid::http

@@ -1,0 +1,196 @@
+// Parses requests, one at a time. The next one is parsed only after the previous response has been
+// written to the socket.
+#include <algorithm>
+#include <chrono>
+
+#include "host/frontend/http/transport/http_connection.h"
+#include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/http/transport/http_status.h"
+#include "host/frontend/http/transport/loop_connections.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr uint64_t kMaxCopiedBody = 4096;
+
+uint64_t SteadyNowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// `size` is in bytes. The text is that of Triton's later versions.
+std::string TooLarge(std::string_view size, const HttpLimits& limits) {
+  return StrCat("request size of ", size, " bytes exceeds the maximum allowed input size of ",
+                limits.max_body_bytes, " bytes. Use --http-max-input-size to increase the limit.");
+}
+
+}  // namespace
+
+// Not re-entrant: a response that is sent inside Dispatch returns to this loop.
+void HttpConnection::ProcessInput() {
+  if (is_processing_) return;
+  is_processing_ = true;
+  while (true) {
+    if (state_ == State::kHead && output_.empty() && ParseNextHead()) continue;
+    if (state_ == State::kBody && ReadBody()) {
+      Dispatch();
+      continue;
+    }
+    break;
+  }
+  is_processing_ = false;
+}
+
+// Returns true if the head is complete and valid, so that the body can be read.
+bool HttpConnection::ParseNextHead() {
+  if (head_scanned_ == 0) {
+    // Empty lines before a request are allowed (RFC 9112, 2.2).
+    size_t blank = 0;
+    while (input_.view().substr(blank, 2) == "\r\n") blank += 2;
+    input_.Erase(0, blank);
+  }
+  if (input_.empty()) return false;
+  if (head_scanned_ == 0) request_start_ns_ = SteadyNowNs();
+  const std::optional<size_t> end = FindHeadEnd(input_.view(), head_scanned_);
+  if (!end && input_.size() < limits_.max_head_bytes) {
+    head_scanned_ = input_.view() == "\r" ? 0 : input_.size();  // half of an empty line so far
+    return false;
+  }
+  if (!end || *end > limits_.max_head_bytes) {
+    RejectRequest(431, StrCat("the request header exceeds the maximum of ", limits_.max_head_bytes,
+                              " bytes (--http-max-header-size)"));
+    return false;
+  }
+  head_bytes_ = *end;
+  head_scanned_ = 0;
+  if (const auto error = ParseHead(input_.view().substr(0, head_bytes_), limits_, head_)) {
+    RejectRequest(error->status, error->reason);
+    return false;
+  }
+  return PrepareBody();
+}
+
+bool HttpConnection::PrepareBody() {
+  const uint64_t length = head_.content_length.value_or(0);
+  if (length > limits_.max_body_bytes) {
+    RejectRequest(413, TooLarge(std::to_string(length), limits_));
+    return false;
+  }
+  state_ = State::kBody;
+  if (head_.is_chunked) {
+    chunks_.emplace(limits_.max_body_bytes);
+    if (input_.free_bytes() < 4096) {
+      // Grows the buffer so that the head can stay in it, then parses again because the views have
+      // moved.
+      input_.Grow(input_.capacity() * 2);
+      (void)ParseHead(input_.view().substr(0, head_bytes_), limits_, head_);
+    }
+  } else if (head_bytes_ + length > input_.capacity()) {
+    num_leading_bytes_ = service_.NumLeadingBytes(head_, length);
+    if (num_leading_bytes_ && head_bytes_ + *num_leading_bytes_ > input_.capacity())
+      num_leading_bytes_.reset();
+    if (!num_leading_bytes_) AllocateBody();
+  }
+  if (head_.expects_continue && input_.size() == head_bytes_ && body_.empty()) {
+    const OutputSegment go_on{"HTTP/1.1 100 Continue\r\n\r\n"};
+    WriteOut({&go_on, 1}, nullptr);
+  }
+  return state_ == State::kBody;
+}
+
+// The body does not fit into input_. It gets memory of its own. If the service has posted memory,
+// the part after the leading bytes is received there.
+void HttpConnection::AllocateBody() {
+  const uint64_t length = *head_.content_length;
+  size_t first_bytes = 0;
+  PostedMemory place;
+  if (num_leading_bytes_) place = service_.AcquirePostedMemory(head_, length - *num_leading_bytes_);
+  if (place.external_owner != nullptr) {
+    first_bytes = *num_leading_bytes_;
+    body_ = ByteBuffer(std::move(place.external_owner), place.base, length - first_bytes);
+  } else {
+    body_ = ByteBuffer(length);
+  }
+  num_leading_bytes_.reset();
+  body_.Append(input_.view().substr(head_bytes_ + first_bytes));
+  input_.Truncate(head_bytes_ + first_bytes);
+}
+
+// Returns true if the body is complete.
+bool HttpConnection::ReadBody() {
+  if (chunks_) return DecodeChunks();
+  if (num_leading_bytes_) {
+    if (input_.size() < head_bytes_ + *num_leading_bytes_) return false;
+    AllocateBody();
+  }
+  if (body_.capacity() != 0) return body_.free_bytes() == 0;
+  return input_.size() >= head_bytes_ + head_.content_length.value_or(0);
+}
+
+bool HttpConnection::DecodeChunks() {
+  const size_t consumed = chunks_->Consume(input_.view().substr(head_bytes_), body_);
+  input_.Erase(head_bytes_, consumed);
+  switch (chunks_->state()) {
+    case ChunkedDecoder::State::kDone:
+      return true;
+    case ChunkedDecoder::State::kMalformed:
+      RejectRequest(400, "malformed chunked request body");
+      return false;
+    case ChunkedDecoder::State::kTooLarge:
+      RejectRequest(413, TooLarge("more", limits_));
+      return false;
+    default:
+      return false;
+  }
+}
+
+void HttpConnection::Dispatch() {
+  RequestBody body;
+  const uint64_t length = head_.content_length.value_or(0);
+  if (body_.external_owner() != nullptr) {
+    const std::string_view first = input_.view().substr(head_bytes_);
+    body.memory = ByteBuffer(first.size());
+    body.memory.Append(first);
+    input_.Truncate(head_bytes_);
+    body.posted = std::move(body_);
+  } else if (chunks_ || body_.capacity() != 0) {
+    body.memory = std::move(body_);
+    chunks_.reset();
+  } else if (length != 0 && length <= kMaxCopiedBody) {
+    // The connection keeps its buffer: a new buffer for each request would cost more than the copy.
+    body.memory = ByteBuffer(length);
+    body.memory.Append(input_.view().substr(head_bytes_, length));
+    input_.Erase(head_bytes_, length);
+  } else if (length != 0) {
+    // The body follows its head in input_. The service gets that memory, and the connection keeps
+    // the bytes of the next request.
+    ByteBuffer rest;
+    const std::string_view next = input_.view().substr(head_bytes_ + length);
+    if (!next.empty()) {
+      rest = ByteBuffer(std::max(next.size(), input_.capacity()));
+      rest.Append(next);
+    }
+    body.offset = head_bytes_;
+    body.memory = std::move(input_);
+    body.memory.Truncate(head_bytes_ + length);
+    input_ = std::move(rest);
+    head_bytes_ = 0;
+  }
+  state_ = State::kRunning;
+  owner_.OnRequestStart();
+  service_.Handle(*this, head_, std::move(body));
+}
+
+// Answers a malformed or too large request and closes the connection, because the start of the next
+// request is unknown.
+void HttpConnection::RejectRequest(int status, std::string_view reason) {
+  head_.keep_alive = false;
+  chunks_.reset();
+  body_ = ByteBuffer();
+  state_ = State::kRunning;
+  owner_.OnRequestStart();
+  Reply({.status = status}, ErrorBody(reason));
+}
+
+}  // namespace nereid::http

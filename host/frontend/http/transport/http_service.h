@@ -1,0 +1,44 @@
+// The interface between transport and endpoints: a service handles the complete requests of a port.
+// The transport knows no endpoint, and the endpoints know no socket. [loop thread]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "host/frontend/http/transport/http_request.h"
+
+namespace nereid::http {
+
+class HttpConnection;
+
+class HttpService {
+ public:
+  virtual ~HttpService() = default;
+
+  // Answers through `connection`, before it returns or later (HttpConnection::BeginCall). Every
+  // loop of the server calls it, concurrently.
+  virtual void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) = 0;
+
+  // Returns how many leading bytes of a large body must arrive before posted memory can be acquired
+  // for the rest. None means that no posted memory is used.
+  virtual std::optional<size_t> NumLeadingBytes(const RequestHead&, uint64_t /*body_bytes*/) {
+    return std::nullopt;
+  }
+  // Acquires posted memory for the rest of the body, once the leading bytes have arrived.
+  virtual PostedMemory AcquirePostedMemory(const RequestHead&, uint64_t /*rest_bytes*/) {
+    return {};
+  }
+};
+
+// A request that is answered later. The connection notifies it when the client disconnects.
+class InFlightCall {
+ public:
+  // The client has disconnected, or the server has closed the connection. The connection must not
+  // be used any more.
+  virtual void OnDisconnect() = 0;
+
+ protected:
+  ~InFlightCall() = default;
+};
+
+}  // namespace nereid::http

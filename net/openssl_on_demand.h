@@ -1,0 +1,13 @@
+// Loads OpenSSL at run time, when the first port or client needs TLS. Its symbols and relocations
+// would be half of the dynamic linker's work at every start. Code includes OpenSSL's headers and
+// calls its functions as usual; openssl_on_demand.cc defines those that are used. [any thread]
+#pragma once
+
+#include "nereid/status.h"
+
+namespace nereid::net {
+
+// Must succeed before any OpenSSL function is called. UNAVAILABLE names what is missing.
+Status LoadOpenSsl();
+
+}  // namespace nereid::net

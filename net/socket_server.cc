@@ -1,0 +1,148 @@
+#include "net/socket_server.h"
+
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace nereid::net {
+namespace {
+
+bool HaveSameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+  }
+  return a.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+// Returns the core that received the last packet of a client on this machine, which is the core
+// that the client ran on. Returns -1 for clients of other machines.
+int CoreOfLocalClient(int fd) {
+  sockaddr_storage client = {}, own = {};
+  socklen_t client_bytes = sizeof(client), own_bytes = sizeof(own);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&client), &client_bytes) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0 ||
+      !HaveSameAddress(client, own)) {
+    return -1;
+  }
+  int core = -1;
+  socklen_t bytes = sizeof(core);
+  return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &bytes) == 0 ? core : -1;
+}
+
+}  // namespace
+
+int DefaultNumLoops() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+}
+
+Result<std::unique_ptr<SocketServer>> SocketServer::Open(const SocketServerOptions& options) {
+  NEREID_ASSIGN_OR_RETURN(Listener listener, Listener::Open(options.address));
+  std::unique_ptr<SocketServer> port(new SocketServer(std::move(listener), options.loop_name));
+  for (int i = 0; i < options.num_loops; ++i) {
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Create());
+    port->loops_.push_back(std::move(loop));
+  }
+  port->num_open_ = std::vector<std::atomic<size_t>>(port->loops_.size());
+  port->accept_event_ = event_new(port->loops_.front()->base(), port->listener_.fd(),
+                                  EV_READ | EV_PERSIST, &OnAcceptEvent, port.get());
+  if (port->accept_event_ == nullptr) {
+    return InternalError("listener: cannot allocate its event");
+  }
+  return port;
+}
+
+SocketServer::~SocketServer() {
+  StopLoops();
+  if (accept_event_ != nullptr) event_free(accept_event_);
+}
+
+Status SocketServer::Serve(ConnectionHandler& handler) {
+  handler_ = &handler;
+  if (event_add(accept_event_, nullptr) != 0) {
+    return InternalError("listener: cannot wait for clients");
+  }
+  for (const auto& loop : loops_) loop->Start(loop_name_);
+  return Status::Ok();
+}
+
+void SocketServer::StopAccepting() {
+  listener_.Unlink();
+  loops_.front()->PostFunction([this] {
+    event_del(accept_event_);
+    listener_.Close();
+  });
+}
+
+size_t SocketServer::num_open() const {
+  size_t sum = 0;
+  for (const auto& of_loop : num_open_) sum += of_loop.load();
+  return sum;
+}
+
+void SocketServer::StopLoops() {
+  for (const auto& loop : loops_) loop->Stop();
+}
+
+void SocketServer::OnAcceptEvent(int, short, void* self) {
+  static_cast<SocketServer*>(self)->OnAcceptable();
+}
+
+// [first loop]
+void SocketServer::OnAcceptable() {
+  constexpr int kMaxAccepts = 64;  // per event, so that the loop's connections are not starved
+  for (int i = 0; i < kMaxAccepts; ++i) {
+    const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // Without free descriptors the event would fire continuously. The pause lets other threads
+      // run.
+      if (errno == EMFILE || errno == ENFILE) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      return;
+    }
+    if (handler_->Admit(fd)) {
+      AssignToLoop(fd);
+    } else {
+      close(fd);
+    }
+  }
+}
+
+// [first loop]
+void SocketServer::AssignToLoop(int fd) {
+  const size_t index = ChooseLoop(fd);
+  num_open_[index].fetch_add(1);
+  if (index == 0) return handler_->AddConnection(index, fd);
+  loops_[index]->PostFunction([this, index, fd] { handler_->AddConnection(index, fd); });
+}
+
+// [first loop] Returns the loop with the fewest connections. Connections from one thread of a
+// client on this machine are kept on one loop if the loops stay about even. Client and loop then
+// take turns on one core. If they were spread out, a loop and a client on two cores could keep each
+// other busy for whole time slices while the other pair waits for those cores.
+size_t SocketServer::ChooseLoop(int fd) const {
+  // Maximum lead of the preferred loop, in connections. With many cores the connections are spread
+  // evenly instead.
+  const size_t max_lead = std::max<size_t>(16 / loops_.size(), 1);
+  const auto fewest = std::min_element(num_open_.begin(), num_open_.end());
+  const int core = CoreOfLocalClient(fd);
+  if (core >= 0) {
+    const size_t preferred = static_cast<size_t>(core) % loops_.size();
+    if (num_open_[preferred] < *fewest + max_lead) return preferred;
+  }
+  return static_cast<size_t>(fewest - num_open_.begin());
+}
+
+}  // namespace nereid::net

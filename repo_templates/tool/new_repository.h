@@ -1,0 +1,60 @@
+// `nereid-repo new`: creates a model repository from a checkpoint. With an error, nothing of the
+// output folder is left behind.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid::repo {
+
+// `nereid-repo new llm`: a repository that loads without further changes.
+struct NewLlmOptions {
+  enum class Files { kReference, kCopy, kLink };
+
+  std::string checkpoint;
+  std::string out;               // must not exist or must be empty
+  std::string backend = "auto";  // auto, gpu_llm, cpu_reference
+  bool decoupled = false;
+  int max_batch_size = 64;
+  int max_queue_size = 1024;
+  Files files = Files::kReference;  // the repository refers to the checkpoint's path, or has copies
+                                    // of or links to its files
+  std::string templates;            // the folder of template files
+};
+
+Status NewLlm(const NewLlmOptions& options);
+
+// `nereid-repo new qaic-style`: a repository in the style of the LLM samples of Qualcomm's Cloud AI
+// SDK. The engine serves it instead of their accelerator. The flags are those of the SDK's
+// generate_llm_model_repo.py.
+struct NewQaicOptions {
+  std::string model_name;  // of the model that clients call
+  std::string checkpoint;  // --hf_model_name: a folder
+  std::string model_type = "kv_cache";
+  std::string compile_config;  // a file, or empty
+  std::string out;             // must not exist or must be empty
+  std::string backend = "auto";
+  bool decoupled = false;
+  bool has_backend_dir = false;  // --python_backend_dir was given
+  std::string templates;         // the folder of template files: llm/ and qaic/
+};
+
+// `notes` receives the names of the given settings that have no effect.
+Status NewQaic(const NewQaicOptions& options, std::vector<std::string>& notes);
+
+// ---- templates
+
+// The values of placeholders, by name.
+using TemplateValues = std::map<std::string, std::string>;
+
+// Replaces the ${placeholders} of a template by values. INVALID_ARG, with the line, for a
+// placeholder without a value. `name` is the template's name in errors. Quotes and backslashes in
+// values are escaped for the protobuf text format.
+Result<std::string> FillTemplate(std::string_view text, const TemplateValues& values,
+                                 const std::string& name);
+
+}  // namespace nereid::repo

@@ -1,0 +1,209 @@
+"""Many concurrent LLM requests, and requests that are abandoned: stopped by id, cancelled, disconnected, more than the cache holds, more than the
+queue accepts. On the CPU; with NEREID_TEST_GPU=1 also on a GPU."""
+import asyncio
+import os
+import pathlib
+import random
+import re
+import shutil
+import socket
+import time
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc
+
+DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
+CONFIG = """backend: "%s"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+parameters { key: "gpt_model_path" value { string_value: "%s" } }
+parameters { key: "exclude_input_in_output" value { string_value: "true" } }
+parameters { key: "stats_check_period_ms" value { string_value: "1" } }
+parameters { key: "max_num_sequences" value { string_value: "%d" } }
+parameters { key: "max_tokens_in_paged_kv_cache" value { string_value: "%d" } }
+"""
+EVICTS = 'parameters { key: "batch_scheduler_policy" value { string_value: "max_utilization" } }\n'
+QUEUE = "dynamic_batching { default_queue_policy { max_queue_size: 4 } }\n"
+BACKENDS = ["cpu_reference"] + (["gpu_llm"] if os.environ.get("NEREID_TEST_GPU") == "1" else [])
+CACHE_TOKENS = 512
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory, backend):
+    root, checkpoint = tmp_path_factory.mktemp("repository"), tmp_path_factory.mktemp("checkpoint") / "demo"
+    shutil.copytree(DEMO, checkpoint)
+    for name, sequences, tokens, more in (("llm", 64, 8192, ""), ("full", 16, CACHE_TOKENS, ""), ("evicts", 16, CACHE_TOKENS, EVICTS),
+                                          ("queue", 1, 2048, QUEUE)):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(CONFIG % (backend, checkpoint, sequences, tokens) + more)
+    running = start_server(root, ["--grpc-max-requests-per-stream=4096"])
+    yield running
+    running.stop()
+
+
+def request(model, prompt, tokens, id_="", streaming=False, stop=False):
+    one = pb.ModelInferRequest(model_name=model, id=id_)
+    for name, datatype, values in (("input_ids", "INT32", prompt), ("input_lengths", "INT32", [len(prompt)]),
+                                   ("request_output_len", "INT32", [tokens]), ("end_id", "INT32", [-1]), ("streaming", "BOOL", [streaming]),
+                                   ("stop", "BOOL", [stop])):
+        contents = one.inputs.add(name=name, datatype=datatype, shape=[len(values)]).contents
+        (contents.bool_contents if datatype == "BOOL" else contents.int_contents).extend(values)
+    for name in ("output_ids", "finish_reason"):
+        one.outputs.add(name=name)
+    return one
+
+
+def connect(server):
+    return grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+def ask(server, requests):
+    with connect(server) as channel:
+        return ask_over(service_pb2_grpc.GRPCInferenceServiceStub(channel), requests)
+
+
+def ask_over(stub, requests):
+    """Sends all requests at once over one stream; returns {id: (ids, finish reason or error)}."""
+    answers = {}
+    for reply in stub.ModelStreamInfer(iter(requests), timeout=600):
+        response = reply.infer_response
+        if reply.error_message:
+            answers[response.id] = ([], reply.error_message)
+            continue
+        found = outputs_of(reply)
+        ids, _ = answers.get(response.id, ([], ""))
+        ids = ids + np.frombuffer(found.get("output_ids", b""), np.int32).tolist()
+        answers[response.id] = (ids, found.get("finish_reason", b"")[4:].decode())
+    return answers
+
+
+def outputs_of(reply):
+    return dict(zip([output.name for output in reply.infer_response.outputs], reply.infer_response.raw_output_contents))
+
+
+def gauges(server, model):
+    page = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60).read().decode()
+    values = {}
+    for line in page.splitlines():
+        if line.startswith(("nv_trt_llm", "nereid_llm")) and f'model="{model}"' in line:
+            kinds = [value for key, value in re.findall(r'(\w+)="([^"]*)"', line) if key not in ("model", "version", "le")]
+            if kinds:  # histograms have no value of their own
+                values[f"{line.split('{')[0]}:{kinds[0]}"] = float(line.split()[-1])
+    return values
+
+
+def expect_all_released(server, model):
+    wanted = {"nv_trt_llm_request_metrics:active": 0, "nv_trt_llm_request_metrics:waiting": 0, "nv_trt_llm_kv_cache_block_metrics:used": 0}
+    deadline = time.monotonic() + 60
+    while True:
+        seen = gauges(server, model)
+        if {key: seen[key] for key in wanted} == wanted:
+            return
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.05)
+
+
+def num_ended(server, model):
+    page = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60).read().decode()
+    return sum(float(line.split()[-1]) for line in page.splitlines()
+               if line.startswith(("nv_inference_request_failure", "nv_inference_request_success")) and f'model="{model}"' in line)
+
+
+def prompts(count, length=6):
+    draws = random.Random(5)
+    return [[draws.randrange(3, 400) for _ in range(length)] for _ in range(count)]
+
+
+def test_2048_waiting_requests_get_the_same_answers_as_single_ones(server, backend):
+    few = prompts(8)
+    alone = [ask(server, [request("llm", prompt, 3, "x")])["x"] for prompt in few]
+    before = gauges(server, "llm")
+    answers = ask(server, [request("llm", few[i % 8], 3, str(i)) for i in range(2048)])
+    assert len(answers) == 2048
+    same = sum(answers[str(i)] == alone[i % 8] for i in range(2048))
+    assert same == 2048 if backend == "cpu_reference" else same > 1900  # on a GPU, nearly equal logits may be chosen differently in another batch
+    expect_all_released(server, "llm")
+    after = gauges(server, "llm")
+    assert after["nereid_llm_engine:output_tokens"] - before["nereid_llm_engine:output_tokens"] == 3 * 2048
+    assert after["nereid_llm_engine:steps"] > before["nereid_llm_engine:steps"]
+    assert after["nereid_llm_engine:step_microseconds"] > before["nereid_llm_engine:step_microseconds"]
+    assert (after["nereid_llm_engine:recorded_steps"] > 0) == (backend == "gpu_llm")  # CUDA graphs
+    assert after["nereid_llm_engine:failed_recordings"] == 0
+
+
+@pytest.mark.parametrize("model", ["full", "evicts"])
+def test_more_requests_than_the_cache_fits_are_all_served(server, backend, model):
+    many = prompts(24, 40)
+    alone = [ask(server, [request(model, prompt, 60, "x")])["x"] for prompt in many[:4]]
+    answers = ask(server, [request(model, prompt, 60, str(i)) for i, prompt in enumerate(many)])
+    assert len(answers) == 24 and all(len(ids) == 60 and reason == "length" for ids, reason in answers.values())
+    if backend == "cpu_reference":
+        assert [answers[str(i)] for i in range(4)] == alone
+    expect_all_released(server, model)
+    preempted = gauges(server, model)["nereid_llm_engine:preemptions"]
+    assert preempted > 0 if model == "evicts" else preempted == 0
+
+
+def test_requests_that_can_never_fit_are_refused_with_the_numbers(server):
+    answer = ask(server, [request("full", prompts(1, 400)[0], 400, "x")])["x"]
+    assert "KV cache blocks" in answer[1] and f"({CACHE_TOKENS} tokens)" in answer[1]
+
+
+def test_a_full_queue_refuses_with_its_limit(server):
+    answers = ask(server, [request("queue", [7, 8, 9], 100, str(i)) for i in range(40)])
+    refused = [reason for _, reason in answers.values() if "maximum queue size" in reason.lower()]
+    assert len(answers) == 40 and 0 < len(refused) < 40
+    expect_all_released(server, "queue")
+
+
+def test_a_request_is_stopped_by_its_id(server):
+    with connect(server) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        long = stub.ModelStreamInfer(iter([request("llm", [5, 6, 7], 900, "long", streaming=True)]), timeout=600)
+        other = stub.ModelStreamInfer(iter([request("llm", [5, 6, 7], 30, "other", streaming=True)]), timeout=600)
+        next(long)
+        assert ask_over(stub, [request("llm", [1], 1, "long", stop=True)])["long"][0] == []
+        reasons = [outputs_of(reply).get("finish_reason", b"")[4:] for reply in long]
+        assert len(reasons) < 899 and b"cancelled" in reasons
+        assert sum(np.frombuffer(outputs_of(reply).get("output_ids", b""), np.int32).size for reply in other) == 30
+    expect_all_released(server, "llm")
+
+
+def test_a_storm_of_cancels_leaves_nothing_behind(server):
+    async def storm():
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+            async def one(index, prompt):
+                call = stub.ModelStreamInfer(iter([request("llm", prompt, 900, str(index), streaming=True)] * 2))
+                await asyncio.sleep(0.002 * (index % 60))
+                call.cancel()
+            await asyncio.gather(*[one(index, prompt) for index, prompt in enumerate(prompts(300, 30))])
+    asyncio.run(storm())
+    expect_all_released(server, "llm")
+    assert len(ask(server, [request("llm", [5, 6, 7], 5, "x")])["x"][0]) == 5 and server.alive()
+
+
+def test_clients_that_leave_free_their_places(server):
+    ids = ",".join(map(str, prompts(1, 30)[0]))
+    body = f'{{"input_ids": [{ids}], "input_lengths": 30, "request_output_len": 900, "streaming": true}}'
+    head = f"POST /v2/models/llm/generate_stream HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n"
+    before, tokens = num_ended(server, "llm"), gauges(server, "llm")["nereid_llm_engine:output_tokens"]
+    for _ in range(100):
+        with socket.create_connection(("127.0.0.1", server.http)) as client:
+            client.sendall((head + body).encode())
+    deadline = time.monotonic() + 60
+    while num_ended(server, "llm") < before + 100:
+        assert time.monotonic() < deadline, num_ended(server, "llm") - before
+        time.sleep(0.05)
+    expect_all_released(server, "llm")
+    assert gauges(server, "llm")["nereid_llm_engine:output_tokens"] - tokens < 100 * 900 / 2

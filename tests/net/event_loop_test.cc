@@ -1,0 +1,51 @@
+// Tests of EventLoop: every task posted by several threads runs, in the order of its thread.
+#include "net/event_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <thread>
+
+namespace nereid::net {
+namespace {
+
+TEST(EventLoopTest, RunsEveryPostInTheOrderOfItsThread) {
+  Result<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  (*loop)->Start();
+  constexpr int kThreads = 4;
+  constexpr int kPosts = 2000;
+  std::vector<std::vector<int>> seen(kThreads);  // loop thread
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kPosts; ++i) (*loop)->PostFunction([&, t, i] { seen[t].push_back(i); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  (*loop)->Stop();
+  for (const auto& numbers : seen) {
+    ASSERT_EQ(numbers.size(), static_cast<size_t>(kPosts));
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+  }
+}
+
+TEST(EventLoopTest, ATaskMayPostItselfAgain) {
+  Result<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  struct Again final : LoopTask {
+    EventLoop* loop;
+    int left = 1000;
+    std::promise<void> done;
+    void RunOnLoop() override { --left == 0 ? done.set_value() : loop->Post(this); }
+  } task;
+  task.loop = loop->get();
+  (*loop)->Start();
+  (*loop)->Post(&task);
+  EXPECT_EQ(task.done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+}
+
+}  // namespace
+}  // namespace nereid::net
