@@ -197,7 +197,7 @@ TEST(DecoderSpecTest, NamesTheInvalidKey) {
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":0)")),
               HasSubstr("is 0, expected 1"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_key_value_heads":3)")),
-              HasSubstr("no multiple of 3"));
+              HasSubstr("not a multiple of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_hidden_layers":100000)")), HasSubstr("limit 1024"));
   for (const char* key :
        {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
