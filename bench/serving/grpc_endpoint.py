@@ -8,7 +8,7 @@ from tritonclient.utils import InferenceServerException
 
 from workload import prompt_ids
 
-clients = {}  # address -> client of this process; all streams share its connection
+clients: "dict[str, object]" = {}  # address -> client of this process; all streams share its connection
 
 
 def inputs_of(args, index, entry):

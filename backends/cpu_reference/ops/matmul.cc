@@ -131,8 +131,8 @@ NEREID_INLINE void RunRows(MatmulTile<W> tile, int64_t num_outputs) {
 #if defined(__AVX512F__)
   for (; num_outputs >= kWide; advance(kWide)) RunTile<MR, kWide>(tile);
 #endif
-  for (; num_outputs >= 4; advance(4)) RunTile<MR, 4>(tile);
-  for (; num_outputs > 0; advance(1)) RunTile<MR, 1>(tile);
+  for (; num_outputs >= 4; advance(4)) RunTile<MR, 4>(tile);  // NOLINT: advance() updates it
+  for (; num_outputs > 0; advance(1)) RunTile<MR, 1>(tile);   // NOLINT: advance() updates it
 }
 
 template <typename W>

@@ -99,7 +99,7 @@ Status LlmModel::Execute(nereid::Batch& batch) {
 // An error fails this request only.
 void LlmModel::Accept(Request request) {
   Result<ClientRequest> client = ReadRequest(request, defaults_);
-  const Status error = client.ok() ? CheckServable(*client) : std::move(client).status();
+  const Status error = client.ok() ? CheckServable(*client) : client.status();
   if (!error.ok()) {
     (void)request.Fail(error);
   } else if (client->is_stop) {

@@ -20,7 +20,7 @@ if arguments.max_tokens:
     inputs.append(grpcclient.InferInput("max_tokens", [1], "INT32"))
     inputs[-1].set_data_from_numpy(np.array([arguments.max_tokens], np.int32))
 
-arrived = queue.Queue()
+arrived: "queue.Queue" = queue.Queue()
 texts = [b""] * len(prompts)
 with grpcclient.InferenceServerClient(arguments.url) as client:
     client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=arguments.timeout)
