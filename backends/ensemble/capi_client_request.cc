@@ -102,7 +102,7 @@ void CApiClientRequest::Send(const EnsembleResponse& ensemble_response, bool is_
   const uint64_t output_start_ns = computed_ns_ = NowNs();
   const uint64_t start_ns = std::exchange(last_response_ns_, output_start_ns);
   Result<TRITONBACKEND_Response*> response = NewResponse();
-  Status status = std::move(response).status();
+  Status status = response.status();
   if (status.ok()) status = Fill(*response, ensemble_response);
   Finish(response.ok() ? *response : nullptr, status, is_final);
   ReportResponse(start_ns, output_start_ns, status);
