@@ -134,7 +134,7 @@ size_t Session::ExecuteSerially(std::span<const uint64_t> keys, std::chrono::mil
 
 bool Session::ReceiveAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout) {
   Result<std::string> answer = worker_->AwaitAnswer(timeout);
-  Status status = answer.ok() ? Finish(keys, *answer) : std::move(answer).status();
+  Status status = answer.ok() ? Finish(keys, *answer) : answer.status();
   if (status.ok()) return true;
   const bool is_invalid = answer.ok();
   if (is_invalid) {

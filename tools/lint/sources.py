@@ -60,7 +60,7 @@ def comments(name, text):
     begin_line, lines, next_line = 0, [], -1
     for begin, end in comment_spans(name, text):
         line = text.count("\n", 0, begin) + 1
-        words = re.sub(r"^\s*(//+|#+|/?\*+/?)\s?", "", text[begin:end], flags=re.MULTILINE).replace("*/", "").strip()
+        words = re.sub(r"^\s*(//+<?|#+|/?\*+/?)\s?", "", text[begin:end], flags=re.MULTILINE).replace("*/", "").strip()
         is_whole_line = not text[text.rfind("\n", 0, begin) + 1:begin].strip()
         if lines and line == next_line and is_whole_line:
             lines.append(words)

@@ -1,8 +1,9 @@
-// The requests of one call of Execute. A backend loops over them, or works on the batch as a whole:
-// Gather joins the inputs along the batch dimension, Output and SetStrings scatter the outputs
-// back. When Execute returns, the SDK finishes every request that is still in the batch and
-// unanswered. The owner of a request that was taken out with Take() answers it. [instance thread,
-// during Execute]
+/// \file
+/// The requests of one call of Execute. A backend loops over them, or works on the batch as a
+/// whole: Gather joins the inputs along the batch dimension, Output and SetStrings scatter the
+/// outputs back. When Execute returns, the SDK finishes every request that is still in the batch
+/// and unanswered. The owner of a request that was taken out with Take() answers it. [instance
+/// thread, during Execute]
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,16 @@
 
 namespace nereid {
 
-// One input of all open requests, concatenated along the batch dimension.
+/// One input of all open requests, concatenated along the batch dimension.
 template <typename T>
 struct Gathered {
-  std::span<const T> elements;  // valid as long as the batch
-  std::vector<int64_t> shape;   // shape[0] is Batch::batch_size()
+  std::span<const T> elements;  ///< valid as long as the batch
+  std::vector<int64_t> shape;   ///< shape[0] is Batch::batch_size()
 };
 
 class Batch {
  public:
-  // Takes the requests over from the host. `instance` outlives them.
+  /// Takes the requests over from the host. `instance` outlives them.
   Batch(std::span<TRITONBACKEND_Request* const> handles, const InstanceContext& instance)
       : instance_(instance) {
     std::vector<int64_t> rows(handles.size(), 1);
@@ -57,8 +58,8 @@ class Batch {
   auto end() { return requests_.end(); }
   const InstanceContext& instance() const { return instance_; }
 
-  // Moves the requests out of the batch, for a backend that answers later on threads of its own;
-  // Execute may return at once. The caller finishes or fails each request.
+  /// Moves the requests out of the batch, for a backend that answers later on threads of its own;
+  /// Execute may return at once. The caller finishes or fails each request.
   std::vector<Request> Take() {
     requests_.swap(taken_);
     return std::move(taken_);
@@ -66,16 +67,16 @@ class Batch {
 
   // ---- the batch as a whole: the requests that are still open
 
-  // The sum of the open requests' batch sizes: shape[0] of what Gather returns and Output takes.
+  /// The sum of the open requests' batch sizes: shape[0] of what Gather returns and Output takes.
   int64_t batch_size() const {
     int64_t rows = 0;
     for (const Request& request : requests_) rows += request.is_open() ? request.batch_size() : 0;
     return rows;
   }
 
-  // Does not copy when the batch has one request. INVALID_ARG if a request lacks the input or if
-  // the requests differ in a dimension after the first. UNSUPPORTED for several requests of a model
-  // that does not batch.
+  /// Does not copy when the batch has one request. INVALID_ARG if a request lacks the input or if
+  /// the requests differ in a dimension after the first. UNSUPPORTED for several requests of a
+  /// model that does not batch.
   template <TensorElement T>
   Result<Gathered<T>> Gather(const char* name) {
     NEREID_ASSIGN_OR_RETURN(GatheredViews gathered, GatherViews(name, kDataTypeOf<T>));
@@ -94,7 +95,7 @@ class Batch {
     std::vector<std::string_view> elements;
     std::vector<int64_t> shape;
   };
-  // The same for a BYTES input.
+  /// The same for a BYTES input.
   Result<GatheredStrings> GatherStrings(const char* name) {
     NEREID_ASSIGN_OR_RETURN(GatheredViews gathered, GatherViews(name, DataType::kBytes));
     GatheredStrings result{{}, std::move(gathered.shape)};
@@ -106,9 +107,9 @@ class Batch {
     return result;
   }
 
-  // Uninitialised memory for an output of the whole batch. When Execute returns, the SDK scatters
-  // it to the requests that asked for the output. Where the model batches, shape[0] is
-  // batch_size().
+  /// Uninitialised memory for an output of the whole batch. When Execute returns, the SDK scatters
+  /// it to the requests that asked for the output. Where the model batches, shape[0] is
+  /// batch_size().
   template <TensorElement T>
   Result<std::span<T>> Output(const char* name, ShapeView shape) {
     NEREID_RETURN_IF_ERROR(CheckRows("output", name, shape));
@@ -118,7 +119,7 @@ class Batch {
     output.bytes = std::make_unique_for_overwrite<std::byte[]>(count * sizeof(T));
     return std::span(reinterpret_cast<T*>(output.bytes.get()), count);
   }
-  // The same for a BYTES output, with the elements in row-major order.
+  /// The same for a BYTES output, with the elements in row-major order.
   Status SetStrings(const char* name, ShapeView shape, std::vector<std::string> elements) {
     NEREID_RETURN_IF_ERROR(CheckRows("output", name, shape));
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape));
@@ -132,8 +133,9 @@ class Batch {
     return {};
   }
 
-  // Scatters the outputs and finishes every open request, with an error response if `status` is an
-  // error. The SDK calls it after Execute. A backend may call it earlier; further calls do nothing.
+  /// Scatters the outputs and finishes every open request, with an error response if `status` is an
+  /// error. The SDK calls it after Execute. A backend may call it earlier; further calls do
+  /// nothing.
   void Complete(const Status& status) {
     if (!requests_.empty()) execution_->MarkComputed();
     for (ScatteredOutput& output : scattered_) {
@@ -162,10 +164,10 @@ class Batch {
     std::string name;
     DataType datatype;
     std::vector<int64_t> shape;
-    // The requests whose rows the output has; some may be answered meanwhile.
+    /// The requests whose rows the output has; some may be answered meanwhile.
     std::vector<Request*> requests;
     std::unique_ptr<std::byte[]> bytes;
-    std::vector<std::string> strings;  // of a BYTES output, instead of bytes
+    std::vector<std::string> strings;  ///< of a BYTES output, instead of bytes
   };
   struct GatheredViews {
     std::vector<TensorView*> views;
@@ -174,7 +176,8 @@ class Batch {
 
   bool is_batching() const { return instance_.model().config().max_batch_size() > 0; }
 
-  // 1 if the first input cannot be read; the backend gets the error when it reads the input itself.
+  /// 1 if the first input cannot be read; the backend gets the error when it reads the input
+  /// itself.
   static int64_t BatchSizeOf(TRITONBACKEND_Request* request) {
     TRITONBACKEND_Input* input = nullptr;
     const int64_t* shape = nullptr;
@@ -227,7 +230,7 @@ class Batch {
     return gathered;
   }
 
-  // Adds the rows of one more request to the gathered shape.
+  /// Adds the rows of one more request to the gathered shape.
   static Status AppendShape(const TensorView& view, GatheredViews& gathered) {
     const std::span<const int64_t> shape = view.shape();
     if (gathered.views.empty()) {
@@ -256,7 +259,7 @@ class Batch {
     return std::span<const std::byte>(concatenated_.back().get(), size_bytes);
   }
 
-  // If a request's share of the output cannot be written, only this request fails.
+  /// If a request's share of the output cannot be written, only this request fails.
   static void Scatter(ScatteredOutput& output) {
     size_t first = 0;
     for (Request* request : output.requests) {
@@ -269,7 +272,7 @@ class Batch {
       if (count.ok()) first += *count;
     }
   }
-  // `first` is the index of the request's first element in the output.
+  /// `first` is the index of the request's first element in the output.
   static Status ScatterTo(Request& request, ScatteredOutput& output, size_t first, size_t count) {
     NEREID_ASSIGN_OR_RETURN(Response * response, request.GetOrCreateResponse());
     if (output.datatype == DataType::kBytes) {
@@ -288,9 +291,9 @@ class Batch {
   const InstanceContext& instance_;
   std::shared_ptr<ExecutionStatistics> execution_;
   std::vector<Request> requests_, taken_;
-  std::vector<std::unique_ptr<TensorView>> views_;  // of the gathered inputs
+  std::vector<std::unique_ptr<TensorView>> views_;  ///< of the gathered inputs
   std::vector<std::unique_ptr<std::byte[]>>
-      concatenated_;  // the concatenated bytes of the gathered inputs
+      concatenated_;  ///< the concatenated bytes of the gathered inputs
   std::vector<ScatteredOutput> scattered_;
 };
 

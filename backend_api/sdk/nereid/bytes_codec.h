@@ -1,5 +1,6 @@
-// BYTES tensors: each element is a 4-byte little-endian length, followed by that many bytes. [any
-// thread]
+/// \file
+/// BYTES tensors: each element is a 4-byte little-endian length, followed by that many bytes. [any
+/// thread]
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@
 
 namespace nereid {
 
-// Reads elements one after another. The returned views point into the data given.
-//
-//   BytesReader reader(data);
-//   while (!reader.at_end()) { NEREID_ASSIGN_OR_RETURN(std::string_view element, reader.Next()); }
+/// Reads elements one after another. The returned views point into the data given.
+///
+///   BytesReader reader(data);
+///   while (!reader.at_end()) { NEREID_ASSIGN_OR_RETURN(std::string_view element, reader.Next()); }
 class BytesReader {
  public:
   explicit BytesReader(std::string_view data) : data_(data) {}
@@ -25,7 +26,7 @@ class BytesReader {
 
   bool at_end() const { return offset_ == data_.size(); }
 
-  // Requires !at_end(). INVALID_ARG if the data ends within a length or an element.
+  /// Requires !at_end(). INVALID_ARG if the data ends within a length or an element.
   Result<std::string_view> Next() {
     const size_t left_bytes = data_.size() - offset_;
     if (left_bytes < 4) {
@@ -52,7 +53,7 @@ class BytesReader {
   size_t index_ = 0;
 };
 
-// Returns all elements. INVALID_ARG if the data does not have exactly `count` of them.
+/// Returns all elements. INVALID_ARG if the data does not have exactly `count` of them.
 inline Result<std::vector<std::string_view>> DecodeBytes(std::span<const std::byte> data,
                                                          size_t count) {
   std::vector<std::string_view> elements;
@@ -67,7 +68,7 @@ inline Result<std::vector<std::string_view>> DecodeBytes(std::span<const std::by
   return elements;
 }
 
-// Appends one element. INVALID_ARG for an element longer than 4 GiB - 1.
+/// Appends one element. INVALID_ARG for an element longer than 4 GiB - 1.
 inline Status AppendBytes(std::string_view element, std::string& data) {
   if (element.size() > std::numeric_limits<uint32_t>::max()) {
     return InvalidArgError("BYTES element: expected at most ", std::numeric_limits<uint32_t>::max(),
@@ -81,7 +82,7 @@ inline Status AppendBytes(std::string_view element, std::string& data) {
   return {};
 }
 
-// Encodes `elements`, a range whose values convert to std::string_view.
+/// Encodes `elements`, a range whose values convert to std::string_view.
 template <typename Range>
 Result<std::string> EncodeBytes(const Range& elements) {
   size_t size_bytes = 0;

@@ -1,4 +1,5 @@
-// Element types of tensors: their names, sizes and C++ types. [any thread]
+/// \file
+/// Element types of tensors: their names, sizes and C++ types. [any thread]
 #pragma once
 
 #include <array>
@@ -50,36 +51,36 @@ inline constexpr std::array<DataTypeTraits, 15> kDataTypes = {{{"<invalid>", 0},
                                                                {"BF16", 2}}};
 }  // namespace internal
 
-// "FP32", "BYTES" and so on; "<invalid>" for any other value.
+/// "FP32", "BYTES" and so on; "<invalid>" for any other value.
 constexpr const char* Name(DataType type) {
   const auto index = static_cast<size_t>(type);
   return internal::kDataTypes[index < internal::kDataTypes.size() ? index : 0].name;
 }
-// Bytes of one element; 0 for kInvalid and for BYTES, whose elements differ in size.
+/// Bytes of one element; 0 for kInvalid and for BYTES, whose elements differ in size.
 constexpr size_t ByteSize(DataType type) {
   const auto index = static_cast<size_t>(type);
   return internal::kDataTypes[index < internal::kDataTypes.size() ? index : 0].size_bytes;
 }
-// The inverse of Name: "FP32", "BYTES". kInvalid for any other text.
+/// The inverse of Name: "FP32", "BYTES". kInvalid for any other text.
 constexpr DataType DataTypeFromProtocolName(std::string_view name) {
   for (size_t i = 1; i < internal::kDataTypes.size(); ++i) {
     if (name == internal::kDataTypes[i].name) return static_cast<DataType>(i);
   }
   return DataType::kInvalid;
 }
-// The inverse of ConfigName: "TYPE_FP32", "TYPE_STRING". kInvalid for any other text, except that
-// "TYPE_BYTES" is accepted, too.
+/// The inverse of ConfigName: "TYPE_FP32", "TYPE_STRING". kInvalid for any other text, except that
+/// "TYPE_BYTES" is accepted, too.
 constexpr DataType DataTypeFromConfigName(std::string_view name) {
   if (!name.starts_with("TYPE_")) return DataType::kInvalid;
   name.remove_prefix(5);
   return name == "STRING" ? DataType::kBytes : DataTypeFromProtocolName(name);
 }
-// Accepts both spellings, and "STRING" for BYTES. kInvalid for an unknown name.
+/// Accepts both spellings, and "STRING" for BYTES. kInvalid for an unknown name.
 constexpr DataType DataTypeFromName(std::string_view name) {
   if (name.starts_with("TYPE_")) return DataTypeFromConfigName(name);
   return name == "STRING" ? DataType::kBytes : DataTypeFromProtocolName(name);
 }
-// The name in a model configuration: "TYPE_FP32", "TYPE_STRING" for BYTES.
+/// The name in a model configuration: "TYPE_FP32", "TYPE_STRING" for BYTES.
 constexpr const char* ConfigName(DataType type) {
   constexpr std::array<const char*, 15> kNames = {
       "TYPE_INVALID", "TYPE_BOOL", "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32",
@@ -89,15 +90,15 @@ constexpr const char* ConfigName(DataType type) {
   return kNames[index < kNames.size() ? index : 0];
 }
 
-// A BOOL element: one byte from the client, where any value but 0 means true. *Rationale:* reading
-// a byte with the value 2 as a C++ bool is undefined behaviour, and clients do send such bytes.
+/// A BOOL element: one byte from the client, where any value but 0 means true. *Rationale:* reading
+/// a byte with the value 2 as a C++ bool is undefined behaviour, and clients do send such bytes.
 struct Bool {
   uint8_t byte = 0;
   constexpr Bool() = default;
   constexpr Bool(bool value) : byte(value ? 1 : 0) {}  // NOLINT: implicit by intent
   constexpr operator bool() const { return byte != 0; }
 };
-// Bit patterns of the 16-bit floating-point types. The SDK has no arithmetic for them.
+/// Bit patterns of the 16-bit floating-point types. The SDK has no arithmetic for them.
 struct Fp16 {
   uint16_t bits = 0;
   friend constexpr bool operator==(Fp16, Fp16) = default;
@@ -107,7 +108,7 @@ struct Bf16 {
   friend constexpr bool operator==(Bf16, Bf16) = default;
 };
 
-// kDataTypeOf<float> == DataType::kFp32; kInvalid for a type that is no element type.
+/// kDataTypeOf<float> == DataType::kFp32; kInvalid for a type that is no element type.
 template <typename T>
 inline constexpr DataType kDataTypeOf = DataType::kInvalid;
 template <>
@@ -137,7 +138,7 @@ inline constexpr DataType kDataTypeOf<double> = DataType::kFp64;
 template <>
 inline constexpr DataType kDataTypeOf<Bf16> = DataType::kBf16;
 
-// The types that TensorView::As<T>, Response::Output<T> and similar functions accept.
+/// The types that TensorView::As<T>, Response::Output<T> and similar functions accept.
 template <typename T>
 concept TensorElement = kDataTypeOf<T>
 != DataType::kInvalid;

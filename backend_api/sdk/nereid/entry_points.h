@@ -1,6 +1,7 @@
-// Implements the exported TRITONBACKEND_* functions on the classes of model.h: converts handles to
-// objects and exceptions to errors. A backend uses NEREID_BACKEND alone; the host calls the
-// functions.
+/// \file
+/// Implements the exported TRITONBACKEND_* functions on the classes of model.h: converts handles to
+/// objects and exceptions to errors. A backend uses NEREID_BACKEND alone; the host calls the
+/// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,19 @@
 
 namespace nereid {
 
-// Attributes that a backend declares to the host; see NEREID_BACKEND.
+/// Attributes that a backend declares to the host; see NEREID_BACKEND.
 class BackendAttributes {
  public:
   explicit BackendAttributes(TRITONBACKEND_BackendAttribute* handle) : handle_(handle) {}
 
-  // If enabled, the host may initialise several instances of one model at once, on several threads.
+  /// If enabled, the host may initialise several instances of one model at once, on several
+  /// threads.
   Status SetParallelInstanceLoading(bool enabled) {
     return ToStatus(
         TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(handle_, enabled));
   }
-  // The instance group of a model whose configuration has none. The host takes the first of the
-  // added groups that the machine can serve.
+  /// The instance group of a model whose configuration has none. The host takes the first of the
+  /// added groups that the machine can serve.
   Status AddPreferredInstanceGroup(TRITONSERVER_InstanceGroupKind kind, uint64_t count,
                                    std::span<const uint64_t> device_ids = {}) {
     return ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
@@ -36,8 +38,8 @@ class BackendAttributes {
   TRITONBACKEND_BackendAttribute* handle_;
 };
 
-// A backend requires the host's API to have its own major version and at least its own minor
-// version.
+/// A backend requires the host's API to have its own major version and at least its own minor
+/// version.
 inline Status CheckApiVersion() {
   uint32_t major = 0, minor = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ApiVersion(&major, &minor)));
@@ -77,7 +79,7 @@ struct EntryPoints {
     });
   }
 
-  // The host also calls it, without a state, after InitializeModel failed.
+  /// The host also calls it, without a state, after InitializeModel failed.
   static TRITONSERVER_Error* FinalizeModel(TRITONBACKEND_Model* handle) {
     return GuardCBoundary("model", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(ModelT * state, ModelOf(handle));
@@ -103,7 +105,7 @@ struct EntryPoints {
     });
   }
 
-  // The host also calls it, without a state, after InitializeInstance failed.
+  /// The host also calls it, without a state, after InitializeInstance failed.
   static TRITONSERVER_Error* FinalizeInstance(TRITONBACKEND_ModelInstance* handle) {
     return GuardCBoundary("instance", [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(InstanceT * state, InstanceOf(handle));
@@ -113,8 +115,8 @@ struct EntryPoints {
     });
   }
 
-  // Takes over every request and always returns success to the host: failed requests are answered
-  // here one by one, with their statistics.
+  /// Takes over every request and always returns success to the host: failed requests are answered
+  /// here one by one, with their statistics.
   static TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* handle,
                                      TRITONBACKEND_Request** requests, uint32_t request_count) {
     return GuardCBoundary("execute", [&]() -> Status {
@@ -134,7 +136,7 @@ struct EntryPoints {
     });
   }
 
-  // For entry points that a backend defines itself.
+  /// For entry points that a backend defines itself.
   static Result<InstanceT*> InstanceOf(TRITONBACKEND_ModelInstance* handle) {
     void* state = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceState(handle, &state)));
@@ -151,11 +153,11 @@ struct EntryPoints {
 
 }  // namespace nereid
 
-// Defines the functions that the host looks up in the shared library. Write NEREID_BACKEND(MyModel)
-// or NEREID_BACKEND(MyModel, MyInstance) once, at namespace scope of one source file. MyModel
-// derives from Model, MyInstance from ModelInstance<MyModel>; both are default-constructible. If
-// MyModel has a static function `Status DescribeBackend(BackendAttributes&)`, the host's query for
-// backend attributes calls it.
+/// Defines the functions that the host looks up in the shared library. Write
+/// NEREID_BACKEND(MyModel) or NEREID_BACKEND(MyModel, MyInstance) once, at namespace scope of one
+/// source file. MyModel derives from Model, MyInstance from ModelInstance<MyModel>; both are
+/// default-constructible. If MyModel has a static function `Status
+/// DescribeBackend(BackendAttributes&)`, the host's query for backend attributes calls it.
 #define NEREID_BACKEND(...)                                                                    \
   extern "C" {                                                                                 \
   TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* b) { \

@@ -1,6 +1,7 @@
-// Move-only owners of C handles, plus the small wrapper classes Message, MetricsPage, Parameter and
-// ParameterView. InferRequest, InferResponse, Server and Metric have headers of their own. [any
-// thread; one object, one thread at a time]
+/// \file
+/// Move-only owners of C handles, plus the small wrapper classes Message, MetricsPage, Parameter
+/// and ParameterView. InferRequest, InferResponse, Server and Metric have headers of their own.
+/// [any thread; one object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace nereid {
 
 template <typename T, TRITONSERVER_Error* (*kDelete)(T*)>
 struct HandleDeleter {
-  // The error of a failed delete is dropped: nobody could handle it.
+  /// The error of a failed delete is dropped: nobody could handle it.
   void operator()(T* handle) const { (void)ToStatus(kDelete(handle)); }
 };
 template <typename T, TRITONSERVER_Error* (*kDelete)(T*)>
@@ -31,7 +32,7 @@ using BufferAttributesHandle =
     Handle<TRITONSERVER_BufferAttributes, &TRITONSERVER_BufferAttributesDelete>;
 using ResponseFactoryHandle =
     Handle<TRITONBACKEND_ResponseFactory, &TRITONBACKEND_ResponseFactoryDelete>;
-// A response that was not sent; release() takes it out for sending.
+/// A response that was not sent; release() takes it out for sending.
 using ResponseHandle = Handle<TRITONBACKEND_Response, &TRITONBACKEND_ResponseDelete>;
 using ResponseStatisticsHandle = Handle<TRITONBACKEND_ModelInstanceResponseStatistics,
                                         &TRITONBACKEND_ModelInstanceResponseStatisticsDelete>;
@@ -48,7 +49,7 @@ inline Result<ResponseHandle> NewResponseHandle(TRITONBACKEND_ResponseFactory* f
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseNewFromFactory(&response, factory)));
   return ResponseHandle(response);
 }
-// The factory may outlive the request: it sends responses after the request's release.
+/// The factory may outlive the request: it sends responses after the request's release.
 inline Result<ResponseFactoryHandle> NewResponseFactoryHandle(TRITONBACKEND_Request* request) {
   TRITONBACKEND_ResponseFactory* factory = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseFactoryNew(&factory, request)));
@@ -62,10 +63,10 @@ inline Result<BufferAttributesHandle> NewBufferAttributesHandle() {
 
 // ---- JSON messages and the metrics page, which the server returns
 
-// A JSON document. The returned view is valid as long as the object.
+/// A JSON document. The returned view is valid as long as the object.
 class Message {
  public:
-  // Takes ownership.
+  /// Takes ownership.
   explicit Message(TRITONSERVER_Message* message) : message_(message) {}
 
   TRITONSERVER_Message* get() const { return message_.get(); }
@@ -86,10 +87,10 @@ class Message {
   std::unique_ptr<TRITONSERVER_Message, Deleter> message_;
 };
 
-// A snapshot of all metrics. The returned view is valid as long as the object.
+/// A snapshot of all metrics. The returned view is valid as long as the object.
 class MetricsPage {
  public:
-  // Takes ownership.
+  /// Takes ownership.
   explicit MetricsPage(TRITONSERVER_Metrics* metrics) : metrics_(metrics) {}
 
   Result<std::string_view> PrometheusText() const {
@@ -111,7 +112,7 @@ class MetricsPage {
 
 // ---- parameters of model loads, labels and responses
 
-// An owned parameter, for example `config` and `file:<version>/<name>` of a model load.
+/// An owned parameter, for example `config` and `file:<version>/<name>` of a model load.
 class Parameter {
  public:
   static Parameter String(const std::string& name, const std::string& value) {
@@ -124,7 +125,7 @@ class Parameter {
   static Parameter Bool(const std::string& name, bool value) {
     return Parameter(TRITONSERVER_ParameterNew(name.c_str(), TRITONSERVER_PARAMETER_BOOL, &value));
   }
-  // The bytes are referenced, not copied; they outlive the object.
+  /// The bytes are referenced, not copied; they outlive the object.
   static Parameter Bytes(const std::string& name, std::string_view bytes) {
     return Parameter(TRITONSERVER_ParameterBytesNew(name.c_str(), bytes.data(), bytes.size()));
   }
@@ -142,8 +143,8 @@ class Parameter {
   std::unique_ptr<TRITONSERVER_Parameter, Deleter> parameter_;
 };
 
-// A parameter of a request or response; valid as long as that. Call only the accessor that matches
-// `type`.
+/// A parameter of a request or response; valid as long as that. Call only the accessor that matches
+/// `type`.
 struct ParameterView {
   const char* name;
   TRITONSERVER_ParameterType type;

@@ -1,6 +1,7 @@
-// One request to a model. The caller builds it and passes it to Server::InferAsync. Inputs
-// reference the caller's memory until the request is released. [any thread; one object, one thread
-// at a time, except Cancel]
+/// \file
+/// One request to a model. The caller builds it and passes it to Server::InferAsync. Inputs
+/// reference the caller's memory until the request is released. [any thread; one object, one thread
+/// at a time, except Cancel]
 #pragma once
 
 #include <dlfcn.h>
@@ -20,16 +21,16 @@ namespace nereid {
 
 class InferRequest;
 
-// Receives the events of a request in flight. The observer outlives both the final response and the
-// release. These may come in either order, on different threads, and before InferAsync returns. The
-// functions must not throw.
+/// Receives the events of a request in flight. The observer outlives both the final response and
+/// the release. These may come in either order, on different threads, and before InferAsync
+/// returns. The functions must not throw.
 class InferObserver {
  public:
-  // [backend thread; calls for one request never overlap] The response is empty only together with
-  // `is_final`, if the stream ends without a further response.
+  /// [backend thread; calls for one request never overlap] The response is empty only together with
+  /// `is_final`, if the stream ends without a further response.
   virtual void OnResponse(InferResponse response, bool is_final) noexcept = 0;
-  // [backend thread] The request and its input memory belong to the caller again; `request` may be
-  // destroyed or reused. Keep it for as long as another thread may still call Cancel.
+  /// [backend thread] The request and its input memory belong to the caller again; `request` may be
+  /// destroyed or reused. Keep it for as long as another thread may still call Cancel.
   virtual void OnRelease(InferRequest request) noexcept = 0;
 
  protected:
@@ -38,7 +39,7 @@ class InferObserver {
 
 class InferRequest {
  public:
-  // `model_version` -1: the model's version policy chooses.
+  /// `model_version` -1: the model's version policy chooses.
   static Result<InferRequest> Create(TRITONSERVER_Server* server, const char* model_name,
                                      int64_t model_version = -1) {
     TRITONSERVER_InferenceRequest* request = nullptr;
@@ -46,18 +47,18 @@ class InferRequest {
         ToStatus(TRITONSERVER_InferenceRequestNew(&request, server, model_name, model_version)));
     return InferRequest(request);
   }
-  // Takes ownership.
+  /// Takes ownership.
   explicit InferRequest(TRITONSERVER_InferenceRequest* request) : request_(request) {}
 
   TRITONSERVER_InferenceRequest* get() const { return request_.get(); }
   TRITONSERVER_InferenceRequest* release() { return request_.release(); }
 
   Status SetId(const char* id) { return ToStatus(TRITONSERVER_InferenceRequestSetId(get(), id)); }
-  // TRITONSERVER_RequestFlag bits: start and end of a sequence.
+  /// TRITONSERVER_RequestFlag bits: start and end of a sequence.
   Status SetFlags(uint32_t flags) {
     return ToStatus(TRITONSERVER_InferenceRequestSetFlags(get(), flags));
   }
-  // 0 and "" mean that the request belongs to no sequence.
+  /// 0 and "" mean that the request belongs to no sequence.
   Status SetCorrelationId(uint64_t id) {
     return ToStatus(TRITONSERVER_InferenceRequestSetCorrelationId(get(), id));
   }
@@ -89,33 +90,33 @@ class InferRequest {
     return ToStatus(
         TRITONSERVER_InferenceRequestAddInput(get(), name, datatype, shape.data(), shape.size()));
   }
-  // Adds an input whose type and shape come from the model's configuration; for a model with one
-  // input.
+  /// Adds an input whose type and shape come from the model's configuration; for a model with one
+  /// input.
   Status AddRawInput(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestAddRawInput(get(), name));
   }
-  // Appends `size_bytes` bytes at `base` to the input's data. The memory is referenced, not copied.
-  // An input may consist of several buffers.
+  /// Appends `size_bytes` bytes at `base` to the input's data. The memory is referenced, not
+  /// copied. An input may consist of several buffers.
   Status AppendInputData(const char* name, const void* base, size_t size_bytes,
                          TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU,
                          int64_t memory_type_id = 0) {
     return ToStatus(TRITONSERVER_InferenceRequestAppendInputData(get(), name, base, size_bytes,
                                                                  memory_type, memory_type_id));
   }
-  // For reuse after a release.
+  /// For reuse after a release.
   Status RemoveAllInputs() { return ToStatus(TRITONSERVER_InferenceRequestRemoveAllInputs(get())); }
   Status RemoveAllInputData(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestRemoveAllInputData(get(), name));
   }
 
-  // Without any call of this function, the request asks for every output.
+  /// Without any call of this function, the request asks for every output.
   Status AddRequestedOutput(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestAddRequestedOutput(get(), name));
   }
 
-  // Required before InferAsync. `observer` receives the events; `allocator` supplies the output
-  // memory, and its policy receives `allocator_userp`. Observer and allocator outlive the request
-  // in flight.
+  /// Required before InferAsync. `observer` receives the events; `allocator` supplies the output
+  /// memory, and its policy receives `allocator_userp`. Observer and allocator outlive the request
+  /// in flight.
   Status SetCallbacks(InferObserver* observer, const ResponseAllocator& allocator,
                       void* allocator_userp) {
     NEREID_RETURN_IF_ERROR(ToStatus(
@@ -125,8 +126,8 @@ class InferRequest {
   }
 
   Status Cancel() { return Cancel(get()); }
-  // [any thread] Asks the model to stop. Allowed from InferAsync until the request that OnRelease
-  // returned is destroyed; has no effect after the release.
+  /// [any thread] Asks the model to stop. Allowed from InferAsync until the request that OnRelease
+  /// returned is destroyed; has no effect after the release.
   static Status Cancel(TRITONSERVER_InferenceRequest* request) {
     return ToStatus(TRITONSERVER_InferenceRequestCancel(request));
   }
@@ -156,12 +157,12 @@ class InferRequest {
   std::unique_ptr<TRITONSERVER_InferenceRequest, Deleter> request_;
 };
 
-// A posted input buffer of a model (nereid/ext/posted_input_buffer.h) with one owner. [one thread
-// at a time]
+/// A posted input buffer of a model (nereid/ext/posted_input_buffer.h) with one owner. [one thread
+/// at a time]
 class PostedInputBuffer {
  public:
-  // Asks the model for a buffer of `size_bytes`. Null if the model does not exist, posts no buffer,
-  // or if the host lacks the functions. [any thread]
+  /// Asks the model for a buffer of `size_bytes`. Null if the model does not exist, posts no
+  /// buffer, or if the host lacks the functions. [any thread]
   static std::unique_ptr<PostedInputBuffer> Acquire(TRITONSERVER_Server* server,
                                                     const char* model_name, int64_t model_version,
                                                     uint64_t size_bytes) {

@@ -1,5 +1,6 @@
-// One response of a model: outputs and parameters, or an error. The receiver owns it; its output
-// buffers live as long as it. [any thread; one object, one thread at a time]
+/// \file
+/// One response of a model: outputs and parameters, or an error. The receiver owns it; its output
+/// buffers live as long as it. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -12,23 +13,23 @@
 
 namespace nereid {
 
-// Valid as long as its response.
+/// Valid as long as its response.
 struct OutputView {
   const char* name;
   TRITONSERVER_DataType datatype;
   std::span<const int64_t> shape;
-  const void* base;  // null only if size_bytes is 0
+  const void* base;  ///< null only if size_bytes is 0
   size_t size_bytes;
   TRITONSERVER_MemoryType memory_type;
   int64_t memory_type_id;
-  void* userp;  // OutputBuffer::userp that the allocator's policy set
+  void* userp;  ///< OutputBuffer::userp that the allocator's policy set
 };
 
 class InferResponse {
  public:
-  // An empty response: it ends a decoupled stream whose last response came earlier.
+  /// An empty response: it ends a decoupled stream whose last response came earlier.
   InferResponse() = default;
-  // Takes ownership; nullptr makes an empty response.
+  /// Takes ownership; nullptr makes an empty response.
   explicit InferResponse(TRITONSERVER_InferenceResponse* response) : response_(response) {}
 
   bool empty() const { return response_ == nullptr; }
@@ -37,7 +38,7 @@ class InferResponse {
 
   // All functions below require !empty().
 
-  // Ok if the model succeeded. With an error the response has no outputs.
+  /// Ok if the model succeeded. With an error the response has no outputs.
   Status Error() const { return ToStatus(TRITONSERVER_InferenceResponseError(response_.get())); }
 
   struct ModelId {
@@ -51,7 +52,7 @@ class InferResponse {
     return model;
   }
 
-  // "" if the request has no id.
+  /// "" if the request has no id.
   Result<const char*> RequestId() const {
     const char* id = "";
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceResponseId(response_.get(), &id)));
@@ -88,7 +89,7 @@ class InferResponse {
     return view;
   }
 
-  // The label of one class of an output; null if the model has no labels for the output.
+  /// The label of one class of an output; null if the model has no labels for the output.
   Result<const char*> ClassificationLabel(uint32_t output_index, size_t class_index) const {
     const char* label = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceResponseOutputClassificationLabel(

@@ -1,6 +1,7 @@
-// A small JSON value, enough to read a model's configuration and to return a changed one, so that a
-// backend needs no JSON library. Objects keep the order of their members. [any thread; one object,
-// one thread at a time]
+/// \file
+/// A small JSON value, enough to read a model's configuration and to return a changed one, so that
+/// a backend needs no JSON library. Objects keep the order of their members. [any thread; one
+/// object, one thread at a time]
 #pragma once
 
 #include <charconv>
@@ -28,7 +29,7 @@ class Json {
   static Json Array() { return Json(Kind::kArray); }
   static Json Object() { return Json(Kind::kObject); }
 
-  // INVALID_ARG with the byte offset of the first character that is not valid JSON.
+  /// INVALID_ARG with the byte offset of the first character that is not valid JSON.
   static Result<Json> Parse(std::string_view text);
   std::string Dump() const {
     std::string text;
@@ -40,8 +41,9 @@ class Json {
   bool is_null() const { return kind_ == Kind::kNull; }
   bool is_string() const { return kind_ == Kind::kString; }
 
-  // Reading never fails: a value that is absent or of another kind reads as null or as the default.
-  // A path is therefore one expression: config["model_transaction_policy"]["decoupled"].AsBool().
+  /// Reading never fails: a value that is absent or of another kind reads as null or as the
+  /// default. A path is therefore one expression:
+  /// config["model_transaction_policy"]["decoupled"].AsBool().
   const Json& operator[](std::string_view key) const {
     for (const Member& member : members_) {
       if (member.first == key) return member.second;
@@ -52,7 +54,7 @@ class Json {
   bool AsBool(bool default_value = false) const {
     return kind_ == Kind::kBool ? text_ == "true" : default_value;
   }
-  // Also reads a string of digits: protobuf writes 64-bit integers in this form.
+  /// Also reads a string of digits: protobuf writes 64-bit integers in this form.
   int64_t AsInt(int64_t default_value = 0) const;
   double AsDouble(double default_value = 0) const;
   const std::string& AsString() const {
@@ -62,7 +64,7 @@ class Json {
   const std::vector<Json>& elements() const { return elements_; }
   const std::vector<Member>& members() const { return members_; }
 
-  // The member `key`, added as null if absent. A value that is no object becomes an empty object.
+  /// The member `key`, added as null if absent. A value that is no object becomes an empty object.
   Json& Mutable(std::string_view key) {
     if (kind_ != Kind::kObject) *this = Object();
     for (Member& member : members_) {
@@ -83,14 +85,14 @@ class Json {
   void DumpTo(std::string& text) const;
 
   Kind kind_ = Kind::kNull;
-  std::string text_;  // a string's value; a number's or bool's spelling
+  std::string text_;  ///< a string's value; a number's or bool's spelling
   std::vector<Json> elements_;
   std::vector<Member> members_;
 };
 
 // ---- parser and writer
 
-// Recursive-descent parser. The depth is bounded, so that no input exhausts the stack.
+/// Recursive-descent parser. The depth is bounded, so that no input exhausts the stack.
 class Json::Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -223,7 +225,7 @@ class Json::Reader {
     return true;
   }
 
-  // Leaves at_ on the last digit.
+  /// Leaves at_ on the last digit.
   bool ReadHex4(uint32_t& code) {
     if (text_.size() - at_ < 5) return false;
     const char* const begin = text_.data() + at_ + 1;

@@ -1,4 +1,5 @@
-// Writes to the host's log. [any thread]
+/// \file
+/// Writes to the host's log. [any thread]
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace nereid {
 
-// Errors are dropped: a failed log call cannot be reported elsewhere.
+/// Errors are dropped: a failed log call cannot be reported elsewhere.
 inline void Log(TRITONSERVER_LogLevel level, const std::string& message,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!TRITONSERVER_LogIsEnabled(level)) return;

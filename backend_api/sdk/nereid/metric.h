@@ -1,5 +1,6 @@
-// Metrics of a backend on the host's metrics page. Several models may create a family of the same
-// name; each Metric is one set of labels. Destroy metrics before their family. [any thread]
+/// \file
+/// Metrics of a backend on the host's metrics page. Several models may create a family of the same
+/// name; each Metric is one set of labels. Destroy metrics before their family. [any thread]
 #pragma once
 
 #include <span>
@@ -15,13 +16,13 @@ namespace nereid {
 
 class Metric {
  public:
-  // For counters (only by a positive value) and gauges.
+  /// For counters (only by a positive value) and gauges.
   Status Increment(double value = 1) {
     return ToStatus(TRITONSERVER_MetricIncrement(handle_.get(), value));
   }
-  // For gauges only.
+  /// For gauges only.
   Status Set(double value) { return ToStatus(TRITONSERVER_MetricSet(handle_.get(), value)); }
-  // For histograms only.
+  /// For histograms only.
   Status Observe(double value) {
     return ToStatus(TRITONSERVER_MetricObserve(handle_.get(), value));
   }
@@ -51,7 +52,7 @@ class MetricFamily {
   }
 
   Result<Metric> New(const Labels& labels) const { return NewWith(labels, nullptr); }
-  // `buckets` are ascending upper bounds.
+  /// `buckets` are ascending upper bounds.
   Result<Metric> NewHistogram(const Labels& labels, std::span<const double> buckets) const {
     TRITONSERVER_MetricArgs* made = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_MetricArgsNew(&made)));

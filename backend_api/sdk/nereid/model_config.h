@@ -1,5 +1,6 @@
-// A model's configuration as its backend sees it: the JSON from the host with typed accessors for
-// the common fields, and the draft through which a backend completes it. [any thread once created]
+/// \file
+/// A model's configuration as its backend sees it: the JSON from the host with typed accessors for
+/// the common fields, and the draft through which a backend completes it. [any thread once created]
 #pragma once
 
 #include <charconv>
@@ -14,8 +15,8 @@
 
 namespace nereid {
 
-// `parameters` of config.pbtxt: strings by key. A value that is empty or an unfilled template
-// placeholder `${...}` counts as unset everywhere.
+/// `parameters` of config.pbtxt: strings by key. A value that is empty or an unfilled template
+/// placeholder `${...}` counts as unset everywhere.
 class ConfigParameters {
  public:
   ConfigParameters() = default;
@@ -28,7 +29,7 @@ class ConfigParameters {
   }
 
   const std::vector<std::pair<std::string, std::string>>& all() const { return values_; }
-  // nullptr if unset.
+  /// nullptr if unset.
   const std::string* Find(std::string_view key) const {
     for (const auto& [name, value] : values_) {
       if (name == key) return &value;
@@ -39,7 +40,7 @@ class ConfigParameters {
     const std::string* value = Find(key);
     return value != nullptr ? *value : std::string(default_value);
   }
-  // The typed functions return INVALID_ARG, with key and value, if the text is not of the type.
+  /// The typed functions return INVALID_ARG, with key and value, if the text is not of the type.
   Result<std::string> RequiredString(std::string_view key) const {
     if (const std::string* value = Find(key)) return *value;
     return InvalidArgError("parameter '", key, "': expected a value, got none");
@@ -77,7 +78,7 @@ class ConfigParameters {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-// An input or output of the configuration. `dims` is without the batch dimension.
+/// An input or output of the configuration. `dims` is without the batch dimension.
 struct TensorSpec {
   std::string name;
   DataType datatype = DataType::kInvalid;
@@ -97,13 +98,13 @@ class ModelConfig {
     return config;
   }
 
-  // The whole configuration, for fields that have no accessor here.
+  /// The whole configuration, for fields that have no accessor here.
   const Json& json() const { return json_; }
   const ConfigParameters& parameters() const { return parameters_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   const std::string& name() const { return json_["name"].AsString(); }
-  // 0: the model does not batch, and shapes have no batch dimension.
+  /// 0: the model does not batch, and shapes have no batch dimension.
   int64_t max_batch_size() const { return json_["max_batch_size"].AsInt(); }
   bool is_decoupled() const { return json_["model_transaction_policy"]["decoupled"].AsBool(); }
 
@@ -125,20 +126,20 @@ class ModelConfig {
   std::vector<TensorSpec> inputs_, outputs_;
 };
 
-// The configuration that Model::AutoComplete receives and may complete. What config.pbtxt sets is
-// kept; what it leaves out is added.
+/// The configuration that Model::AutoComplete receives and may complete. What config.pbtxt sets is
+/// kept; what it leaves out is added.
 class ConfigDraft {
  public:
   explicit ConfigDraft(Json config) : json_(std::move(config)) {}
 
-  // A configured tensor keeps its type and dims; INVALID_ARG if they differ from `spec`.
+  /// A configured tensor keeps its type and dims; INVALID_ARG if they differ from `spec`.
   Status AddInput(const TensorSpec& spec) { return Add("input", spec); }
   Status AddOutput(const TensorSpec& spec) { return Add("output", spec); }
-  // Only if config.pbtxt sets none.
+  /// Only if config.pbtxt sets none.
   void SetMaxBatchSize(int64_t max_batch_size) {
     if (json_["max_batch_size"].AsInt() == 0) json_.Set("max_batch_size", max_batch_size);
   }
-  // Only if config.pbtxt chooses no scheduler.
+  /// Only if config.pbtxt chooses no scheduler.
   void SetDynamicBatching() {
     for (const char* scheduler : {"dynamic_batching", "sequence_batching", "ensemble_scheduling"}) {
       if (!json_[scheduler].is_null()) return;
@@ -150,8 +151,8 @@ class ConfigDraft {
   }
 
   const Json& json() const { return json_; }
-  // For fields that have no function here. The host takes inputs, outputs, max_batch_size, the
-  // scheduler and the transaction policy, and ignores all other fields.
+  /// For fields that have no function here. The host takes inputs, outputs, max_batch_size, the
+  /// scheduler and the transaction policy, and ignores all other fields.
   Json& mutable_json() { return json_; }
 
  private:

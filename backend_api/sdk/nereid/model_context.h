@@ -1,6 +1,7 @@
-// Properties of a model and of an instance that the host provides: read once at load, constant
-// afterwards. The SDK creates them; backends use Model::context() and ModelInstance::context().
-// [any thread]
+/// \file
+/// Properties of a model and of an instance that the host provides: read once at load, constant
+/// afterwards. The SDK creates them; backends use Model::context() and ModelInstance::context().
+/// [any thread]
 #pragma once
 
 #include <cstdint>
@@ -36,27 +37,27 @@ class ModelContext {
   TRITONBACKEND_Model* handle() const { return handle_; }
   const std::string& name() const { return name_; }
   uint64_t version() const { return version_; }
-  // The folder of config.pbtxt. version_directory() is the folder of this version below it.
+  /// The folder of config.pbtxt. version_directory() is the folder of this version below it.
   const std::filesystem::path& directory() const { return directory_; }
   std::filesystem::path version_directory() const { return directory_ / std::to_string(version_); }
   const ModelConfig& config() const { return config_; }
   const ConfigParameters& parameters() const { return config_.parameters(); }
 
-  // The folder that contains the backend's shared library.
+  /// The folder that contains the backend's shared library.
   const std::filesystem::path& backend_directory() const { return backend_directory_; }
-  // The `--backend-config` settings of this backend: {"cmdline":{"<key>":"<value>"}}.
+  /// The `--backend-config` settings of this backend: {"cmdline":{"<key>":"<value>"}}.
   const Json& backend_config() const { return backend_config_; }
-  // The host, for calling other models.
+  /// The host, for calling other models.
   Server server() const { return Server::Borrow(server_); }
 
-  // False if the host runs with --disable-auto-complete-config.
+  /// False if the host runs with --disable-auto-complete-config.
   Result<bool> MayAutoComplete() const {
     bool may_complete = false;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelAutoCompleteConfig(handle_, &may_complete)));
     return may_complete;
   }
-  // Passes a changed configuration to the host and reads back the result. Allowed only while the
-  // model is initialised. [load thread]
+  /// Passes a changed configuration to the host and reads back the result. Allowed only while the
+  /// model is initialised. [load thread]
   Status SetConfig(const Json& config) {
     const std::string text = config.Dump();
     TRITONSERVER_Message* message = nullptr;
@@ -111,7 +112,7 @@ class ModelContext {
 
 class InstanceContext {
  public:
-  // `model` outlives the instance.
+  /// `model` outlives the instance.
   static Result<InstanceContext> Of(TRITONBACKEND_ModelInstance* handle,
                                     const ModelContext& model) {
     InstanceContext context(handle, model);

@@ -1,5 +1,6 @@
-// One request: inputs and attributes to read, outputs to fill. Inputs and attributes are valid
-// until the request is finished or released. [any thread; one object, one thread at a time]
+/// \file
+/// One request: inputs and attributes to read, outputs to fill. Inputs and attributes are valid
+/// until the request is finished or released. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace nereid {
 
 class Request {
  public:
-  // `batch_size`: the request's first dimension where the model batches, otherwise 1.
+  /// `batch_size`: the request's first dimension where the model batches, otherwise 1.
   Request(ResponseSender sender, int64_t batch_size)
       : sender_(std::move(sender)), batch_size_(batch_size) {}
   Request(Request&&) noexcept = default;
@@ -32,31 +33,31 @@ class Request {
 
   // ---- attributes
 
-  // "" if the client gave no id.
+  /// "" if the client gave no id.
   Result<std::string_view> Id() const {
     const char* id = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestId(handle(), &id)));
     return std::string_view(id == nullptr ? "" : id);
   }
-  // 0 if the request belongs to no sequence; INVALID_ARG if the id is a string.
+  /// 0 if the request belongs to no sequence; INVALID_ARG if the id is a string.
   Result<uint64_t> CorrelationId() const {
     uint64_t id = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestCorrelationId(handle(), &id)));
     return id;
   }
-  // INVALID_ARG if the id is a number.
+  /// INVALID_ARG if the id is a number.
   Result<std::string_view> CorrelationIdString() const {
     const char* id = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestCorrelationIdString(handle(), &id)));
     return std::string_view(id == nullptr ? "" : id);
   }
-  // TRITONSERVER_RequestFlag bits.
+  /// TRITONSERVER_RequestFlag bits.
   Result<uint32_t> Flags() const {
     uint32_t flags = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestFlags(handle(), &flags)));
     return flags;
   }
-  // 0 if the client set no timeout.
+  /// 0 if the client set no timeout.
   Result<uint64_t> TimeoutUs() const {
     uint64_t timeout_us = 0;
     NEREID_RETURN_IF_ERROR(
@@ -80,7 +81,7 @@ class Request {
     }
     return std::optional<ParameterView>();
   }
-  // The names of the requested outputs: all outputs of the model if the client named none.
+  /// The names of the requested outputs: all outputs of the model if the client named none.
   Result<std::vector<std::string_view>> RequestedOutputs() const {
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputCount(handle(), &count)));
@@ -96,14 +97,14 @@ class Request {
 
   // ---- inputs
 
-  // INVALID_ARG if the request has no such input.
+  /// INVALID_ARG if the request has no such input.
   Result<TensorView> Input(const char* name) const {
     TRITONBACKEND_Input* input = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInput(handle(), name, &input)));
     return TensorView::Of(input);
   }
-  // All inputs in no particular order, including the control tensors of a sequence.
-  // `preferred_memory`: see TensorView::Of.
+  /// All inputs in no particular order, including the control tensors of a sequence.
+  /// `preferred_memory`: see TensorView::Of.
   Result<std::vector<TensorView>> Inputs(
       TRITONSERVER_MemoryType preferred_memory = TRITONSERVER_MEMORY_CPU) const {
     uint32_t count = 0;
@@ -118,7 +119,7 @@ class Request {
     }
     return inputs;
   }
-  // Empty if the client left this optional input out.
+  /// Empty if the client left this optional input out.
   Result<std::optional<TensorView>> OptionalInput(std::string_view name) {
     NEREID_RETURN_IF_ERROR(IndexInputs());
     for (const auto& [input_name, input] : index_) {
@@ -128,7 +129,7 @@ class Request {
     }
     return std::optional<TensorView>();
   }
-  // The value of a tensor with one element, or `default_value` if the input is absent.
+  /// The value of a tensor with one element, or `default_value` if the input is absent.
   template <TensorElement T>
   Result<T> ScalarOr(std::string_view name, T default_value) {
     NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> input, OptionalInput(name));
@@ -144,7 +145,7 @@ class Request {
 
   // ---- a single response, which is sent when Execute returns or by Finish
 
-  // The first call creates the response.
+  /// The first call creates the response.
   Result<Response*> GetOrCreateResponse() {
     if (!response_.has_value()) {
       NEREID_ASSIGN_OR_RETURN(response_, sender_.NewResponse());
@@ -166,8 +167,8 @@ class Request {
     NEREID_ASSIGN_OR_RETURN(Response * response, GetOrCreateResponse());
     return response->SetStrings(name, shape, elements);
   }
-  // Sends the response and finishes the request. Without a response, it ends the stream of a
-  // decoupled model; for other models it answers INTERNAL, because the client expects outputs.
+  /// Sends the response and finishes the request. Without a response, it ends the stream of a
+  /// decoupled model; for other models it answers INTERNAL, because the client expects outputs.
   Status Finish() {
     if (response_.has_value()) {
       Response response = std::move(*response_);
@@ -178,7 +179,7 @@ class Request {
     return Fail(InternalError("model '", sender_.instance().model().name(),
                               "': the backend made no response"));
   }
-  // Sends an error and finishes the request.
+  /// Sends an error and finishes the request.
   Status Fail(const Status& error) {
     response_.reset();
     return sender_.Fail(error);
@@ -187,14 +188,14 @@ class Request {
   // ---- several responses, or responses from other threads
 
   ResponseSender& sender() { return sender_; }
-  // Converts the request to its sender, to keep it and its inputs beyond Execute.
+  /// Converts the request to its sender, to keep it and its inputs beyond Execute.
   ResponseSender IntoSender() && {
     response_.reset();
     return std::move(sender_);
   }
 
  private:
-  // Reads all input names once, so that lookups of many absent optional inputs are cheap.
+  /// Reads all input names once, so that lookups of many absent optional inputs are cheap.
   Status IndexInputs() {
     if (!index_.empty()) return {};
     uint32_t count = 0;
@@ -211,7 +212,7 @@ class Request {
   }
 
   ResponseSender sender_;
-  std::optional<Response> response_;  // before the sender in destruction order
+  std::optional<Response> response_;  ///< before the sender in destruction order
   int64_t batch_size_;
   std::vector<std::pair<std::string_view, TRITONBACKEND_Input*>> index_;
 };

@@ -1,6 +1,7 @@
-// One response under construction: the backend asks for the memory of each output and fills it.
-// ResponseSender sends it; a response that is not sent is deleted. Output spans are valid until
-// then. [any thread; one object, one thread at a time]
+/// \file
+/// One response under construction: the backend asks for the memory of each output and fills it.
+/// ResponseSender sends it; a response that is not sent is deleted. Output spans are valid until
+/// then. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 
 namespace nereid {
 
-// The outputs that the client requested; null means all.
+/// The outputs that the client requested; null means all.
 using RequestedOutputNames = std::shared_ptr<const std::vector<std::string>>;
 
 class Response {
@@ -32,15 +33,16 @@ class Response {
 
   TRITONBACKEND_Response* handle() const { return handle_.get(); }
 
-  // Whether the client requested this output. The check is optional and may save work: an output
-  // that was not requested gets scratch memory and is not sent.
+  /// Whether the client requested this output. The check is optional and may save work: an output
+  /// that was not requested gets scratch memory and is not sent.
   bool IsRequested(std::string_view name) const {
     return requested_ == nullptr ||
            std::find(requested_->begin(), requested_->end(), name) != requested_->end();
   }
 
-  // Uninitialised memory for an output of this type and shape. `shape` includes the batch dimension
-  // if the model has one. Call it once for each name. INVALID_ARG if the model has no such output.
+  /// Uninitialised memory for an output of this type and shape. `shape` includes the batch
+  /// dimension if the model has one. Call it once for each name. INVALID_ARG if the model has no
+  /// such output.
   template <TensorElement T>
   Result<std::span<T>> Output(const char* name, ShapeView shape) {
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape, sizeof(T)));
@@ -49,7 +51,7 @@ class Response {
         OutputBytes(name, kDataTypeOf<T>, shape, count * sizeof(T), alignof(T)));
     return std::span(reinterpret_cast<T*>(bytes.data()), count);
   }
-  // The same with values. INVALID_ARG if their number is not that of the shape.
+  /// The same with values. INVALID_ARG if their number is not that of the shape.
   template <TensorElement T>
   Status SetOutput(const char* name, ShapeView shape, std::span<const T> values) {
     NEREID_RETURN_IF_ERROR(CheckCount(name, shape, values.size()));
@@ -57,7 +59,7 @@ class Response {
     std::copy(values.begin(), values.end(), target.begin());
     return {};
   }
-  // A BYTES output. `elements` is a sized range whose values convert to std::string_view.
+  /// A BYTES output. `elements` is a sized range whose values convert to std::string_view.
   template <typename Range>
   Status SetStrings(const char* name, ShapeView shape, const Range& elements) {
     NEREID_RETURN_IF_ERROR(CheckCount(name, shape, std::size(elements)));
@@ -67,7 +69,7 @@ class Response {
     if (!data.empty()) std::memcpy(target.data(), data.data(), data.size());
     return {};
   }
-  // An output of any type as raw bytes. UNSUPPORTED if the client's buffer is in GPU memory.
+  /// An output of any type as raw bytes. UNSUPPORTED if the client's buffer is in GPU memory.
   Result<std::span<std::byte>> OutputBytes(const char* name, DataType datatype, ShapeView shape,
                                            size_t size_bytes, size_t alignment = 1) {
     if (!IsRequested(name)) return Scratch(size_bytes, nullptr);
@@ -88,7 +90,7 @@ class Response {
     return std::span(static_cast<std::byte*>(base), size_bytes);
   }
 
-  // Parameters of the response, beside the tensors.
+  /// Parameters of the response, beside the tensors.
   Status SetParameter(const char* name, const char* value) {
     return ToStatus(TRITONBACKEND_ResponseSetStringParameter(handle(), name, value));
   }
@@ -105,8 +107,8 @@ class Response {
     return ToStatus(TRITONBACKEND_ResponseSetDoubleParameter(handle(), name, value));
   }
 
-  // Sends the response and gives it up, whatever the outcome. `error` is copied; Ok means success.
-  // Only ResponseSender calls it, because it also reports the statistics.
+  /// Sends the response and gives it up, whatever the outcome. `error` is copied; Ok means success.
+  /// Only ResponseSender calls it, because it also reports the statistics.
   Status SendRaw(uint32_t flags, const Status& error) && {
     for (const Staged& staged : staged_) {
       if (staged.target != nullptr && staged.size_bytes > 0) {
@@ -118,11 +120,11 @@ class Response {
   }
 
  private:
-  // Scratch memory for an output that was not requested or whose client buffer is not aligned.
+  /// Scratch memory for an output that was not requested or whose client buffer is not aligned.
   struct Staged {
     std::unique_ptr<std::byte[]> bytes;
     size_t size_bytes;
-    void* target;  // null: the bytes are dropped
+    void* target;  ///< null: the bytes are dropped
   };
 
   std::span<std::byte> Scratch(size_t size_bytes, void* target) {

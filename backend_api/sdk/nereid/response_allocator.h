@@ -1,16 +1,17 @@
-// Supplies the memory of response outputs. A Policy type implements it with static functions. This
-// header generates the C callbacks around them, so that no call costs more than the C API itself.
-//
-//   struct MyPolicy {
-//     // [backend thread, concurrently] `request_userp` is InferRequest::SetCallbacks' userp.
-//     static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
-//     // [any thread] The response that owned the buffer was deleted.
-//     static void Release(const OutputBuffer& buffer, size_t size_bytes);
-//     // [backend thread, concurrently] Optional. Returns the OutputBuffer::userp for Release,
-//     // which then ends the lease. Null declines: the backend copies the output instead.
-//     static void* AcceptLease(const LeasedOutput& output, void* request_userp);
-//   };
-//   auto allocator = ResponseAllocator::Create<MyPolicy>();
+/// \file
+/// Supplies the memory of response outputs. A Policy type implements it with static functions. This
+/// header generates the C callbacks around them, so that no call costs more than the C API itself.
+///
+///   struct MyPolicy {
+///     // [backend thread, concurrently] `request_userp` is InferRequest::SetCallbacks' userp.
+///     static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
+///     // [any thread] The response that owned the buffer was deleted.
+///     static void Release(const OutputBuffer& buffer, size_t size_bytes);
+///     // [backend thread, concurrently] Optional. Returns the OutputBuffer::userp for Release,
+///     // which then ends the lease. Null declines: the backend copies the output instead.
+///     static void* AcceptLease(const LeasedOutput& output, void* request_userp);
+///   };
+///   auto allocator = ResponseAllocator::Create<MyPolicy>();
 #pragma once
 
 #include <cstdint>
@@ -27,20 +28,20 @@ namespace nereid {
 struct OutputRequest {
   const char* tensor_name;
   size_t size_bytes;
-  // The memory that the backend prefers; the policy may choose another.
+  /// The memory that the backend prefers; the policy may choose another.
   TRITONSERVER_MemoryType memory_type;
   int64_t memory_type_id;
 };
 
 struct OutputBuffer {
-  void* base;  // may be null if size_bytes is 0
+  void* base;  ///< may be null if size_bytes is 0
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
   int64_t memory_type_id = 0;
-  void* userp = nullptr;  // passed to Release and to OutputView
+  void* userp = nullptr;  ///< passed to Release and to OutputView
 };
 
-// Output memory that the backend leases to the client (nereid/ext/leased_output.h). The one who
-// accepts it calls Release() once.
+/// Output memory that the backend leases to the client (nereid/ext/leased_output.h). The one who
+/// accepts it calls Release() once.
 struct LeasedOutput {
   const char* tensor_name;
   const void* base;
@@ -51,7 +52,7 @@ struct LeasedOutput {
   void Release() const { release_fn(release_userp); }
 };
 
-// Host memory from the heap: one block for each output, aligned to a cache line.
+/// Host memory from the heap: one block for each output, aligned to a cache line.
 struct HeapOutputPolicy {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void*) {
     if (output.size_bytes == 0) return OutputBuffer{nullptr};
@@ -67,7 +68,7 @@ struct HeapOutputPolicy {
   static void Release(const OutputBuffer& buffer, size_t) { std::free(buffer.base); }
 };
 
-// Outlives every request that uses it, and their responses.
+/// Outlives every request that uses it, and their responses.
 class ResponseAllocator {
  public:
   template <typename Policy>
@@ -134,7 +135,7 @@ class ResponseAllocator {
     }
   }
 
-  // Answers a backend's query for the memory of an output: always host memory.
+  /// Answers a backend's query for the memory of an output: always host memory.
   static TRITONSERVER_Error* ReturnHostMemory(TRITONSERVER_ResponseAllocator*, void*, const char*,
                                               size_t*, TRITONSERVER_MemoryType* memory_type,
                                               int64_t* memory_type_id) {

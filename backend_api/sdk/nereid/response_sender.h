@@ -1,7 +1,8 @@
-// Answers one request: owns the C request, sends its responses, reports the statistics, and
-// releases the request after the last response. It may be moved to any thread and used long after
-// Execute returned. A sender that is destroyed unfinished sends an error, so that the client does
-// not wait forever. [any thread; one object, one thread at a time]
+/// \file
+/// Answers one request: owns the C request, sends its responses, reports the statistics, and
+/// releases the request after the last response. It may be moved to any thread and used long after
+/// Execute returned. A sender that is destroyed unfinished sends an error, so that the client does
+/// not wait forever. [any thread; one object, one thread at a time]
 #pragma once
 
 #include <algorithm>
@@ -22,25 +23,25 @@
 
 namespace nereid {
 
-// The clock of all statistics: steady, in nanoseconds.
+/// The clock of all statistics: steady, in nanoseconds.
 inline uint64_t NowNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())
                                    .count());
 }
 
-// Timestamps of one call of Execute: its start, the end of reading inputs, the end of computing.
-// All requests of the call share the object. When the last of them is answered, the destructor
-// reports the batch to the host's statistics. [any thread]
+/// Timestamps of one call of Execute: its start, the end of reading inputs, the end of computing.
+/// All requests of the call share the object. When the last of them is answered, the destructor
+/// reports the batch to the host's statistics. [any thread]
 class ExecutionStatistics {
  public:
-  // `instance` outlives the requests.
+  /// `instance` outlives the requests.
   ExecutionStatistics(const InstanceContext& instance, uint64_t batch_size)
       : instance_(instance), batch_size_(batch_size), start_ns_(NowNs()) {}
   ExecutionStatistics(const ExecutionStatistics&) = delete;
   ExecutionStatistics& operator=(const ExecutionStatistics&) = delete;
 
-  // If the host refuses the statistics, they are dropped; no request fails because of it.
+  /// If the host refuses the statistics, they are dropped; no request fails because of it.
   ~ExecutionStatistics() {
     if (start_ns() == 0) return;
     const uint64_t end_ns = NowNs();
@@ -49,17 +50,17 @@ class ExecutionStatistics {
         compute_end_ns(end_ns), end_ns));
   }
 
-  // For a request that a worker received ahead of time: the execution starts now.
+  /// For a request that a worker received ahead of time: the execution starts now.
   void MarkStarted() { start_ns_ = NowNs(); }
-  // For a request that was answered without being executed: the batch is not reported.
+  /// For a request that was answered without being executed: the batch is not reported.
   void MarkNotExecuted() { start_ns_ = 0; }
   void MarkInputsRead() { inputs_read_ns_ = NowNs(); }
   void MarkComputed() { computed_ns_ = NowNs(); }
 
-  // 0 if the batch was never executed.
+  /// 0 if the batch was never executed.
   uint64_t start_ns() const { return start_ns_.load(); }
-  // Both return values that satisfy start <= compute start <= compute end <= `end_ns`, even if
-  // marks are missing or set concurrently for another request.
+  /// Both return values that satisfy start <= compute start <= compute end <= `end_ns`, even if
+  /// marks are missing or set concurrently for another request.
   uint64_t compute_start_ns(uint64_t end_ns) const {
     return std::min(std::max(start_ns(), inputs_read_ns_.load()), end_ns);
   }
@@ -73,12 +74,12 @@ class ExecutionStatistics {
   const uint64_t batch_size_;
   std::atomic<uint64_t> start_ns_;
   std::atomic<uint64_t> inputs_read_ns_{0};
-  std::atomic<uint64_t> computed_ns_{0};  // 0: not marked; computing then ends with the response
+  std::atomic<uint64_t> computed_ns_{0};  ///< 0: not marked; computing then ends with the response
 };
 
 class ResponseSender {
  public:
-  // Takes the request over from the host. `instance` outlives the request.
+  /// Takes the request over from the host. `instance` outlives the request.
   ResponseSender(TRITONBACKEND_Request* request, const InstanceContext& instance,
                  std::shared_ptr<ExecutionStatistics> execution)
       : request_(request),
@@ -102,21 +103,21 @@ class ResponseSender {
   }
   ~ResponseSender() { FailIfOpen(); }
 
-  // False after the final response and for a moved-from object.
+  /// False after the final response and for a moved-from object.
   bool is_open() const { return !is_finished_; }
-  // Null after ReleaseRequest.
+  /// Null after ReleaseRequest.
   TRITONBACKEND_Request* request_handle() const { return request_; }
   const InstanceContext& instance() const { return *instance_; }
   bool is_decoupled() const { return instance_->model().config().is_decoupled(); }
 
-  // For a request that a worker received ahead of time: its execution starts now.
+  /// For a request that a worker received ahead of time: its execution starts now.
   void MarkStarted() {
     if (execution_ == nullptr) return;
     execution_->MarkStarted();
     last_response_ns_ = execution_->start_ns();
   }
-  // Timestamps for the statistics of a request that left its batch: the inputs are read; the result
-  // is computed and only has to be written. The last call of MarkComputed counts.
+  /// Timestamps for the statistics of a request that left its batch: the inputs are read; the
+  /// result is computed and only has to be written. The last call of MarkComputed counts.
   void MarkInputsRead() {
     if (execution_ != nullptr) execution_->MarkInputsRead();
   }
@@ -124,13 +125,13 @@ class ResponseSender {
     if (execution_ != nullptr) execution_->MarkComputed();
   }
 
-  // For a request that was answered, with an error, without being executed.
+  /// For a request that was answered, with an error, without being executed.
   void MarkNotExecuted() {
     if (execution_ != nullptr) execution_->MarkNotExecuted();
   }
 
-  // Whether the client cancelled the request; the usual answer is Fail(CancelledError(...)). The
-  // call is cheap enough for every step of a long computation.
+  /// Whether the client cancelled the request; the usual answer is Fail(CancelledError(...)). The
+  /// call is cheap enough for every step of a long computation.
   bool IsCancelled() const {
     bool is_cancelled = false;
     if (factory_ != nullptr) {
@@ -151,8 +152,8 @@ class ResponseSender {
     return Response(std::move(*handle), requested_);
   }
 
-  // Sends one of several responses, or with `is_final` the last one, which finishes the request.
-  // UNSUPPORTED for a response that is not final if the model is not decoupled.
+  /// Sends one of several responses, or with `is_final` the last one, which finishes the request.
+  /// UNSUPPORTED for a response that is not final if the model is not decoupled.
   Status Send(Response response, bool is_final = false) {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (is_final) return FinishWith(std::move(response), Status::Ok());
@@ -160,14 +161,14 @@ class ResponseSender {
     ReportResponse(Status::Ok(), /*is_empty=*/false);
     return std::move(response).SendRaw(/*flags=*/0, Status::Ok());
   }
-  // Sends an error within a stream; the request stays open.
+  /// Sends an error within a stream; the request stays open.
   Status SendError(const Status& error) {
     NEREID_RETURN_IF_ERROR(CheckDecoupled());
     NEREID_ASSIGN_OR_RETURN(Response response, NewResponse());
     ReportResponse(error, /*is_empty=*/false);
     return std::move(response).SendRaw(/*flags=*/0, error);
   }
-  // Ends a decoupled request without a further response.
+  /// Ends a decoupled request without a further response.
   Status Finish() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     NEREID_RETURN_IF_ERROR(CheckDecoupled());
@@ -179,7 +180,7 @@ class ResponseSender {
     Close();
     return sent;
   }
-  // Ends the request with an error. The returned status says only whether the error was sent.
+  /// Ends the request with an error. The returned status says only whether the error was sent.
   Status Fail(const Status& error) {
     Result<Response> response = NewResponse();
     if (!response.ok() && is_open()) {
@@ -190,8 +191,8 @@ class ResponseSender {
     return FinishWith(std::move(*response), error);
   }
 
-  // Returns the request to its scheduler, which runs it again: the next step of a model with
-  // `iterative_sequence`. INVALID_ARG for any other model; the request then stays open.
+  /// Returns the request to its scheduler, which runs it again: the next step of a model with
+  /// `iterative_sequence`. INVALID_ARG for any other model; the request then stays open.
   Status Reschedule() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (request_ == nullptr) return InternalError("the request was released before");
@@ -204,8 +205,8 @@ class ResponseSender {
     return {};
   }
 
-  // Releases the request, and with it the input tensors, before the last response. Useful if inputs
-  // are large and responses take long. The request's statistics are reported now.
+  /// Releases the request, and with it the input tensors, before the last response. Useful if
+  /// inputs are large and responses take long. The request's statistics are reported now.
   Status ReleaseRequest() {
     NEREID_RETURN_IF_ERROR(CheckOpen());
     if (request_ == nullptr) return {};
@@ -233,8 +234,8 @@ class ResponseSender {
     return {};
   }
 
-  // Reads the list once, because it is freed with the request. A list of all outputs is stored as
-  // null.
+  /// Reads the list once, because it is freed with the request. A list of all outputs is stored as
+  /// null.
   Status ReadRequestedOutputs() {
     if (is_requested_known_ || request_ == nullptr) return {};
     uint32_t count = 0;
@@ -252,7 +253,7 @@ class ResponseSender {
     return {};
   }
 
-  // Reports the statistics before the response, so that a client that queries them next sees them.
+  /// Reports the statistics before the response, so that a client that queries them next sees them.
   Status FinishWith(Response response, const Status& error) {
     if (is_decoupled()) ReportResponse(error, /*is_empty=*/false);
     ReportRequest(error.ok());
@@ -286,7 +287,7 @@ class ResponseSender {
     if (!sent.ok()) LogError(StrCat("request could not be answered: ", sent.message()));
   }
 
-  // If the host refuses the statistics, they are dropped; no request fails because of it.
+  /// If the host refuses the statistics, they are dropped; no request fails because of it.
   void ReportRequest(bool is_success) {
     if (request_ == nullptr || execution_ == nullptr) return;
     const uint64_t end_ns = NowNs();

@@ -1,14 +1,15 @@
-// Calls models through the C API. Frontends, the ensemble backend and programs that embed the
-// server use it. Everything here is a thin RAII wrapper: it copies no tensor bytes and allocates
-// nothing beyond what the C API allocates.
-//
-//   NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(options));  // or Server::Borrow(handle)
-//   NEREID_ASSIGN_OR_RETURN(InferRequest request, server.NewRequest("model"));
-//   ... request.AddInput(...), request.AppendInputData(...), request.SetCallbacks(...)
-//   NEREID_RETURN_IF_ERROR(server.InferAsync(std::move(request)));  // InferObserver gets the
-//   events
-//
-// [any thread] All const functions may be called concurrently.
+/// \file
+/// Calls models through the C API. Frontends, the ensemble backend and programs that embed the
+/// server use it. Everything here is a thin RAII wrapper: it copies no tensor bytes and allocates
+/// nothing beyond what the C API allocates.
+///
+///   NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(options));  // or Server::Borrow(handle)
+///   NEREID_ASSIGN_OR_RETURN(InferRequest request, server.NewRequest("model"));
+///   ... request.AddInput(...), request.AppendInputData(...), request.SetCallbacks(...)
+///   NEREID_RETURN_IF_ERROR(server.InferAsync(std::move(request)));  // InferObserver gets the
+///   events
+///
+/// [any thread] All const functions may be called concurrently.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace nereid {
 
-// Options of a server to start. The setters are those of the C API. [one thread]
+/// Options of a server to start. The setters are those of the C API. [one thread]
 class ServerOptions {
  public:
   static Result<ServerOptions> Create() {
@@ -38,14 +39,14 @@ class ServerOptions {
 
   TRITONSERVER_ServerOptions* get() const { return options_.get(); }
 
-  // Calls any setter of the C API: options.Set(TRITONSERVER_ServerOptionsSetExitOnError, true).
+  /// Calls any setter of the C API: options.Set(TRITONSERVER_ServerOptionsSetExitOnError, true).
   template <typename... Params, typename... Args>
   Status Set(TRITONSERVER_Error* (*setter)(TRITONSERVER_ServerOptions*, Params...),
              const Args&... args) {
     return ToStatus(setter(get(), Pass(args)...));
   }
 
-  // Call it once for each repository.
+  /// Call it once for each repository.
   Status AddModelRepository(const std::string& path) {
     return Set(TRITONSERVER_ServerOptionsSetModelRepositoryPath, path);
   }
@@ -59,7 +60,7 @@ class ServerOptions {
   Status SetModelControlMode(TRITONSERVER_ModelControlMode mode) {
     return Set(TRITONSERVER_ServerOptionsSetModelControlMode, mode);
   }
-  // Only in explicit model control mode; "*" alone means every model.
+  /// Only in explicit model control mode; "*" alone means every model.
   Status AddStartupModel(const std::string& name) {
     return Set(TRITONSERVER_ServerOptionsSetStartupModel, name);
   }
@@ -81,24 +82,24 @@ class ServerOptions {
   std::unique_ptr<TRITONSERVER_ServerOptions, Deleter> options_;
 };
 
-// A running server, owned or borrowed.
+/// A running server, owned or borrowed.
 class Server {
  public:
-  // Returns when every start-up model is loaded or failed. If a model failed, the server still
-  // starts, unless exit-on-error is set.
+  /// Returns when every start-up model is loaded or failed. If a model failed, the server still
+  /// starts, unless exit-on-error is set.
   static Result<Server> Start(const ServerOptions& options) {
     TRITONSERVER_Server* server = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_ServerNew(&server, options.get())));
     return Server(server, /*is_owned=*/true);
   }
-  // A server that another object owns and that outlives this one, for example the result of
-  // TRITONBACKEND_ModelServer in a backend.
+  /// A server that another object owns and that outlives this one, for example the result of
+  /// TRITONBACKEND_ModelServer in a backend.
   static Server Borrow(TRITONSERVER_Server* server) { return Server(server, /*is_owned=*/false); }
 
   TRITONSERVER_Server* get() const { return server_.get(); }
 
-  // Rejects new requests, waits for those in flight up to the exit timeout, and unloads every
-  // model.
+  /// Rejects new requests, waits for those in flight up to the exit timeout, and unloads every
+  /// model.
   Status Stop() const { return ToStatus(TRITONSERVER_ServerStop(get())); }
   Status SetExitTimeout(unsigned timeout_s) const {
     return ToStatus(TRITONSERVER_ServerSetExitTimeout(get(), timeout_s));
@@ -134,7 +135,7 @@ class Server {
       return TRITONSERVER_ServerModelConfig(get(), name, version, /*config_version=*/1, out);
     });
   }
-  // An empty name means every model.
+  /// An empty name means every model.
   Result<Message> ModelStatistics(const char* name, int64_t version = -1) const {
     return Query(
         [&](auto** out) { return TRITONSERVER_ServerModelStatistics(get(), name, version, out); });
@@ -150,14 +151,14 @@ class Server {
   }
 
   // ---- properties of a model
-  // True if one request may have any number of responses.
+  /// True if one request may have any number of responses.
   Result<bool> IsDecoupled(const char* name, int64_t version = -1) const {
     uint32_t flags = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(
         TRITONSERVER_ServerModelTransactionProperties(get(), name, version, &flags, nullptr)));
     return (flags & TRITONSERVER_TXN_DECOUPLED) != 0;
   }
-  // True if the first dimension of the model's tensors is the batch.
+  /// True if the first dimension of the model's tensors is the batch.
   Result<bool> IsBatched(const char* name, int64_t version = -1) const {
     uint32_t flags = 0;
     NEREID_RETURN_IF_ERROR(
@@ -166,7 +167,7 @@ class Server {
   }
 
   // ---- repository
-  // These functions return when the model is loaded, its load has failed, or its unload has begun.
+  /// These functions return when the model is loaded, its load has failed, or its unload has begun.
   Status LoadModel(const char* name, std::span<const Parameter> parameters = {}) const {
     if (parameters.empty()) return ToStatus(TRITONSERVER_ServerLoadModel(get(), name));
     std::vector<const TRITONSERVER_Parameter*> handles;
@@ -181,7 +182,8 @@ class Server {
   Status PollModelRepository() const {
     return ToStatus(TRITONSERVER_ServerPollModelRepository(get()));
   }
-  // `names`: parameters <folder> = <model name>, for models whose name is not that of their folder.
+  /// `names`: parameters <folder> = <model name>, for models whose name is not that of their
+  /// folder.
   Status RegisterModelRepository(const char* path, std::span<const Parameter> names = {}) const {
     std::vector<const TRITONSERVER_Parameter*> handles;
     for (const Parameter& name : names) handles.push_back(name.get());
@@ -192,18 +194,18 @@ class Server {
     return ToStatus(TRITONSERVER_ServerUnregisterModelRepository(get(), path));
   }
 
-  // Does what the destructor does, and returns the outcome. With an error, code of a model or a
-  // backend still runs: the process must then exit without running static destructors.
+  /// Does what the destructor does, and returns the outcome. With an error, code of a model or a
+  /// backend still runs: the process must then exit without running static destructors.
   Status Delete() && { return ToStatus(TRITONSERVER_ServerDelete(server_.release())); }
 
   // ---- inference
-  // Fails if the model is unknown or not ready.
+  /// Fails if the model is unknown or not ready.
   Result<InferRequest> NewRequest(const char* model_name, int64_t model_version = -1) const {
     return InferRequest::Create(get(), model_name, model_version);
   }
-  // On success the request is in flight and returns through InferObserver::OnRelease. On an error
-  // it still belongs to the caller, and no callback runs. `trace` may be null. The server owns the
-  // trace from the call on until its release callback, even if the call fails.
+  /// On success the request is in flight and returns through InferObserver::OnRelease. On an error
+  /// it still belongs to the caller, and no callback runs. `trace` may be null. The server owns the
+  /// trace from the call on until its release callback, even if the call fails.
   Status InferAsync(InferRequest&& request, TRITONSERVER_InferenceTrace* trace = nullptr) const {
     // Released first: on success the request may be deleted before the call returns.
     TRITONSERVER_InferenceRequest* handle = request.release();

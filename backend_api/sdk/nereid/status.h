@@ -1,5 +1,6 @@
-// Status and Result<T>: how all C++ code of the project reports errors. Independent of the C API:
-// the codes have the values of TRITONSERVER_Error_Code, and error.h converts. [any thread]
+/// \file
+/// Status and Result<T>: how all C++ code of the project reports errors. Independent of the C API:
+/// the codes have the values of TRITONSERVER_Error_Code, and error.h converts. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ enum class StatusCode : uint32_t {
   kCancelled = 7,
 };
 
-// Concatenates streamable values into one string; used to format messages.
+/// Concatenates streamable values into one string; used to format messages.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   std::ostringstream out;
@@ -32,8 +33,8 @@ std::string StrCat(const Args&... args) {
   return std::move(out).str();
 }
 
-// The outcome of an operation. Invariant: ok() iff rep_ is null, so that success costs a null
-// pointer.
+/// The outcome of an operation. Invariant: ok() iff rep_ is null, so that success costs a null
+/// pointer.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -50,13 +51,13 @@ class [[nodiscard]] Status {
   static Status Ok() { return {}; }
 
   bool ok() const { return rep_ == nullptr; }
-  // Meaningful only if !ok().
+  /// Meaningful only if !ok().
   StatusCode code() const { return rep_ ? rep_->code : StatusCode::kUnknown; }
   const std::string& message() const {
     static const std::string kEmpty;
     return rep_ ? rep_->message : kEmpty;
   }
-  // The same code with `context` and ": " before the message; Ok stays Ok.
+  /// The same code with `context` and ": " before the message; Ok stays Ok.
   Status WithContext(std::string_view context) && {
     if (rep_) rep_->message = StrCat(context, ": ", rep_->message);
     return std::move(*this);
@@ -99,7 +100,7 @@ Status CancelledError(const Args&... args) {
   return {StatusCode::kCancelled, StrCat(args...)};
 }
 
-// A value, or the Status that explains its absence (never Ok).
+/// A value, or the Status that explains its absence (never Ok).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -108,11 +109,11 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 1; }
-  // Ok if there is a value.
+  /// Ok if there is a value.
   Status status() const& { return ok() ? Status() : std::get<0>(state_); }
   Status status() && { return ok() ? Status() : std::get<0>(std::move(state_)); }
 
-  // Require ok().
+  /// Require ok().
   T& value() & { return std::get<1>(state_); }
   const T& value() const& { return std::get<1>(state_); }
   T&& value() && { return std::get<1>(std::move(state_)); }
@@ -131,15 +132,15 @@ class [[nodiscard]] Result {
 #define NEREID_CONCAT_INNER(a, b) a##b
 #define NEREID_CONCAT(a, b) NEREID_CONCAT_INNER(a, b)
 
-// Returns `expr`, a Status, from the enclosing function (of type Status or Result<U>) if it is not
-// Ok.
+/// Returns `expr`, a Status, from the enclosing function (of type Status or Result<U>) if it is not
+/// Ok.
 #define NEREID_RETURN_IF_ERROR(expr)                                                        \
   do {                                                                                      \
     if (::nereid::Status nereid_status = (expr); !nereid_status.ok()) return nereid_status; \
   } while (false)
 
-// Assigns the value of `expr`, a Result<T>, to `lhs`. If there is none, returns its Status from the
-// enclosing function.
+/// Assigns the value of `expr`, a Result<T>, to `lhs`. If there is none, returns its Status from
+/// the enclosing function.
 #define NEREID_ASSIGN_OR_RETURN(lhs, expr) \
   NEREID_ASSIGN_OR_RETURN_IMPL(NEREID_CONCAT(nereid_result_, __LINE__), lhs, expr)
 #define NEREID_ASSIGN_OR_RETURN_IMPL(result, lhs, expr) \

@@ -1,6 +1,7 @@
-// One input tensor of one request: name, type, shape, and its bytes where the host received them.
-// Also shapes and their arithmetic. A view is valid as long as its request. [any thread; one
-// object, one thread at a time]
+/// \file
+/// One input tensor of one request: name, type, shape, and its bytes where the host received them.
+/// Also shapes and their arithmetic. A view is valid as long as its request. [any thread; one
+/// object, one thread at a time]
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ namespace nereid {
 
 // ---- shapes: parameter type, text form and element count
 
-// A borrowed shape: `{1, 16}`, a vector or a span. Only for function parameters, because an
-// initializer list lives no longer than the call.
+/// A borrowed shape: `{1, 16}`, a vector or a span. Only for function parameters, because an
+/// initializer list lives no longer than the call.
 class ShapeView : public std::span<const int64_t> {
  public:
   ShapeView(std::initializer_list<int64_t> dims)  // NOLINT: implicit by intent
@@ -33,7 +34,7 @@ class ShapeView : public std::span<const int64_t> {
   ShapeView(const std::vector<int64_t>& dims) : span(dims) {}  // NOLINT
 };
 
-// "[1, 16]".
+/// "[1, 16]".
 inline std::string ToString(std::span<const int64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -43,8 +44,8 @@ inline std::string ToString(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-// The product of the dims; 1 for an empty shape. INVALID_ARG if a dim is negative or if the product
-// times `element_bytes` does not fit into 63 bits.
+/// The product of the dims; 1 for an empty shape. INVALID_ARG if a dim is negative or if the
+/// product times `element_bytes` does not fit into 63 bits.
 inline Result<size_t> ElementCount(std::span<const int64_t> shape, size_t element_bytes = 1) {
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
   const uint64_t limit = kMax / (element_bytes == 0 ? 1 : element_bytes);
@@ -64,7 +65,7 @@ inline Result<size_t> ElementCount(std::span<const int64_t> shape, size_t elemen
   return static_cast<size_t>(count);
 }
 
-// One contiguous buffer of an input. The buffers of an input hold its bytes in order.
+/// One contiguous buffer of an input. The buffers of an input hold its bytes in order.
 struct InputBufferView {
   std::span<const std::byte> bytes;
   TRITONSERVER_MemoryType memory_type;
@@ -73,9 +74,9 @@ struct InputBufferView {
 
 class TensorView {
  public:
-  // Reads the properties and the list of buffers; copies no data. `handle` is valid as long as the
-  // request. `preferred_memory`: the memory in which the caller would like the data. A host may
-  // honour it; Nereid does for CPU instances.
+  /// Reads the properties and the list of buffers; copies no data. `handle` is valid as long as the
+  /// request. `preferred_memory`: the memory in which the caller would like the data. A host may
+  /// honour it; Nereid does for CPU instances.
   static Result<TensorView> Of(TRITONBACKEND_Input* handle,
                                TRITONSERVER_MemoryType preferred_memory = TRITONSERVER_MEMORY_CPU) {
     TensorView view;
@@ -93,8 +94,8 @@ class TensorView {
     NEREID_RETURN_IF_ERROR(view.ReadBuffers(handle, num_buffers, preferred_memory));
     return view;
   }
-  // A tensor in host memory that is no input of a request, for tests and for helpers that take a
-  // view.
+  /// A tensor in host memory that is no input of a request, for tests and for helpers that take a
+  /// view.
   static TensorView Of(const char* name, DataType datatype, std::span<const int64_t> shape,
                        std::span<const std::byte> bytes) {
     TensorView view;
@@ -104,7 +105,7 @@ class TensorView {
     view.AddBuffer({bytes, TRITONSERVER_MEMORY_CPU, 0});
     return view;
   }
-  // The same with several buffers.
+  /// The same with several buffers.
   static TensorView Of(const char* name, DataType datatype, std::span<const int64_t> shape,
                        std::span<const InputBufferView> buffers) {
     TensorView view;
@@ -117,17 +118,17 @@ class TensorView {
 
   const char* name() const { return name_; }
   DataType datatype() const { return datatype_; }
-  // Includes the batch dimension, if the model has one.
+  /// Includes the batch dimension, if the model has one.
   std::span<const int64_t> shape() const { return shape_; }
   size_t size_bytes() const { return size_bytes_; }
-  // Empty for a tensor without bytes.
+  /// Empty for a tensor without bytes.
   std::span<const InputBufferView> buffers() const {
     return buffers_.empty() ? std::span(&single_buffer_, num_buffers_) : std::span(buffers_);
   }
 
-  // All bytes as one block in host memory: without a copy if the tensor has one buffer that is
-  // aligned to `alignment`. Otherwise the bytes are copied once, and the copy lives as long as this
-  // object. UNSUPPORTED for GPU memory.
+  /// All bytes as one block in host memory: without a copy if the tensor has one buffer that is
+  /// aligned to `alignment`. Otherwise the bytes are copied once, and the copy lives as long as
+  /// this object. UNSUPPORTED for GPU memory.
   Result<std::span<const std::byte>> Bytes(size_t alignment = 1) {
     if (gathered_ != nullptr) return std::span<const std::byte>(gathered_.get(), size_bytes_);
     NEREID_RETURN_IF_ERROR(CheckHostMemory());
@@ -141,8 +142,8 @@ class TensorView {
     return std::span<const std::byte>(gathered_.get(), size_bytes_);
   }
 
-  // The elements. INVALID_ARG if the tensor is of another type or its size does not match its
-  // shape.
+  /// The elements. INVALID_ARG if the tensor is of another type or its size does not match its
+  /// shape.
   template <TensorElement T>
   Result<std::span<const T>> As() {
     NEREID_RETURN_IF_ERROR(Expect(kDataTypeOf<T>));
@@ -150,7 +151,7 @@ class TensorView {
     return std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
   }
 
-  // The elements of a BYTES tensor, as many as its shape says.
+  /// The elements of a BYTES tensor, as many as its shape says.
   Result<std::vector<std::string_view>> Strings() {
     NEREID_RETURN_IF_ERROR(Expect(DataType::kBytes));
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(shape_));
@@ -160,7 +161,7 @@ class TensorView {
     return strings;
   }
 
-  // The element of a tensor with one element, whatever its rank.
+  /// The element of a tensor with one element, whatever its rank.
   template <TensorElement T>
   Result<T> Scalar() {
     NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, As<T>());
@@ -177,7 +178,7 @@ class TensorView {
     return strings[0];
   }
 
-  // Copies all bytes to `target`, which has size_bytes(). UNSUPPORTED for GPU memory.
+  /// Copies all bytes to `target`, which has size_bytes(). UNSUPPORTED for GPU memory.
   Status CopyTo(std::span<std::byte> target) const {
     NEREID_RETURN_IF_ERROR(CheckHostMemory());
     for (const InputBufferView& buffer : buffers()) {
@@ -188,7 +189,7 @@ class TensorView {
     return {};
   }
 
-  // Ok if the tensor is of this type and, except for BYTES, its size matches its shape.
+  /// Ok if the tensor is of this type and, except for BYTES, its size matches its shape.
   Status Expect(DataType datatype) const {
     if (datatype_ != datatype) {
       return InvalidArgError(Where(), ": expected ", Name(datatype), ", got ", Name(datatype_));
@@ -246,8 +247,8 @@ class TensorView {
   std::span<const int64_t> shape_;
   size_t size_bytes_ = 0;
   size_t num_buffers_ = 0;
-  InputBufferView single_buffer_{{}, TRITONSERVER_MEMORY_CPU, 0};  // if there is only one
-  std::vector<InputBufferView> buffers_;  // all of them, if there are several
+  InputBufferView single_buffer_{{}, TRITONSERVER_MEMORY_CPU, 0};  ///< if there is only one
+  std::vector<InputBufferView> buffers_;  ///< all of them, if there are several
   std::unique_ptr<std::byte[]> gathered_;
 };
 

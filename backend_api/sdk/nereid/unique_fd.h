@@ -1,4 +1,6 @@
-// A file descriptor with one owner, which closes it. [any thread; one object, one thread at a time]
+/// \file
+/// A file descriptor with one owner, which closes it. [any thread; one object, one thread at a
+/// time]
 #pragma once
 
 #include <unistd.h>

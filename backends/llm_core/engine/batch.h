@@ -1,6 +1,7 @@
-// The work of one engine step for an executor, and its result. The scheduler builds a StepBatch on
-// the engine thread. Everything that it borrows stays valid until Collect() has returned; with
-// ExecutorFeatures::overlap only until Submit() has returned.
+/// \file
+/// The work of one engine step for an executor, and its result. The scheduler builds a StepBatch on
+/// the engine thread. Everything that it borrows stays valid until Collect() has returned; with
+/// ExecutorFeatures::overlap only until Submit() has returned.
 #pragma once
 
 #include <cstdint>
@@ -11,56 +12,56 @@
 
 namespace nereid::llm {
 
-// One sequence's part of a step: a run of its consecutive tokens, which is a prompt chunk or the
-// newest token alone.
+/// One sequence's part of a step: a run of its consecutive tokens, which is a prompt chunk or the
+/// newest token alone.
 struct BatchEntry {
-  int32_t slot = 0;         // in [0, max_num_sequences); a running sequence keeps its slot
-  int32_t first_token = 0;  // index into StepBatch::token_ids
+  int32_t slot = 0;         ///< in [0, max_num_sequences); a running sequence keeps its slot
+  int32_t first_token = 0;  ///< index into StepBatch::token_ids
   int32_t num_tokens = 0;
-  int32_t num_cached = 0;  // tokens before the run whose keys and values are in the cache
-  // Covers num_cached + num_tokens tokens. With ExecutorLimits::attention_window, entries whose
-  // tokens are outside the window of every layer are block 0. An executor may read block 0 there,
-  // but must not use the content, which belongs to another sequence. Sequences may share blocks
-  // that none of them writes.
+  int32_t num_cached = 0;  ///< tokens before the run whose keys and values are in the cache
+  /// Covers num_cached + num_tokens tokens. With ExecutorLimits::attention_window, entries whose
+  /// tokens are outside the window of every layer are block 0. An executor may read block 0 there,
+  /// but must not use the content, which belongs to another sequence. Sequences may share blocks
+  /// that none of them writes.
   std::span<const int32_t> block_table;
-  // True if the sequence exceeds ExecutorLimits::long_rope_positions. All of its cached keys then
-  // use the long frequencies as well.
+  /// True if the sequence exceeds ExecutorLimits::long_rope_positions. All of its cached keys then
+  /// use the long frequencies as well.
   bool uses_long_rope = false;
-  // Logits are computed for the last num_logits tokens of the run. 0 for a prompt chunk that is not
-  // the last one; usually 1 with `samples`.
+  /// Logits are computed for the last num_logits tokens of the run. 0 for a prompt chunk that is
+  /// not the last one; usually 1 with `samples`.
   int32_t num_logits = 0;
-  // Tokens of the whole prompt. With ExecutorLimits::dynamic_rope_positions, each prompt token is
-  // rotated with the frequencies of a sequence of this length. Each later token is rotated with
-  // those of the sequence that ends with it.
+  /// Tokens of the whole prompt. With ExecutorLimits::dynamic_rope_positions, each prompt token is
+  /// rotated with the frequencies of a sequence of this length. Each later token is rotated with
+  /// those of the sequence that ends with it.
   int32_t num_prompt = 0;
-  bool samples = false;    // sample the next token from the logits of the last token
-  SamplingInput sampling;  // set if `samples`
+  bool samples = false;    ///< sample the next token from the logits of the last token
+  SamplingInput sampling;  ///< set if `samples`
 
-  // --- set only if the executor has the ExecutorFeatures of the same name ---
-  // Beam search, with `samples`: no token is drawn. The executor returns this many most likely
-  // tokens in StepResult::candidates.
+  /// --- set only if the executor has the ExecutorFeatures of the same name ---
+  /// Beam search, with `samples`: no token is drawn. The executor returns this many most likely
+  /// tokens in StepResult::candidates.
   int32_t num_candidates = 0;
-  // Copy the num_logits rows into StepResult::logits, before any sampling rule changes them.
+  /// Copy the num_logits rows into StepResult::logits, before any sampling rule changes them.
   bool returns_logits = false;
-  // [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
-  // tokens. Its log probability goes to StepResult::prompt_log_probs.
+  /// [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
+  /// tokens. Its log probability goes to StepResult::prompt_log_probs.
   std::span<const int32_t> next_ids;
 };
 
-// A copy of one whole KV block: the keys and values of all layers.
+/// A copy of one whole KV block: the keys and values of all layers.
 struct BlockCopy {
   int32_t from = 0;
   int32_t to = 0;
 };
 
 struct StepBatch {
-  // Tokens of all entries, one run after the other. A negative id is a pending token; see
-  // PendingTokenId.
+  /// Tokens of all entries, one run after the other. A negative id is a pending token; see
+  /// PendingTokenId.
   std::vector<int32_t> token_ids;
   std::vector<BatchEntry> entries;
-  // Copies that the executor makes before the step writes anything. Their order does not matter: no
-  // block is both source and target, and none is the target of two copies. Empty without
-  // ExecutorFeatures::block_copies.
+  /// Copies that the executor makes before the step writes anything. Their order does not matter:
+  /// no block is both source and target, and none is the target of two copies. Empty without
+  /// ExecutorFeatures::block_copies.
   std::vector<BlockCopy> block_copies;
 
   void Clear() {
@@ -70,15 +71,15 @@ struct StepBatch {
   }
 };
 
-// `tokens` is parallel to StepBatch::entries and meaningful where an entry has `samples`. Each
-// other vector is parallel to it as well, or empty if no entry of the batch requested its content.
+/// `tokens` is parallel to StepBatch::entries and meaningful where an entry has `samples`. Each
+/// other vector is parallel to it as well, or empty if no entry of the batch requested its content.
 struct StepResult {
   std::vector<SampledToken> tokens;
-  // [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the
-  // whole vocabulary after bias, penalties, bans and temperature.
+  /// [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the
+  /// whole vocabulary after bias, penalties, bans and temperature.
   std::vector<std::vector<SampledToken>> candidates;
-  std::vector<std::vector<float>> logits;            // [num_logits * vocab_size]
-  std::vector<std::vector<float>> prompt_log_probs;  // [next_ids.size()]
+  std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
+  std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
 };
 
 }  // namespace nereid::llm

@@ -1,5 +1,6 @@
-// The interface between the engine, which handles sequences, and an executor, which runs the model
-// on a device. The engine calls every method on its own thread. [engine thread]
+/// \file
+/// The interface between the engine, which handles sequences, and an executor, which runs the model
+/// on a device. The engine calls every method on its own thread. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -9,85 +10,85 @@
 
 namespace nereid::llm {
 
-// Capacity of an executor; constant for its lifetime.
+/// Capacity of an executor; constant for its lifetime.
 struct ExecutorLimits {
-  int32_t vocab_size = 0;         // logits per token
-  int32_t max_positions = 0;      // tokens of one sequence, prompt and output together
-  int32_t max_num_sequences = 0;  // in one step
-  int32_t max_num_tokens = 0;     // in one step
-  int32_t block_size = 0;         // tokens in a KV block
-  int32_t num_blocks = 0;         // KV blocks; their ids are 0 to num_blocks - 1
-  // Number of tokens that the layer with the largest window sees, or 0 if a layer has full
-  // attention. The first num_sink_tokens tokens of a sequence are part of the window. The engine
-  // releases the blocks of all other tokens.
+  int32_t vocab_size = 0;         ///< logits per token
+  int32_t max_positions = 0;      ///< tokens of one sequence, prompt and output together
+  int32_t max_num_sequences = 0;  ///< in one step
+  int32_t max_num_tokens = 0;     ///< in one step
+  int32_t block_size = 0;         ///< tokens in a KV block
+  int32_t num_blocks = 0;         ///< KV blocks; their ids are 0 to num_blocks - 1
+  /// Number of tokens that the layer with the largest window sees, or 0 if a layer has full
+  /// attention. The first num_sink_tokens tokens of a sequence are part of the window. The engine
+  /// releases the blocks of all other tokens.
   int32_t attention_window = 0;
   int32_t num_sink_tokens = 0;
-  // For ropes whose keys depend on the sequence length (longrope): a sequence with more tokens than
-  // this has BatchEntry::uses_long_rope, and its cached tokens are recomputed when it crosses the
-  // limit. 0: keys do not depend on it.
+  /// For ropes whose keys depend on the sequence length (longrope): a sequence with more tokens
+  /// than this has BatchEntry::uses_long_rope, and its cached tokens are recomputed when it crosses
+  /// the limit. 0: keys do not depend on it.
   int32_t long_rope_positions = 0;
-  // For ropes whose keys depend on the prompt length (dynamic): prompts longer than this share
-  // cached blocks only with prompts of the same length. 0: keys do not depend on it.
+  /// For ropes whose keys depend on the prompt length (dynamic): prompts longer than this share
+  /// cached blocks only with prompts of the same length. 0: keys do not depend on it.
   int32_t dynamic_rope_positions = 0;
 };
 
-// What an executor supports beyond the plain step. The engine rejects requests that need a missing
-// feature and names it. Without block_copies, the engine recomputes the tokens of a partly shared
-// block.
+/// What an executor supports beyond the plain step. The engine rejects requests that need a missing
+/// feature and names it. Without block_copies, the engine recomputes the tokens of a partly shared
+/// block.
 struct ExecutorFeatures {
-  bool block_copies = false;      // StepBatch::block_copies
-  bool candidates = false;        // BatchEntry::num_candidates: beam search
-  bool logits = false;            // BatchEntry::returns_logits
-  bool prompt_log_probs = false;  // BatchEntry::next_ids
-  // A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
-  // ... Steps run in the order of submission, each on the cache content that the previous one left.
-  // A StepBatch and what it borrows are then valid only until Submit returns. A token id of
-  // PendingTokenId(slot) means the token that the previous step samples for that slot.
+  bool block_copies = false;      ///< StepBatch::block_copies
+  bool candidates = false;        ///< BatchEntry::num_candidates: beam search
+  bool logits = false;            ///< BatchEntry::returns_logits
+  bool prompt_log_probs = false;  ///< BatchEntry::next_ids
+  /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
+  /// ... Steps run in the order of submission, each on the cache content that the previous one
+  /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of
+  /// PendingTokenId(slot) means the token that the previous step samples for that slot.
   bool overlap = false;
-  // A sequence's logits are bit-identical alone and in any batch.
+  /// A sequence's logits are bit-identical alone and in any batch.
   bool batch_invariant = false;
 };
 
-// The negative token id that stands for the token which the previous step samples for `slot`.
+/// The negative token id that stands for the token which the previous step samples for `slot`.
 constexpr int32_t PendingTokenId(int32_t slot) {
   return -1 - slot;
 }
 
-// Memory that an executor has allocated, in bytes.
+/// Memory that an executor has allocated, in bytes.
 struct ExecutorMemory {
   int64_t cpu_bytes = 0;
   int64_t gpu_bytes = 0;
   int64_t pinned_bytes = 0;
 };
 
-// Counters of an executor since its creation.
+/// Counters of an executor since its creation.
 struct ExecutorCounts {
-  int64_t num_recorded_steps = 0;  // steps that replayed a recorded CUDA graph
-  // Step sizes that run without a CUDA graph, because the recording failed.
+  int64_t num_recorded_steps = 0;  ///< steps that replayed a recorded CUDA graph
+  /// Step sizes that run without a CUDA graph, because the recording failed.
   int64_t num_failed_recordings = 0;
 };
 
-// Runs steps of a model. It owns the weights and the memory of the KV cache; the engine assigns the
-// blocks. The engine owns the executor. At shutdown it may destroy it without collecting the
-// submitted steps.
+/// Runs steps of a model. It owns the weights and the memory of the KV cache; the engine assigns
+/// the blocks. The engine owns the executor. At shutdown it may destroy it without collecting the
+/// submitted steps.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Constant for the lifetime of the executor. The engine reads limits, features and memory before
-  // the first step; features() also on threads that enqueue requests.
+  /// Constant for the lifetime of the executor. The engine reads limits, features and memory before
+  /// the first step; features() also on threads that enqueue requests.
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
   virtual ExecutorMemory memory() const { return {}; }
-  // Called after each step.
+  /// Called after each step.
   virtual ExecutorCounts counts() const { return {}; }
-  // Starts a step; `batch` has at least one entry and respects the limits. Each Submit that
-  // returned Ok is followed by one Collect. That Collect comes before the next Submit, unless
-  // ExecutorFeatures::overlap allows a second step in flight. After an error there is no step to
-  // collect, and the engine fails.
+  /// Starts a step; `batch` has at least one entry and respects the limits. Each Submit that
+  /// returned Ok is followed by one Collect. That Collect comes before the next Submit, unless
+  /// ExecutorFeatures::overlap allows a second step in flight. After an error there is no step to
+  /// collect, and the engine fails.
   virtual Status Submit(const StepBatch& batch) = 0;
-  // Waits for the oldest submitted step and returns its result. An error means that the executor
-  // cannot continue: the engine fails and answers every request with the error.
+  /// Waits for the oldest submitted step and returns its result. An error means that the executor
+  /// cannot continue: the engine fails and answers every request with the error.
   virtual Result<StepResult> Collect() = 0;
 };
 

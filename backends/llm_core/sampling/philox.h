@@ -1,7 +1,8 @@
-// Philox4x32-10: random bits as a pure function of key and counter. Source: Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", 2011. It is the engine's only source of randomness
-// and is compiled for CPU and GPU. A draw depends on (seed, position, token) only, never on the
-// batch. [any thread]
+/// \file
+/// Philox4x32-10: random bits as a pure function of key and counter. Source: Salmon et al.,
+/// "Parallel random numbers: as easy as 1, 2, 3", 2011. It is the engine's only source of
+/// randomness and is compiled for CPU and GPU. A draw depends on (seed, position, token) only,
+/// never on the batch. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -32,15 +33,15 @@ NEREID_HOST_DEVICE constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, uint32_
   return counter;
 }
 
-// Uniform random number in (0, 1) for one vocabulary entry at one position of a sequence. It has 23
-// bits, so that it rounds neither to 0 nor to 1. Four consecutive tokens share a Philox block.
+/// Uniform random number in (0, 1) for one vocabulary entry at one position of a sequence. It has
+/// 23 bits, so that it rounds neither to 0 nor to 1. Four consecutive tokens share a Philox block.
 NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position, uint32_t token) {
   const PhiloxBlock block = Philox4x32({{position, token / 4, 0, 0}}, static_cast<uint32_t>(seed),
                                        static_cast<uint32_t>(seed >> 32));
   return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
 }
 
-// The seed of the index-th sequence of a request. The first sequence uses the request's seed.
+/// The seed of the index-th sequence of a request. The first sequence uses the request's seed.
 NEREID_HOST_DEVICE constexpr uint64_t SequenceSeed(uint64_t seed, uint32_t index) {
   if (index == 0) return seed;
   const PhiloxBlock block = Philox4x32({{index, 0, 0, 1}}, static_cast<uint32_t>(seed),

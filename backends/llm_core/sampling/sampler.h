@@ -1,5 +1,6 @@
-// Token sampling on the CPU. It defines the sampling rules; the implementations of other executors
-// are tested against it. A Sampler keeps scratch memory: use one per thread. [executor thread]
+/// \file
+/// Token sampling on the CPU. It defines the sampling rules; the implementations of other executors
+/// are tested against it. A Sampler keeps scratch memory: use one per thread. [executor thread]
 #pragma once
 
 #include <cstdint>
@@ -10,32 +11,32 @@
 
 namespace nereid::llm {
 
-// The sequence whose next token is sampled. Everything is borrowed for the call.
+/// The sequence whose next token is sampled. Everything is borrowed for the call.
 struct SamplingInput {
   const SamplingParams* params = nullptr;
-  std::span<const int32_t> token_ids;  // prompt and output so far
+  std::span<const int32_t> token_ids;  ///< prompt and output so far
   int32_t num_prompt = 0;
-  // Ids that may not be sampled in this step: the end ids before min_tokens.
+  /// Ids that may not be sampled in this step: the end ids before min_tokens.
   std::span<const int32_t> banned_ids;
 };
 
 struct SampledToken {
   int32_t id = 0;
-  // Log probability in the model's own distribution, before any rule. 0 if not requested.
+  /// Log probability in the model's own distribution, before any rule. 0 if not requested.
   float log_prob = 0.0f;
 };
 
-// Samples tokens by the rules of SamplingParams. Not thread-safe.
+/// Samples tokens by the rules of SamplingParams. Not thread-safe.
 class Sampler {
  public:
-  // Samples the next token by the Gumbel-max method, or takes the most likely one if the parameters
-  // are greedy. The draw depends on seed, position and logits only. `logits` [vocab_size] of the
-  // last token; the rules change them. With equal logits, the lowest id wins. Cannot fail:
-  // CheckSamplingParams has checked the parameters.
+  /// Samples the next token by the Gumbel-max method, or takes the most likely one if the
+  /// parameters are greedy. The draw depends on seed, position and logits only. `logits`
+  /// [vocab_size] of the last token; the rules change them. With equal logits, the lowest id wins.
+  /// Cannot fail: CheckSamplingParams has checked the parameters.
   SampledToken Sample(std::span<float> logits, const SamplingInput& input);
-  // Returns the `count` most likely tokens for beam search, most likely first, ties by id. Applies
-  // all rules except the draw. log_prob belongs to the distribution after these rules and the
-  // temperature. `logits` [vocab_size] is changed.
+  /// Returns the `count` most likely tokens for beam search, most likely first, ties by id. Applies
+  /// all rules except the draw. log_prob belongs to the distribution after these rules and the
+  /// temperature. `logits` [vocab_size] is changed.
   std::vector<SampledToken> Candidates(std::span<float> logits, const SamplingInput& input,
                                        int32_t count);
 
@@ -48,28 +49,28 @@ class Sampler {
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
   int32_t Draw(std::span<const float> logits, const SamplingInput& input);
-  // Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
+  /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
   void SelectCandidates(std::span<const float> logits, const SamplingParams& params, float top_p);
 
   std::vector<float> raw_logits_;
   std::vector<float> scaled_;
-  std::vector<int32_t> counts_;  // [vocab_size], all zero between calls
+  std::vector<int32_t> counts_;  ///< [vocab_size], all zero between calls
   std::vector<int32_t> banned_;
   std::vector<Candidate> heap_;
   std::vector<Candidate> candidates_;
 };
 
-// Stores in `banned` the ids excluded by bad words, repeated n-grams and banned_ids, in place of
-// its content. An id may occur more than once.
+/// Stores in `banned` the ids excluded by bad words, repeated n-grams and banned_ids, in place of
+/// its content. An id may occur more than once.
 void FindBannedIds(const SamplingInput& input, int32_t vocab_size, std::vector<int32_t>& banned);
 
-// top_p after the decay by the output tokens so far, without the prompt; 1 if top_p is not set.
+/// top_p after the decay by the output tokens so far, without the prompt; 1 if top_p is not set.
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids);
 
-// log_softmax(logits)[token], with the sum in double precision.
+/// log_softmax(logits)[token], with the sum in double precision.
 float LogProb(std::span<const float> logits, int32_t token);
 
-// The lowest index of the greatest value. Requires at least one value; 0 if the first is NaN.
+/// The lowest index of the greatest value. Requires at least one value; 0 if the first is NaN.
 int32_t ArgMax(std::span<const float> values);
 
 }  // namespace nereid::llm

@@ -1,4 +1,5 @@
-// The sampling parameters of a request. Immutable once the request is accepted. [any thread]
+/// \file
+/// The sampling parameters of a request. Immutable once the request is accepted. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,25 @@ namespace nereid::llm {
 
 using TokenIds = std::vector<int32_t>;
 
-// The rules apply in this order: embedding bias; repetition, presence and frequency penalties; bans
-// by bad words, repeated n-grams and banned ids; temperature; top-k; top-p over the tokens that
-// top-k kept; min-p; draw. Penalties count every token of the sequence, prompt included.
+/// The rules apply in this order: embedding bias; repetition, presence and frequency penalties;
+/// bans by bad words, repeated n-grams and banned ids; temperature; top-k; top-p over the tokens
+/// that top-k kept; min-p; draw. Penalties count every token of the sequence, prompt included.
 struct SamplingParams {
-  float temperature = 1.0f;     // 0: greedy
-  int32_t top_k = 0;            // 0: no limit; 1: greedy
-  float top_p = 0.0f;           // 0: not set. Greedy if neither top_k, top_p nor min_p is set
-  float min_p = 0.0f;           // minimum probability, relative to the most likely token
-  float top_p_decay = 1.0f;     // factor on top_p for each output token ...
-  float top_p_min = 1e-6f;      // ... down to this minimum ...
-  int32_t top_p_reset_id = -1;  // ... and restored to the initial value after this token; -1: none
-  float repetition_penalty = 1.0f;  // > 1 makes repeated tokens less likely
+  float temperature = 1.0f;  ///< 0: greedy
+  int32_t top_k = 0;         ///< 0: no limit; 1: greedy
+  float top_p = 0.0f;        ///< 0: not set. Greedy if neither top_k, top_p nor min_p is set
+  float min_p = 0.0f;        ///< minimum probability, relative to the most likely token
+  float top_p_decay = 1.0f;  ///< factor on top_p for each output token ...
+  float top_p_min = 1e-6f;   ///< ... down to this minimum ...
+  int32_t top_p_reset_id =
+      -1;  ///< ... and restored to the initial value after this token; -1: none
+  float repetition_penalty = 1.0f;  ///< > 1 makes repeated tokens less likely
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
-  std::vector<float> embedding_bias;  // [vocab_size] or empty; added to the logits
-  std::vector<TokenIds> bad_words;    // token sequences that must not be completed
-  int32_t no_repeat_ngram_size = 0;   // > 0: no n-gram of this size may occur twice; 0: off
+  std::vector<float> embedding_bias;  ///< [vocab_size] or empty; added to the logits
+  std::vector<TokenIds> bad_words;    ///< token sequences that must not be completed
+  int32_t no_repeat_ngram_size = 0;   ///< > 0: no n-gram of this size may occur twice; 0: off
   bool returns_log_probs = false;
 
   bool is_greedy() const {
@@ -37,8 +39,8 @@ struct SamplingParams {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
            !embedding_bias.empty() || !bad_words.empty() || no_repeat_ngram_size > 0;
   }
-  // Whether the distribution of the next token depends on the sampled tokens themselves rather than
-  // only on their number. The model's own dependence is not counted.
+  /// Whether the distribution of the next token depends on the sampled tokens themselves rather
+  /// than only on their number. The model's own dependence is not counted.
   bool reads_output() const {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
            !bad_words.empty() || no_repeat_ngram_size > 0 ||
@@ -46,9 +48,9 @@ struct SamplingParams {
   }
 };
 
-// INVALID_ARG names the parameter, its value and the range.
+/// INVALID_ARG names the parameter, its value and the range.
 Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size);
-// Checks top_p_min, which clients can send under two names; `name` is used in the message.
+/// Checks top_p_min, which clients can send under two names; `name` is used in the message.
 Status CheckTopPMin(const char* name, float value);
 
 }  // namespace nereid::llm

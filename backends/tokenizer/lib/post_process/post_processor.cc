@@ -22,7 +22,8 @@ class TemplateBuilder {
  public:
   TemplateBuilder(bool is_pair, bool with_special_tokens)
       : is_pair_(is_pair), with_special_tokens_(with_special_tokens) {
-    for (int8_t text = 0; text <= (is_pair ? 1 : 0); ++text) {
+    const int8_t num_texts = is_pair ? 2 : 1;
+    for (int8_t text = 0; text < num_texts; ++text) {
       groups_.push_back({text, {{text, text, false, -1, text, text}}});
     }
   }
