@@ -28,7 +28,7 @@ void DropError(TRITONSERVER_Error* error) {
 }
 
 double ToUs(uint64_t ns) {
-  return static_cast<double>(ns / 1000);  // NOLINT: whole microseconds, as in Triton
+  return static_cast<double>(ns / 1000);  // NOLINT: whole microseconds
 }
 
 }  // namespace
