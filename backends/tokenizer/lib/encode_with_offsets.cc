@@ -65,7 +65,7 @@ class OffsetEncoder {
         const AlignedText cut = aligned.Slice(split.begin, split.end);
         if (split.id >= 0) {
           Add(split.id, cut.text(), cut.Origin(0, cut.text().size()));
-        } else if (!EncodePretokens(cut, raw_split.begin == 0 && split.begin == 0)) {
+        } else if (!EncodePretokens(cut)) {
           return false;
         }
       }
@@ -78,9 +78,9 @@ class OffsetEncoder {
  private:
   static uint32_t Narrow(size_t value) { return static_cast<uint32_t>(value); }
 
-  bool EncodePretokens(const AlignedText& text, bool at_start) {
+  bool EncodePretokens(const AlignedText& text) {
     pretokens_.clear();
-    if (!components_.pre_tokenizer.SplitAligned(text, at_start, pretokens_)) return false;
+    if (!components_.pre_tokenizer.SplitAligned(text, pretokens_)) return false;
     for (const AlignedText& pretoken : pretokens_) {
       token_spans_.clear();
       components_.model->EncodeSpans(pretoken.text(), scratch_, token_spans_);

@@ -91,6 +91,29 @@ SharedTokenizer MakeTokenizer(ComponentsResult components) {
       std::make_shared<Tokenizer>(std::move(components).value()));
 }
 
+// Encodes the first section of a text with its alignment, which tells what is at the start.
+bool EncodeAligned(const TokenizerComponents& components, std::string_view section, ModelSink& sink,
+                   std::vector<int32_t>& ids) {
+  AlignedText aligned = AlignedText::Of(section);
+  if (!components.normalizer.NormalizeAligned(aligned)) return false;
+  std::vector<AddedTokens::Split> splits;
+  components.added.SplitNormalized(aligned.text(), splits);
+  std::vector<AlignedText> pretokens;
+  for (const AddedTokens::Split& split : splits) {
+    if (split.id >= 0) {
+      ids.push_back(split.id);
+      continue;
+    }
+    pretokens.clear();
+    const AlignedText cut = aligned.Slice(split.begin, split.end);
+    if (!components.pre_tokenizer.SplitAligned(cut, pretokens)) return false;
+    for (const AlignedText& pretoken : pretokens) {
+      if (!sink.Add(pretoken.text(), false)) return false;
+    }
+  }
+  return true;
+}
+
 // Encodes `text` in one pass. Returns false if a pattern exceeded its work limit or the sink
 // stopped (see its lacks_unk_token()).
 bool EncodeInto(const TokenizerComponents& components, std::string_view text, ModelSink& sink,
@@ -104,6 +127,11 @@ bool EncodeInto(const TokenizerComponents& components, std::string_view text, Mo
       continue;
     }
     std::string_view section = text.substr(raw_split.begin, raw_split.end - raw_split.begin);
+    if (raw_split.begin == 0 &&
+        components.pre_tokenizer.needs_alignment(!components.normalizer.is_identity())) {
+      if (!EncodeAligned(components, section, sink, ids)) return false;
+      continue;
+    }
     if (!components.normalizer.is_identity()) {
       if (!components.normalizer.Normalize(section, buffer)) return false;
       section = buffer;

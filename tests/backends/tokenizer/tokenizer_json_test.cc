@@ -139,6 +139,22 @@ TEST(TokenizerJsonTest, RefusesTruncatedFiles) {
   }
 }
 
+// The ids are those of PyPI tokenizers. A text whose leading space a normalizer strips does not
+// begin with its first word.
+TEST(TokenizerJsonTest, MetaspaceFirstFollowsTheStartOfTheOriginalText) {
+  json spec = MetaspaceSpec({"▁", "a", "▁a"}, {"▁ a"});
+  spec["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  spec["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", true}};
+  const auto tokenizer = MustLoad(spec);
+  for (const auto& [text, ids] : {std::pair<const char*, std::vector<int32_t>>{"a a", {261, 261}},
+                                  {" a a", {260, 261}},
+                                  {"  a", {260}}}) {
+    EXPECT_EQ(Ids(*tokenizer, text), ids) << text;
+    EXPECT_EQ(tokenizer->EncodeDetailed(text, {.add_special_tokens = false})->ids, ids) << text;
+  }
+}
+
 class TokenizerLoadTest : public TokenizerFolderTest {};
 
 TEST_F(TokenizerLoadTest, NamesFilesThatWereLookedFor) {

@@ -35,7 +35,7 @@ class PrefixSpaceStep : public PreTokenizerStep {
   }
 
  protected:
-  void Rewrite(AlignedText& text, bool) const override {
+  void Rewrite(AlignedText& text) const override {
     if (!text.text().starts_with(' ')) text.Prepend(" ");
   }
   bool SplitRewritten(std::string_view text, SpanSink& out) const override {
@@ -52,7 +52,7 @@ class PrintableBytesStep : public PreTokenizerStep {
   }
 
  protected:
-  void Rewrite(AlignedText& text, bool) const override {
+  void Rewrite(AlignedText& text) const override {
     AlignedText rewritten_text = AlignedText::EmptyLike(text);
     std::string printable;
     for (size_t at = 0; at < text.text().size(); ++at) {
@@ -108,8 +108,8 @@ class MetaspaceStep : public PreTokenizerStep {
   }
 
  protected:
-  void Rewrite(AlignedText& text, bool at_start) const override {
-    const bool needs_mark = NeedsMark(text.text(), at_start);
+  void Rewrite(AlignedText& text) const override {
+    const bool needs_mark = NeedsMark(text.text(), text.is_at_start());
     AlignedText rewritten_text = AlignedText::EmptyLike(text);
     for (size_t at = 0; at < text.text().size(); ++at) {
       if (text.text()[at] == ' ') {
@@ -201,10 +201,6 @@ Result<std::unique_ptr<const PreTokenizerStep>> MakeSplit(const Json& spec) {
       std::make_unique<SplitStep>(std::move(compiled), behavior, invert));
 }
 
-bool StartsAtSameByte(const AlignedText& span, const AlignedText& text) {
-  return !span.text().empty() && span.from(0) == text.from(0);
-}
-
 }  // namespace
 
 // Passes each pre-token of one step to the next step; the last step adds to the caller's sink.
@@ -235,8 +231,7 @@ bool PreTokenizer::Split(std::string_view text, bool at_start, SpanSink& out) co
   return ChainSink(*this, 0, at_start ? text.data() : nullptr, out).Add(text, false);
 }
 
-bool PreTokenizerStep::SplitAligned(AlignedText text, bool at_start,
-                                    std::vector<AlignedText>& out) const {
+bool PreTokenizerStep::SplitAligned(AlignedText text, std::vector<AlignedText>& out) const {
   struct Slicer final : SpanSink {
     Slicer(const AlignedText& from, std::vector<AlignedText>& to) : source(from), pretokens(to) {}
     const AlignedText& source;
@@ -248,20 +243,17 @@ bool PreTokenizerStep::SplitAligned(AlignedText text, bool at_start,
       return true;
     }
   };
-  Rewrite(text, at_start);
+  Rewrite(text);
   Slicer slicer(text, out);
   return SplitRewritten(text.text(), slicer);
 }
 
-// A pre-token is at the start of the input if its original text is.
-bool PreTokenizer::SplitAligned(const AlignedText& text, bool at_start,
-                                std::vector<AlignedText>& out) const {
+bool PreTokenizer::SplitAligned(const AlignedText& text, std::vector<AlignedText>& out) const {
   std::vector<AlignedText> pretokens = {text}, next;
   for (const auto& step : steps_) {
     next.clear();
-    for (size_t i = 0; i < pretokens.size(); ++i) {
-      const bool is_first = at_start && i == 0 && StartsAtSameByte(pretokens[i], text);
-      if (!step->SplitAligned(std::move(pretokens[i]), is_first, next)) return false;
+    for (AlignedText& pretoken : pretokens) {
+      if (!step->SplitAligned(std::move(pretoken), next)) return false;
     }
     pretokens.swap(next);
   }
@@ -316,10 +308,9 @@ Status PreTokenizer::Add(const Json& spec) {
   if (type == "Metaspace") {
     NEREID_ASSIGN_OR_RETURN(MetaspaceOptions options,
                             ReadMetaspaceOptions(spec, "pre_tokenizer Metaspace"));
-    if (rewrites_ && options.scheme == PrependScheme::kFirst) {
-      return UnsupportedError(
-          "pre_tokenizer Metaspace: prepend_scheme 'first' is not supported "
-          "after a component that changes the text");
+    if (options.scheme == PrependScheme::kFirst) {
+      depends_on_start_ = true;
+      start_is_rewritten_ |= rewrites_;
     }
     steps_.push_back(std::make_unique<MetaspaceStep>(std::move(options)));
     rewrites_ = true;

@@ -21,12 +21,12 @@ class PreTokenizerStep {
   // begins at the start of the whole input. Returns false if the sink stopped or a pattern exceeded
   // its work limit.
   virtual bool Split(std::string_view text, bool at_start, SpanSink& out) const = 0;
-  // The same, keeping the alignment with the original text. Steps that rewrite the text call
-  // Rewrite first.
-  bool SplitAligned(AlignedText text, bool at_start, std::vector<AlignedText>& out) const;
+  // The same, keeping the alignment with the original text, which tells whether `text` begins at
+  // the start. Steps that rewrite the text call Rewrite first.
+  bool SplitAligned(AlignedText text, std::vector<AlignedText>& out) const;
 
  protected:
-  virtual void Rewrite(AlignedText& /*text*/, bool /*at_start*/) const {}
+  virtual void Rewrite(AlignedText& /*text*/) const {}
   // Splits a text that Rewrite produced.
   virtual bool SplitRewritten(std::string_view text, SpanSink& out) const {
     return Split(text, false, out);
@@ -49,8 +49,16 @@ class PreTokenizer {
   // Converts byte pre-tokens to their printable form, for models that only know characters.
   void MakeBytesPrintable();
 
+  // Adds the pre-tokens of `text` to `out`. `at_start`: `text` begins at the start of the whole
+  // input. Use SplitAligned instead for a text of which needs_alignment() is true.
   bool Split(std::string_view text, bool at_start, SpanSink& out) const;
-  bool SplitAligned(const AlignedText& text, bool at_start, std::vector<AlignedText>& out) const;
+  bool SplitAligned(const AlignedText& text, std::vector<AlignedText>& out) const;
+
+  // Whether only the alignment with the original text tells which pre-tokens are at the start of
+  // the input, and a step depends on it. `is_normalized`: a normalizer may have rewritten the text.
+  bool needs_alignment(bool is_normalized) const {
+    return depends_on_start_ && (is_normalized || start_is_rewritten_);
+  }
 
  private:
   class ChainSink;
@@ -59,7 +67,9 @@ class PreTokenizer {
 
   std::vector<std::unique_ptr<const PreTokenizerStep>> steps_;
   bool byte_level_ = false;
-  bool rewrites_ = false;  // a step rewrites the text, so that its start cannot be identified
+  bool rewrites_ = false;            // a step rewrites the text
+  bool depends_on_start_ = false;    // a Metaspace with prepend_scheme "first" is a step
+  bool start_is_rewritten_ = false;  // and it comes after a step that rewrites the text
 };
 
 // The options of Metaspace, which is both a pre-tokenizer and a decoder component.

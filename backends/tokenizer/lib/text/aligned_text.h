@@ -32,6 +32,10 @@ class AlignedText {
   static AlignedText Of(std::string_view original, size_t begin = 0);
 
   const std::string& text() const { return text_; }
+  // Whether this part begins at the first byte of the original text, as the reference sees it: a
+  // part that was cut from a rewritten text begins where its first character came from. Text that a
+  // normalizer removed at the start therefore moves the beginning.
+  bool is_at_start() const { return begin_ == 0; }
   // Returns the original range of text()[begin, end), which must not be empty.
   TextSpan Origin(size_t begin, size_t end) const {
     return {from_[begin].begin, from_[end - 1].end};
