@@ -47,7 +47,11 @@ class TokenizerModel : public Model {
           EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid, .truncate = truncate});
     } else {
       NEREID_ASSIGN_OR_RETURN(const bool skip, parameters().Bool("skip_special_tokens", true));
-      postprocessing_.emplace(tokenizer, skip);
+      NEREID_ASSIGN_OR_RETURN(
+          const bool cleans_up,
+          parameters().Bool("clean_up_tokenization_spaces", tokenizer->cleans_up_spaces()));
+      postprocessing_.emplace(
+          tokenizer, DecodeOptions{.skip_special_tokens = skip, .cleans_up_spaces = cleans_up});
     }
     return {};
   }

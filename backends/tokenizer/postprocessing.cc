@@ -76,7 +76,7 @@ std::vector<std::string> Postprocessing::DecodeAll(const Sequences& s) const {
       const int64_t length = std::min<int64_t>(s.ends[sequence], s.width);
       const auto ids = s.ids.subspan(sequence * s.width, length);
       const auto prior = s.prior_ids.subspan(row * s.prior_width, s.prior_width);
-      texts.push_back(DecodeChunk(*tokenizer_, skip_special_tokens_, prior, ids, s.is_final[row]));
+      texts.push_back(DecodeChunk(*tokenizer_, options_, prior, ids, s.is_final[row]));
     }
   }
   return texts;

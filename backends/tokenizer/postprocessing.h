@@ -19,8 +19,8 @@ namespace nereid::tokenizer {
 
 class Postprocessing {
  public:
-  Postprocessing(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens)
-      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+  Postprocessing(std::shared_ptr<const Tokenizer> tokenizer, DecodeOptions options)
+      : tokenizer_(std::move(tokenizer)), options_(options) {}
 
   // Fills the outputs of one request. The caller sends a returned error as the response.
   Status Process(Request& request, const ModelConfig& config) const;
@@ -33,7 +33,7 @@ class Postprocessing {
   std::vector<std::string> DecodeAll(const Sequences& sequences) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
-  const bool skip_special_tokens_;
+  const DecodeOptions options_;
 };
 
 }  // namespace nereid::tokenizer

@@ -56,7 +56,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"executor_worker_path"},
     {"worker_path"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next thirteen exist only in this host
+    {"max_num_sequences", Kind::kInt},  // this one and the next fourteen exist only in this host
     {"max_num_tokens", Kind::kInt},
     {"mixed_step_tokens", Kind::kInt},
     {"profile_steps", Kind::kInt},
@@ -69,6 +69,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"batch_invariant", Kind::kBool},
     {"sampling_defaults", Kind::kChoice, "none generation_config"},
     {"skip_special_tokens", Kind::kBool},
+    {"clean_up_tokenization_spaces", Kind::kBool},
     {"stop_words_in_text", Kind::kBool},
     {"tokenizer_dir"},
     {"guided_decoding_backend"},
@@ -81,6 +82,7 @@ constexpr LlmParameter kTokenizerParameters[] = {
     {"tokenizer_type"},
     {"add_special_tokens", Kind::kBool},
     {"skip_special_tokens", Kind::kBool},
+    {"clean_up_tokenization_spaces", Kind::kBool},
     {"invalid_utf8", Kind::kChoice, "replace refuse"},
     {"truncation", Kind::kChoice, "file none"},
     {"engine_dir"},

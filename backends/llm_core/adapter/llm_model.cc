@@ -33,7 +33,8 @@ Status LlmModel::Initialize() {
   defaults_.end_ids = decoder.spec.end_ids;
   if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
-  tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens);
+  tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
+                     parameters.cleans_up_spaces);
   defaults_.tokenizer = &*tokenizer_;
   defaults_.matches_words_as_text = parameters.stop_words_in_text;
   NEREID_RETURN_IF_ERROR(

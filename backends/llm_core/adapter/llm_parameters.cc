@@ -96,6 +96,10 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool suppor
                               ? result.checkpoint_directory
                               : (context.directory() / tokenizer).lexically_normal().string();
   NEREID_ASSIGN_OR_RETURN(result.skip_special_tokens, parameters.Bool("skip_special_tokens", true));
+  if (parameters.Find("clean_up_tokenization_spaces") != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(result.cleans_up_spaces,
+                            parameters.Bool("clean_up_tokenization_spaces", false));
+  }
   NEREID_ASSIGN_OR_RETURN(result.stop_words_in_text, parameters.Bool("stop_words_in_text", true));
   const std::string sampling = parameters.String("sampling_defaults", "none");
   if (sampling != "none" && sampling != "generation_config") {

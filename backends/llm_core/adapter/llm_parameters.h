@@ -16,6 +16,8 @@ struct LlmParameters {
   std::string checkpoint_directory;  // gpt_model_path; default: the version directory
   std::string tokenizer_path;        // tokenizer_dir; default: the checkpoint's directory
   bool skip_special_tokens = true;   // for the text in which stop words are searched
+  // clean_up_tokenization_spaces, for the same text; if absent, as the tokenizer's files say
+  std::optional<bool> cleans_up_spaces;
   // Extension: stop_words_list is also matched in the text.
   bool stop_words_in_text = true;
   // Extension sampling_defaults: "generation_config", or "none", which is greedy as in the

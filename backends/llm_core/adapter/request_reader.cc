@@ -6,12 +6,12 @@
 #include <type_traits>
 
 #include "backends/llm_core/adapter/model_tensors.h"
+#include "backends/llm_core/adapter/stop_words.h"
 
 namespace nereid::llm {
 namespace {
 
 constexpr size_t kMaxStopBytes = 65536;  // limit for the stop words of one batch item
-constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 // The inputs of one request by name, with access to each batch item (row).
 class BatchInputs {
@@ -252,34 +252,6 @@ Status ReadStop(BatchInputs& inputs, int64_t row, const RequestDefaults& default
   return {};
 }
 
-// The text of a stop word given as ids. Empty for words with special tokens or incomplete
-// characters.
-std::string TextOf(const tokenizer::Tokenizer& tokenizer, const llm::TokenIds& word) {
-  const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
-  if (std::any_of(word.begin(), word.end(), is_special)) return "";
-  std::string text = tokenizer.Decode(word);
-  return text.find(kReplacementCharacter) == text.npos ? text : "";
-}
-
-// Adds stop words given as text. With special tokens or beam search, they are matched by ids.
-Status AddTextWords(const tokenizer::Tokenizer& tokenizer,
-                    const std::vector<std::string_view>& words, RequestItem& out,
-                    std::vector<std::string>& texts) {
-  for (const std::string_view word : words) {
-    if (word.empty()) continue;
-    NEREID_ASSIGN_OR_RETURN(
-        llm::TokenIds ids,
-        tokenizer.Encode(
-            word, {.add_special_tokens = false, .invalid_utf8 = tokenizer::InvalidUtf8::kRefuse}));
-    const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
-    const bool is_matched_by_ids =
-        out.beams.width > 1 || std::any_of(ids.begin(), ids.end(), is_special);
-    if (is_matched_by_ids && !ids.empty()) out.stop.stop_words.push_back(std::move(ids));
-    if (!is_matched_by_ids) texts.emplace_back(word);
-  }
-  return {};
-}
-
 Result<std::vector<std::string_view>> ReadTextWords(BatchInputs& inputs, int64_t row) {
   TensorView* view = inputs.Find("stop_words");
   if (view == nullptr) return std::vector<std::string_view>();
@@ -301,8 +273,8 @@ Result<std::vector<std::string_view>> ReadTextWords(BatchInputs& inputs, int64_t
   return words;
 }
 
-// Collects the stop words to match in the text: those given as text, and those of stop_words_list
-// if they have a text.
+// Decides which stop words are matched in the text: those given as text, and those of
+// stop_words_list that stand for a text.
 Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
                      RequestItem& out) {
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> words, ReadTextWords(inputs, row));
@@ -316,22 +288,18 @@ Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& de
     if (!has_texts) return {};  // the words are then matched by ids only
     return std::move(loaded).status().WithContext("input 'stop_words' needs a tokenizer");
   }
-  std::vector<std::string> texts;
-  size_t num_bytes = 0;
-  if (matches_ids_as_text) {
-    for (const llm::TokenIds& word : out.stop.stop_words) {
-      std::string text = TextOf(**loaded, word);
-      num_bytes += text.size();
-      if (!text.empty() && num_bytes <= kMaxStopBytes) texts.push_back(std::move(text));
-    }
-  }
-  if (const Status added = AddTextWords(**loaded, words, out, texts); !added.ok()) {
-    return Status(added).WithContext("input 'stop_words'");
-  }
-  if (texts.empty()) return {};
-  out.stop_strings = std::make_shared<const StopStrings>(
-      StopStrings{*loaded, defaults.tokenizer->skip_special_tokens(), out.stop.min_tokens,
-                  tokenizer::StopStringMatcher(texts)});
+  const tokenizer::DecodeOptions decoding = defaults.tokenizer->decode_options(**loaded);
+  const StopWordOptions options = {.ids_match_in_text = defaults.matches_words_as_text,
+                                   .is_beam_search = out.beams.width > 1,
+                                   .cleans_up_spaces = decoding.cleans_up_spaces,
+                                   .max_text_bytes = kMaxStopBytes};
+  Result<StopWords> combined =
+      CombineStopWords(**loaded, std::move(out.stop.stop_words), words, options);
+  if (!combined.ok()) return std::move(combined).status().WithContext("input 'stop_words'");
+  out.stop.stop_words = std::move(combined->ids);
+  if (combined->texts.empty()) return {};
+  out.stop_strings = std::make_shared<const StopStrings>(StopStrings{
+      *loaded, decoding, out.stop.min_tokens, tokenizer::StopStringMatcher(combined->texts)});
   return {};
 }
 

@@ -10,7 +10,7 @@ using tokenizer::kMaxPendingIds;
 
 StopStringDetector::StopStringDetector(std::shared_ptr<const StopStrings> texts)
     : texts_(std::move(texts)),
-      decoder_(*texts_->tokenizer, texts_->skip_special_tokens, kMaxPendingIds),
+      decoder_(*texts_->tokenizer, texts_->decoding, kMaxPendingIds),
       matcher_(texts_->matcher) {}
 
 llm::StopResult StopStringDetector::OnToken(std::span<const int32_t> ids) {
@@ -49,7 +49,7 @@ void StopStringDetector::MarkVisible(size_t num_bytes) {
 
 llm::TokenIds StopStringDetector::ReplacementIds(std::span<const int32_t> ids) const {
   return texts_->tokenizer->EncodeContinuation(
-      pending_text_, ids.last(std::min(ids.size(), kMaxPendingIds)), texts_->skip_special_tokens);
+      pending_text_, ids.last(std::min(ids.size(), kMaxPendingIds)), texts_->decoding);
 }
 
 }  // namespace nereid::llm

@@ -18,8 +18,8 @@ namespace nereid::llm {
 // The stop strings of one batch item, shared by its sequences. [any thread]
 struct StopStrings {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  bool skip_special_tokens = true;
-  int32_t min_tokens = 0;  // stop strings do not count before this many tokens
+  tokenizer::DecodeOptions decoding;  // of the text that the client sees
+  int32_t min_tokens = 0;             // stop strings do not count before this many tokens
   tokenizer::StopStringMatcher matcher;
 };
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "backends/tokenizer/lib/decode/space_clean_up.h"
 #include "backends/tokenizer/lib/encode_with_offsets.h"
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
 #include "backends/tokenizer/lib/load/side_files.h"
@@ -284,21 +285,35 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
   return ids;
 }
 
-std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+namespace {
+
+std::string DecodeAll(DecodeState state, std::span<const int32_t> ids, bool cleans_up_spaces) {
   std::string text;
-  DecodeState state(*components_->decoder, skip_special_tokens, SIZE_MAX);
   text.reserve(ids.size() * 5);
   state.PushAll(ids, text);
   state.Finish(text);
-  return text;
+  return cleans_up_spaces ? CleanUpSpaces(std::move(text)) : text;
+}
+
+}  // namespace
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, DecodeOptions options) const {
+  return DecodeAll(DecodeState(*components_->decoder, options.skip_special_tokens, SIZE_MAX), ids,
+                   options.cleans_up_spaces);
+}
+
+std::string Tokenizer::DecodeInContext(std::span<const int32_t> ids, DecodeOptions options) const {
+  DecodeState state(*components_->decoder, options.skip_special_tokens, SIZE_MAX);
+  state.AssumeStarted();
+  return DecodeAll(std::move(state), ids, options.cleans_up_spaces);
 }
 
 std::vector<int32_t> Tokenizer::EncodeContinuation(std::string_view text,
                                                    std::span<const int32_t> prior_ids,
-                                                   bool skip_special_tokens) const {
+                                                   DecodeOptions options) const {
   if (text.empty()) return {};
   const auto decodes_to_text = [&](std::span<const int32_t> ids) {
-    IncrementalDecoder decoder(*this, skip_special_tokens);
+    IncrementalDecoder decoder(*this, options);
     std::string before, added;
     decoder.Push(prior_ids, before);
     decoder.Push(ids, added);
@@ -338,22 +353,27 @@ int32_t Tokenizer::vocab_size() const {
 int32_t Tokenizer::model_vocab_size() const {
   return components_->model_vocab_size;
 }
+bool Tokenizer::cleans_up_spaces() const {
+  return components_->cleans_up_spaces;
+}
 const SpecialIds& Tokenizer::special_ids() const {
   return components_->special_ids;
 }
 
 struct IncrementalDecoder::State {
-  const TokenDecoder& decoder;
-  bool skip_special_tokens;
-  size_t max_pending_ids;
+  State(const TokenDecoder& decoder, DecodeOptions options, size_t max_ids)
+      : max_pending_ids(max_ids), decode(decoder, options.skip_special_tokens, max_ids) {
+    if (options.cleans_up_spaces) clean_up.emplace(max_ids);
+  }
+
+  const size_t max_pending_ids;
   DecodeState decode;
+  std::optional<SpaceCleanUp> clean_up;
 };
 
-IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
+IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, DecodeOptions options,
                                        size_t max_pending_ids)
-    : state_(new State{
-          *tokenizer.components_->decoder, skip_special_tokens, max_pending_ids,
-          DecodeState(*tokenizer.components_->decoder, skip_special_tokens, max_pending_ids)}) {}
+    : state_(new State(*tokenizer.components_->decoder, options, max_pending_ids)) {}
 IncrementalDecoder::~IncrementalDecoder() = default;
 IncrementalDecoder::IncrementalDecoder(IncrementalDecoder&&) noexcept = default;
 
@@ -364,22 +384,35 @@ void IncrementalDecoder::Replay(std::span<const int32_t> ids) {
 }
 
 void IncrementalDecoder::Push(std::span<const int32_t> ids, std::string& out) {
-  for (const int32_t id : ids) state_->decode.Push(id, out);
+  if (!state_->clean_up) {
+    for (const int32_t id : ids) state_->decode.Push(id, out);
+    return;
+  }
+  std::string piece;
+  for (const int32_t id : ids) {
+    piece.clear();
+    state_->decode.Push(id, piece);
+    state_->clean_up->PushToken(piece, out);
+  }
 }
 
 bool IncrementalDecoder::is_flushed() const {
-  return state_->decode.is_flushed();
+  return state_->decode.is_flushed() && (!state_->clean_up || state_->clean_up->is_flushed());
 }
 
 void IncrementalDecoder::Finish(std::string& out) {
-  state_->decode.Finish(out);
+  if (!state_->clean_up) return state_->decode.Finish(out);
+  std::string piece;
+  state_->decode.Finish(piece);
+  state_->clean_up->PushToken(piece, out);
+  state_->clean_up->Finish(out);
 }
 
-std::string DecodeChunk(const Tokenizer& tokenizer, bool skip_special_tokens,
+std::string DecodeChunk(const Tokenizer& tokenizer, DecodeOptions options,
                         std::span<const int32_t> prior_ids, std::span<const int32_t> ids,
                         bool is_final) {
-  if (prior_ids.empty() && is_final) return tokenizer.Decode(ids, skip_special_tokens);
-  IncrementalDecoder decoder(tokenizer, skip_special_tokens, kMaxPendingIds);
+  if (prior_ids.empty() && is_final) return tokenizer.Decode(ids, options);
+  IncrementalDecoder decoder(tokenizer, options, kMaxPendingIds);
   std::string text;
   decoder.Replay(prior_ids);
   decoder.Push(ids, text);

@@ -33,6 +33,13 @@ struct EncodeOptions {
   bool truncate = false;  ///< Encode only: apply the truncation of tokenizer.json, if any
 };
 
+struct DecodeOptions {
+  bool skip_special_tokens = true;
+  /// Remove spaces before English punctuation and contractions, as transformers does with
+  /// clean_up_tokenization_spaces. Tokenizer::cleans_up_spaces() says what the files ask for.
+  bool cleans_up_spaces = false;
+};
+
 /// Two texts that are encoded together, such as the question and the passage of a reranker. Both
 /// are borrowed for the duration of the call.
 struct TextPair {
@@ -52,7 +59,7 @@ class Tokenizer {
   /// Side files in the same folder are read, too. tokenizer_config.json, special_tokens_map.json,
   /// added_tokens.json, generation_config.json and config.json name the special ids and further
   /// added tokens. tokenizer_config.json also decides, where it says so, whether BOS and EOS are
-  /// added and whether a space is prepended to the text.
+  /// added, whether a space is prepended to the text, and the value of cleans_up_spaces().
   ///
   /// Errors: NOT_FOUND lists the names that were looked for. UNSUPPORTED names the component of the
   /// file that this library does not implement. INVALID_ARG names the file and the faulty field.
@@ -99,14 +106,17 @@ class Tokenizer {
 
   /// Returns the text of `ids`, always valid UTF-8. Bytes that form no character become U+FFFD. Ids
   /// without a token are skipped.
-  std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+  std::string Decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;
+  /// Returns the text that `ids` add to an earlier text. It differs from Decode where the decoder
+  /// treats the first token specially: a space at its start is kept.
+  std::string DecodeInContext(std::span<const int32_t> ids, DecodeOptions options = {}) const;
 
   /// Returns ids whose decoded text, after `prior_ids`, is exactly `text`. The last few ids of the
   /// stream are enough as `prior_ids`. If the ids of Encode qualify, the result is these; otherwise
   /// the text is covered greedily by the longest tokens. Empty if neither works. The greedy search
   /// scans the vocabulary once per token.
   std::vector<int32_t> EncodeContinuation(std::string_view text, std::span<const int32_t> prior_ids,
-                                          bool skip_special_tokens = true) const;
+                                          DecodeOptions options = {}) const;
 
   /// Returns the token's content, or nothing if the id has no token. Byte-level tokens are returned
   /// in GPT-2's printable form. The view lives as long as the tokenizer.
@@ -115,6 +125,10 @@ class Tokenizer {
   std::optional<int32_t> TokenToId(std::string_view token) const;
   /// Whether `skip_special_tokens` omits the token when decoding.
   bool IsSpecial(int32_t id) const;
+
+  /// Whether tokenizer_config.json has clean_up_tokenization_spaces. transformers 4 follows it for
+  /// every tokenizer. transformers 5 ignores it for BPE.
+  bool cleans_up_spaces() const;
 
   /// The largest id plus one, including added tokens.
   int32_t vocab_size() const;
@@ -151,7 +165,7 @@ class IncrementalDecoder {
   /// character becomes U+FFFD, as it would at the end of the stream, and a run of byte tokens is
   /// emitted character by character. With a limit, the decoder's state depends only on that many
   /// last ids.
-  explicit IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true,
+  explicit IncrementalDecoder(const Tokenizer& tokenizer, DecodeOptions options = {},
                               size_t max_pending_ids = kUnlimited);
   ~IncrementalDecoder();
   IncrementalDecoder(IncrementalDecoder&&) noexcept;
@@ -176,7 +190,7 @@ class IncrementalDecoder {
 /// far: all of them, or at least kMaxPendingIds. Unless `is_final`, the bytes of an unfinished
 /// character are left for the next call. The concatenated results of a stream's calls equal Decode
 /// of all its ids. No state is kept between calls. [any thread]
-std::string DecodeChunk(const Tokenizer& tokenizer, bool skip_special_tokens,
+std::string DecodeChunk(const Tokenizer& tokenizer, DecodeOptions options,
                         std::span<const int32_t> prior_ids, std::span<const int32_t> ids,
                         bool is_final);
 

@@ -32,7 +32,7 @@ Outcome Watch(const std::shared_ptr<const tokenizer::Tokenizer>& tokenizer,
               const std::vector<std::string>& stops, const TokenIds& drawn,
               int32_t min_tokens = 0) {
   const auto texts = std::make_shared<const StopStrings>(
-      StopStrings{tokenizer, true, min_tokens, tokenizer::StopStringMatcher(stops)});
+      StopStrings{tokenizer, {}, min_tokens, tokenizer::StopStringMatcher(stops)});
   StopStringDetector watch(texts);
   Outcome outcome;
   int32_t num_visible = 0;
@@ -69,7 +69,7 @@ TEST(StopStringDetector, FindsAStringAcrossTokenBoundaries) {
 TEST(StopStringDetector, HoldsBackOnlyPossibleMatches) {
   const auto tokenizer = ByteLevel();
   const auto texts = std::make_shared<const StopStrings>(
-      StopStrings{tokenizer, true, 0, tokenizer::StopStringMatcher({"ab\n\n"})});
+      StopStrings{tokenizer, {}, 0, tokenizer::StopStringMatcher({"ab\n\n"})});
   StopStringDetector watch(texts);
   const TokenIds drawn = tokenizer->Encode("xab\nab\nz", {.add_special_tokens = false}).value();
   std::vector<int32_t> visible;

@@ -96,7 +96,7 @@ TEST(DecoderTest, RefusesByName) {
 
 TEST(DecoderTest, PendingLimitReleasesHeldBackText) {
   const auto tokenizer = MustLoad(ByteLevelSpec({}));
-  IncrementalDecoder bytes(*tokenizer, true, /*max_pending_ids=*/4);
+  IncrementalDecoder bytes(*tokenizer, {}, /*max_pending_ids=*/4);
   std::string text;
   const int32_t end = *tokenizer->TokenToId("<|end|>");
   bytes.Push(std::vector<int32_t>{'a', 0xC3, end, end}, text);
@@ -106,7 +106,7 @@ TEST(DecoderTest, PendingLimitReleasesHeldBackText) {
             "a\uFFFD\uFFFDb");  // nothing is lost, but the bytes of the character no longer combine
 
   const auto fallback = MustLoad(MetaspaceSpec({"▁"}, {}));
-  IncrementalDecoder run(*fallback, true, /*max_pending_ids=*/4);
+  IncrementalDecoder run(*fallback, {}, /*max_pending_ids=*/4);
   text.clear();
   const auto byte = [](int b) { return 3 + b; };
   run.Push(std::vector<int32_t>{byte('a'), byte('b'), byte('c')}, text);

@@ -61,9 +61,10 @@ TEST_P(FamilyParityTest, DecodesAndStreamsSameText) {
   for (const json& row : Rows("expected_decode/" + name() + ".jsonl")) {
     const auto ids = row["ids"].get<std::vector<int32_t>>();
     const std::string text = row["text"];
-    ASSERT_EQ(tokenizer_->Decode(ids, false), text) << row;
-    ASSERT_EQ(tokenizer_->Decode(ids, true), row.value("skip", text)) << row;
-    IncrementalDecoder decoder(*tokenizer_, false);
+    ASSERT_EQ(tokenizer_->Decode(ids, {.skip_special_tokens = false}), text) << row;
+    ASSERT_EQ(tokenizer_->Decode(ids, {.skip_special_tokens = true}), row.value("skip", text))
+        << row;
+    IncrementalDecoder decoder(*tokenizer_, {.skip_special_tokens = false});
     std::string streamed;
     const std::vector<std::string> prefix = row.value("prefix", std::vector<std::string>());
     for (size_t at = 0, cut; at < ids.size(); at = cut) {
@@ -72,7 +73,9 @@ TEST_P(FamilyParityTest, DecodesAndStreamsSameText) {
       ASSERT_EQ(text.substr(0, streamed.size()), streamed) << row;
       ASSERT_TRUE(IsValidUtf8(streamed)) << row;
       if (cut - 1 < prefix.size()) {  // the decoded text of the ids so far
-        ASSERT_EQ(tokenizer_->Decode(std::span(ids).first(cut), false), prefix[cut - 1]) << row;
+        ASSERT_EQ(tokenizer_->Decode(std::span(ids).first(cut), {.skip_special_tokens = false}),
+                  prefix[cut - 1])
+            << row;
         ASSERT_LE(streamed.size(), prefix[cut - 1].size()) << row;
       }
     }

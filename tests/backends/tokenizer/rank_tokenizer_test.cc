@@ -92,7 +92,8 @@ TEST(TekkenTest, SpecialTokenMayShareContentWithOrdinaryToken) {
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Ids(*tokenizer, "ab"), (std::vector<int32_t>{2}));
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}), "ab");  // without the special token
-  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}, false), "abab");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}, {.skip_special_tokens = false}),
+            "abab");
   EXPECT_TRUE(tokenizer->IsSpecial(2));
   EXPECT_FALSE(tokenizer->IsSpecial(259));
 }

@@ -33,9 +33,8 @@ std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
     cut = std::min(ids.size(), at + random() % 4);
     const size_t prior = std::min(at, memory);
     const bool is_last = cut == ids.size();
-    const std::string piece =
-        DecodeChunk(tokenizer, true, std::span(ids).subspan(at - prior, prior),
-                    std::span(ids).subspan(at, cut - at), is_last);
+    const std::string piece = DecodeChunk(tokenizer, {}, std::span(ids).subspan(at - prior, prior),
+                                          std::span(ids).subspan(at, cut - at), is_last);
     EXPECT_TRUE(IsValidUtf8(piece));
     text += piece;
     if (is_last) break;
@@ -79,9 +78,9 @@ TEST(DecodeChunkTest, LongRunsOfValidBytesAreComplete) {
 TEST(DecodeChunkTest, OnlyFirstSpaceOfStreamIsStripped) {
   const auto tokenizer = MustLoad(MetaspaceSpec({"▁a"}, {}));
   const std::vector<int32_t> word = {259}, none;
-  EXPECT_EQ(DecodeChunk(*tokenizer, true, none, word, false), "a");
-  EXPECT_EQ(DecodeChunk(*tokenizer, true, word, word, false), " a");
-  EXPECT_EQ(DecodeChunk(*tokenizer, true, std::vector<int32_t>(16, 259), word, false), " a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, {}, none, word, false), "a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, {}, word, word, false), " a");
+  EXPECT_EQ(DecodeChunk(*tokenizer, {}, std::vector<int32_t>(16, 259), word, false), " a");
 }
 
 ModelConfig Config(const char* text) {

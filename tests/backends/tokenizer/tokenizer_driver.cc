@@ -5,10 +5,10 @@
 //   {"encode": TEXT | {"hex": BYTES}, "special": BOOL, "truncate": BOOL} -> {"ids": [...]}
 //   {"batch": [TEXT | [TEXT, TEXT], ...], "special": BOOL} -> {"encodings": [{"ids", "types",
 //   "offsets", "attention", "special", "overflowing"}, ...]}
-//   {"decode": IDS, "skip": BOOL} -> {"text": TEXT}
-//   {"stream": [IDS, ...], "skip": BOOL} -> {"pieces": [...]}
-// "truncate" applies the truncation of tokenizer.json. The last of "pieces" is the text that Finish
-// adds.
+//   {"decode": IDS, "skip": BOOL, "clean_up": BOOL} -> {"text": TEXT}
+//   {"stream": [IDS, ...], "skip": BOOL, "clean_up": BOOL} -> {"pieces": [...]}
+// "truncate" applies the truncation of tokenizer.json, "clean_up" the clean_up_tokenization_spaces
+// of tokenizer_config.json. The last of "pieces" is the text that Finish adds.
 #include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -76,11 +76,13 @@ Json Answer(const Tokenizer& tokenizer, const Json& request) {
     for (const Encoding& one : *batch) answers.push_back(Members(one));
     return {{"encodings", answers}};
   }
-  const bool skip = request.value("skip", false);
+  const nereid::tokenizer::DecodeOptions options = {
+      .skip_special_tokens = request.value("skip", false),
+      .cleans_up_spaces = request.value("clean_up", false) && tokenizer.cleans_up_spaces()};
   if (request.contains("decode")) {
-    return {{"text", tokenizer.Decode(request["decode"].get<std::vector<int32_t>>(), skip)}};
+    return {{"text", tokenizer.Decode(request["decode"].get<std::vector<int32_t>>(), options)}};
   }
-  IncrementalDecoder decoder(tokenizer, skip);
+  IncrementalDecoder decoder(tokenizer, options);
   Json pieces = Json::array();
   for (const Json& chunk : request["stream"]) {
     std::string piece;

@@ -36,10 +36,10 @@ inline void CheckEncodesAndStreams(const Tokenizer& tokenizer) {
     const auto ids = tokenizer.Encode(text);
     if (!ids.ok()) continue;
     std::string streamed;
-    IncrementalDecoder decoder(tokenizer, false);
+    IncrementalDecoder decoder(tokenizer, {.skip_special_tokens = false});
     for (const int32_t& id : *ids) decoder.Push({&id, 1}, streamed);
     decoder.Finish(streamed);
-    if (streamed != tokenizer.Decode(*ids, false)) std::abort();
+    if (streamed != tokenizer.Decode(*ids, {.skip_special_tokens = false})) std::abort();
   }
 }
 

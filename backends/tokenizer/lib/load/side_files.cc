@@ -244,6 +244,8 @@ Status SideFiles::ApplyTo(TokenizerComponents& components) const {
     if (*add) components.post.AddSpecialToken(*id, before_text);
     if (!*add) components.post.RemoveSpecialToken(*id, before_text);
   };
+  NEREID_ASSIGN_OR_RETURN(components.cleans_up_spaces,
+                          BoolField(config_, "clean_up_tokenization_spaces", false, kConfig));
   apply(bos, components.special_ids.bos, /*before_text=*/true);
   apply(eos, components.special_ids.eos, /*before_text=*/false);
   return {};

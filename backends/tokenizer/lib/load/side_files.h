@@ -38,7 +38,8 @@ class SideFiles {
   // INVALID_ARG names the file, the field and the fault.
   Result<SideFileOptions> Options() const;
   // Applies the special ids of the files, which override those in `components`. Adds or removes BOS
-  // and EOS around a text if tokenizer_config.json says so.
+  // and EOS around a text if tokenizer_config.json says so. Also applies its
+  // clean_up_tokenization_spaces.
   Status ApplyTo(TokenizerComponents& components) const;
 
  private:

@@ -35,6 +35,7 @@ struct TokenizerComponents {
   // token is then decoded as bytes, and only it is special.
   bool has_separate_added_ids = false;
   SpecialIds special_ids;
+  bool cleans_up_spaces = false;  // clean_up_tokenization_spaces of tokenizer_config.json
 
   std::optional<int32_t> IdOfToken(std::string_view token, bool include_role_only = true) const;
 };

@@ -1,0 +1,70 @@
+// See stop_words.h.
+#include "backends/llm_core/adapter/stop_words.h"
+
+#include <algorithm>
+
+#include "backends/tokenizer/lib/decode/space_clean_up.h"
+
+namespace nereid::llm {
+namespace {
+
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+bool HasSpecialTokens(const tokenizer::Tokenizer& tokenizer, const TokenIds& word) {
+  return std::any_of(word.begin(), word.end(), [&](int32_t id) { return tokenizer.IsSpecial(id); });
+}
+
+bool IsEncodedTo(const tokenizer::Tokenizer& tokenizer, std::string_view text,
+                 const TokenIds& ids) {
+  const Result<TokenIds> encoded = tokenizer.Encode(text, {.add_special_tokens = false});
+  return encoded.ok() && *encoded == ids;
+}
+
+}  // namespace
+
+std::string TextOfStopWord(const tokenizer::Tokenizer& tokenizer, const TokenIds& word) {
+  if (HasSpecialTokens(tokenizer, word)) return "";
+  std::string text = tokenizer.DecodeInContext(word);
+  if (text.find(kReplacementCharacter) != text.npos) return "";
+  std::string alone = tokenizer.Decode(word);
+  const bool is_alone =
+      alone != text && IsEncodedTo(tokenizer, alone, word) && !IsEncodedTo(tokenizer, text, word);
+  return is_alone ? alone : text;
+}
+
+Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::vector<TokenIds> ids,
+                                   std::span<const std::string_view> texts,
+                                   const StopWordOptions& options) {
+  StopWords words;
+  std::vector<TokenIds> matched_as_ids;
+  for (const std::string_view text : texts) {
+    if (text.empty()) continue;
+    NEREID_ASSIGN_OR_RETURN(
+        TokenIds encoded,
+        tokenizer.Encode(
+            text, {.add_special_tokens = false, .invalid_utf8 = tokenizer::InvalidUtf8::kRefuse}));
+    if (options.is_beam_search || HasSpecialTokens(tokenizer, encoded)) {
+      if (!encoded.empty()) matched_as_ids.push_back(std::move(encoded));
+      continue;
+    }
+    words.texts.emplace_back(text);
+    // The clean-up may remove a space of the word from the text. Its ids still find it.
+    const bool is_kept = options.cleans_up_spaces &&
+                         tokenizer::CleanUpSpaces(words.texts.back()) != words.texts.back();
+    if (!is_kept) std::erase(ids, encoded);
+  }
+  size_t num_bytes = 0;
+  for (const TokenIds& word : ids) {
+    if (!options.ids_match_in_text || options.is_beam_search) break;
+    std::string text = TextOfStopWord(tokenizer, word);
+    num_bytes += text.size();
+    if (!text.empty() && num_bytes <= options.max_text_bytes)
+      words.texts.push_back(std::move(text));
+  }
+  words.ids = std::move(ids);
+  words.ids.insert(words.ids.end(), std::make_move_iterator(matched_as_ids.begin()),
+                   std::make_move_iterator(matched_as_ids.end()));
+  return words;
+}
+
+}  // namespace nereid::llm
