@@ -28,15 +28,17 @@ void ApplyLlama3(ConfigReader& scaling, double context, std::vector<float>& inv_
   const double factor = scaling.NumberOr("factor", 1.0);
   const double low = scaling.NumberOr("low_freq_factor", 1.0);
   const double high = scaling.NumberOr("high_freq_factor", 4.0);
+  const auto divisor = static_cast<float>(factor);
   for (float& frequency : inv_freq) {
-    const double wavelength = 2.0 * std::numbers::pi / frequency;
-    if (wavelength < context / high) continue;
-    if (wavelength > context / low) {
-      frequency = static_cast<float>(frequency / factor);
+    const float wavelength = static_cast<float>(2.0 * std::numbers::pi) / frequency;
+    if (wavelength < static_cast<float>(context / high)) continue;
+    if (wavelength > static_cast<float>(context / low)) {
+      frequency /= divisor;
       continue;
     }
-    const double smooth = (context / wavelength - low) / (high - low);
-    frequency = static_cast<float>((1.0 - smooth) * frequency / factor + smooth * frequency);
+    const float smooth = (static_cast<float>(context) / wavelength - static_cast<float>(low)) /
+                         static_cast<float>(high - low);
+    frequency = (1.0f - smooth) * frequency / divisor + smooth * frequency;
   }
 }
 
@@ -49,6 +51,17 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
+// theta ^ (2 i / dim) for each pair of dimensions: the reciprocals of the plain frequencies. The
+// scalings of the reference start from them where a further division would round a second time.
+std::vector<float> RopePeriods(int32_t dim, double theta) {
+  std::vector<float> periods;
+  for (int32_t i = 0; i < (dim + 1) / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
+    periods.push_back(static_cast<float>(std::pow(theta, exponent)));
+  }
+  return periods;
+}
+
 void ApplyYarn(ConfigReader& scaling, double theta, double factor, double context, RopeSpec& rope) {
   double low = YarnDimension(PositiveOr(scaling, "beta_fast", 32.0), rope.dim, theta, context);
   double high = YarnDimension(PositiveOr(scaling, "beta_slow", 1.0), rope.dim, theta, context);
@@ -59,10 +72,14 @@ void ApplyYarn(ConfigReader& scaling, double theta, double factor, double contex
   low = std::max(low, 0.0);
   high = std::min(high, rope.dim - 1.0);
   if (low == high) high += 0.001;
+  const std::vector<float> periods = RopePeriods(rope.exponent_dim, theta);
   for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
-    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    const double plain = rope.inv_freq[i];
-    rope.inv_freq[i] = static_cast<float>(plain / factor * ramp + plain * (1.0 - ramp));
+    const float ramp = std::clamp(
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f,
+        1.0f);
+    const float share = 1.0f - ramp;  // of the plain frequency
+    const float interpolated = 1.0f / (static_cast<float>(factor) * periods[i]);
+    rope.inv_freq[i] = interpolated * (1.0f - share) + (1.0f / periods[i]) * share;
   }
   const double mscale = scaling.NumberOr("mscale", 0.0);
   const double mscale_all = scaling.NumberOr("mscale_all_dim", 0.0);
@@ -72,26 +89,28 @@ void ApplyYarn(ConfigReader& scaling, double theta, double factor, double contex
   rope.magnitude = static_cast<float>(scaling.NumberOr("attention_factor", fallback));
 }
 
-std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view key,
-                                       std::vector<float> inv_freq) {
+std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view key, double theta,
+                                       const RopeSpec& rope) {
   const std::vector<double> factors = scaling.Numbers(key);
-  if (factors.size() != inv_freq.size()) {
+  if (factors.size() != rope.inv_freq.size()) {
     scaling.Fail(InvalidArgError("config.json: '", key, "' has ", factors.size(),
-                                 " factors, expected ", inv_freq.size()));
-    return inv_freq;
+                                 " factors, expected ", rope.inv_freq.size()));
+    return rope.inv_freq;
   }
+  const std::vector<float> periods = RopePeriods(rope.exponent_dim, theta);
+  std::vector<float> inv_freq;
   for (size_t i = 0; i < factors.size(); ++i) {
     if (!(factors[i] > 0.0)) {
       scaling.Fail(
           InvalidArgError("config.json: '", key, "' holds ", factors[i], ", expected more than 0"));
     }
-    inv_freq[i] /= static_cast<float>(factors[i]);
+    inv_freq.push_back(1.0f / (static_cast<float>(factors[i]) * periods[i]));
   }
   return inv_freq;
 }
 
 void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, const RopeDefaults& defaults,
-                   int32_t max_positions, RopeSpec& rope) {
+                   double theta, int32_t max_positions, RopeSpec& rope) {
   constexpr const char* kOriginal = "original_max_position_embeddings";
   const int32_t fallback = defaults.original_positions > 0
                                ? defaults.original_positions
@@ -102,8 +121,8 @@ void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, const RopeDefaul
       factor <= 1.0 || context < 2 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
   rope.magnitude = static_cast<float>(scaling.NumberOr("attention_factor", magnitude));
   rope.short_positions = context;
-  rope.short_inv_freq = LongRopeFrequencies(scaling, "short_factor", rope.inv_freq);
-  rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", rope.inv_freq);
+  rope.short_inv_freq = LongRopeFrequencies(scaling, "short_factor", theta, rope);
+  rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", theta, rope);
 }
 
 // Older configs have rope_scaling and rope_theta, newer ones only rope_parameters. If both are
@@ -131,10 +150,7 @@ RopeSpec PlainRope(int32_t dim, double theta) {
   RopeSpec rope;
   rope.dim = dim + dim % 2;
   rope.exponent_dim = dim;
-  for (int32_t i = 0; i < rope.dim / 2; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
-    rope.inv_freq.push_back(1.0f / static_cast<float>(std::pow(theta, exponent)));
-  }
+  for (const float period : RopePeriods(dim, theta)) rope.inv_freq.push_back(1.0f / period);
   return rope;
 }
 
@@ -194,7 +210,7 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, factor, context, rope);
   } else if (kind == "longrope") {
-    ApplyLongRope(config, scaling, defaults, max_positions, rope);
+    ApplyLongRope(config, scaling, defaults, theta, max_positions, rope);
   } else if (kind == "dynamic") {
     // With one pair, the base has no effect.
     if (rope.dim > 2) rope.trained_positions = max_positions;

@@ -113,6 +113,36 @@ TEST(RopeSpecTest, ADynamicRopeIsPlainWithinTheTrainedContext) {
   EXPECT_FLOAT_EQ(inv_freq[1], 0.01f / 2.0f);
 }
 
+// The values are those of transformers' modeling_rope_utils with torch in float32.
+TEST(RopeSpecTest, ScaledFrequenciesEqualTheReferencesToTheLastBit) {
+  const auto rope_of = [](const std::string& scaling) {
+    return SpecOf(StrCat(R"({"model_type":"llama","vocab_size":8,"hidden_size":64,"head_dim":16,)",
+                         R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)",
+                         R"("rope_theta":10000.0,"max_position_embeddings":256,)",
+                         R"("rope_scaling":{"original_max_position_embeddings":64,)", scaling,
+                         "}}"))
+        .ropes[0];
+  };
+  const RopeSpec longrope =
+      rope_of(R"("type":"longrope","short_factor":[1.0,1.1,1.3,1.2,1.7,1.4,1.9,2.0],)"
+              R"("long_factor":[1.5,2.0,4.0,7.0,9.0,16.0,20.0,31.0])");
+  EXPECT_EQ(longrope.inv_freq, (std::vector<float>{0x1.555556p-1f, 0x1.43d136p-3f, 0x1.99999ap-6f,
+                                                   0x1.280fbcp-8f, 0x1.234568p-10f, 0x1.9e7c70p-13f,
+                                                   0x1.a36e2ep-15f, 0x1.564908p-17f}));
+  EXPECT_EQ(longrope.short_inv_freq,
+            (std::vector<float>{0x1p+0f, 0x1.266118p-2f, 0x1.3b13b2p-4f, 0x1.afc19cp-6f,
+                                0x1.818182p-8f, 0x1.280fbep-9f, 0x1.13f0e8p-11f, 0x1.4b96c0p-13f}));
+  EXPECT_EQ(
+      rope_of(R"("type":"yarn","factor":3.0)").inv_freq,
+      (std::vector<float>{0x1p+0f, 0x1.f7b736p-3f, 0x1.c71c72p-5f, 0x1.5967b0p-7f, 0x1.b4e81cp-9f,
+                          0x1.1452f6p-10f, 0x1.5d867cp-12f, 0x1.ba1e54p-14f}));
+  EXPECT_EQ(
+      rope_of(R"("type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0)")
+          .inv_freq,
+      (std::vector<float>{0x1p+0f, 0x1.f47fe8p-3f, 0x1.ab5e60p-7f, 0x1.030dc6p-8f, 0x1.47ae14p-10f,
+                          0x1.9e7c70p-12f, 0x1.0624dep-13f, 0x1.4b96c0p-15f}));
+}
+
 TEST(RopeSpecTest, APhi3HasTheTrainedContextOfTheFamilyByDefault) {
   const auto spec_of = [](const std::string& pairs) {
     return SpecOf(StrCat(
