@@ -437,6 +437,7 @@ Status GpuExecutor::DrawOnHost(const llm::BatchEntry& sequence, int32_t row, int
   const int32_t at = buffer_index * max_num_logits_ + row;
   sampled_.as<int32_t>()[at] = token.id;
   sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;
+  if (token.id == llm::kNoToken) return {};  // the slot keeps the valid id of FindMostLikely
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(decoder_->last_tokens() + sequence.slot,
                                               sampled_.as<int32_t>() + at, 4,
                                               cudaMemcpyHostToDevice, stream_.get()));

@@ -71,8 +71,10 @@ struct StepBatch {
   }
 };
 
-/// `tokens` is parallel to StepBatch::entries and meaningful where an entry has `samples`. Each
-/// other vector is parallel to it as well, or empty if no entry of the batch requested its content.
+/// `tokens` is parallel to StepBatch::entries and meaningful where an entry has `samples`; an id is
+/// kNoToken if the entry's rules ban every token. The next step may then contain any valid id in
+/// its place, because the engine ends the sequence. Each other vector is parallel to it as well, or
+/// empty if no entry of the batch requested its content.
 struct StepResult {
   std::vector<SampledToken> tokens;
   /// [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the

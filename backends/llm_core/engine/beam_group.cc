@@ -37,6 +37,10 @@ int64_t BeamGroup::Apply(Sequence& beam, std::vector<SampledToken> candidates,
     ApplyContinuations(next, scheduler);
     return static_cast<int64_t>(next.size());
   }
+  if (search_.finished().empty()) {
+    is_stuck_ = true;
+    return 0;
+  }
   is_over_ = true;
   EmitHypotheses();
   for (const std::vector<Sequence*>* list : {&beams_, &suspended_}) {

@@ -22,6 +22,9 @@ class BeamGroup {
   // the number of tokens by which the beams grew.
   int64_t Apply(Sequence& beam, std::vector<SampledToken> candidates, Scheduler& scheduler);
   bool is_over() const { return is_over_; }
+  // The search cannot continue and has no output, because every token is banned. Nothing was sent
+  // to the sink.
+  bool is_stuck() const { return is_stuck_; }
   // Appends all sequences of the group.
   void AppendSequences(std::vector<const Sequence*>& sequences) const;
 
@@ -37,6 +40,7 @@ class BeamGroup {
   int32_t num_ready_ = 0;             // active beams whose candidates for this step have arrived
   const SequenceLogits* prompt_logits_ = nullptr;  // of the sequence that computed the prompt
   bool is_over_ = false;
+  bool is_stuck_ = false;
 };
 
 }  // namespace nereid::llm

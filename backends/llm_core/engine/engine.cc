@@ -184,6 +184,7 @@ Status Engine::CollectStep() {
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
   std::vector<const Sequence*> finished;
+  std::vector<StuckRequest> stuck;
   bool any_retired = false;
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     if (i + 2 * Sequence::kPrefetchDistance < step.sequences.size()) {
@@ -204,15 +205,40 @@ Status Engine::CollectStep() {
     if (sequence.beams != nullptr) {
       BeamGroup& beams = *sequence.beams;
       num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
-      if (beams.is_over()) beams.AppendSequences(finished);
+      if (beams.is_stuck()) {
+        stuck.push_back({sequence.request, sequence.num_output() + 1});
+      } else if (beams.is_over()) {
+        beams.AppendSequences(finished);
+      }
+      continue;
+    }
+    if (result.tokens[i].id == kNoToken) {
+      stuck.push_back({sequence.request, sequence.num_output() - sequence.num_pending + 1});
       continue;
     }
     ApplyToken(sequence, result.tokens[i]);
     if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
+  if (!stuck.empty()) FailStuckRequests(stuck);
   if (any_retired) steps_in_flight_.FreeRetired();
   return Status::Ok();
+}
+
+void Engine::FailStuckRequests(std::span<const StuckRequest> stuck) {
+  for (size_t i = 0; i < stuck.size(); ++i) {
+    const GenerationRequest* request = stuck[i].request.get();
+    const auto is_same = [&](const StuckRequest& other) { return other.request.get() == request; };
+    if (std::any_of(stuck.begin(), stuck.begin() + static_cast<ptrdiff_t>(i), is_same)) continue;
+    std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(
+        [&](const Sequence& sequence) { return sequence.request.get() == request; });
+    for (const auto& sequence : removed) sequence->finish = FinishReason::kStop;
+    request->sink->OnError(InvalidArgError(
+        "output token ", stuck[i].output_token, ": the request's rules ban all ",
+        limits_.vocab_size, " tokens of the vocabulary (bad_words_list, embedding_bias, ",
+        "no_repeat_ngram_size and, before min_tokens, the end ids)"));
+    steps_in_flight_.Retire(std::move(removed));
+  }
 }
 
 void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {

@@ -92,6 +92,13 @@ class Engine {
   Status SubmitStep();
   Status CollectStep();
   void ApplyToken(Sequence& sequence, const SampledToken& token);
+  // A request one of whose sequences has no token that it may continue with.
+  struct StuckRequest {
+    std::shared_ptr<GenerationRequest> request;
+    int32_t output_token = 0;  // its number, from 1
+  };
+  // Removes all sequences of the requests and sends the error to their sinks.
+  void FailStuckRequests(std::span<const StuckRequest> stuck);
   void PublishStats();
   void Fail(const Status& status);
 

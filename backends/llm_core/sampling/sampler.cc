@@ -119,7 +119,9 @@ SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input
   }
   if (changes) ApplyRules(logits, input);
   SampledToken token;
-  token.id = params.is_greedy() ? ArgMax(logits) : Draw(logits, input);
+  token.id = ArgMax(logits);
+  if (logits[token.id] == kBanned) return {kNoToken, 0.0f};
+  if (!params.is_greedy()) token.id = Draw(logits, token.id, input);
   if (params.returns_log_probs) token.log_prob = LogProb(raw, token.id);
   return token;
 }
@@ -213,12 +215,12 @@ void Sampler::SelectCandidates(std::span<const float> logits, const SamplingPara
   }
 }
 
-int32_t Sampler::Draw(std::span<const float> logits, const SamplingInput& input) {
+int32_t Sampler::Draw(std::span<const float> logits, int32_t likeliest,
+                      const SamplingInput& input) {
   const SamplingParams& params = *input.params;
   const auto position = static_cast<uint32_t>(input.token_ids.size());
   const float top_p = DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
   const float scale = 1.0f / params.temperature;
-  const int32_t likeliest = ArgMax(logits);
   const float max = logits[likeliest] * scale;
   float best = kBanned;
   int32_t drawn = likeliest;

@@ -20,8 +20,11 @@ struct SamplingInput {
   std::span<const int32_t> banned_ids;
 };
 
+/// SampledToken::id if the rules ban every token.
+inline constexpr int32_t kNoToken = -1;
+
 struct SampledToken {
-  int32_t id = 0;
+  int32_t id = 0;  ///< or kNoToken
   /// Log probability in the model's own distribution, before any rule. 0 if not requested.
   float log_prob = 0.0f;
 };
@@ -32,7 +35,7 @@ class Sampler {
   /// Samples the next token by the Gumbel-max method, or takes the most likely one if the
   /// parameters are greedy. The draw depends on seed, position and logits only. `logits`
   /// [vocab_size] of the last token; the rules change them. With equal logits, the lowest id wins.
-  /// Cannot fail: CheckSamplingParams has checked the parameters.
+  /// Returns kNoToken if the rules ban every token.
   SampledToken Sample(std::span<float> logits, const SamplingInput& input);
   /// Returns the `count` most likely tokens for beam search, most likely first, ties by id. Applies
   /// all rules except the draw. log_prob belongs to the distribution after these rules and the
@@ -48,7 +51,7 @@ class Sampler {
 
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
-  int32_t Draw(std::span<const float> logits, const SamplingInput& input);
+  int32_t Draw(std::span<const float> logits, int32_t likeliest, const SamplingInput& input);
   /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
   void SelectCandidates(std::span<const float> logits, const SamplingParams& params, float top_p);
 

@@ -83,6 +83,7 @@ class EngineTest : public ::testing::TestWithParam<bool> {
     auto executor = std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.overlap = GetParam()});
     executor_ = executor.get();
     executor_->on_submit = std::move(on_submit_);
+    executor_->bans_all = std::move(bans_all_);
     engine_ = std::make_unique<Engine>(std::move(options), std::move(executor));
   }
 
@@ -113,6 +114,7 @@ class EngineTest : public ::testing::TestWithParam<bool> {
   }
 
   std::function<Status(const StepBatch&)> on_submit_;
+  std::function<bool(const BatchEntry&)> bans_all_;
   FakeExecutor* executor_ = nullptr;
   std::atomic<int> num_checks_{0};
   std::unique_ptr<Engine> engine_;
@@ -137,6 +139,42 @@ TEST_P(EngineTest, StopsAtAnEndIdWithoutEmittingIt) {
   seen->ended.get_future().wait();
   EXPECT_EQ(seen->ids, TokenIds(all.begin(), all.begin() + 7));
   EXPECT_EQ(seen->finish, FinishReason::kStop);
+}
+
+TEST_P(EngineTest, FailsOnlyTheRequestWhoseRulesBanEveryToken) {
+  bans_all_ = [](const BatchEntry& entry) {
+    return entry.num_prompt == 2 && entry.num_cached + entry.num_tokens == 2 + 3;
+  };
+  Start();
+  const auto stuck = Send({1, 2}, MaxTokens(20));
+  const auto other = Send({1, 2, 3}, MaxTokens(20));
+  stuck->ended.get_future().wait();
+  other->ended.get_future().wait();
+  EXPECT_EQ(stuck->ids, Expected({1, 2}, 3));
+  EXPECT_EQ(stuck->finish, FinishReason::kNone);
+  EXPECT_EQ(stuck->error.code(), StatusCode::kInvalidArg);
+  EXPECT_THAT(stuck->error.message(), HasSubstr("output token 4: the request's rules ban all 1000 "
+                                                "tokens"));
+  EXPECT_EQ(other->ids, Expected({1, 2, 3}, 20));
+}
+
+TEST_P(EngineTest, FailsARequestOnceIfSeveralOfItsSequencesAreStuck) {
+  bans_all_ = [](const BatchEntry& entry) { return entry.num_cached + entry.num_tokens == 5; };
+  Start();
+  auto request = std::make_unique<GenerationRequest>();
+  const auto seen = std::make_shared<ReceivedOutput>();
+  class ErrorSink : public RecordingSink {
+   public:
+    using RecordingSink::RecordingSink;
+    void OnOutput(const SequenceOutput&) override {}
+  };
+  request->prompt = {1, 2};
+  request->stop = MaxTokens(20);
+  request->num_sequences = 3;
+  request->sink = std::make_unique<ErrorSink>(seen);  // a second error would be a broken promise
+  ASSERT_TRUE(engine_->Enqueue(request).ok());
+  seen->ended.get_future().wait();
+  EXPECT_THAT(seen->error.message(), HasSubstr("output token 4"));
 }
 
 TEST_P(EngineTest, NeverEmitsATokenOfACompletedStopWord) {

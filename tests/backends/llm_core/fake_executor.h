@@ -92,6 +92,7 @@ class FakeExecutor : public Executor {
   }
 
   std::function<Status(const StepBatch&)> on_submit;
+  std::function<bool(const BatchEntry&)> bans_all;  // whether the entry gets kNoToken
   int num_steps = 0;
   int64_t num_tokens = 0;   // computed in total
   int max_outstanding = 0;  // steps submitted and not collected
@@ -131,7 +132,8 @@ class FakeExecutor : public Executor {
     for (size_t i = 0; i < batch.entries.size(); ++i) Answer(batch.entries[i], i);
     drawn_.clear();
     for (size_t i = 0; i < batch.entries.size(); ++i) {
-      if (batch.entries[i].samples) drawn_[batch.entries[i].slot] = result_.tokens[i].id;
+      if (batch.entries[i].samples)
+        drawn_[batch.entries[i].slot] = std::max(0, result_.tokens[i].id);
     }
     ++num_steps;
     num_tokens += static_cast<int64_t>(batch.token_ids.size());
@@ -203,6 +205,10 @@ class FakeExecutor : public Executor {
       std::vector<float> logits = LogitsAfter(Read(sequence, count), limits_);
       result_.candidates[index] =
           Sampler().Candidates(logits, sequence.sampling, sequence.num_candidates);
+      return;
+    }
+    if (bans_all && bans_all(sequence)) {
+      result_.tokens[index] = {kNoToken, 0.0f};
       return;
     }
     const SamplingParams& params = *sequence.sampling.params;

@@ -226,11 +226,20 @@ TEST(SamplerTest, TopPDecaysAndRestartsAfterTheResetId) {
   EXPECT_FLOAT_EQ(DecayedTopP(params, std::vector<int32_t>{1, 1, 9}), 0.8f);
 }
 
-TEST(SamplerTest, HandlesLogitsThatAreAllBanned) {
+TEST(SamplerTest, ReturnsNoTokenIfTheRulesBanAll) {
   SamplingParams params;
-  params.top_p = 0.9f;
+  params.returns_log_probs = true;
   params.embedding_bias.assign(3, -INFINITY);
-  EXPECT_EQ(Greedy({1, 2, 3}, params, {0}), 0);
+  EXPECT_EQ(Greedy({1, 2, 3}, params, {0}), kNoToken);
+  params.top_p = 0.9f;
+  EXPECT_EQ(Greedy({1, 2, 3}, params, {0}), kNoToken);
+  params.top_k = 5;
+  EXPECT_EQ(Greedy({1, 2, 3}, params, {0}), kNoToken);
+  SamplingParams words;
+  words.bad_words = {{0}, {1}, {2}};
+  EXPECT_EQ(Greedy({1, 2, 3}, words, {0}), kNoToken);
+  words.bad_words.pop_back();
+  EXPECT_EQ(Greedy({1, 2, 3}, words, {0}), 2);
 }
 
 TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {

@@ -294,7 +294,8 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawParams p) {
   });
   int most_likely;
   FindMax(best, at, shared, row.max, most_likely);
-  if (most_likely == INT32_MAX) most_likely = 0;  // all tokens are banned
+  const bool has_token = most_likely != INT32_MAX;  // false: all tokens are banned
+  if (!has_token) most_likely = 0;
   int id = most_likely;
   if (item.is_greedy == 0 && row.max != kNegativeInfinity) {
     const Threshold threshold = SelectThreshold(row, item, shared);
@@ -308,7 +309,9 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawParams p) {
     if (edits[i].id == id) raw = edits[i].raw;
   }
   __syncthreads();
-  if (threadIdx.x == 0) WriteToken(p.target, item.row, id, raw - p.log_sums[item.row]);
+  if (threadIdx.x != 0) return;
+  WriteToken(p.target, item.row, has_token ? id : llm::kNoToken,
+             has_token ? raw - p.log_sums[item.row] : 0.0f);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Writes a sampled token for the host and for the next step. Device code only.
+// Writes a sampled token for the host and for the next step. `id` may be llm::kNoToken: the next
+// step then gets a valid id, whose result the engine discards. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/sampling/sample.h"
@@ -11,7 +12,7 @@ __device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, 
   target.ids[at] = id;
   target.log_probs[at] = log_prob;
   const int slot = target.slots[row];
-  if (slot >= 0) target.last_tokens[slot] = id;
+  if (slot >= 0) target.last_tokens[slot] = id < 0 ? 0 : id;
 }
 
 }  // namespace nereid::gpu
