@@ -32,6 +32,7 @@ Status LlmModel::Initialize() {
                                    : llm::ReadDecoder(*checkpoint, SupportsQuantizedWeights()));
   defaults_.end_ids = decoder.spec.end_ids;
   if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
+  defaults_.temperature_samples = parameters.uses_generation_config;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
   tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
                      parameters.cleans_up_spaces);
@@ -101,6 +102,7 @@ Status LlmModel::Execute(nereid::Batch& batch) {
 void LlmModel::Accept(Request request) {
   Result<ClientRequest> client = ReadRequest(request, defaults_);
   const Status error = client.ok() ? CheckServable(*client) : client.status();
+  if (error.ok() && client->unused_temperature) NoteUnusedTemperature(*client->unused_temperature);
   if (!error.ok()) {
     (void)request.Fail(error);
   } else if (client->is_stop) {
@@ -108,6 +110,16 @@ void LlmModel::Accept(Request request) {
   } else {
     Generate(std::move(request), std::move(*client));
   }
+}
+
+// Once for each model, because clients usually repeat what they send.
+void LlmModel::NoteUnusedTemperature(float temperature) {
+  if (has_noted_temperature_.exchange(true)) return;
+  LogWarning(StrCat("model '", name(), "': a request has 'temperature' ", temperature,
+                    " without runtime_top_k, runtime_top_p and min_p. It is greedy, as with "
+                    "TensorRT-LLM, so that the temperature has no effect. To sample, send "
+                    "runtime_top_p 1, or set the parameter sampling_defaults to "
+                    "generation_config"));
 }
 
 Status LlmModel::CheckServable(const ClientRequest& client) const {

@@ -3,6 +3,7 @@
 // executor.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,11 +53,13 @@ class LlmModel : public Model {
   Status CheckServable(const ClientRequest& client) const;
   void Generate(Request request, ClientRequest client);
   void Stop(Request request, const std::string& id);
+  void NoteUnusedTemperature(float temperature);
   void Register(const std::shared_ptr<ActiveRequest>& active_request);
 
   std::optional<LazyTokenizer> tokenizer_;
   RequestDefaults defaults_;
   std::optional<ConfiguredOutputs> outputs_;
+  std::atomic<bool> has_noted_temperature_{false};
 
   std::mutex requests_mutex_;  // guards requests_by_id_, cleanup_size_
   // Open requests by id, for stop requests. Requests without an id are not stored.

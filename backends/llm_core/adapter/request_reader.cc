@@ -167,6 +167,25 @@ Status ReadSampling(BatchInputs& inputs, int64_t row, const RequestDefaults& def
   return {};
 }
 
+// Whether the client has sent a temperature, but none of the inputs that limit the tokens.
+bool HasTemperatureAlone(BatchInputs& inputs) {
+  return inputs.Find("temperature") != nullptr && inputs.Find("runtime_top_k") == nullptr &&
+         inputs.Find("runtime_top_p") == nullptr && inputs.Find("min_p") == nullptr;
+}
+
+// Decides what a temperature without a limit means. The C++ backend of TensorRT-LLM is greedy then;
+// its newer LLM API samples.
+void ApplyTemperatureAlone(const RequestDefaults& defaults, RequestItem& out,
+                           ClientRequest& request) {
+  llm::SamplingParams& sampling = out.sampling;
+  if (!sampling.is_greedy() || !(sampling.temperature > 0.0f) || sampling.top_k == 1) return;
+  if (defaults.temperature_samples) {
+    sampling.top_p = 1.0f;
+  } else if (sampling.temperature != 1.0f) {
+    request.unused_temperature = sampling.temperature;
+  }
+}
+
 // Returns the end ids for the requested `end_id`; -1 means none. A default end id of the checkpoint
 // (for example the tokenizer's eos) selects all default end ids, because chat models end a turn
 // with a different id than a document.
@@ -346,6 +365,8 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, defaults, out.sampling));
     NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadBeams(inputs, row, defaults, out));
+    if (out.beams.width <= 1 && HasTemperatureAlone(inputs))
+      ApplyTemperatureAlone(defaults, out, result);
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
   }

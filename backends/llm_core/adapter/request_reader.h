@@ -2,6 +2,7 @@
 // item of the batch. [instance thread]
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct RequestDefaults {
   bool exclude_input_in_output = false;
   LazyTokenizer* tokenizer = nullptr;  // must outlive the defaults
   bool matches_words_as_text = true;   // stop_words_list is also matched in the text
+  // A request with a temperature and without top-k, top-p and min-p samples from all tokens. False:
+  // it is greedy, as in the `tensorrt_llm` model.
+  bool temperature_samples = false;
 };
 
 struct RequestItem {
@@ -45,6 +49,8 @@ struct ClientRequest {
   bool is_stop = false;  // cancels the requests with this id; has no items
   bool is_streaming = false;
   bool exclude_input = false;
+  // A temperature that has no effect, because the request is greedy without top-k, top-p and min-p.
+  std::optional<float> unused_temperature;
   std::vector<RequestItem> items;
 };
 
