@@ -2,6 +2,7 @@
 `tokenizers`."""
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -47,7 +48,34 @@ def server(start_server, tmp_path_factory):
     write_model(root, "multimodal", None)
     with open(root / "multimodal/config.pbtxt", "a") as config:
         config.write(MULTIMODAL)
+    for name, override in (("asked", None), ("refused", "false")):
+        (root / name / "1").mkdir(parents=True)
+        shutil.copy(DEMO / "tokenizer.json", root / name / "1")
+        (root / name / "1/tokenizer_config.json").write_text(json.dumps({"clean_up_tokenization_spaces": True}))
+        parameters = {"mode": "postprocessing", **({"clean_up_tokenization_spaces": override} if override else {})}
+        lines = [f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in parameters.items()]
+        (root / name / "config.pbtxt").write_text("\n".join(['backend: "tokenizer"', "max_batch_size: 8", *lines]))
     return start_server(root)
+
+
+def decoded(server, model, ids, **further):
+    inputs = []
+    for name, value in {"TOKENS_BATCH": np.array([[ids]], np.int32), "SEQUENCE_LENGTH": np.array([[len(ids)]], np.int32), **further}.items():
+        inputs.append(httpclient.InferInput(name, value.shape, "BYTES" if value.dtype == object else "INT32"))
+        inputs[-1].set_data_from_numpy(value)
+    with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}", network_timeout=120, connection_timeout=120) as client:
+        return client.infer(model, inputs).as_numpy("OUTPUT").flatten()[0].decode()
+
+
+def test_postprocessing_removes_the_spaces_that_tokenizer_config_names(server):
+    text, clean = "Yes , it 's a dog . Is n't it ?", "Yes, it's a dog. Isn't it?"
+    ids = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    assert decoded(server, "refused", ids) == text
+    assert decoded(server, "asked", ids) == clean
+    pieces = [decoded(server, "asked", ids[at:at + 1], PRIOR_IDS=np.array([ids[:at]], np.int32),
+                      FINISH_REASON=np.array([[b"" if at + 1 < len(ids) else b"stop"]], dtype=object)) for at in range(1, len(ids))]
+    first = decoded(server, "asked", ids[:1], PRIOR_IDS=np.zeros((1, 0), np.int32), FINISH_REASON=np.array([[b""]], dtype=object))
+    assert first + "".join(pieces) == clean
 
 
 def prompt_ids(server, model, **further):

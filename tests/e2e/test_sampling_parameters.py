@@ -19,6 +19,7 @@ parameters {{ key: "max_num_sequences" value {{ string_value: "64" }} }}
 parameters {{ key: "max_beam_width" value {{ string_value: "4" }} }}
 parameters {{ key: "exclude_input_in_output" value {{ string_value: "true" }} }}
 """
+OWN_DEFAULTS = 'parameters { key: "sampling_defaults" value { string_value: "generation_config" } }'
 TYPES = {bool: np.bool_, int: np.int32, float: np.float32}
 WIDE = {np.bool_: "BOOL", np.int32: "INT32", np.float32: "FP32", np.uint64: "UINT64"}
 
@@ -28,10 +29,12 @@ def server(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     (root / "llm" / "1").mkdir(parents=True)
     (root / "llm" / "config.pbtxt").write_text(CONFIG.format(path=DEMO))
+    (root / "own" / "1").mkdir(parents=True)
+    (root / "own" / "config.pbtxt").write_text(CONFIG.format(path=DEMO) + OWN_DEFAULTS)
     return start_server(root)
 
 
-def ask(server, names=("output_ids",), tokens=TOKENS, **fields):
+def ask(server, names=("output_ids",), tokens=TOKENS, model="llm", **fields):
     fields = {"end_id": -1, "input_ids": np.array(PROMPT, np.int32), "input_lengths": len(PROMPT), "request_output_len": tokens, **fields}
     inputs = []
     for name, value in fields.items():
@@ -39,7 +42,7 @@ def ask(server, names=("output_ids",), tokens=TOKENS, **fields):
             value = np.array([value], np.uint64 if name in ("seed", "random_seed") else TYPES[type(value)])
         inputs.append(httpclient.InferInput(name, list(value.shape), WIDE[value.dtype.type]).set_data_from_numpy(value))
     client = httpclient.InferenceServerClient(f"127.0.0.1:{server.http}", network_timeout=120, connection_timeout=120)
-    answer = client.infer("llm", inputs, outputs=[httpclient.InferRequestedOutput(name) for name in names])
+    answer = client.infer(model, inputs, outputs=[httpclient.InferRequestedOutput(name) for name in names])
     return {name: answer.as_numpy(name) for name in names}
 
 
@@ -124,6 +127,30 @@ def test_bad_words_never_come(server, greedy):
 
     tokens, logits = answer(server, bad_words_list=words([word], pair))
     assert tokens == greedy_with_rule(logits, bad) and word not in tokens
+
+
+def test_a_request_that_may_use_no_token_is_an_error(server, greedy):
+    size = answer(server, tokens=1)[1].shape[1]
+    none = np.full(size, -np.inf, np.float32)
+    message = f"output token 1: the request's rules ban all {size} tokens"
+    for fields in ({}, {"runtime_top_p": 0.9}, {"beam_width": 2}):
+        with pytest.raises(InferenceServerException, match=message):
+            ask(server, embedding_bias=none, **fields)
+    followers = words(*([greedy[0], token] for token in range(size)))
+    with pytest.raises(InferenceServerException, match="output token 2: the request's rules ban all"):
+        ask(server, bad_words_list=followers)
+    assert ids(server) == greedy
+
+
+def test_a_temperature_alone_samples_only_with_defaults_of_our_own(server, greedy):
+    hot = {"temperature": 3.0, "random_seed": 5}
+    assert ids(server, **hot) == greedy, "as with TensorRT-LLM"
+    assert "'temperature' 3 without runtime_top_k" in server.log.read_text()
+    drawn = ids(server, model="own", **hot)
+    assert drawn != greedy and drawn == ids(server, model="own", runtime_top_p=1.0, **hot)
+    assert ids(server, model="own") == greedy
+    assert ids(server, model="own", temperature=0.0) == greedy
+    assert ids(server, model="own", runtime_top_k=1, **hot) == greedy
 
 
 def test_stop_words_and_end_ids_end_an_output(server, greedy):

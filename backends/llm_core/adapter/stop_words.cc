@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "backends/tokenizer/lib/decode/space_clean_up.h"
-
 namespace nereid::llm {
 namespace {
 
@@ -49,8 +47,8 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
     }
     words.texts.emplace_back(text);
     // The clean-up may remove a space of the word from the text. Its ids still find it.
-    const bool is_kept = options.cleans_up_spaces &&
-                         tokenizer::CleanUpSpaces(words.texts.back()) != words.texts.back();
+    const bool is_kept =
+        options.cleans_up_spaces && tokenizer::Tokenizer::CleanUp(words.texts.back()) != text;
     if (!is_kept) std::erase(ids, encoded);
   }
   size_t num_bytes = 0;

@@ -356,6 +356,9 @@ int32_t Tokenizer::model_vocab_size() const {
 bool Tokenizer::cleans_up_spaces() const {
   return components_->cleans_up_spaces;
 }
+std::string Tokenizer::CleanUp(std::string text) {
+  return CleanUpSpaces(std::move(text));
+}
 const SpecialIds& Tokenizer::special_ids() const {
   return components_->special_ids;
 }

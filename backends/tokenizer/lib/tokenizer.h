@@ -129,6 +129,8 @@ class Tokenizer {
   /// Whether tokenizer_config.json has clean_up_tokenization_spaces. transformers 4 follows it for
   /// every tokenizer. transformers 5 ignores it for BPE.
   bool cleans_up_spaces() const;
+  /// Returns `text` as decoding with DecodeOptions::cleans_up_spaces leaves it.
+  static std::string CleanUp(std::string text);
 
   /// The largest id plus one, including added tokens.
   int32_t vocab_size() const;
