@@ -20,6 +20,7 @@ struct DrawCase {
   float top_p = 0.0f;
   float min_p = 0.0f;
   bool penalties = false;
+  bool bans_all = false;
   float step = 0.0f;  // logits are multiples of it, which produces ties
 };
 
@@ -55,6 +56,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
       p.frequency_penalty = 0.25f;
       p.bad_words = {{static_cast<int32_t>(random() % vocab)}};
     }
+    for (int32_t id = 0; given.bans_all && id < vocab; ++id) p.bad_words.push_back({id});
     llm::BatchEntry& sequence = batch.entries.emplace_back();
     sequence.slot = kRows - 1 - row;
     sequence.num_logits = 1;
@@ -79,7 +81,7 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   }
   const DeviceMemory device_sums = ToDevice(log_sums), device_slots = ToDevice(slots);
   const DeviceMemory half = ToDevice(std::vector<int32_t>{1});
-  const DeviceMemory ids = ToDevice(std::vector<int32_t>(2 * kRows, -1));
+  const DeviceMemory ids = ToDevice(std::vector<int32_t>(2 * kRows, -2));
   const DeviceMemory log_probs = ToDevice(std::vector<float>(2 * kRows));
   const DeviceMemory last_tokens = ToDevice(std::vector<int32_t>(kRows, -1));
   DrawParams draw = {};
@@ -102,8 +104,8 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
     std::vector<float> own(logits.begin() + ptrdiff_t{row} * vocab,
                            logits.begin() + ptrdiff_t{row + 1} * vocab);
     const llm::SampledToken expected = sampler.Sample(own, batch.entries[row].sampling);
-    EXPECT_EQ(drawn[row], -1) << "the other half";
-    EXPECT_EQ(last[slots[row]], drawn[kRows + row]);
+    EXPECT_EQ(drawn[row], -2) << "the other half";
+    EXPECT_EQ(last[slots[row]], std::max(0, drawn[kRows + row]));  // a valid id for the next step
     if (drawn[kRows + row] != expected.id) continue;
     ++equal;
     EXPECT_NEAR(drawn_log_probs[kRows + row], expected.log_prob, 1e-4f);
@@ -130,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         DrawCase{.name = "TiesTopP", .top_p = 0.6f, .step = 2.0f},
         DrawCase{.name = "AllEqual", .top_k = 10, .step = 1000.0f},
         DrawCase{.name = "Penalties", .top_k = 1, .penalties = true},
+        DrawCase{.name = "BansAllGreedy", .vocab_size = 100, .top_k = 1, .bans_all = true},
+        DrawCase{.name = "BansAllTopP", .vocab_size = 100, .top_p = 0.9f, .bans_all = true},
         DrawCase{.name = "Wide", .vocab_size = 128256, .temperature = 0.8f, .top_p = 0.95f}),
     [](const auto& info) { return info.param.name; });
 
