@@ -1,12 +1,8 @@
-// Reads a whole file. [any thread]
+// Reads whole files of repositories and checkpoints. Only regular files are read: opening a FIFO
+// without a writer would block, and a device may have no end. [any thread]
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <cstddef>
 #include <string>
 
 #include "nereid/status.h"
@@ -14,27 +10,23 @@
 
 namespace nereid {
 
-// The file's bytes. NOT_FOUND if it cannot be opened; INTERNAL if it cannot be read, for example
-// because it is a directory.
-inline Result<std::string> ReadFile(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) return NotFoundError("cannot open '", path, "': ", std::strerror(errno));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) info.st_size = 0;
-  // One byte more than the file has, so that the end of the file is detected without another
-  // allocation. The loop also handles a file whose size changes meanwhile.
-  std::string content(static_cast<size_t>(info.st_size) + 1, '\0');
-  size_t size = 0;
-  while (true) {
-    if (size == content.size()) content.resize(2 * size);
-    const ssize_t taken = ::read(fd.get(), content.data() + size, content.size() - size);
-    if (taken < 0 && errno == EINTR) continue;
-    if (taken < 0) return InternalError("cannot read '", path, "': ", std::strerror(errno));
-    if (taken == 0) break;
-    size += static_cast<size_t>(taken);
-  }
-  content.resize(size);
-  return content;
-}
+// For texts whose kind has no limit of its own.
+inline constexpr size_t kMaxTextFileBytes = size_t{64} << 20;
+
+// The file's bytes. NOT_FOUND if it cannot be opened; INVALID_ARG if it is no regular file or has
+// more than `max_bytes`; INTERNAL if it cannot be read. Messages name the path and both values.
+Result<std::string> ReadFile(const std::string& path, size_t max_bytes);
+
+// The first `max_bytes` of the file, or all bytes if it has fewer. Errors as ReadFile.
+Result<std::string> ReadFileBeginning(const std::string& path, size_t max_bytes);
+
+// Opens a regular file for reading, for files that are read in parts or mapped. `size_bytes`
+// receives its size. Errors as ReadFile.
+Result<UniqueFd> OpenRegularFile(const std::string& path, size_t* size_bytes);
+
+// The path of `relative` in `folder`, for names that a configuration gives. INVALID_ARG if it is
+// absolute, contains "..", or leads out of `folder` through a symbolic link. The file need not
+// exist.
+Result<std::string> PathInside(const std::string& folder, const std::string& relative);
 
 }  // namespace nereid

@@ -3,32 +3,24 @@
 #include "backends/ensemble/ensemble_config.h"
 
 #include <charconv>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include "base/json_reader.h"
 
 namespace nereid::ensemble {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The host writes the text of a configuration that it has checked, with defaults added.
+constexpr JsonLimits kOwnText{.max_bytes = SIZE_MAX, .max_depth = 64, .max_values = SIZE_MAX};
+
 const TensorSpec* Find(const std::vector<TensorSpec>& tensors, std::string_view name) {
   for (const TensorSpec& tensor : tensors) {
     if (tensor.name == name) return &tensor;
   }
   return nullptr;
-}
-
-// For error messages: never throws, whatever bytes the value has.
-std::string Text(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Result<Json> ParseObject(std::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return InvalidArgError("model configuration: expected a JSON object of ", text.size(),
-                           " bytes, got something else");
-  }
-  return json;
 }
 
 Result<int64_t> ReadInt(const Json& value, const char* field) {
@@ -39,7 +31,7 @@ Result<int64_t> ReadInt(const Json& value, const char* field) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error == std::errc() && end == text.data() + text.size()) return number;
   }
-  return InvalidArgError("field '", field, "': expected an integer, got ", Text(value));
+  return InvalidArgError("field '", field, "': expected an integer, got ", ShowJson(value));
 }
 
 Result<int64_t> IntField(const Json& object, const char* field, int64_t fallback) {
@@ -81,7 +73,7 @@ Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* fiel
   if (list == config.end()) return tensors;
   for (const Json& entry : *list) {
     if (!entry.is_object()) {
-      return InvalidArgError("field '", field, "': expected objects, got ", Text(entry));
+      return InvalidArgError("field '", field, "': expected objects, got ", ShowJson(entry));
     }
     TensorSpec tensor;
     tensor.name = StringField(entry, "name");
@@ -118,7 +110,7 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadMap(const Json& ste
   for (const auto& [key, value] : object->items()) {
     if (!value.is_string()) {
       return InvalidArgError("field '", field, "', key '", key, "': expected a string, got ",
-                             Text(value));
+                             ShowJson(value));
     }
     map.emplace_back(key, value.get<std::string>());
   }
@@ -146,12 +138,12 @@ const TensorSpec* ModelSpec::FindOutput(std::string_view tensor) const {
 }
 
 Result<ModelSpec> ParseModelSpec(std::string_view json) {
-  NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
+  NEREID_ASSIGN_OR_RETURN(Json config, ReadJsonObject<Json>(json, "model configuration", kOwnText));
   return ReadModelSpec(config, ReshapeSide::kCaller);
 }
 
 Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json) {
-  NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
+  NEREID_ASSIGN_OR_RETURN(Json config, ReadJsonObject<Json>(json, "model configuration", kOwnText));
   EnsembleConfig ensemble;
   NEREID_ASSIGN_OR_RETURN(ensemble.model, ReadModelSpec(config, ReshapeSide::kBehindReshape));
   const auto scheduling = config.find("ensemble_scheduling");
@@ -174,9 +166,9 @@ Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json) {
 }
 
 Result<std::string> WithDecoupled(std::string_view json, bool decoupled) {
-  NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
+  NEREID_ASSIGN_OR_RETURN(Json config, ReadJsonObject<Json>(json, "model configuration", kOwnText));
   config["model_transaction_policy"] = {{"decoupled", decoupled}};
-  return Text(config);
+  return config.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace nereid::ensemble

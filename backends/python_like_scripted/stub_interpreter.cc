@@ -1,11 +1,11 @@
 #include "backends/python_like_scripted/stub_interpreter.h"
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <sstream>
 #include <system_error>
+
+#include "base/file_content.h"
 
 namespace nereid::python {
 namespace {
@@ -27,8 +27,10 @@ fs::path FindProgram(const std::string& program) {
 }  // namespace
 
 std::string StubPythonVersion(const fs::path& stub) {
-  std::ifstream file(stub, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  constexpr size_t kMaxProgramBytes = size_t{256} << 20;
+  const Result<std::string> content = ReadFile(stub.string(), kMaxProgramBytes);
+  if (!content.ok()) return {};
+  const std::string& bytes = *content;
   const std::string name = "libpython";
   for (size_t at = bytes.find(name); at != std::string::npos; at = bytes.find(name, at + 1)) {
     const size_t begin = at + name.size();

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "backends/ensemble/closest_name.h"
+#include "base/file_content.h"
+#include "base/json_reader.h"
 
 namespace nereid::repo {
 namespace {
@@ -41,13 +41,9 @@ bool IsFile(const std::string& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-Result<Json> ReadJson(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFoundError("'", path, "': cannot be opened");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgError("'", path, "': expected a JSON object");
-  return json;
+Result<Json> ReadJsonFile(const std::string& path) {
+  NEREID_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextFileBytes));
+  return ReadJsonObject<Json>(text, StrCat("'", path, "'"));
 }
 
 int64_t IntOr(const Json& json, const char* key, int64_t fallback) {
@@ -90,21 +86,30 @@ std::string Architecture(const Json& config) {
 }
 
 // The end of the last tensor in bytes, from the header of a safetensors file.
-Result<uint64_t> DeclaredBytes(const std::string& path, std::ifstream& file, uint64_t size) {
-  unsigned char prefix[8];
-  if (size < sizeof(prefix) || !file.read(reinterpret_cast<char*>(prefix), sizeof(prefix))) {
+Result<uint64_t> DeclaredBytes(const std::string& path, uint64_t size) {
+  constexpr size_t kPrefix = 8;
+  constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the loader
+  NEREID_ASSIGN_OR_RETURN(const std::string prefix, ReadFileBeginning(path, kPrefix));
+  if (size < kPrefix || prefix.size() < kPrefix) {
     return InvalidArgError("'", path, "': expected a safetensors file, got ", size, " bytes");
   }
   uint64_t header_bytes = 0;
-  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
-  if (header_bytes > size - sizeof(prefix)) {
+  for (int i = 7; i >= 0; --i) {
+    header_bytes = header_bytes << 8 | static_cast<unsigned char>(prefix[i]);
+  }
+  if (header_bytes > size - kPrefix) {
     return InvalidArgError("'", path, "': is cut off: header of ", header_bytes, " bytes in ",
                            size);
   }
-  std::string text(header_bytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(header_bytes));
-  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return InvalidArgError("'", path, "': its header is not JSON");
+  if (header_bytes > kMaxHeaderBytes) {
+    return InvalidArgError("'", path, "': header of ", header_bytes, " bytes, limit ",
+                           kMaxHeaderBytes);
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::string text, ReadFileBeginning(path, kPrefix + header_bytes));
+  NEREID_ASSIGN_OR_RETURN(
+      const Json header,
+      ReadJsonObject<Json>(std::string_view(text).substr(kPrefix), StrCat("'", path, "': header"),
+                           {.max_bytes = kMaxHeaderBytes}));
   uint64_t end = 0;
   for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
@@ -115,15 +120,14 @@ Result<uint64_t> DeclaredBytes(const std::string& path, std::ifstream& file, uin
     }
     end = std::max(end, offsets->at(1).get<uint64_t>());
   }
-  return sizeof(prefix) + header_bytes + end;
+  return kPrefix + header_bytes + end;
 }
 
 Status CheckWeightFile(const std::string& path) {
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file) return NotFoundError("'", path, "': cannot be opened");
-  NEREID_ASSIGN_OR_RETURN(const uint64_t declared, DeclaredBytes(path, file, size));
+  if (error) return NotFoundError("'", path, "': cannot be opened");
+  NEREID_ASSIGN_OR_RETURN(const uint64_t declared, DeclaredBytes(path, size));
   if (declared <= size) return {};
   return InvalidArgError("'", path, "': is cut off: its header declares ", declared,
                          " bytes, the file has ", size);
@@ -176,7 +180,7 @@ Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
                              ? " (pytorch_model.bin is not read: save it as safetensors)"
                              : "");
   }
-  NEREID_ASSIGN_OR_RETURN(const Json index, ReadJson(index_path));
+  NEREID_ASSIGN_OR_RETURN(const Json index, ReadJsonFile(index_path));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object()) {
     return InvalidArgError("'", index_path, "': has no weight_map");
@@ -214,7 +218,7 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   summary.directory = fs::canonical(directory, ignored).string();
   const std::string config_path = PathOf(directory, "config.json");
   if (!IsFile(config_path)) return NotFoundError("'", config_path, "': is missing");
-  NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson(config_path));
+  NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonFile(config_path));
   if (!is_trtllm) NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
   summary.architecture = Architecture(config);
   // For a multimodal model, the values of its text model.

@@ -1,8 +1,10 @@
 #include "repo_templates/tool/check.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file_content.h"
 
 namespace nereid::repo {
 namespace {
@@ -17,7 +19,9 @@ core::config::ConfigError Locate(const core::config::ConfigSource& folder,
 }
 
 std::string LineOf(const core::config::ConfigError& error) {
-  std::ifstream file(error.file);
+  Result<std::string> text = ReadFile(error.file, kMaxTextFileBytes);
+  if (!text.ok()) return {};
+  std::istringstream file(*std::move(text));
   std::string line;
   for (int i = 0; i < error.line && std::getline(file, line); ++i) {
   }

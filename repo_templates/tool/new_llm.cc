@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
+#include "base/file_content.h"
 #include "repo_templates/tool/checkpoint.h"
 
 namespace nereid::repo {
@@ -62,10 +62,9 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
 Status WriteModel(const NewLlmOptions& options, const std::string& model,
                   const TemplateValues& values) {
   const fs::path source = fs::path(options.templates) / model / "config.pbtxt";
-  std::ifstream file(source, std::ios::binary);
-  if (!file) return NotFoundError("template '", source.string(), "': cannot be opened");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  NEREID_ASSIGN_OR_RETURN(const std::string filled, FillTemplate(text, values, source.string()));
+  Result<std::string> text = ReadFile(source.string(), kMaxTextFileBytes);
+  if (!text.ok()) return std::move(text).status().WithContext("template");
+  NEREID_ASSIGN_OR_RETURN(const std::string filled, FillTemplate(*text, values, source.string()));
 
   const fs::path target = fs::path(options.out) / model;
   std::error_code error;

@@ -2,10 +2,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/file_content.h"
+#include "base/json_reader.h"
 #include "repo_templates/tool/checkpoint.h"
 
 namespace nereid::repo {
@@ -21,14 +22,14 @@ struct CompileConfig {
 Result<int64_t> Count(const std::string& key, const nlohmann::json& value) {
   if (value.is_number_integer() && value.get<int64_t>() >= 1) return value.get<int64_t>();
   return InvalidArgError("compile_config: '", key, "': expected a number of 1 or more, got ",
-                         value.dump());
+                         ShowJson(value));
 }
 
 // The checkpoint determines the quantization, so another one cannot be requested.
 Status RefuseWhenTrue(const std::string& key, const nlohmann::json& value) {
   if (!value.is_boolean()) {
     return InvalidArgError("compile_config: '", key, "': expected true or false, got ",
-                           value.dump());
+                           ShowJson(value));
   }
   if (!value.get<bool>()) return {};
   return UnsupportedError(
@@ -60,13 +61,11 @@ Status Apply(const std::string& key, const nlohmann::json& value, CompileConfig&
 Result<CompileConfig> ReadCompileConfig(const std::string& path, std::vector<std::string>& notes) {
   CompileConfig config;
   if (path.empty()) return config;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFoundError("--compile_config_path: '", path, "' cannot be opened");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return InvalidArgError("--compile_config_path: '", path, "' is not a JSON object");
-  }
+  constexpr const char* kOption = "--compile_config_path";
+  Result<std::string> text = ReadFile(path, kMaxTextFileBytes);
+  if (!text.ok()) return std::move(text).status().WithContext(kOption);
+  NEREID_ASSIGN_OR_RETURN(const nlohmann::json json,
+                          ReadJsonObject<nlohmann::json>(*text, StrCat(kOption, ": '", path, "'")));
   for (const auto& [key, value] : json.items()) {
     NEREID_RETURN_IF_ERROR(Apply(key, value, config, notes));
   }
@@ -101,9 +100,9 @@ Status Write(const fs::path& target, const std::string& text, std::ios::openmode
 }
 
 Result<std::string> ReadTemplate(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFoundError("template '", path.string(), "': cannot be opened");
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  Result<std::string> text = ReadFile(path.string(), kMaxTextFileBytes);
+  if (!text.ok()) return std::move(text).status().WithContext("template");
+  return text;
 }
 
 std::string TextOf(const std::optional<int64_t>& count) {

@@ -1,14 +1,19 @@
 // The repository agent `checksum`: fails the load of a model if the checksum of a file differs from
 // the expected one. Parameters in the model's configuration: the key is "MD5:<file, relative to the
 // model's folder>", the value the 32 hexadecimal digits that md5sum prints. [load threads]
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "nereid/error.h"
+#include "nereid/unique_fd.h"
 #include "repoagents/checksum/md5.h"
 #include "triton/core/tritonrepoagent.h"
 
@@ -21,12 +26,23 @@ using nereid::ToStatus;
 constexpr std::string_view kMd5 = "MD5:";
 
 Result<std::string> Md5OfFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return nereid::NotFoundError("checksum: file '", path.string(), "' cannot be read");
+  // Only a regular file has an end. O_NONBLOCK: opening a FIFO returns at once.
+  const nereid::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd.is_open() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return nereid::NotFoundError("checksum: file '", path.string(), "' cannot be read");
+  }
   nereid::checksum::Md5 md5;
   std::vector<char> piece(1 << 16);
-  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
-    md5.Add(piece.data(), static_cast<size_t>(file.gcount()));
+  // Not more than the file had: a file of the kernel may have no end.
+  for (auto left = static_cast<size_t>(info.st_size); left > 0;) {
+    const ssize_t taken = ::read(fd.get(), piece.data(), std::min(left, piece.size()));
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken <= 0) {
+      return nereid::InternalError("checksum: file '", path.string(), "' cannot be read");
+    }
+    md5.Add(piece.data(), static_cast<size_t>(taken));
+    left -= static_cast<size_t>(taken);
   }
   return md5.HexDigest();
 }

@@ -1,6 +1,7 @@
 """The plug-ins that ship with the host, the cache `local` and the repository agent `checksum`, used only through flags and configuration."""
 import hashlib
 import json
+import os
 import urllib.error
 import urllib.request
 
@@ -44,9 +45,12 @@ def test_cache_answers_repeated_requests(start_server, test_backends, tmp_path, 
 
 def test_the_checksum_agent_guards_a_model(start_server, test_backends, tmp_path):
     good, bad = hashlib.md5(b"weights").hexdigest(), hashlib.md5(b"others").hexdigest()
-    for name, digest in (("good", good), ("bad", bad)):
+    for name, digest in (("good", good), ("bad", bad), ("fifo", good)):
         add_model(tmp_path, name, f'model_repository_agents {{ agents [ {{ name: "checksum" parameters {{ key: "MD5:1/data" value: "{digest}" }} }} ] }}\n')
-        (tmp_path / name / "1/data").write_bytes(b"weights")
+        if name == "fifo":
+            os.mkfifo(tmp_path / name / "1/data")
+        else:
+            (tmp_path / name / "1/data").write_bytes(b"weights")
     server = start_server(tmp_path, [test_backends, "--exit-on-error=false", "--strict-readiness=false"])
     assert infer(server, "good", [5]) == [5]
     with pytest.raises(urllib.error.HTTPError):
@@ -54,3 +58,4 @@ def test_the_checksum_agent_guards_a_model(start_server, test_backends, tmp_path
     with urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/index", b""), timeout=60) as answer:
         reasons = {entry["name"]: entry.get("reason", "") for entry in json.load(answer)}
     assert good in reasons["bad"] and bad in reasons["bad"]
+    assert "1/data' cannot be read" in reasons["fifo"]

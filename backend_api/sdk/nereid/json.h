@@ -108,7 +108,11 @@ class Json::Reader {
  private:
   static constexpr int kMaxDepth = 100;
 
-  Status ErrorHere() const { return InvalidArgError("JSON: unexpected text at byte ", at_); }
+  Status ErrorHere() const {
+    if (is_too_deep_)
+      return InvalidArgError("JSON: more than ", kMaxDepth, " levels at byte ", at_);
+    return InvalidArgError("JSON: unexpected text at byte ", at_);
+  }
 
   void SkipWhitespace() {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != text_.npos) ++at_;
@@ -127,7 +131,8 @@ class Json::Reader {
 
   bool ReadValue(Json& value, int depth) {
     SkipWhitespace();
-    if (at_ == text_.size() || depth > kMaxDepth) return false;
+    is_too_deep_ = depth > kMaxDepth;
+    if (at_ == text_.size() || is_too_deep_) return false;
     switch (text_[at_]) {
       case '{':
         return ReadObject(value, depth);
@@ -254,6 +259,7 @@ class Json::Reader {
 
   std::string_view text_;
   size_t at_ = 0;
+  bool is_too_deep_ = false;
 };
 
 inline Result<Json> Json::Parse(std::string_view text) {

@@ -7,8 +7,9 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
+
+#include "base/file_content.h"
 
 namespace nereid::gpu {
 namespace {
@@ -54,7 +55,9 @@ AlgorithmCache::AlgorithmCache(const std::string& folder, std::string_view name)
   for (const char c : name)
     file += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '-';
   path_ = (std::filesystem::path(folder) / file).string();
-  std::ifstream in(path_);
+  constexpr size_t kMaxBytes = size_t{16} << 20;
+  Result<std::string> content = ReadFile(path_, kMaxBytes);
+  std::istringstream in(content.ok() ? *std::move(content) : std::string());
   for (std::string line; std::getline(in, line);) {
     ends_in_partial_line_ = in.eof();
     AlgorithmKey key = {};

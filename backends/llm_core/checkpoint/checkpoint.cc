@@ -2,31 +2,18 @@
 #include "backends/llm_core/checkpoint/checkpoint.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "backends/llm_core/checkpoint/error_list.h"
 #include "backends/llm_core/checkpoint/safetensors.h"
+#include "base/file_content.h"
 
 namespace nereid::llm {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kMaxJsonBytes = 64 << 20;
-
 Result<std::string> ReadText(const fs::path& path) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(path, error);
-  if (error) return NotFoundError("cannot read '", path.string(), "': ", error.message());
-  if (size > kMaxJsonBytes) {
-    return InvalidArgError("'", path.string(), "': ", size, " bytes, limit ", kMaxJsonBytes);
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) return InternalError("cannot read '", path.string(), "'");
-  return std::move(text).str();
+  return ReadFile(path.string(), kMaxTextFileBytes);
 }
 
 // An error that describes what the path contains and what is expected.

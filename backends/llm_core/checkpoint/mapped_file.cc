@@ -1,35 +1,29 @@
 // Read-only mmap of a whole file.
 #include "backends/llm_core/checkpoint/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <functional>
 
+#include "base/file_content.h"
+
 namespace nereid::llm {
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return NotFoundError("cannot open '", path, "': ", std::strerror(errno));
-  struct stat info = {};
+  size_t size_bytes = 0;
+  NEREID_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegularFile(path, &size_bytes));
   void* data = nullptr;
-  Status status;
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    status = InvalidArgError("'", path, "' is not a regular file");
-  } else if (info.st_size > 0) {
-    data = ::mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  if (size_bytes > 0) {
+    data = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
     if (data == MAP_FAILED) {
-      status = UnavailableError("cannot map '", path, "' (", info.st_size,
-                                " bytes): ", std::strerror(errno));
+      return UnavailableError("cannot map '", path, "' (", size_bytes,
+                              " bytes): ", std::strerror(errno));
     }
   }
-  ::close(fd);
-  if (!status.ok()) return status;
-  return MappedFile(path, static_cast<const uint8_t*>(data), info.st_size);
+  return MappedFile(path, static_cast<const uint8_t*>(data), size_bytes);
 }
 
 MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size_bytes)

@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "base/json_reader.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -32,13 +34,13 @@ Result<Json> ParseHeader(std::string_view text, std::string_view file_name) {
     }
     return true;
   };
-  Json header = Json::parse(text, note_key, /*allow_exceptions=*/false);
-  if (header.is_discarded() || !header.is_object()) {
-    return InvalidArgError("'", file_name, "': the header of ", text.size(),
-                           " bytes is not a JSON object");
-  }
+  const JsonLimits limits{.max_bytes = kMaxHeaderBytes};
+  NEREID_ASSIGN_OR_RETURN(
+      Json header,
+      ReadJsonObject<Json>(text, StrCat("'", file_name, "': header of ", text.size(), " bytes"),
+                           limits, note_key));
   if (!duplicate.empty()) {
-    return InvalidArgError("'", file_name, "': tensor '", duplicate, "' occurs twice");
+    return InvalidArgError("'", file_name, "': tensor '", ShowText(duplicate), "' occurs twice");
   }
   return header;
 }
@@ -51,10 +53,14 @@ std::optional<uint64_t> AsUnsigned(const Json& value) {
 Status ParseShape(const Json& entry, CheckpointTensor& tensor) {
   const auto shape = entry.find("shape");
   if (shape == entry.end() || !shape->is_array()) return InvalidArgError("'shape' is not a list");
+  constexpr size_t kMaxDims = 64;
+  if (shape->size() > kMaxDims) {
+    return InvalidArgError("'shape' has ", shape->size(), " dimensions, limit ", kMaxDims);
+  }
   for (const Json& dim : *shape) {
     const std::optional<uint64_t> size = AsUnsigned(dim);
     if (!size || *size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return InvalidArgError("'shape' holds ", dim.dump(), ", expected a non-negative integer");
+      return InvalidArgError("'shape' holds ", ShowJson(dim), ", expected a non-negative integer");
     }
     tensor.shape.push_back(static_cast<int64_t>(*size));
   }
@@ -78,10 +84,10 @@ Result<ByteRange> ParseOffsets(const Json& entry, uint64_t data_bytes) {
   const std::optional<uint64_t> begin = AsUnsigned((*offsets)[0]);
   const std::optional<uint64_t> end = AsUnsigned((*offsets)[1]);
   if (!begin || !end || *begin > *end) {
-    return InvalidArgError("data_offsets ", offsets->dump(), " is not an ascending range");
+    return InvalidArgError("data_offsets ", ShowJson(*offsets), " is not an ascending range");
   }
   if (*end > data_bytes) {
-    return InvalidArgError("data_offsets ", offsets->dump(), " exceed the file's ", data_bytes,
+    return InvalidArgError("data_offsets ", ShowJson(*offsets), " exceed the file's ", data_bytes,
                            " bytes of data (truncated file?)");
   }
   return ByteRange{*begin, *end, {}};
@@ -94,7 +100,7 @@ Result<ByteRange> ParseTensor(const Json& entry, std::span<const uint8_t> data,
   if (type == entry.end() || !type->is_string()) return InvalidArgError("'dtype' is not a string");
   const std::optional<CheckpointDataType> parsed =
       ParseCheckpointDataType(type->get_ref<const std::string&>());
-  if (!parsed) return InvalidArgError("unknown dtype ", type->dump());
+  if (!parsed) return InvalidArgError("unknown dtype ", ShowJson(*type));
   tensor.type = *parsed;
   NEREID_RETURN_IF_ERROR(ParseShape(entry, tensor));
   NEREID_ASSIGN_OR_RETURN(ByteRange range, ParseOffsets(entry, data.size()));
@@ -116,11 +122,12 @@ Status CheckLayout(std::vector<ByteRange>& ranges, uint64_t data_bytes) {
   std::string_view previous = "the header";
   for (const ByteRange& range : ranges) {
     if (range.begin < position) {
-      return InvalidArgError("tensors '", previous, "' and '", range.tensor, "' overlap");
+      return InvalidArgError("tensors '", ShowText(previous), "' and '", ShowText(range.tensor),
+                             "' overlap");
     }
     if (range.begin > position) {
       return InvalidArgError("gap of ", range.begin - position, " bytes before tensor '",
-                             range.tensor, "'");
+                             ShowText(range.tensor), "'");
     }
     position = range.end;
     previous = range.tensor;
@@ -162,7 +169,7 @@ Result<TensorMap> ParseSafetensors(std::span<const uint8_t> file, std::string_vi
     Result<ByteRange> range = ParseTensor(entry, data, tensor);
     if (!range.ok()) {
       return std::move(range).status().WithContext(
-          StrCat("'", name, "': tensor '", tensor_name, "'"));
+          StrCat("'", name, "': tensor '", ShowText(tensor_name), "'"));
     }
     const auto slot = tensors.emplace(tensor_name, std::move(tensor)).first;
     range->tensor = slot->first;
@@ -185,8 +192,8 @@ std::set<std::string> TensorIndex::files() const {
 }
 
 Result<TensorIndex> ParseTensorIndex(std::string_view text, std::string_view path) {
-  const auto json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+  NEREID_ASSIGN_OR_RETURN(const Json json, ReadJsonObject<Json>(text, StrCat("'", path, "'")));
+  if (!json.contains("weight_map") || !json["weight_map"].is_object()) {
     return InvalidArgError("'", path, "': no object 'weight_map'");
   }
   TensorIndex index;
@@ -195,8 +202,7 @@ Result<TensorIndex> ParseTensorIndex(std::string_view text, std::string_view pat
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name == "." || name == ".." || name.find('\0') != std::string::npos ||
         std::filesystem::path(name).filename() != name) {
-      misnamed.Add(StrCat("'", tensor, "' is in ",
-                          file.dump(-1, ' ', false, Json::error_handler_t::replace)));
+      misnamed.Add(StrCat("'", ShowText(tensor), "' is in ", ShowJson(file)));
     }
     index.file_of[tensor] = name;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/llm_core/model/config_reader.h"
+#include "base/json_reader.h"
 
 namespace nereid::llm {
 namespace {
@@ -297,8 +298,8 @@ Result<std::string> Translate(ConfigReader& config, const TrtLlmArchitecture& ar
 }  // namespace
 
 Result<TrtLlmConfig> ReadTrtLlmConfig(const std::string& config_json) {
-  ConfigReader config(Json::parse(config_json, nullptr, false));
-  if (!config.json().is_object()) return InvalidArgError("config.json is not a JSON object");
+  NEREID_ASSIGN_OR_RETURN(Json json, ReadJsonObject<Json>(config_json, "config.json"));
+  ConfigReader config(std::move(json));
   TrtLlmConfig out;
   NEREID_ASSIGN_OR_RETURN(const TrtLlmArchitecture architecture, FindArchitecture(config));
   NEREID_ASSIGN_OR_RETURN(out.layout, ReadLayout(config, architecture));

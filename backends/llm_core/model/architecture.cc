@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/llm_core/model/architectures/architectures.h"
+#include "base/json_reader.h"
 
 namespace nereid::llm {
 namespace {
@@ -45,8 +46,8 @@ Result<ArchitectureBuilder> FindBuilder(const std::string& model_type, ConfigRea
       return entry.build;
     }
     return InvalidArgError("config.json: 'architectures' is ",
-                           config.json()["architectures"].dump(), ", but model_type '", model_type,
-                           "' is '", entry.class_name, "'");
+                           ShowJson(config.json()["architectures"]), ", but model_type '",
+                           model_type, "' is '", entry.class_name, "'");
   }
   return UnsupportedError("config.json: model_type '", model_type,
                           "' is not supported (known: ", known, ")");
@@ -100,12 +101,10 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
   // Otherwise the end ids of a nested text model stay, if any.
   if (config.Has("eos_token_id")) spec.end_ids = config.Ids("eos_token_id");
   if (checkpoint.generation_config_json().empty()) return config.status();
-  ConfigReader generation(
-      nlohmann::json::parse(checkpoint.generation_config_json(), nullptr, false),
-      "generation_config.json");
-  if (!generation.json().is_object()) {
-    return InvalidArgError("generation_config.json is not a JSON object");
-  }
+  constexpr const char* kFile = "generation_config.json";
+  NEREID_ASSIGN_OR_RETURN(nlohmann::json json, ReadJsonObject<nlohmann::json>(
+                                                   checkpoint.generation_config_json(), kFile));
+  ConfigReader generation(std::move(json), kFile);
   if (generation.Has("eos_token_id")) spec.end_ids = generation.Ids("eos_token_id");
   ReadSamplingDefaults(generation, spec);
   NEREID_RETURN_IF_ERROR(generation.status());
@@ -115,11 +114,11 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
 
 Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quantized,
                               WeightMap& map) {
-  ConfigReader config(nlohmann::json::parse(checkpoint.config_json(), nullptr, false));
   const std::string where = StrCat("checkpoint '", checkpoint.directory(), "'");
-  if (!config.json().is_object()) {
-    return InvalidArgError(where, ": config.json is not a JSON object");
-  }
+  NEREID_ASSIGN_OR_RETURN(
+      nlohmann::json json,
+      ReadJsonObject<nlohmann::json>(checkpoint.config_json(), StrCat(where, ": config.json")));
+  ConfigReader config(std::move(json));
   DecoderModel model;
   const std::string model_type = config.StringOr("model_type", "");
   const auto build = [&]() -> Status {

@@ -5,12 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include "base/json_reader.h"
+
 namespace nereid::llm {
 
 using Json = nlohmann::json;
 
 namespace {
-constexpr int32_t kMaxSize = 1 << 24;  // the product of two sizes fits in 64 bits
+constexpr size_t kMaxStringBytes = 4096;  // strings become part of messages
+constexpr int32_t kMaxSize = 1 << 24;     // the product of two sizes fits in 64 bits
 }  // namespace
 
 const Json* ConfigReader::Find(std::string_view key) const {
@@ -39,7 +42,8 @@ int32_t ConfigReader::SizeOr(std::string_view key, int32_t fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number_unsigned() || *value > kMaxSize || *value == 0) {
-    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected 1 to ", kMaxSize));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", ShowJson(*value), ", expected 1 to ",
+                         kMaxSize));
     return 1;
   }
   return value->get<int32_t>();
@@ -56,7 +60,7 @@ double ConfigReader::NumberOr(std::string_view key, double fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number() || !std::isfinite(value->get<double>())) {
-    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a number"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", ShowJson(*value), ", expected a number"));
     return fallback;
   }
   return value->get<double>();
@@ -74,7 +78,7 @@ bool ConfigReader::BoolOr(std::string_view key, bool fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) {
-    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a bool"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", ShowJson(*value), ", expected a bool"));
     return fallback;
   }
   return value->get<bool>();
@@ -84,7 +88,11 @@ std::string ConfigReader::StringOr(std::string_view key, std::string_view fallba
   const Json* value = Find(key);
   if (value == nullptr) return std::string(fallback);
   if (!value->is_string()) {
-    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a text"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", ShowJson(*value), ", expected a text"));
+    return std::string(fallback);
+  }
+  if (const size_t size = value->get_ref<const std::string&>().size(); size > kMaxStringBytes) {
+    Fail(InvalidArgError(file_, ": '", key, "' has ", size, " bytes, limit ", kMaxStringBytes));
     return std::string(fallback);
   }
   return value->get<std::string>();
@@ -97,7 +105,7 @@ std::vector<int32_t> ConfigReader::Ids(std::string_view key) {
   std::vector<int32_t> ids;
   for (const Json& id : list) {
     if (!id.is_number_integer() || id > std::numeric_limits<int32_t>::max() || id < -1) {
-      Fail(InvalidArgError(file_, ": '", key, "' holds ", id.dump(), ", expected a token id"));
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", ShowJson(id), ", expected a token id"));
       return {};
     }
     if (id >= 0) ids.push_back(id.get<int32_t>());
@@ -111,7 +119,7 @@ std::vector<double> ConfigReader::Numbers(std::string_view key) {
   std::vector<double> numbers;
   for (const Json& number : *value) {
     if (!number.is_number()) {
-      Fail(InvalidArgError(file_, ": '", key, "' holds ", number.dump(), ", expected a number"));
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", ShowJson(number), ", expected a number"));
       return {};
     }
     numbers.push_back(number.get<double>());
@@ -125,7 +133,7 @@ std::vector<std::string> ConfigReader::Strings(std::string_view key) {
   std::vector<std::string> texts;
   for (const Json& text : value->is_array() ? *value : Json::array({*value})) {
     if (!text.is_string()) {
-      Fail(InvalidArgError(file_, ": '", key, "' holds ", text.dump(), ", expected a text"));
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", ShowJson(text), ", expected a text"));
       return {};
     }
     texts.push_back(text.get<std::string>());

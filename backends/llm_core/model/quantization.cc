@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "base/json_reader.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -88,7 +90,7 @@ QuantSpec Fp8Of(bool by_block, bool quantizes_input) {
 // Checks height and width of a scale block.
 void CheckFp8Block(ConfigReader& config, const char* key) {
   if (config.json()[key] == nlohmann::json{kFp8Block, kFp8Block}) return;
-  QuantKeyChecker(config).Refuse(key, config.json()[key].dump(), "expected [128, 128]");
+  QuantKeyChecker(config).Refuse(key, ShowJson(config.json()[key]), "expected [128, 128]");
 }
 
 // `activation_scheme` (static or dynamic) is present if inputs are meant to be quantized. fbgemm

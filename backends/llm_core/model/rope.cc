@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/json_reader.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -177,7 +179,7 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   ConfigReader scaling = ScalingOf(config);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.Has(key) || config.json()[key].is_object()) continue;
-    config.Fail(InvalidArgError("config.json: '", key, "' is ", config.json()[key].dump(),
+    config.Fail(InvalidArgError("config.json: '", key, "' is ", ShowJson(config.json()[key]),
                                 ", expected an object"));
   }
   const double theta =

@@ -3,32 +3,20 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "backends/tokenizer/lib/decode/space_clean_up.h"
 #include "backends/tokenizer/lib/encode_with_offsets.h"
 #include "backends/tokenizer/lib/load/rank_tokenizer.h"
 #include "backends/tokenizer/lib/load/side_files.h"
 #include "backends/tokenizer/lib/load/tokenizer_components.h"
+#include "backends/tokenizer/lib/parse/json_fields.h"
 #include "backends/tokenizer/lib/text/utf8.h"
+#include "base/file_content.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
-
-Result<std::string> ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return NotFoundError("tokenizer file '", path.string(), "' cannot be opened");
-  const std::streamoff size = file.tellg();
-  std::string bytes(size > 0 ? static_cast<size_t>(size) : 0, '\0');
-  file.seekg(0);
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
-    return InvalidArgError("tokenizer file '", path.string(), "' cannot be read");
-  }
-  return bytes;
-}
 
 // Returns the file to load: `path` itself, or the tokenizer file in the directory `path`.
 Result<fs::path> FindTokenizerFile(const std::string& path) {
@@ -62,7 +50,7 @@ ComponentsResult LoadJson(std::string_view bytes, const SideFileOptions& side) {
 }
 
 ComponentsResult LoadFile(const fs::path& file, const SideFileOptions& side) {
-  NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+  NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file.string(), kMaxTokenizerBytes));
   if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadJson(bytes, side);
   if (LooksLikeTiktoken(bytes)) return LoadTiktoken(bytes, side);
   return LoadSentencePiece(bytes, side);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/host_binding.h"
+#include "base/json_reader.h"
 #include "host/core/capi/handles.h"
 #include "host/core/handle/handle_cast.h"
 
@@ -172,9 +173,10 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetCacheConfig(TRITONSERVER_Server
                                                              const char* cache_name,
                                                              const char* config_json) {
   return Apply(__func__, options, [&](ServerOptions& o) -> Status {
-    if (cache_name == nullptr || config_json == nullptr || !nlohmann::json::accept(config_json)) {
+    if (cache_name == nullptr || config_json == nullptr) {
       return nereid::InvalidArgError("cache config: expected a name and a JSON text");
     }
+    NEREID_RETURN_IF_ERROR(nereid::CheckJson(config_json, "cache config"));
     o.cache_configs[cache_name] = config_json;
     return Status::Ok();
   });

@@ -1,6 +1,5 @@
 // TRITONSERVER_Error, TRITONSERVER_Message and TRITONSERVER_Parameter. [any thread]
-#include <nlohmann/json.hpp>
-
+#include "base/json_reader.h"
 #include "host/core/capi/handles.h"
 
 using nereid::Status;
@@ -55,9 +54,7 @@ TRITONSERVER_Error* TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Messa
   if (byte_size > 0) NEREID_RETURN_IF_NULL(base);
   return nereid::core::AtCBoundary([&]() -> Status {
     std::string text(base, byte_size);
-    if (!nlohmann::json::accept(text)) {
-      return nereid::InvalidArgError("message of ", byte_size, " bytes is not valid JSON");
-    }
+    NEREID_RETURN_IF_ERROR(nereid::CheckJson(text, "message"));
     *message = nereid::core::ToHandle(new JsonMessage(std::move(text)));
     return Status::Ok();
   });

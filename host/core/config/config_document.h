@@ -3,11 +3,13 @@
 // config/*.cc. [any thread]
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "base/json_reader.h"
 #include "host/core/config/proto_json.h"
 
 namespace nereid::core::config {
@@ -23,7 +25,10 @@ class ConfigDocument {
 
   Json Tree() const {
     const auto* tree = std::get_if<Json>(&value_);
-    return tree != nullptr ? *tree : Json::parse(std::get<std::string>(value_));
+    if (tree != nullptr) return *tree;
+    // The text is that of a tree that was in the limits, with defaults added.
+    constexpr JsonLimits kOwnText{.max_bytes = SIZE_MAX, .max_depth = 64, .max_values = SIZE_MAX};
+    return ReadJson<Json>(std::get<std::string>(value_), "", kOwnText).value();
   }
   // Null if the document is stored as text.
   const Json* tree() const { return std::get_if<Json>(&value_); }

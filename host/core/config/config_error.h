@@ -36,14 +36,18 @@ struct ConfigError {
 
 using ConfigErrors = std::vector<ConfigError>;
 
-// Ok if `errors` is empty; otherwise INVALID_ARG with all of them, separated by "; ".
+// Ok if `errors` is empty; otherwise INVALID_ARG with the first sixteen of them, separated by "; ",
+// and the number of the others.
 inline Status ToStatus(const ConfigErrors& errors) {
   if (errors.empty()) return Status::Ok();
+  constexpr size_t kMaxShown = 16;
   std::string text;
-  for (const ConfigError& error : errors) {
+  for (size_t i = 0; i < errors.size() && i < kMaxShown; ++i) {
     if (!text.empty()) text += "; ";
-    text += error.ToString();
+    text += errors[i].ToString();
   }
+  if (errors.size() > kMaxShown)
+    text += StrCat("; and ", errors.size() - kMaxShown, " more errors");
   return {StatusCode::kInvalidArg, std::move(text)};
 }
 

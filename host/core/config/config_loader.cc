@@ -1,7 +1,9 @@
 #include "host/core/config/config_loader.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/file_content.h"
 #include "host/core/config/config_document.h"
@@ -36,7 +38,10 @@ Json Canonical(const Json& json, ConfigErrors* errors) {
 
 // Errors that validation finds have only a key. Adds the position of that key in the text.
 void AddPositions(ParsedConfig* parsed, ConfigErrors* errors) {
-  for (ConfigError& error : *errors) {
+  // Each search goes through all keys. A configuration with more errors than this needs no more
+  // positions.
+  constexpr size_t kMaxLocated = 100;
+  for (ConfigError& error : std::span(*errors).first(std::min(errors->size(), kMaxLocated))) {
     if (!error.file.empty() || parsed->file.empty()) continue;
     error.file = parsed->file;
     if (const KeyPosition* position = Index(parsed).Nearest(error.key)) {
@@ -47,7 +52,7 @@ void AddPositions(ParsedConfig* parsed, ConfigErrors* errors) {
 }
 
 std::string ReadText(const std::string& path, ConfigErrors* errors) {
-  Result<std::string> text = ReadFile(path);
+  Result<std::string> text = ReadFile(path, kMaxConfigBytes);
   if (text.ok()) return std::move(text).value();
   errors->push_back({"", 0, 0, "", text.status().message()});
   return {};

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/json_reader.h"
+
 namespace nereid::core::config {
 namespace {
 
@@ -126,20 +128,13 @@ Json ParsePbtxt(std::string_view text, const std::string& file, const KeyIndex& 
 }
 
 Json ParseJson(std::string_view text, ConfigErrors* errors) {
-  if (text.size() > kMaxConfigBytes) {
-    errors->push_back(
-        {"", 0, 0, "", StrCat("expected at most ", kMaxConfigBytes, " bytes, got ", text.size())});
-    return {};
-  }
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    errors->push_back({"", 0, 0, "", StrCat("not valid JSON at byte ", e.byte)});
+  const Result<Json> json = ReadJson<Json>(text, "", {.max_bytes = kMaxConfigBytes});
+  if (!json.ok()) {
+    errors->push_back({"", 0, 0, "", json.status().message()});
     return {};
   }
   const auto message = ConfigSchema::Get().NewModelConfig();
-  JsonToMessage(json, message.get(), errors);
+  JsonToMessage(*json, message.get(), errors);
   return MessageToJson(*message);
 }
 

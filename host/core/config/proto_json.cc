@@ -9,6 +9,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/json_reader.h"
+
 namespace nereid::core::config {
 namespace {
 
@@ -101,7 +103,10 @@ Json MapToJson(const Message& message, const FieldDescriptor* field, bool* has_u
         ScalarToJson(entry, value, -1, has_unnamed_enum);
   }
   Json object = Json::object();
-  for (auto& [name, item] : sorted) object[name] = std::move(item);
+  auto& members = object.get_ref<Json::object_t&>();
+  members.reserve(sorted.size());
+  // The names are unique, so emplace_back does not need to search for an existing one.
+  for (auto& [name, item] : sorted) members.emplace_back(name, std::move(item));
   return object;
 }
 
@@ -118,12 +123,6 @@ std::string Join(const std::string& path, std::string_view name) {
   std::string joined = path;
   if (!joined.empty()) joined += '.';
   return joined.append(name);
-}
-
-std::string Show(const Json& json) {
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
 }
 
 // Reads an integer from a number without a fraction or from a string.
@@ -164,24 +163,35 @@ bool TakeDouble(const Json& json, double* out) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// Fills a message from JSON by traversing both together.
+// Fills a message from JSON by traversing both together. Reports the first errors and counts the
+// others, because a client may send any number of wrong fields.
 class Reader {
  public:
   explicit Reader(ConfigErrors* errors) : errors_(errors) {}
+
+  void Document(const Json& json, Message* message) {
+    Object(json, message, "");
+    if (num_errors_ <= kMaxErrors) return;
+    errors_->push_back({"", 0, 0, "", StrCat("and ", num_errors_ - kMaxErrors, " more errors")});
+  }
+
+ private:
+  static constexpr size_t kMaxErrors = 8;
 
   void Object(const Json& json, Message* message, const std::string& path) {
     if (!json.is_object()) return Mismatch(path, "an object", json);
     for (const auto& [name, value] : json.items()) {
       const FieldDescriptor* field = Find(*message->GetDescriptor(), name);
-      if (field == nullptr) {
-        Add(Join(path, name), UnknownFieldMessage(*message->GetDescriptor(), name));
+      if (field == nullptr && num_errors_ >= kMaxErrors) {
+        ++num_errors_;
+      } else if (field == nullptr) {
+        Add(Join(path, ShowText(name)), UnknownFieldMessage(*message->GetDescriptor(), name));
       } else if (!value.is_null()) {
         Field(value, message, field, Join(path, field->name()));
       }
     }
   }
 
- private:
   static const FieldDescriptor* Find(const Descriptor& type, const std::string& name) {
     const FieldDescriptor* field = type.FindFieldByName(name);
     return field != nullptr ? field : type.FindFieldByCamelcaseName(name);
@@ -244,7 +254,7 @@ class Reader {
     for (const auto& [name, item] : json.items()) {
       Message* entry = message->GetReflection()->AddMessage(message, field);
       Scalar(Json(name), entry, key, false, path);
-      if (!item.is_null()) Scalar(item, entry, value, false, Join(path, name));
+      if (!item.is_null()) Scalar(item, entry, value, false, Join(path, ShowText(name)));
     }
   }
 
@@ -298,13 +308,14 @@ class Reader {
   }
 
   void Mismatch(const std::string& path, std::string_view expected, const Json& got) {
-    Add(path, StrCat("expected ", expected, ", got ", Show(got)));
+    Add(path, StrCat("expected ", expected, ", got ", ShowJson(got)));
   }
   void Add(const std::string& path, std::string message) {
-    errors_->push_back({"", 0, 0, path, std::move(message)});
+    if (++num_errors_ <= kMaxErrors) errors_->push_back({"", 0, 0, path, std::move(message)});
   }
 
   ConfigErrors* const errors_;
+  size_t num_errors_ = 0;
 };
 
 void AddUnnamedEnumsIn(const Message& message, const std::string& path, ConfigErrors* errors) {
@@ -371,7 +382,7 @@ void AddUnnamedEnums(const Message& message, ConfigErrors* errors) {
 }
 
 void JsonToMessage(const Json& json, Message* message, ConfigErrors* errors) {
-  Reader(errors).Object(json, message, "");
+  Reader(errors).Document(json, message);
 }
 
 void OrderFields(const Descriptor& type, Json* object) {

@@ -19,9 +19,10 @@ Json MessageToJson(const google::protobuf::Message& message, bool* has_unnamed_e
 // Adds an error for each enum value without a name.
 void AddUnnamedEnums(const google::protobuf::Message& message, ConfigErrors* errors);
 
-// Fills `message` from `json`. Each field that the schema does not have or whose type differs
-// becomes an error. Accepts the same spellings as protobuf's JSON parser: camelCase names, integers
-// as strings, enums as numbers, and null for unset fields.
+// Fills `message` from `json`. A field that the schema does not have or whose type differs becomes
+// an error; of many such fields, the first eight do, and one error gives the number of the others.
+// Accepts the same spellings as protobuf's JSON parser: camelCase names, integers as strings, enums
+// as numbers, and null for unset fields.
 void JsonToMessage(const Json& json, google::protobuf::Message* message, ConfigErrors* errors);
 
 // Sorts the fields of `object` in the order of the schema, like MessageToJson. `object` must have

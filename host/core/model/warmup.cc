@@ -68,8 +68,25 @@ class WarmupCompletion final : public ReleaseHook {
 
 // Limits the size, so that a wrong shape is an error and does not exhaust the machine's memory.
 constexpr uint64_t kMaxInputBytes = uint64_t{1} << 34;
+constexpr size_t kMaxTextBytes = size_t{1} << 30;  // of a file with strings
+constexpr uint32_t kMaxRequests = 4096;            // of one sample
 
-Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std::string& folder) {
+// Reads the file of a sample in the model's folder. Of a longer file only the beginning is used,
+// except for strings, whose size is not known.
+Result<Bytes> ReadData(const WarmupInput& input, size_t byte_size, const std::string& model_dir) {
+  NEREID_ASSIGN_OR_RETURN(const std::string path,
+                          PathInside(model_dir, StrCat("warmup/", input.file)));
+  const bool is_text = input.data_type == DataType::kBytes;
+  NEREID_ASSIGN_OR_RETURN(const std::string content, is_text ? ReadFile(path, kMaxTextBytes)
+                                                             : ReadFileBeginning(path, byte_size));
+  if (content.size() >= byte_size) return Bytes(content.begin(), content.end());
+  return InvalidArgError("warmup setting expects ", byte_size,
+                         " bytes, but the data provided from ", input.file, " only has ",
+                         content.size(), " bytes");
+}
+
+Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements,
+                       const std::string& model_dir) {
   if (input.source == WarmupInput::Source::kFile && input.file.empty()) {
     return InvalidArgError("warmup setting expects input_data_type to be set");
   }
@@ -81,17 +98,7 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
                            kMaxInputBytes, " bytes that a warmup sample may have");
   }
   const size_t byte_size = num_elements * element;
-  if (input.source == WarmupInput::Source::kFile) {
-    NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(StrCat(folder, "/", input.file)));
-    // Of a longer file only the beginning is used, except for strings, whose size is not known.
-    const bool is_text = input.data_type == DataType::kBytes;
-    if (content.size() >= byte_size) {
-      return Bytes(content.begin(), is_text ? content.end() : content.begin() + byte_size);
-    }
-    return InvalidArgError("warmup setting expects ", byte_size,
-                           " bytes, but the data provided from ", input.file, " only has ",
-                           content.size(), " bytes");
-  }
+  if (input.source == WarmupInput::Source::kFile) return ReadData(input, byte_size, model_dir);
   Bytes data(byte_size, 0);
   if (input.source == WarmupInput::Source::kRandom && input.data_type != DataType::kBytes) {
     std::minstd_rand random(1);
@@ -196,6 +203,9 @@ Result<WarmupSample> MakeSample(const Warmup& warmup, const ModelConfig& config,
   if (config.max_batch_size > 0 && num_requests > static_cast<uint32_t>(config.max_batch_size)) {
     return InvalidArgError("batch size ", num_requests, ", max allowed is ", config.max_batch_size);
   }
+  if (num_requests > kMaxRequests) {
+    return InvalidArgError("batch size ", num_requests, ", max allowed is ", kMaxRequests);
+  }
   for (uint32_t i = 0; i < num_requests; ++i) {
     sample.requests.push_back(std::make_unique<InferRequest>(target, -1));
     sample.requests.back()->set_id(StrCat("warmup ", warmup.name));
@@ -208,7 +218,7 @@ Result<WarmupSample> MakeSample(const Warmup& warmup, const ModelConfig& config,
           "'");
     }
     NEREID_ASSIGN_OR_RETURN(const int64_t num_elements, ElementCount(input.dims));
-    auto data = MakeData(input, num_elements, StrCat(model_dir, "/warmup"));
+    auto data = MakeData(input, num_elements, model_dir);
     if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));
     const Bytes& bytes = sample.data.emplace_back(std::move(data).value());
     if (sample.sequence != nullptr && sample.sequence->ProvidesInput(name)) {

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_reader.h"
+
 namespace nereid::core {
 namespace {
 
@@ -97,8 +99,9 @@ void InferenceTrace::ReportCustom(uint64_t timestamp_ns, std::string_view name) 
   if (!reports_timestamps()) return;
   {
     std::lock_guard lock(context_mutex_);
-    auto json = nlohmann::json::parse(context_, nullptr, false);
-    if (!json.is_object()) json = nlohmann::json::object();
+    // The context may be any text that a client sent.
+    nlohmann::json json = nlohmann::json::object();
+    if (auto known = ReadJsonObject<nlohmann::json>(context_, ""); known.ok()) json = *known;
     json[std::to_string(timestamp_ns)] = name;
     context_ = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }

@@ -1,8 +1,10 @@
 #include "host/core/request/request_schema.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
+#include <sstream>
+
+#include "base/file_content.h"
 
 namespace nereid::core {
 namespace {
@@ -29,11 +31,13 @@ InputSpec MakeInput(const TensorConfig& tensor, bool has_batch_dim) {
   return spec;
 }
 
-Result<std::vector<std::string>> ReadLabels(const std::string& path, const std::string& output) {
-  std::ifstream file(path);
-  if (!file) return NotFoundError("label file of output '", output, "': cannot open '", path, "'");
+// Reads the lines of a text file in the model's folder.
+Result<std::vector<std::string>> ReadLabels(const std::string& model_dir, const std::string& name) {
+  NEREID_ASSIGN_OR_RETURN(const std::string path, PathInside(model_dir, name));
+  NEREID_ASSIGN_OR_RETURN(std::string content, ReadFile(path, kMaxTextFileBytes));
+  std::istringstream text(std::move(content));
   std::vector<std::string> labels;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(text, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     labels.push_back(std::move(line));
   }
@@ -85,8 +89,12 @@ Result<RequestSchema> RequestSchema::Make(const ModelConfig& config, int64_t ver
     spec.has_reshape = tensor.reshape.has_value();
     if (spec.has_reshape) spec.reshape.Append(*tensor.reshape);
     if (!tensor.label_filename.empty()) {
-      NEREID_ASSIGN_OR_RETURN(
-          spec.labels, ReadLabels(StrCat(model_dir, "/", tensor.label_filename), tensor.name));
+      auto labels = ReadLabels(model_dir, tensor.label_filename);
+      if (!labels.ok()) {
+        return std::move(labels).status().WithContext(
+            StrCat("label file of output '", tensor.name, "'"));
+      }
+      spec.labels = *std::move(labels);
     }
     schema.outputs.push_back(std::move(spec));
   }

@@ -13,6 +13,7 @@
 namespace nereid::core {
 namespace {
 
+constexpr size_t kMaxInitialTextBytes = size_t{1} << 30;
 constexpr uint64_t kDefaultGrowthLimit = uint64_t{1} << 30;
 
 // BYTES elements are initially empty strings of four bytes.
@@ -47,12 +48,14 @@ bool ContainsStrings(std::string_view content, uint64_t count) {
 // content is not a list of strings is no error: Triton starts with empty strings, whatever the file
 // has.
 Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* spec) {
-  NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  const bool is_string = spec->data_type == DataType::kBytes;
+  NEREID_ASSIGN_OR_RETURN(const std::string content, is_string
+                                                         ? ReadFile(path, kMaxInitialTextBytes)
+                                                         : ReadFileBeginning(path, byte_size));
   if (content.size() < byte_size) {
     return InvalidArgError("initial_state setting expects ", byte_size, " bytes, but the data in '",
                            path, "' has ", content.size(), " bytes");
   }
-  const bool is_string = spec->data_type == DataType::kBytes;
   const uint64_t num_strings = byte_size / sizeof(uint32_t);
   if (is_string && !ContainsStrings(content, num_strings)) {
     NEREID_LOG_WARN("state '", spec->input_name, "': expected ", num_strings,
@@ -61,8 +64,7 @@ Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* s
     spec->initial_data.assign(byte_size, 0);
     return Status::Ok();
   }
-  spec->initial_data.assign(content.begin(),
-                            is_string ? content.end() : content.begin() + byte_size);
+  spec->initial_data.assign(content.begin(), content.end());
   return Status::Ok();
 }
 
@@ -78,7 +80,9 @@ Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
     spec->initial_data.assign(byte_size, 0);
     return Status::Ok();
   }
-  return ReadInitialData(StrCat(model_dir, "/initial_state/", initial->data_file), byte_size, spec);
+  NEREID_ASSIGN_OR_RETURN(const std::string path,
+                          PathInside(model_dir, StrCat("initial_state/", initial->data_file)));
+  return ReadInitialData(path, byte_size, spec);
 }
 
 // Copies the first `from_bytes` bytes of `from`, or as many as fit. The rest of `to` is zeroed

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
+#include "base/file_content.h"
 #include "host/frontend/client_input.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/transport/http_status.h"
@@ -19,11 +18,11 @@ namespace fs = std::filesystem;
 
 // True if config.pbtxt contains platform: "ensemble", ignoring spaces and tabs.
 bool IsEnsemble(const fs::path& model) {
-  std::ifstream file(model / "config.pbtxt");
-  std::ostringstream content;
-  content << file.rdbuf();
+  constexpr size_t kMaxConfigBytes = size_t{8} << 20;  // the core reads no longer ones
+  const Result<std::string> content = ReadFile((model / "config.pbtxt").string(), kMaxConfigBytes);
+  if (!content.ok()) return false;
   std::string dense;
-  for (const char c : content.view()) {
+  for (const char c : *content) {
     if (c != ' ' && c != '\t') dense += c;
   }
   return dense.find("platform:\"ensemble\"") != std::string::npos;

@@ -161,7 +161,9 @@ TEST(DecoderSpecTest, OnlyPhi3OfTensorRtLlmMayRotateAPartOfEachHead) {
 TEST(DecoderSpecTest, RejectsByName) {
   EXPECT_THAT(MessageForConfig(R"({"model_type":"mamba"})"), HasSubstr("model_type 'mamba'"));
   EXPECT_THAT(MessageForConfig(R"({})"), HasSubstr("model_type ''"));
-  EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json is not a JSON object"));
+  EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json: line 1: not valid JSON at byte 3"));
+  EXPECT_THAT(MessageForConfig("[1]"),
+              HasSubstr("config.json: not a JSON object, but of type array"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"awq"})")),
               HasSubstr("quantized weights are not supported by this backend"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"hqq"})")),
@@ -176,6 +178,41 @@ TEST(DecoderSpecTest, RejectsByName) {
     EXPECT_THAT(MessageForConfig(WithKey(pairs + R"("use_bidirectional_attention":false)")),
                 HasSubstr("does not fit its config.json"));  // those are the tensors of Llama
   }
+}
+
+std::string Nested(size_t depth, const std::string& open, const std::string& close) {
+  std::string text;
+  for (size_t i = 0; i < depth; ++i) text += open;
+  text += "1";
+  for (size_t i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+TEST(DecoderSpecTest, RejectsValuesThatAreNestedTooDeep) {
+  const std::string lists = Nested(40'000, "[", "]"), objects = Nested(40'000, "{\"a\":", "}");
+  for (const char* key : {"vocab_size", "eos_token_id", "rope_scaling", "architectures"}) {
+    for (const std::string& value : {lists, objects}) {
+      EXPECT_THAT(MessageForConfig(WithKey(StrCat("\"", key, "\":", value))),
+                  HasSubstr(StrCat("config.json: line 3: '", key,
+                                   "' is nested 40001 levels deep, limit 64")));
+    }
+  }
+  const std::string config = WithKey(R"("vocab_size":8)");
+  const Checkpoint checkpoint =
+      Checkpoint::FromParts("somewhere", config, StrCat("{\"eos_token_id\":\n", lists, "}"), {});
+  EXPECT_THAT(ReadDecoderSpec(checkpoint, true).status().message(),
+              HasSubstr("generation_config.json: line 2: 'eos_token_id' is nested 40001 levels"));
+}
+
+TEST(DecoderSpecTest, CutsOffLongValuesInMessages) {
+  const std::string list = "[" + Nested(50'000, "1,", "") + "]";
+  for (const char* key : {"vocab_size", "rope_scaling", "rms_norm_eps", "hidden_act"}) {
+    const std::string message = MessageForConfig(WithKey(StrCat("\"", key, "\":", list)));
+    EXPECT_THAT(message, HasSubstr(StrCat("'", key, "' is [1,1,1")));
+    EXPECT_LT(message.size(), 500U);
+  }
+  EXPECT_THAT(MessageForConfig(WithKey(StrCat("\"hidden_act\":\"", std::string(5000, 'x'), "\""))),
+              HasSubstr("'hidden_act' has 5000 bytes, limit 4096"));
 }
 
 TEST(DecoderSpecTest, RejectsAClassThatContradictsTheModelType) {
@@ -209,7 +246,8 @@ TEST(DecoderSpecTest, NamesTheInvalidKey) {
   }
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":3,"num_key_value_heads":3)")),
               HasSubstr("hidden_size 4 is not a multiple of num_attention_heads 3"));
-  EXPECT_THAT(MessageForConfig(std::string(100000, '[')), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(MessageForConfig(std::string(100000, '[')),
+              HasSubstr("config.json: line 1: nested 100000 levels deep, limit 64"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rms_norm_eps":-1)")),

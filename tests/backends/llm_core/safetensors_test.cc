@@ -55,8 +55,34 @@ TEST(SafetensorsTest, RejectsFilesTooShortForTheirHeader) {
 
 TEST(SafetensorsTest, RejectsHeadersThatAreNotAnObject) {
   ExpectFault(WithHeader("[]", 0), "not a JSON object");
-  ExpectFault(WithHeader("{", 0), "not a JSON object");
+  ExpectFault(WithHeader("{", 0), "header of 1 bytes: line 1: not valid JSON at byte 2");
   ExpectFault(WithHeader(R"({"a":1})", 0), "tensor 'a': the entry is not an object");
+}
+
+TEST(SafetensorsTest, RejectsValuesThatAreNestedTooDeep) {
+  const std::string deep = std::string(40'000, '[') + std::string(40'000, ']');
+  const std::string fault = "'a' is nested 4000";
+  ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", deep, "[0,4]") + "}", 4), fault);
+  ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", "[1]", deep) + "}", 4), fault);
+  ExpectFault(WithHeader("{" + Entry("a", deep, "[1]", "[0,4]") + "}", 4), fault);
+  ExpectFault(WithHeader("{\"a\":" + deep + "}", 4), fault);
+}
+
+TEST(SafetensorsTest, CutsOffLongValuesInMessages) {
+  std::string list = "[";
+  for (int i = 0; i < 10'000; ++i) list += "-1,";
+  list += "-1]";
+  for (const std::string& header :
+       {"{" + Entry("a", "\"F32\"", "[" + list + "]", "[0,4]") + "}",
+        "{" + Entry("a", "\"F32\"", "[1]", "[" + list + "," + list + "]") + "}",
+        "{" + Entry("a", "\"" + std::string(10'000, 'x') + "\"", "[1]", "[0,4]") + "}",
+        "{" + Entry(std::string(10'000, 'x'), "1", "[1]", "[0,4]") + "}"}) {
+    const std::string message = Parse(WithHeader(header, 4)).status().message();
+    EXPECT_NE(message, "");
+    EXPECT_LT(message.size(), 500U) << message.substr(0, 500);
+  }
+  ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", list, "[0,4]") + "}", 4),
+              "'shape' has 10001 dimensions, limit 64");
 }
 
 TEST(SafetensorsTest, RejectsTruncatedData) {

@@ -1,5 +1,7 @@
 // Effects of side files: special ids, additional tokens and prefix spaces. One published family,
 // which is another family's model with added tokens, is compared with the reference's ids.
+#include <sys/stat.h>
+
 #include <map>
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
@@ -273,7 +275,20 @@ TEST_F(SideFilesTest, RefusesInvalidFieldsByName) {
           "'9999999999'");
   refuses("tokenizer_config.json", R"({"add_prefix_space": 1})", "add_prefix_space");
   refuses("tokenizer_config.json",
-          R"({"a": )" + std::string(100, '[') + std::string(100, ']') + "}", "too deep");
+          R"({"a": )" + std::string(100, '[') + std::string(100, ']') + "}",
+          "'a' is nested 101 levels deep, limit 64");
+}
+
+TEST_F(SideFilesTest, RefusesFilesThatAreNotRegular) {
+  for (const char* file : {"tokenizer_config.json", "tokenizer.json"}) {
+    Write("tokenizer.json", ByteLevelSpec({}).dump());
+    std::filesystem::remove(folder_ / file);
+    ASSERT_EQ(::mkfifo((folder_ / file).c_str(), 0600), 0);
+    EXPECT_NE(LoadError(folder_.string()).find("expected a regular file, got a FIFO"),
+              std::string::npos)
+        << LoadError(folder_.string());
+    std::filesystem::remove(folder_ / file);
+  }
 }
 
 // Phi-3 is Llama 2's SentencePiece model with additional tokens.

@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <unordered_set>
 
 #include "backends/tokenizer/lib/load/tokenizer_components.h"
 #include "backends/tokenizer/lib/parse/json_fields.h"
+#include "base/file_content.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-constexpr uintmax_t kMaxSideFileBytes = 64 << 20;
 constexpr std::string_view kConfig = "tokenizer_config.json";
 constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
@@ -22,19 +20,13 @@ constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "se
 // Returns the file's content, or nothing if the file does not exist.
 Result<std::optional<std::string>> ReadText(const std::filesystem::path& path) {
   std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return std::optional<std::string>();
-  if (size > kMaxSideFileBytes)
-    return InvalidArgError("'", path.string(), "': ", size, " bytes are too many");
-  std::ifstream file(path, std::ios::binary);
-  return std::optional<std::string>(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (!std::filesystem::exists(path, error)) return std::optional<std::string>();
+  NEREID_ASSIGN_OR_RETURN(std::string text, ReadFile(path.string(), kMaxTextFileBytes));
+  return std::optional<std::string>(std::move(text));
 }
 
 Result<Json> ParseObject(const std::string& text, std::string_view shown) {
-  if (IsTooDeep(text)) return InvalidArgError("'", shown, "': nested too deep");
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgError("'", shown, "': not a JSON object");
-  return json;
+  return ReadJsonObject<Json>(text, StrCat("'", shown, "'"));
 }
 
 // A token is written as a string or as an object with "content".
@@ -101,7 +93,7 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents
   for (const auto& [content, id] : file.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
       return InvalidArgError("added_tokens.json['", content, "']: expected an id below ",
-                             kMaxTokenId, ", got ", id.dump());
+                             kMaxTokenId, ", got ", ShowJson(id));
     }
     AddedToken token;
     token.content = content;

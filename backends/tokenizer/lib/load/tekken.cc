@@ -40,10 +40,10 @@ class TekkenReader {
       if (status_.ok()) status_ = AddToken(value, ranks);
       return false;
     };
-    if (IsTooDeep(json)) return InvalidArgError("nested too deep");
-    Json document = Json::parse(json.begin(), json.end(), keep, /*allow_exceptions=*/false);
+    // Three values for each token, of which none stays in the tree.
+    const JsonLimits limits{.max_bytes = kMaxTokenizerBytes, .max_values = size_t{4} * kMaxTokenId};
+    Result<Json> document = ReadJsonObject<Json>(json, "", limits, keep);
     NEREID_RETURN_IF_ERROR(status_);
-    if (!document.is_object()) return InvalidArgError("not a JSON object");
     return document;
   }
 

@@ -68,7 +68,8 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     if (section_ == Section::kScorePair) return Score(static_cast<double>(value));
     if (section_ != Section::kVocab) return Scalar(value);
     if (value >= kMaxTokenId) {
-      return Fail(StrCat("model.vocab['", key_, "']: id ", value, " is not below ", kMaxTokenId));
+      return Fail(
+          StrCat("model.vocab['", ShowText(key_), "']: id ", value, " is not below ", kMaxTokenId));
     }
     document_.vocab.push_back({Store(key_), static_cast<uint32_t>(value)});
     return true;
@@ -155,8 +156,8 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const Json::exception& error) override {
-    return Fail(StrCat("not valid JSON at byte ", position, ": ", error.what()));
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
+    return Fail(StrCat("not valid JSON at byte ", position));
   }
 
   Result<TokenizerDocument> Take(bool parsed) {
@@ -215,6 +216,7 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
 
   // Inserts `value` into the tree and returns its address.
   Json* Put(Json value) {
+    ++num_values_;
     if (stack_.empty()) {
       *document_.rest = std::move(value);
       return document_.rest.get();
@@ -235,10 +237,17 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     if (section_ != Section::kTree) {
       return Fail(StrCat("model.", section_ == Section::kVocab ? "vocab" : "merges",
                          ": unexpected ", value.type_name(),
-                         section_ == Section::kVocab ? StrCat(" for '", key_, "'") : ""));
+                         section_ == Section::kVocab ? StrCat(" for '", ShowText(key_), "'") : ""));
     }
     Put(std::move(value));
-    return true;
+    return CheckCount();
+  }
+
+  // The tree takes much more memory than its text.
+  bool CheckCount() {
+    constexpr size_t kMaxValues = JsonLimits().max_values;
+    if (num_values_ <= kMaxValues) return true;
+    return Fail(StrCat("more than ", kMaxValues, " values beside model.vocab and model.merges"));
   }
 
   bool Open(Json container) {
@@ -246,13 +255,14 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     const bool is_model = stack_.size() == 1 && stack_[0]->is_object() && key_ == "model";
     stack_.push_back(Put(std::move(container)));
     if (is_model) model_ = stack_.back();
-    return true;
+    return CheckCount();
   }
 
   TokenizerDocument document_;
   std::vector<Json*>
       stack_;  // open containers; a parent's address is stable while its children are open
   const Json* model_ = nullptr;
+  size_t num_values_ = 0;  // of the tree
   std::string key_;
   Section section_ = Section::kTree;
   TokenizerDocument::Text pair_[2];

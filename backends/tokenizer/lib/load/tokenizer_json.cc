@@ -22,7 +22,7 @@ Result<BpeOptions> ReadBpeOptions(const Json& model, const TokenTable& vocabular
   }
   const Json& dropout = Member(model, "dropout");
   if (!dropout.is_null() && dropout != 0.0) {
-    return UnsupportedError("model.dropout = ", dropout.dump(),
+    return UnsupportedError("model.dropout = ", ShowJson(dropout),
                             " is not supported: ids would be random");
   }
   NEREID_ASSIGN_OR_RETURN(options.byte_fallback, BoolField(model, "byte_fallback", false, "model"));
@@ -107,7 +107,7 @@ Status LoadWordPiece(const TokenizerDocument& document, const Json& model,
                           UnkToken(model, components.vocabulary));
   if (!unk_id) {
     return InvalidArgError("model.unk_token: expected a token of model.vocab, got ",
-                           Member(model, "unk_token").dump());
+                           ShowJson(Member(model, "unk_token")));
   }
   options.unk_id = *unk_id;
   if (!Member(model, "continuing_subword_prefix").is_null()) {
@@ -189,7 +189,7 @@ ComponentsResult LoadTokenizerJson(std::string_view json, const SideFileOptions&
   if (!root.is_object()) return InvalidArgError("expected a JSON object, got ", root.type_name());
   const Json& version = Member(root, "version");
   if (!version.is_null() && version != "1.0") {
-    return UnsupportedError("version ", version.dump(), " is not supported, only \"1.0\" is");
+    return UnsupportedError("version ", ShowJson(version), " is not supported, only \"1.0\" is");
   }
   auto components = std::make_unique<TokenizerComponents>();
   NEREID_ASSIGN_OR_RETURN(components->normalizer, Normalizer::Make(Member(root, "normalizer")));

@@ -6,31 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_reader.h"
 #include "nereid/status.h"
 
 namespace nereid::tokenizer {
 
 using Json = nlohmann::json;
 
-// Whether arrays and objects are nested deeper than in any real tokenizer file. The JSON tree of
-// such a file would take about a hundred times its size.
-inline bool IsTooDeep(std::string_view text) {
-  constexpr int kMaxDepth = 64;
-  int depth = 0;
-  bool in_string = false;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '"') in_string = !in_string;
-    if (in_string) {
-      at += c == '\\';
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
+// Of the file with the vocabulary. The largest published ones have about 40 MB.
+inline constexpr size_t kMaxTokenizerBytes = size_t{512} << 20;
 
 // Returns the member `key`, or null if it is absent.
 inline const Json& Member(const Json& object, const char* key) {

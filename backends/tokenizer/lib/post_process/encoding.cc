@@ -127,7 +127,7 @@ Result<std::optional<Padding>> Padding::Read(const Json& spec) {
                             CountField(strategy, "Fixed", "padding.strategy"));
   } else if (strategy != "BatchLongest") {
     return InvalidArgError(kWhere, ".strategy: expected BatchLongest or {\"Fixed\": length}, got ",
-                           strategy.dump());
+                           ShowJson(strategy));
   }
   if (!Member(spec, "pad_to_multiple_of").is_null()) {
     NEREID_ASSIGN_OR_RETURN(padding.multiple_of, CountField(spec, "pad_to_multiple_of", kWhere));

@@ -160,7 +160,7 @@ class TemplateBuilder {
 
   static Result<int32_t> CheckedId(const Json& id, std::string_view where) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
-      return InvalidArgError(where, ": expected an id below ", kMaxTokenId, ", got ", id.dump());
+      return InvalidArgError(where, ": expected an id below ", kMaxTokenId, ", got ", ShowJson(id));
     }
     return id.get<int32_t>();
   }

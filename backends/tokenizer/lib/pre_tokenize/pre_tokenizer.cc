@@ -360,7 +360,7 @@ Result<MetaspaceOptions> ReadMetaspaceOptions(const Json& spec, std::string_view
     return InvalidArgError(where,
                            ".prepend_scheme: expected always, first or never in agreement "
                            "with add_prefix_space, got ",
-                           scheme.dump());
+                           ShowJson(scheme));
   }
   return options;
 }

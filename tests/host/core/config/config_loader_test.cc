@@ -2,8 +2,11 @@
 // form.
 #include "host/core/config/config_loader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -174,7 +177,7 @@ TEST(ConfigLoaderTest, AFolderIsNotAConfigFile) {
   const std::filesystem::path file = std::filesystem::path(model.folder().path) / "config.pbtxt";
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
-  EXPECT_NE(ErrorOf(model).find("Is a directory"), std::string::npos) << ErrorOf(model);
+  EXPECT_NE(ErrorOf(model).find("got a directory"), std::string::npos) << ErrorOf(model);
 }
 
 TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
@@ -207,7 +210,7 @@ TEST(ConfigLoaderTest, NamesErrorsInAnOverride) {
     folder.config_override = json;
     return ReadModelConfig(folder).status().message();
   };
-  EXPECT_EQ(error("{bad"), "Invalid config override: not valid JSON at byte 2");
+  EXPECT_EQ(error("{bad"), "Invalid config override: line 1: not valid JSON at byte 2");
   EXPECT_EQ(error(R"({"zzz": 1})"),
             "Invalid config override: zzz: unknown field 'zzz' in ModelConfig");
   EXPECT_EQ(error(R"({"backend": "b", "input": [{"name": 3}]})"),
@@ -218,6 +221,56 @@ TEST(ConfigLoaderTest, NamesErrorsInAnOverride) {
             "Invalid config override: sequence_batching: only one of the fields of "
             "'scheduling_choice' may be set");
   EXPECT_EQ(error("[1]"), "Invalid config override: expected an object, got [1]");
+  EXPECT_EQ(error("{\"max_batch_size\":\n1e999}"),
+            "Invalid config override: line 2: not valid JSON at byte 24");
+}
+
+TEST(ConfigLoaderTest, RefusesAnOverrideThatIsNestedTooDeep) {
+  const TempModel model("");
+  ConfigSource folder = model.folder();
+  folder.config_override = StrCat(R"({"backend": "b", "input": )", std::string(40'000, '['),
+                                  std::string(40'000, ']'), "}");
+  EXPECT_EQ(ReadModelConfig(folder).status().message(),
+            "Invalid config override: line 1: 'input' is nested 40001 levels deep, limit 64");
+}
+
+TEST(ConfigLoaderTest, NamesTheFirstOfManyWrongFieldsInAnOverride) {
+  const TempModel model("");
+  ConfigSource folder = model.folder();
+  std::string json = "{";
+  for (int i = 0; i < 200'000; ++i) json += StrCat(i == 0 ? "" : ",", "\"key", i, "\":0");
+  folder.config_override = json + "}";
+  const std::string message = ReadModelConfig(folder).status().message();
+  EXPECT_NE(message.find("key7: unknown field 'key7' in ModelConfig"), std::string::npos);
+  EXPECT_EQ(message.find("key8:"), std::string::npos);
+  EXPECT_NE(message.find("; and 199992 more errors"), std::string::npos);
+  EXPECT_LT(message.size(), 1000U);
+}
+
+TEST(ConfigLoaderTest, ReadsAnOverrideWithManyParameters) {
+  const TempModel model("");
+  ConfigSource folder = model.folder();
+  std::string json = R"({"backend": "b", "parameters": {)";
+  for (int i = 0; i < 100'000; ++i) {
+    json += StrCat(i == 0 ? "" : ",", "\"key", i, R"(":{"string_value":"x"})");
+  }
+  folder.config_override = json + "}}";
+  const auto config = ReadModelConfig(folder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->parameters.size(), 100'000U);
+}
+
+TEST(ConfigLoaderTest, RefusesAConfigurationThatIsNoRegularFile) {
+  const TempModel model("");
+  const std::string path = model.folder().path + "/config.pbtxt";
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(ReadModelConfig(model.folder()).status().message(),
+            "cannot read '" + path + "': expected a regular file, got a FIFO");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  EXPECT_EQ(ReadModelConfig(model.folder()).status().message(),
+            "cannot read '" + path + "': expected a regular file, got a device");
 }
 
 // Accepts the same spellings of booleans, numbers and enum values as protobuf's JSON parser.
