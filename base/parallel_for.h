@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace nereid {
 
 // Calls work(i) once for each i below `count`, in any order. `work` must not throw.
@@ -24,7 +26,7 @@ void ParallelFor(size_t count, const Work& work) {
   const size_t num_threads = std::min({num_cores, kMaxThreads, count / kMinItemsPerThread});
   std::vector<std::thread> others;
   try {
-    for (size_t i = 1; i < num_threads; ++i) others.emplace_back(run);
+    for (size_t i = 1; i < num_threads; ++i) others.push_back(StartThread(run));
   } catch (const std::system_error&) {
     // The system cannot start more threads: the started ones and the calling one do all the work.
   }

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread.h"
 #include "host/core_options.h"
 #include "host/frontends.h"
 #include "host/log.h"
@@ -60,7 +61,7 @@ std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) 
       server.SetExitTimeout(static_cast<unsigned>(std::max<int64_t>(left.count(), 0)));
   if (!status.ok()) LogError("failed to set the exit timeout: ", status.message());
   auto stopped = std::make_shared<std::promise<Status>>();
-  std::thread([&server, stopped] { stopped->set_value(server.Stop()); }).detach();
+  StartThread([&server, stopped] { stopped->set_value(server.Stop()); }).detach();
   return stopped->get_future();
 }
 

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace nereid::net {
 namespace {
 
@@ -66,7 +68,7 @@ EventLoop::~EventLoop() {
 }
 
 void EventLoop::Start(const char* name) {
-  thread_ = std::thread([this, name] {
+  thread_ = StartThread([this, name] {
     pthread_setname_np(pthread_self(), name);
     Run();
   });

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
+
 namespace nereid::cpu {
 namespace {
 
@@ -33,7 +35,7 @@ void Pause() {
 
 ThreadPool::ThreadPool(int num_threads) {
   for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.emplace_back([this, thread] { WorkerMain(thread); });
+    workers_.push_back(StartThread([this, thread] { WorkerMain(thread); }));
   }
 }
 

@@ -1,9 +1,11 @@
 #include "backends/ensemble/cancellation_monitor.h"
 
+#include "base/thread.h"
+
 namespace nereid::ensemble {
 
 CancellationMonitor::CancellationMonitor(std::chrono::milliseconds period)
-    : period_(period), thread_([this] { Run(); }) {}
+    : period_(period), thread_(StartThread([this] { Run(); })) {}
 
 CancellationMonitor::~CancellationMonitor() {
   {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "nereid/status.h"
 
 namespace nereid::python {
@@ -28,7 +29,10 @@ class DeferredCalls {
     });
     running_.reserve(running_.size() + 1);
     // Destroys `work` on its own thread when it returns, not when the future is erased.
-    auto run = [work = std::move(work)]() mutable { std::exchange(work, nullptr)(); };
+    auto run = [work = std::move(work)]() mutable {
+      const AlternateSignalStack stack;
+      std::exchange(work, nullptr)();
+    };
     try {
       running_.push_back(std::async(std::launch::async, std::move(run)));
     } catch (const std::system_error& error) {

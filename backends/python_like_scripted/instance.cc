@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/thread.h"
 #include "nereid/error.h"
 
 namespace nereid::python {
@@ -30,7 +31,7 @@ std::chrono::milliseconds DelayAfter(int num_early_exits) {
 Status PythonInstance::Initialize() {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
   try {
-    restart_ = std::thread([this] { RunRestarts(); });
+    restart_ = StartThread([this] { RunRestarts(); });
   } catch (const std::system_error& error) {
     return UnavailableError("no thread could be started for the Python worker: ", error.what());
   }

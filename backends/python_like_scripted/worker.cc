@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/spin_wait.h"
+#include "base/thread.h"
 #include "nereid/error.h"
 #include "nereid/log.h"
 
@@ -99,7 +100,7 @@ Status Worker::Open() {
 // Starts the thread that serves the worker.
 Status Worker::AwaitStart() {
   try {
-    thread_ = std::thread([this] { Serve(); });
+    thread_ = StartThread([this] { Serve(); });
   } catch (const std::system_error& error) {
     return UnavailableError("no thread could be started for the Python worker: ", error.what());
   }

@@ -117,10 +117,14 @@ def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_ser
     assert outcome and outcome != ["loaded"]
 
 
+def reports_crashes_itself(dist):
+    host = (dist / "bin/nereid").read_bytes()
+    return b"__asan_init" in host or b"__tsan_init" in host
+
+
 @pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT])
 def test_a_crash_leaves_its_trace_in_the_log(start_server, dist, tmp_path, crash):
-    host = (dist / "bin/nereid").read_bytes()
-    if b"__asan_init" in host or b"__tsan_init" in host:
+    if reports_crashes_itself(dist):
         pytest.skip("the sanitizer reports crashes itself")
     log = tmp_path / "log"
     (tmp_path / "models").mkdir()
@@ -131,6 +135,27 @@ def test_a_crash_leaves_its_trace_in_the_log(start_server, dist, tmp_path, crash
     for said in (pathlib.Path(server.log).read_text(), log.read_text()):
         trace = said[said.index(f"Signal ({crash.value}) received.\n"):].splitlines()
         assert any("bin/nereid(" in line for line in trace[1:]), said
+
+
+@pytest.mark.parametrize("fault", ["model_initialize", "execute", "instance_ready"])
+def test_a_stack_overflow_leaves_its_trace_in_the_log(start_server, test_backends, dist, tmp_path, fault):
+    """The handler of crashes cannot run on the exhausted stack of a load thread, an instance thread, or a thread of the frontend."""
+    if reports_crashes_itself(dist):
+        pytest.skip("the sanitizer reports crashes itself")
+    (tmp_path / "models/m/1").mkdir(parents=True)
+    (tmp_path / "models/m/config.pbtxt").write_text(CONFIG.replace("model_initialize_hangs", f"{fault}_overflows"))
+    log = tmp_path / "log"
+    server = start_server(tmp_path / "models", [test_backends, "--model-control-mode=explicit", f"--log-file={log}"])
+    resource.prlimit(server.process.pid, resource.RLIMIT_CORE, (0, 0))
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+    calls = [("repository/models/m/load", b""), ("models/m/infer", body), ("models/m/ready", None)]
+    with pytest.raises(OSError):
+        for path, data in calls:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/{path}", data), timeout=60)
+    assert server.process.wait(timeout=60) == -signal.SIGSEGV
+    for said in (pathlib.Path(server.log).read_text(), log.read_text()):
+        assert f"Signal ({signal.SIGSEGV.value}) received.\n" in said
+        assert "libtriton_hostile.so" in said
 
 
 WAITS_FOR_TWO = """backend: "identity_c"

@@ -2,6 +2,7 @@
 #include "net/event_loop.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,6 +46,21 @@ TEST(EventLoopTest, ATaskMayPostItselfAgain) {
   (*loop)->Start();
   (*loop)->Post(&task);
   EXPECT_EQ(task.done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+}
+
+// Otherwise an overflow of its stack, for example in a callback of a backend, leaves nothing in the
+// log.
+TEST(EventLoopTest, ItsThreadHasAnAlternateSignalStack) {
+  Result<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  (*loop)->Start();
+  std::promise<int> flags;
+  (*loop)->PostFunction([&] {
+    stack_t present{};
+    ::sigaltstack(nullptr, &present);
+    flags.set_value(present.ss_flags);
+  });
+  EXPECT_EQ(flags.get_future().get() & SS_DISABLE, 0);
 }
 
 }  // namespace

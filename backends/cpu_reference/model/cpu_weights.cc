@@ -12,6 +12,7 @@
 
 #include "backends/cpu_reference/model/integer_strips.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
+#include "base/thread.h"
 
 namespace nereid::cpu {
 namespace {
@@ -295,11 +296,12 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Che
     worker.status = loader.status();
   };
   {
-    std::vector<std::jthread> threads;
+    std::vector<std::thread> threads;
     for (size_t i = 1; i < workers.size(); ++i) {
-      threads.emplace_back([&load, &worker = workers[i]] { load(worker); });
+      threads.push_back(StartThread([&load, &worker = workers[i]] { load(worker); }));
     }
     load(workers[0]);
+    for (std::thread& thread : threads) thread.join();
   }
   for (LoadWorker& worker : workers) {
     NEREID_RETURN_IF_ERROR(worker.status);

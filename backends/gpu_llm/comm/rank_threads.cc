@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
+
 namespace nereid::gpu {
 
 RankThreads::RankThreads(int32_t count, std::function<void()> on_fault)
     : on_fault_(std::move(on_fault)) {
   for (int32_t rank = 1; rank < count; ++rank)
-    threads_.emplace_back([this, rank] { ThreadLoop(rank); });
+    threads_.push_back(StartThread([this, rank] { ThreadLoop(rank); }));
 }
 
 RankThreads::~RankThreads() {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backends/gpu_llm/cuda/stream.h"
+#include "base/thread.h"
 
 namespace nereid::gpu {
 namespace {
@@ -48,13 +49,13 @@ Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory) {
   Status failure;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < std::min(num_threads, jobs.size()); ++i) {
-    threads.emplace_back([&] {
+    threads.push_back(StartThread([&] {
       if (Status status = UploadSome(jobs, next, buffer_bytes, memory, device); !status.ok()) {
         next = jobs.size();
         const std::lock_guard lock(mutex);
         if (failure.ok()) failure = std::move(status);
       }
-    });
+    }));
   }
   for (std::thread& thread : threads) thread.join();
   return failure;

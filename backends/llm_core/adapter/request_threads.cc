@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/llm_core/adapter/active_request.h"
+#include "base/thread.h"
 
 namespace nereid::llm {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::chrono::milliseconds kPeriod(2);
 }  // namespace
 
 CancellationPoller::CancellationPoller(std::function<void()> on_cancelled)
-    : on_cancelled_(std::move(on_cancelled)), thread_([this] { Run(); }) {}
+    : on_cancelled_(std::move(on_cancelled)), thread_(StartThread([this] { Run(); })) {}
 
 CancellationPoller::~CancellationPoller() {
   {
@@ -57,7 +58,7 @@ void CancellationPoller::Run() {
   }
 }
 
-ResponseThread::ResponseThread() : thread_([this] { Run(); }) {}
+ResponseThread::ResponseThread() : thread_(StartThread([this] { Run(); })) {}
 
 ResponseThread::~ResponseThread() {
   {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <thread>
 
+#include "base/thread.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -122,10 +124,11 @@ class RankMerger {
         if (release_part) release_part(copy.part);
       }
     };
-    std::vector<std::jthread> threads;
+    std::vector<std::thread> threads;
     const size_t most = std::min<size_t>({copies_.size(), std::thread::hardware_concurrency(), 8});
-    for (size_t i = 1; i < most; ++i) threads.emplace_back(work);
+    for (size_t i = 1; i < most; ++i) threads.push_back(StartThread(work));
     work();
+    for (std::thread& thread : threads) thread.join();
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/sequence_step.h"
 #include "backends/llm_core/engine/stop_criteria.h"
+#include "base/thread.h"
 
 namespace nereid::llm {
 
@@ -20,7 +21,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(options_.scheduler, limits_, executor_->features()) {
   PublishStats();
-  thread_ = std::thread([this] { Run(); });
+  thread_ = StartThread([this] { Run(); });
 }
 
 Engine::~Engine() {

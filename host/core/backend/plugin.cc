@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/thread.h"
 #include "host/core/observe/log.h"
 
 namespace nereid::core {
@@ -20,6 +22,13 @@ pid_t watched_process = 0;
 }  // namespace
 
 Result<SharedLibrary> SharedLibrary::Open(const std::string& path) {
+  // dlopen would wait for a writer of a FIFO, and every other load with it.
+  std::error_code ignored;
+  const std::filesystem::file_status kind = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(kind) && !std::filesystem::is_regular_file(kind)) {
+    return InvalidArgError("unable to load shared library '", path,
+                           "': expected a regular file, got something else");
+  }
   // Neither dlerror nor the initialisers of libraries are safe to run concurrently.
   static std::mutex mutex;
   std::lock_guard lock(mutex);
@@ -68,7 +77,7 @@ std::future<void> RunDetached(std::function<void()> run) {
     ended->set_value();
   };
   try {
-    std::thread(body).detach();
+    StartThread(body).detach();
   } catch (const std::system_error&) {
     body();
   }

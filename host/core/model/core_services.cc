@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread.h"
 #include "host/core/memory/gpus.h"
 
 namespace nereid::core {
@@ -32,7 +33,7 @@ void ModelReaper::Post(std::function<void()> end) {
     std::lock_guard lock(mutex_);
     ++num_running_;
   }
-  std::thread([this, end = std::move(end)]() mutable {
+  StartThread([this, end = std::move(end)]() mutable {
     end();
     end = nullptr;  // the objects that it captured are destroyed before WaitIdle returns
     std::lock_guard lock(mutex_);

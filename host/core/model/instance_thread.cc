@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace nereid::core {
 
 InstanceThread::InstanceThread(Instance* instance, size_t index, Scheduler* scheduler,
@@ -29,7 +31,7 @@ InstanceThread::InstanceThread(Instance* instance, size_t index, Scheduler* sche
 Status InstanceThread::Start() {
   if (thread_.joinable()) return Status::Ok();
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = StartThread([this] { Run(); });
   } catch (const std::system_error& error) {
     return UnavailableError("instance '", instance_->spec().name,
                             "': cannot start its thread: ", error.what());

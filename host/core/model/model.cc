@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "host/core/backend/plugin.h"
 #include "host/core/config/config_loader.h"
 #include "host/core/memory/gpus.h"
@@ -221,8 +222,10 @@ Status Model::InitializeInstances(const ManagedInstances& instances) const {
   const auto policy = LoadsInParallel(*backend_) ? std::launch::async : std::launch::deferred;
   std::vector<std::future<Status>> outcomes;
   for (const ManagedInstance& managed : instances) {
-    outcomes.push_back(
-        std::async(policy, [instance = managed.instance.get()] { return instance->Initialize(); }));
+    outcomes.push_back(std::async(policy, [instance = managed.instance.get()] {
+      const AlternateSignalStack stack;
+      return instance->Initialize();
+    }));
   }
   Status first_error;
   for (auto& outcome : outcomes) {

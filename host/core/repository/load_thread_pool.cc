@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace nereid::core {
 namespace {
 
@@ -36,7 +38,7 @@ void LoadThreadPool::Run(std::function<void()> task) {
     if (workers_[i].running) continue;
     if (workers_[i].thread.joinable()) workers_[i].thread.join();  // the thread has left its loop
     workers_[i].running = true;
-    workers_[i].thread = std::thread(&LoadThreadPool::RunWorker, this, i);
+    workers_[i].thread = StartThread([this, i] { RunWorker(i); });
     return;
   }
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace nereid::core {
 
@@ -19,7 +20,7 @@ void QueueTimeoutThread::PostAt(uint64_t deadline_ns, Task task) {
   {
     std::lock_guard lock(mutex_);
     tasks_.emplace(deadline_ns, std::move(task));
-    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+    if (!thread_.joinable()) thread_ = StartThread([this] { Run(); });
   }
   changed_.notify_one();
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/thread.h"
 #include "grpc_service.pb.h"
 #include "host/frontend/client_input.h"
 #include "host/frontend/grpc/service_calls.h"
@@ -96,7 +97,7 @@ HealthService::HealthService(const Server& server, DrainableCalls& drainable_cal
     : server_(server),
       drainable_calls_(drainable_calls),
       restricted_(restricted),
-      poller_([this] { PollForWatches(); }) {}
+      poller_(StartThread([this] { PollForWatches(); })) {}
 
 HealthService::~HealthService() {
   {

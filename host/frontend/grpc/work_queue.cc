@@ -3,6 +3,8 @@
 
 #include <system_error>
 
+#include "base/thread.h"
+
 namespace nereid {
 
 WorkQueue::WorkQueue(int max_threads, size_t max_pending)
@@ -47,7 +49,7 @@ bool WorkQueue::Post(std::function<void()> task) {
 bool WorkQueue::HasThread() {
   if (pending_.size() <= num_idle_ || threads_.size() == max_threads_) return true;
   try {
-    threads_.emplace_back([this] { Run(); });
+    threads_.push_back(StartThread([this] { Run(); }));
   } catch (const std::system_error&) {
     // The system cannot start another thread; the existing ones run the task.
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/thread.h"
 #include "host/frontend/tracing/span_ids.h"
 #include "nereid/log.h"
 
@@ -174,7 +175,7 @@ OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url,
       url_(std::move(url)),
       tls_(std::move(tls)),
       resource_json_(ResourceJson(options)) {
-  thread_ = std::thread([this] { Run(); });
+  thread_ = StartThread([this] { Run(); });
 }
 
 OtlpExporter::~OtlpExporter() {

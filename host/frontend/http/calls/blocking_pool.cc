@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace nereid::http {
 
 BlockingPool::~BlockingPool() {
@@ -21,7 +23,7 @@ void BlockingPool::Run(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   queue_.push_back(std::move(work));
   if (queue_.size() > num_idle_ && threads_.size() < max_threads_) {
-    threads_.emplace_back([this] { WorkUntilStopped(); });
+    threads_.push_back(StartThread([this] { WorkUntilStopped(); }));
   }
   changed_.notify_one();
 }

@@ -1,8 +1,8 @@
 // A backend that misbehaves on request, for tests of the host's reaction. The model parameter
 // `fault` names an entry point (model_initialize, instance_initialize, instance_ready, execute,
 // instance_finalize, model_finalize), which then returns an error. With the suffix _throws it
-// throws an exception, with _hangs it never returns, and with _exits it calls exit(0). Other faults
-// are
+// throws an exception, with _hangs it never returns, with _exits it calls exit(0), and with
+// _overflows it overflows the stack of its thread. Other faults are
 //   none                      answers OUTPUT0 = INPUT0
 //   model_initialize_twice    the first two calls of ModelInitialize in the process fail
 //   no_response               releases the requests unanswered
@@ -22,6 +22,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -54,6 +55,13 @@ Result<TRITONBACKEND_Model*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
   return model;
 }
 
+// Overflows any stack for a large `depth`.
+[[gnu::noinline]] int Recurse(int depth) {
+  volatile char frame[1024];
+  frame[0] = static_cast<char>(depth);
+  return depth == 0 ? 0 : Recurse(depth - 1) + frame[0];
+}
+
 // Performs `fault` if it concerns the entry point `entry`.
 Status Misbehave(std::string_view fault, std::string_view entry) {
   if (!fault.starts_with(entry)) return {};
@@ -63,6 +71,7 @@ Status Misbehave(std::string_view fault, std::string_view entry) {
     throw std::runtime_error(nereid::StrCat("hostile: ", entry, " throws as told"));
   }
   if (action == "_exits") std::exit(0);
+  if (action == "_overflows") return nereid::InternalError(Recurse(INT_MAX));
   while (action == "_hangs") pause();
   return {};
 }

@@ -1,0 +1,36 @@
+// Starts the threads of the host and of its backends. Each of them has an alternate signal stack,
+// because a signal handler cannot run on a stack that has overflowed: without one, such a crash
+// leaves no line in the log. Threads that third-party code creates have none. [any thread]
+#pragma once
+
+#include <thread>
+#include <utility>
+
+namespace nereid {
+
+// Gives the thread that constructs it an alternate signal stack until the end of its life, for
+// handlers with SA_ONSTACK. Keeps a stack that the thread already has, such as a sanitizer's.
+// Without memory for a stack the thread has none, which is no error.
+class AlternateSignalStack {
+ public:
+  AlternateSignalStack();
+  AlternateSignalStack(const AlternateSignalStack&) = delete;
+  AlternateSignalStack& operator=(const AlternateSignalStack&) = delete;
+  // Must run on the thread that constructed this object.
+  ~AlternateSignalStack();
+
+ private:
+  void* mapping_ = nullptr;  // a guard page, then the stack
+};
+
+// Runs `function` on a new thread with an alternate signal stack. Throws std::system_error as
+// std::thread does.
+template <typename Function>
+std::thread StartThread(Function function) {
+  return std::thread([function = std::move(function)]() mutable {
+    const AlternateSignalStack stack;
+    function();
+  });
+}
+
+}  // namespace nereid
