@@ -32,6 +32,7 @@ def write_ensemble(repository, name, inputs, outputs, steps, max_batch_size=0, m
         f"ensemble_scheduling {{ step [ {text} ] {more} }}\n")
 
 
+MAX_DEPTH = 32
 FLOATS, NUMBER = ("FP32", [16]), ("INT32", [1])
 ADD, DOUBLE = ("add_one", {"IN": "X"}, {"OUT": "MID"}), ("double", {"IN": "MID"}, {"OUT": "Y"})
 
@@ -52,6 +53,9 @@ def server(start_server, test_backends, tmp_path_factory):
     (repository / "classifier/labels.txt").write_text("".join(f"class {i}\n" for i in range(16)))
     write_ensemble(repository, "labelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("classifier", {"IN": "X"}, {"OUT": "Y"})], 8)
     write_ensemble(repository, "relabelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("labelled", {"X": "X"}, {"Y": "Y"})], 8)
+    for level in range(1, MAX_DEPTH + 1):
+        step = ("add_one", {"IN": "X"}, {"OUT": "Y"}) if level == 1 else (f"level{level - 1}", {"X": "X"}, {"Y": "Y"})
+        write_ensemble(repository, f"level{level}", [("X", *FLOATS)], [("Y", *FLOATS)], [step], 8)
     # X is produced before the decoupled step, so every response contains it.
     stream = [("identity_int32", {"INPUT0": "PART"}, {"OUTPUT0": "Y"}), ("repeat", {"IN": "X"}, {"OUT": "PART"}),
               ("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "BEFORE"})]
@@ -96,6 +100,10 @@ def streamed(server, model, value):
 
 def floats(*rows):
     return [[float(row)] * 16 for row in rows]
+
+
+def test_ensembles_may_be_nested_to_the_limit(server):
+    assert infer(server, f"level{MAX_DEPTH}", [("X", "FP32", floats(1))])[0] == {"Y": [2.0] * 16}
 
 
 @pytest.mark.parametrize("outputs", [None, ["Y"], ["MID"], ["MID", "Y"]], ids=str)

@@ -18,6 +18,11 @@ bool AllStepsServe(const LoadPlan& plan, const ModelLifecycle& lifecycle) {
 
 LoadExecution::Failures LoadExecution::Run(LoadList* list) {
   const RequestedEnsembles::Plans requested = requested_ensembles_->MarkRequested(list->plans);
+  RejectDeepEnsembles(list);
+  for (const auto& [name, plan] : requested) {
+    if (list->failures.count(name) == 0) continue;
+    requested_ensembles_->OnFailed(name, plan, lifecycle_->IsServing(name));
+  }
   RejectCycles(requested, list);
   const std::set<std::string> loaded = Load(nullptr, list);
   for (const auto& [name, plan] : requested) {
@@ -51,8 +56,27 @@ void LoadExecution::RejectCycles(const RequestedEnsembles::Plans& requested, Loa
   }
 }
 
+void LoadExecution::RejectDeepEnsembles(LoadList* list) {
+  std::set<std::string> names;
+  for (const auto& [name, plan] : list->plans) {
+    if (!plan.steps.empty()) names.insert(name);
+  }
+  for (const auto& [name, depth] : requested_ensembles_->Depths(names)) {
+    if (depth <= kMaxEnsembleDepth) continue;
+    const auto it = list->plans.find(name);
+    Status status = InvalidArgError("load failed for model '", name, "': its ensembles are nested ",
+                                    depth, " levels deep, limit ", kMaxEnsembleDepth);
+    for (const int64_t version : it->second.load.versions) {
+      lifecycle_->RecordFailure(name, version, status.message(), /*affects_readiness=*/false);
+    }
+    list->failures.insert_or_assign(name, std::move(status));
+    list->plans.erase(it);
+  }
+}
+
 std::set<std::string> LoadExecution::Load(std::function<bool(const LoadPlan&)> may_start,
                                           LoadList* list) {
+  RejectDeepEnsembles(list);
   load_planner_->ApplyAgents(list);
   for (const auto& [name, plan] : list->plans) {
     for (const std::string& note : plan.notes) NEREID_LOG_WARN("model '", name, "': ", note);

@@ -40,6 +40,8 @@ class LoadExecution {
   // Moves the ensembles that form a cycle to the failures. `requested`: the result of
   // RequestedEnsembles::MarkRequested.
   void RejectCycles(const RequestedEnsembles::Plans& requested, LoadList* list);
+  // Moves the ensembles that are nested deeper than kMaxEnsembleDepth to the failures.
+  void RejectDeepEnsembles(LoadList* list);
   // Loads each model once its steps are settled. Returns the names with new versions.
   std::set<std::string> Load(std::function<bool(const LoadPlan&)> may_start, LoadList* list);
   // `attempted`: the plans that were just loaded; `loaded`: the names among them that have new

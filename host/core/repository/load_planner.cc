@@ -33,15 +33,20 @@ void LoadPlanner::AddSteps(const std::string& name, LoadList* list) const {
 
 void LoadPlanner::AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
                                LoadList* list) const {
-  const auto it = list->plans.find(name);
-  if (it == list->plans.end()) return;
-  for (const std::string& step : it->second.steps) {
-    if (list->plans.count(step) > 0 || list->failures.count(step) > 0) continue;
-    Result<LoadPlan> plan = PlanModel(repositories, step, rule_);
-    // A serving step keeps serving if its directory is no longer readable.
-    if (!plan.ok() && lifecycle_->IsServing(step)) continue;
-    Add(step, std::move(plan), list);
-    AddStepsFrom(repositories, step, list);
+  // Not recursive, because ensembles may be nested to any depth before that is checked.
+  std::vector<std::string> pending = {name};
+  while (!pending.empty()) {
+    const auto it = list->plans.find(pending.back());
+    pending.pop_back();
+    if (it == list->plans.end()) continue;
+    for (const std::string& step : it->second.steps) {
+      if (list->plans.count(step) > 0 || list->failures.count(step) > 0) continue;
+      Result<LoadPlan> plan = PlanModel(repositories, step, rule_);
+      // A serving step keeps serving if its directory is no longer readable.
+      if (!plan.ok() && lifecycle_->IsServing(step)) continue;
+      Add(step, std::move(plan), list);
+      pending.push_back(step);
+    }
   }
 }
 

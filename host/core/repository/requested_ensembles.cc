@@ -75,6 +75,41 @@ std::optional<std::string> RequestedEnsembles::CallerInCycle(const std::string& 
   return std::nullopt;
 }
 
+std::map<std::string, size_t> RequestedEnsembles::Depths(const std::set<std::string>& names) const {
+  std::lock_guard lock(mutex_);
+  std::map<std::string, size_t> depths;  // 0: visited, but not yet known
+  const auto find = [&](const std::string& name) {
+    const auto it = entries_.find(name);
+    return it == entries_.end() || it->second.requested->steps.empty() ? nullptr : &it->second;
+  };
+  // Not recursive, because the chain may have any length. A name is pushed once to visit its steps
+  // and then once to add them up.
+  std::vector<std::string> pending;
+  for (const std::string& name : names) pending.push_back(name);
+  while (!pending.empty()) {
+    const std::string name = pending.back();
+    const Entry* const entry = find(name);
+    const auto [depth, is_new] = depths.try_emplace(name, 0);
+    if (entry != nullptr && is_new) {
+      for (const std::string& step : entry->requested->steps) {
+        if (depths.count(step) == 0) pending.push_back(step);
+      }
+      continue;
+    }
+    pending.pop_back();
+    if (entry == nullptr || depth->second > 0) continue;
+    size_t deepest = 0;
+    for (const std::string& step : entry->requested->steps) {
+      deepest = std::max(deepest, depths.at(step));
+    }
+    depth->second = deepest + 1;
+  }
+  std::erase_if(depths, [&](const auto& each) {
+    return names.count(each.first) == 0 || find(each.first) == nullptr;
+  });
+  return depths;
+}
+
 RequestedEnsembles::Plans RequestedEnsembles::CallersOf(const std::set<std::string>& steps) const {
   const auto is_loaded_step = [&](const std::string& step) { return steps.count(step) > 0; };
   Plans callers;

@@ -92,6 +92,13 @@ class FakeLoader : public ModelLoader {
   int serial_ = 0;
 };
 
+// The load parameter `config` for an ensemble with one step.
+inline Parameter EnsembleOver(const std::string& step) {
+  return {"config", StrCat(R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{)",
+                           R"("model_name": ")", step, R"(", "model_version": -1, )",
+                           R"("input_map": {"a": "a"}, "output_map": {"a": "b"}}]}})")};
+}
+
 // Repositories on disk, a fake loader, a lifecycle and a model table.
 class RepositoryTest : public testing::Test {
  protected:

@@ -192,13 +192,6 @@ TEST_F(ModelRepositoryTest, UnloadsAnEnsembleThatDoesNotFitItsNewStep) {
   EXPECT_GT(Find("ens")->serial, serial);
 }
 
-// The load parameter `config` for an ensemble with one step.
-Parameter EnsembleOver(const std::string& step) {
-  return {"config", StrCat(R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{)",
-                           R"("model_name": ")", step, R"(", "model_version": -1, )",
-                           R"("input_map": {"a": "a"}, "output_map": {"a": "b"}}]}})")};
-}
-
 TEST_F(ModelRepositoryTest, RefusesAReloadThatCreatesACycle) {
   AddModel("b");
   AddEnsemble("a", {"b"});
