@@ -37,6 +37,23 @@ def edit_checkpoint_config(model, **fields):
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
+DEEP = "[" * 40_000 + "]" * 40_000
+
+
+def add_deep_field(path, field):
+    path.write_text(path.read_text().rstrip().removesuffix("}") + f', "{field}": {DEEP}}}' if path.exists() else f'{{"{field}": {DEEP}}}')
+
+
+def replace_by(path, make):
+    path.unlink(missing_ok=True)
+    make(path)
+
+
+def write_deep_header(path):
+    text = f'{{"{NORM}": {{"dtype": "F32", "shape": {DEEP}, "data_offsets": {DEEP}}}}}'.encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+
+
 NORM = "model.layers.0.input_layernorm.weight"
 # Damage -> (a change to the model's folder, words that the error must contain).
 DAMAGES = {
@@ -54,6 +71,14 @@ DAMAGES = {
     "unknown_field": (lambda m: edit_config(m, "max_batch_size:", "max_batch_sice:"), ["max_batch_sice"]),
     "unknown_data_type": (lambda m: edit_config(m, "TYPE_UINT64", "TYPE_UINT65"), ["TYPE_UINT65"]),
     "unknown_backend": (lambda m: edit_config(m, 'backend: "', 'backend: "no_such_'), ["no_such_"]),
+    "negative_count": (lambda m: edit_config(m, "count: 1 kind: KIND_CPU", "count: -5 kind: KIND_CPU"), ["count", "-5"]),
+    "deep_checkpoint_config": (lambda m: add_deep_field(m / "1/config.json", "eos_token_id"), ["config.json", "eos_token_id", "40001"]),
+    "deep_generation_config": (lambda m: add_deep_field(m / "1/generation_config.json", "top_k"), ["generation_config.json", "top_k", "40001"]),
+    "deep_header": (lambda m: write_deep_header(weights(m)), ["model.safetensors", NORM, "4000"]),
+    "fifo_as_checkpoint_config": (lambda m: replace_by(m / "1/config.json", os.mkfifo), ["config.json", "FIFO"]),
+    "fifo_as_weights": (lambda m: replace_by(weights(m), os.mkfifo), ["model.safetensors", "FIFO"]),
+    "fifo_as_config": (lambda m: replace_by(m / "config.pbtxt", os.mkfifo), ["config.pbtxt", "FIFO"]),
+    "endless_config": (lambda m: replace_by(m / "config.pbtxt", lambda path: path.symlink_to("/dev/zero")), ["config.pbtxt", "device"]),
     "no_version": (lambda m: shutil.rmtree(m / "1"), ["version"]),
 }
 
@@ -88,6 +113,18 @@ def test_damaged_model_fails_with_a_reason_and_others_serve(server, damage):
     request = json.dumps({"text_input": "Once upon a time", "max_tokens": 4}).encode()
     status, answer = post(server, "/v2/models/ensemble/generate", request)
     assert status == 200 and json.loads(answer)["num_output_tokens"] == 4
+
+
+@pytest.mark.parametrize("config, words", [
+    ('{"backend": "llm", "input": ' + DEEP + "}", "'input' is nested 40001 levels deep, limit 64"),
+    ("{" + ",".join(f'"key{i}": 0' for i in range(200_000)) + "}", "and 199992 more errors"),
+    ('{"backend": "python", "default_model_filename": "/tmp/model.py"}', "got '/tmp/model.py'"),
+])
+def test_a_hostile_override_is_refused(server, config, words):
+    status, answer = post(server, "/v2/repository/models/tensorrt_llm/load", json.dumps({"parameters": {"config": config}}).encode())
+    assert status == 400 and words in json.loads(answer)["error"], answer[:1000]
+    assert len(answer) < 4000
+    assert is_ready(server, "tensorrt_llm")
 
 
 def test_weights_truncated_while_serving_fail_only_their_model(server):

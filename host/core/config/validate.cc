@@ -1,6 +1,7 @@
 #include "host/core/config/validate.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/concat.h"
@@ -110,6 +111,32 @@ void ValidateVersionPolicy(const VersionPolicy& policy, ConfigErrors* errors) {
   }
 }
 
+// Negative counts and ids, which no scheduler can honour. Others are reported where the field is
+// used.
+void ValidateSigns(const ModelConfig& config, ConfigErrors* errors) {
+  const auto refuse = [&](const std::string& key, int64_t value) {
+    AddError(errors, key, StrCat("expected 0 or more for ", config.name, ", got ", value));
+  };
+  for (size_t i = 0; i < config.instance_groups.size(); ++i) {
+    const InstanceGroup& group = config.instance_groups[i];
+    const std::string key = Concat("instance_group[", i, "]");
+    if (group.count < 0) refuse(key + ".count", group.count);
+    for (const int32_t gpu : group.gpus) {
+      if (gpu < 0) refuse(key + ".gpus", gpu);
+    }
+    for (const auto& device : group.secondary_devices) {
+      if (device.device_id < 0) refuse(key + ".secondary_devices", device.device_id);
+    }
+  }
+}
+
+// The model's files must lie in its folder. A backend appends this name to the folder's path.
+void ValidateFileName(const std::string& name, const char* key, ConfigErrors* errors) {
+  const std::filesystem::path path(name);
+  if (!path.is_absolute() && std::find(path.begin(), path.end(), "..") == path.end()) return;
+  AddError(errors, key, StrCat("expected a path inside of the version's folder, got '", name, "'"));
+}
+
 // The messages are Triton's.
 void ValidateBackend(const ModelConfig& config, ConfigErrors* errors) {
   if (config.is_ensemble()) {
@@ -161,6 +188,8 @@ void ValidateModel(const ModelConfig& config, const std::string& folder_name,
              StrCat("'max_batch_size' must be non-negative value for ", config.name, ", got ",
                     config.max_batch_size));
   }
+  ValidateSigns(config, errors);
+  ValidateFileName(config.default_model_filename, "default_model_filename", errors);
   ValidateVersionPolicy(config.version_policy, errors);
   ValidateMetricTags(config, errors);
   ValidateMetrics(config, errors);

@@ -163,6 +163,11 @@ void ValidateSequenceBatching(const ModelConfig& config, ConfigErrors* errors) {
     ValidateState(batching.states[i], StrCat("sequence_batching.state[", i, "]"), errors);
   }
   const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy);
+  if (oldest != nullptr && oldest->max_candidate_sequences < 0) {
+    AddError(
+        errors, "sequence_batching.oldest.max_candidate_sequences",
+        StrCat("expected 0 or more for ", config.name, ", got ", oldest->max_candidate_sequences));
+  }
   if (oldest != nullptr) {
     ValidatePreferredSizes(oldest->preferred_batch_sizes, config,
                            "sequence batching preferred batch size",

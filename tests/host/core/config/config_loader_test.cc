@@ -260,6 +260,43 @@ TEST(ConfigLoaderTest, ReadsAnOverrideWithManyParameters) {
   EXPECT_EQ(config->parameters.size(), 100'000U);
 }
 
+TEST(ConfigLoaderTest, RefusesNegativeCounts) {
+  const auto message = [](const std::string& text) {
+    return ReadModelConfig(TempModel("backend: 'b' " + text).folder()).status().message();
+  };
+  EXPECT_NE(message("instance_group { count: -5 }")
+                .find(":1:31: instance_group[0].count: expected 0 or more for m, got -5"),
+            std::string::npos)
+      << message("instance_group { count: -5 }");
+  for (const auto& [text, key] : {
+           std::pair{"instance_group { gpus: [-1] }", "instance_group[0].gpus"},
+           {"instance_group { secondary_devices { device_id: -1 } }",
+            "instance_group[0].secondary_devices"},
+           {"sequence_batching { oldest { max_candidate_sequences: -1 } }",
+            "sequence_batching.oldest.max_candidate_sequences"},
+           {"max_batch_size: -1", "max_batch_size"},
+       }) {
+    EXPECT_NE(message(text).find(key), std::string::npos) << text << ": " << message(text);
+  }
+}
+
+TEST(ConfigLoaderTest, RefusesAModelFileOutsideOfTheVersionsFolder) {
+  for (const char* name : {"/tmp/model.py", "../2/model.py", "a/../../b"}) {
+    const std::string message =
+        ReadModelConfig(
+            TempModel(StrCat("backend: 'b' default_model_filename: '", name, "'")).folder())
+            .status()
+            .message();
+    EXPECT_NE(message.find(StrCat("default_model_filename: expected a path inside of the version's "
+                                  "folder, got '",
+                                  name, "'")),
+              std::string::npos)
+        << message;
+  }
+  EXPECT_TRUE(
+      ReadModelConfig(TempModel("backend: 'b' default_model_filename: 'a/b..c'").folder()).ok());
+}
+
 TEST(ConfigLoaderTest, RefusesAConfigurationThatIsNoRegularFile) {
   const TempModel model("");
   const std::string path = model.folder().path + "/config.pbtxt";
