@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -308,7 +309,9 @@ Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call,
   for (const PackedParameter& parameter : call.parameters) {
     NEREID_RETURN_IF_ERROR(SetParameter(parameter, request));
   }
-  for (const std::string& output : call.outputs) {
+  // As in Triton, the names form a set.
+  const std::set<std::string> outputs(call.outputs.begin(), call.outputs.end());
+  for (const std::string& output : outputs) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.c_str()));
   }
   for (size_t i = 0; i < inputs.inputs.size(); ++i) {

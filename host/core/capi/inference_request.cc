@@ -281,10 +281,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRequestedOutput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
   NEREID_RETURN_IF_DELETED(inference_request);
   NEREID_RETURN_IF_NULL(name);
-  return AtCBoundary([&] {
-    FromHandle(inference_request)->AddRequestedOutput(name);
-    return Status::Ok();
-  });
+  return AtCBoundary([&] { return FromHandle(inference_request)->AddRequestedOutput(name); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveRequestedOutput(

@@ -159,13 +159,18 @@ Status InferRequest::RemoveAllInputData(std::string_view name) {
   return Status::Ok();
 }
 
-void InferRequest::AddRequestedOutput(std::string_view name) {
+Status InferRequest::AddRequestedOutput(std::string_view name) {
   const int index = schema().FindOutput(name);
-  if (index < 0) return void(unknown_outputs_.emplace_back(name));
-  const auto* end = requested_outputs_.end();
-  if (std::find(requested_outputs_.begin(), requested_outputs_.end(), index) == end) {
-    requested_outputs_.push_back(index);
+  if (index < 0) {
+    unknown_outputs_.emplace_back(name);
+    return Status::Ok();
   }
+  const auto* end = requested_outputs_.end();
+  if (std::find(requested_outputs_.begin(), requested_outputs_.end(), index) != end) {
+    return InvalidArgError(LogPrefix(), "output '", name, "' already exists in request");
+  }
+  requested_outputs_.push_back(index);
+  return Status::Ok();
 }
 
 void InferRequest::RemoveRequestedOutput(std::string_view name) {

@@ -82,8 +82,9 @@ class InferRequest : public QuarantinedMemory<InferRequest> {
   Status AppendInputData(std::string_view name, const void* base,
                          const BufferAttributes& attributes, const char* host_policy = nullptr);
   Status RemoveAllInputData(std::string_view name);
-  // Prepare rejects a name that the model does not have.
-  void AddRequestedOutput(std::string_view name);
+  // INVALID_ARG for an output that was added before. Prepare rejects a name that the model does not
+  // have.
+  Status AddRequestedOutput(std::string_view name);
   void RemoveRequestedOutput(std::string_view name);
   void RemoveAllRequestedOutputs() {
     requested_outputs_.clear();

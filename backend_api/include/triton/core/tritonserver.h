@@ -681,8 +681,9 @@ TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllInputData(
     struct TRITONSERVER_InferenceRequest* inference_request, const char* name);
 
-// Requests an output. Without any call, every output of the model is requested. ServerInferAsync
-// rejects an output that the model does not have.
+// Requests an output. Without any call, every output of the model is requested. Errors: INVALID_ARG
+// for an output that was already requested. ServerInferAsync rejects an output that the model does
+// not have.
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRequestedOutput(
     struct TRITONSERVER_InferenceRequest* inference_request, const char* name);
 

@@ -44,8 +44,8 @@ TEST_F(InferRequestTest, RejectsDataWithoutAnAddress) {
 }
 
 TEST_F(InferRequestTest, RejectsOutputsThatTheModelDoesNotHave) {
-  request_.AddRequestedOutput("OUT");
-  request_.AddRequestedOutput("NOPE");
+  ASSERT_TRUE(request_.AddRequestedOutput("OUT").ok());
+  ASSERT_TRUE(request_.AddRequestedOutput("NOPE").ok());
   EXPECT_EQ(request_.Prepare().message(), "unexpected inference output 'NOPE' for model 'm'");
   request_.RemoveRequestedOutput("NOPE");
   EXPECT_EQ(request_.num_outputs(), 1U);
@@ -54,8 +54,8 @@ TEST_F(InferRequestTest, RejectsOutputsThatTheModelDoesNotHave) {
 }
 
 TEST_F(InferRequestTest, RejectsSeveralOutputsThatTheModelDoesNotHave) {
-  request_.AddRequestedOutput("NOPE");
-  request_.AddRequestedOutput("NEITHER");
+  ASSERT_TRUE(request_.AddRequestedOutput("NOPE").ok());
+  ASSERT_TRUE(request_.AddRequestedOutput("NEITHER").ok());
   EXPECT_FALSE(request_.Prepare().ok());
   request_.RemoveAllRequestedOutputs();
   ASSERT_TRUE(request_.Prepare().ok());
@@ -65,12 +65,20 @@ TEST_F(InferRequestTest, RejectsSeveralOutputsThatTheModelDoesNotHave) {
 TEST_F(InferRequestTest, ListsEveryOutputWhenTheClientNamedNone) {
   EXPECT_EQ(request_.num_outputs(), 2U);
   EXPECT_EQ(request_.output_name(0), "OUT");
-  request_.AddRequestedOutput("MORE");
-  request_.AddRequestedOutput("MORE");
+  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
   EXPECT_EQ(request_.num_outputs(), 1U);
   EXPECT_EQ(request_.output_name(0), "MORE");
   request_.RemoveRequestedOutput("MORE");
   EXPECT_EQ(request_.num_outputs(), 2U);
+}
+
+TEST_F(InferRequestTest, RejectsAnOutputThatIsRequestedTwice) {
+  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
+  const Status status = request_.AddRequestedOutput("MORE");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(status.message(), "[request id: r] output 'MORE' already exists in request");
+  request_.RemoveRequestedOutput("MORE");
+  EXPECT_TRUE(request_.AddRequestedOutput("MORE").ok());
 }
 
 TEST_F(InferRequestTest, GivesUnknownPrioritiesTheDefaultLevel) {
