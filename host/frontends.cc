@@ -27,8 +27,8 @@ Status AddStartContext(const char* service, Status status) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{LogSettings(ToLogValues(options)), SharedMemoryManager(options.allow_client_shm),
-             nullptr} {}
+      state_{LogSettings(ToLogValues(options)),
+             SharedMemoryManager(options.allow_client_shm, options.client_shm_limits), nullptr} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));

@@ -153,6 +153,12 @@ constexpr std::string_view kVertexAi = "Vertex AI";
 const Flag kFlags[] = {
     {kShared, "--allow-client-shm", "boolean", "Clients may register shared memory. Default: true.",
      NEREID_BOOL(allow_client_shm)},
+    {kShared, "--client-shm-max-regions", "integer",
+     "The maximum number of shared-memory regions that clients may register. Default: 1024.",
+     NEREID_INT(client_shm_limits.max_regions, 0, INT32_MAX)},
+    {kShared, "--client-shm-max-bytes", "integer",
+     "The maximum total size of the registered shared-memory regions. Default: 68719476736.",
+     NEREID_INT(client_shm_limits.max_bytes, 0, INT64_MAX)},
 
     {kHttp, "--allow-http", "boolean", "The server opens the HTTP port. Default: true.",
      NEREID_BOOL(allow_http)},

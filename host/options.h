@@ -16,6 +16,7 @@
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_server.h"
+#include "host/frontend/shared_memory.h"
 #include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
 #include "nereid/status.h"
@@ -51,6 +52,7 @@ struct Options {
 
   // ---- frontends
   bool allow_client_shm = true;
+  SharedMemoryLimits client_shm_limits;
   TraceOptions trace;
   bool allow_http = true;
   http::HttpServerOptions http;

@@ -1,7 +1,6 @@
 // The registry of regions; shared_region.h has their memory.
 #include "host/frontend/shared_memory.h"
 
-#include <iterator>
 #include <utility>
 
 #include "host/frontend/shared_region.h"
@@ -39,65 +38,73 @@ Result<OutputBuffer> AllocateShared(std::span<const SharedOutput> outputs,
   return OutputBuffer{range.base, range.memory_type, range.memory_type_id, nullptr};
 }
 
-Status SharedMemoryManager::CheckNew(const std::string& name) const {
+Status SharedMemoryManager::CheckNew(const SharedRegionInfo& info) {
   if (!allows_clients_) {
-    return UnsupportedError("shared memory region '", name,
+    return UnsupportedError("shared memory region '", info.name,
                             "': this server lets no client register shared memory "
                             "(--allow-client-shm=false)");
   }
-  if (name.empty()) return InvalidArgError("a shared memory region needs a name");
+  if (info.name.empty()) return InvalidArgError("a shared memory region needs a name");
   const std::lock_guard lock(mutex_);
-  if (!regions_.contains(name)) return Status::Ok();
-  return AlreadyExistsError("shared memory region '", name, "' already in manager");
+  return CheckRoom(info);
+}
+
+Status SharedMemoryManager::CheckRoom(const SharedRegionInfo& info) {
+  std::erase_if(regions_, [](const auto& each) { return each.second.use.expired(); });
+  if (regions_.contains(info.name)) {
+    return AlreadyExistsError("shared memory region '", info.name, "' already in manager");
+  }
+  if (regions_.size() >= limits_.max_regions) {
+    return UnavailableError("shared memory region '", info.name, "': ", regions_.size(),
+                            " regions are registered, at most ", limits_.max_regions,
+                            " may be (--client-shm-max-regions)");
+  }
+  uint64_t num_bytes = 0;
+  for (const auto& [name, entry] : regions_) num_bytes += entry.info.size_bytes;
+  if (info.size_bytes <= limits_.max_bytes - num_bytes) return Status::Ok();
+  return UnavailableError("shared memory region '", info.name, "' has ", info.size_bytes,
+                          " bytes, the registered regions have ", num_bytes, ", at most ",
+                          limits_.max_bytes, " may be registered (--client-shm-max-bytes)");
 }
 
 Status SharedMemoryManager::Add(std::shared_ptr<const SharedRegion> region) {
-  const std::string& name = region->info().name;
+  auto registration = std::make_shared<const Use>(Use{std::move(region)});
+  const SharedRegion& added = *registration->region;
   const std::lock_guard lock(mutex_);
-  if (regions_.emplace(name, Entry{region}).second) return Status::Ok();
-  return AlreadyExistsError("shared memory region '", name, "' already in manager");
+  NEREID_RETURN_IF_ERROR(CheckRoom(added.info()));
+  regions_.emplace(added.info().name,
+                   Entry{added.kind(), added.info(), registration, registration});
+  return Status::Ok();
 }
 
 Status SharedMemoryManager::RegisterSystem(const std::string& name, const std::string& key,
                                            uint64_t offset, uint64_t size_bytes) {
-  NEREID_RETURN_IF_ERROR(CheckNew(name));
-  NEREID_ASSIGN_OR_RETURN(auto region, MapSystemRegion({name, key, offset, size_bytes, 0}));
+  SharedRegionInfo info{name, key, offset, size_bytes, 0};
+  NEREID_RETURN_IF_ERROR(CheckNew(info));
+  NEREID_ASSIGN_OR_RETURN(auto region, MapSystemRegion(std::move(info)));
   return Add(std::move(region));
 }
 
 Status SharedMemoryManager::RegisterCuda(const std::string& name, std::string_view raw_handle,
                                          int64_t device_id, uint64_t size_bytes) {
-  NEREID_RETURN_IF_ERROR(CheckNew(name));
-  NEREID_ASSIGN_OR_RETURN(auto region,
-                          OpenCudaRegion({name, "", 0, size_bytes, device_id}, raw_handle));
+  SharedRegionInfo info{name, "", 0, size_bytes, device_id};
+  NEREID_RETURN_IF_ERROR(CheckNew(info));
+  NEREID_ASSIGN_OR_RETURN(auto region, OpenCudaRegion(std::move(info), raw_handle));
   return Add(std::move(region));
 }
 
-Status SharedMemoryManager::Unregister(SharedMemoryKind kind, const std::string& name) {
-  std::vector<Entry> removed;  // unmapped after the lock is released
-  std::string in_use;
+void SharedMemoryManager::Unregister(SharedMemoryKind kind, const std::string& name) {
+  std::vector<std::shared_ptr<const Use>> dropped;  // unmapped after the lock is released
   const std::lock_guard lock(mutex_);
-  auto region = name.empty() ? regions_.begin() : regions_.find(name);
-  while (region != regions_.end()) {
-    const auto next = std::next(region);
-    if (region->second.region->kind() == kind) {
-      // New uses start only under the lock, so a count of one cannot grow here.
-      if (region->second.use_count.use_count() > 1) {
-        in_use += region->first + " ,";
-      } else {
-        removed.push_back(std::move(region->second));
-        regions_.erase(region);
-      }
-    }
-    region = name.empty() ? next : regions_.end();
+  for (auto& [region_name, entry] : regions_) {
+    if (entry.kind != kind || (!name.empty() && region_name != name)) continue;
+    dropped.push_back(std::move(entry.registration));
   }
-  if (in_use.empty()) return Status::Ok();
-  if (!name.empty()) {
-    return InternalError("Cannot unregister shared memory region '", name,
-                         "', it is currently in use.");
-  }
-  return InternalError("Failed to unregister the following ", KindName(kind),
-                       " shared memory regions: ", in_use);
+}
+
+const SharedMemoryManager::Entry* SharedMemoryManager::FindEntry(const std::string& name) const {
+  const auto found = regions_.find(name);
+  return found == regions_.end() || found->second.use.expired() ? nullptr : &found->second;
 }
 
 Result<std::vector<SharedRegionInfo>> SharedMemoryManager::Describe(SharedMemoryKind kind,
@@ -105,34 +112,34 @@ Result<std::vector<SharedRegionInfo>> SharedMemoryManager::Describe(SharedMemory
   std::vector<SharedRegionInfo> regions;
   const std::lock_guard lock(mutex_);
   if (!name.empty()) {
-    const auto found = regions_.find(name);
-    if (found == regions_.end()) {
+    const Entry* const found = FindEntry(name);
+    if (found == nullptr) {
       return NotFoundError("Unable to find ", KindName(kind), " shared memory region: '", name,
                            "'");
     }
-    const bool is_system = found->second.region->kind() == SharedMemoryKind::kSystem;
-    if (found->second.region->kind() == kind) return std::vector{found->second.region->info()};
+    if (found->kind == kind) return std::vector{found->info};
+    const bool is_system = found->kind == SharedMemoryKind::kSystem;
     return NotFoundError("The region named '", name, "' is registered as ",
                          is_system ? "system" : "CUDA", " shared memory, not ",
                          is_system ? "CUDA" : "system", " shared memory");
   }
   for (const auto& [region_name, entry] : regions_) {
-    if (entry.region->kind() == kind) regions.push_back(entry.region->info());
+    if (entry.kind == kind && !entry.use.expired()) regions.push_back(entry.info);
   }
   return regions;
 }
 
 Result<MappedRange> SharedMemoryManager::Find(const SharedRange& range) const {
-  Entry entry{nullptr, nullptr};
+  std::shared_ptr<const Use> use;
   {
     const std::lock_guard lock(mutex_);
     const auto found = regions_.find(range.region);
-    if (found != regions_.end()) entry = found->second;
+    if (found != regions_.end()) use = found->second.use.lock();
   }
-  const std::shared_ptr<const SharedRegion>& region = entry.region;
-  if (region == nullptr) {
+  if (use == nullptr) {
     return NotFoundError("Unable to find shared memory region: '", range.region, "'");
   }
+  const std::shared_ptr<const SharedRegion>& region = use->region;
   const uint64_t region_bytes = region->info().size_bytes;
   if (range.offset >= region_bytes) {
     return InvalidArgError("Invalid offset for shared memory region: '", range.region, "'");
@@ -142,10 +149,12 @@ Result<MappedRange> SharedMemoryManager::Find(const SharedRange& range) const {
                            "'");
   }
   NEREID_RETURN_IF_ERROR(region->Check());
-  char* const base = region->base() + range.offset;
-  const TRITONSERVER_MemoryType memory_type = region->memory_type();
-  const int64_t device_id = region->info().device_id;
-  return MappedRange{entry.region, entry.use_count, base, range.size_bytes, memory_type, device_id};
+  return MappedRange{region,
+                     use,
+                     region->base() + range.offset,
+                     range.size_bytes,
+                     region->memory_type(),
+                     region->info().device_id};
 }
 
 }  // namespace nereid

@@ -32,7 +32,7 @@ class SharedRegion;
 // A mapped range. It stays mapped while this object lives, even if the region is unregistered.
 struct MappedRange {
   std::shared_ptr<const SharedRegion> region;
-  std::shared_ptr<const void> use_count;  // while held, clients cannot unregister the region
+  std::shared_ptr<const void> use_count;  // while held, the region stays available to requests
   char* base = nullptr;
   size_t size_bytes = 0;
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
@@ -64,12 +64,20 @@ struct SharedRegionInfo {
   int64_t device_id = 0;  // of a CUDA region
 };
 
+// Limits of the regions that clients register, system and CUDA memory together.
+struct SharedMemoryLimits {
+  size_t max_regions = 1024;
+  uint64_t max_bytes = uint64_t{1} << 36;  // sum of the regions' sizes
+};
+
 class SharedMemoryManager {
  public:
   // If `allows_clients` is false, nothing can be registered and every name is unknown.
-  explicit SharedMemoryManager(bool allows_clients) : allows_clients_(allows_clients) {}
+  explicit SharedMemoryManager(bool allows_clients, SharedMemoryLimits limits = {})
+      : allows_clients_(allows_clients), limits_(limits) {}
 
   // Maps `size_bytes` of the POSIX object `key`. ALREADY_EXISTS if the name is registered.
+  // UNAVAILABLE beyond a limit.
   Status RegisterSystem(const std::string& name, const std::string& key, uint64_t offset,
                         uint64_t size_bytes);
   // `raw_handle` contains the bytes of a cudaIpcMemHandle_t. May create a CUDA context, which is
@@ -77,8 +85,8 @@ class SharedMemoryManager {
   Status RegisterCuda(const std::string& name, std::string_view raw_handle, int64_t device_id,
                       uint64_t size_bytes);
   // An empty name unregisters every region of the kind. A name that is unknown or of the other kind
-  // is no error. INTERNAL, as in Triton, if requests use a region; that region stays registered.
-  Status Unregister(SharedMemoryKind kind, const std::string& name);
+  // is no error. As in Triton, a region that requests use stays available until none uses it.
+  void Unregister(SharedMemoryKind kind, const std::string& name);
   // Sorted by name. An empty name returns every region of the kind.
   Result<std::vector<SharedRegionInfo>> Describe(SharedMemoryKind kind,
                                                  const std::string& name) const;
@@ -86,17 +94,28 @@ class SharedMemoryManager {
   Result<MappedRange> Find(const SharedRange& range) const;
 
  private:
+  // Keeps a region available.
+  struct Use {
+    const std::shared_ptr<const SharedRegion> region;
+  };
   struct Entry {
-    std::shared_ptr<const SharedRegion> region;
-    // Shared with the region's mapped ranges.
-    std::shared_ptr<const void> use_count = std::make_shared<char>();
+    SharedMemoryKind kind;
+    SharedRegionInfo info;
+    std::shared_ptr<const Use> registration;  // null once the region was unregistered
+    std::weak_ptr<const Use> use;             // of the registration and of mapped ranges
   };
   using Entries = std::map<std::string, Entry>;
 
-  Status CheckNew(const std::string& name) const;
+  // Checks what can be known before the memory is mapped.
+  Status CheckNew(const SharedRegionInfo& info);
   Status Add(std::shared_ptr<const SharedRegion> region);
+  // Both [under mutex_]. CheckRoom first erases the regions that are no longer available.
+  Status CheckRoom(const SharedRegionInfo& info);
+  // Null if the region is unknown or no longer available.
+  const Entry* FindEntry(const std::string& name) const;
 
   const bool allows_clients_;
+  const SharedMemoryLimits limits_;
   mutable std::mutex mutex_;  // guards regions_
   Entries regions_;
 };

@@ -30,7 +30,8 @@ void InferenceService::AddSharedMemory(MethodTable& table) const {
       });
   AddInlineCall<SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse>(
       table, "SystemSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
-        return memory.Unregister(SharedMemoryKind::kSystem, request.name());
+        memory.Unregister(SharedMemoryKind::kSystem, request.name());
+        return Status::Ok();
       });
   AddInlineCall<CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse>(
       table, "CudaSharedMemoryStatus", kGroup,
@@ -52,7 +53,8 @@ void InferenceService::AddSharedMemory(MethodTable& table) const {
       });
   AddInlineCall<CudaSharedMemoryUnregisterRequest, CudaSharedMemoryUnregisterResponse>(
       table, "CudaSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
-        return memory.Unregister(SharedMemoryKind::kCuda, request.name());
+        memory.Unregister(SharedMemoryKind::kCuda, request.name());
+        return Status::Ok();
       });
 }
 

@@ -82,7 +82,7 @@ Status Describe(const KServeContext& context, HttpConnection& connection, Shared
 
 Status Unregister(const KServeContext& context, HttpConnection& connection, SharedMemoryKind kind,
                   const std::string& region) {
-  NEREID_RETURN_IF_ERROR(context.state.shared_memory.Unregister(kind, region));
+  context.state.shared_memory.Unregister(kind, region);
   connection.Reply({}, "");
   return Status::Ok();
 }
