@@ -18,8 +18,8 @@
 
 namespace nereid::core {
 
-// The version of Triton that the server is compatible with. Clients and scripts compare it.
-inline constexpr char kServerVersion[] = "2.51.0";
+// The version of Triton whose API the server has. Clients and scripts compare it.
+inline constexpr char kServerVersion[] = "2.73.0";
 inline constexpr const char* kServerExtensions[] = {"classification",
                                                     "sequence",
                                                     "model_repository",

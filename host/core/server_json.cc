@@ -70,9 +70,9 @@ Result<std::string> Server::StatisticsJson(const std::string& name, int64_t vers
   }
   if (!name.empty() && elements.empty()) {
     if (models.empty()) {
-      return InvalidArgError("requested model '", name, "' is not available");
+      return NotFoundError("requested model '", name, "' is not available");
     }
-    return InvalidArgError("requested model version is not available for model '", name, "'");
+    return NotFoundError("requested model version is not available for model '", name, "'");
   }
   return StrCat("{\"model_stats\":[", elements, "]}");
 }

@@ -192,7 +192,7 @@ def test_sequences_keep_their_sums(caller, text):
 def test_statistics_are_of_models_that_serve(caller):
     with pytest.raises(InferenceServerException, match="requested model 'nosuch' is not available") as error:
         caller.get_inference_statistics("nosuch", "1")
-    assert error.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
+    assert error.value.status() in ("404", "StatusCode.NOT_FOUND")
     with pytest.raises(InferenceServerException, match="requested model version is not available for model 'params'"):
         caller.get_inference_statistics("params", "7")
     assert {each["name"] for each in caller.described("get_inference_statistics")["model_stats"]} == set(MODELS)

@@ -166,12 +166,12 @@ Status ModelRepository::Unload(const std::string& name, bool dependents) {
 Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
   const auto statuses = lifecycle_->Statuses();
   if (statuses.count(name) == 0 && FindModel(repositories_.All(), name).empty()) {
-    NEREID_LOG_WARN("nothing to unload: no model '", name, "' is known");
-    return Status::Ok();
+    return NotFoundError("failed to unload '", PlainName(name),
+                         "': no model of this name is known");
   }
   requested_ensembles_.Erase(name);
-  unloader_.Unload(name, dependents);
-  return Status::Ok();
+  return unloader_.Unload(name, dependents)
+      .WithContext(StrCat("failed to unload '", PlainName(name), "'"));
 }
 
 Status ModelRepository::Poll() {

@@ -45,7 +45,8 @@ class ModelRepository {
   Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
   // With `dependents`, also unloads the steps of an ensemble, unless they were requested by name or
   // another serving ensemble calls them. Ensembles that call an unloaded model are unloaded with
-  // it, and loaded again when the model is. An unknown name is not an error.
+  // it, and loaded again when the model is. NOT_FOUND for a name that no repository and no load
+  // has.
   Status Unload(const std::string& name, bool dependents);
   // Unloads all models; see ModelLifecycle::WaitUntilDestroyed.
   void UnloadAll() { unloader_.UnloadAll(); }

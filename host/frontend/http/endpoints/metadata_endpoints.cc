@@ -43,12 +43,12 @@ void ReplyServerReady(HttpConnection& connection, const Server& server, bool is_
 
 void ReplyModelReady(HttpConnection& connection, const Server& server,
                      const RequestedModel& model) {
-  const Result<bool> ready = server.IsModelReady(model.name.c_str(), model.version);
-  if (ready.ok() && !*ready) {
-    connection.Reply({.status = 400}, ErrorBody("Model version not ready"));
-  } else {
-    ReplyBool(connection, ready);
-  }
+  const char* const name = model.name.c_str();
+  const Result<bool> ready = server.IsModelReady(name, model.version);
+  if (!ready.ok() || *ready) return ReplyBool(connection, ready);
+  const Status known = server.IsDecoupled(name, model.version).status();
+  if (known.code() == StatusCode::kNotFound) return ReplyError(connection, known);
+  connection.Reply({.status = 400}, ErrorBody("Model version not ready"));
 }
 
 void ReplyMetadata(HttpConnection& connection, const Server& server, const Route& route) {

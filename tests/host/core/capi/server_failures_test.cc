@@ -116,7 +116,7 @@ TEST_F(ServerTest, WithoutExitOnErrorAMissingRepositoryMakesTheServerNotLive) {
   EXPECT_FALSE(*server_->IsReady());
   const Result<bool> is_ready = server_->IsModelReady("good");
   EXPECT_TRUE(!is_ready.ok() || !*is_ready);
-  EXPECT_NE(Text(server_->Metadata()).find("2.51.0"), std::string::npos);
+  EXPECT_NE(Text(server_->Metadata()).find("2.73.0"), std::string::npos);
 }
 
 TEST_F(ServerTest, ServerThatIsNotLiveLoadsNoLaterModels) {

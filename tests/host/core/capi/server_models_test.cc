@@ -71,6 +71,8 @@ TEST_F(ServerTest, StatisticsCountWhatWasServed) {
   EXPECT_EQ(Text(server_->ModelStatistics("x")), "requested model 'x' is not available");
   EXPECT_EQ(Text(server_->ModelStatistics("a", 7)),
             "requested model version is not available for model 'a'");
+  EXPECT_EQ(server_->ModelStatistics("x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(server_->ModelStatistics("a", 7).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(ServerTest, NamespacesSeparateEqualNames) {

@@ -496,9 +496,11 @@ TEST_F(ModelRepositoryTest, PollUnloadsAnAmbiguousName) {
   EXPECT_EQ(Index(true), "m:2 READY; other:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, UnloadingAnUnknownModelIsNoError) {
+TEST_F(ModelRepositoryTest, UnloadingAnUnknownModelIsNotFound) {
   EXPECT_EQ(repository_.Load("nosuch", {}).code(), StatusCode::kNotFound);
-  EXPECT_TRUE(repository_.Unload("nosuch", false).ok());
+  const Status status = repository_.Unload("nosuch", false);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "failed to unload 'nosuch': no model of this name is known");
   EXPECT_EQ(Index(), "");
   AddModel("known");
   EXPECT_TRUE(repository_.Unload("known", false).ok());

@@ -76,7 +76,8 @@ TEST_F(NamespacingTest, PlainNameMeansTheOnlyServingModel) {
   EXPECT_EQ(table_.Find("m", ModelTable::kLatest).status().message(),
             "Request for unknown model: 'm' has no available versions");
   EXPECT_EQ(spaces_.Load("none", {}).code(), StatusCode::kNotFound);
-  EXPECT_TRUE(spaces_.Unload("none", false).ok());
+  EXPECT_EQ(spaces_.Unload("none", false).message(),
+            "failed to unload 'none': no model of this name is known");
 }
 
 TEST_F(NamespacingTest, LoadParametersNeedOneModel) {
