@@ -1,7 +1,11 @@
 #include "host/core/server.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -28,6 +32,9 @@ namespace {
 constexpr uint64_t kMinEndNs = 5'000'000'000;
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+// After the deadline, how often a stop looks whether only loads are left.
+constexpr uint64_t kRecheckNs = 20'000'000;
 
 // Decides when a waiting Stop logs its progress: at once, then once per second, and at its end.
 class StopReport {
@@ -118,6 +125,16 @@ std::vector<std::string> BackendDirs(const std::string& given) {
   return dirs;
 }
 
+// NEREID_MODEL_LOAD_WAIT_SECS, because Triton's C API has no option for it.
+LoadLimits LimitsOfLoads() {
+  LoadLimits limits;
+  const char* const text = std::getenv("NEREID_MODEL_LOAD_WAIT_SECS");
+  uint32_t seconds = 0;
+  if (text != nullptr && std::from_chars(text, text + std::strlen(text), seconds).ec == std::errc())
+    limits.stall_after = std::chrono::seconds(seconds);
+  return limits;
+}
+
 CoreOptions ToCoreOptions(const ServerOptions& options) {
   CoreOptions core;
   core.backends.backend_dirs = BackendDirs(options.backend_directory);
@@ -174,8 +191,9 @@ Status Server::Start() {
       std::make_unique<CoreServices>(ToHandle(&handle(Caller::kBackend)), ToCoreOptions(options_));
   NEREID_RETURN_IF_ERROR(StartCache());
   loader_ = std::make_unique<CoreModelLoader>(services_.get(), &models_);
-  lifecycle_ = std::make_unique<ModelLifecycle>(
-      &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
+  lifecycle_ =
+      std::make_unique<ModelLifecycle>(&models_, loader_.get(), options_.model_load_thread_count,
+                                       options_.model_load_retry_count, LimitsOfLoads());
   std::vector<Repository> repositories;
   std::set<std::string> paths;
   for (const std::string& path : options_.repository_paths) {
@@ -284,9 +302,13 @@ Status Server::Stop() {
   const std::vector<std::string> left = lifecycle_->LiveModels();
   if (left.empty()) return Status::Ok();
   std::string names;
-  for (const std::string& name : left) names += StrCat(names.empty() ? "'" : ", '", name, "'");
-  return InternalError("exit timeout of ", exit_timeout_secs_, " s expired: ", left.size(),
+  for (const std::string& name : left) names += StrCat(names.empty() ? "" : ", ", name);
+  return InternalError("the exit timeout expired: ", left.size(),
                        " models have not ended: ", names);
+}
+
+bool Server::IsLoading() const {
+  return lifecycle_ != nullptr && lifecycle_->HasLoads();
 }
 
 bool Server::WaitForRequests(uint64_t deadline_ns) const {
@@ -313,25 +335,29 @@ bool Server::WaitForRequests(uint64_t deadline_ns) const {
 
 void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
   StopReport report(deadline_ns);
-  bool has_calls = true;
+  unsigned num_calls = UINT_MAX;
   while (true) {
-    const unsigned num_calls = num_control_calls_;
-    if (has_calls && num_calls == 0) {
-      has_calls = false;
-      repository_->UnloadAll();  // unloads models from loads that began before the stop
-    }
+    const unsigned num_calls_before = std::exchange(num_calls, num_control_calls_);
+    // Unloads the models of a load that began before the stop and has ended now.
+    if (num_calls < num_calls_before) repository_->UnloadAll();
     const size_t num_alive = lifecycle_->num_alive();
-    const bool is_over = num_alive == 0 && !has_calls;
+    const bool is_over = num_alive == 0 && num_calls == 0;
     if (const auto left_s = report.IsDue(is_over)) {
       NEREID_LOG_INFO("Timeout ", *left_s, ": Found ", num_alive, " live models and ", num_calls,
                       " in-flight non-inference requests");
     }
-    if (is_over || SteadyNowNs() >= give_up_ns) return;
+    const uint64_t now_ns = SteadyNowNs();
+    // Nobody knows when a load ends: it is abandoned at the deadline.
+    if (is_over || now_ns >= give_up_ns ||
+        (now_ns >= deadline_ns && lifecycle_->OnlyLoadsAreLeft()))
+      return;
     if (num_alive == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       continue;
     }
-    const uint64_t next_ns = std::min(report.next_ns(), give_up_ns);
+    const uint64_t limit_ns =
+        now_ns < deadline_ns ? deadline_ns : std::min(give_up_ns, now_ns + kRecheckNs);
+    const uint64_t next_ns = std::min(report.next_ns(), limit_ns);
     lifecycle_->WaitUntilDestroyed(
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_ns)));
   }

@@ -71,6 +71,8 @@ class Server {
   // followed by no other call. On an error, a model or a backend is still running and the objects
   // that it uses are leaked.
   Status End();
+  // True if a load is in progress. It uses the server, which must not be destroyed then.
+  bool IsLoading() const;
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
   // UNAVAILABLE once the server stops.

@@ -25,8 +25,11 @@ TRITONSERVER_Error* TRITONSERVER_ServerNew(TRITONSERVER_Server** server,
 
 TRITONSERVER_Error* TRITONSERVER_ServerDelete(TRITONSERVER_Server* server) {
   return AtCBoundary([&]() -> Status {
-    const std::unique_ptr<Server> owned(FromHandle(server));
-    return owned == nullptr ? Status::Ok() : owned->End();
+    std::unique_ptr<Server> owned(FromHandle(server));
+    if (owned == nullptr) return Status::Ok();
+    Status ended = owned->End();
+    if (!ended.ok() && owned->IsLoading()) (void)owned.release();
+    return ended;
   });
 }
 

@@ -98,7 +98,7 @@ std::set<std::string> LoadExecution::Load(std::function<bool(const LoadPlan&)> m
     // sees the conflict.
     if (AllStepsServe(plan, *lifecycle_)) return;
     interrupted.plans.emplace(plan.load.name, plan);
-    unloader_->Unload(plan.load.name, false);
+    (void)unloader_->Unload(plan.load.name, false);
   };
   LoadGraph(std::move(list->plans), lifecycle_, {may_start, record, settled}).Run();
   list->plans.clear();
@@ -140,7 +140,7 @@ LoadExecution::Failures LoadExecution::ReloadCallers(const RequestedEnsembles::P
 }
 
 void LoadExecution::UnloadFailedCaller(const LoadPlan& caller, const Status& reason) {
-  unloader_->Unload(caller.load.name, false);
+  (void)unloader_->Unload(caller.load.name, false);
   for (const int64_t version : caller.load.versions) {
     lifecycle_->RecordFailure(caller.load.name, version, reason.message(),
                               /*affects_readiness=*/false);

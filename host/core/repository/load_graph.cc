@@ -50,13 +50,14 @@ void LoadGraph::Start(const std::string& name) {
   auto node = waiting_.extract(name);
   if (hooks_.may_start != nullptr && !hooks_.may_start(node.mapped())) return;
   const LoadPlan& plan = running_.emplace(name, std::move(node.mapped())).first->second;
+  const auto loaded = [this, &plan](const ModelLifecycle::Outcome& outcome) {
+    hooks_.loaded(plan, outcome);
+  };
   // After the push, the plan and this object may be destroyed.
-  const auto done = [this, &plan, completions = completions_,
-                     name](ModelLifecycle::Outcome outcome) {
-    if (outcome.status.ok()) hooks_.loaded(plan, outcome);
+  const auto done = [completions = completions_, name](ModelLifecycle::Outcome outcome) {
     completions->TryPush({name, std::move(outcome)});
   };
-  lifecycle_->Load(plan.load, done);
+  lifecycle_->Load(plan.load, loaded, done);
 }
 
 void LoadGraph::Fail(const std::string& name, Status status) {

@@ -12,10 +12,10 @@ LoadList LoadPlanner::PlanAll(const std::vector<std::string>& names) const {
   LoadList list;
   for (size_t i = 0; i < names.size(); ++i) {
     if (made[i].ok()) made[i]->is_requested = true;
-    Add(names[i], std::move(made[i]), &list);
+    Add(names[i], std::move(made[i]), /*is_required=*/true, &list);
   }
   for (const std::string& name : names) {
-    AddStepsFrom(repositories, name, &list);
+    AddStepsFrom(repositories, name, /*is_required=*/true, &list);
   }
   return list;
 }
@@ -24,15 +24,15 @@ Result<LoadPlan> LoadPlanner::Plan(const std::string& name,
                                    const std::vector<const Parameter*>& parameters) const {
   Result<LoadPlan> plan = PlanModel(repositories_->All(), name, rule_, parameters);
   if (plan.ok()) plan->is_requested = true;
-  return CheckPlan(name, std::move(plan));
+  return CheckPlan(name, std::move(plan), /*is_required=*/false);
 }
 
 void LoadPlanner::AddSteps(const std::string& name, LoadList* list) const {
-  AddStepsFrom(repositories_->All(), name, list);
+  AddStepsFrom(repositories_->All(), name, /*is_required=*/false, list);
 }
 
 void LoadPlanner::AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
-                               LoadList* list) const {
+                               bool is_required, LoadList* list) const {
   // Not recursive, because ensembles may be nested to any depth before that is checked.
   std::vector<std::string> pending = {name};
   while (!pending.empty()) {
@@ -44,14 +44,15 @@ void LoadPlanner::AddStepsFrom(const std::vector<Repository>& repositories, cons
       Result<LoadPlan> plan = PlanModel(repositories, step, rule_);
       // A serving step keeps serving if its directory is no longer readable.
       if (!plan.ok() && lifecycle_->IsServing(step)) continue;
-      Add(step, std::move(plan), list);
+      Add(step, std::move(plan), is_required, list);
       pending.push_back(step);
     }
   }
 }
 
-void LoadPlanner::Add(const std::string& name, Result<LoadPlan> plan, LoadList* list) const {
-  Result<LoadPlan> checked = CheckPlan(name, std::move(plan));
+void LoadPlanner::Add(const std::string& name, Result<LoadPlan> plan, bool is_required,
+                      LoadList* list) const {
+  Result<LoadPlan> checked = CheckPlan(name, std::move(plan), is_required);
   if (checked.ok()) {
     list->plans.emplace(name, std::move(checked).value());
   } else {
@@ -68,16 +69,18 @@ void LoadPlanner::ApplyAgents(LoadList* list) const {
       ++it;
       continue;
     }
-    status =
-        status.ok() ? FailWithoutVersion(name, plan.version_error) : FailUnreadable(name, status);
+    status = status.ok() ? FailWithoutVersion(name, plan.version_error, plan.load.is_required)
+                         : FailUnreadable(name, status);
     list->failures.insert_or_assign(name, std::move(status));
     it = list->plans.erase(it);
   }
 }
 
-Result<LoadPlan> LoadPlanner::CheckPlan(const std::string& name, Result<LoadPlan> plan) const {
+Result<LoadPlan> LoadPlanner::CheckPlan(const std::string& name, Result<LoadPlan> plan,
+                                        bool is_required) const {
   if (!plan.ok()) return FailUnreadable(name, plan.status());
-  if (!plan->version_error.ok()) return FailWithoutVersion(name, plan->version_error);
+  if (!plan->version_error.ok()) return FailWithoutVersion(name, plan->version_error, is_required);
+  plan->load.is_required = is_required;
   return plan;
 }
 
@@ -92,9 +95,10 @@ Status LoadPlanner::FailUnreadable(const std::string& name, const Status& reason
   return status;
 }
 
-Status LoadPlanner::FailWithoutVersion(const std::string& name, const Status& reason) const {
+Status LoadPlanner::FailWithoutVersion(const std::string& name, const Status& reason,
+                                       bool is_required) const {
   NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
-  if (RecordFailure(name, reason, /*affects_readiness=*/true)) lifecycle_->PublishUnavailable(name);
+  if (RecordFailure(name, reason, is_required)) lifecycle_->PublishUnavailable(name);
   return reason;
 }
 

@@ -30,7 +30,8 @@ class LoadPlanner {
         agents_(agents),
         lifecycle_(lifecycle) {}
 
-  // Plans each of `names` and the steps of ensembles among them.
+  // Plans each of `names` and the steps of ensembles among them, as required models (see
+  // ModelLifecycle::Plan).
   LoadList PlanAll(const std::vector<std::string>& names) const;
   // Plans one model that a client requested, without its steps.
   Result<LoadPlan> Plan(const std::string& name,
@@ -44,12 +45,13 @@ class LoadPlanner {
  private:
   // AddSteps with the models of `repositories`.
   void AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
-                    LoadList* list) const;
-  void Add(const std::string& name, Result<LoadPlan> plan, LoadList* list) const;
+                    bool is_required, LoadList* list) const;
+  void Add(const std::string& name, Result<LoadPlan> plan, bool is_required, LoadList* list) const;
   // Returns the plan if it has a version to load, otherwise the recorded error.
-  Result<LoadPlan> CheckPlan(const std::string& name, Result<LoadPlan> plan) const;
+  Result<LoadPlan> CheckPlan(const std::string& name, Result<LoadPlan> plan,
+                             bool is_required) const;
   Status FailUnreadable(const std::string& name, const Status& reason) const;
-  Status FailWithoutVersion(const std::string& name, const Status& reason) const;
+  Status FailWithoutVersion(const std::string& name, const Status& reason, bool is_required) const;
   // Records a failure that happened before any version was loaded. Returns false if the model has
   // no unique directory.
   bool RecordFailure(const std::string& name, const Status& status, bool affects_readiness) const;

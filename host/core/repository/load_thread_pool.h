@@ -1,38 +1,81 @@
-// The thread pool that loads models, with up to --model-load-thread-count threads. A thread starts
-// with a load and ends after some idle seconds, so that a serving process does not keep them. [any
-// thread]
+// The thread pool that loads models: up to --model-load-thread-count loads at a time. A load that
+// lasts longer than a limit is stalled: it no longer counts, so other loads go on, on further
+// threads. Once the number of stalled loads reaches a limit as well, further loads are refused. A
+// thread starts with a load and ends after some idle seconds, so that a serving process does not
+// keep them. [any thread]
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "nereid/status.h"
+
 namespace nereid::core {
+
+struct LoadLimits {
+  // A load that lasts longer is stalled.
+  std::chrono::milliseconds stall_after = std::chrono::seconds(60);
+  // Beyond the configured number of threads.
+  size_t max_stalled = 32;
+};
 
 class LoadThreadPool {
  public:
-  explicit LoadThreadPool(unsigned num_threads);
+  // Called once: with Ok to load on a thread of the pool, or with UNAVAILABLE, which names the
+  // stalled loads, if the load is refused. A refused task may run on the thread that calls Run.
+  using Task = std::function<void(const Status& admission)>;
+
+  LoadThreadPool(unsigned num_threads, LoadLimits limits);
   // Runs the queued tasks, then joins the threads.
   ~LoadThreadPool();
 
-  void Run(std::function<void()> task);
+  // `name` describes the load in error messages.
+  void Run(std::string name, Task task);
 
  private:
-  void RunWorker(size_t worker);
-
-  const unsigned num_threads_;
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
+  using Clock = std::chrono::steady_clock;
+  struct QueuedTask {
+    std::string name;
+    Task run;
+  };
   struct Worker {
     std::thread thread;
-    bool running = false;
+    bool is_alive = false;
+    bool is_loading = false;
+    std::string name;  // of the task in progress
+    Clock::time_point start;
   };
+
+  void RunWorker(Worker* worker);
+  // Returns false if the worker shall end, because it was idle for long or the pool closes.
+  bool WaitForTask(std::unique_lock<std::mutex>& lock);
+  // The following require mutex_.
+  void StartWorker();
+  bool IsStalled(const Worker& worker, Clock::time_point now) const {
+    return worker.is_loading && now - worker.start >= limits_.stall_after;
+  }
+  size_t CountLoads(bool stalled, Clock::time_point now) const;
+  bool MayStart(Clock::time_point now) const;
+  // No thread is left for a further load, and none of the loads is expected to end.
+  bool IsExhausted(Clock::time_point now) const;
+  // When the next load becomes stalled.
+  Clock::time_point NextStall(Clock::time_point now) const;
+  Status ExhaustedError(Clock::time_point now) const;
+
+  const size_t num_threads_;
+  const LoadLimits limits_;
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable wake_;
+  std::deque<QueuedTask> tasks_;
+  // One more than loads may run: while tasks are queued, an idle worker waits until one may start.
   std::vector<Worker> workers_;
-  unsigned num_idle_ = 0;
+  size_t num_idle_ = 0;
   bool closing_ = false;
 };
 

@@ -12,6 +12,8 @@
 
 namespace nereid::core {
 
+using Clock = std::chrono::steady_clock;
+
 struct ModelLifecycle::State {
   struct Version {
     VersionStatus status;
@@ -22,8 +24,10 @@ struct ModelLifecycle::State {
   };
   struct Entry {
     bool is_loading = false;  // a load is in progress
+    Clock::time_point load_start;
     size_t num_alive = 0;
     bool load_attempted = false;  // a load of the model was attempted
+    bool is_required = false;     // see Plan
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
     std::vector<std::string> unload_next;
@@ -44,18 +48,47 @@ struct ModelLifecycle::State {
     ModelTable::VersionMap ReplaceServing(const std::vector<VersionLoad>& loads, Outcome* outcome);
   };
 
-  mutable std::mutex mutex;  // guards all members
+  explicit State(std::chrono::milliseconds load_stall_after) : stall_after(load_stall_after) {}
+
+  const std::chrono::milliseconds stall_after;  // see LoadLimits
+  mutable std::mutex mutex;                     // guards the members below
   std::condition_variable changed;
   ModelTable* table = nullptr;  // null after the lifecycle was destroyed
   std::map<std::string, Entry> entries;
   size_t num_alive = 0;
+  size_t num_loading = 0;  // model objects among them whose load is in progress
   uint64_t next_generation = 1;
+
+  // Waits until no load of the model is in progress. UNAVAILABLE if that load is stalled.
+  Status WaitUntilIdle(const std::string& name, const Entry& entry,
+                       std::unique_lock<std::mutex>& lock) {
+    while (entry.is_loading) {
+      const Clock::time_point now = Clock::now();
+      if (now - entry.load_start >= stall_after) {
+        const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - entry.load_start);
+        return UnavailableError("model '", name, "' is being loaded: its load began ", age.count(),
+                                " s ago and has not ended");
+      }
+      changed.wait_until(lock, entry.load_start + stall_after);
+    }
+    return Status::Ok();
+  }
 
   void OnModelCreated(const std::string& name) {
     std::lock_guard lock(mutex);
     ++num_alive;
     ++entries[name].num_alive;
     entries[name].load_attempted = true;
+  }
+
+  void OnLoadBegun() {
+    std::lock_guard lock(mutex);
+    ++num_loading;
+  }
+  void OnLoadEnded() {
+    std::lock_guard lock(mutex);
+    --num_loading;
+    changed.notify_all();
   }
 
   // [the thread that destroys the model: its reaper thread]
@@ -75,18 +108,26 @@ struct ModelLifecycle::State {
       }
       changed.notify_all();
     }
-    for (const std::string& other : next) Unload(other);
+    UnloadAll(next);
   }
 
-  void Unload(const std::string& name) {
+  void UnloadAll(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const Status status = Unload(name, /*waits=*/true);
+      if (!status.ok()) NEREID_LOG_ERROR("failed to unload '", name, "': ", status.message());
+    }
+  }
+
+  Status Unload(const std::string& name, bool waits) {
     ModelTable::VersionMap dropped;  // destroyed after the lock is released
     std::vector<std::string> next;
     {
       std::unique_lock lock(mutex);
       const auto it = entries.find(name);
-      if (it == entries.end() || table == nullptr) return;
+      if (it == entries.end() || table == nullptr) return Status::Ok();
       Entry& entry = it->second;
-      changed.wait(lock, [&entry] { return !entry.is_loading; });
+      if (!waits && entry.is_loading) return Status::Ok();
+      NEREID_RETURN_IF_ERROR(WaitUntilIdle(name, entry, lock));
       for (auto& [number, version] : entry.versions) {
         if (entry.serving.count(number) > 0) {
           version.status = {ModelState::kUnloading, ""};
@@ -99,7 +140,8 @@ struct ModelLifecycle::State {
       if (entry.num_alive == 0) next.swap(entry.unload_next);
       changed.notify_all();
     }
-    for (const std::string& other : next) Unload(other);
+    UnloadAll(next);
+    return Status::Ok();
   }
 };
 
@@ -125,6 +167,7 @@ struct ModelLifecycle::VersionLoad {
 
 struct ModelLifecycle::Loading {
   Plan plan;
+  std::function<void(const Outcome&)> loaded;
   std::function<void(Outcome)> done;
   std::vector<VersionLoad> versions;
   std::atomic<size_t> num_left{0};
@@ -148,7 +191,7 @@ void ModelLifecycle::State::Entry::RecordResult(const Plan& plan, const VersionL
   } else if (serving.count(load.version) == 0) {
     const char* other = "another version failed to load";
     version.status = {ModelState::kUnavailable, load.ok() ? other : load.Reason(),
-                      !plan.config.is_ensemble()};
+                      is_required && !plan.config.is_ensemble()};
   }
 }
 
@@ -169,6 +212,7 @@ ModelTable::VersionMap ModelLifecycle::State::Entry::ReplaceServing(
     version.status = {ModelState::kUnloading, ""};
     outcome->is_new = true;
   }
+  is_required = true;
   return std::exchange(serving, std::move(next));
 }
 
@@ -198,38 +242,50 @@ const char* ModelStateName(ModelState state) {
 }
 
 ModelLifecycle::ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
-                               unsigned num_retries)
+                               unsigned num_retries, LoadLimits limits)
     : table_(table),
       loader_(loader),
       num_retries_(num_retries),
-      state_(std::make_shared<State>()),
-      pool_(std::make_unique<LoadThreadPool>(num_threads)) {
+      state_(std::make_shared<State>(limits.stall_after)),
+      pool_(std::make_unique<LoadThreadPool>(num_threads, limits)) {
   state_->table = table;
 }
 
 ModelLifecycle::~ModelLifecycle() {
   pool_.reset();
-  for (const auto& [name, versions] : Statuses()) Unload(name);
+  for (const auto& [name, versions] : Statuses()) UnloadIfIdle(name);
   std::lock_guard lock(state_->mutex);
   state_->table = nullptr;
 }
 
-void ModelLifecycle::Load(Plan plan, std::function<void(Outcome)> done) {
+void ModelLifecycle::Load(Plan plan, std::function<void(const Outcome&)> loaded,
+                          std::function<void(Outcome)> done) {
   auto loading = std::make_shared<Loading>();
   loading->plan = std::move(plan);
+  loading->loaded = std::move(loaded);
   loading->done = std::move(done);
   for (const int64_t version : loading->plan.versions) loading->versions.push_back({version});
   loading->num_left = loading->versions.size();
   {
     std::unique_lock lock(state_->mutex);
     State::Entry& entry = state_->entries[loading->plan.name];
-    state_->changed.wait(lock, [&entry] { return !entry.is_loading; });
+    Status idle = state_->WaitUntilIdle(loading->plan.name, entry, lock);
+    if (!idle.ok()) {
+      lock.unlock();
+      return loading->done({std::move(idle)});
+    }
     entry.is_loading = true;
+    entry.load_start = Clock::now();
+    entry.is_required |= loading->plan.is_required;
     entry.unload_next.clear();
     for (VersionLoad& load : loading->versions) Prepare(loading->plan, &load);
   }
   for (VersionLoad& load : loading->versions) {
-    pool_->Run([this, loading, &load] { LoadVersion(loading, &load); });
+    pool_->Run(StrCat("'", loading->plan.name, "' version ", load.version),
+               [this, loading, &load](const Status& admission) {
+                 load.failure = admission;
+                 LoadVersion(loading, &load);
+               });
   }
 }
 
@@ -252,15 +308,15 @@ void ModelLifecycle::Prepare(const Plan& plan, VersionLoad* load) {
   load->generation = state_->next_generation++;
   // A serving version serves until it is replaced.
   if (serving != entry.serving.end()) return;
-  known.status = {ModelState::kLoading, ""};
+  known.status = {ModelState::kLoading, "", entry.is_required};
   known.generation = load->generation;
 }
 
 void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load) {
   const Plan& plan = loading->plan;
-  if (load->kept == nullptr) {
+  if (load->ok() && load->kept == nullptr) {
     LoadModel(plan, load);
-  } else if (load->changes_instances) {
+  } else if (load->ok() && load->changes_instances) {
     load->failure = loader_->UpdateInstances(load->kept.get(), plan.config);
   }
   if (!load->ok()) {
@@ -279,8 +335,10 @@ void ModelLifecycle::LoadModel(const Plan& plan, VersionLoad* load) {
       files.reset();
       state->OnModelDestroyed(name, version, generation);
     };
+    state_->OnLoadBegun();
     auto model = loader_->Load({plan.name, load->version, plan.model_path, plan.config,
                                 std::make_shared<LifetimeToken>(std::move(destroyed))});
+    state_->OnLoadEnded();
     load->failure = model.status();
     if (!model.ok()) continue;
     load->loaded = std::move(model).value();
@@ -291,18 +349,29 @@ void ModelLifecycle::LoadModel(const Plan& plan, VersionLoad* load) {
 void ModelLifecycle::Finish(Loading* loading) {
   Outcome outcome = Publish(loading);
   loading->plan.files.reset();  // from now on owned by the models only
-  if (outcome.status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
+  if (outcome.status.ok()) {
+    NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
+    loading->loaded(outcome);
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->entries[loading->plan.name].is_loading = false;
+    state_->changed.notify_all();
+  }
   loading->done(std::move(outcome));
-  std::lock_guard lock(state_->mutex);
-  state_->entries[loading->plan.name].is_loading = false;
-  state_->changed.notify_all();
 }
 
-void ModelLifecycle::WaitUntilIdle(const std::string& name) const {
+Status ModelLifecycle::WaitUntilIdle(const std::string& name) const {
   std::unique_lock lock(state_->mutex);
   const auto it = state_->entries.find(name);
-  if (it == state_->entries.end()) return;
-  state_->changed.wait(lock, [&entry = it->second] { return !entry.is_loading; });
+  if (it == state_->entries.end()) return Status::Ok();
+  return state_->WaitUntilIdle(name, it->second, lock);
+}
+
+bool ModelLifecycle::IsLoading(const std::string& name) const {
+  std::lock_guard lock(state_->mutex);
+  const auto it = state_->entries.find(name);
+  return it != state_->entries.end() && it->second.is_loading;
 }
 
 // Decides which versions serve from now on. Replaced model objects are dropped after the lock is
@@ -332,8 +401,12 @@ ModelLifecycle::Outcome ModelLifecycle::Publish(Loading* loading) {
   return outcome;
 }
 
-void ModelLifecycle::Unload(const std::string& name) {
-  state_->Unload(name);
+Status ModelLifecycle::Unload(const std::string& name) {
+  return state_->Unload(name, /*waits=*/true);
+}
+
+void ModelLifecycle::UnloadIfIdle(const std::string& name) {
+  (void)state_->Unload(name, /*waits=*/false);
 }
 
 void ModelLifecycle::UnloadAfter(const std::string& name, std::vector<std::string> next) {
@@ -361,6 +434,7 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
   const bool was_missed = old != entry.versions.end() && old->second.status.affects_readiness &&
                           old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
+  entry.is_required |= affects_readiness;
   State::Version& failed = entry.versions[version];
   failed.generation = 0;
   failed.status = {ModelState::kUnavailable, reason,
@@ -399,9 +473,25 @@ std::vector<std::string> ModelLifecycle::LiveModels() const {
   std::lock_guard lock(state_->mutex);
   std::vector<std::string> names;
   for (const auto& [name, entry] : state_->entries) {
-    if (entry.num_alive > 0) names.push_back(name);
+    if (entry.num_alive == 0) continue;
+    const auto age =
+        std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - entry.load_start);
+    names.push_back(entry.is_loading ? StrCat("'", name, "' (its load, begun ", age.count(),
+                                              " s ago, was abandoned)")
+                                     : StrCat("'", name, "'"));
   }
   return names;
+}
+
+bool ModelLifecycle::HasLoads() const {
+  std::lock_guard lock(state_->mutex);
+  return std::any_of(state_->entries.begin(), state_->entries.end(),
+                     [](const auto& each) { return each.second.is_loading; });
+}
+
+bool ModelLifecycle::OnlyLoadsAreLeft() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->num_alive <= state_->num_loading;
 }
 
 bool ModelLifecycle::WaitUntilDestroyed(std::chrono::steady_clock::time_point deadline) {

@@ -30,8 +30,9 @@ const char* ModelStateName(ModelState state);
 struct VersionStatus {
   ModelState state = ModelState::kUnavailable;
   std::string reason;  // why it is unavailable: an error message or "unloaded"
-  // True if the server is not ready while this version is unavailable. As in Triton, ensembles and
-  // models with an invalid configuration do not count.
+  // True if the server is not ready while this version is loading or unavailable: a version of a
+  // required model (see ModelLifecycle::Plan). As in Triton, unavailable ensembles and models with
+  // an invalid configuration do not count.
   bool affects_readiness = true;
 };
 
@@ -77,6 +78,9 @@ class ModelLifecycle {
     std::vector<int64_t> versions;
     ModelConfig config;
     std::shared_ptr<void> files;  // owns temporary files; released with the last model object
+    // The model was requested at the start or by a poll. A model that a client requests is required
+    // once it has served, so that no client makes the server not ready by loads that fail.
+    bool is_required = true;
     // Fingerprints of the versions' files. A version is loaded anew if its fingerprint changed or
     // is missing.
     std::map<int64_t, uint64_t> fingerprints;
@@ -89,19 +93,22 @@ class ModelLifecycle {
   };
 
   // `table` and `loader` must outlive this object.
-  ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
-                 unsigned num_retries);
+  ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads, unsigned num_retries,
+                 LoadLimits limits = {});
   // Waits for loads in progress and drops the serving models. Models in use live until their users
   // release them.
   ~ModelLifecycle();
 
   // Starts the load. Waits only while another load or unload of the same model is in progress.
-  // `done` runs on a load thread when every version has loaded or failed, before another load or
-  // unload of the model begins. If a version fails, the previously serving versions continue to
-  // serve.
-  void Load(Plan plan, std::function<void(Outcome)> done);
-  // Returns when no load of `name` is in progress.
-  void WaitUntilIdle(const std::string& name) const;
+  // `loaded` runs on a load thread if every version has loaded, before another load or unload of
+  // the model may begin. Then `done` runs, also if a version failed: the previously serving
+  // versions continue to serve then. `done` runs with UNAVAILABLE on the calling thread if another
+  // load of the model is stalled (see load_thread_pool.h).
+  void Load(Plan plan, std::function<void(const Outcome&)> loaded,
+            std::function<void(Outcome)> done);
+  // Returns when no load of `name` is in progress. UNAVAILABLE if that load is stalled.
+  Status WaitUntilIdle(const std::string& name) const;
+  bool IsLoading(const std::string& name) const;
 
   // After the next unload of `name`, when its last model object is destroyed, unloads `next`, too:
   // the steps of an ensemble serve until its last request is answered. A load of `name` cancels
@@ -112,8 +119,11 @@ class ModelLifecycle {
                           std::chrono::steady_clock::time_point deadline);
 
   // Removes the model from the table. Its versions are destroyed when their last request is
-  // answered. No-op for unknown names.
-  void Unload(const std::string& name);
+  // answered. No-op for unknown names. Waits while a load of the model is in progress; UNAVAILABLE
+  // if that load is stalled.
+  Status Unload(const std::string& name);
+  // Like Unload, but does nothing while a load of the model is in progress.
+  void UnloadIfIdle(const std::string& name);
 
   // Records a load that failed before any version was loaded. `affects_readiness`: see
   // VersionStatus. As in Triton, it is ignored if a version of the model was loaded before, but a
@@ -129,8 +139,12 @@ class ModelLifecycle {
   ModelStatuses Statuses() const;
   // Number of model objects, serving or replaced, that are not destroyed yet.
   size_t num_alive() const;
-  // Their names.
+  // Their quoted names. Those that are being loaded are followed by the age of their load.
   std::vector<std::string> LiveModels() const;
+  // True if a load is in progress.
+  bool HasLoads() const;
+  // True if every model object that is not destroyed belongs to a load in progress.
+  bool OnlyLoadsAreLeft() const;
   // Returns false if model objects are left at the deadline.
   bool WaitUntilDestroyed(std::chrono::steady_clock::time_point deadline);
 

@@ -20,7 +20,7 @@ Status AmbiguousError(const std::string& name, const std::set<std::string>& cand
 
 bool BlocksReadiness(const VersionStatus& status) {
   if (status.state == ModelState::kReady || status.state == ModelState::kUnloading) return false;
-  return status.state == ModelState::kLoading || (status.affects_readiness && !IsUnloaded(status));
+  return status.affects_readiness && !IsUnloaded(status);
 }
 
 // Adds the models in the repositories to `statuses`; returns the names that several directories
@@ -179,7 +179,14 @@ Status ModelRepository::Poll() {
   std::vector<std::string> names;
   for (const auto& [name, folders] : scanned) names.push_back(name);
   LoadList list = load_planner_.PlanAll(names);
-  std::erase_if(list.plans, [&](const auto& plan) { return IsCurrent(plan.second); });
+  // A model that another call is loading is left to that call, which may take long. So is an
+  // ensemble that calls it.
+  const auto is_loading = [&](const std::string& name) { return lifecycle_->IsLoading(name); };
+  std::erase_if(list.plans, [&](const auto& each) {
+    const auto& [name, plan] = each;
+    return IsCurrent(plan) || is_loading(name) ||
+           std::any_of(plan.steps.begin(), plan.steps.end(), is_loading);
+  });
   list.failures.merge(load_execution_.Run(&list));
   for (const std::string& name : loaded_.Names()) {
     // With a second directory of the same name, the model is ambiguous.

@@ -13,26 +13,29 @@ constexpr std::chrono::seconds kMaxChainWait{1};
 
 }  // namespace
 
-void ModelUnloader::Unload(const std::string& name, bool dependents) {
-  lifecycle_->WaitUntilIdle(name);  // a load in progress updates loaded_ before it ends
+Status ModelUnloader::Unload(const std::string& name, bool dependents) {
+  // A load in progress updates loaded_ before it ends.
+  NEREID_RETURN_IF_ERROR(lifecycle_->WaitUntilIdle(name));
   const std::vector<std::string> steps =
       dependents ? ScheduleStepUnloads(name) : std::vector<std::string>();
   const auto unload_callers = [&] {
     for (const std::string& ensemble : loaded_->EnsemblesCalling(name)) {
       NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
-      Unload(ensemble, false);
+      const Status status = Unload(ensemble, false);
+      if (!status.ok()) NEREID_LOG_ERROR("failed to unload '", ensemble, "': ", status.message());
     }
   };
   loaded_->Erase(name);
   unload_callers();
   NEREID_LOG_INFO("unloading: ", name);
-  lifecycle_->Unload(name);
+  NEREID_RETURN_IF_ERROR(lifecycle_->Unload(name));
   // A load that ended meanwhile may have recorded the model or a caller of it again.
   if (!lifecycle_->IsServing(name)) loaded_->Erase(name);
   if (!lifecycle_->IsServing(name)) unload_callers();
   // Usually no requests are in flight and the steps follow at once. Long requests are not waited
   // for.
   lifecycle_->WaitUntilUnloading(steps, std::chrono::steady_clock::now() + kMaxChainWait);
+  return Status::Ok();
 }
 
 std::vector<std::string> ModelUnloader::ScheduleStepUnloads(const std::string& ensemble) {
@@ -52,9 +55,9 @@ std::vector<std::string> ModelUnloader::ScheduleStepUnloads(const std::string& e
 void ModelUnloader::UnloadAll() {
   requested_ensembles_->Clear();
   const std::set<std::string> ensembles = loaded_->EraseAll();
-  for (const std::string& name : ensembles) lifecycle_->Unload(name);
+  for (const std::string& name : ensembles) lifecycle_->UnloadIfIdle(name);
   for (const auto& [name, versions] : lifecycle_->Statuses()) {
-    if (ensembles.count(name) == 0) lifecycle_->Unload(name);
+    if (ensembles.count(name) == 0) lifecycle_->UnloadIfIdle(name);
   }
 }
 

@@ -20,9 +20,10 @@ class ModelUnloader {
 
   // Unloads `name` and the ensembles that call it, which stay requested. With `dependents`, also
   // unloads the steps of an ensemble, unless they were requested by name or another serving
-  // ensemble calls them.
-  void Unload(const std::string& name, bool dependents);
-  // Unloads all models. Ensembles come first, because they have requests in flight to their steps.
+  // ensemble calls them. UNAVAILABLE if a load of the model is stalled.
+  Status Unload(const std::string& name, bool dependents);
+  // Unloads all models, except those that are being loaded. Ensembles come first, because they have
+  // requests in flight to their steps.
   void UnloadAll();
 
  private:

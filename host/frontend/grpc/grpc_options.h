@@ -39,7 +39,7 @@ struct GrpcOptions {
   GrpcCompression response_compression = GrpcCompression::kNone;
 
   // Threads for calls that may block (model load and unload).
-  int control_thread_count = 2;
+  int control_thread_count = 64;
 
   // Limits on what one client may send or leave unread.
   size_t max_message_bytes = 2'147'483'647;  // of one request; gRPC's own maximum is 2 GiB - 1

@@ -49,13 +49,13 @@ class KServeService final : public HttpService {
                                                           : std::string(),
                  options.http_status_of_error},
         restricted_(options.restricted),
-        pool_(/*max_threads=*/4) {}
+        pool_(/*max_threads=*/64, /*max_pending=*/256) {}
   void HandleRoute(HttpConnection& connection, const RequestHead& head, RequestBody body,
                    const Route& route);
 
   KServeContext context_;
   const RestrictedApis restricted_;
-  BlockingPool pool_;
+  BlockingPool pool_;  // has more threads than loads can hang (LoadLimits), so that others go on
   std::atomic<bool> is_draining_{false};
 };
 

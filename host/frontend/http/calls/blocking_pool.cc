@@ -19,13 +19,15 @@ BlockingPool::~BlockingPool() {
   for (std::thread& thread : threads) thread.join();
 }
 
-void BlockingPool::Run(std::function<void()> work) {
+bool BlockingPool::Run(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
+  if (queue_.size() >= max_pending_) return false;
   queue_.push_back(std::move(work));
   if (queue_.size() > num_idle_ && threads_.size() < max_threads_) {
     threads_.push_back(StartThread([this] { WorkUntilStopped(); }));
   }
   changed_.notify_one();
+  return true;
 }
 
 void BlockingPool::WorkUntilStopped() {
@@ -47,10 +49,13 @@ void BlockingCall::Start(KServeContext& context, BlockingPool& pool, HttpConnect
                          std::function<Status()> work) {
   auto* call = new BlockingCall(context, connection, std::move(work));
   connection.BeginCall(call);
-  pool.Run([call] {
+  const bool is_posted = pool.Run([call] {
     call->status_ = call->work_();
     call->loop_.Post(call);
   });
+  if (is_posted) return;
+  call->status_ = UnavailableError("the queue of long-running calls is full, try again later");
+  call->loop_.Post(call);
 }
 
 BlockingCall::BlockingCall(KServeContext& context, HttpConnection& connection,

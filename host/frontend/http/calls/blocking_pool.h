@@ -1,5 +1,5 @@
-// A few threads for calls that may take minutes, such as loading a model, so that they do not block
-// an event loop, and the requests that run on them.
+// Threads for calls that may take minutes, such as loading a model, so that they do not block an
+// event loop, and the requests that run on them.
 #pragma once
 
 #include <condition_variable>
@@ -19,16 +19,20 @@ namespace nereid::http {
 // The threads start when they are first needed. [any thread]
 class BlockingPool {
  public:
-  explicit BlockingPool(size_t max_threads) : max_threads_(max_threads) {}
+  // Up to `max_pending` calls wait for one of up to `max_threads` threads.
+  BlockingPool(size_t max_threads, size_t max_pending)
+      : max_threads_(max_threads), max_pending_(max_pending) {}
   // Runs the queued work, then joins the threads.
   ~BlockingPool();
 
-  void Run(std::function<void()> work);
+  // Returns false, without running `work`, if the queue is full.
+  [[nodiscard]] bool Run(std::function<void()> work);
 
  private:
   void WorkUntilStopped();
 
   const size_t max_threads_;
+  const size_t max_pending_;
   std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
@@ -38,7 +42,8 @@ class BlockingPool {
 };
 
 // A request whose work runs on the pool. Its response is sent on the connection's loop, if the
-// client is still connected. Exists until the work is done. [loop thread]
+// client is still connected: UNAVAILABLE if the pool's queue is full. Exists until the work is
+// done. [loop thread]
 class BlockingCall final : public net::LoopTask, public InFlightCall {
  public:
   static void Start(KServeContext& context, BlockingPool& pool, HttpConnection& connection,

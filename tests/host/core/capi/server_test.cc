@@ -105,11 +105,15 @@ TEST_F(ServerTest, StaysReadyWhenARequestToLoadIsRefused) {
   EXPECT_FALSE(server_->LoadModel("bad").ok());
   EXPECT_TRUE(*server_->IsReady()) << "an invalid configuration does not affect readiness";
   EXPECT_FALSE(server_->LoadModel("broken").ok());
-  EXPECT_FALSE(*server_->IsReady());
-  AddModel("broken", "max_batch_size: {");
-  EXPECT_FALSE(server_->LoadModel("broken").ok());
+  EXPECT_TRUE(*server_->IsReady()) << "it has never served";
+  ASSERT_TRUE(server_->UnloadModel("good").ok());
+  AddModel("good", "backend: 'nosuch'");
+  EXPECT_FALSE(server_->LoadModel("good").ok());
+  EXPECT_FALSE(*server_->IsReady()) << "it has served";
+  AddModel("good", "max_batch_size: {");
+  EXPECT_FALSE(server_->LoadModel("good").ok());
   EXPECT_FALSE(*server_->IsReady()) << "it affected readiness before";
-  EXPECT_TRUE(server_->UnloadModel("broken").ok());
+  EXPECT_TRUE(server_->UnloadModel("good").ok());
   EXPECT_TRUE(*server_->IsReady());
 }
 

@@ -227,7 +227,7 @@ TEST_F(LifecycleTest, OldModelObjectDoesNotMarkAReloadedModelUnloaded) {
 TEST_F(LifecycleTest, ReportsLoadingWhileItLoads) {
   AddModel("m");
   loader_.BlockLoad("m");
-  auto load = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
+  auto load = std::async(std::launch::async, [&] { return repository_.LoadNamed({"m"}); });
   loader_.WaitForLoads(1);
   EXPECT_EQ(Index(), "m:1 LOADING");
   EXPECT_FALSE(repository_.AllServing());
@@ -255,7 +255,7 @@ TEST_F(LifecycleTest, RetriesAsConfigured) {
   ModelLifecycle lifecycle(&table, &loader_, 1, 2);
   loader_.Fail("m:1", UnavailableError("later"));
   std::promise<Status> done;
-  lifecycle.Load({"m", "/m", {1}, {}, nullptr},
+  lifecycle.Load({"m", "/m", {1}, {}, nullptr}, nullptr,
                  [&](ModelLifecycle::Outcome outcome) { done.set_value(outcome.status); });
   EXPECT_FALSE(done.get_future().get().ok());
   EXPECT_EQ(loader_.order.size(), 3u);

@@ -1,4 +1,6 @@
 // Error messages of failed loads, in Triton's words, which scripts parse.
+#include <future>
+
 #include "host/core/repository/model_repository.h"
 #include "tests/host/core/repository/fake_models.h"
 
@@ -45,7 +47,7 @@ using ReadinessTest = RepositoryTest;
 
 TEST_F(ReadinessTest, ServingModelIsReadyDespiteMissingPolicyVersions) {
   AddModel("m", {2}, "backend: 'b' version_policy { specific { versions: [ 1 ] } }");
-  EXPECT_FALSE(repository_.Load("m", {}).ok());
+  EXPECT_FALSE(repository_.LoadNamed({"m"}).ok());
   EXPECT_FALSE(repository_.AllServing());
   AddModel("m", {1}, "backend: 'b' version_policy { specific { versions: [ 1 ] } }");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
@@ -61,8 +63,38 @@ TEST_F(ReadinessTest, ServingModelIsReadyDespiteMissingPolicyVersions) {
 
 TEST_F(ReadinessTest, ModelWithoutVersionsAffectsReadiness) {
   AddModel("none", {});
-  EXPECT_FALSE(repository_.Load("none", {}).ok());
+  EXPECT_FALSE(repository_.LoadNamed({"none"}).ok());
   EXPECT_FALSE(repository_.AllServing()) << "its configuration is valid";
+}
+
+TEST_F(ReadinessTest, ANewNameThatAClientFailsToLoadDoesNotAffectReadiness) {
+  AddModel("fails");
+  AddModel("none", {});
+  AddModel("hangs");
+  AddEnsemble("ens", {"fails"});
+  loader_.Fail("fails:1", InternalError("broken"));
+  for (const char* name : {"fails", "none", "ens"}) {
+    EXPECT_FALSE(repository_.Load(name, {}).ok());
+    EXPECT_TRUE(repository_.AllServing()) << name;
+  }
+  loader_.BlockLoad("hangs");
+  auto load = std::async(std::launch::async, [&] { return repository_.Load("hangs", {}); });
+  loader_.WaitForLoads(3);
+  EXPECT_TRUE(repository_.AllServing()) << "it is loading";
+  loader_.UnblockLoad("hangs");
+  EXPECT_TRUE(load.get().ok());
+}
+
+TEST_F(ReadinessTest, ARequiredModelAffectsReadinessUntilItServes) {
+  AddModel("m");
+  loader_.Fail("m:1", InternalError("broken"));
+  EXPECT_FALSE(repository_.LoadNamed({"m"}).ok());
+  EXPECT_FALSE(repository_.AllServing());
+  EXPECT_FALSE(repository_.Load("m", {}).ok());
+  EXPECT_FALSE(repository_.AllServing()) << "a client's attempt changes nothing";
+  loader_.ClearFailures();
+  EXPECT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_TRUE(repository_.AllServing());
 }
 
 }  // namespace

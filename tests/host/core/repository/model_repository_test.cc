@@ -356,7 +356,7 @@ class FailedReloadOfCallerTest : public RepositoryTest {
     loader_.BlockLoad("late");
     load_ = std::async(std::launch::async, [&] { return repository_.Load("x", {}); });
     loader_.WaitForLoads(6);
-    lifecycle_.WaitUntilIdle("early");
+    ASSERT_TRUE(lifecycle_.WaitUntilIdle("early").ok());
     loader_.ClearFailures();
   }
   void Finish() {
