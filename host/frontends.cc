@@ -125,20 +125,27 @@ void Frontends::WaitForClients(const HttpPort& port, Clock::time_point deadline)
   }
 }
 
-void Frontends::End(Clock::time_point deadline) {
+size_t Frontends::End(Clock::time_point deadline) {
+  // Even at the deadline, connections without requests take a moment to close.
+  constexpr std::chrono::milliseconds kMinWait(200);
+  deadline = std::max(deadline, Clock::now() + kMinWait);
+  size_t num_cut = 0;
+  const auto report = [&num_cut](size_t num_calls, const char* protocol) {
+    if (num_calls == 0) return;
+    LogWarning("exit timeout: cancelling ", num_calls, " ", protocol, " requests");
+    num_cut += num_calls;
+  };
   if (grpc_ != nullptr) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    grpc_->Stop(std::max(left, std::chrono::milliseconds(0)));
+    report(grpc_->Stop(std::max(left, std::chrono::milliseconds(0))), "GRPC");
   }
   for (const HttpPort& port : http_ports_) {
     port.server->EndDrain();
-    if (!port.server->WaitUntilIdle(deadline)) {
-      LogWarning("exit timeout: cancelling the requests of ", port.server->num_connections(),
-                 " HTTP connections");
-    }
+    if (!port.server->WaitUntilIdle(deadline)) report(port.server->num_running(), port.protocol);
     port.server->CloseConnections();
   }
+  return num_cut;
 }
 
 }  // namespace nereid

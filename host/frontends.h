@@ -28,8 +28,8 @@ class Frontends {
   // gRPC port is unaffected.
   void DrainHttp(Clock::time_point deadline);
   // Second part, after the core stops: ends every port. Unsent responses have until `deadline`,
-  // then the remaining calls are cancelled.
-  void End(Clock::time_point deadline);
+  // then the remaining calls are cancelled. Returns and logs their number.
+  size_t End(Clock::time_point deadline);
 
   // True if no request and no model load is in flight. Only then may the object be destroyed.
   bool IsIdle() const {

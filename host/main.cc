@@ -1,6 +1,6 @@
 // The executable: parses flags, starts the core and the frontends, waits for a signal, and stops
-// them in reverse order. Exit status 0 after a signal; 1 if the start failed or the shutdown did
-// not complete in time.
+// them in reverse order. Exit status 0 after a signal; 1 if the start failed, the shutdown did not
+// complete in time, or it cut off requests.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -20,6 +20,7 @@
 #include "host/log.h"
 #include "host/options.h"
 #include "host/process_signals.h"
+#include "host/repository_poller.h"
 #include "nereid/server.h"
 
 namespace nereid {
@@ -42,16 +43,10 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void WaitForSignal(const Server& server, const Options& options) {
+std::chrono::seconds PollInterval(const Options& options) {
   const bool polls =
       options.control_mode == TRITONSERVER_MODEL_CONTROL_POLL && options.repository_poll_s > 0;
-  const auto pause =
-      polls ? std::chrono::seconds(options.repository_poll_s) : std::chrono::hours(1);
-  while (!ShutdownSignal::Wait(pause)) {
-    if (!polls) continue;
-    const Status status = server.PollModelRepository();
-    if (!status.ok()) LogError("failed to poll the model repository: ", status.message());
-  }
+  return std::chrono::seconds(polls ? options.repository_poll_s : 0);
 }
 
 // Stops the core on its own thread, because that waits for requests and sequences in flight.
@@ -80,20 +75,27 @@ bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   return status.ok();
 }
 
-// Drains HTTP, then stops the core while the gRPC port still answers, then ends all ports. Returns
-// false if something still runs that cannot be stopped.
-bool StopServing(const Server& server, Frontends& frontends, const Options& options) {
+struct StopOutcome {
+  bool is_complete = false;  // false: something still runs that cannot be stopped
+  size_t num_cut = 0;        // requests that were cancelled at the exit timeout
+};
+
+// Drains HTTP, then stops the core while the gRPC port still answers, then ends all ports.
+StopOutcome StopServing(const Server& server, Frontends& frontends, RepositoryPoller& poller,
+                        const Options& options) {
   const auto deadline = Clock::now() + std::chrono::seconds(options.exit_timeout_s);
+  poller.Stop();
   frontends.DrainHttp(deadline);
   std::future<Status> stopped = BeginStop(server, deadline);
   stopped.wait_until(deadline);
-  frontends.End(deadline);
-  const bool is_stopped = FinishStop(std::move(stopped), deadline);
+  const size_t num_cut = frontends.End(deadline);
+  if (!FinishStop(std::move(stopped), deadline)) return {false, num_cut};
+  const auto is_idle = [&] { return frontends.IsIdle() && poller.IsIdle(); };
   // Cancelled requests end when their model notices the cancellation.
-  for (int i = 0; i < 200 && !frontends.IsIdle(); ++i) {
+  for (int i = 0; i < 200 && !is_idle(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return is_stopped && frontends.IsIdle();
+  return {is_idle(), num_cut};
 }
 
 // Ends the process without static destructors if a backend is still running, because its code must
@@ -128,15 +130,20 @@ Status Serve(const Options& options) {
     EndServer(std::move(server), frontends.status());
     return std::move(frontends).status();
   }
-  WaitForSignal(server, options);
-  if (!StopServing(server, **frontends, options)) {
+  RepositoryPoller poller(server, PollInterval(options));
+  while (!ShutdownSignal::Wait(std::chrono::hours(1))) {
+  }
+  const StopOutcome outcome = StopServing(server, **frontends, poller, options);
+  if (!outcome.is_complete) {
     // A model that ignores cancellation still references objects that would be destroyed now.
     LogError("exiting although work is still running: models or their requests");
     std::_Exit(1);
   }
   frontends->reset();
   EndServer(std::move(server), Status::Ok());
-  return Status::Ok();
+  if (outcome.num_cut == 0) return Status::Ok();
+  return UnavailableError("exit timeout of ", options.exit_timeout_s,
+                          " s expired: ", outcome.num_cut, " requests were cut off");
 }
 
 int Main(const std::vector<std::string>& args) {
@@ -156,6 +163,9 @@ int Main(const std::vector<std::string>& args) {
   RaiseDescriptorLimit();
   // Environment variables may be set only before the first thread starts.
   if (options->spin_us) setenv("NEREID_SPIN_US", std::to_string(*options->spin_us).c_str(), 1);
+  if (options->model_load_wait_s) {
+    setenv("NEREID_MODEL_LOAD_WAIT_SECS", std::to_string(*options->model_load_wait_s).c_str(), 1);
+  }
   if (options->log_format == "json") setenv("NEREID_LOG_FORMAT", "json", 1);
   ShutdownSignal::Install();
   CrashHandler::Install(options->log_file);

@@ -172,6 +172,14 @@ const Flag kFlags[] = {
     {kRepository, "--model-load-thread-count", "integer",
      "The number of models that are loaded concurrently. Default: 4.",
      &DeferInt<TRITONSERVER_ServerOptionsSetModelLoadThreadCount, unsigned, 1>},
+    {kRepository, "--model-load-wait-secs", "integer",
+     "A load that takes longer than this number of seconds no longer counts against "
+     "--model-load-thread-count, so that other models can be loaded. Further loads and unloads of "
+     "its model are refused until it ends. Default: 60.",
+     [](Options& options, Text text) {
+       NEREID_ASSIGN_OR_RETURN(options.model_load_wait_s, ParseIntValue(text, 0, INT32_MAX));
+       return Status::Ok();
+     }},
     {kRepository, "--model-load-retry-count", "integer",
      "The number of further attempts after a model failed to load. Default: 0.",
      &DeferInt<TRITONSERVER_ServerOptionsSetModelLoadRetryCount, unsigned, 0>},

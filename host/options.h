@@ -45,6 +45,8 @@ struct Options {
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
   int64_t old_cache_size = 0;  // of --response-cache-byte-size
   int64_t exit_timeout_s = 30;
+  // The core's limit until a load is stalled; nullopt: its default.
+  std::optional<int64_t> model_load_wait_s;
   // Limit of SpinWait in the core and the frontends; nullopt: its default.
   std::optional<int64_t> spin_us;
   // Settings that only the core interprets, in command-line order.

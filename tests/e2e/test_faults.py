@@ -77,44 +77,72 @@ def test_servers_may_share_their_ports(start_server, dist, tmp_path):
         second.wait(timeout=60)
 
 
-def is_loading(server):
+def num_loading(server):
     request = urllib.request.Request(server.url + "/v2/repository/index", b"", method="POST")
     models = json.loads(urllib.request.urlopen(request, timeout=60).read())
-    return any(model.get("state") == "LOADING" for model in models)
+    return sum(model.get("state") == "LOADING" for model in models)
+
+
+def control(server, protocol, action, model):
+    """Loads or unloads a model. Returns the error's status and text, or None."""
+    try:
+        if protocol == "http":
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/models/{model}/{action}", b""), timeout=300).close()
+        else:
+            with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+                getattr(client, f"{action}_model")(model)
+    except urllib.error.HTTPError as error:
+        return str(error.code), json.loads(error.read())["error"]
+    except tritonclient.utils.InferenceServerException as error:
+        return error.status(), error.message()
+    except OSError as error:
+        return "closed", str(error)
+    return None
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_server, test_backends, tmp_path, protocol):
-    (tmp_path / "stuck/1").mkdir(parents=True)
-    (tmp_path / "stuck/config.pbtxt").write_text(CONFIG)
-    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--exit-timeout-secs=1"])
+def test_loads_that_never_end_keep_the_server_from_nothing_else(start_server, test_backends, tmp_path, protocol):
+    stuck = [f"stuck{number}" for number in range(5)]
+    for name in (*stuck, "good"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(CONFIG if name != "good" else WAITS_FOR_TWO)
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--exit-timeout-secs=1", "--model-load-wait-secs=0"])
+    with concurrent.futures.ThreadPoolExecutor(5) as clients:
+        loads = [clients.submit(control, server, protocol, "load", name) for name in stuck]
+        deadline = time.monotonic() + 60
+        while num_loading(server) != 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        for action in ("load", "unload"):
+            assert control(server, protocol, action, "good") is None
+            status, text = control(server, protocol, action, "stuck0")
+            assert status in ("503", "StatusCode.UNAVAILABLE") and "model 'stuck0' is being loaded: its load began" in text
+        assert urllib.request.urlopen(server.url + "/v2/health/ready", timeout=60).status == 200
+        assert server.stop() == 1, server.text()[-2000:]
+        assert "a model is still being loaded or unloaded" not in server.text(), "the core waited beyond its exit timeout"
+        assert all(load.result() is not None for load in loads)
+    assert "5 models have not ended: 'stuck0' (its load, begun" in server.text()
 
-    def load():
-        if protocol == "http":
-            urllib.request.urlopen(urllib.request.Request(server.url + "/v2/repository/models/stuck/load", b""), timeout=300)
-        else:
-            with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
-                service_pb2_grpc.GRPCInferenceServiceStub(channel).RepositoryModelLoad(
-                    service_pb2.RepositoryModelLoadRequest(model_name="stuck"), timeout=300)
 
-    outcome = []
+def test_a_load_that_never_ends_delays_neither_polls_nor_the_stop(start_server, test_backends, tmp_path):
+    def add(name, config):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(config)
+        (tmp_path / name).rename(tmp_path / "models" / name)
 
-    def attempt():
-        try:
-            load()
-            outcome.append("loaded")
-        except (OSError, grpc.RpcError) as error:
-            outcome.append(error)
-
-    client = threading.Thread(target=attempt)
-    client.start()
+    (tmp_path / "models").mkdir()
+    server = start_server(tmp_path / "models", [test_backends, "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-timeout-secs=1"])
+    add("stuck", CONFIG)
     deadline = time.monotonic() + 60
-    while not is_loading(server):
+    while num_loading(server) != 1:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert server.stop() == 1, pathlib.Path(server.log).read_text()[-2000:]
-    client.join(timeout=60)
-    assert outcome and outcome != ["loaded"]
+    add("late", WAITS_FOR_TWO)
+    while "successfully loaded 'late'" not in server.text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert server.stop() == 1
+    assert "1 models have not ended: 'stuck' (its load, begun" in server.text()
 
 
 def reports_crashes_itself(dist):

@@ -1,7 +1,9 @@
 """Graceful shutdown from the clients' point of view, with requests in flight and open sequences."""
 import pathlib
 import shutil
+import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -24,6 +26,19 @@ class TritonPythonModel:
             time.sleep(int(value[0]) / 1000)
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value)]))
         return responses
+"""
+ENDLESS = """
+import time
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            tensor = pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())
+            while not sender.is_cancelled():
+                sender.send(pb_utils.InferenceResponse([tensor]))
+                time.sleep(0.01)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 TENSORS = 'input [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } ] output [ { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] } ]\n'
 STEP = '{{ model_name: "slow" model_version: -1 input_map {{ key: "IN" value: "{}" }} output_map {{ key: "OUT" value: "{}" }} }}'
@@ -109,3 +124,23 @@ def test_the_countdown_of_a_stop_begins_at_the_exit_timeout_and_once(start_serve
     server = start_server(repository, ["--exit-timeout-secs=47"])
     assert server.stop() == 0
     assert server.text().count("Timeout 47: Found 0 model versions") == 1
+
+
+def test_requests_that_are_cut_off_at_the_exit_timeout_are_counted_and_make_the_stop_fail(start_server, tmp_path):
+    (tmp_path / "endless/1").mkdir(parents=True)
+    (tmp_path / "endless/config.pbtxt").write_text(
+        f'backend: "python"\n{TENSORS}model_transaction_policy {{ decoupled: true }}\ninstance_group [ {{ kind: KIND_CPU count: 2 }} ]\n')
+    (tmp_path / "endless/1/model.py").write_text(ENDLESS)
+    server = start_server(tmp_path, ["--exit-timeout-secs=1"])
+    begun = threading.Event()
+    with grpc_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client, \
+            urllib.request.urlopen(f"{server.url}/v2/models/endless/generate_stream", b'{"IN": 1}', timeout=60) as stream:
+        assert stream.readline().startswith(b"data:")
+        client.start_stream(lambda result, error: begun.set())
+        client.async_stream_infer("endless", number(grpc_client, "IN", 1, [1]))
+        assert begun.wait(60)
+        assert server.stop() == 1
+        client.stop_stream(cancel_requests=True)
+    text = server.text()
+    assert "exit timeout: cancelling 1 HTTP requests" in text and "exit timeout: cancelling 1 GRPC requests" in text
+    assert "error: exit timeout of 1 s expired: 2 requests were cut off" in text

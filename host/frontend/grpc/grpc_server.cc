@@ -24,11 +24,12 @@ struct GrpcServer::Impl {
   MethodTable methods;
   std::unique_ptr<grpc::Http2Server> server;
 
-  void Stop(std::chrono::milliseconds timeout) {
-    if (server == nullptr) return;
+  size_t Stop(std::chrono::milliseconds timeout) {
+    if (server == nullptr) return 0;
     context->drainable_calls().EndAllWhenIdle();
-    server->Stop(timeout);
+    const size_t num_cancelled = server->Stop(timeout);
     control_queue->Close();
+    return num_cancelled;
   }
 };
 
@@ -60,8 +61,8 @@ size_t GrpcServer::num_calls() const {
   return impl_->control_queue->num_tasks();
 }
 
-void GrpcServer::Stop(std::chrono::milliseconds deadline) {
-  impl_->Stop(deadline);
+size_t GrpcServer::Stop(std::chrono::milliseconds deadline) {
+  return impl_->Stop(deadline);
 }
 
 }  // namespace nereid

@@ -26,8 +26,8 @@ class GrpcServer {
   // still connected. While it is not 0, destroying the object would wait for them.
   size_t num_calls() const;
   // Accepts no new calls, waits up to `deadline` for calls in flight, then cancels them. Returns
-  // when no call is left. Must be called before the core is stopped.
-  void Stop(std::chrono::milliseconds deadline);
+  // their number when no call is left. Must be called before the core is stopped.
+  size_t Stop(std::chrono::milliseconds deadline);
 
  private:
   struct Impl;

@@ -87,16 +87,18 @@ bool Http2Server::IsIdle() const {
   return socket_server_->num_open() == 0 && context_.num_calls.load() == 0;
 }
 
-void Http2Server::Stop(std::chrono::milliseconds timeout) {
-  if (std::exchange(is_stopped_, true)) return;
+size_t Http2Server::Stop(std::chrono::milliseconds timeout) {
+  if (std::exchange(is_stopped_, true)) return 0;
   socket_server_->StopAccepting();
   ForEachConnection([](Http2Connection& connection) { connection.BeginDrain(0); });
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr std::chrono::milliseconds kPollPause(1);
   while (!IsIdle() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(kPollPause);
+  const size_t num_cancelled = context_.num_calls.load();
   ForEachConnection([](Http2Connection& connection) { connection.Close(); });
   while (!IsIdle()) std::this_thread::sleep_for(kPollPause);
+  return num_cancelled;
 }
 
 }  // namespace nereid::grpc

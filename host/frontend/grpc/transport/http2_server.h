@@ -28,8 +28,8 @@ class Http2Server final : private net::ConnectionHandler {
   // 0 for a Unix domain socket.
   uint16_t port() const { return socket_server_->port(); }
   // Accepts no new calls, waits up to `timeout` for calls in flight, then cancels them. Returns
-  // when no service has a call left.
-  void Stop(std::chrono::milliseconds timeout);
+  // their number when no service has a call left.
+  size_t Stop(std::chrono::milliseconds timeout);
 
  private:
   // Connections of one event loop; used only on its thread.

@@ -83,12 +83,8 @@ void HttpServer::AddConnection(size_t loop, int fd) {
 // connections. It is returned once all loops have been idle for a second.
 void HttpServer::TrimMemoryWhenIdle(IdleState& idle) {
   uint64_t num_requests = 0;
-  size_t num_running = 0;
-  for (const auto& connections : connections_) {
-    num_requests += connections->num_requests();
-    num_running += connections->num_running();
-  }
-  const bool is_idle = num_requests == idle.num_requests_seen && num_running == 0;
+  for (const auto& connections : connections_) num_requests += connections->num_requests();
+  const bool is_idle = num_requests == idle.num_requests_seen && num_running() == 0;
   idle.num_requests_seen = num_requests;
   if (!is_idle) {
     idle.is_trimmed = false;
@@ -113,6 +109,12 @@ void HttpServer::BeginDrain() {
 void HttpServer::EndDrain() {
   BeginDrain();
   ForEachLoop(&LoopConnections::EndDrain);
+}
+
+size_t HttpServer::num_running() const {
+  size_t sum = 0;
+  for (const auto& connections : connections_) sum += connections->num_running();
+  return sum;
 }
 
 size_t HttpServer::num_kept_open() const {

@@ -39,6 +39,9 @@ class HttpServer final : private net::ConnectionHandler {
   uint16_t port() const { return socket_server_->port(); }
   size_t num_connections() const { return socket_server_->num_open(); }
 
+  // [any thread] Number of requests without a complete response.
+  size_t num_running() const;
+
   // Stops accepting and closes idle connections. Requests in flight run to completion. Connections
   // that carried requests of sequences stay open until EndDrain.
   void BeginDrain();

@@ -1,0 +1,51 @@
+#include "host/repository_poller.h"
+
+#include "host/log.h"
+
+namespace nereid {
+namespace {
+
+constexpr size_t kMaxPolls = 16;  // polls in progress at a time
+
+}  // namespace
+
+RepositoryPoller::RepositoryPoller(const Server& server, std::chrono::seconds interval)
+    : server_(server), interval_(interval) {
+  if (interval_.count() > 0) thread_ = std::thread(&RepositoryPoller::Run, this);
+}
+
+RepositoryPoller::~RepositoryPoller() {
+  Stop();
+}
+
+void RepositoryPoller::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool RepositoryPoller::IsIdle() const {
+  const std::lock_guard lock(mutex_);
+  return num_polls_ == 0;
+}
+
+void RepositoryPoller::Run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, interval_, [this] { return is_stopping_; })) {
+    if (num_polls_ >= kMaxPolls) continue;
+    ++num_polls_;
+    std::thread(&RepositoryPoller::PollOnce, this).detach();
+  }
+}
+
+void RepositoryPoller::PollOnce() {
+  const Status status = server_.PollModelRepository();
+  if (!status.ok()) LogError("failed to poll the model repository: ", status.message());
+  const std::lock_guard lock(mutex_);
+  --num_polls_;
+}
+
+}  // namespace nereid
