@@ -40,7 +40,9 @@ def start_server(tmp_path_factory, dist):
 
     yield start
     for server in running:
-        server.stop()
+        server.begin_stop()
+    for server in running:
+        server.wait()
 
 
 @pytest.fixture(scope="session")

@@ -66,8 +66,14 @@ class ServerProcess:
 
     def stop(self):
         """Stops the server with SIGTERM. Returns its exit code, or None if it had to be killed."""
+        self.begin_stop()
+        return self.wait()
+
+    def begin_stop(self):
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
+
+    def wait(self):
         try:
             return self.process.wait(timeout=self.timeout_s)
         except subprocess.TimeoutExpired:
