@@ -1,11 +1,12 @@
-# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU] [SINGLE_THREADED])
+# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU] [COMPUTES] [SINGLE_THREADED])
 #
 # A GoogleTest program, part of the target unit_tests. Every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
 # variable NEREID_TEST_DATA, a folder. If the folder is absent, such tests call GTEST_SKIP and are counted as skipped.
 # GPU: the cases need a GPU. They are built with the others, but have the label gpu instead of unit, and scripts/test-gpu runs them.
+# COMPUTES: the cases themselves compute much, so they are optimised a little.
 # SINGLE_THREADED: the tested code starts no thread, so builds with ThreadSanitizer omit the program.
 function(nereid_test name)
-  cmake_parse_arguments(arg "GPU;SINGLE_THREADED" "" "SOURCES;LIBS;ENV" ${ARGN})
+  cmake_parse_arguments(arg "GPU;COMPUTES;SINGLE_THREADED" "" "SOURCES;LIBS;ENV" ${ARGN})
   set(label unit)
   if(arg_GPU)
     set(label gpu)
@@ -15,7 +16,11 @@ function(nereid_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
   # Optimising the code of assertions takes a third of the build time, half with sanitizers.
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${NEREID_SANITIZE}>,-O0,-O1>>)
+  set(level -O0)
+  if(arg_COMPUTES AND NOT NEREID_SANITIZE)
+    set(level -O1)
+  endif()
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${level}>)
   if(NEREID_SANITIZE STREQUAL "thread")
     target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/sanitizers/options.cc)
   endif()
