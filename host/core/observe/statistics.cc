@@ -1,6 +1,7 @@
 #include "host/core/observe/statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -38,6 +39,11 @@ void Add(ResponseCounts* sum, const ResponseCounts& other) {
   Add(&sum->fail, other.fail);
   Add(&sum->empty_response, other.empty_response);
   Add(&sum->cancel, other.cancel);
+}
+
+uint64_t NumReports(const ResponseCounts& counts) {
+  return counts.success.count + counts.fail.count + counts.empty_response.count +
+         counts.cancel.count;
 }
 
 Json ToJson(const CountAndNs& value) {
@@ -115,7 +121,10 @@ void StatisticsShard::RecordExecution(uint64_t batch_size, const RequestTimes& t
     return;
   }
   std::lock_guard lock(rare_mutex_);
-  BatchCounts& counts = large_batches_[batch_size];
+  const bool is_new = !large_batches_.contains(batch_size);
+  const bool is_crowded = large_batches_.size() >= kMaxLargeBatchSizes;
+  BatchCounts& counts =
+      large_batches_[is_new && is_crowded ? std::bit_floor(batch_size) : batch_size];
   Count(&counts.compute_input, input_ns);
   Count(&counts.compute_infer, infer_ns);
   Count(&counts.compute_output, output_ns);
@@ -124,7 +133,9 @@ void StatisticsShard::RecordExecution(uint64_t batch_size, const RequestTimes& t
 void StatisticsShard::RecordResponse(const ResponseTimes& times) {
   const uint64_t total_ns = Span(times.response_start_ns, times.response_end_ns);
   std::lock_guard lock(rare_mutex_);
-  ResponseCounts& counts = responses_[times.index];
+  const uint64_t index = std::min(times.index, kLastResponseIndex);
+  if (index >= responses_.size()) responses_.resize(index + 1);
+  ResponseCounts& counts = responses_[index];
   // As in Triton, a cancelled response counts no compute time.
   if (times.outcome == ResponseTimes::Outcome::kCancel) return Count(&counts.cancel, total_ns);
   if (times.compute_output_start_ns != 0) {
@@ -169,7 +180,8 @@ void StatisticsShard::AddTo(StatisticsSnapshot* sum) const {
   }
   std::lock_guard lock(rare_mutex_);
   for (const auto& [size, counts] : large_batches_) Add(&sum->batches[size], counts);
-  for (const auto& [index, counts] : responses_) Add(&sum->responses[index], counts);
+  if (sum->responses.size() < responses_.size()) sum->responses.resize(responses_.size());
+  for (size_t i = 0; i < responses_.size(); ++i) Add(&sum->responses[i], responses_[i]);
 }
 
 ModelStatistics::ModelStatistics() {
@@ -224,13 +236,15 @@ std::string StatisticsJson(const std::string& model, int64_t version,
     memory.push_back({{"type", entry.type}, {"id", entry.id}, {"byte_size", entry.byte_size}});
   }
   Json responses = Json::object();
-  for (const auto& [index, counts] : snapshot.responses) {
-    responses[std::to_string(index)] = {{"compute_infer", ToJson(counts.compute_infer)},
-                                        {"compute_output", ToJson(counts.compute_output)},
-                                        {"success", ToJson(counts.success)},
-                                        {"fail", ToJson(counts.fail)},
-                                        {"empty_response", ToJson(counts.empty_response)},
-                                        {"cancel", ToJson(counts.cancel)}};
+  for (size_t i = 0; i < snapshot.responses.size(); ++i) {
+    const ResponseCounts& counts = snapshot.responses[i];
+    if (NumReports(counts) == 0) continue;
+    responses[std::to_string(i)] = {{"compute_infer", ToJson(counts.compute_infer)},
+                                    {"compute_output", ToJson(counts.compute_output)},
+                                    {"success", ToJson(counts.success)},
+                                    {"fail", ToJson(counts.fail)},
+                                    {"empty_response", ToJson(counts.empty_response)},
+                                    {"cancel", ToJson(counts.cancel)}};
   }
   Json batches = Json::array();
   for (const auto& [size, counts] : snapshot.batches) {

@@ -45,6 +45,13 @@ struct BatchCounts {
   CountAndNs compute_input, compute_infer, compute_output;
 };
 
+// Responses are counted by their index in the stream up to this one, whose counts are the sum of it
+// and of all later ones. A stream may have any number of responses.
+inline constexpr uint64_t kLastResponseIndex = 100;
+// Once there are so many different sizes of large batches, further sizes are counted under the next
+// lower power of two. Clients choose the sizes.
+inline constexpr size_t kMaxLargeBatchSizes = 256;
+
 // The sum over all shards. Each field is consistent, but different fields may not match each other.
 struct StatisticsSnapshot {
   uint64_t last_inference_ms = 0;  // wall clock; 0: never
@@ -53,8 +60,8 @@ struct StatisticsSnapshot {
   CountAndNs success, fail, queue, compute_input, compute_infer, compute_output;
   CountAndNs cache_hit, cache_miss;
   std::array<uint64_t, kNumFailureReasons> failures{};
-  std::map<uint64_t, BatchCounts> batches;       // by batch size
-  std::map<uint64_t, ResponseCounts> responses;  // by response index
+  std::map<uint64_t, BatchCounts> batches;  // by batch size
+  std::vector<ResponseCounts> responses;    // by response index, up to kLastResponseIndex
 };
 
 // One response of a decoupled model, as its backend reports it.
@@ -108,7 +115,7 @@ class StatisticsShard {
   std::array<BatchCells, kNumDirectBatches> batches_;  // by batch size
   mutable std::mutex rare_mutex_;                      // guards the members below, used rarely
   std::map<uint64_t, BatchCounts> large_batches_;
-  std::map<uint64_t, ResponseCounts> responses_;
+  std::vector<ResponseCounts> responses_;  // by index; the last possible one is kLastResponseIndex
 };
 
 class ModelStatistics {

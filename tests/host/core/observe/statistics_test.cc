@@ -84,6 +84,32 @@ TEST(StatisticsTest, KeepsResponsesByIndexAndOutcome) {
   EXPECT_EQ(sum.responses.at(1).compute_output.count, 0U);
 }
 
+TEST(StatisticsTest, SumsTheResponsesBehindTheLastIndex) {
+  ModelStatistics statistics;
+  StatisticsShard& shard = statistics.AddShard();
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    shard.RecordResponse({i, 100, 130, 150, ResponseTimes::Outcome::kSuccess});
+  }
+  const StatisticsSnapshot sum = statistics.Sum();
+  ASSERT_EQ(sum.responses.size(), kLastResponseIndex + 1);
+  EXPECT_EQ(sum.responses[kLastResponseIndex - 1].success.count, 1U);
+  EXPECT_EQ(sum.responses[kLastResponseIndex].success.count, 100'000U - kLastResponseIndex);
+  const std::string text = StatisticsJson("m", 1, sum, {});
+  EXPECT_LT(text.size(), 50'000U);
+  EXPECT_EQ(Json::parse(text)["response_stats"].size(), kLastResponseIndex + 1);
+}
+
+TEST(StatisticsTest, LimitsTheNumberOfBatchSizes) {
+  ModelStatistics statistics;
+  StatisticsShard& shard = statistics.AddShard();
+  for (uint64_t size = 1000; size < 101'000; ++size) shard.RecordExecution(size, Times());
+  const StatisticsSnapshot sum = statistics.Sum();
+  EXPECT_LE(sum.batches.size(), kMaxLargeBatchSizes + 64);
+  uint64_t num_executions = 0;
+  for (const auto& [size, counts] : sum.batches) num_executions += counts.compute_infer.count;
+  EXPECT_EQ(num_executions, 100'000U);
+}
+
 TEST(StatisticsTest, WritesTheJsonOfTheStatisticsEndpoint) {
   ModelStatistics statistics;
   StatisticsShard& shard = statistics.AddShard();
