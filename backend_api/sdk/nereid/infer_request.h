@@ -13,6 +13,7 @@
 
 #include "nereid/error.h"
 #include "nereid/ext/posted_input_buffer.h"
+#include "nereid/ext/response_room.h"
 #include "nereid/infer_response.h"
 #include "nereid/response_allocator.h"
 #include "triton/core/tritonserver.h"
@@ -130,6 +131,21 @@ class InferRequest {
   /// returned is destroyed; has no effect after the release.
   static Status Cancel(TRITONSERVER_InferenceRequest* request) {
     return ToStatus(TRITONSERVER_InferenceRequestCancel(request));
+  }
+  /// [any thread] Reports whether the caller can take further responses of a request that was sent.
+  /// Without room, the model waits before it sends more. Whoever reports false reports true or
+  /// cancels later. Allowed as long as Cancel. Has no effect if the host has no such function.
+  static void SetRoom(TRITONSERVER_InferenceRequest* request, bool has_room) {
+    if (const auto set_room = FindInferenceRequestSetRoom(); set_room != nullptr) {
+      (void)ToStatus(set_room(request, has_room));
+    }
+  }
+  /// [backend thread] Call it before the request is sent: the model waits also while the responses
+  /// of `source`, which the calling backend executes, have no room.
+  void SetRoomSource(TRITONBACKEND_Request* source) {
+    if (const auto set_source = FindInferenceRequestSetRoomSource(); set_source != nullptr) {
+      (void)ToStatus(set_source(get(), source));
+    }
   }
   Result<bool> IsCancelled() const {
     bool is_cancelled = false;

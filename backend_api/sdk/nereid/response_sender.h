@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nereid/error.h"
+#include "nereid/ext/response_room.h"
 #include "nereid/handles.h"
 #include "nereid/log.h"
 #include "nereid/model_context.h"
@@ -152,7 +153,27 @@ class ResponseSender {
     return Response(std::move(*handle), requested_);
   }
 
+  /// From now on Send never waits. Ask HasRoom before each response and keep it while there is no
+  /// room. For a thread that sends responses of several requests.
+  Status DisableWaiting() {
+    const auto set_sender_waits = FindResponseFactorySetSenderWaits();
+    if (set_sender_waits == nullptr) return {};
+    NEREID_RETURN_IF_ERROR(MakeFactory());
+    return ToStatus(set_sender_waits(factory_.get(), false));
+  }
+  /// Whether the reader can take another response; true if the request was cancelled. False means
+  /// that Send would wait, or after DisableWaiting that the response would use memory without a
+  /// limit. Requires a decoupled model, else the result is true.
+  bool HasRoom() const {
+    bool has_room = true;
+    const auto ask = FindResponseFactoryHasRoom();
+    if (ask != nullptr && factory_ != nullptr) (void)ToStatus(ask(factory_.get(), &has_room));
+    return has_room;
+  }
+
   /// Sends one of several responses, or with `is_final` the last one, which finishes the request.
+  /// Returns after a response that is not final only when the reader can take another one, see
+  /// nereid/ext/response_room.h.
   /// UNSUPPORTED for a response that is not final if the model is not decoupled.
   Status Send(Response response, bool is_final = false) {
     NEREID_RETURN_IF_ERROR(CheckOpen());

@@ -223,6 +223,9 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
   }
   sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
   sink_->set_trace(trace);
+  if (const ResponseSinkRef source = std::move(room_source_); source.get() != nullptr) {
+    sink_->SetRoomSource(source.get());
+  }
   owner_.store(Owner::kHost, std::memory_order_release);
   NEREID_LOG_VERBOSE(1, LogPrefix(), "prepared: ", DescribeRequest(*this));
   SetState(State::kPending);
@@ -261,6 +264,11 @@ Status InferRequest::Delete(InferRequest* request) {
   }
   delete request;
   return Status::Ok();
+}
+
+void InferRequest::SetRoomSource(ResponseSink* source) {
+  source->AddRef();
+  room_source_ = ResponseSinkRef(source);
 }
 
 Status InferRequest::Cancel() {

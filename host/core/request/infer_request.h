@@ -138,6 +138,10 @@ class InferRequest : public QuarantinedMemory<InferRequest> {
   bool excluded_from_statistics() const { return excluded_from_statistics_; }
   void ExcludeFromStatistics() { excluded_from_statistics_ = true; }
 
+  // ---- set by a backend that makes the request on behalf of another one ----
+  // The responses of the next inference have room only while those of `source` have some.
+  void SetRoomSource(ResponseSink* source);
+
   // ---- set by an instance on the CPU ----
   // Until the next release, the backend gets inputs and outputs in host memory unless it requests
   // GPU memory.
@@ -208,7 +212,8 @@ class InferRequest : public QuarantinedMemory<InferRequest> {
   TRITONSERVER_InferenceRequestReleaseFn_t release_fn_ = nullptr;
   void* release_userp_ = nullptr;
 
-  ResponseSinkRef sink_;  // of the current or the last inference
+  ResponseSinkRef sink_;         // of the current or the last inference
+  ResponseSinkRef room_source_;  // of the next inference; null if there is none
   int64_t batch_size_ = 1;
   enum class Owner : uint8_t {
     kClient,

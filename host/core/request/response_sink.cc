@@ -10,6 +10,16 @@ ResponseSink::ResponseSink(std::shared_ptr<RequestTarget> target, std::string re
                            const ResponseCallbacks& callbacks)
     : target_(std::move(target)), request_id_(std::move(request_id)), callbacks_(callbacks) {}
 
+ResponseSink::~ResponseSink() {
+  if (room_source_ != nullptr) room_source_->Release();
+}
+
+void ResponseSink::SetRoomSource(ResponseSink* source) {
+  source->AddRef();
+  room_source_ = source;
+  room_.SetSource(&source->room_);
+}
+
 void ResponseSink::Release() {
   if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
@@ -45,6 +55,11 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
     delete response;
   } else {
     Deliver(response, flags);
+  }
+  if (is_final) {
+    room_.Open();
+  } else if (response != nullptr && sender_waits_.load(std::memory_order_relaxed)) {
+    room_.Wait();
   }
   if (response != nullptr) DropSender();
   Release();

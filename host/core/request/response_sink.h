@@ -15,6 +15,7 @@
 #include "host/core/handle/handle_cast.h"
 #include "host/core/request/request_schema.h"
 #include "host/core/request/response_allocator.h"
+#include "host/core/request/response_room.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
@@ -62,7 +63,18 @@ class ResponseSink {
   void DropSender();
 
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
-  void Cancel() { cancelled_.store(true, std::memory_order_release); }
+  void Cancel() {
+    cancelled_.store(true, std::memory_order_release);
+    room_.Open();
+  }
+
+  // Whether the client can take further responses.
+  ResponseRoom& room() { return room_; }
+  // The client's room depends on that of `source`, for whose request a backend has made this one.
+  // Takes a counted reference. Must be called before the request is queued.
+  void SetRoomSource(ResponseSink* source);
+  // Whether Send waits until there is room. A sender that asks for room itself need not wait.
+  void SetSenderWaits(bool waits) { sender_waits_.store(waits, std::memory_order_relaxed); }
 
   const RequestSchema& schema() const { return target_->schema(); }
   const std::shared_ptr<RequestTarget>& target() const { return target_; }
@@ -72,7 +84,8 @@ class ResponseSink {
   bool has_ended() const { return final_sent_.load(std::memory_order_acquire); }
 
   // Sends `response`, or only `flags` if it is null. Takes ownership of `response`, also on error.
-  // INVALID_ARG after the final response.
+  // INVALID_ARG after the final response. After a response that is not final it returns only when
+  // the client can take another one, unless SetSenderWaits or the thread forbids that.
   Status Send(InferResponse* response, uint32_t flags);
   // Calls the client's callback. Used by the reorderer.
   void SendNow(InferResponse* response, uint32_t flags);
@@ -104,7 +117,7 @@ class ResponseSink {
   uint64_t reorder_ticket() const { return reorder_ticket_; }
 
  private:
-  ~ResponseSink() = default;
+  ~ResponseSink();
   void Deliver(InferResponse* response, uint32_t flags);
   void SendMissingFinal();
 
@@ -114,6 +127,9 @@ class ResponseSink {
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
   std::atomic<bool> keeps_outputs_in_host_memory_{false};
+  std::atomic<bool> sender_waits_{true};
+  ResponseRoom room_;
+  ResponseSink* room_source_ = nullptr;  // a counted reference; null if there is none
   InferenceTrace* trace_ = nullptr;
   std::unique_ptr<ResponseObserver> observer_;  // may be null
   ResponseReorderer* reorderer_ = nullptr;

@@ -1,5 +1,6 @@
 // Compares the symbol table of libtritonserver.so with the C headers: it must export every host
-// function, and besides TRITON* only the functions in leased_output.h and posted_input_buffer.h.
+// function, and besides TRITON* only the functions in leased_output.h, posted_input_buffer.h and
+// response_room.h.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +17,16 @@
 
 namespace {
 
-const std::set<std::string> kExtensions = {"NEREID_InputMemoryDelete", "NEREID_InputMemoryIsFor",
-                                           "NEREID_OutputLend", "NEREID_ServerOfferInput",
-                                           "NEREID_ResponseAllocatorSetAdoptFunction"};
+const std::set<std::string> kExtensions = {"NEREID_InputMemoryDelete",
+                                           "NEREID_InputMemoryIsFor",
+                                           "NEREID_OutputLend",
+                                           "NEREID_ServerOfferInput",
+                                           "NEREID_ResponseAllocatorSetAdoptFunction",
+                                           "NEREID_ResponseFactoryHasRoom",
+                                           "NEREID_ResponseFactorySetSenderWaits",
+                                           "NEREID_InferenceRequestSetRoom",
+                                           "NEREID_InferenceRequestSetRoomSource",
+                                           "NEREID_ForbidWaitingOnThisThread"};
 
 std::set<std::string> DeclaredIn(const std::string& header) {
   std::set<std::string> names;
@@ -35,6 +43,7 @@ std::set<std::string> DeclaredIn(const std::string& header) {
 std::set<std::string> DeclaredForHosts() {
   std::set<std::string> names = DeclaredIn("include/nereid/ext/leased_output.h");
   names.merge(DeclaredIn("include/nereid/ext/posted_input_buffer.h"));
+  names.merge(DeclaredIn("include/nereid/ext/response_room.h"));
   for (const char* header : {"tritonserver", "tritonbackend", "tritonrepoagent", "tritoncache"}) {
     names.merge(DeclaredIn(std::string("include/triton/core/") + header + ".h"));
   }
