@@ -206,8 +206,8 @@ const Flag kFlags[] = {
      "The maximum nesting depth of a JSON body. Default: 64.",
      NEREID_INT(http.limits.max_json_depth, 4, 1000)},
     {kHttp, "--http-max-unsent-size", "integer",
-     "The server closes a stream if its client leaves more bytes than this unread. Default: "
-     "16777216.",
+     "A model waits before it sends further responses of a stream while its client has more bytes "
+     "than this unread. Default: 16777216.",
      NEREID_INT(http.limits.max_unsent_bytes, 1, INT64_MAX)},
     {kHttp, "--http-idle-timeout-secs", "integer",
      "The server closes a connection that has no request for this number of seconds. Default: 600.",
@@ -218,7 +218,7 @@ const Flag kFlags[] = {
      NEREID_INT(http.limits.read_timeout_s, 1, INT32_MAX)},
     {kHttp, "--http-write-timeout-secs", "integer",
      "The server closes a connection if a client reads nothing of a response for this number of "
-     "seconds. Default: 60.",
+     "seconds, or less than 4096 bytes a second of a stream. Default: 60.",
      NEREID_INT(http.limits.write_timeout_s, 1, INT32_MAX)},
 
     {kGrpc, "--allow-grpc", "boolean", "The server opens the gRPC port. Default: true.",
@@ -247,11 +247,13 @@ const Flag kFlags[] = {
      "further requests later. Default: 1024.",
      NEREID_INT(grpc.max_requests_per_stream, 1, INT32_MAX)},
     {kGrpc, "--grpc-max-unsent-size", "integer",
-     "The server ends a call if its client leaves more bytes than this unread. Default: 67108864.",
+     "A model waits before it sends further responses of a call while its client has more bytes "
+     "than this unread. Default: 67108864.",
      NEREID_INT(grpc.max_unsent_bytes_per_stream, 1, INT64_MAX)},
     {kGrpc, "--grpc-write-timeout", "ms",
      "The server drops a response if its client reads nothing of it for this time, or for up to "
-     "twice as long. Default: 60000.",
+     "twice as long. The same holds for a call whose model waits and whose client reads less than "
+     "4096 bytes a second. Default: 60000.",
      NEREID_INT(grpc.write_timeout_ms, 1, 86'400'000)},
     {kGrpc, "--grpc-header-forward-pattern", "pattern",
      "Headers whose names match this regular expression become parameters of requests.",

@@ -86,6 +86,10 @@ class Call {
   virtual void Finish(CallStatus status) = 0;
   virtual void FinishWith(WireMessage message) = 0;
 
+  // For streaming calls: says whether the service holds back messages until the client has read
+  // more. While it does, the stream is reset if the client reads nothing for the write timeout.
+  virtual void SetFull(bool is_full) = 0;
+
   // Resets the stream. The handler receives OnCancel, and OnWriteDone if a write is pending.
   virtual void Abort() = 0;
 

@@ -47,9 +47,9 @@ struct GrpcOptions {
   // Requests in flight on one ModelStreamInfer call; the server stops reading at the limit.
   size_t max_requests_per_stream = 1024;
   // A unary response is dropped if the client reads nothing of it for between one and two times
-  // this duration.
+  // this duration. So is a stream whose model waits, if the client reads too slowly.
   int64_t write_timeout_ms = 60'000;
-  size_t max_unsent_bytes_per_stream = 64 << 20;  // the call is ended beyond this size
+  size_t max_unsent_bytes_per_stream = 64 << 20;  // beyond this size the model waits
 
   // Headers whose name matches this RE2 pattern, ignoring case, are passed to the model as string
   // parameters of the inference request. Empty: none.

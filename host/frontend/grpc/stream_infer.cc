@@ -59,6 +59,12 @@ class StreamInfer final : public CallHandler,
   void Admit(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
   void Enqueue(StreamReply reply, const Lock& lock);
   void Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
+  // The replies that the client has not read exceed the limit.
+  bool is_full() const { return unsent_bytes_ > context_.options().max_unsent_bytes_per_stream; }
+  // Makes the model of `request` wait until the client has read more.
+  void Hold(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
+  // Lets the models that wait go on, if the client has read enough.
+  void LetGo(const Lock& lock);
   // Drops unsent replies and ends the call with `status`. The caller must cancel the returned
   // requests.
   [[nodiscard]] Requests End(CallStatus status, const Lock& lock);
@@ -82,6 +88,8 @@ class StreamInfer final : public CallHandler,
   std::deque<std::shared_ptr<StreamRequest>> ordered_requests_;
   std::deque<StreamReply> send_queue_;
   size_t unsent_bytes_ = 0;  // of replies in send_queue_ and in queued_replies
+  Requests held_;            // requests in flight whose models wait until the client has read more
+  bool is_holding_ = false;  // as told to the call by SetFull
   bool is_reading_ = true;
   bool has_reads_ended_ = false;
   bool is_draining_ = false;
@@ -112,7 +120,7 @@ void StreamInfer::OnReadDone(const Slice* message) {
 
 void StreamInfer::ReadMore(const Lock&) {
   if (is_reading_ || has_reads_ended_ || is_finished_ || end_status_.has_value()) return;
-  if (in_flight_.size() >= context_.options().max_requests_per_stream) return;
+  if (in_flight_.size() >= context_.options().max_requests_per_stream || is_full()) return;
   is_reading_ = true;
   call_.Read();
 }
@@ -171,21 +179,31 @@ void StreamInfer::OnReply(StreamReply reply) {
     }
     reply.response = InferResponse();
   }
-  Requests cancelled;
   if (!end_status_.has_value()) {
     unsent_bytes_ += reply.size_bytes;
-    if (unsent_bytes_ > context_.options().max_unsent_bytes_per_stream) {
-      cancelled = End({GrpcCode::kResourceExhausted, "the client reads too slowly"}, lock);
-      call_.Abort();  // the pending write may never complete by itself
-    } else if (request->is_ordered() && ordered_requests_.front() != request) {
+    if (request->is_ordered() && ordered_requests_.front() != request) {
       request->stream_state.queued_replies.push_back(std::move(reply));
     } else {
       Enqueue(std::move(reply), lock);
     }
+    if (!is_final && is_full()) Hold(request, lock);
   }
   if (is_final) Retire(request, lock);
   Advance(lock);
-  Cancel(cancelled);
+}
+
+void StreamInfer::Hold(const std::shared_ptr<StreamRequest>& request, const Lock&) {
+  if (!held_.insert(request).second) return;
+  request->SetRoom(false);
+  if (!std::exchange(is_holding_, true)) call_.SetFull(true);
+}
+
+void StreamInfer::LetGo(const Lock& lock) {
+  if (is_full()) return;
+  ReadMore(lock);
+  for (const auto& request : held_) request->SetRoom(true);
+  held_.clear();
+  if (std::exchange(is_holding_, false) && !is_finished_) call_.SetFull(false);
 }
 
 void StreamInfer::OnEndWithoutReply(const std::shared_ptr<StreamRequest>& request) {
@@ -205,6 +223,7 @@ void StreamInfer::Drain(const Lock&) {
 
 void StreamInfer::Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock) {
   in_flight_.erase(request);
+  held_.erase(request);
   request->stream_state.has_ended = true;
   // The next ordered request may now send its queued replies.
   while (!ordered_requests_.empty() && ordered_requests_.front()->stream_state.has_ended) {
@@ -217,11 +236,12 @@ void StreamInfer::Retire(const std::shared_ptr<StreamRequest>& request, const Lo
   ReadMore(lock);
 }
 
-StreamInfer::Requests StreamInfer::End(CallStatus status, const Lock&) {
+StreamInfer::Requests StreamInfer::End(CallStatus status, const Lock& lock) {
   if (!end_status_.has_value()) end_status_ = std::move(status);
   send_queue_.clear();
   for (const auto& request : ordered_requests_) request->stream_state.queued_replies.clear();
   unsent_bytes_ = 0;
+  LetGo(lock);
   Requests to_cancel;
   for (const auto& request : in_flight_) {
     if (request->stream_state.may_cancel) to_cancel.insert(request);
@@ -248,6 +268,7 @@ void StreamInfer::Advance(Lock& lock) {
     send_queue_.pop_front();
     unsent_bytes_ -= reply.size_bytes;
     is_writing_ = true;  // prevents Finish while the lock is released
+    LetGo(lock);
     lock.unlock();
     call_.Write(reply.Encode());
   } else if (end_status_.has_value() || (has_reads_ended_ && in_flight_.empty())) {

@@ -56,6 +56,9 @@ class StreamRequest final : public InferObserver,
   Status Submit(const InferContext& context, const ForwardedHeaders& headers, TracedRequest trace);
   // [any thread] Requires a successful Submit.
   void Cancel() const { (void)InferRequest::Cancel(in_flight_); }
+  // [any thread] Reports whether the stream can take further replies of the request. As Cancel;
+  // also allowed from the first reply on.
+  void SetRoom(bool has_room) const { InferRequest::SetRoom(in_flight_, has_room); }
 
   bool is_parsed() const { return is_parsed_; }
   const std::string& id() const { return resources_.message.message().id(); }

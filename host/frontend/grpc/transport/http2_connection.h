@@ -55,7 +55,7 @@ class Http2Connection final : private net::LoopTask {
   std::atomic<size_t>& num_calls() { return context_.num_calls; }
   void Link(Http2Stream* stream);
   void Unlink(Http2Stream* stream);
-  // Counts unary responses that the client has not read completely.
+  // Counts unary responses that the client has not read completely, and full streams.
   void CountPendingResponse(bool is_pending) {
     num_pending_responses_ += is_pending ? 1 : size_t{0} - 1;
   }
@@ -130,6 +130,8 @@ class Http2Connection final : private net::LoopTask {
   int64_t drain_end_ms_ = 0;
   int64_t linger_end_ms_ = 0;
   int64_t next_unread_check_ms_ = 0;  // of unread responses; 0: none is scheduled
+  bool is_blocked_at_check_ = false;  // the socket had not accepted everything at the last check
+  uint64_t sent_bytes_at_check_ = 0;
 };
 
 // [loop thread] Creates the nghttp2 session of `connection` and submits the server's SETTINGS; null

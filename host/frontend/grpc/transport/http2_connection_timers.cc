@@ -7,6 +7,7 @@
 #include <chrono>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "host/frontend/grpc/transport/http2_connection.h"
 #include "host/frontend/grpc/transport/http2_stream.h"
@@ -135,8 +136,12 @@ void Http2Connection::StartUnreadCheck() {
 }
 
 void Http2Connection::CheckUnreadResponses(int64_t now_ms) {
+  // A connection from which the client reads nothing cannot even send the resets of its streams.
+  const uint64_t num_sent = std::exchange(sent_bytes_at_check_, out_.num_sent_bytes());
+  const bool was_blocked = std::exchange(is_blocked_at_check_, !out_.empty());
+  if (was_blocked && !out_.empty() && num_sent == out_.num_sent_bytes()) return Close();
   for (Http2Stream* stream = first_stream_; stream != nullptr; stream = stream->next) {
-    stream->ResetIfUnread();
+    stream->ResetIfUnread(context_.options.write_timeout_ms);
   }
   next_unread_check_ms_ =
       num_pending_responses_ > 0 ? now_ms + context_.options.write_timeout_ms : 0;

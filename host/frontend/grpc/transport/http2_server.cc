@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "nereid/ext/response_room.h"
+
 namespace nereid::grpc {
 namespace {
 
@@ -41,6 +43,10 @@ Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& optio
   if (!port.ok()) return std::move(port).status();
   server->socket_server_ = std::move(port).value();
   server->loop_states_.resize(server->socket_server_->num_loops());
+  const auto forbid_waiting = FindForbidWaitingOnThisThread();
+  for (size_t i = 0; forbid_waiting != nullptr && i < server->loop_states_.size(); ++i) {
+    server->socket_server_->loop(i).PostFunction(forbid_waiting);
+  }
   NEREID_RETURN_IF_ERROR(server->socket_server_->Serve(*server));
   return server;
 }

@@ -252,6 +252,10 @@ void Http2Stream::FinishWith(WireMessage message) {
   });
 }
 
+void Http2Stream::SetFull(bool is_full) {
+  PostActions([is_full](Actions& actions) { actions.is_full = is_full; });
+}
+
 void Http2Stream::Abort() {
   PostActions([](Actions& actions) { actions.is_abort_requested = true; });
 }

@@ -48,8 +48,9 @@ class Http2Stream final : public Call, private net::LoopTask {
   ssize_t PrepareData(size_t max_bytes, uint32_t* data_flags);
   // Moves the next `count` queued bytes to `out`.
   void MoveDataTo(size_t count, SendBuffer& out);
-  // Resets the stream if the client has read nothing of a unary response since the last check.
-  void ResetIfUnread();
+  // Resets the stream if the client has read too little of a pending response since the last check,
+  // which was `period_ms` ago.
+  void ResetIfUnread(int64_t period_ms);
 
   int32_t id() const { return id_; }
   // Links of the connection's list of streams.
@@ -62,6 +63,7 @@ class Http2Stream final : public Call, private net::LoopTask {
   void Write(WireMessage message) override;
   void Finish(CallStatus status) override;
   void FinishWith(WireMessage message) override;
+  void SetFull(bool is_full) override;
   void Abort() override;
 
  private:
@@ -73,9 +75,12 @@ class Http2Stream final : public Call, private net::LoopTask {
   struct Actions {
     bool is_read_requested = false;
     bool is_abort_requested = false;
+    std::optional<bool> is_full;
     std::optional<OutMessage> message;
     std::optional<CallStatus> status;
-    bool empty() const { return !is_read_requested && !is_abort_requested && !message && !status; }
+    bool empty() const {
+      return !is_read_requested && !is_abort_requested && !is_full && !message && !status;
+    }
   };
 
   ~Http2Stream();
@@ -149,8 +154,13 @@ class Http2Stream final : public Call, private net::LoopTask {
   size_t out_offset_ = 0;  // sent bytes of that part
   size_t out_bytes_ = 0;   // queued bytes of all messages
   bool is_write_pending_ = false;
-  bool is_response_pending_ = false;  // a unary response is not yet completely sent
-  size_t unsent_bytes_at_check_ = 0;  // out_bytes_ at the last check
+  uint64_t sent_bytes_ = 0;
+  // A unary response is not yet completely sent, or the service holds back messages of a stream.
+  bool is_response_pending_ = false;
+  bool is_full_ = false;     // as SetFull says
+  bool is_checked_ = false;  // the pending response was checked before, with the next two values
+  size_t unsent_bytes_at_check_ = 0;  // out_bytes_
+  uint64_t sent_bytes_at_check_ = 0;
   bool has_headers_ = false;
   bool is_aborted_ = false;
   CallStatus status_;

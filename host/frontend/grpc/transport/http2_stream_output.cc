@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kMaxQueuedBytes = 64 << 10;   // queued per stream; above it OnWriteDone is delayed
 constexpr size_t kMinExternalBytes = 4 << 10;  // shorter parts are copied next to the frame header
+constexpr int64_t kMinStreamBytesPerSecond = 4096;
 
 // `name` and `value` must outlive the use of the header.
 nghttp2_nv Field(std::string_view name, std::string_view value) {
@@ -85,6 +86,10 @@ void Http2Stream::RunActions(Actions actions) {
       connection_->ConsumeStream(id_, std::exchange(unconsumed_bytes_, 0));
       if (!actions.status) Deliver();
     }
+  }
+  if (actions.is_full && connection_ != nullptr) {
+    is_full_ = *actions.is_full;
+    SetResponsePending(is_full_);
   }
   if (actions.is_abort_requested) ResetStream();
   const bool has_message = actions.message.has_value();
@@ -206,7 +211,8 @@ ssize_t Http2Stream::PrepareData(size_t max_bytes, uint32_t* data_flags) {
 
 void Http2Stream::MoveDataTo(size_t count, SendBuffer& out) {
   out_bytes_ -= count;
-  if (out_bytes_ == 0) SetResponsePending(false);
+  sent_bytes_ += count;
+  if (out_bytes_ == 0 && !is_full_) SetResponsePending(false);
   while (count > 0) {
     const OutMessage& front = out_.front();
     const bool is_prefix = out_slice_ == 0;
@@ -249,12 +255,22 @@ void Http2Stream::SkipSentSlices() {
 
 void Http2Stream::SetResponsePending(bool is_pending) {
   if (std::exchange(is_response_pending_, is_pending) == is_pending) return;
+  is_checked_ = false;
   connection_->CountPendingResponse(is_pending);
 }
 
-void Http2Stream::ResetIfUnread() {
+// A model waits while its stream is full. A client that reads a few bytes now and then would keep
+// it waiting for hours, so that it has to read at a minimum rate.
+void Http2Stream::ResetIfUnread(int64_t period_ms) {
   if (!is_response_pending_) return;
-  if (std::exchange(unsent_bytes_at_check_, out_bytes_) == out_bytes_) ResetStream();
+  const auto enough = static_cast<uint64_t>(kMinStreamBytesPerSecond * period_ms / 1000);
+  const uint64_t expected = std::min<uint64_t>(is_full_ ? enough : 1, unsent_bytes_at_check_);
+  const uint64_t num_sent = sent_bytes_ - sent_bytes_at_check_;
+  const bool is_too_slow = is_checked_ && num_sent < std::max<uint64_t>(expected, 1);
+  is_checked_ = true;
+  unsent_bytes_at_check_ = out_bytes_;
+  sent_bytes_at_check_ = sent_bytes_;
+  if (is_too_slow) ResetStream();
 }
 
 void Http2Stream::OnLocalEnd() {

@@ -60,6 +60,7 @@ size_t SendBuffer::Gather(iovec* buffers, size_t max_buffers) const {
 
 void SendBuffer::DropSent(size_t count) {
   unsent_bytes_ -= count;
+  num_sent_bytes_ += count;
   while (count > 0) {
     Segment& segment = segments_[first_];
     const size_t taken = count < segment.size_bytes ? count : segment.size_bytes;

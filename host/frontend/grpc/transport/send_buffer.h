@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ class SendBuffer {
 
   bool empty() const { return unsent_bytes_ == 0; }
   size_t unsent_bytes() const { return unsent_bytes_; }
+  uint64_t num_sent_bytes() const { return num_sent_bytes_; }
 
  private:
   struct Segment {
@@ -48,6 +50,7 @@ class SendBuffer {
   size_t first_ = 0;       // index of the first unsent segment
   size_t text_begin_ = 0;  // offset of the first unsent byte in text_
   size_t unsent_bytes_ = 0;
+  uint64_t num_sent_bytes_ = 0;
 };
 
 }  // namespace nereid::grpc

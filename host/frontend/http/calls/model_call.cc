@@ -6,6 +6,21 @@
 #include "host/frontend/frontend_state.h"
 
 namespace nereid::http {
+namespace {
+
+constexpr size_t kEventBytes = 256;  // estimated memory of a response besides its outputs
+
+size_t OutputBytes(const InferResponse& response) {
+  const Result<uint32_t> count = response.OutputCount();
+  size_t bytes = 0;
+  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
+    const Result<OutputView> output = response.Output(i);
+    if (output.ok()) bytes += output->size_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
 
 ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, RequestBody body,
                      InputTensors inputs)
@@ -14,7 +29,8 @@ ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, Request
       connection_(&connection),
       body_(std::move(body)),
       inputs_(std::move(inputs)),
-      request_(nullptr) {
+      request_(nullptr),
+      max_unsent_bytes_(connection.limits().max_unsent_bytes) {
   context_.num_calls.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -43,11 +59,17 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
 void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
   net::EventLoop& loop = loop_;
   if (!response.empty()) RecordTraceEvent(trace_, "INFER_RESPONSE_COMPLETE");
+  if (!is_final && drops_responses_.load(std::memory_order_relaxed)) return;
+  const size_t size_bytes = is_final ? 0 : kEventBytes + OutputBytes(response);
   bool must_post;
   {
     const std::lock_guard lock(events_mutex_);
-    events_.push_back({std::move(response), is_final});
+    events_.push_back({std::move(response), is_final, size_bytes});
     must_post = !std::exchange(is_posted_, true);
+    if (queued_bytes_.fetch_add(size_bytes) + size_bytes + unsent_bytes_ > max_unsent_bytes_ &&
+        !is_final && has_room_.exchange(false)) {
+      InferRequest::SetRoom(handle_, false);
+    }
   }
   // If the call was already posted, the loop may have handled this event and deleted the call.
   if (must_post) loop.Post(this);
@@ -76,9 +98,12 @@ void ModelCall::RunOnLoop() {
     if (connection_ != nullptr && !event.response.empty()) {
       OnModelResponse(std::move(event.response));
     }
+    event.response = InferResponse();
+    unsent_bytes_ = connection_ != nullptr ? connection_->unsent_bytes() : 0;
+    queued_bytes_.fetch_sub(event.size_bytes);
     is_final = is_final || event.is_final;
   }
-  if (!is_final) return;
+  if (!is_final) return UpdateRoom();
   ReleaseSharedMemory();
   RecordTraceEvent(trace_, "HTTP_SEND_START");
   if (connection_ != nullptr) OnModelEnd();
@@ -105,8 +130,23 @@ Status ModelCall::CheckSharedMemory() {
 }
 
 void ModelCall::OnDisconnect() {
-  connection_ = nullptr;
+  DetachClient();
   Cancel();
+}
+
+void ModelCall::OnOutputSent(size_t unsent_bytes) {
+  unsent_bytes_ = unsent_bytes;
+  UpdateRoom();
+}
+
+// A thread that reports that there is no room has queued a response before, so that this function
+// runs once more afterwards.
+void ModelCall::UpdateRoom() {
+  if (has_room_) return;
+  const std::lock_guard lock(events_mutex_);
+  if (queued_bytes_ + unsent_bytes_ > max_unsent_bytes_) return;
+  has_room_ = true;
+  InferRequest::SetRoom(handle_, true);
 }
 
 std::string ModelCall::ExtraHeaders() const {

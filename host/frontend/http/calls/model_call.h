@@ -44,7 +44,10 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   // [loop thread] Null after the client has disconnected or was answered.
   HttpConnection* connection() { return connection_; }
   // [loop thread] The client has its response. Further responses of the model are dropped.
-  void DetachClient() { connection_ = nullptr; }
+  void DetachClient() {
+    connection_ = nullptr;
+    drops_responses_.store(true, std::memory_order_relaxed);
+  }
   // [loop thread] Returns header lines that the request asked for.
   std::string ExtraHeaders() const;
   // [loop thread] Cancels the request.
@@ -59,6 +62,7 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   struct Event {
     InferResponse response;
     bool is_final;
+    size_t size_bytes;  // counted in queued_bytes_
   };
   using Events = InlineVector<Event, 1>;
   enum : unsigned { kRequestReleased = 1, kResponsesHandled = 2 };
@@ -67,6 +71,8 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   void OnRelease(InferRequest request) noexcept final;
   void RunOnLoop() final;
   void OnDisconnect() final;
+  void OnOutputSent(size_t unsent_bytes) final;
+  void UpdateRoom();
   void AddStage(unsigned stage);
   void ReleaseSharedMemory();
 
@@ -80,6 +86,14 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   TracedRequest trace_;   // null if the request is not traced
   InferRequest request_;  // set when the model releases the request
   std::atomic<unsigned> stage_{0};
+
+  // Back-pressure of a stream: while responses of more than max_unsent_bytes_ wait for the client,
+  // the model has to wait before it sends more.
+  const size_t max_unsent_bytes_;
+  std::atomic<size_t> queued_bytes_{0};  // of responses that the loop has not handled
+  std::atomic<size_t> unsent_bytes_{0};  // that the connection has not sent
+  std::atomic<bool> drops_responses_{false};
+  std::atomic<bool> has_room_{true};  // as reported; written under events_mutex_
 
   std::mutex events_mutex_;  // guards the two members below
   Events events_;

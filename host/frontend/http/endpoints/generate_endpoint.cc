@@ -104,6 +104,8 @@ Result<const ModelSignature*> CachedSignature(const Server& server, const Reques
   NEREID_ASSIGN_OR_RETURN(const Message message,
                           server.ModelMetadata(model.name.c_str(), model.version));
   NEREID_ASSIGN_OR_RETURN(const std::string_view metadata, message.Json());
+  constexpr size_t kMaxEntries = 256;  // models may come and go under ever new names
+  if (cache.size() > kMaxEntries) cache.clear();
   Entry& entry = cache[StrCat(model.name, '/', model.version)];
   if (entry.metadata != metadata) {
     NEREID_ASSIGN_OR_RETURN(entry.signature, ParseModelSignature(metadata));

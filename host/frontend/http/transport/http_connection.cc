@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "host/frontend/http/transport/loop_connections.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr size_t kInputBytes = 16 * 1024;
 constexpr int64_t kLingerSeconds = 2;
 constexpr int64_t kMinBodyBytesPerSecond = 4096;
+constexpr int64_t kMinStreamBytesPerSecond = 4096;
 // Sent unencrypted to a client that speaks HTTP to a TLS port.
 constexpr char kPlainOnTls[] =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 43\r\n"
@@ -172,7 +174,10 @@ void HttpConnection::OnWritable() {
   }
   const size_t unsent_before = output_.unsent_bytes();
   const OutputQueue::Outcome outcome = output_.Flush(fd_);
-  if (output_.unsent_bytes() != unsent_before) progress_s_ = owner_.now_s();
+  if (output_.unsent_bytes() != unsent_before) {
+    progress_s_ = owner_.now_s();
+    if (call_ != nullptr) call_->OnOutputSent(output_.unsent_bytes());
+  }
   if (outcome == OutputQueue::Outcome::kFailed) {
     Close();
   } else if (outcome == OutputQueue::Outcome::kDrained) {
@@ -198,9 +203,27 @@ bool HttpConnection::HasStalled(int64_t now_s) const {
   return false;  // a running request has no time limit here
 }
 
+void HttpConnection::BeginWritePeriod(int64_t now_s) {
+  write_period_s_ = now_s;
+  write_period_unsent_ = output_.unsent_bytes();
+  write_period_sent_ = output_.num_delayed_sent();
+}
+
+// A client that reads a few bytes now and then would keep the sender of its stream waiting for
+// hours.
+bool HttpConnection::ReadsTooSlowly(int64_t now_s) {
+  if (state_ != State::kRunning || output_.empty()) return false;
+  if (now_s - write_period_s_ <= limits_.write_timeout_s) return false;
+  const uint64_t num_sent = output_.num_delayed_sent() - write_period_sent_;
+  const auto enough = static_cast<uint64_t>(kMinStreamBytesPerSecond * limits_.write_timeout_s);
+  const bool is_too_slow = num_sent < std::min<uint64_t>(enough, write_period_unsent_);
+  BeginWritePeriod(now_s);
+  return is_too_slow;
+}
+
 void HttpConnection::OnTick(int64_t now_s) {
   if (state_ == State::kHead && input_.empty()) input_ = ByteBuffer();  // idle: free the memory
-  if (HasStalled(now_s)) Close();
+  if (HasStalled(now_s) || ReadsTooSlowly(now_s)) Close();
 }
 
 void HttpConnection::KeepOpenForSequences() {

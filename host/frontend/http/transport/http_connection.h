@@ -53,8 +53,9 @@ class HttpConnection {
   void ReplySegments(const ResponseHead& head, std::span<const OutputSegment> body,
                      std::shared_ptr<const void> bytes_owner);
   // Sends a body of unknown length: chunked, or until the connection closes if the client uses
-  // HTTP/1.0. SendChunk may detect that the client has disconnected or reads too slowly. It then
-  // calls OnDisconnect before it returns.
+  // HTTP/1.0. SendChunk may detect that the client has disconnected. It then calls OnDisconnect
+  // before it returns. It queues what the client has not read yet: the caller bounds unsent_bytes()
+  // and learns from InFlightCall::OnOutputSent when these decrease.
   void BeginStream(const ResponseHead& head);
   void SendChunk(std::string_view bytes);
   void EndStream();
@@ -100,6 +101,8 @@ class HttpConnection {
   void OnWritable();
   ByteBuffer& ReadTarget();
   bool HasStalled(int64_t now_s) const;
+  void BeginWritePeriod(int64_t now_s);
+  bool ReadsTooSlowly(int64_t now_s);
   void WatchReads(bool on);
   void WatchWrites(bool on);
   void StopKeepingOpen();
@@ -142,6 +145,10 @@ class HttpConnection {
   bool watches_writes_ = false;
   bool is_chunked_stream_ = false;
   int64_t progress_s_ = 0;  // time of the last transferred byte
+  // A period of write_timeout_s while bytes wait: its start, and what was unsent and sent then.
+  int64_t write_period_s_ = 0;
+  size_t write_period_unsent_ = 0;
+  uint64_t write_period_sent_ = 0;
   uint64_t request_start_ns_ = 0;
   int64_t request_start_s_ = 0;  // arrival of the first byte of the current request
 

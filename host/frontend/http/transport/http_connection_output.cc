@@ -95,8 +95,6 @@ void HttpConnection::SendChunk(std::string_view bytes) {
   if (is_chunked_stream_) text += "\r\n";
   const OutputSegment segment{text};
   WriteOut({&segment, 1}, nullptr);
-  // Bounds the memory that a client can occupy by not reading its stream.
-  if (output_.unsent_bytes() > limits_.max_unsent_bytes) Close();
 }
 
 void HttpConnection::EndStream() {
@@ -112,11 +110,13 @@ void HttpConnection::EndStream() {
 void HttpConnection::WriteOut(std::span<const OutputSegment> segments,
                               std::shared_ptr<const void> bytes_owner) {
   if (state_ == State::kClosed) return;
-  if (output_.empty()) progress_s_ = owner_.now_s();
+  const bool was_empty = output_.empty();
+  if (was_empty) progress_s_ = owner_.now_s();
   switch (output_.Send(fd_, segments, std::move(bytes_owner))) {
     case OutputQueue::Outcome::kDrained:
       break;
     case OutputQueue::Outcome::kBlocked:
+      if (was_empty) BeginWritePeriod(progress_s_);
       WatchWrites(true);
       break;
     case OutputQueue::Outcome::kFailed:

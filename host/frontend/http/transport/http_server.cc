@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "nereid/ext/response_room.h"
+
 // Defined by mimalloc if the program is linked with it.
 extern "C" [[gnu::weak]] void mi_collect(bool force);
 
@@ -64,6 +66,9 @@ Status HttpServer::Open() {
       connections->OnTick();
       TrimMemoryWhenIdle(idle);
     });
+    if (const auto forbid_waiting = FindForbidWaitingOnThisThread(); forbid_waiting != nullptr) {
+      loop.PostFunction(forbid_waiting);
+    }
   }
   return socket_server_->Serve(*this);
 }

@@ -2,6 +2,7 @@
 // The transport knows no endpoint, and the endpoints know no socket. [loop thread]
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -36,6 +37,8 @@ class InFlightCall {
   // The client has disconnected, or the server has closed the connection. The connection must not
   // be used any more.
   virtual void OnDisconnect() = 0;
+  // The client has read bytes of a stream that waited; `unsent_bytes` of it still wait.
+  virtual void OnOutputSent(size_t /*unsent_bytes*/) {}
 
  protected:
   ~InFlightCall() = default;

@@ -90,6 +90,7 @@ OutputQueue::Outcome OutputQueue::Flush(int fd) {
     if (sent < 0) return Outcome::kFailed;
     if (sent == 0) return Outcome::kBlocked;
     unsent_bytes_ -= sent;
+    num_delayed_sent_ += sent;
     first_sent_bytes_ += sent;
     while (!segments_.empty() && first_sent_bytes_ >= segments_.front().bytes().size()) {
       first_sent_bytes_ -= segments_.front().bytes().size();

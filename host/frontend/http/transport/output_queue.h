@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
@@ -42,6 +43,9 @@ class OutputQueue {
 
   bool empty() const { return segments_.empty(); }
   size_t unsent_bytes() const { return unsent_bytes_; }
+  // Bytes that were queued because the socket did not accept them at once, and have been sent
+  // since.
+  uint64_t num_delayed_sent() const { return num_delayed_sent_; }
 
  private:
   struct QueuedSegment {
@@ -60,6 +64,7 @@ class OutputQueue {
   std::deque<QueuedSegment> segments_;
   size_t first_sent_bytes_ = 0;
   size_t unsent_bytes_ = 0;
+  uint64_t num_delayed_sent_ = 0;
 };
 
 }  // namespace nereid::http

@@ -20,6 +20,7 @@ namespace {
 constexpr char kEcho[] = "/test/Echo";
 constexpr char kEchoStream[] = "/test/EchoStream";
 constexpr char kNever[] = "/test/Never";
+constexpr char kFullStream[] = "/test/FullStream";
 
 // Two threads on which services answer.
 class Workers {
@@ -146,6 +147,40 @@ class EchoStream final : public CallHandler, public std::enable_shared_from_this
   std::shared_ptr<EchoStream> self_;
 };
 
+// Sends one message and holds back others until the client has read it, which it never has.
+class FullStream final : public CallHandler, public std::enable_shared_from_this<FullStream> {
+ public:
+  FullStream(TestContext& context, Call& call) : context_(context), call_(call) {
+    ++context_.num_started;
+  }
+  CallHandler* Start() {
+    self_ = shared_from_this();
+    call_.Write(WireMessage(Slice::Of(std::string(100'000, 'x'))));
+    call_.SetFull(true);
+    return this;
+  }
+
+ private:
+  void OnWriteDone() override {
+    is_written_ = true;
+    if (is_cancelled_) call_.Finish({});
+  }
+  void OnCancel() override {
+    is_cancelled_ = true;
+    if (is_written_) call_.Finish({});
+  }
+  void OnDone() override {
+    ++context_.num_done;
+    self_.reset();
+  }
+
+  TestContext& context_;
+  Call& call_;
+  bool is_written_ = false;
+  bool is_cancelled_ = false;
+  std::shared_ptr<FullStream> self_;
+};
+
 class GrpcTransportTest : public testing::Test {
  protected:
   GrpcTransportTest() { options_.address = "127.0.0.1"; }
@@ -163,6 +198,9 @@ class GrpcTransportTest : public testing::Test {
                           .stream = nullptr});
     methods_.Add(kEchoStream, {.unary = nullptr, .stream = [this](Call& call) {
                                  return std::make_shared<EchoStream>(context_, call)->Start();
+                               }});
+    methods_.Add(kFullStream, {.unary = nullptr, .stream = [this](Call& call) {
+                                 return std::make_shared<FullStream>(context_, call)->Start();
                                }});
     auto server = Http2Server::Start(options_, methods_);
     ASSERT_TRUE(server.ok()) << server.status().message();
@@ -288,6 +326,33 @@ TEST_F(GrpcWriteTimeoutTest, KeepsStreamsThatPause) {
   EXPECT_NE(EndOf(client, 3), 0U);
   client.Send(Frame(kWindowUpdate, kNoFlag, 1, Number(1000, 4)) + Frame(kData, kEndStream, 1, ""));
   EXPECT_EQ(EndOf(client, 1), 0U);
+}
+
+TEST_F(GrpcWriteTimeoutTest, ResetsFullStreamsThatAreNotRead) {
+  constexpr uint32_t kCancel = 8;
+  RawClient client(server_->port());
+  const std::string window = Number(4, 2) + Number(20, 4);  // of one stream
+  client.Send(Frame(kSettings, kNoFlag, 0, window) +
+              Frame(kHeaders, kEndHeaders, 1, CallHeaders(kFullStream)));
+  EXPECT_EQ(EndOf(client, 1), kCancel);
+  client.Send(WholeCall(3, kEcho, "short"));
+  EXPECT_EQ(EndOf(client, 3), 0U) << "the connection stays open";
+}
+
+TEST_F(GrpcWriteTimeoutTest, ResetsFullStreamsThatAreReadByTheByte) {
+  constexpr uint32_t kCancel = 8;
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kFullStream)));
+  std::atomic<bool> has_ended{false};
+  std::thread reader([&] {
+    while (!has_ended) {
+      client.Send(Frame(kWindowUpdate, kNoFlag, 1, Number(1, 4)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  EXPECT_EQ(EndOf(client, 1), kCancel);
+  has_ended = true;
+  reader.join();
 }
 
 class GrpcAnyAddressTest : public GrpcTransportTest {

@@ -30,8 +30,8 @@ bool Eventually(const std::function<bool()>& condition) {
 
 // /echo answers with the body. /sequence does the same and keeps its connection open for sequences.
 // /big answers with a borrowed megabyte. /wait never answers. /stream sends until its client
-// disconnects. /posted receives everything after the leading bytes in posted memory, if there is
-// any.
+// disconnects, and pauses while more than the limit is unsent. /posted receives everything after
+// the leading bytes in posted memory, if there is any.
 class TestService final : public HttpService {
  public:
   static constexpr size_t kNumLeadingBytes = 10;
@@ -70,6 +70,7 @@ class TestService final : public HttpService {
   std::shared_ptr<std::string> posted_memory;  // set before the server starts
   std::atomic<int> num_posted{0}, num_received_in_posted{0};
   std::atomic<int> num_disconnects{0};
+  std::atomic<int> num_pauses{0};
   std::atomic<size_t> max_unsent_bytes{0};
 
  private:
@@ -91,25 +92,33 @@ class TestService final : public HttpService {
         delete this;
         return;
       }
-      is_streaming_ = true;
+      is_posted_ = true;
       connection_->SendChunk(std::string(10000, 's'));
       if (connection_ != nullptr) {
-        service_.max_unsent_bytes =
-            std::max(service_.max_unsent_bytes.load(), connection_->unsent_bytes());
+        const size_t unsent_bytes = connection_->unsent_bytes();
+        service_.max_unsent_bytes = std::max(service_.max_unsent_bytes.load(), unsent_bytes);
+        is_posted_ = unsent_bytes <= connection_->limits().max_unsent_bytes;
       }
+      if (is_posted_) loop_.Post(this);
+      if (!is_posted_) ++service_.num_pauses;
+    }
+
+    void OnOutputSent(size_t unsent_bytes) override {
+      if (is_posted_ || unsent_bytes > connection_->limits().max_unsent_bytes) return;
+      is_posted_ = true;
       loop_.Post(this);
     }
 
     void OnDisconnect() override {
       connection_ = nullptr;
       ++service_.num_disconnects;
-      if (!is_streaming_) delete this;
+      if (!is_posted_) delete this;
     }
 
     TestService& service_;
     HttpConnection* connection_;
     net::EventLoop& loop_;
-    bool is_streaming_ = false;
+    bool is_posted_ = false;  // to the loop
   };
 };
 
@@ -344,10 +353,25 @@ TEST_F(HttpConnectionTest, DetectsADisconnectBehindUnreadPipelinedBytes) {
 TEST_F(HttpConnectionTest, DropsAStreamThatIsNotRead) {
   HttpLimits limits;
   limits.max_unsent_bytes = 500'000;
+  limits.write_timeout_s = 1;
   Start(limits);
   ClientSocket client(server_->port(), /*receive_buffer_bytes=*/4096);
   client.Send(Post("/stream", ""));
   EXPECT_TRUE(Eventually([&] { return service_.num_disconnects == 1; }));
+  EXPECT_LT(service_.max_unsent_bytes, 600'000u);
+}
+
+TEST_F(HttpConnectionTest, GoesOnWithAStreamWhenItsClientReads) {
+  HttpLimits limits;
+  limits.max_unsent_bytes = 500'000;
+  Start(limits);
+  ClientSocket client(server_->port(), /*receive_buffer_bytes=*/4096);
+  client.Send(Post("/stream", ""));
+  for (int round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(Eventually([&] { return service_.num_pauses == round; }));
+    while (service_.num_pauses == round) ASSERT_NE(client.ReadUntil("s"), "");
+  }
+  EXPECT_EQ(service_.num_disconnects, 0);
   EXPECT_LT(service_.max_unsent_bytes, 600'000u);
 }
 
