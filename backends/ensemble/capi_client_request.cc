@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nereid/error.h"
+#include "nereid/ext/response_room.h"
 
 namespace nereid::ensemble {
 namespace {
@@ -69,6 +70,12 @@ Status CApiClientRequest::Open() {
   TRITONBACKEND_ResponseFactory* factory = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseFactoryNew(&factory, request_)));
   factory_.reset(factory);
+  // The thread that brings a response often belongs to a step that serves many requests. It must
+  // not wait for one client; the decoupled steps upstream wait instead (SetRoomSource).
+  if (const auto set_sender_waits = FindResponseFactorySetSenderWaits();
+      set_sender_waits != nullptr) {
+    return ToStatus(set_sender_waits(factory, false));
+  }
   return {};
 }
 

@@ -215,6 +215,7 @@ Result<std::shared_ptr<StepCall>> CApiStepModels::Start(const StepRequest& reque
   if (has_attributes_) NEREID_RETURN_IF_ERROR(ForwardAttributes(client_, target));
   NEREID_RETURN_IF_ERROR(FillInputs(request, target));
   NEREID_RETURN_IF_ERROR(RequestOutputs(step, target));
+  if (step.decoupled) target.SetRoomSource(client_);
   auto call = std::make_shared<CApiStepCall>(context_, plan_, request, std::move(events));
   NEREID_RETURN_IF_ERROR(call->Send(std::move(target), ChildTrace()));
   return std::shared_ptr<StepCall>(std::move(call));
