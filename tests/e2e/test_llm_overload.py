@@ -62,8 +62,8 @@ def request(model, prompt, tokens, id_="", streaming=False, stop=False):
     return one
 
 
-def connect(server):
-    return grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.use_local_subchannel_pool", 1)])
+def connect(server, *options):
+    return grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.use_local_subchannel_pool", 1), *options])
 
 
 def ask(server, requests):
@@ -121,6 +121,24 @@ def num_ended(server, model):
 def prompts(count, length=6):
     draws = random.Random(5)
     return [[draws.randrange(3, 400) for _ in range(length)] for _ in range(count)]
+
+
+def test_a_client_that_does_not_read_delays_no_other_and_gets_every_token(start_server, tmp_path, backend):
+    checkpoint = tmp_path / "demo"
+    shutil.copytree(DEMO, checkpoint)
+    (tmp_path / "repository/llm/1").mkdir(parents=True)
+    (tmp_path / "repository/llm/config.pbtxt").write_text(CONFIG % (backend, checkpoint, 8, 4096))
+    server = start_server(tmp_path / "repository", ["--grpc-max-unsent-size=4096"])
+    [prompt] = prompts(1)
+    with connect(server, ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 16384)) as idle:  # it reads little ahead
+        unread = service_pb2_grpc.GRPCInferenceServiceStub(idle).ModelStreamInfer(iter([request("llm", prompt, 900, streaming=True)]), timeout=600)
+        expected = ask(server, [request("llm", prompt, 900, "x")])["x"]  # meanwhile the other request has all its tokens, too
+        answers = ask(server, [request("llm", prompt, 20, str(index), streaming=True) for index in range(4)])
+        assert all(ids == expected[0][:20] for ids, _ in answers.values()) and len(answers) == 4
+        replies = [outputs_of(reply)["output_ids"] for reply in unread]
+    assert np.frombuffer(b"".join(replies), np.int32).tolist() == expected[0]
+    assert len(replies) < 900  # tokens that waited were merged
+    server.stop()
 
 
 def test_2048_waiting_requests_get_the_same_answers_as_single_ones(server, backend):

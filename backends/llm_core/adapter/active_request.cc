@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kMaxPriorIds = tokenizer::kMaxPendingIds;
 // Per sequence; beyond this, updates are merged into the newest.
 constexpr size_t kMaxQueuedUpdates = 64;
+// In one merged update. Ids and probabilities are bounded by the length of the sequence.
+constexpr size_t kMaxMergedLogits = size_t{16} << 20;
 constexpr float kLogProbPadding = -1.0f;  // pads the shorter sequences of a response
 constexpr int32_t kIdPadding = -1;
 constexpr std::array<float, 1> kNoLogits{};
@@ -73,6 +75,8 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
     }
   }
   num_open_ = sequences_.size();
+  // The response thread serves all requests of the model, so it must not wait for one client.
+  if (outputs.is_decoupled) (void)sender_.DisableWaiting();
   sender_.MarkInputsRead();
 }
 
@@ -80,6 +84,27 @@ std::unique_ptr<llm::OutputSink> ActiveRequest::MakeSink(
     size_t item, std::shared_ptr<const StopStrings> stop_strings) {
   return std::make_unique<ItemOutputSink>(shared_from_this(), item, std::move(stop_strings),
                                           arrival_ns_);
+}
+
+bool ActiveRequest::PollClient() {
+  const bool is_cancelled = PollCancellation();
+  if (!is_held_) return is_cancelled;
+  bool has_room = is_cancelled;
+  const auto ask = FindResponseFactoryHasRoom();
+  if (!has_room && ask != nullptr) (void)ToStatus(ask(factory_.get(), &has_room));
+  if (has_room && is_held_.exchange(false)) responses_.Enqueue(std::move(held_self_));
+  return is_cancelled;
+}
+
+// Nobody polls the request any more once the poller has seen that it is cancelled. So the
+// cancellation is checked again after the request was marked as held.
+bool ActiveRequest::MustHold() {
+  if (!is_streaming_ || IsCancelled() || sender_.HasRoom()) return false;
+  held_self_ = shared_from_this();
+  is_held_ = true;
+  if (!IsCancelled() || !is_held_.exchange(false)) return true;
+  held_self_.reset();
+  return false;
 }
 
 bool ActiveRequest::PollCancellation() {
@@ -119,6 +144,12 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
     if (!update.generation_logits.empty()) {
       update.generation_logits.resize(update.ids.size() * static_cast<size_t>(outputs_.vocab_size));
     }
+    if (update.generation_logits.size() > kMaxMergedLogits && queue.size() == kMaxQueuedUpdates) {
+      update.error =
+          UnavailableError("the client reads too slowly: expected at most ", kMaxMergedLogits,
+                           " logits to wait for it, got ", update.generation_logits.size());
+      Cancel();
+    }
     update.cum_log_prob = output.cum_log_prob;
     update.num_output = static_cast<int32_t>(output.ids.size() + replacement_ids.size());
     update.num_reused_blocks = output.num_reused_blocks;
@@ -140,6 +171,7 @@ void ActiveRequest::PostError(size_t item, const Status& status) {
 }
 
 void ActiveRequest::Flush() {
+  if (MustHold()) return;  // is_queued_ stays set, so that Post does not enqueue it meanwhile
   std::vector<std::vector<SequenceUpdate>> all(sequences_.size());
   {
     const std::lock_guard lock(mutex_);

@@ -1,7 +1,8 @@
 // A client's request while the engine works on it. It collects the output of the request's batch
 // items, turns it into responses and completes the request. The engine thread posts updates and the
 // response thread sends them, so that a slow client never delays a step. A stream gets one response
-// per step; if many are queued, the newest are merged.
+// per step; if many are queued, the newest are merged. While the client has no room for responses,
+// they stay queued, so that a slow client delays no other request either.
 #pragma once
 
 #include <atomic>
@@ -36,18 +37,19 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   std::unique_ptr<llm::OutputSink> MakeSink(size_t item,
                                             std::shared_ptr<const StopStrings> stop_strings);
 
-  void Cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }  // [any thread]
+  void Cancel() { is_cancelled_ = true; }  // [any thread]
   // Whether Cancel was called or a cancellation was polled. [any thread]
-  bool IsCancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
-  // Asks the host whether the client has cancelled, and cancels if so. [cancellation poller's
-  // thread]
-  bool PollCancellation();
+  bool IsCancelled() const { return is_cancelled_; }
+  // Asks the host whether the client has cancelled, and cancels if so. Sends updates that waited
+  // for room if there is some. [cancellation poller's thread]
+  bool PollClient();
   // `replacement_ids`: ids that follow those of `output` and were not sampled. [engine thread]
   void Post(size_t item, const llm::SequenceOutput& output, const SequenceTiming& timing,
             const llm::TokenIds& replacement_ids = {});
   // Fails the item. [engine thread, instance thread]
   void PostError(size_t item, const Status& status);
-  // Sends the posted updates as responses. [response thread]
+  // Sends the posted updates as responses, unless the client has no room: then PollClient has it
+  // called again. [response thread]
   void Flush();
 
  private:
@@ -88,6 +90,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   ActiveRequest(Request request, const ClientRequest& client, const ConfiguredOutputs& outputs,
                 ResponseThread& responses, LlmMetrics* metrics, ResponseFactoryHandle factory);
 
+  bool PollCancellation();
+  bool MustHold();
   void HandleUpdate(SequenceState& sequence, SequenceUpdate update);
   void Close(SequenceState& sequence);
   void FailItem(const Item& item, const Status& error);
@@ -111,8 +115,12 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   LlmMetrics* const metrics_;
   const int64_t arrival_ns_;
   ResponseSender sender_;                // [response thread]
-  const ResponseFactoryHandle factory_;  // used by PollCancellation only
+  const ResponseFactoryHandle factory_;  // used by PollClient only
   std::atomic<bool> is_cancelled_{false};
+  // Flush found no room. The thread that resets it continues with held_self_, which keeps this
+  // object after the engine has finished with it.
+  std::atomic<bool> is_held_{false};
+  std::shared_ptr<ActiveRequest> held_self_;
 
   std::mutex mutex_;  // guards is_queued_ and the updates of all sequences
   std::vector<Item> items_;

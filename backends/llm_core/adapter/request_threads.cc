@@ -50,7 +50,7 @@ void CancellationPoller::Run() {
     std::erase_if(watched, [&](const std::weak_ptr<ActiveRequest>& one) {
       const std::shared_ptr<ActiveRequest> active_request = one.lock();
       if (active_request == nullptr) return true;
-      const bool is_cancelled = active_request->PollCancellation();
+      const bool is_cancelled = active_request->PollClient();
       any_cancelled |= is_cancelled;
       return is_cancelled;  // no further polling is needed
     });

@@ -38,9 +38,10 @@ class ResponseThread {
   std::thread thread_;  // last member: the thread uses the others
 };
 
-// Forwards the cancellations of clients to the engine. A backend can only poll whether a request
-// was cancelled. One thread polls all requests of a model every two milliseconds, so that an engine
-// step need not poll thousands of them. It sleeps while there are no requests.
+// Forwards the cancellations of clients to the engine, and lets requests go on whose clients have
+// read enough. A backend can only poll whether a request was cancelled or has room for responses.
+// One thread polls all requests of a model every two milliseconds, so that an engine step need not
+// poll thousands of them. It sleeps while there are no requests.
 class CancellationPoller {
  public:
   // `on_cancelled` is called on the poller's thread after a round in which some requests became
