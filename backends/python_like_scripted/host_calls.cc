@@ -90,6 +90,7 @@ Status HostCalls::OnCall(MarshalReader& message) {
   if (operation == Operation::kLoadModel || operation == Operation::kUnloadModel) {
     return ControlModel(call, operation, message);
   }
+  if (operation == Operation::kAwaitRoom) return AwaitRoom(call, message);
   if (operation == Operation::kIsModelReady) return CheckModelReady(call, message);
   const Result<std::string> value = Answer(operation, message);
   NEREID_RETURN_IF_ERROR(message.Finish());
@@ -102,6 +103,35 @@ Status HostCalls::OnCancel(MarshalReader& message) {
   NEREID_RETURN_IF_ERROR(message.Finish());
   infer_calls_.Cancel(call);
   return {};
+}
+
+Status HostCalls::OnConsumed(MarshalReader& message) {
+  const int64_t call = message.Int();
+  const int64_t count = message.Int();
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  infer_calls_.OnConsumed(call, count);
+  return {};
+}
+
+Status HostCalls::AwaitRoom(int64_t call, MarshalReader& message) {
+  message.TupleOf(1);
+  const auto key = static_cast<uint64_t>(message.Int());
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  if (open_.HasRoom(key)) {
+    Reply(*worker_, call, {}, NoValue());
+  } else {
+    waiting_senders_.push_back({call, key});
+  }
+  return {};
+}
+
+bool HostCalls::ServeWaiting() {
+  std::erase_if(waiting_senders_, [this](const WaitingSender& sender) {
+    if (!open_.HasRoom(sender.request_key)) return false;
+    Reply(*worker_, sender.call, {}, NoValue());
+    return true;
+  });
+  return infer_calls_.ReleaseStalled() || !waiting_senders_.empty();
 }
 
 // Reads all of its arguments even if the call fails.

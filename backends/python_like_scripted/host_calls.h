@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/python_like_scripted/deferred_calls.h"
 #include "backends/python_like_scripted/infer_calls.h"
@@ -26,11 +27,16 @@ class HostCalls {
   // [worker thread]
   Status OnCall(MarshalReader& message);
   Status OnCancel(MarshalReader& message);
+  Status OnConsumed(MarshalReader& message);
+  // Answers the senders that wait for room if there is some. Returns whether any still waits, also
+  // a model that this worker's model calls. [worker thread]
+  bool ServeWaiting();
   // [any thread]
   void CancelAll() { infer_calls_.CancelAll(); }
 
  private:
   Result<std::string> Answer(Operation operation, MarshalReader& message);
+  Status AwaitRoom(int64_t call, MarshalReader& message);
   Result<std::string> TraceContext(uint64_t request_key);
   Result<std::string> CallMetric(Operation operation, MarshalReader& message);
   // These run as deferred calls: loading takes long, and a model whose readiness is queried may be
@@ -44,6 +50,11 @@ class HostCalls {
   const std::shared_ptr<Worker> worker_;
   InferCalls infer_calls_;
   MetricTable metrics_;
+  struct WaitingSender {
+    int64_t call;
+    uint64_t request_key;
+  };
+  std::vector<WaitingSender> waiting_senders_;  // [worker thread]
   DeferredCalls& deferred_calls_;
 };
 

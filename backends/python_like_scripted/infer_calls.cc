@@ -1,7 +1,10 @@
 #include "backends/python_like_scripted/infer_calls.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +19,25 @@
 
 namespace nereid::python {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Responses of one call that the worker's model has not read. Beyond this, the called model waits.
+constexpr size_t kMaxUnreadResponses = 128;
+constexpr size_t kMaxUnreadBytes = 16 << 20;
+// A model that reads nothing of a call for so long may itself wait for something that the called
+// model does after this call. So the called model goes on then.
+constexpr std::chrono::seconds kMaxStall{30};
+
+size_t OutputBytes(const InferResponse& response) {
+  const Result<uint32_t> count = response.OutputCount();
+  size_t bytes = 0;
+  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
+    const Result<OutputView> output = response.Output(i);
+    if (output.ok()) bytes += output->size_bytes;
+  }
+  return bytes;
+}
 
 Status WriteParameters(const InferResponse& response, MarshalWriter& writer) {
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
@@ -94,6 +116,7 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
   void Cancel() { (void)InferRequest::Cancel(handle_); }
 
   void OnResponse(InferResponse response, bool is_final) noexcept override {
+    if (!is_final) CountUnread(OutputBytes(response));
     const Status status =
         CatchAll("call", [&] { return ForwardResponse(std::move(response), is_final); });
     if (!status.ok()) LogError(StrCat("call of a model: ", status.message()));
@@ -104,6 +127,25 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     released_.emplace(std::move(request));
     ReleaseInputs();
     ReleaseOne();
+  }
+
+  void OnConsumed(int64_t count) {
+    std::lock_guard lock(unread_mutex_);
+    for (; count > 0 && !unread_.empty(); --count) {
+      unread_bytes_ -= unread_.front();
+      unread_.pop_front();
+    }
+    if (full_since_.has_value()) full_since_ = Clock::now();
+    if (unread_.size() <= kMaxUnreadResponses && unread_bytes_ <= kMaxUnreadBytes) MakeRoom();
+  }
+
+  void ReleaseIfStalled(Clock::time_point now) {
+    std::lock_guard lock(unread_mutex_);
+    if (!full_since_.has_value() || now - *full_since_ < kMaxStall) return;
+    LogWarning(StrCat(worker_->label(), ": it has read nothing of its call of another model for ",
+                      kMaxStall.count(), " s: further responses queue without a limit"));
+    is_unlimited_ = true;
+    MakeRoom();
   }
 
   // Copies inputs in GPU memory, so that the worker can have its memory back.
@@ -171,7 +213,32 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     return {};
   }
 
+  void CountUnread(size_t bytes) {
+    std::lock_guard lock(unread_mutex_);
+    if (is_unlimited_) return;
+    unread_.push_back(bytes);
+    unread_bytes_ += bytes;
+    const bool is_full = unread_.size() > kMaxUnreadResponses || unread_bytes_ > kMaxUnreadBytes;
+    if (!is_full || full_since_.has_value()) return;
+    full_since_ = Clock::now();
+    table_->num_full.fetch_add(1);
+    InferRequest::SetRoom(handle_, false);
+    worker_->Wake();  // its thread looks for calls that stall
+  }
+
+  // Requires unread_mutex_.
+  void MakeRoom() {
+    if (!full_since_.has_value()) return;
+    full_since_.reset();
+    table_->num_full.fetch_sub(1);
+    InferRequest::SetRoom(handle_, true);
+  }
+
   void RemoveFromTable() {
+    {
+      std::lock_guard lock(unread_mutex_);
+      MakeRoom();
+    }
     std::shared_ptr<InferCall> kept;
     std::lock_guard lock(table_->mutex);
     const auto it = table_->calls.find(number_);
@@ -195,6 +262,12 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
   std::optional<InferRequest> released_;             // owns handle_ after OnRelease
   std::shared_ptr<InferCall> self_;
   std::atomic<int> num_pending_callbacks_{2};
+
+  std::mutex unread_mutex_;    // guards the members below
+  std::deque<size_t> unread_;  // bytes of each response that is not known to be read
+  size_t unread_bytes_ = 0;
+  std::optional<Clock::time_point> full_since_;  // set while the called model has to wait
+  bool is_unlimited_ = false;
 };
 
 InferCalls::InferCalls(Server server, OpenRequests& open, std::shared_ptr<Worker> worker)
@@ -368,6 +441,27 @@ void InferCalls::Cancel(int64_t number) {
     if (it != table_->calls.end()) call = it->second;
   }
   if (call != nullptr) call->Cancel();
+}
+
+void InferCalls::OnConsumed(int64_t number, int64_t count) {
+  std::shared_ptr<InferCall> call;
+  {
+    std::lock_guard lock(table_->mutex);
+    const auto it = table_->calls.find(number);
+    if (it != table_->calls.end()) call = it->second;
+  }
+  if (call != nullptr) call->OnConsumed(count);
+}
+
+bool InferCalls::ReleaseStalled() {
+  if (table_->num_full.load() == 0) return false;
+  std::vector<std::shared_ptr<InferCall>> calls;
+  {
+    std::lock_guard lock(table_->mutex);
+    for (const auto& [number, call] : table_->calls) calls.push_back(call);
+  }
+  for (const auto& call : calls) call->ReleaseIfStalled(Clock::now());
+  return table_->num_full.load() != 0;
 }
 
 void InferCalls::CancelAll() {

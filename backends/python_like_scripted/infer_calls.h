@@ -3,6 +3,7 @@
 // memory. A call outlives its session if the model takes longer than the worker lives.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,11 @@ class InferCalls {
   // Starts the call (request, accepts_stream). The outcome, also a refusal, is posted to the
   // worker. An error means that the message is invalid. [worker thread]
   Status Start(int64_t number, MarshalReader& message);
+  // The worker's model has read `count` further responses of the call. [worker thread]
+  void OnConsumed(int64_t number, int64_t count);
+  // Lets called models go on that have waited too long for the worker's model to read their
+  // responses. Returns whether any model still waits. [worker thread]
+  bool ReleaseStalled();
   // Requests cancellation. [any thread]
   void Cancel(int64_t number);
   void CancelAll();
@@ -32,7 +38,8 @@ class InferCalls {
  private:
   // The calls in flight. Each removes itself when it ends.
   struct Table {
-    std::mutex mutex;  // guards calls
+    std::atomic<int> num_full{0};  // calls whose models wait until their responses are read
+    std::mutex mutex;              // guards calls
     std::unordered_map<int64_t, std::shared_ptr<InferCall>> calls;
   };
   friend class InferCall;

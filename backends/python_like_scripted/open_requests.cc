@@ -7,6 +7,9 @@
 namespace nereid::python {
 
 uint64_t OpenRequests::Add(Request request, bool is_awaited) {
+  // The worker thread sends the responses of all requests. So the worker waits for room instead,
+  // in the sender of each request.
+  if (request.sender().is_decoupled()) (void)request.sender().DisableWaiting();
   auto open = std::make_shared<OpenRequest>(std::move(request), is_awaited);
   std::lock_guard lock(mutex_);
   open_.emplace(next_key_, std::move(open));
@@ -132,6 +135,13 @@ void OpenRequests::Reschedule(uint64_t key) {
 
 bool OpenRequests::IsOpen(uint64_t key) {
   return Find(key) != nullptr;
+}
+
+bool OpenRequests::HasRoom(uint64_t key) {
+  const std::shared_ptr<OpenRequest> open = Find(key);
+  if (open == nullptr) return true;
+  std::lock_guard lock(open->mutex);
+  return !open->request.is_open() || open->request.sender().HasRoom();
 }
 
 // An answered request counts as cancelled: more responses would be dropped.

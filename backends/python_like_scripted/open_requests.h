@@ -38,6 +38,8 @@ class OpenRequests {
 
   bool IsOpen(uint64_t key);
   bool IsCancelled(uint64_t key);
+  // Whether the reader of the request's responses can take another one; true if it is not open.
+  bool HasRoom(uint64_t key);
   // Calls use(request) while no other thread can finish the request. NOT_FOUND if it is not open.
   template <typename Use>
   auto With(uint64_t key, const Use& use) -> decltype(use(std::declval<Request&>())) {

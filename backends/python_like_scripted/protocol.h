@@ -25,6 +25,7 @@ enum class WorkerMessage : int32_t {
   kCall = 13,       // (kind, call, operation, arguments)
   kCancel = 14,     // (kind, call)
   kReadiness = 15,  // (kind, query, is_ready, text)
+  kConsumed = 16,   // (kind, call, number of responses that the model has read since the last one)
 };
 
 // Posted by the host.
@@ -50,6 +51,7 @@ enum class Operation : int32_t {
   kMetricValue = 12,
   kDeleteMetric = 13,
   kDeleteMetricFamily = 14,
+  kAwaitRoom = 15,  // answered when the reader of the request's responses can take another one
 };
 
 }  // namespace nereid::python

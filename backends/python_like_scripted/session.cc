@@ -250,11 +250,17 @@ Status Session::OnPosted(WorkerMessage kind, MarshalReader& message) {
       return calls_->OnCall(message);
     case WorkerMessage::kCancel:
       return calls_->OnCancel(message);
+    case WorkerMessage::kConsumed:
+      return calls_->OnConsumed(message);
     case WorkerMessage::kReadiness:
       return OnReadiness(message);
     default:
       return InvalidArgError("a message of kind ", static_cast<int32_t>(kind));
   }
+}
+
+bool Session::ServeWaiting() {
+  return calls_->ServeWaiting();
 }
 
 Status Session::OnRespond(MarshalReader& message) {

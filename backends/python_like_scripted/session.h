@@ -68,6 +68,7 @@ class Session : public WorkerListener {
   bool has_exited() const { return worker_->has_exited(); }
 
   Status OnPosted(WorkerMessage kind, MarshalReader& message) override;
+  bool ServeWaiting() override;
   void OnWorkerExit(const std::string& how) override;
 
  private:

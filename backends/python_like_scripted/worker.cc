@@ -30,14 +30,17 @@ bool IsReadable(const pollfd& polled) {
 // spin_reader.py.
 constexpr int kSpinFactor = 4;
 
-// Spins for a short time, then sleeps in poll() without a time limit. False if a signal interrupted
-// poll().
+// While senders wait for room, their room is polled with this period.
+constexpr int kRoomPollMs = 2;
+
+// Spins for a short time, then sleeps in poll() for at most `timeout_ms` (-1: without a limit).
+// False if a signal interrupted poll().
 template <size_t kCount>
-bool SpinThenPoll(SpinWait& spin, pollfd (&polled)[kCount]) {
+bool SpinThenPoll(SpinWait& spin, pollfd (&polled)[kCount], int timeout_ms) {
   if (spin.ShouldSpin() && spin.SpinUntil([&] { return poll(polled, kCount, 0) != 0; }))
     return true;
   int count = -1;
-  spin.Sleep([&] { count = poll(polled, kCount, -1); });
+  spin.Sleep([&] { count = poll(polled, kCount, timeout_ms); });
   return count >= 0;
 }
 
@@ -185,10 +188,13 @@ Result<std::string> Worker::CheckAnswer(Result<std::optional<std::string>> answe
 
 Status Worker::Post(std::string message) {
   NEREID_RETURN_IF_ERROR(posted_channel_->Post(std::move(message)));
-  if (posted_channel_->Flush()) return {};
+  if (!posted_channel_->Flush()) Wake();
+  return {};
+}
+
+void Worker::Wake() {
   const uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof one);
-  return {};
 }
 
 void Worker::WaitForPosted(uint64_t count) {
@@ -244,7 +250,9 @@ void Worker::Serve() {
     (void)!read(wake_.get(), &ignored, sizeof ignored);
     if (!posted_channel_->Flush()) polled[0].events |= POLLOUT;
     if (posted_channel_->is_closed()) polled[0].fd = -1;
-    if (!SpinThenPoll(spin, polled)) continue;  // EINTR
+    WorkerListener* const listener = listener_;
+    const bool has_waiting = listener != nullptr && listener->ServeWaiting();
+    if (!SpinThenPoll(spin, polled, has_waiting ? kRoomPollMs : -1)) continue;  // EINTR
     if (IsReadable(polled[0]) && !ServePosted()) process_->Kill();
     if (posted_channel_->is_closed()) process_->Kill();
     if (IsReadable(polled[1])) ServeOutput(/*is_last=*/false);

@@ -47,6 +47,9 @@ class WorkerListener {
  public:
   // `message` is positioned after the kind. An error kills the worker.
   virtual Status OnPosted(WorkerMessage kind, MarshalReader& message) = 0;
+  // Lets senders go on that wait for the reader of their responses. Called after messages were
+  // handled and, while it returns true, every few milliseconds.
+  virtual bool ServeWaiting() { return false; }
   // Called once, after all messages. `how` says how the worker ended.
   virtual void OnWorkerExit(const std::string& how) = 0;
 
@@ -83,6 +86,8 @@ class Worker {
   Result<std::string> AwaitAnswer(std::chrono::milliseconds timeout, const char* task = "answer");
   // [any thread]
   Status Post(std::string message);
+  // Makes the worker thread call ServeWaiting. [any thread]
+  void Wake();
   // Waits until `count` posted messages were handled or the worker has exited. [not the worker
   // thread]
   void WaitForPosted(uint64_t count);
@@ -94,6 +99,7 @@ class Worker {
   SharedRegion& from_worker() { return *from_worker_; }
   LeasedOutputs& leased_outputs() { return *leased_outputs_; }
   PostedInputBuffers& posted_input_buffers() { return *posted_input_buffers_; }
+  const std::string& label() const { return options_.label; }
   pid_t pid() const { return process_->pid(); }
   bool has_exited() const { return has_exited_; }
 

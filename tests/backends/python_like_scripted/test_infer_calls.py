@@ -327,3 +327,28 @@ def test_a_call_that_fails_after_its_start_leaves_nothing_pending(calls, host, m
     with pytest.raises(RuntimeError, match="made up"):
         infer(made, decoupled)
     assert not calls._pending and not failures and calls._abandoned == {1, 2}
+
+
+def test_the_host_learns_which_responses_were_read(host, calls):
+    for _ in range(70):
+        host.answers_call(((), None, ()), False)
+    host.answers_call(None, True)
+    assert len(list(infer(request(), True))) == 71
+    assert [each[1:] for each in host.posted if each[0] == calls.protocol.CONSUMED] == [(1, 32), (1, 32)]
+
+
+def test_a_response_sender_waits_for_room_now_and_then(host, calls, monkeypatch):
+    from nereid_worker import response
+    monkeypatch.setattr(response, "is_decoupled", True)
+    sender = response.InferenceResponseSender.of(7, ())
+    waits = lambda: [each for each in host.posted if each[0] == calls.protocol.CALL]  # noqa: E731
+    for _ in range(127):
+        sender.send(response.InferenceResponse())
+    assert not waits()
+    host.answers.put((calls.protocol.REPLY, 1, True, None))
+    sender.send(response.InferenceResponse())  # reads the answer
+    assert host.answers.empty() and [each[2:] for each in waits()] == [(calls.protocol.AWAIT_ROOM, (7,))]
+    for _ in range(127):
+        sender.send(response.InferenceResponse())
+    sender.send(response.InferenceResponse(), response.FINAL)  # the last one never waits
+    assert len(waits()) == 1

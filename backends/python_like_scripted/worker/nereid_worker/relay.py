@@ -217,6 +217,11 @@ class Relay:
                 relayed = self._open.get(rest[0])
             if relayed is not None:
                 _cancel(relayed)
+        elif kind == protocol.CONSUMED:
+            with self._lock:
+                relayed = self._open.get(rest[0])
+            if relayed is not None:
+                channel.post((kind, relayed.number, rest[1]))
         elif kind == protocol.RESPOND:
             _respond(*rest)
         elif kind == protocol.LOG:

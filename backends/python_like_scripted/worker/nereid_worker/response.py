@@ -4,10 +4,13 @@ import threading
 from . import calls, channel, protocol
 from .arguments import HostHandle, int_of, is_text, list_of
 from .errors import TritonError, TritonModelException
-from .tensor import Tensor, release_packed, packed_all
+from .tensor import Tensor, release_packed, packed_all, shared_bytes
 
 FINAL = 1  # TRITONSERVER_RESPONSE_COMPLETE_FINAL
 is_decoupled = False  # whether this worker's model is decoupled; set once
+# After so many responses of a stream, or so many bytes of them, its sender waits until their reader can take further ones.
+_PACE_RESPONSES = 128
+_PACE_BYTES = 4 << 20
 
 
 def parameters_text(parameters):
@@ -108,14 +111,14 @@ channel.after_fork_in_child.append(_reset_after_fork)
 class InferenceResponseSender(HostHandle):
     """Sends the responses of one request. If it is deleted before the final flag was sent, it sends the flag, so that the request ends. [any
     thread]"""
-    __slots__ = ("_key", "_names", "_num_sent", "_is_closed", "__weakref__")
+    __slots__ = ("_key", "_names", "_num_sent", "_is_closed", "_num_unpaced", "_unpaced_bytes", "__weakref__")
 
     @classmethod
     def of(cls, request_key, output_names):
         self = cls.__new__(cls)
         self._key = request_key  # 0: for a request that the model made itself
         self._names = output_names
-        self._num_sent = 0
+        self._num_sent = self._num_unpaced = self._unpaced_bytes = 0
         self._is_closed = False
         return self
 
@@ -169,6 +172,18 @@ class InferenceResponseSender(HostHandle):
             raise
         if kept or not channel.is_model_process():  # in a forked process: the parent may end the request after this
             calls.await_handled()
+        if packed is not None and flags != FINAL and is_decoupled:
+            self._pace(packed[0])
+
+    def _pace(self, outputs):
+        """Counts a sent response, and waits now and then until its reader can take further ones, was cut off or has cancelled."""
+        with _send_lock:
+            self._num_unpaced += 1
+            self._unpaced_bytes += shared_bytes(outputs)
+            if self._num_unpaced < _PACE_RESPONSES and self._unpaced_bytes < _PACE_BYTES:
+                return
+            self._num_unpaced = self._unpaced_bytes = 0
+        calls.call(protocol.AWAIT_ROOM, (self._key,))
 
     def __del__(self):
         if not getattr(self, "_is_closed", True) and self._key and channel.is_model_process():

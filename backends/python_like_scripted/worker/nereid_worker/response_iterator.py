@@ -5,6 +5,11 @@ import weakref
 from . import calls, channel, protocol
 from .arguments import HostHandle
 from .response import InferenceResponse
+from .tensor import shared_bytes
+
+# The host learns after so many responses, or so many bytes of them, that they were read. Until then the called model may have to wait.
+_REPORTED_RESPONSES = 32
+_REPORTED_BYTES = 4 << 20
 
 _iterators: "weakref.WeakSet[ResponseIterator]" = weakref.WeakSet()
 
@@ -37,6 +42,7 @@ class ResponseIterator(HostHandle):
         self._is_done = False
         self._seen = []
         self._position = 0
+        self._num_unreported = self._unreported_bytes = 0
         self._lock = threading.Lock()  # guards the members above; not held while waiting
         self._waiting = threading.Lock()  # held by the thread that waits for a message
         _iterators.add(self)
@@ -114,6 +120,16 @@ class ResponseIterator(HostHandle):
         elif is_final:
             # As in Triton, a stream that ends with a flag alone has an empty last response.
             self._seen.append(InferenceResponse.received(((), None, ())))
+        if packed is not None and not is_final:
+            self._report_read(packed[0])
+
+    def _report_read(self, outputs):
+        self._num_unreported += 1
+        self._unreported_bytes += shared_bytes(outputs)
+        if self._num_unreported < _REPORTED_RESPONSES and self._unreported_bytes < _REPORTED_BYTES:
+            return
+        channel.post((protocol.CONSUMED, self._number, self._num_unreported))
+        self._num_unreported = self._unreported_bytes = 0
 
     def cancel(self):
         if not self._is_done:

@@ -185,6 +185,11 @@ def packed_all(tensors, kept=None, kept_on_gpu=None):
     return tuple(packed)
 
 
+def shared_bytes(packed):
+    """The bytes of encoded tensors that are in shared memory."""
+    return sum([data[1] for _, _, _, data in packed if type(data) is tuple and len(data) < 4])
+
+
 def release_packed(packed):
     """Releases the shared memory of encoded tensors that are not sent."""
     for _, _, _, data in packed:
