@@ -202,7 +202,7 @@ def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repos
 
 
 def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, test_backends):
-    strict = start_server(repository, [test_backends, "--grpc-max-unsent-size=4000000"])
+    strict = start_server(repository, [test_backends, "--grpc-max-unsent-size=4000000", "--grpc-write-timeout=300"])
     with connect(strict) as channel, connect(strict) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(

@@ -23,7 +23,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(start_server, repository, test_backends):
-    return start_server(repository, [test_backends, "--http-max-unsent-size=1000000"])
+    return start_server(repository, [test_backends, "--http-max-unsent-size=1000000", "--http-write-timeout-secs=1"])
 
 
 def counters(server):
