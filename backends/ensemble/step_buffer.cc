@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "base/mapped_blocks.h"
+
 namespace nereid::ensemble {
 namespace {
 
@@ -26,12 +28,18 @@ struct TrailingBufferAllocator {
 
   T* allocate(size_t count) {
     const size_t begin = RoundUp(count * sizeof(T));
-    void* memory = std::aligned_alloc(kAlignment, begin + RoundUp(size_bytes));
+    const size_t all_bytes = begin + RoundUp(size_bytes);
+    void* memory = size_bytes >= MappedBlocks::kMinBytes
+                       ? MappedBlocks::Allocate(all_bytes)
+                       : std::aligned_alloc(kAlignment, all_bytes);
     if (memory == nullptr) throw std::bad_alloc();
     *bytes = static_cast<char*>(memory) + begin;
     return static_cast<T*>(memory);
   }
-  void deallocate(T* memory, size_t) { std::free(memory); }
+  void deallocate(T* memory, size_t count) {
+    if (size_bytes < MappedBlocks::kMinBytes) return std::free(memory);
+    MappedBlocks::Free(memory, RoundUp(count * sizeof(T)) + RoundUp(size_bytes));
+  }
   friend bool operator==(const TrailingBufferAllocator&, const TrailingBufferAllocator&) {
     return true;
   }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "base/mapped_blocks.h"
+
 namespace nereid {
 namespace {
 
@@ -14,14 +16,17 @@ constexpr size_t kAlignment = 64;
 // memory it is allocated alone.
 struct alignas(kAlignment) OutputBlock {
   std::atomic<uint32_t> num_owners{1};
-  LeasedOutput lease{};  // release_fn is null if the bytes belong to this allocation
+  LeasedOutput lease{};     // release_fn is null if the bytes belong to this allocation
+  size_t mapped_bytes = 0;  // of this allocation; 0 if it is in the heap
 };
 
 void Unref(void* userp) {
   auto* block = static_cast<OutputBlock*>(userp);
   if (block->num_owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (block->lease.release_fn != nullptr) block->lease.Release();
+  const size_t mapped_bytes = block->mapped_bytes;
   block->~OutputBlock();
+  if (mapped_bytes != 0) return MappedBlocks::Free(block, mapped_bytes);
   std::free(block);
 }
 
@@ -36,14 +41,19 @@ Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* p
   constexpr size_t kMaxBytes = std::numeric_limits<size_t>::max() / 2;
   const size_t rounded_bytes =
       (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment + sizeof(OutputBlock);
-  void* const memory =
-      output.size_bytes > kMaxBytes ? nullptr : std::aligned_alloc(kAlignment, rounded_bytes);
+  const bool is_mapped = output.size_bytes >= MappedBlocks::kMinBytes;
+  void* memory = nullptr;
+  if (output.size_bytes <= kMaxBytes) {
+    memory = is_mapped ? MappedBlocks::Allocate(rounded_bytes)
+                       : std::aligned_alloc(kAlignment, rounded_bytes);
+  }
   if (memory == nullptr) {
     return UnavailableError("output '", output.tensor_name, "': cannot allocate ",
                             output.size_bytes, " bytes");
   }
   plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
   auto* const block = new (memory) OutputBlock;
+  if (is_mapped) block->mapped_bytes = rounded_bytes;
   return OutputBuffer{.base = block + 1, .userp = block};
 }
 

@@ -28,6 +28,7 @@ struct TransportContext {
   const MethodTable& methods;
   const net::TlsContext* tls = nullptr;  // null: plain text
   std::atomic<size_t> num_calls{0};      // calls whose handler has not yet received OnDone
+  std::atomic<uint64_t> num_started{0};  // all calls so far
 };
 
 class Http2Connection final : private net::LoopTask {
@@ -53,6 +54,7 @@ class Http2Connection final : private net::LoopTask {
   const GrpcOptions& options() const { return context_.options; }
   const MethodTable& methods() const { return context_.methods; }
   std::atomic<size_t>& num_calls() { return context_.num_calls; }
+  void CountStartedCall() { context_.num_started.fetch_add(1, std::memory_order_relaxed); }
   void Link(Http2Stream* stream);
   void Unlink(Http2Stream* stream);
   // Counts unary responses that the client has not read completely, and full streams.

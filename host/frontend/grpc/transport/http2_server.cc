@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/idle_trim.h"
 #include "nereid/ext/response_room.h"
 
 namespace nereid::grpc {
@@ -44,8 +45,12 @@ Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& optio
   server->socket_server_ = std::move(port).value();
   server->loop_states_.resize(server->socket_server_->num_loops());
   const auto forbid_waiting = FindForbidWaitingOnThisThread();
-  for (size_t i = 0; forbid_waiting != nullptr && i < server->loop_states_.size(); ++i) {
-    server->socket_server_->loop(i).PostFunction(forbid_waiting);
+  for (size_t i = 0; i < server->loop_states_.size(); ++i) {
+    net::EventLoop& loop = server->socket_server_->loop(i);
+    if (forbid_waiting != nullptr) loop.PostFunction(forbid_waiting);
+    loop.SetTick([&context = server->context_, trim = IdleTrim()]() mutable {
+      trim.Tick(context.num_started.load(std::memory_order_relaxed), context.num_calls.load());
+    });
   }
   NEREID_RETURN_IF_ERROR(server->socket_server_->Serve(*server));
   return server;

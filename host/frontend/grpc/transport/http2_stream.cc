@@ -30,6 +30,7 @@ Http2Stream::Http2Stream(Http2Connection& connection, int32_t id)
       connection_(&connection),
       id_(id) {
   num_calls_.fetch_add(1, std::memory_order_relaxed);
+  connection.CountStartedCall();
   connection.Link(this);
 }
 

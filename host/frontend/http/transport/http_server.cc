@@ -1,16 +1,12 @@
 // Admission, counting and shutdown of connections.
 #include "host/frontend/http/transport/http_server.h"
 
-#include <malloc.h>
 #include <sys/socket.h>
 
 #include <thread>
 #include <utility>
 
 #include "nereid/ext/response_room.h"
-
-// Defined by mimalloc if the program is linked with it.
-extern "C" [[gnu::weak]] void mi_collect(bool force);
 
 namespace nereid::http {
 namespace {
@@ -19,20 +15,6 @@ namespace {
 constexpr char kTooManyConnections[] =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 32\r\n"
     "Connection: close\r\n\r\n{\"error\":\"too many connections\"}";
-
-// Returns free memory to the system: that of the calling thread with mimalloc, that of all threads
-// with glibc's allocator.
-void ReleaseFreeMemory() {
-  if (mi_collect != nullptr) {
-    mi_collect(true);
-  } else {
-    // glibc's allocator initializes itself at its first call, without a lock. If another allocator
-    // replaces it (a sanitizer's or a preloaded one), this is the first call, and several loops may
-    // make it at once.
-    static const bool is_ready = (malloc_trim(0), true);
-    if (is_ready) malloc_trim(0);
-  }
-}
 
 }  // namespace
 
@@ -62,9 +44,9 @@ Status HttpServer::Open() {
     net::EventLoop& loop = socket_server_->loop(i);
     connections_.push_back(std::make_unique<LoopConnections>(*socket_server_, i, service_,
                                                              options_.limits, tls_.get()));
-    loop.SetTick([this, connections = connections_.back().get(), idle = IdleState()]() mutable {
+    loop.SetTick([this, connections = connections_.back().get(), trim = IdleTrim()]() mutable {
       connections->OnTick();
-      TrimMemoryWhenIdle(idle);
+      TrimMemoryWhenIdle(trim);
     });
     if (const auto forbid_waiting = FindForbidWaitingOnThisThread(); forbid_waiting != nullptr) {
       loop.PostFunction(forbid_waiting);
@@ -84,18 +66,11 @@ void HttpServer::AddConnection(size_t loop, int fd) {
   connections_[loop]->AddConnection(fd);
 }
 
-// [each loop, once a second] After a burst the allocator keeps the memory of thousands of
-// connections. It is returned once all loops have been idle for a second.
-void HttpServer::TrimMemoryWhenIdle(IdleState& idle) {
+// [each loop, once a second]
+void HttpServer::TrimMemoryWhenIdle(IdleTrim& trim) {
   uint64_t num_requests = 0;
   for (const auto& connections : connections_) num_requests += connections->num_requests();
-  const bool is_idle = num_requests == idle.num_requests_seen && num_running() == 0;
-  idle.num_requests_seen = num_requests;
-  if (!is_idle) {
-    idle.is_trimmed = false;
-  } else if (!std::exchange(idle.is_trimmed, true)) {
-    ReleaseFreeMemory();
-  }
+  trim.Tick(num_requests, num_running());
 }
 
 void HttpServer::ForEachLoop(void (LoopConnections::*visit)()) {

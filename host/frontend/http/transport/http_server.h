@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/idle_trim.h"
 #include "host/frontend/http/transport/http_request.h"
 #include "host/frontend/http/transport/http_service.h"
 #include "host/frontend/http/transport/loop_connections.h"
@@ -59,12 +60,7 @@ class HttpServer final : private net::ConnectionHandler {
   Status Open();
   bool Admit(int fd) override;
   void AddConnection(size_t loop, int fd) override;
-  // State of one loop that detects when all loops are idle.
-  struct IdleState {
-    uint64_t num_requests_seen = 0;
-    bool is_trimmed = true;
-  };
-  void TrimMemoryWhenIdle(IdleState& idle);
+  void TrimMemoryWhenIdle(IdleTrim& trim);
   // Calls `visit` for the connections of each loop, on that loop.
   void ForEachLoop(void (LoopConnections::*visit)());
 
