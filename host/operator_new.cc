@@ -1,0 +1,93 @@
+// operator new and operator delete of the process, over the allocator's C functions. mimalloc's
+// library is compiled as C and cannot throw, so its own operator new ends the process where no
+// memory is left. A request that needs too much memory must fail alone: these operators throw
+// std::bad_alloc, as the standard requires. Linked only together with mimalloc.
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+void* AllocateOrNull(size_t size_bytes) {
+  return std::malloc(size_bytes == 0 ? 1 : size_bytes);
+}
+
+void* AllocateOrNull(size_t size_bytes, std::align_val_t alignment) {
+  void* memory = nullptr;
+  const size_t bytes = static_cast<size_t>(alignment);
+  return posix_memalign(&memory, bytes, size_bytes == 0 ? 1 : size_bytes) == 0 ? memory : nullptr;
+}
+
+template <typename... Alignment>
+void* Allocate(size_t size_bytes, Alignment... alignment) {
+  while (true) {
+    if (void* const memory = AllocateOrNull(size_bytes, alignment...)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+
+}  // namespace
+
+void* operator new(size_t size_bytes) {
+  return Allocate(size_bytes);
+}
+void* operator new[](size_t size_bytes) {
+  return Allocate(size_bytes);
+}
+void* operator new(size_t size_bytes, std::align_val_t alignment) {
+  return Allocate(size_bytes, alignment);
+}
+void* operator new[](size_t size_bytes, std::align_val_t alignment) {
+  return Allocate(size_bytes, alignment);
+}
+void* operator new(size_t size_bytes, const std::nothrow_t&) noexcept {
+  return AllocateOrNull(size_bytes);
+}
+void* operator new[](size_t size_bytes, const std::nothrow_t&) noexcept {
+  return AllocateOrNull(size_bytes);
+}
+void* operator new(size_t size_bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return AllocateOrNull(size_bytes, alignment);
+}
+void* operator new[](size_t size_bytes, std::align_val_t alignment,
+                     const std::nothrow_t&) noexcept {
+  return AllocateOrNull(size_bytes, alignment);
+}
+
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
