@@ -7,13 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
 namespace nereid::net {
 namespace {
+
+constexpr suseconds_t kAcceptPauseUs = 50'000;
 
 bool HaveSameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
   if (a.ss_family != b.ss_family) return false;
@@ -57,7 +58,9 @@ Result<std::unique_ptr<SocketServer>> SocketServer::Open(const SocketServerOptio
   port->num_open_ = std::vector<std::atomic<size_t>>(port->loops_.size());
   port->accept_event_ = event_new(port->loops_.front()->base(), port->listener_.fd(),
                                   EV_READ | EV_PERSIST, &OnAcceptEvent, port.get());
-  if (port->accept_event_ == nullptr) {
+  port->accept_pause_event_ =
+      event_new(port->loops_.front()->base(), -1, 0, &OnAcceptPauseEnd, port.get());
+  if (port->accept_event_ == nullptr || port->accept_pause_event_ == nullptr) {
     return InternalError("listener: cannot allocate its event");
   }
   return port;
@@ -65,7 +68,9 @@ Result<std::unique_ptr<SocketServer>> SocketServer::Open(const SocketServerOptio
 
 SocketServer::~SocketServer() {
   StopLoops();
-  if (accept_event_ != nullptr) event_free(accept_event_);
+  for (event* event : {accept_event_, accept_pause_event_}) {
+    if (event != nullptr) event_free(event);
+  }
 }
 
 Status SocketServer::Serve(ConnectionHandler& handler) {
@@ -80,7 +85,9 @@ Status SocketServer::Serve(ConnectionHandler& handler) {
 void SocketServer::StopAccepting() {
   listener_.Unlink();
   loops_.front()->PostFunction([this] {
+    is_accepting_ = false;
     event_del(accept_event_);
+    event_del(accept_pause_event_);
     listener_.Close();
   });
 }
@@ -100,15 +107,23 @@ void SocketServer::OnAcceptEvent(int, short, void* self) {
 }
 
 // [first loop]
+void SocketServer::OnAcceptPauseEnd(int, short, void* self) {
+  auto& server = *static_cast<SocketServer*>(self);
+  if (server.is_accepting_) event_add(server.accept_event_, nullptr);
+}
+
+// [first loop]
 void SocketServer::OnAcceptable() {
   constexpr int kMaxAccepts = 64;  // per event, so that the loop's connections are not starved
   for (int i = 0; i < kMaxAccepts; ++i) {
     const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      // Without free descriptors the event would fire continuously. The pause lets other threads
-      // run.
-      if (errno == EMFILE || errno == ENFILE) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      // Without free descriptors or memory the event would fire continuously. Until the end of the
+      // pause, clients wait in the backlog and the loop serves its connections.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        const timeval pause{0, kAcceptPauseUs};
+        event_del(accept_event_);
+        event_add(accept_pause_event_, &pause);
       }
       return;
     }

@@ -70,12 +70,15 @@ class SocketServer {
   void AssignToLoop(int fd);
   size_t ChooseLoop(int fd) const;
   static void OnAcceptEvent(int fd, short what, void* self);
+  static void OnAcceptPauseEnd(int fd, short what, void* self);
 
   const char* const loop_name_;
   Listener listener_;  // used only by the first loop after Serve
   std::vector<std::unique_ptr<EventLoop>> loops_;
   ConnectionHandler* handler_ = nullptr;
   event* accept_event_ = nullptr;
+  event* accept_pause_event_ = nullptr;  // pending while no descriptor is free
+  bool is_accepting_ = true;             // used only by the first loop
   // open connections per loop; only the first loop increments
   std::vector<std::atomic<size_t>> num_open_;
 };
