@@ -1,4 +1,5 @@
 // Parses JSON arrays: one element reader per data type, and one reader for the nesting.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -16,6 +17,8 @@ namespace {
 // Triton's message, which clients search for. The numbers follow it.
 constexpr char kShapeMismatch[] =
     "Unable to parse 'data': Shape does not match true shape of 'data' field: ";
+
+constexpr size_t kUsualStringBytes = 16;  // with its length
 
 template <typename T>
 void AppendRaw(ByteBuffer& data, T value) {
@@ -56,7 +59,7 @@ Status ReadBoolElement(JsonReader& reader, TRITONSERVER_DataType, ByteBuffer& da
 }
 
 Status ReadBytesElement(JsonReader& reader, TRITONSERVER_DataType, ByteBuffer& data) {
-  NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
+  NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadTransientString());
   if (text.size() > std::numeric_limits<uint32_t>::max()) {
     return reader.ErrorHere("a string is longer than 4 GiB");
   }
@@ -191,10 +194,14 @@ Status ReadJsonTensor(JsonReader& reader, TRITONSERVER_DataType datatype,
     return InvalidArgError(kShapeMismatch, "fewer elements than shape ", ShapeText(shape),
                            " needs");
   }
-  // Exact, or an upper bound for BYTES: the lengths and all remaining text.
-  data = ByteBuffer(datatype == TRITONSERVER_TYPE_BYTES
-                        ? *count * sizeof(uint32_t) + reader.bytes_left()
-                        : *count * ElementBytes(datatype));
+  // Exact, except for BYTES, whose memory grows with the strings that are read.
+  const size_t size_bytes = datatype == TRITONSERVER_TYPE_BYTES
+                                ? std::min(*count * kUsualStringBytes, reader.bytes_left())
+                                : *count * ElementBytes(datatype);
+  data = ByteBuffer();
+  if (!data.TryReserve(size_bytes)) {
+    return UnavailableError("cannot allocate ", size_bytes, " bytes for a tensor");
+  }
   NestedArrayReader nested(reader, datatype, *count, data);
   NEREID_RETURN_IF_ERROR(nested.ReadLevel(0));
   return nested.CheckShape(shape);

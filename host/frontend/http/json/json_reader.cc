@@ -1,6 +1,7 @@
 // Each function leaves the cursor after the consumed text, or at the position of the error.
 #include "host/frontend/http/json/json_reader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -127,6 +128,24 @@ Status JsonReader::ReadKey(SeenKeys& seen, std::string_view& key) {
 }
 
 Result<std::string_view> JsonReader::ReadString() {
+  NEREID_ASSIGN_OR_RETURN(const std::string_view text, ReadTransientString());
+  return text.data() == unescaped_.data() ? Keep(text) : text;
+}
+
+std::string_view JsonReader::Keep(std::string_view text) {
+  constexpr size_t kBlockBytes = 4096;
+  if (text.size() > kept_left_) {
+    kept_left_ = std::max(text.size(), kBlockBytes);
+    kept_blocks_.emplace_back(new char[kept_left_]);
+    kept_end_ = kept_blocks_.back().get();
+  }
+  const std::string_view kept(kept_end_, text.copy(kept_end_, text.size()));
+  kept_end_ += text.size();
+  kept_left_ -= text.size();
+  return kept;
+}
+
+Result<std::string_view> JsonReader::ReadTransientString() {
   if (!ConsumeIf('"')) return Unexpected("a string");
   const char* const start = cursor_;
   const char* p = start;
@@ -157,9 +176,9 @@ Result<std::string_view> JsonReader::ReadString() {
   }
   cursor_ = p + 1;
   if (!has_escapes) return raw;
-  std::string& text = unescaped_.emplace_back();
-  NEREID_RETURN_IF_ERROR(Unescape(raw, text));
-  return std::string_view(text);
+  unescaped_.clear();
+  NEREID_RETURN_IF_ERROR(Unescape(raw, unescaped_));
+  return std::string_view(unescaped_);
 }
 
 Result<uint32_t> JsonReader::ReadHexQuad(const char* at, const char* end) {
@@ -288,7 +307,7 @@ Status JsonReader::SkipValue() {
     case JsonKind::kArray:
       return ReadArray([this] { return SkipValue(); });
     case JsonKind::kString:
-      return ReadString().status();
+      return ReadTransientString().status();
     case JsonKind::kNumber:
       return ReadNumber().status();
     case JsonKind::kBool:

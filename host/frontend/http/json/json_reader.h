@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +48,9 @@ class JsonReader {
 
   // The result stays valid as long as the reader.
   Result<std::string_view> ReadString();
+  // Like ReadString, but the result is valid only until the next string is read. Reading many
+  // strings this way needs no memory beyond that of the longest one.
+  Result<std::string_view> ReadTransientString();
   Result<JsonNumber> ReadNumber();
   Result<int64_t> ReadInt64();
   Result<uint64_t> ReadUint64();
@@ -112,7 +115,13 @@ class JsonReader {
   const char* const end_;
   const size_t max_depth_;
   size_t depth_ = 0;
-  std::list<std::string> unescaped_;  // strings that contained escapes
+  std::string_view Keep(std::string_view text);
+
+  std::string unescaped_;  // the last string that contained escapes
+  // Copies of such strings. Blocks, because a client chooses the number of strings.
+  std::vector<std::unique_ptr<char[]>> kept_blocks_;
+  char* kept_end_ = nullptr;  // in the last block
+  size_t kept_left_ = 0;      // free bytes of the last block
 };
 
 template <typename OnMember>

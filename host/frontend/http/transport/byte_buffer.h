@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -56,6 +57,18 @@ class ByteBuffer {
   }
   void Truncate(size_t size) { size_ = size; }
   void Clear() { size_ = 0; }
+
+  // Grows to a capacity of at least `capacity`. Returns false, and changes nothing, if the memory
+  // cannot be allocated. Used wherever a client chooses the size.
+  [[nodiscard]] bool TryReserve(size_t capacity) {
+    if (capacity <= capacity_) return true;
+    char* const memory = new (std::nothrow) char[capacity];
+    if (memory == nullptr) return false;
+    if (size_ != 0) std::memcpy(memory, data_.get(), size_);
+    data_ = std::unique_ptr<char[], Release>(memory);
+    capacity_ = capacity;
+    return true;
+  }
 
   // Grows to at least `min_capacity` and at least doubles, so that appending takes linear time.
   void Grow(size_t min_capacity) {
