@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "host/frontend/http/transport/http_request.h"
+
 namespace nereid::http {
 namespace {
 constexpr size_t kMaxTrailerBytes = 8192;
@@ -11,6 +13,11 @@ constexpr size_t kMaxTrailerBytes = 8192;
 
 void ChunkedDecoder::ReadSizeLine(std::string_view line) {
   const std::string_view digits = line.substr(0, line.find(';'));  // extensions are ignored
+  if (HasControlCharacter(
+          line)) {  // for instance a bare CR, which some servers take for a line end
+    state_ = State::kMalformed;
+    return;
+  }
   const char* end = digits.data() + digits.size();
   while (end != digits.data() && (end[-1] == ' ' || end[-1] == '\t')) --end;
   const auto [stop, error] = std::from_chars(digits.data(), end, chunk_left_, 16);
@@ -48,7 +55,7 @@ size_t ChunkedDecoder::ConsumeLine(std::string_view bytes) {
     state_ = text.empty() ? State::kSizeLine : State::kMalformed;
   } else if (text.empty()) {
     state_ = State::kDone;
-  } else if ((trailer_bytes_ += line.size()) > kMaxTrailerBytes) {
+  } else if ((trailer_bytes_ += line.size()) > kMaxTrailerBytes || !IsHeaderLine(text)) {
     state_ = State::kMalformed;
   }
   return count;

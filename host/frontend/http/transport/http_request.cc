@@ -1,6 +1,7 @@
 // Parses the request line and the header lines, then interprets the headers.
 #include "host/frontend/http/transport/http_request.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -94,17 +95,20 @@ MaybeError ParseRequestLine(std::string_view line, RequestHead& head) {
   return std::nullopt;
 }
 
-MaybeError ParseHeaderLine(std::string_view line, RequestHead& head) {
+// Returns the reason if `line` is not a name, a colon and a value.
+const char* FaultOfHeaderLine(std::string_view line) {
   const size_t colon = line.find(':');
   // A name followed by a blank and a folded line fail here, because neither is a token.
   if (colon == std::string_view::npos || !IsToken(line.substr(0, colon))) {
-    return HeadError{400, "malformed header line"};
+    return "malformed header line";
   }
-  const std::string_view value = TrimBlanks(line.substr(colon + 1));
-  for (const unsigned char c : value) {
-    if ((c < ' ' && c != '\t') || c == 0x7f) return HeadError{400, "control character in a header"};
-  }
-  head.headers.emplace_back(line.substr(0, colon), value);
+  return HasControlCharacter(line.substr(colon + 1)) ? "control character in a header" : nullptr;
+}
+
+MaybeError ParseHeaderLine(std::string_view line, RequestHead& head) {
+  if (const char* const fault = FaultOfHeaderLine(line)) return HeadError{400, fault};
+  const size_t colon = line.find(':');
+  head.headers.emplace_back(line.substr(0, colon), TrimBlanks(line.substr(colon + 1)));
   return std::nullopt;
 }
 
@@ -121,8 +125,21 @@ MaybeError ReadContentLength(std::string_view value, RequestHead& head) {
   return std::nullopt;
 }
 
+// A request has exactly one Host header, which only HTTP/1.0 may omit (RFC 9112, 3.2).
+MaybeError CheckHost(size_t num_hosts, const RequestHead& head) {
+  if (num_hosts > 1) return HeadError{400, "more than one Host header"};
+  if (num_hosts == 0 && !head.is_http10) return HeadError{400, "no Host header"};
+  return std::nullopt;
+}
+
+bool IsHostChar(unsigned char c) {
+  return c > ' ' &&
+         std::string_view("/?#@,\\\"<>").find(static_cast<char>(c)) == std::string_view::npos;
+}
+
 // Evaluates the headers that describe the body and the lifetime of the connection.
 MaybeError InterpretHeaders(RequestHead& head) {
+  size_t num_hosts = 0;
   for (const auto& [name, value] : head.headers) {
     if (EqualsIgnoreCase(name, "content-length")) {
       if (MaybeError error = ReadContentLength(value, head)) return error;
@@ -140,8 +157,14 @@ MaybeError InterpretHeaders(RequestHead& head) {
     } else if (EqualsIgnoreCase(name, "expect")) {
       if (!EqualsIgnoreCase(value, "100-continue")) return HeadError{417, "unknown expectation"};
       head.expects_continue = !head.is_http10;
+    } else if (EqualsIgnoreCase(name, "host")) {
+      ++num_hosts;
+      if (!std::all_of(value.begin(), value.end(), IsHostChar)) {
+        return HeadError{400, "malformed Host header"};
+      }
     }
   }
+  if (MaybeError error = CheckHost(num_hosts, head)) return error;
   if (head.is_chunked && head.content_length) {
     return HeadError{400, "both Transfer-Encoding and Content-Length"};
   }
@@ -160,6 +183,15 @@ MaybeError ConsumeLine(std::string_view& text, std::string_view& line) {
 }
 
 }  // namespace
+
+bool HasControlCharacter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; });
+}
+
+bool IsHeaderLine(std::string_view line) {
+  return FaultOfHeaderLine(line) == nullptr;
+}
 
 bool EqualsIgnoreCase(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "host/frontend/http/transport/byte_buffer.h"
 
 namespace nereid::http {
@@ -18,15 +19,18 @@ namespace nereid::http {
 // Limits on what a client may use of the server. Each value has a flag. Shared read-only by all
 // connections.
 struct HttpLimits {
-  size_t max_head_bytes = 64 * 1024;           // request line and headers together
-  size_t max_headers = 128;                    // header lines
-  size_t max_body_bytes = size_t{64} << 20;    // --http-max-input-size
-  size_t max_connections = 16384;              // open at a time, over all threads
-  size_t max_json_depth = 64;                  // nesting of a JSON body
+  size_t max_head_bytes = 64 * 1024;         // request line and headers together
+  size_t max_headers = 128;                  // header lines
+  size_t max_body_bytes = size_t{64} << 20;  // --http-max-input-size
+  size_t max_connections = 16384;            // open at a time, over all threads
+  // Nesting of a JSON body: 100 levels of a tensor's data, and the three levels around them.
+  size_t max_json_depth = 103;
   size_t max_unsent_bytes = size_t{16} << 20;  // of a stream that its client does not read
   int idle_timeout_s = 600;                    // between two requests of a connection
   int read_timeout_s = 60;                     // without progress while a request arrives
   int write_timeout_s = 60;                    // without progress while a response is sent
+  // Counts the bodies of all requests in flight. Outlives the server. Null: they are not limited.
+  ByteBudget* budget = nullptr;
 };
 
 // The values are libevhtp's, because Triton's log prints them.
@@ -60,6 +64,9 @@ struct RequestBody {
   ByteBuffer memory;
   size_t offset = 0;       // offset of the body in `memory`
   ByteBuffer posted = {};  // the following bytes, if they were received in posted memory
+  // Stands for `memory`, unless that is part of a connection's fixed buffers, and for what is
+  // derived from it.
+  ByteReservation reservation = {};
 
   // Returns the body without the part in posted memory.
   std::string_view bytes() const { return memory.view().substr(offset); }
@@ -67,6 +74,12 @@ struct RequestBody {
 
 // Compares ASCII letters without case.
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
+
+// True if `text` contains a control character other than a tab.
+bool HasControlCharacter(std::string_view text);
+
+// True if `line`, without its CR LF, is a well-formed header line.
+bool IsHeaderLine(std::string_view line);
 
 // Returns the length of the head including its empty line, or none while it is incomplete. The
 // search starts at `scanned`, where an earlier call with fewer bytes stopped.

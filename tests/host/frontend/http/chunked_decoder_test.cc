@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nereid/status.h"
+
 namespace nereid::http {
 namespace {
 
@@ -42,6 +44,32 @@ TEST(ChunkedDecoderTest, RejectsMalformedChunks) {
     EXPECT_EQ(Decode(text, 100).state, State::kMalformed) << text;
   }
   EXPECT_EQ(Decode(std::string(1000, '0'), 7).state, State::kMalformed);
+}
+
+TEST(ChunkedDecoderTest, RejectsControlCharactersInExtensions) {
+  for (const char* text :
+       {"3;a\rb\r\nabc\r\n0\r\n\r\n", "3\r;a\r\nabc", "3;\x01\r\nabc", "0;\r\r\n\r\n"}) {
+    EXPECT_EQ(Decode(text, 100).state, State::kMalformed) << text;
+  }
+  EXPECT_EQ(Decode("3;\ta=\"b\"\r\nabc\r\n0\r\n\r\n", 100).state, State::kDone);
+}
+
+TEST(ChunkedDecoderTest, RejectsTrailersThatAreNoHeaderLines) {
+  for (const char* trailer :
+       {"nonsense", ": value", "na me: value", "name: va\rlue", " folded: x", "name\x01: x"}) {
+    EXPECT_EQ(Decode(StrCat("0\r\n", trailer, "\r\n\r\n"), 100).state, State::kMalformed)
+        << trailer;
+  }
+  EXPECT_EQ(Decode("0\r\nname: value\r\nempty:\r\n\r\n", 100).state, State::kDone);
+}
+
+TEST(ChunkedDecoderTest, TakesAnyNumberOfChunks) {
+  constexpr int kNumChunks = 200'000;
+  std::string text;
+  for (int i = 0; i < kNumChunks; ++i) text += "1\r\nx\r\n";
+  const Decoded decoded = Decode(text + "0\r\n\r\n", 16'000, kNumChunks);
+  EXPECT_EQ(decoded.state, State::kDone);
+  EXPECT_EQ(decoded.body.size(), static_cast<size_t>(kNumChunks));
 }
 
 TEST(ChunkedDecoderTest, RejectsBodiesBeyondTheLimit) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nereid/status.h"
+
 namespace nereid::http {
 namespace {
 
@@ -37,57 +39,80 @@ TEST(RequestHeadTest, ReadsARequest) {
 }
 
 TEST(RequestHeadTest, AcceptsAbsoluteTargets) {
-  const Parsed parsed = Parse("GET http://127.0.0.1:8000/v2?a=b HTTP/1.1\r\n\r\n");
+  const Parsed parsed = Parse("GET http://127.0.0.1:8000/v2?a=b HTTP/1.1\r\nHost: a\r\n\r\n");
   ASSERT_EQ(parsed.status, 0);
   EXPECT_EQ(parsed.head.path, "/v2");
   EXPECT_EQ(parsed.head.query, "a=b");
-  EXPECT_EQ(Parse("GET https://host HTTP/1.1\r\n\r\n").head.path, "/");
-  EXPECT_EQ(Parse("GET ftp://host/v2 HTTP/1.1\r\n\r\n").status, 400);
+  EXPECT_EQ(Parse("GET https://host HTTP/1.1\r\nHost: a\r\n\r\n").head.path, "/");
+  EXPECT_EQ(Parse("GET ftp://host/v2 HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
 }
 
 TEST(RequestHeadTest, KeepAliveFollowsVersionAndHeader) {
-  EXPECT_TRUE(Parse("GET / HTTP/1.1\r\n\r\n").head.keep_alive);
+  EXPECT_TRUE(Parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n").head.keep_alive);
   EXPECT_FALSE(Parse("GET / HTTP/1.0\r\n\r\n").head.keep_alive);
-  EXPECT_FALSE(Parse("GET / HTTP/1.1\r\nConnection: x, Close\r\n\r\n").head.keep_alive);
+  EXPECT_FALSE(Parse("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n").head.keep_alive);
   EXPECT_TRUE(Parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").head.keep_alive);
 }
 
 TEST(RequestHeadTest, RejectsMalformedHeads) {
   for (const char* text :
-       {"\r\n", "GET\r\n\r\n", "GET /\r\n\r\n", "GET  HTTP/1.1\r\n\r\n", "GE T / HTTP/1.1\r\n\r\n",
-        "GET x HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\n\n", "G\tT / HTTP/1.1\r\n\r\n",
-        "GET / HTTP/1.1\r\nNoColon\r\n\r\n", "GET / HTTP/1.1\r\nA : b\r\n\r\n",
-        "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", "GET / HTTP/1.1\r\n: b\r\n\r\n",
-        "GET / HTTP/1.1\r\nA: b\x01\r\n\r\n", "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
-        "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "GET / HTTP/1.1\r\nContent-Length: 1,1\r\n\r\n",
-        "GET / HTTP/1.1\r\nContent-Length:\r\n\r\n",
-        "GET / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n"}) {
+       {"\r\n", "GET\r\n\r\n", "GET /\r\n\r\n", "GET  HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GE T / HTTP/1.1\r\nHost: a\r\n\r\n", "GET x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\n\n", "G\tT / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nNoColon\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n folded\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nA: b\x01\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA: b\rc\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"}) {
     EXPECT_EQ(Parse(text).status, 400) << text;
   }
   EXPECT_EQ(Parse("GET / HTTP/2.0\r\n\r\n").status, 505);
-  EXPECT_EQ(Parse("GET / HTTP/1.1\r\nExpect: magic\r\n\r\n").status, 417);
+  EXPECT_EQ(Parse("GET / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n").status, 417);
+}
+
+TEST(RequestHeadTest, RequiresOneHostHeader) {
+  EXPECT_EQ(Parse("GET / HTTP/1.1\r\n\r\n").status, 400);
+  EXPECT_EQ(Parse("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n").status, 400);
+  EXPECT_EQ(Parse("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+  EXPECT_EQ(Parse("GET http://a/ HTTP/1.1\r\n\r\n").status, 400);
+  EXPECT_EQ(Parse("GET / HTTP/1.0\r\n\r\n").status, 0);
+  for (const char* host : {"", "a", "a.b:80", "[::1]:8000", "127.0.0.1"}) {
+    EXPECT_EQ(Parse(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 0) << host;
+  }
+  for (const char* host : {"a b", "a, b", "a/b", "user@a"}) {
+    EXPECT_EQ(Parse(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 400) << host;
+  }
 }
 
 TEST(RequestHeadTest, RejectsAmbiguousBodyLengths) {
-  EXPECT_EQ(Parse("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").status, 400);
   EXPECT_EQ(
-      Parse("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n").status,
+      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").status,
       400);
-  EXPECT_EQ(Parse("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n").status, 501);
+  EXPECT_EQ(
+      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+          .status,
+      400);
+  EXPECT_EQ(Parse("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n").status,
+            501);
   EXPECT_EQ(Parse("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n").status, 501);
-  EXPECT_EQ(Parse("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n").status, 0);
+  EXPECT_EQ(
+      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n").status,
+      0);
 }
 
 TEST(RequestHeadTest, RejectsTooManyHeaders) {
-  std::string text = "GET / HTTP/1.1\r\n";
+  std::string text = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 200; ++i) text += "A: b\r\n";
   EXPECT_EQ(Parse(text + "\r\n").status, 431);
 }
 
 TEST(RequestHeadTest, FindsTheEndForEverySplitOfTheBytes) {
-  const std::string text = "GET / HTTP/1.1\r\nA: b\r\n\r\nrest";
+  const std::string text = "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n\r\nrest";
   const size_t end = text.size() - 4;
   for (size_t first = 0; first < end; ++first) {
     EXPECT_FALSE(FindHeadEnd(text.substr(0, first), 0));
