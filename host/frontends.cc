@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/memory_limit.h"
 #include "host/frontend/cloud/sagemaker_service.h"
 #include "host/frontend/cloud/vertex_ai_service.h"
 #include "host/log.h"
@@ -28,7 +29,8 @@ Status AddStartContext(const char* service, Status status) {
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
       state_{LogSettings(ToLogValues(options)),
-             SharedMemoryManager(options.allow_client_shm, options.client_shm_limits), nullptr} {}
+             SharedMemoryManager(options.allow_client_shm, options.client_shm_limits), nullptr,
+             RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
@@ -54,13 +56,15 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
 Status Frontends::StartGrpc(const Options& options) {
   GrpcOptions grpc = options.grpc;
   grpc.state = &state_;
+  grpc.budget = &state_.request_memory.budget();
   NEREID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(server_, grpc));
   LogInfo("Started GRPCInferenceService at ", options.grpc.address, ":", grpc_->port());
   return Status::Ok();
 }
 
 Status Frontends::Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
-                         const http::HttpServerOptions& config, const char* protocol) {
+                         http::HttpServerOptions config, const char* protocol) {
+  config.limits.budget = &state_.request_memory.budget();
   NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
   LogInfo("Started ", protocol, "Service at ", config.address, ":", server->port());
   http_ports_.push_back({std::move(service), kserve, std::move(server), protocol});
@@ -91,7 +95,7 @@ Status Frontends::StartVertexAi(const Options& options) {
 }
 
 Status Frontends::StartMetrics(const Options& options) {
-  metrics_service_ = std::make_unique<http::MetricsService>(server_);
+  metrics_service_ = std::make_unique<http::MetricsService>(server_, state_);
   NEREID_ASSIGN_OR_RETURN(metrics_, http::HttpServer::Start(options.metrics, *metrics_service_));
   LogInfo("Started Metrics Service at ", options.metrics.address, ":", metrics_->port());
   return Status::Ok();

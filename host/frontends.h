@@ -53,7 +53,7 @@ class Frontends {
   Status StartSageMaker(const Options& options);
   Status StartVertexAi(const Options& options);
   Status Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
-                const http::HttpServerOptions& config, const char* protocol);
+                http::HttpServerOptions config, const char* protocol);
   static void WaitForClients(const HttpPort& port, Clock::time_point deadline);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);

@@ -159,6 +159,14 @@ const Flag kFlags[] = {
     {kShared, "--client-shm-max-bytes", "integer",
      "The maximum total size of the registered shared-memory regions. Default: 68719476736.",
      NEREID_INT(client_shm_limits.max_bytes, 0, INT64_MAX)},
+    {kShared, "--max-request-memory-size", "integer",
+     "The maximum number of bytes of the requests in flight over HTTP and gRPC together; 0 means "
+     "no "
+     "limit. A request that exceeds it is answered with an error. Default: half of the memory that "
+     "the process may use.",
+     [](Options& o, Text text) {
+       return SetInt(o.max_request_memory_bytes.emplace(), text, 0, INT64_MAX);
+     }},
 
     {kHttp, "--allow-http", "boolean", "The server opens the HTTP port. Default: true.",
      NEREID_BOOL(allow_http)},
@@ -203,7 +211,8 @@ const Flag kFlags[] = {
      "The maximum number of headers of a request. Default: 128.",
      NEREID_INT(http.limits.max_headers, 1, 65536)},
     {kHttp, "--http-max-json-depth", "integer",
-     "The maximum nesting depth of a JSON body. Default: 64.",
+     "The maximum nesting depth of a JSON body. Default: 103, which is 100 within the data of a "
+     "tensor.",
      NEREID_INT(http.limits.max_json_depth, 4, 1000)},
     {kHttp, "--http-max-unsent-size", "integer",
      "A model waits before it sends further responses of a stream while its client has more bytes "
@@ -240,8 +249,11 @@ const Flag kFlags[] = {
      "The maximum size of a request message in bytes. Default: 2147483647.",
      NEREID_INT(grpc.max_message_bytes, 1, INT32_MAX)},
     {kGrpc, "--grpc-max-streams", "integer",
-     "The maximum number of concurrent calls on a connection; 0 means no limit. Default: 0.",
+     "The maximum number of concurrent calls on a connection; 0 means no limit. Default: 4096.",
      NEREID_INT(grpc.max_streams_per_connection, 0, INT32_MAX)},
+    {kGrpc, "--grpc-max-connections", "integer",
+     "The maximum number of open connections. Default: 16384.",
+     NEREID_INT(grpc.max_connections, 1, INT32_MAX)},
     {kGrpc, "--grpc-max-requests-per-stream", "integer",
      "The maximum number of requests in flight on one ModelStreamInfer call. The server reads "
      "further requests later. Default: 1024.",
@@ -250,6 +262,11 @@ const Flag kFlags[] = {
      "A model waits before it sends further responses of a call while its client has more bytes "
      "than this unread. Default: 67108864.",
      NEREID_INT(grpc.max_unsent_bytes_per_stream, 1, INT64_MAX)},
+    {kGrpc, "--grpc-read-timeout", "ms",
+     "The server ends a call if nothing arrives of its request for this time, or for up to twice "
+     "as "
+     "long. Default: 60000.",
+     NEREID_INT(grpc.read_timeout_ms, 1, 86'400'000)},
     {kGrpc, "--grpc-write-timeout", "ms",
      "The server drops a response if its client reads nothing of it for this time, or for up to "
      "twice as long. The same holds for a call whose model waits and whose client reads less than "

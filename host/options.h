@@ -55,6 +55,8 @@ struct Options {
   // ---- frontends
   bool allow_client_shm = true;
   SharedMemoryLimits client_shm_limits;
+  // Of bodies and messages in flight; 0: no limit. nullopt: half of the memory.
+  std::optional<size_t> max_request_memory_bytes;
   TraceOptions trace;
   bool allow_http = true;
   http::HttpServerOptions http;

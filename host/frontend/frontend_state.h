@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "host/frontend/log_settings.h"
+#include "host/frontend/request_memory.h"
 #include "host/frontend/shared_memory.h"
 #include "host/frontend/tracing/tracer.h"
 
@@ -14,6 +15,7 @@ struct FrontendState {
   LogSettings log_settings;
   SharedMemoryManager shared_memory;
   std::unique_ptr<Tracer> tracer;
+  RequestMemory request_memory;
 };
 
 }  // namespace nereid

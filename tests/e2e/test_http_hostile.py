@@ -12,6 +12,8 @@ from raw_http import Raw, post
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INFER = "/v2/models/identity_fp32/infer"
+# Triton's text
+TOO_LARGE = "request JSON size of {} bytes exceeds the maximum allowed input size of 1000000 bytes. Use --http-max-input-size to increase the limit."
 GOOD = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
 
 
@@ -49,7 +51,7 @@ def tensor(**changes):
 @pytest.mark.parametrize("body, words", [
     (b"", "empty"), (b"{", "byte 1"), (b"[]", "an object"), (b'{"inputs":[', "byte 11"), (b'{"inputs":[]} x', "byte 14"),
     (b'{"inputs":[],"inputs":[]}', "given twice"), (b'{"inputs":NaN}', "byte 10"), (b'{"inputs":[]}\xff', "byte 13"),
-    (b'{"id":"\xff","inputs":[]}', "UTF-8"), (b'[' * 100_000, "an object"), (b'{"a":' * 100_000, "nested deeper than 64"),
+    (b'{"id":"\xff","inputs":[]}', "UTF-8"), (b'[' * 100_000, "an object"), (b'{"a":' * 100_000, "nested deeper than 103"),
     (b'{"inputs":' + b'[' * 100_000, "INPUT0|an object"),
 ])
 def test_malformed_json(server, body, words):
@@ -128,13 +130,34 @@ def test_too_large_a_body_is_refused_before_it_is_read(server):
     with Raw(server.http) as client:
         client.send(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\nExpect: 100-continue\r\n\r\n".encode())
         status, headers, body = client.answer()
-        assert status == 413 and b"1000001" in body and headers["connection"] == "close"
+        assert status == 400 and headers["connection"] == "close"
+        assert json.loads(body)["error"] == TOO_LARGE.format("1000001")
         assert client.closed()
     with Raw(server.http) as client:
         client.send(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         client.send(b"80000\r\n" + b" " * 0x80000 + b"\r\n")
         client.send(b"80000\r\n")
-        assert client.answer()[0] == 413
+        assert client.answer()[0] == 400
+
+
+def test_tensors_may_nest_as_deep_as_in_triton(server):
+    deep = 1
+    for _ in range(100):
+        deep = [deep]
+    with Raw(server.http) as client:
+        client.send(post(INFER, tensor(shape=[1], data=deep)))
+        assert client.answer()[0] == 200
+    assert "nested deeper" in refused(server, post(INFER, tensor(shape=[1], data=[deep])))
+
+
+def test_a_body_of_many_chunks(server):
+    count = 70_000
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}).encode()
+    body += b" " * (count - len(body))
+    with Raw(server.http) as client:
+        client.send(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        client.send(b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+        assert client.answer()[0] == 200
 
 
 def test_an_unknown_encoding_is_refused(server):
@@ -143,7 +166,8 @@ def test_an_unknown_encoding_is_refused(server):
 
 def test_a_body_that_grows_beyond_the_limit_is_refused(server):
     bomb = gzip.compress(bytes(80 << 20))
-    assert "at most" in refused(server, post(INFER, bomb, "Content-Encoding: gzip"))
+    assert refused(server, post(INFER, bomb, "Content-Encoding: gzip")) == (
+        "Decompressed data size exceeds the maximum allowed value of 1000000 bytes. Use --http-max-input-size to increase the limit.")
 
 
 @pytest.mark.parametrize("request_bytes, status", [
@@ -151,6 +175,9 @@ def test_a_body_that_grows_beyond_the_limit_is_refused(server):
     (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n", 431), (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", 431),
     (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400),
     (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    (b"GET /v2 HTTP/1.1\r\n\r\n", 400), (b"GET /v2 HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a\rb\r\nabc\r\n0\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nnonsense\r\n\r\n", 400),
 ])
 def test_requests_that_are_not_http(server, request_bytes, status):
     with Raw(server.http) as client:

@@ -66,7 +66,8 @@ Result<std::unique_ptr<VertexAiService>> VertexAiService::Create(const Server& s
   NEREID_ASSIGN_OR_RETURN(chosen.default_model, ChooseModel(server, options.default_model));
   kserve.binary_content_type = kBinaryContentType;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
-  return std::unique_ptr<VertexAiService>(new VertexAiService(server, std::move(service), chosen));
+  return std::unique_ptr<VertexAiService>(
+      new VertexAiService(server, state, std::move(service), chosen));
 }
 
 void VertexAiService::Handle(HttpConnection& connection, const RequestHead& head,

@@ -26,9 +26,9 @@ class VertexAiService final : public HttpService {
   KServeService& kserve() { return *kserve_; }
 
  private:
-  VertexAiService(const Server& server, std::unique_ptr<KServeService> kserve,
+  VertexAiService(const Server& server, FrontendState& state, std::unique_ptr<KServeService> kserve,
                   const VertexAiOptions& options)
-      : options_(options), metrics_(server), kserve_(std::move(kserve)) {}
+      : options_(options), metrics_(server, state), kserve_(std::move(kserve)) {}
 
   const VertexAiOptions options_;
   MetricsService metrics_;

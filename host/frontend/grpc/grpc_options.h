@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/byte_budget.h"
 #include "host/frontend/restricted_apis.h"
 #include "net/tls_context.h"
 
@@ -43,9 +44,15 @@ struct GrpcOptions {
 
   // Limits on what one client may send or leave unread.
   size_t max_message_bytes = 2'147'483'647;  // of one request; gRPC's own maximum is 2 GiB - 1
-  int max_streams_per_connection = 0;        // concurrent calls; 0: no limit, as in gRPC
+  int max_streams_per_connection = 4096;     // concurrent calls; 0: no limit, as in gRPC
+  size_t max_connections = 16384;            // open at a time
+  // Counts the messages of all calls in flight. Outlives the server. Null: they are not limited.
+  ByteBudget* budget = nullptr;
   // Requests in flight on one ModelStreamInfer call; the server stops reading at the limit.
   size_t max_requests_per_stream = 1024;
+  // A call is ended if nothing arrives of its request for between one and two times this duration.
+  // Between two messages of a stream there is no such limit.
+  int64_t read_timeout_ms = 60'000;
   // A unary response is dropped if the client reads nothing of it for between one and two times
   // this duration. So is a stream whose model waits, if the client reads too slowly.
   int64_t write_timeout_ms = 60'000;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 
 #include "host/frontend/grpc/call.h"
@@ -51,6 +52,17 @@ class InferContext {
   std::unique_ptr<re2::RE2> header_pattern_;  // null: no header is forwarded
   mutable DrainableCalls drainable_calls_;
 };
+
+// Returns the result of `work()`, which parses a message of `message_bytes` and submits a request,
+// or UNAVAILABLE if memory for it is exhausted. The core itself throws nothing.
+template <typename Work>
+Status WithoutBadAlloc(size_t message_bytes, const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return UnavailableError("cannot allocate memory for a request of ", message_bytes, " bytes");
+  }
+}
 
 // Writes the verbose log line that Triton writes for a rejected request.
 inline void LogInferFailed(const std::string& request_id, const Status& status) {

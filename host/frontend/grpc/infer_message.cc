@@ -6,6 +6,7 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include <climits>
+#include <new>
 #include <span>
 
 namespace nereid {
@@ -16,6 +17,8 @@ using google::protobuf::internal::WireFormatLite;
 constexpr uint32_t kRawTag =
     WireFormatLite::MakeTag(inference::ModelInferRequest::kRawInputContentsFieldNumber,
                             WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+
+constexpr size_t kMaxRawInputs = 65'536;
 
 // Presents a list of spans to protobuf as one input stream.
 class SpanStream final : public google::protobuf::io::ZeroCopyInputStream {
@@ -59,14 +62,48 @@ class SpanStream final : public google::protobuf::io::ZeroCopyInputStream {
   int64_t num_read_ = 0;
 };
 
+// The reservation of the message that this thread parses. The arena's functions get no argument of
+// ours.
+thread_local ByteReservation* parsing_reservation = nullptr;
+
+void* AllocateBlock(size_t size_bytes) {
+  if (parsing_reservation != nullptr && !parsing_reservation->GrowBy(size_bytes)) {
+    throw std::bad_alloc();
+  }
+  return ::operator new(size_bytes);
+}
+
+void FreeBlock(void* block, size_t) {
+  ::operator delete(block);
+}
+
+google::protobuf::ArenaOptions OptionsOf(char* first_block, size_t size_bytes) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = first_block;
+  options.initial_block_size = size_bytes;
+  options.block_alloc = &AllocateBlock;
+  options.block_dealloc = &FreeBlock;
+  return options;
+}
+
+class ParsingScope {
+ public:
+  explicit ParsingScope(ByteReservation& reservation) { parsing_reservation = &reservation; }
+  ~ParsingScope() { parsing_reservation = nullptr; }
+  ParsingScope(const ParsingScope&) = delete;
+  ParsingScope& operator=(const ParsingScope&) = delete;
+};
+
 }  // namespace
 
 InferMessage::InferMessage()
-    : arena_(arena_block_, sizeof(arena_block_)),
+    : arena_(OptionsOf(arena_block_, sizeof(arena_block_))),
       message_(google::protobuf::Arena::CreateMessage<inference::ModelInferRequest>(&arena_)) {}
 
-Status InferMessage::Parse(const Slice& bytes) {
+Status InferMessage::Parse(const Slice& bytes, ByteBudget* budget) {
   bytes_ = bytes;
+  reservation_ = ByteReservation(budget);
+  const ParsingScope scope(reservation_);
   std::vector<std::string_view> other_fields;
   bool is_parsed = bytes.bytes.size() <= INT_MAX && Scan(other_fields);
   if (is_parsed && other_fields.size() == 1) {
@@ -100,7 +137,7 @@ bool InferMessage::Scan(std::vector<std::string_view>& other_fields) {
     int size = 0;
     if (!input.ReadVarintSizeAsInt(&size)) return false;
     const int begin = input.CurrentPosition();
-    if (!input.Skip(size)) return false;
+    if (!input.Skip(size) || raw_.size() == kMaxRawInputs) return false;
     raw_.push_back(text.substr(begin, size));
     other_begin = begin + size;
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "grpc_service.pb.h"
 #include "host/frontend/grpc/call.h"
 #include "nereid/status.h"
@@ -19,9 +20,13 @@ class InferMessage {
   InferMessage& operator=(const InferMessage&) = delete;
 
   // Called once. Keeps a reference to `bytes`. INTERNAL with gRPC's own text if they are not a
-  // ModelInferRequest.
-  Status Parse(const Slice& bytes);
+  // ModelInferRequest. A message may occupy many times its bytes once it is parsed (an empty string
+  // of 2 bytes becomes 40), so that memory is counted in `budget`, which outlives this object.
+  // Null: it is not counted. Throws std::bad_alloc if the memory or the budget does not suffice.
+  Status Parse(const Slice& bytes, ByteBudget* budget = nullptr);
 
+  // Size of the parsed bytes.
+  size_t size_bytes() const { return bytes_.bytes.size(); }
   // Without raw_input_contents.
   const inference::ModelInferRequest& message() const { return *message_; }
   size_t raw_count() const { return raw_.size(); }
@@ -31,6 +36,7 @@ class InferMessage {
   bool Scan(std::vector<std::string_view>& other_fields);
 
   Slice bytes_;
+  ByteReservation reservation_;  // stands for the blocks of arena_
   std::vector<std::string_view> raw_;
   alignas(8) char arena_block_[1536];
   google::protobuf::Arena arena_;

@@ -30,14 +30,21 @@ WireMessage StreamReply::Encode() const {
 }
 
 Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes) {
-  NEREID_RETURN_IF_ERROR(resources_.message.Parse(bytes));
+  NEREID_RETURN_IF_ERROR(WithoutBadAlloc(bytes.bytes.size(), [&] {
+    return resources_.message.Parse(bytes, context.options().budget);
+  }));
   is_parsed_ = true;
   return context.FindModel(resources_);
 }
 
 Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers,
                              TracedRequest trace) {
-  NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(resources_, headers));
+  InferRequest request(nullptr);
+  const auto make = [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(request, context.MakeRequest(resources_, headers));
+    return {};
+  };
+  NEREID_RETURN_IF_ERROR(WithoutBadAlloc(resources_.message.size_bytes(), make));
   NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &resources_.outputs));
   in_flight_ = request.get();
   was_submitted_ = true;

@@ -18,7 +18,8 @@ class UnaryInfer final : public CallHandler, public InferObserver {
 
   // [loop thread] Neither OnCancel nor OnDone is called during it.
   void Start(const Slice& request) {
-    if (const Status status = Submit(request); !status.ok()) FinishOnce(status);
+    const Status status = WithoutBadAlloc(request.bytes.size(), [&] { return Submit(request); });
+    if (!status.ok()) FinishOnce(status);
   }
 
   void OnResponse(InferResponse response, bool is_final) noexcept override;
@@ -62,7 +63,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
 };
 
 Status UnaryInfer::Submit(const Slice& request_bytes) {
-  NEREID_RETURN_IF_ERROR(resources_.message.Parse(request_bytes));
+  NEREID_RETURN_IF_ERROR(resources_.message.Parse(request_bytes, context_.options().budget));
   NEREID_RETURN_IF_ERROR(context_.FindModel(resources_));
   if (resources_.is_decoupled) {
     return UnsupportedError(

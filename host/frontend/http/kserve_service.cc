@@ -9,6 +9,7 @@
 #include "host/frontend/http/bodies/binary_extension.h"
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/bodies/output_policy.h"
+#include "host/frontend/http/calls/decompressing_call.h"
 #include "host/frontend/http/endpoints/endpoints.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/log.h"
@@ -85,10 +86,14 @@ void KServeService::Handle(HttpConnection& connection, const RequestHead& head, 
     return;
   }
   if (*encoding != Encoding::kIdentity) {
-    Result<ByteBuffer> plain =
-        Decompress(*encoding, body.bytes(), connection.limits().max_body_bytes);
-    if (!plain.ok()) return ReplyError(connection, plain.status());
-    body = RequestBody{std::move(plain).value(), 0};
+    // The head's strings are in the connection's memory or in that of the body, except for the
+    // path, which a service in front of this one may have replaced.
+    RequestHead kept = head;
+    kept.path = kept.query = {};
+    auto on_plain = [this, &connection, kept = std::move(kept), route](RequestBody plain) {
+      HandleRoute(connection, kept, std::move(plain), route);
+    };
+    return DecompressingCall::Start(connection, std::move(body), std::move(on_plain));
   }
   HandleRoute(connection, head, std::move(body), route);
 }

@@ -16,6 +16,7 @@ void MetricsService::Handle(HttpConnection& connection, const RequestHead& head,
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
     return;
   }
+  state_.request_memory.UpdateMetrics();
   const Result<MetricsPage> page = server_.Metrics();
   const Result<std::string_view> text =
       page.ok() ? page->PrometheusText() : Result<std::string_view>(page.status());

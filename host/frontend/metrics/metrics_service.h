@@ -1,6 +1,7 @@
 // GET /metrics on its own port: the core's metrics in Prometheus text format. [loop thread]
 #pragma once
 
+#include "host/frontend/frontend_state.h"
 #include "host/frontend/http/transport/http_service.h"
 #include "nereid/server.h"
 
@@ -8,13 +9,14 @@ namespace nereid::http {
 
 class MetricsService final : public HttpService {
  public:
-  // `server` outlives the service.
-  explicit MetricsService(const Server& server) : server_(server) {}
+  // Both references outlive the service.
+  MetricsService(const Server& server, FrontendState& state) : server_(server), state_(state) {}
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
 
  private:
   const Server& server_;
+  FrontendState& state_;
 };
 
 }  // namespace nereid::http

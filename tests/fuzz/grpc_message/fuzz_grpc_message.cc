@@ -16,14 +16,16 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
+constexpr size_t kMaxMessageBytes = 1 << 16;
+
 struct ReadResult {
-  std::deque<Slice> messages;
+  std::deque<ReceivedMessage> messages;
   GrpcCode code = GrpcCode::kOk;
 };
 
 ReadResult Read(std::string_view bytes, http::Encoding encoding, size_t step) {
-  constexpr size_t kMaxMessageBytes = 1 << 16;
-  MessageReader reader(kMaxMessageBytes, encoding);
+  static ByteBudget budget(0);
+  MessageReader reader(kMaxMessageBytes, encoding, &budget);
   ReadResult result;
   while (!bytes.empty() && result.code == GrpcCode::kOk) {
     const std::string_view fragment = bytes.substr(0, step);
@@ -33,12 +35,25 @@ ReadResult Read(std::string_view bytes, http::Encoding encoding, size_t step) {
   return result;
 }
 
+// The output must not depend on the size of the steps.
+void CheckDecompression(std::string_view packed) {
+  http::Decompression at_once(packed, kMaxMessageBytes, nullptr);
+  http::Decompression in_steps(packed, kMaxMessageBytes, nullptr);
+  const Result<bool> whole = at_once.Step(kMaxMessageBytes + 1);
+  Result<bool> stepped = in_steps.Step(100);
+  while (stepped.ok() && !*stepped) stepped = in_steps.Step(100);
+  Require(whole.ok() == stepped.ok());
+  if (whole.ok()) Require(at_once.TakeOutput().view() == in_steps.TakeOutput().view());
+}
+
 void CheckMessages(std::string_view bytes, http::Encoding encoding) {
   const ReadResult whole = Read(bytes, encoding, bytes.size());
   const ReadResult fragmented = Read(bytes, encoding, 3);
   Require(whole.code == fragmented.code && whole.messages.size() == fragmented.messages.size());
   for (size_t i = 0; i < whole.messages.size(); ++i) {
-    Require(whole.messages[i].bytes == fragmented.messages[i].bytes);
+    Require(whole.messages[i].bytes.bytes == fragmented.messages[i].bytes.bytes);
+    Require(whole.messages[i].is_compressed == fragmented.messages[i].is_compressed);
+    if (whole.messages[i].is_compressed) CheckDecompression(whole.messages[i].bytes.bytes);
   }
 }
 

@@ -1,12 +1,13 @@
 // See header_text.h.
 #include "host/frontend/grpc/transport/header_text.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace nereid::grpc {
 namespace {
 
-constexpr size_t kMaxTimeoutDigits = 8;
+constexpr int64_t kMaxTimeoutCount = 99'999'999;  // larger ones are not distinguished
 constexpr size_t kMaxEncodedBytes = 6000;
 constexpr char kHexDigits[] = "0123456789ABCDEF";
 
@@ -44,14 +45,15 @@ std::string_view Trim(std::string_view text) {
 }  // namespace
 
 std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text) {
-  if (text.size() < 2 || text.size() > kMaxTimeoutDigits + 1) return std::nullopt;
+  text = Trim(text);
+  if (text.empty()) return std::nullopt;
   const auto unit = UnitOf(text.back());
-  if (!unit) return std::nullopt;
-  text.remove_suffix(1);
+  text = Trim(text.substr(0, text.size() - 1));
+  if (!unit || text.empty()) return std::nullopt;
   int64_t count = 0;
   for (const char digit : text) {
     if (digit < '0' || digit > '9') return std::nullopt;
-    count = count * 10 + (digit - '0');
+    count = std::min(count * 10 + (digit - '0'), kMaxTimeoutCount);
   }
   // 99,999,999 hours exceed the range of nanoseconds.
   const int64_t max_count = std::chrono::nanoseconds::max() / *unit;

@@ -9,7 +9,8 @@
 
 namespace nereid::grpc {
 
-// Parses a grpc-timeout header: at most 8 digits and a unit. nullopt if it is invalid.
+// Parses a grpc-timeout header: digits and a unit. nullopt if it is invalid. As in gRPC's own
+// servers, spaces around the digits and more than 8 digits are accepted.
 std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text);
 
 // Percent-encodes a grpc-message: printable ASCII remains. Long texts are truncated, because

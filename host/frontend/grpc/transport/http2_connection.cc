@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "host/frontend/grpc/transport/http2_stream.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr size_t kReadBytes = 128 << 10;
 constexpr int kMaxReads = 4;  // per event, so that other connections are served, too
+constexpr size_t kMaxQueuedFrames = 20'000;
 constexpr size_t kMaxUnsentBytes = 512 << 10;  // at this size the session waits for the socket
 
 }  // namespace
@@ -62,16 +65,28 @@ Status Http2Connection::Open() {
 void Http2Connection::OnReadEvent(int, short, void* self) {
   auto& connection = *static_cast<Http2Connection*>(self);
   connection.loop_.CountEvent();
-  connection.OnReadable();
+  connection.CloseIfOutOfMemory([&] { connection.OnReadable(); });
+}
+
+// Runs `work` of an event. Without memory for its own state the connection cannot go on.
+template <typename Work>
+void Http2Connection::CloseIfOutOfMemory(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    Close();
+  }
 }
 
 void Http2Connection::OnWriteEvent(int, short, void* self) {
   auto& connection = *static_cast<Http2Connection*>(self);
-  if (connection.tls_ != nullptr && connection.tls_->wants_write()) {
-    connection.WatchWrites(false);
-    connection.OnReadable();  // TLS was waiting for the socket to become writable
-  }
-  connection.Flush();
+  connection.CloseIfOutOfMemory([&] {
+    if (connection.tls_ != nullptr && connection.tls_->wants_write()) {
+      connection.WatchWrites(false);
+      connection.OnReadable();  // TLS was waiting for the socket to become writable
+    }
+    connection.Flush();
+  });
 }
 
 // Same result as read().
@@ -97,12 +112,45 @@ void Http2Connection::OnReadable() {
     OnRead();
     const ssize_t taken = nghttp2_session_mem_recv(
         session_, reinterpret_cast<const uint8_t*>(buffer), static_cast<size_t>(count));
-    if (taken < 0) return Close();
+    if (taken < 0 || HasTooManyFramesQueued()) return Close();
     FlushSoon();
     if (tls_ == nullptr && count < static_cast<ssize_t>(sizeof(buffer))) return;
   }
   // No socket event announces bytes that TLS has already buffered.
   if (!is_closed_ && tls_ != nullptr && tls_->has_input()) event_active(read_event_, EV_READ, 0);
+}
+
+// True if the client has caused more answers (to pings, settings and refused streams) than any
+// honest one leaves unread.
+bool Http2Connection::HasTooManyFramesQueued() const {
+  const auto max_streams = static_cast<size_t>(context_.options.max_streams_per_connection);
+  if (max_streams == 0) return false;
+  return nghttp2_session_get_outbound_queue_size(session_) >
+         std::max(kMaxQueuedFrames, 4 * max_streams);
+}
+
+void Http2Connection::OnHeadersFrame(int32_t stream_id) {
+  if (stream_id % 2 == 0 || stream_ids_.Accept(stream_id)) return;
+  nghttp2_session_terminate_session2(session_, nghttp2_session_get_last_proc_stream_id(session_),
+                                     NGHTTP2_PROTOCOL_ERROR);
+}
+
+void Http2Connection::ContinueLater(int32_t stream_id) {
+  decompressing_ids_.push_back(stream_id);
+  if (!std::exchange(is_decompression_posted_, true)) loop_.Post(&decompression_task_);
+}
+
+// Runs the next step of one stream. The others of the connection wait for the loop's next turns.
+void Http2Connection::ContinueDecompression() {
+  is_decompression_posted_ = false;
+  if (is_closed_ || is_lingering_ || decompressing_ids_.empty()) return;
+  const int32_t id = decompressing_ids_.front();
+  decompressing_ids_.pop_front();
+  void* const stream = nghttp2_session_get_stream_user_data(session_, id);
+  if (stream != nullptr) static_cast<Http2Stream*>(stream)->ContinueDecompression();
+  const bool has_more = !decompressing_ids_.empty();
+  if (has_more && !std::exchange(is_decompression_posted_, true)) loop_.Post(&decompression_task_);
+  FlushSoon();
 }
 
 void Http2Connection::FlushSoon() {
@@ -112,7 +160,7 @@ void Http2Connection::FlushSoon() {
 
 void Http2Connection::RunOnLoop() {
   is_flush_posted_ = false;
-  if (!is_closed_) Flush();
+  if (!is_closed_) CloseIfOutOfMemory([this] { Flush(); });
 }
 
 // Returns false if the session has failed.
@@ -130,6 +178,7 @@ bool Http2Connection::FillFromSession() {
 void Http2Connection::Flush() {
   WriteOut();
   if (num_pending_responses_ > 0) StartUnreadCheck();
+  if (num_receiving_ > 0) StartStallCheck();
 }
 
 void Http2Connection::WriteOut() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/grpc/transport/ping_strikes.h"
 #include "host/frontend/grpc/transport/send_buffer.h"
+#include "host/frontend/grpc/transport/stream_ids.h"
 #include "nereid/status.h"
 #include "net/event_loop.h"
 #include "net/tls_session.h"
@@ -61,6 +63,11 @@ class Http2Connection final : private net::LoopTask {
   void CountPendingResponse(bool is_pending) {
     num_pending_responses_ += is_pending ? 1 : size_t{0} - 1;
   }
+  // Counts streams that wait for the rest of a request.
+  void CountReceiving(bool is_receiving) { num_receiving_ += is_receiving ? 1 : size_t{0} - 1; }
+  // Calls ContinueDecompression of that stream, if it still exists, after the loop has served
+  // other connections.
+  void ContinueLater(int32_t stream_id);
   // Schedules a flush, which runs after the tasks that are already posted to the loop.
   void FlushSoon();
   // Returns flow-control window of `count` received bytes to the client.
@@ -71,10 +78,18 @@ class Http2Connection final : private net::LoopTask {
  private:
   friend struct SessionCallbacks;
 
+  struct DecompressionTask final : net::LoopTask {
+    explicit DecompressionTask(Http2Connection& owner) : connection(owner) {}
+    void RunOnLoop() override { connection.ContinueDecompression(); }
+    Http2Connection& connection;
+  };
+
   static void OnReadEvent(int fd, short what, void* self);
   static void OnWriteEvent(int fd, short what, void* self);
   static void OnTimerEvent(int fd, short what, void* self);
 
+  template <typename Work>
+  void CloseIfOutOfMemory(const Work& work);
   void RunOnLoop() override;  // runs the flush that FlushSoon scheduled
   Status OpenSession();
   void OnReadable();
@@ -83,6 +98,9 @@ class Http2Connection final : private net::LoopTask {
   void WriteOut();
   bool FillFromSession();
   void WatchWrites(bool on);
+  void ContinueDecompression();
+  void OnHeadersFrame(int32_t stream_id);
+  bool HasTooManyFramesQueued() const;
   // Everything is sent: shuts down the sending side and waits for the client to close.
   void Linger();
 
@@ -93,6 +111,8 @@ class Http2Connection final : private net::LoopTask {
   void CheckKeepalive(int64_t now_ms);
   void StartUnreadCheck();
   void CheckUnreadResponses(int64_t now_ms);
+  void StartStallCheck();
+  void CheckStalledRequests(int64_t now_ms);
   void OnRead();
   void OnPing();
   void OnPingAck();
@@ -112,6 +132,11 @@ class Http2Connection final : private net::LoopTask {
   Http2Stream* first_stream_ = nullptr;
   size_t num_streams_ = 0;
   size_t num_pending_responses_ = 0;
+  size_t num_receiving_ = 0;
+  StreamIds stream_ids_;
+  DecompressionTask decompression_task_{*this};
+  std::deque<int32_t> decompressing_ids_;  // of streams that wait for their next step
+  bool is_decompression_posted_ = false;
 
   bool is_closed_ = false;
   bool is_lingering_ = false;
@@ -134,6 +159,7 @@ class Http2Connection final : private net::LoopTask {
   int64_t next_unread_check_ms_ = 0;  // of unread responses; 0: none is scheduled
   bool is_blocked_at_check_ = false;  // the socket had not accepted everything at the last check
   uint64_t sent_bytes_at_check_ = 0;
+  int64_t next_stall_check_ms_ = 0;   // of requests that stop arriving; 0: none is scheduled
 };
 
 // [loop thread] Creates the nghttp2 session of `connection` and submits the server's SETTINGS; null

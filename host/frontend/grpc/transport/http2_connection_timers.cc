@@ -59,6 +59,9 @@ void Http2Connection::OnTimer() {
   if (is_draining_ && now_ms >= drain_begin_ms_ + kLastGoawayMs) SendLastGoaway();
   if (!is_lingering_) CheckKeepalive(now_ms);
   if (next_unread_check_ms_ != 0 && now_ms >= next_unread_check_ms_) CheckUnreadResponses(now_ms);
+  if (!is_closed_ && next_stall_check_ms_ != 0 && now_ms >= next_stall_check_ms_) {
+    CheckStalledRequests(now_ms);
+  }
   if (!is_closed_) SetTimer(now_ms);
 }
 
@@ -70,6 +73,7 @@ void Http2Connection::SetTimer(int64_t now_ms) {
   if (!has_settings_) due_ms = std::min(due_ms, opened_ms_ + kHandshakeMs);
   if (is_lingering_) due_ms = std::min(due_ms, linger_end_ms_);
   if (next_unread_check_ms_ != 0) due_ms = std::min(due_ms, next_unread_check_ms_);
+  if (next_stall_check_ms_ != 0) due_ms = std::min(due_ms, next_stall_check_ms_);
   if (is_draining_) {
     due_ms = std::min(due_ms, drain_end_ms_);
     if (!is_last_goaway_sent_) due_ms = std::min(due_ms, drain_begin_ms_ + kLastGoawayMs);
@@ -145,6 +149,28 @@ void Http2Connection::CheckUnreadResponses(int64_t now_ms) {
   }
   next_unread_check_ms_ =
       num_pending_responses_ > 0 ? now_ms + context_.options.write_timeout_ms : 0;
+  FlushSoon();
+}
+
+// ---- requests that stop arriving
+
+// Schedules the first check. Runs only if a request has not arrived as a whole.
+void Http2Connection::StartStallCheck() {
+  if (is_closed_ || next_stall_check_ms_ != 0) return;
+  const int64_t now_ms = NowMs();
+  next_stall_check_ms_ = now_ms + context_.options.read_timeout_ms;
+  SetTimer(now_ms);
+}
+
+void Http2Connection::CheckStalledRequests(int64_t now_ms) {
+  bool has_stalled_headers = false;
+  for (Http2Stream* stream = first_stream_; stream != nullptr; stream = stream->next) {
+    if (!stream->HasStalled(now_ms)) continue;
+    has_stalled_headers = has_stalled_headers || !stream->has_headers();
+    stream->EndStalled();
+  }
+  next_stall_check_ms_ = num_receiving_ > 0 ? now_ms + context_.options.read_timeout_ms : 0;
+  if (has_stalled_headers) return Close();  // no other frame may come between the parts of headers
   FlushSoon();
 }
 

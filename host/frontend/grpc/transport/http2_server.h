@@ -40,7 +40,7 @@ class Http2Server final : private net::ConnectionHandler {
 
   Http2Server(const GrpcOptions& options, const MethodTable& methods)
       : context_{options, methods} {}
-  bool Admit(int) override { return true; }
+  bool Admit(int) override { return socket_server_->num_open() < context_.options.max_connections; }
   void AddConnection(size_t loop, int fd) override;
   bool IsIdle() const;
   template <typename Visit>

@@ -3,6 +3,9 @@
 
 #include <event2/event.h>
 
+#include <new>
+#include <utility>
+
 #include "host/frontend/grpc/transport/header_text.h"
 #include "host/frontend/grpc/transport/http2_connection.h"
 #include "host/frontend/http/bodies/base64.h"
@@ -15,6 +18,14 @@ namespace {
 constexpr size_t kMaxHeaderBytes = 16384;
 // Per header, as HTTP/2 defines the size of a header list.
 constexpr size_t kHeaderOverheadBytes = 32;
+// Memory of a call besides its headers and messages, as it is counted in the budget.
+constexpr size_t kCallBytes = 4096;
+// Decompressed at once when a message has arrived; many may arrive together.
+constexpr size_t kFirstStepBytes = 64 << 10;
+// Decompressed later in one turn of the loop, so that it serves others every few milliseconds.
+constexpr size_t kNextStepBytes = 1 << 20;
+// A slow trickle also counts as a stall, because it would occupy its memory for hours.
+constexpr int64_t kMinBytesPerSecond = 4096;
 
 timeval ToTimeval(std::chrono::nanoseconds duration) {
   const auto microseconds = std::chrono::ceil<std::chrono::microseconds>(duration).count();
@@ -27,11 +38,13 @@ timeval ToTimeval(std::chrono::nanoseconds duration) {
 Http2Stream::Http2Stream(Http2Connection& connection, int32_t id)
     : loop_(connection.loop()),
       num_calls_(connection.num_calls()),
+      reservation_(connection.options().budget),
       connection_(&connection),
       id_(id) {
   num_calls_.fetch_add(1, std::memory_order_relaxed);
   connection.CountStartedCall();
   connection.Link(this);
+  SetReceiving(true);
 }
 
 Http2Stream::~Http2Stream() {
@@ -81,6 +94,7 @@ void Http2Stream::BuildMetadataViews() {
 
 void Http2Stream::SetDeadline(std::string_view timeout) {
   const auto duration = ParseTimeout(timeout);
+  has_invalid_timeout_ = has_invalid_timeout_ || !duration;
   if (!duration || deadline_event_ != nullptr) return;
   deadline_event_ = event_new(loop_.base(), -1, 0, &OnDeadline, this);
   const timeval after = ToTimeval(*duration);
@@ -92,11 +106,17 @@ void Http2Stream::OnDeadline(int, short, void* self) {
 }
 
 void Http2Stream::OnHeadersEnd() {
+  is_headers_end_ = true;
   if (is_started_ || is_rejected_ || reader_) return;  // these are trailers
+  received_bytes_ = header_bytes_;
   if (header_bytes_ > kMaxHeaderBytes) {
     return Reject(
         {GrpcCode::kResourceExhausted, StrCat("the call's headers: expected at most ",
                                               kMaxHeaderBytes, " bytes, got ", header_bytes_)});
+  }
+  if (!reservation_.GrowTo(kCallBytes + header_bytes_)) {
+    return Reject({GrpcCode::kUnavailable,
+                   "the memory for requests in flight is exhausted (--max-request-memory-size)"});
   }
   if (!is_grpc_) return RejectHttp("415");
   if (!is_post_) return RejectHttp("405");
@@ -108,13 +128,27 @@ void Http2Stream::OnHeadersEnd() {
     return Reject({GrpcCode::kUnimplemented,
                    "grpc-encoding: expected identity, deflate or gzip, got another"});
   }
+  if (has_invalid_timeout_) {  // as in gRPC
+    return Reject(
+        {GrpcCode::kInternal, "grpc-timeout: expected a number and one of H, M, S, m, u, n"});
+  }
   LogStep("Process for ", ", rpc_ok=1, ", " step START");
   ChooseResponseEncoding();
   BuildMetadataViews();
-  reader_.emplace(connection_->options().max_message_bytes, encoding_);
-  if (method_->stream == nullptr) return;  // a unary call starts with its message
-  is_started_ = true;
-  handler_ = method_->stream(*this);
+  reader_.emplace(connection_->options().max_message_bytes, encoding_,
+                  connection_->options().budget);
+  if (method_->stream != nullptr) StartStream();  // a unary call starts with its message
+}
+
+void Http2Stream::StartStream() {
+  SetReceiving(false);
+  try {
+    is_started_ = true;
+    handler_ = method_->stream(*this);
+  } catch (const std::bad_alloc&) {
+    is_started_ = false;
+    Reject({GrpcCode::kUnavailable, "cannot allocate memory for the call"});
+  }
 }
 
 // ---- messages
@@ -129,14 +163,21 @@ void Http2Stream::OnData(std::string_view bytes) {
   } else {
     connection_->Consume(id_, bytes.size());
   }
+  received_bytes_ += bytes.size();
   if (CallStatus status = reader_->Feed(bytes, received_); status.code != GrpcCode::kOk) {
     return Reject(std::move(status));
   }
-  Deliver();
+  if (is_started_) {
+    SetReceiving(!reader_->is_at_boundary());
+    Deliver();
+  } else if (received_.size() > 1 || (!received_.empty() && !reader_->is_at_boundary())) {
+    Reject({GrpcCode::kInternal, "the request: expected one message, got more"});
+  }
 }
 
 void Http2Stream::OnRemoteEnd() {
   is_remote_end_ = true;
+  SetReceiving(false);
   if (!reader_ || is_rejected_ || is_finished_ || forced_status_) return;
   if (!reader_->is_at_boundary()) {
     return Reject({GrpcCode::kInternal, "the request ended in the middle of a message"});
@@ -153,24 +194,108 @@ void Http2Stream::StartUnary() {
     return Reject(
         {GrpcCode::kInternal, StrCat("the request: expected one message, got ", received_.size())});
   }
-  const Slice message = std::move(received_.front());
+  if (!PrepareFront()) return;
+  const Slice message = std::move(received_.front().bytes);
   received_.clear();
-  is_started_ = true;
-  handler_ = method_->unary(*this, message);
+  try {
+    is_started_ = true;
+    handler_ = method_->unary(*this, message);
+  } catch (const std::bad_alloc&) {
+    is_started_ = false;
+    Reject({GrpcCode::kUnavailable,
+            StrCat("cannot allocate memory for a request of ", message.bytes.size(), " bytes")});
+  }
+}
+
+// Decompresses the next message, if it is compressed. Returns false if that is not finished yet, in
+// which case it continues later, or if the call was rejected.
+bool Http2Stream::PrepareFront() {
+  ReceivedMessage& front = received_.front();
+  if (!front.is_compressed) return true;
+  const GrpcOptions& options = connection_->options();
+  const bool is_first = decompression_ == nullptr;
+  if (is_first) {
+    decompression_ = std::make_unique<http::Decompression>(
+        front.bytes.bytes, options.max_message_bytes, options.budget);
+  }
+  const Result<bool> is_done = decompression_->Step(is_first ? kFirstStepBytes : kNextStepBytes);
+  if (!is_done.ok()) {
+    const bool is_invalid = is_done.status().code() == StatusCode::kInvalidArg;
+    const GrpcCode code = decompression_->is_too_large() ? GrpcCode::kResourceExhausted
+                          : is_invalid                   ? GrpcCode::kInternal
+                                                         : GrpcCode::kUnavailable;
+    Reject({code, StrCat("message: ", is_done.status().message())});
+    return false;
+  }
+  if (!*is_done) {
+    connection_->ContinueLater(id_);
+    return false;
+  }
+  struct Plain {
+    http::ByteBuffer bytes;
+    ByteReservation reservation;
+  };
+  auto plain = std::make_shared<const Plain>(
+      Plain{decompression_->TakeOutput(), decompression_->TakeReservation()});
+  decompression_.reset();
+  const std::string_view bytes = plain->bytes.view();
+  front = {{bytes, std::move(plain)}, false};
+  return true;
+}
+
+void Http2Stream::ContinueDecompression() {
+  if (decompression_ == nullptr || is_rejected_ || is_finished_ || forced_status_) return;
+  if (is_started_) {
+    Deliver();
+  } else if (is_remote_end_) {
+    StartUnary();
+  }
 }
 
 // Delivers the next message, or the end of the stream, if the service has requested a read.
 void Http2Stream::Deliver() {
   if (!is_reading_ || handler_ == nullptr) return;
   if (!received_.empty()) {
+    if (!PrepareFront()) return;
     is_reading_ = false;
-    const Slice message = std::move(received_.front());
+    const Slice message = std::move(received_.front().bytes);
     received_.pop_front();
     handler_->OnReadDone(&message);
   } else if (is_remote_end_) {
     is_reading_ = false;
     handler_->OnReadDone(nullptr);
   }
+}
+
+// ---- stalls
+
+void Http2Stream::SetReceiving(bool is_receiving) {
+  if (std::exchange(is_receiving_, is_receiving) == is_receiving) return;
+  receiving_since_ms_ = 0;
+  connection_->CountReceiving(is_receiving);
+}
+
+bool Http2Stream::HasStalled(int64_t now_ms) {
+  if (!is_receiving_) return false;
+  if (is_started_ && !is_reading_) {  // the client may not send before the service reads
+    receiving_since_ms_ = 0;
+    return false;
+  }
+  const uint64_t before = std::exchange(received_bytes_at_check_, received_bytes_);
+  if (receiving_since_ms_ == 0) {
+    receiving_since_ms_ = now_ms;
+    received_bytes_at_start_ = received_bytes_;
+    return false;
+  }
+  const auto num_received = static_cast<int64_t>(received_bytes_ - received_bytes_at_start_);
+  const int64_t allowed_ms =
+      connection_->options().read_timeout_ms + num_received * 1000 / kMinBytesPerSecond;
+  return received_bytes_ == before || now_ms - receiving_since_ms_ > allowed_ms;
+}
+
+void Http2Stream::EndStalled() {
+  Reject({GrpcCode::kDeadlineExceeded, StrCat("the request stopped arriving after ",
+                                              received_bytes_, " bytes (--grpc-read-timeout)")});
 }
 
 // ---- lifetime
@@ -183,11 +308,15 @@ void Http2Stream::NotifyCancel() {
 
 void Http2Stream::OnClosed() {
   SetResponsePending(false);
+  SetReceiving(false);
   connection_->Unlink(this);
   connection_ = nullptr;
   if (deadline_event_ != nullptr) event_del(deadline_event_);
   out_.clear();
   out_bytes_ = 0;
+  received_.clear();
+  decompression_.reset();
+  reader_.reset();
   if (is_started_ && !is_finished_) {
     NotifyCancel();
     if (is_write_pending_) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -51,6 +52,13 @@ class Http2Stream final : public Call, private net::LoopTask {
   // Resets the stream if the client has read too little of a pending response since the last check,
   // which was `period_ms` ago.
   void ResetIfUnread(int64_t period_ms);
+  // True if the rest of the request has not arrived, and too little of it since the last check.
+  bool HasStalled(int64_t now_ms);
+  void EndStalled();
+  // True once the request's headers are complete.
+  bool has_headers() const { return is_headers_end_; }
+  // Runs the next step of a decompression that was interrupted to serve other connections.
+  void ContinueDecompression();
 
   int32_t id() const { return id_; }
   // Links of the connection's list of streams.
@@ -96,7 +104,10 @@ class Http2Stream final : public Call, private net::LoopTask {
   void StoreMetadata(std::string_view name, std::string_view value);
   void BuildMetadataViews();
   void Deliver();
+  bool PrepareFront();
   void StartUnary();
+  void StartStream();
+  void SetReceiving(bool is_receiving);
   // Ends the call with `status` without waiting for its service.
   void Reject(CallStatus status);
   void RejectHttp(std::string_view http_status);
@@ -114,6 +125,7 @@ class Http2Stream final : public Call, private net::LoopTask {
 
   net::EventLoop& loop_;
   std::atomic<size_t>& num_calls_;
+  ByteReservation reservation_;  // stands for this object and the headers
   Http2Connection* connection_;  // null once the stream is closed
   const int32_t id_;
 
@@ -128,6 +140,8 @@ class Http2Stream final : public Call, private net::LoopTask {
   bool is_post_ = false;
   bool is_grpc_ = false;
   bool has_unknown_encoding_ = false;
+  bool has_invalid_timeout_ = false;
+  bool is_headers_end_ = false;
   http::Encoding encoding_ = http::Encoding::kIdentity;
   http::Encoding response_encoding_ = http::Encoding::kIdentity;
   event* deadline_event_ = nullptr;
@@ -135,8 +149,15 @@ class Http2Stream final : public Call, private net::LoopTask {
   // The request.
   const Method* method_ = nullptr;
   std::optional<MessageReader> reader_;
-  std::deque<Slice> received_;
-  size_t unconsumed_bytes_ = 0;  // of the stream's window, until the service reads
+  std::deque<ReceivedMessage> received_;
+  std::unique_ptr<http::Decompression> decompression_;  // of received_.front(); null: not begun
+  bool is_receiving_ =
+      false;  // the rest of the headers, of a message or of a unary call is missing
+  uint64_t received_bytes_ = 0;           // headers and messages
+  uint64_t received_bytes_at_check_ = 0;  // received_bytes_ at the last check
+  uint64_t received_bytes_at_start_ = 0;  // received_bytes_ at the first check
+  int64_t receiving_since_ms_ = 0;        // time of the first check; 0: there was none
+  size_t unconsumed_bytes_ = 0;           // of the stream's window, until the service reads
   bool is_reading_ = false;
   bool is_remote_end_ = false;
 

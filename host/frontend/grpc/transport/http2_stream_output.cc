@@ -120,6 +120,7 @@ void Http2Stream::FinishWithStatus(CallStatus status) {
     FinishAndDelete();
     return;
   }
+  SetReceiving(false);
   if (deadline_event_ != nullptr) event_del(deadline_event_);
   if (is_aborted_) return;  // the session will close the stream
   SetResponsePending(method_->unary != nullptr && out_bytes_ > 0);
@@ -138,6 +139,8 @@ void Http2Stream::Reject(CallStatus status) {
     return;
   }
   connection_->FlushSoon();
+  SetReceiving(false);
+  decompression_.reset();
   received_.clear();
   if (!is_started_) {
     is_rejected_ = true;
@@ -152,6 +155,7 @@ void Http2Stream::Reject(CallStatus status) {
 
 // The client does not speak gRPC: answers with a plain HTTP status.
 void Http2Stream::RejectHttp(std::string_view http_status) {
+  SetReceiving(false);
   is_rejected_ = true;
   const nghttp2_nv field = Field(":status", http_status);
   nghttp2_submit_response(connection_->session(), id_, &field, 1, nullptr);
@@ -159,6 +163,7 @@ void Http2Stream::RejectHttp(std::string_view http_status) {
 
 void Http2Stream::ResetStream() {
   if (connection_ == nullptr || is_aborted_) return;
+  SetReceiving(false);
   is_aborted_ = true;
   nghttp2_submit_rst_stream(connection_->session(), NGHTTP2_FLAG_NONE, id_, NGHTTP2_CANCEL);
   NotifyCancel();

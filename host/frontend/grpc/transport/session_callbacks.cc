@@ -5,6 +5,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
+#include <new>
 
 #include "host/frontend/grpc/transport/http2_stream.h"
 
@@ -27,22 +28,44 @@ std::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
+// Runs `work`, a part of a callback. No exception may pass through nghttp2. A connection without
+// memory for its own state is closed.
+template <typename Work>
+int WithoutExceptions(const Work& work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+}
+
 }  // namespace
 
 // Callbacks of nghttp2; `self` is the Http2Connection.
 struct SessionCallbacks {
+  static int OnBeginFrame(nghttp2_session*, const nghttp2_frame_hd* head, void* self) {
+    if (head->type == NGHTTP2_HEADERS) {
+      static_cast<Http2Connection*>(self)->OnHeadersFrame(head->stream_id);
+    }
+    return 0;
+  }
+
   static int OnBeginHeaders(nghttp2_session* session, const nghttp2_frame* frame, void* self) {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
-    auto* const stream = new Http2Stream(*static_cast<Http2Connection*>(self), frame->hd.stream_id);
-    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
-    return 0;
+    return WithoutExceptions([&] {
+      auto* const stream =
+          new Http2Stream(*static_cast<Http2Connection*>(self), frame->hd.stream_id);
+      nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+    });
   }
 
   static int OnHeader(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
                       size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t, void*) {
     Http2Stream* const stream = StreamOf(session, frame->hd.stream_id);
-    if (stream != nullptr) stream->OnHeader(View(name, name_bytes), View(value, value_bytes));
-    return 0;
+    if (stream == nullptr) return 0;
+    return WithoutExceptions(
+        [&] { stream->OnHeader(View(name, name_bytes), View(value, value_bytes)); });
   }
 
   static int OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* self) {
@@ -52,9 +75,10 @@ struct SessionCallbacks {
       case NGHTTP2_DATA: {
         Http2Stream* const stream = StreamOf(session, frame->hd.stream_id);
         if (stream == nullptr) return 0;
-        if (frame->hd.type == NGHTTP2_HEADERS) stream->OnHeadersEnd();
-        if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) stream->OnRemoteEnd();
-        return 0;
+        return WithoutExceptions([&] {
+          if (frame->hd.type == NGHTTP2_HEADERS) stream->OnHeadersEnd();
+          if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) stream->OnRemoteEnd();
+        });
       }
       case NGHTTP2_SETTINGS:
         connection.has_settings_ = true;
@@ -76,10 +100,9 @@ struct SessionCallbacks {
     Http2Stream* const stream = StreamOf(session, stream_id);
     if (stream == nullptr) {
       static_cast<Http2Connection*>(self)->Consume(stream_id, size);
-    } else {
-      stream->OnData(View(data, size));
+      return 0;
     }
-    return 0;
+    return WithoutExceptions([&] { stream->OnData(View(data, size)); });
   }
 
   static int OnStreamClose(nghttp2_session* session, int32_t stream_id, uint32_t, void*) {
@@ -123,6 +146,7 @@ const nghttp2_session_callbacks* Callbacks() {
     nghttp2_session_callbacks* callbacks = nullptr;
     if (nghttp2_session_callbacks_new(&callbacks) != 0) return callbacks;
     using Events = SessionCallbacks;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, &Events::OnBeginFrame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, &Events::OnBeginHeaders);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, &Events::OnHeader);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, &Events::OnFrame);

@@ -30,50 +30,6 @@ int Weight(std::string_view parameters) {
   return static_cast<int>(std::clamp(weight, 0.0, 1.0) * 1000);
 }
 
-class Inflater {
- public:
-  Inflater() { is_ready_ = inflateInit2(&stream_, kAnyWindow) == Z_OK; }
-  ~Inflater() {
-    if (is_ready_) inflateEnd(&stream_);
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  Status Run(std::string_view bytes, size_t max_bytes, ByteBuffer& out) {
-    if (!is_ready_) return UnavailableError("decompression: not enough memory");
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-    size_t bytes_left = bytes.size();
-    int state = Z_OK;
-    while (state == Z_OK) {
-      if (stream_.avail_in == 0) Feed(bytes_left);
-      if (out.free_bytes() == 0) out.Grow(out.capacity() * 2);
-      const size_t free_bytes = std::min<size_t>(out.free_bytes(), UINT32_MAX);
-      stream_.next_out = reinterpret_cast<Bytef*>(out.tail());
-      stream_.avail_out = static_cast<uInt>(free_bytes);
-      state = inflate(&stream_, Z_NO_FLUSH);
-      out.AddFilled(free_bytes - stream_.avail_out);
-      if (out.size() > max_bytes) {
-        return InvalidArgError("decompressed body: expected at most ", max_bytes,
-                               " bytes, got more");
-      }
-    }
-    if (state == Z_STREAM_END && stream_.avail_in + bytes_left == 0) return Status::Ok();
-    if (state == Z_STREAM_END)
-      return InvalidArgError("unexpected bytes follow the compressed body");
-    if (state == Z_BUF_ERROR) return InvalidArgError("the compressed body is truncated");
-    return InvalidArgError("the compressed body is damaged after ", stream_.total_in, " bytes");
-  }
-
- private:
-  void Feed(size_t& bytes_left) {
-    stream_.avail_in = static_cast<uInt>(std::min<size_t>(bytes_left, UINT32_MAX));
-    bytes_left -= stream_.avail_in;
-  }
-
-  z_stream stream_{};
-  bool is_ready_ = false;
-};
-
 }  // namespace
 
 std::string_view EncodingName(Encoding encoding) {
@@ -116,10 +72,59 @@ Encoding ChooseEncoding(std::string_view accept_header) {
   return best;
 }
 
-Result<ByteBuffer> Decompress(Encoding, std::string_view bytes, size_t max_bytes) {
-  ByteBuffer out(std::min(max_bytes, std::max<size_t>(bytes.size() * 4, 4096)) + 1);
-  NEREID_RETURN_IF_ERROR(Inflater().Run(bytes, max_bytes, out));
-  return out;
+Decompression::Decompression(std::string_view bytes, size_t max_bytes, ByteBudget* budget)
+    : max_bytes_(max_bytes),
+      packed_bytes_(bytes.size()),
+      input_(bytes),
+      stream_(std::make_unique<z_stream>()),
+      reservation_(budget) {
+  is_ready_ = inflateInit2(stream_.get(), kAnyWindow) == Z_OK;
+}
+
+Decompression::~Decompression() {
+  if (is_ready_) inflateEnd(stream_.get());
+}
+
+// Doubles the output, at least to the expected size. One byte beyond the limit is enough to detect
+// that the body exceeds it.
+Status Decompression::MakeRoom() {
+  const size_t expected_bytes = std::max<size_t>(packed_bytes_ * 2, 4096);
+  const size_t capacity = std::min(max_bytes_, std::max(expected_bytes, out_.capacity() * 2)) + 1;
+  if (!reservation_.GrowTo(capacity)) {
+    return UnavailableError("a decompressed body of more than ", out_.size(),
+                            " bytes exceeds the free memory for requests in flight");
+  }
+  if (out_.TryReserve(capacity)) return Status::Ok();
+  return UnavailableError("cannot allocate ", capacity, " bytes for a decompressed body");
+}
+
+Result<bool> Decompression::Step(size_t step_bytes) {
+  if (!is_ready_) return UnavailableError("decompression: not enough memory");
+  const size_t end = out_.size() + step_bytes;
+  int state = Z_OK;
+  while (state == Z_OK && out_.size() < end) {
+    if (stream_->avail_in == 0) {
+      const size_t count = std::min<size_t>(input_.size(), UINT32_MAX);
+      stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(input_.data()));
+      stream_->avail_in = static_cast<uInt>(count);
+      input_.remove_prefix(count);
+    }
+    if (out_.free_bytes() == 0) NEREID_RETURN_IF_ERROR(MakeRoom());
+    const size_t free_bytes = std::min({out_.free_bytes(), end - out_.size(), size_t{UINT32_MAX}});
+    stream_->next_out = reinterpret_cast<Bytef*>(out_.tail());
+    stream_->avail_out = static_cast<uInt>(free_bytes);
+    state = inflate(stream_.get(), Z_NO_FLUSH);
+    out_.AddFilled(free_bytes - stream_->avail_out);
+    if (is_too_large()) {
+      return InvalidArgError("Decompressed data size exceeds the maximum allowed value of ",
+                             max_bytes_, " bytes.");
+    }
+  }
+  if (state == Z_OK) return false;
+  if (state == Z_STREAM_END && stream_->avail_in + input_.size() == 0) return true;
+  if (state == Z_STREAM_END) return InvalidArgError("unexpected bytes follow the compressed body");
+  if (state == Z_BUF_ERROR) return InvalidArgError("the compressed body is truncated");
+  return InvalidArgError("the compressed body is damaged after ", stream_->total_in, " bytes");
 }
 
 std::string Compress(Encoding encoding, std::span<const std::string_view> pieces) {

@@ -12,7 +12,7 @@
 namespace nereid::http {
 namespace {
 
-constexpr size_t kMaxDims = 64;
+constexpr size_t kMaxDims = 100;
 constexpr size_t kMaxTensors = 4096;  // inputs or outputs per request
 
 Status ReadShape(JsonReader& reader, InlineVector<int64_t, 6>& shape) {

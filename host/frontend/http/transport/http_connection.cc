@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
+#include <utility>
 
 #include "host/frontend/http/transport/loop_connections.h"
 #include "net/event_loop.h"
@@ -27,10 +29,15 @@ constexpr char kPlainOnTls[] =
 
 HttpConnection::HttpConnection(int fd, net::EventLoop& loop, LoopConnections& owner,
                                HttpService& service, const HttpLimits& limits)
-    : loop_(loop), owner_(owner), service_(service), limits_(limits), fd_(fd) {}
+    : loop_(loop),
+      owner_(owner),
+      service_(service),
+      limits_(limits),
+      fd_(fd),
+      body_reservation_(limits.budget) {}
 
 HttpConnection::~HttpConnection() {
-  for (event* event : {read_event_, hangup_event_, write_event_}) {
+  for (event* event : {read_event_, hangup_event_, reset_event_, write_event_}) {
     if (event != nullptr) event_free(event);
   }
   if (fd_ >= 0) close(fd_);
@@ -56,21 +63,53 @@ Status HttpConnection::Open(const net::TlsContext* tls) {
 }
 
 void HttpConnection::WatchReads(bool on) {
-  if (watches_reads_ == on) return;
-  watches_reads_ = on;
-  event_add(on ? read_event_ : hangup_event_, nullptr);
-  event_del(on ? hangup_event_ : read_event_);
+  const bool has_watched = watch_ == Watch::kReads;
+  // Once the client has ended its side, kEnd would be reported again and again.
+  if (on || watch_ != Watch::kReset) WatchFor(on ? Watch::kReads : Watch::kEnd);
   // Bytes that are already decrypted do not raise a socket event any more.
-  if (on && tls_ != nullptr && tls_->has_input()) event_active(read_event_, EV_READ, 0);
+  if (on && !has_watched && tls_ != nullptr && tls_->has_input()) {
+    event_active(read_event_, EV_READ, 0);
+  }
 }
 
+event* HttpConnection::EventOf(Watch watch) {
+  switch (watch) {
+    case Watch::kReads:
+      return read_event_;
+    case Watch::kEnd:
+      return hangup_event_;
+    case Watch::kReset:
+      return reset_event_;
+    case Watch::kNothing:
+      break;
+  }
+  return nullptr;
+}
+
+void HttpConnection::WatchFor(Watch watch) {
+  if (watch_ == watch) return;
+  event* const before = EventOf(watch_);
+  event* const after = EventOf(watch);
+  // The edge-triggered reset_event_ must not be registered together with another one. Otherwise the
+  // new event is added first, so that the socket stays registered.
+  const bool must_delete_first = watch == Watch::kReset || watch_ == Watch::kReset;
+  watch_ = watch;
+  if (must_delete_first && before != nullptr) event_del(before);
+  if (after != nullptr && !(watch == Watch::kReset && watches_writes_)) event_add(after, nullptr);
+  if (!must_delete_first && before != nullptr) event_del(before);
+}
+
+// A failed write also reports that the client has closed the socket, so reset_event_ is not needed
+// meanwhile.
 void HttpConnection::WatchWrites(bool on) {
   if (watches_writes_ == on) return;
   watches_writes_ = on;
   if (on) {
+    if (watch_ == Watch::kReset) event_del(reset_event_);
     event_add(write_event_, nullptr);
   } else {
     event_del(write_event_);
+    if (watch_ == Watch::kReset) event_add(reset_event_, nullptr);
   }
 }
 
@@ -78,16 +117,36 @@ void HttpConnection::OnReadEvent(int, short what, void* self) {
   auto* connection = static_cast<HttpConnection*>(self);
   if (connection->state_ == State::kClosed) return;
   connection->loop_.CountEvent();
-  if (what & EV_CLOSED) {
-    connection->OnPeerClosed();
-  } else {
-    connection->OnReadable();
+  connection->CloseIfOutOfMemory([&] {
+    if ((what & EV_CLOSED) == 0) return connection->OnReadable();
+    if (connection->state_ != State::kHead) return connection->OnPeerClosed();
+    connection->WatchFor(Watch::kNothing);  // the end is read after the bytes in front of it
+  });
+}
+
+// Runs `work` of an event. Without memory for its own state the connection cannot go on.
+template <typename Work>
+void HttpConnection::CloseIfOutOfMemory(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    Close();
   }
+}
+
+// Something has changed since the client ended its side: it may have closed the socket.
+void HttpConnection::OnResetEvent(int fd, short, void* self) {
+  auto* connection = static_cast<HttpConnection*>(self);
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (connection->state_ == State::kClosed) return;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) connection->Close();
 }
 
 void HttpConnection::OnWriteEvent(int, short, void* self) {
   auto* connection = static_cast<HttpConnection*>(self);
-  if (connection->state_ != State::kClosed) connection->OnWritable();
+  if (connection->state_ == State::kClosed) return;
+  connection->CloseIfOutOfMemory([&] { connection->OnWritable(); });
 }
 
 // Returns the buffer for the next bytes. It has free space, except for input_ while a request runs:
@@ -105,7 +164,8 @@ ByteBuffer& HttpConnection::ReadTarget() {
 
 void HttpConnection::OnReadable() {
   ReadOnce();
-  while (tls_ != nullptr && state_ != State::kClosed && watches_reads_ && tls_->has_input()) {
+  while (tls_ != nullptr && state_ != State::kClosed && watch_ == Watch::kReads &&
+         tls_->has_input()) {
     ReadOnce();
   }
 }
@@ -131,6 +191,7 @@ void HttpConnection::ReadOnce() {
   }
   if (state_ == State::kHead && target.empty()) request_start_s_ = owner_.now_s();
   target.AddFilled(count);
+  received_bytes_ += static_cast<uint64_t>(count);
   if (state_ != State::kLingering) progress_s_ = owner_.now_s();
   if (state_ == State::kHead || state_ == State::kBody) ProcessInput();
   if (state_ == State::kBody) loop_.ExpectInput();
@@ -152,9 +213,10 @@ void HttpConnection::OnReadError() {
   Linger();
 }
 
-// The client sends no more bytes. It counts as disconnected, unless only the rest of a response
-// remains to be written.
+// The client sends no more bytes. It counts as disconnected, unless a whole request is running or
+// only the rest of a response remains to be written.
 void HttpConnection::OnPeerClosed() {
+  if (state_ == State::kRunning) return OnRequestEnded();
   peer_closed_ = true;
   const bool has_answer_to_flush =
       !output_.empty() && (state_ == State::kHead || state_ == State::kFlushing);
@@ -163,8 +225,23 @@ void HttpConnection::OnPeerClosed() {
     return;
   }
   state_ = State::kFlushing;
-  event_del(read_event_);
-  event_del(hangup_event_);
+  WatchFor(Watch::kNothing);
+}
+
+// The client has ended its side during a request. It may still wait for the response, or it may
+// have closed the socket, which is cancellation. An interim response, which every client of
+// HTTP/1.1 skips (RFC 9110, 15.2), distinguishes the two: a closed socket answers it with a reset.
+// The parts of a streamed response do the same.
+void HttpConnection::OnRequestEnded() {
+  if (watch_ == Watch::kReset) return;
+  if (reset_event_ == nullptr) {
+    reset_event_ = event_new(loop_.base(), fd_, EV_READ | EV_ET | EV_PERSIST, &OnResetEvent, this);
+  }
+  if (reset_event_ == nullptr) return Close();
+  WatchFor(Watch::kReset);
+  if (head_.is_http10 || is_stream_) return;
+  const OutputSegment interim{"HTTP/1.1 100 Continue\r\n\r\n"};
+  WriteOut({&interim, 1}, nullptr);
 }
 
 void HttpConnection::OnWritable() {
@@ -196,8 +273,7 @@ bool HttpConnection::HasStalled(int64_t now_s) const {
   if (state_ == State::kBody) {
     // A slow trickle also counts as a stall, because it would occupy its buffer for hours.
     const int64_t allowed_s =
-        limits_.read_timeout_s +
-        static_cast<int64_t>(input_.size() + body_.size()) / kMinBodyBytesPerSecond;
+        limits_.read_timeout_s + static_cast<int64_t>(received_bytes_) / kMinBodyBytesPerSecond;
     return still_s > limits_.read_timeout_s || now_s - request_start_s_ > allowed_s;
   }
   return false;  // a running request has no time limit here
@@ -268,7 +344,9 @@ void HttpConnection::Close() {
   if (state_ == State::kRunning) owner_.OnRequestEnd();
   StopKeepingOpen();
   state_ = State::kClosed;
-  for (event* event : {read_event_, hangup_event_, write_event_}) event_del(event);
+  for (event* event : {read_event_, hangup_event_, reset_event_, write_event_}) {
+    if (event != nullptr) event_del(event);
+  }
   close(fd_);
   fd_ = -1;
   owner_.Remove(this);

@@ -92,7 +92,15 @@ class HttpConnection {
   static void OnReadEvent(int fd, short what, void* self);
   static void OnWriteEvent(int fd, short what, void* self);
 
+  static void OnResetEvent(int fd, short what, void* self);
+
+  // What the connection waits for on the client's side: bytes, the client's end while reading is
+  // paused, or, once the client has ended its side, only that it closes the socket altogether.
+  enum class Watch { kNothing, kReads, kEnd, kReset };
+
   // http_connection.cc: socket events, timeouts and closing.
+  template <typename Work>
+  void CloseIfOutOfMemory(const Work& work);
   void OnReadable();
   void ReadOnce();
   ssize_t Receive(char* data, size_t size);
@@ -104,6 +112,9 @@ class HttpConnection {
   void BeginWritePeriod(int64_t now_s);
   bool ReadsTooSlowly(int64_t now_s);
   void WatchReads(bool on);
+  void WatchFor(Watch watch);
+  event* EventOf(Watch watch);
+  void OnRequestEnded();
   void WatchWrites(bool on);
   void StopKeepingOpen();
   bool IsLast() const;
@@ -115,9 +126,16 @@ class HttpConnection {
   bool ParseNextHead();
   bool PrepareBody();
   void AllocateBody();
+  bool GrowBody();
   bool ReadBody();
+  bool ReadOwnBody();
   bool DecodeChunks();
+  bool DiscardBody();
+  void MakeRoomBehindHead();
   void Dispatch();
+  RequestBody TakeBody();
+  void HandleRequest(RequestBody body);
+  void RefuseBody(Status reason);
   void RejectRequest(int status, std::string_view reason);
 
   // http_connection_output.cc: writing of responses.
@@ -134,6 +152,7 @@ class HttpConnection {
   std::unique_ptr<net::TlsSession> tls_;
   event* read_event_ = nullptr;    // readable or closed by the client
   event* hangup_event_ = nullptr;  // closed by the client; used while reading is paused
+  event* reset_event_ = nullptr;   // null until the client ends its side during a request
   event* write_event_ = nullptr;
 
   State state_ = State::kHead;
@@ -141,8 +160,9 @@ class HttpConnection {
   bool is_draining_ = false;
   bool is_kept_open_ = false;
   bool peer_closed_ = false;
-  bool watches_reads_ = false;
+  Watch watch_ = Watch::kNothing;
   bool watches_writes_ = false;
+  bool is_stream_ = false;  // the head of a streamed response has been sent
   bool is_chunked_stream_ = false;
   int64_t progress_s_ = 0;  // time of the last transferred byte
   // A period of write_timeout_s while bytes wait: its start, and what was unsent and sent then.
@@ -161,6 +181,11 @@ class HttpConnection {
   // Set until so many bytes of a large body have arrived that posted memory can be acquired for the
   // rest.
   std::optional<size_t> num_leading_bytes_;
+  uint64_t received_bytes_ = 0;       // of the current request's body
+  ByteReservation body_reservation_;  // stands for what has arrived of body_
+  // Set if the current request is refused although the connection goes on: its body is read and
+  // dropped before the request is answered with this error.
+  std::optional<Status> refusal_;
 
   OutputQueue output_;  // declared after tls_, which it uses
   InFlightCall* call_ = nullptr;

@@ -2,6 +2,8 @@
 // written to the socket.
 #include <algorithm>
 #include <chrono>
+#include <new>
+#include <utility>
 
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/http/transport/http_request.h"
@@ -12,6 +14,10 @@ namespace nereid::http {
 namespace {
 
 constexpr uint64_t kMaxCopiedBody = 4096;
+// Memory that a body gets before any of it has arrived. Only what arrives becomes resident.
+constexpr size_t kFirstBodyBytes = 1 << 20;
+// A body in memory of its own is counted in steps of this size.
+constexpr size_t kReservationStep = 64 << 10;
 
 uint64_t SteadyNowNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -19,10 +25,27 @@ uint64_t SteadyNowNs() {
                                    .count());
 }
 
-// `size` is in bytes. The text is that of Triton's later versions.
-std::string TooLarge(std::string_view size, const HttpLimits& limits) {
-  return StrCat("request size of ", size, " bytes exceeds the maximum allowed input size of ",
-                limits.max_body_bytes, " bytes. Use --http-max-input-size to increase the limit.");
+// Triton's texts for a body of `size` bytes, which depend on what the body should contain.
+std::string TooLarge(const RequestHead& head, std::string_view size, const HttpLimits& limits) {
+  const std::string_view json_bytes = head.Header("Inference-Header-Content-Length");
+  if (json_bytes == "0") {
+    return StrCat("Raw input has a byte_size (", size,
+                  " bytes) that exceeds the maximum allowed value of ", limits.max_body_bytes,
+                  " bytes. Use --http-max-input-size to increase the limit.");
+  }
+  return StrCat(json_bytes.data() == nullptr ? "request JSON size of " : "request size of ", size,
+                " bytes exceeds the maximum allowed input size of ", limits.max_body_bytes,
+                " bytes. Use --http-max-input-size to increase the limit.");
+}
+
+Status CannotAllocate(uint64_t body_bytes) {
+  return UnavailableError("cannot allocate memory for a request body of ", body_bytes, " bytes");
+}
+
+Status OverBudget(const ByteBudget& budget) {
+  return UnavailableError("the memory for requests in flight is exhausted: ", budget.used_bytes(),
+                          " of ", budget.max_bytes(),
+                          " bytes are in use (--max-request-memory-size)");
 }
 
 }  // namespace
@@ -74,29 +97,35 @@ bool HttpConnection::ParseNextHead() {
 bool HttpConnection::PrepareBody() {
   const uint64_t length = head_.content_length.value_or(0);
   if (length > limits_.max_body_bytes) {
-    RejectRequest(413, TooLarge(std::to_string(length), limits_));
+    RejectRequest(400, TooLarge(head_, std::to_string(length), limits_));
     return false;
   }
   state_ = State::kBody;
+  received_bytes_ = input_.size() - head_bytes_;
   if (head_.is_chunked) {
     chunks_.emplace(limits_.max_body_bytes);
-    if (input_.free_bytes() < 4096) {
-      // Grows the buffer so that the head can stay in it, then parses again because the views have
-      // moved.
-      input_.Grow(input_.capacity() * 2);
-      (void)ParseHead(input_.view().substr(0, head_bytes_), limits_, head_);
-    }
+    MakeRoomBehindHead();
   } else if (head_bytes_ + length > input_.capacity()) {
     num_leading_bytes_ = service_.NumLeadingBytes(head_, length);
     if (num_leading_bytes_ && head_bytes_ + *num_leading_bytes_ > input_.capacity())
       num_leading_bytes_.reset();
     if (!num_leading_bytes_) AllocateBody();
   }
-  if (head_.expects_continue && input_.size() == head_bytes_ && body_.empty()) {
+  if (head_.expects_continue && refusal_) {
+    const std::string reason = refusal_->message();
+    RejectRequest(503, reason);
+  } else if (head_.expects_continue && input_.size() == head_bytes_ && body_.empty()) {
     const OutputSegment go_on{"HTTP/1.1 100 Continue\r\n\r\n"};
     WriteOut({&go_on, 1}, nullptr);
   }
   return state_ == State::kBody;
+}
+
+// For a body that is read behind its head, which stays in input_.
+void HttpConnection::MakeRoomBehindHead() {
+  if (input_.free_bytes() >= 4096) return;
+  input_.Grow(input_.capacity() * 2);
+  (void)ParseHead(input_.view().substr(0, head_bytes_), limits_, head_);  // its views have moved
 }
 
 // The body does not fit into input_. It gets memory of its own. If the service has posted memory,
@@ -109,27 +138,68 @@ void HttpConnection::AllocateBody() {
   if (place.external_owner != nullptr) {
     first_bytes = *num_leading_bytes_;
     body_ = ByteBuffer(std::move(place.external_owner), place.base, length - first_bytes);
-  } else {
-    body_ = ByteBuffer(length);
+  } else if (!GrowBody()) {
+    return;
   }
   num_leading_bytes_.reset();
   body_.Append(input_.view().substr(head_bytes_ + first_bytes));
   input_.Truncate(head_bytes_ + first_bytes);
 }
 
+// Makes room for more of a body of known length. Returns false if the request is now refused.
+bool HttpConnection::GrowBody() {
+  const uint64_t length = *head_.content_length;
+  const size_t first_bytes = std::max(kFirstBodyBytes, input_.capacity());
+  if (body_.TryReserve(CapacityOfClaim(length, body_.size(), first_bytes))) return true;
+  RefuseBody(CannotAllocate(length));
+  return false;
+}
+
 // Returns true if the body is complete.
 bool HttpConnection::ReadBody() {
+  if (refusal_) return DiscardBody();
   if (chunks_) return DecodeChunks();
   if (num_leading_bytes_) {
     if (input_.size() < head_bytes_ + *num_leading_bytes_) return false;
     AllocateBody();
+    if (refusal_) return DiscardBody();
   }
-  if (body_.capacity() != 0) return body_.free_bytes() == 0;
+  if (body_.external_owner() != nullptr) return body_.free_bytes() == 0;
+  if (body_.capacity() != 0) return ReadOwnBody();
   return input_.size() >= head_bytes_ + head_.content_length.value_or(0);
 }
 
+// Counts what has arrived of a body in memory of its own, and makes room for the rest.
+bool HttpConnection::ReadOwnBody() {
+  const size_t steps = (body_.size() + kReservationStep - 1) / kReservationStep;
+  if (!body_reservation_.GrowTo(std::min(steps * kReservationStep, body_.capacity()))) {
+    RefuseBody(OverBudget(*body_reservation_.budget()));
+    return DiscardBody();
+  }
+  if (body_.size() == *head_.content_length) return true;
+  if (body_.free_bytes() == 0 && !GrowBody()) return DiscardBody();
+  return false;
+}
+
 bool HttpConnection::DecodeChunks() {
-  const size_t consumed = chunks_->Consume(input_.view().substr(head_bytes_), body_);
+  const std::string_view bytes = input_.view().substr(head_bytes_);
+  if (refusal_) body_.Clear();
+  // No chunk is longer than the bytes that contain it, so the decoder does not grow the body.
+  const size_t needed = body_.size() + bytes.size();
+  if (needed > body_.capacity() &&
+      !body_.TryReserve(std::max({needed, 2 * body_.capacity(), size_t{4096}}))) {
+    if (refusal_) {
+      Close();
+      return false;
+    }
+    RefuseBody(CannotAllocate(needed));
+    return DiscardBody();
+  }
+  if (!refusal_ && !body_reservation_.GrowTo(body_.capacity())) {
+    RefuseBody(OverBudget(*body_reservation_.budget()));
+    return DiscardBody();
+  }
+  const size_t consumed = chunks_->Consume(bytes, body_);
   input_.Erase(head_bytes_, consumed);
   switch (chunks_->state()) {
     case ChunkedDecoder::State::kDone:
@@ -138,15 +208,48 @@ bool HttpConnection::DecodeChunks() {
       RejectRequest(400, "malformed chunked request body");
       return false;
     case ChunkedDecoder::State::kTooLarge:
-      RejectRequest(413, TooLarge("more", limits_));
+      RejectRequest(400, TooLarge(head_, "more", limits_));
       return false;
     default:
       return false;
   }
 }
 
+// The request is refused because of the state of the server, not because of its form, so the
+// connection stays usable: the rest of the body is read and dropped, then the request is answered.
+void HttpConnection::RefuseBody(Status reason) {
+  refusal_ = std::move(reason);
+  num_leading_bytes_.reset();
+  body_ = ByteBuffer();
+  body_reservation_.Clear();
+  MakeRoomBehindHead();
+}
+
+// Returns true if the end of a refused body has arrived.
+bool HttpConnection::DiscardBody() {
+  if (chunks_) return DecodeChunks();
+  // Bytes of the next request may follow the body.
+  const uint64_t length = *head_.content_length;
+  const uint64_t excess = received_bytes_ > length ? received_bytes_ - length : 0;
+  input_.Erase(head_bytes_, input_.size() - head_bytes_ - excess);
+  return received_bytes_ >= length;
+}
+
 void HttpConnection::Dispatch() {
+  RequestBody body = TakeBody();
+  state_ = State::kRunning;
+  owner_.OnRequestStart();
+  HandleRequest(std::move(body));
+}
+
+RequestBody HttpConnection::TakeBody() {
   RequestBody body;
+  if (refusal_) {
+    chunks_.reset();
+    body_ = ByteBuffer();
+    return body;
+  }
+  body.reservation = std::exchange(body_reservation_, ByteReservation(limits_.budget));
   const uint64_t length = head_.content_length.value_or(0);
   if (body_.external_owner() != nullptr) {
     const std::string_view first = input_.view().substr(head_bytes_);
@@ -177,9 +280,19 @@ void HttpConnection::Dispatch() {
     input_ = std::move(rest);
     head_bytes_ = 0;
   }
-  state_ = State::kRunning;
-  owner_.OnRequestStart();
-  service_.Handle(*this, head_, std::move(body));
+  return body;
+}
+
+// Requests whose size exceeds the free memory end here, with an answer and nothing else.
+void HttpConnection::HandleRequest(RequestBody body) {
+  const size_t body_bytes = body.bytes().size() + body.posted.size();
+  try {
+    if (refusal_) return ReplyError(*this, *std::exchange(refusal_, std::nullopt));
+    service_.Handle(*this, head_, std::move(body));
+  } catch (const std::bad_alloc&) {
+    if (state_ != State::kRunning || call_ != nullptr) return Close();
+    ReplyError(*this, CannotAllocate(body_bytes));
+  }
 }
 
 // Answers a malformed or too large request and closes the connection, because the start of the next
@@ -187,7 +300,9 @@ void HttpConnection::Dispatch() {
 void HttpConnection::RejectRequest(int status, std::string_view reason) {
   head_.keep_alive = false;
   chunks_.reset();
+  refusal_.reset();
   body_ = ByteBuffer();
+  body_reservation_.Clear();
   state_ = State::kRunning;
   owner_.OnRequestStart();
   Reply({.status = status}, ErrorBody(reason));

@@ -75,6 +75,7 @@ void HttpConnection::ReplySegments(const ResponseHead& head, std::span<const Out
 
 void HttpConnection::BeginStream(const ResponseHead& head) {
   if (state_ != State::kRunning) return;
+  is_stream_ = true;
   is_chunked_stream_ = !head_.is_http10;
   if (!is_chunked_stream_) head_.keep_alive = false;
   std::string& text = Scratch();
@@ -131,6 +132,7 @@ void HttpConnection::FinishRequest() {
   owner_.OnRequestEnd();
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
+  is_stream_ = false;
   request_start_s_ = progress_s_ = owner_.now_s();
   if (IsLast()) {
     state_ = State::kFlushing;

@@ -51,6 +51,27 @@ TEST(InferMessageTest, ReferencesRawTensorsWithoutACopy) {
   EXPECT_EQ(message.raw(2).data() + message.raw(2).size(), bytes.bytes.data() + bytes.bytes.size());
 }
 
+TEST(InferMessageTest, CountsTheParsedMessageInTheBudget) {
+  ModelInferRequest request;
+  auto* const contents = request.add_inputs()->mutable_contents();
+  for (int i = 0; i < 100'000; ++i) contents->add_bytes_contents("");
+  const Slice bytes = Slice::Of(request.SerializeAsString());
+  ASSERT_LT(bytes.bytes.size(), 250'000u);
+  ByteBudget budget(8'000'000);
+  {
+    InferMessage message;
+    ASSERT_TRUE(message.Parse(bytes, &budget).ok());
+    EXPECT_GT(budget.used_bytes(), 3'000'000u);
+  }
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  ByteBudget small(1'000'000);
+  {
+    InferMessage message;
+    EXPECT_THROW((void)message.Parse(bytes, &small), std::bad_alloc);
+  }
+  EXPECT_EQ(small.used_bytes(), 0u);
+}
+
 TEST(InferMessageTest, ReadsAnEmptyMessage) {
   InferMessage message;
   ASSERT_TRUE(message.Parse(Slice()).ok());

@@ -75,6 +75,8 @@ class RawClient {
     }
   }
 
+  void EndSending() { shutdown(fd_, SHUT_WR); }
+
   struct ReadFrame {
     uint8_t type = 0;
     uint8_t flags = 0;

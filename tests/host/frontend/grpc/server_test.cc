@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "host/frontend/http/bodies/compression.h"
 #include "tests/host/frontend/grpc/raw_client.h"
 
 namespace nereid::grpc {
@@ -21,6 +22,7 @@ constexpr char kEcho[] = "/test/Echo";
 constexpr char kEchoStream[] = "/test/EchoStream";
 constexpr char kNever[] = "/test/Never";
 constexpr char kFullStream[] = "/test/FullStream";
+constexpr char kSize[] = "/test/Size";
 
 // Two threads on which services answer.
 class Workers {
@@ -196,6 +198,13 @@ class GrpcTransportTest : public testing::Test {
                                 return std::make_shared<Echo>(context_, call)->Start(nullptr);
                               },
                           .stream = nullptr});
+    methods_.Add(kSize,
+                 {.unary = [this](Call& call, const Slice& message) -> CallHandler* {
+                    ++context_.num_started;
+                    call.FinishWith(WireMessage(Slice::Of(StrCat(message.bytes.size(), " bytes"))));
+                    return nullptr;
+                  },
+                  .stream = nullptr});
     methods_.Add(kEchoStream, {.unary = nullptr, .stream = [this](Call& call) {
                                  return std::make_shared<EchoStream>(context_, call)->Start();
                                }});
@@ -293,6 +302,155 @@ TEST_F(GrpcTransportTest, StopsImmediatelyWithCallsInFlight) {
   }
   server_->Stop(std::chrono::milliseconds(0));
   EXPECT_EQ(context_.num_done, 3);
+}
+
+TEST_F(GrpcTransportTest, EndsAUnaryCallAtItsSecondMessage) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEcho)) +
+              Frame(kData, kNoFlag, 1, Framed("first")) +
+              Frame(kData, kNoFlag, 1, Framed("second").substr(0, 1)) + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  EXPECT_EQ(EndOf(client, 3), 0u) << "the connection stays open";
+  EXPECT_EQ(context_.num_started, 1);
+}
+
+TEST_F(GrpcTransportTest, RejectsAnInvalidTimeout) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEcho) + Header("grpc-timeout", "soon")) +
+              Frame(kData, kEndStream, 1, Framed("x")) + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  EXPECT_EQ(EndOf(client, 3), 0u);
+  EXPECT_EQ(context_.num_started, 1);
+}
+
+TEST_F(GrpcTransportTest, EndsTheConnectionAtADecreasingStreamId) {
+  constexpr uint8_t kGoaway = 7;
+  RawClient client(server_->port());
+  client.Send(WholeCall(5, kEcho, "x") + WholeCall(3, kEcho, "y"));
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && frame.type != kGoaway) {
+  }
+  ASSERT_EQ(frame.type, kGoaway);
+  EXPECT_EQ(frame.payload.substr(4, 4), Number(1, 4));  // PROTOCOL_ERROR
+  while (client.Read(frame)) EXPECT_NE(frame.stream, 3u);
+}
+
+std::string CompressedCall(uint32_t stream, size_t num_zeros) {
+  const std::string zeros(num_zeros, '\0');
+  const std::string_view piece = zeros;
+  const std::string packed = http::Compress(http::Encoding::kGzip, {&piece, 1});
+  std::string frames =
+      Frame(kHeaders, kEndHeaders, stream, CallHeaders(kSize) + Header("grpc-encoding", "gzip"));
+  const std::string message = '\1' + Number(packed.size(), 4) + packed;
+  for (size_t at = 0; at < message.size(); at += 16'000) {
+    const bool is_last = at + 16'000 >= message.size();
+    frames += Frame(kData, is_last ? kEndStream : kNoFlag, stream, message.substr(at, 16'000));
+  }
+  return frames;
+}
+
+// Returns the DATA of a stream until its end.
+std::string DataOf(RawClient& client, uint32_t stream) {
+  std::string data;
+  RawClient::ReadFrame frame;
+  while (client.Read(frame)) {
+    if (frame.stream != stream) continue;
+    if (frame.type == kData) data += frame.payload;
+    if ((frame.flags & kEndStream) != 0) break;
+  }
+  return data;
+}
+
+class GrpcLimitsTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.max_message_bytes = 8 << 20;
+    options_.max_streams_per_connection = 10;
+    options_.budget = &budget_;
+    GrpcTransportTest::SetUp();
+  }
+  ByteBudget budget_{20 << 20};
+};
+
+TEST_F(GrpcLimitsTest, DecompressesLargeMessagesInSteps) {
+  RawClient client(server_->port());
+  client.Send(CompressedCall(1, 8 << 20) + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 3), 0u) << "other calls are answered between the steps";
+  EXPECT_EQ(DataOf(client, 1).substr(5), "8388608 bytes");
+}
+
+TEST_F(GrpcLimitsTest, RejectsMessagesThatExpandBeyondTheLimit) {
+  RawClient client(server_->port());
+  client.Send(CompressedCall(1, (8 << 20) + 1));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  EXPECT_EQ(context_.num_started, 0);
+  client.Send(CompressedCall(3, 1 << 20).substr(0, 500));  // the client leaves
+}
+
+TEST_F(GrpcLimitsTest, RefusesOnlyTheCallThatExceedsTheBudget) {
+  ByteReservation others(&budget_);
+  ASSERT_TRUE(others.GrowTo(19 << 20));
+  RawClient client(server_->port());
+  client.Send(CompressedCall(1, 4 << 20) + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 3), 0u);
+  EXPECT_EQ(DataOf(client, 1), "");
+  others.Clear();
+  client.Send(CompressedCall(5, 4 << 20));
+  EXPECT_EQ(DataOf(client, 5).substr(5), "4194304 bytes");
+  server_->Stop(std::chrono::seconds(60));
+  EXPECT_EQ(budget_.used_bytes(), 0u);
+}
+
+TEST_F(GrpcLimitsTest, ClosesConnectionsWithTooManyCalls) {
+  std::string frames;
+  for (uint32_t stream = 1; stream < 40; stream += 2) {
+    frames += Frame(kHeaders, kEndHeaders, stream, CallHeaders(kNever));
+  }
+  RawClient client(server_->port());
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && frame.type != kSettings) {
+  }
+  client.Send(Frame(kSettings, 1, 0, "") + frames);
+  while (client.Read(frame)) {
+  }
+  RawClient other(server_->port());
+  other.Send(WholeCall(1, kEcho, "x"));
+  EXPECT_EQ(EndOf(other, 1), 0u);
+}
+
+class GrpcReadTimeoutTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.read_timeout_ms = 50;
+    GrpcTransportTest::SetUp();
+  }
+};
+
+TEST_F(GrpcReadTimeoutTest, EndsCallsWhoseRequestStopsArriving) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream)) +
+              Frame(kHeaders, kEndHeaders, 3, CallHeaders(kEcho)) +
+              Frame(kHeaders, kEndHeaders, 5, CallHeaders(kEcho)) +
+              Frame(kData, kNoFlag, 5, Framed("no half-close")) +
+              Frame(kHeaders, kEndHeaders, 7, CallHeaders(kEchoStream)) +
+              Frame(kData, kNoFlag, 7, Framed("a part").substr(0, 6)));
+  std::set<uint32_t> ended;
+  RawClient::ReadFrame frame;
+  while (ended.size() < 3 && client.Read(frame)) {
+    if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) ended.insert(frame.stream);
+  }
+  EXPECT_EQ(ended, (std::set<uint32_t>{3, 5, 7}));
+  client.Send(Frame(kData, kEndStream, 1, Framed("late")));
+  EXPECT_EQ(DataOf(client, 1), Framed("late")) << "a stream may pause between messages";
+}
+
+TEST_F(GrpcReadTimeoutTest, ClosesConnectionsWhoseHeadersStopArriving) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kNoFlag, 1, CallHeaders(kEcho)));
+  RawClient::ReadFrame frame;
+  while (client.Read(frame)) {
+  }
+  EXPECT_EQ(context_.num_started, 0);
 }
 
 class GrpcWriteTimeoutTest : public GrpcTransportTest {

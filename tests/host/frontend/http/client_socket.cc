@@ -50,6 +50,12 @@ void ClientSocket::Close() {
   fd_ = -1;
 }
 
+void ClientSocket::Reset() {
+  const linger at_once{1, 0};
+  setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  Close();
+}
+
 std::string ClientSocket::ReadUntil(std::string_view until, std::chrono::milliseconds timeout) {
   std::string text;
   char buffer[65536];

@@ -19,6 +19,8 @@ class ClientSocket {
   bool TrySend(std::string_view bytes, std::chrono::milliseconds timeout);
   void HalfClose();
   void Close();
+  // Closes the socket with a reset.
+  void Reset();
 
   // Reads until `until` has been received, the server closes, or nothing arrives for `timeout`.
   // Returns everything received.

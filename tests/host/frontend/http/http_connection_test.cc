@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -29,19 +30,20 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 // /echo answers with the body. /sequence does the same and keeps its connection open for sequences.
-// /big answers with a borrowed megabyte. /wait never answers. /stream sends until its client
-// disconnects, and pauses while more than the limit is unsent. /posted receives everything after
-// the leading bytes in posted memory, if there is any.
+// /big answers with a borrowed megabyte. /wait never answers. /later answers with the body after
+// AnswerWaiting. /stream sends until its client disconnects, and pauses while more than the limit is
+// unsent. /posted receives everything after the leading bytes in posted memory, if there is any.
 class TestService final : public HttpService {
  public:
   static constexpr size_t kNumLeadingBytes = 10;
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override {
     if (head.path == "/sequence") connection.KeepOpenForSequences();
-    if (head.path == "/wait" || head.path == "/stream") {
+    if (head.path == "/wait" || head.path == "/stream" || head.path == "/later") {
       auto* call = new WaitingCall(*this, connection);
       connection.BeginCall(call);
       if (head.path == "/stream") call->Stream();
+      if (head.path == "/later") call->AnswerLater(body.bytes());
     } else if (head.path == "/big") {
       const auto block = std::make_shared<std::string>(1 << 20, 'b');
       const OutputSegment pieces[] = {{"<"}, {*block, true}, {">"}};
@@ -65,6 +67,13 @@ class TestService final : public HttpService {
     return {posted_memory, posted_memory->data()};
   }
 
+  // Answers the last request to /later.
+  void AnswerWaiting() {
+    ASSERT_TRUE(Eventually([&] { return waiting_loop_ != nullptr; }));
+    net::EventLoop* const loop = waiting_loop_.exchange(nullptr);
+    loop->PostFunction(std::exchange(answer_waiting_, {}));
+  }
+
   std::atomic<int> num_waiting{0};
   size_t num_leading_bytes = kNumLeadingBytes;
   std::shared_ptr<std::string> posted_memory;  // set before the server starts
@@ -79,6 +88,14 @@ class TestService final : public HttpService {
     WaitingCall(TestService& service, HttpConnection& connection)
         : service_(service), connection_(&connection), loop_(connection.loop()) {
       ++service_.num_waiting;
+    }
+
+    void AnswerLater(std::string_view body) {
+      service_.answer_waiting_ = [this, text = std::string(body)] {
+        if (connection_ != nullptr) connection_->Reply({.content_type = "text/plain"}, text);
+        delete this;
+      };
+      service_.waiting_loop_ = &loop_;
     }
 
     void Stream() {
@@ -120,6 +137,9 @@ class TestService final : public HttpService {
     net::EventLoop& loop_;
     bool is_posted_ = false;  // to the loop
   };
+
+  std::function<void()> answer_waiting_;  // written by the loop before waiting_loop_
+  std::atomic<net::EventLoop*> waiting_loop_{nullptr};
 };
 
 class HttpConnectionTest : public ::testing::Test {
@@ -197,7 +217,7 @@ TEST_F(HttpConnectionTest, ReadsLargeAndChunkedBodies) {
   EXPECT_GT(client.ReadUntil("END").size(), large.size());
   sender.join();
   client.Send(
-      "POST /echo HTTP/1.1\r\nTransfer-Encoding: "
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
       "chunked\r\n\r\n3\r\nabc\r\n4\r\ndEnD\r\n0\r\n\r\n" +
       Post("/echo", "next"));
   const std::string answers = client.ReadUntil("next");
@@ -306,7 +326,8 @@ TEST_F(HttpConnectionTest, SendsBorrowedSegmentsToSlowReaders) {
 TEST_F(HttpConnectionTest, SendsContinueToAClientThatExpectsIt) {
   Start();
   ClientSocket client(server_->port());
-  client.Send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("ok");
   EXPECT_NE(client.ReadUntil("ok").find("200 OK"), std::string::npos);
@@ -331,12 +352,31 @@ TEST_F(HttpConnectionTest, NotifiesTheCallWhenItsClientDisconnects) {
   EXPECT_TRUE(Eventually([&] { return service_.num_disconnects == 1; }));
 }
 
-TEST_F(HttpConnectionTest, TreatsAHalfClosedClientAsDisconnected) {
+TEST_F(HttpConnectionTest, AnswersAClientThatHasEndedItsSide) {
+  Start();
+  ClientSocket client(server_->port());
+  client.Send(Post("/later", "first") + Post("/later", "second"));
+  ASSERT_TRUE(Eventually([&] { return service_.num_waiting == 1; }));
+  client.HalfClose();
+  // The interim response has been sent, so the server has noticed the end.
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  service_.AnswerWaiting();
+  EXPECT_NE(client.ReadUntil("first").find("200 OK"), std::string::npos);
+  ASSERT_TRUE(Eventually([&] { return service_.num_waiting == 2; }));
+  service_.AnswerWaiting();
+  EXPECT_NE(client.ReadAll().find("second"), std::string::npos);
+  EXPECT_EQ(service_.num_disconnects, 0);
+  EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
+}
+
+TEST_F(HttpConnectionTest, NotifiesTheCallWhenAHalfClosedClientDisconnects) {
   Start();
   ClientSocket client(server_->port());
   client.Send(Post("/wait", ""));
-  ASSERT_TRUE(Eventually([&] { return service_.num_waiting == 1; }));
   client.HalfClose();
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(service_.num_disconnects, 0);
+  client.Reset();
   EXPECT_TRUE(Eventually([&] { return service_.num_disconnects == 1; }));
 }
 
@@ -346,8 +386,56 @@ TEST_F(HttpConnectionTest, DetectsADisconnectBehindUnreadPipelinedBytes) {
   client.Send(Post("/wait", ""));
   ASSERT_TRUE(Eventually([&] { return service_.num_waiting == 1; }));
   (void)client.TrySend(std::string(40'000, 'x'), milliseconds(100));
-  client.HalfClose();
+  client.Close();
   EXPECT_TRUE(Eventually([&] { return service_.num_disconnects == 1; }));
+}
+
+TEST_F(HttpConnectionTest, RefusesABodyBeyondTheBudgetAndKeepsTheConnection) {
+  ByteBudget budget(1'000'000);
+  HttpLimits limits;
+  limits.budget = &budget;
+  Start(limits);
+  ClientSocket client(server_->port());
+  const std::string large(3'000'000, 'x');
+  std::string chunked = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 3; ++i) chunked += "f4240\r\n" + std::string(1'000'000, 'x') + "\r\n";
+  for (const std::string& request : {Post("/echo", large), chunked + "0\r\n\r\n"}) {
+    client.Send(request + Post("/echo", "next"));
+    const std::string answers = client.ReadUntil("next");
+    EXPECT_EQ(answers.substr(9, 3), "503");
+    EXPECT_NE(answers.find("of 1000000 bytes are in use"), std::string::npos) << answers;
+    EXPECT_NE(answers.find("200 OK"), std::string::npos);
+    EXPECT_TRUE(Eventually([&] { return budget.used_bytes() == 0; }));
+  }
+}
+
+TEST_F(HttpConnectionTest, CountsWhatHasArrivedOfABodyAndNotWhatItClaims) {
+  ByteBudget budget(0);
+  HttpLimits limits;
+  limits.budget = &budget;
+  Start(limits);
+  ClientSocket client(server_->port());
+  client.Send("POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n" +
+              std::string(300'000, 'x'));
+  EXPECT_TRUE(Eventually([&] { return budget.used_bytes() >= 300'000; }));
+  EXPECT_LT(budget.used_bytes(), 400'000u);
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return budget.used_bytes() == 0; }));
+}
+
+TEST_F(HttpConnectionTest, ReadsABodyThatOutgrowsItsFirstMemory) {
+  ByteBudget budget(0);
+  HttpLimits limits;
+  limits.budget = &budget;
+  Start(limits);
+  std::string body;
+  for (int i = 0; body.size() < 5'000'000; ++i) body += StrCat(i, ",");
+  ClientSocket client(server_->port());
+  std::thread sender([&] { client.Send(Post("/echo", body + "END")); });
+  const std::string answer = client.ReadUntil("END");
+  sender.join();
+  EXPECT_TRUE(answer.ends_with(body + "END"));
+  EXPECT_TRUE(Eventually([&] { return budget.used_bytes() == 0; }));
 }
 
 TEST_F(HttpConnectionTest, DropsAStreamThatIsNotRead) {
@@ -394,10 +482,10 @@ TEST_F(HttpConnectionTest, RejectsMalformedRequestsAndCloses) {
   } cases[] = {
       {"GARBAGE\r\n\r\n", "400"},
       {"GET / HTTP/3.0\r\n\r\n", "505"},
-      {"GET /echo HTTP/1.1\r\nA: " + std::string(100'000, 'a') + "\r\n\r\n", "431"},
-      {"POST /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", "413"},
-      {"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
-      {"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n", "413"},
+      {"GET /echo HTTP/1.1\r\nHost: x\r\nA: " + std::string(100'000, 'a') + "\r\n\r\n", "431"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n", "400"},
   };
   for (const auto& example : cases) {
     ClientSocket client(server_->port());
@@ -418,7 +506,7 @@ TEST_F(HttpConnectionTest, DropsClientsThatStall) {
   ClientSocket in_head(server_->port());
   in_head.Send("GET /echo HT");
   ClientSocket in_body(server_->port());
-  in_body.Send("POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+  in_body.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
   ClientSocket waiting(server_->port());
   waiting.Send(Post("/wait", ""));
   EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 1; }));
