@@ -161,9 +161,8 @@ const Flag kFlags[] = {
      NEREID_INT(client_shm_limits.max_bytes, 0, INT64_MAX)},
     {kShared, "--max-request-memory-size", "integer",
      "The maximum number of bytes of the requests in flight over HTTP and gRPC together; 0 means "
-     "no "
-     "limit. A request that exceeds it is answered with an error. Default: half of the memory that "
-     "the process may use.",
+     "no limit. A request that exceeds it gets 503 or UNAVAILABLE. Default: half of the memory "
+     "that the process may use.",
      [](Options& o, Text text) {
        return SetInt(o.max_request_memory_bytes.emplace(), text, 0, INT64_MAX);
      }},

@@ -12,6 +12,38 @@ Status Skip(std::string_view text, size_t max_depth = 8) {
   return reader.ExpectEnd();
 }
 
+TEST(JsonReaderTest, KeepsStringsWithEscapesAsLongAsTheReader) {
+  std::string json = "[";
+  for (int i = 0; i < 3000; ++i) json += StrCat(i == 0 ? "" : ",", "\"", i, "\\n\"");
+  json += StrCat(",\"\\t", std::string(10'000, 'x'), "\"]");
+  JsonReader reader(json, 4);
+  std::vector<std::string_view> texts;
+  ASSERT_TRUE(reader
+                  .ReadArray([&]() -> Status {
+                    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
+                    texts.push_back(text);
+                    return Status::Ok();
+                  })
+                  .ok());
+  ASSERT_EQ(texts.size(), 3001u);
+  for (int i = 0; i < 3000; ++i) EXPECT_EQ(texts[i], StrCat(i, "\n"));
+  EXPECT_EQ(texts.back(), "\t" + std::string(10'000, 'x'));
+}
+
+TEST(JsonReaderTest, ReadsTransientStrings) {
+  JsonReader reader(R"(["a\nb", "plain", "\u00e9"])", 4);
+  std::string joined;
+  ASSERT_TRUE(reader
+                  .ReadArray([&]() -> Status {
+                    NEREID_ASSIGN_OR_RETURN(const std::string_view text,
+                                            reader.ReadTransientString());
+                    joined += text;
+                    return Status::Ok();
+                  })
+                  .ok());
+  EXPECT_EQ(joined, "a\nbplain\xc3\xa9");
+}
+
 TEST(JsonReaderTest, AcceptsEveryKindOfValue) {
   for (const char* text :
        {"null", "true", "false", "0", "-0", "12", "-3.5", "1e5", "1E-5", "\"\"", "\"a\\u00e9\"",
