@@ -7,24 +7,31 @@
 
 namespace {
 
+// mimalloc returns memory for a size of 0, too.
 void* AllocateOrNull(size_t size_bytes) {
-  return std::malloc(size_bytes == 0 ? 1 : size_bytes);
+  return std::malloc(size_bytes);
 }
 
 void* AllocateOrNull(size_t size_bytes, std::align_val_t alignment) {
   void* memory = nullptr;
   const size_t bytes = static_cast<size_t>(alignment);
-  return posix_memalign(&memory, bytes, size_bytes == 0 ? 1 : size_bytes) == 0 ? memory : nullptr;
+  return posix_memalign(&memory, bytes, size_bytes) == 0 ? memory : nullptr;
+}
+
+template <typename... Alignment>
+[[gnu::noinline, gnu::cold]] void* AllocateAgain(size_t size_bytes, Alignment... alignment) {
+  while (true) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+    if (void* const memory = AllocateOrNull(size_bytes, alignment...)) return memory;
+  }
 }
 
 template <typename... Alignment>
 void* Allocate(size_t size_bytes, Alignment... alignment) {
-  while (true) {
-    if (void* const memory = AllocateOrNull(size_bytes, alignment...)) return memory;
-    const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr) throw std::bad_alloc();
-    handler();
-  }
+  void* const memory = AllocateOrNull(size_bytes, alignment...);
+  return memory != nullptr ? memory : AllocateAgain(size_bytes, alignment...);
 }
 
 }  // namespace
