@@ -28,8 +28,10 @@ Status AddStartContext(const char* service, Status status) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{LogSettings(ToLogValues(options)),
-             SharedMemoryManager(options.allow_client_shm, options.client_shm_limits), nullptr,
+      state_{options.access,
+             LogSettings(ToLogValues(options)),
+             SharedMemoryManager(options.access.allows_client_shm, options.client_shm_limits),
+             nullptr,
              RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
@@ -50,7 +52,32 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
   if (options.allow_metrics) {
     NEREID_RETURN_IF_ERROR(AddStartContext("Metrics", frontends->StartMetrics(options)));
   }
+  frontends->LogOpenPorts(options);
   return frontends;
+}
+
+// One line that tells an operator what strangers can reach and do.
+void Frontends::LogOpenPorts(const Options& options) const {
+  std::string ports;
+  const auto add_port = [&](std::string_view name, const std::string& address, int port) {
+    ports += StrCat(ports.empty() ? "" : ", ", name, " ", address);
+    if (!address.starts_with("unix:")) ports += StrCat(":", port);
+  };
+  for (const HttpPort& port : http_ports_)
+    add_port(port.protocol, port.address, port.server->port());
+  if (grpc_ != nullptr) add_port("gRPC", options.grpc.address, grpc_->port());
+  if (metrics_ != nullptr) add_port("metrics", options.metrics.address, metrics_->port());
+  const AccessPolicy& access = options.access;
+  const char* const who = access.allows_remote_admin ? "every client" : "local clients";
+  const bool has_control = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
+  std::string may = StrCat("change log and trace settings",
+                           access.allows_client_shm ? ", register shared memory" : "");
+  if (has_control) {
+    may += StrCat(", load and unload models",
+                  access.allows_inline_models ? ", also with code in the request" : "");
+  }
+  LogInfo("Open to clients: ", ports.empty() ? "no port" : ports, ". Every client may infer; ", who,
+          " may ", may, ".");
 }
 
 Status Frontends::StartGrpc(const Options& options) {
@@ -67,7 +94,7 @@ Status Frontends::Listen(std::unique_ptr<http::HttpService> service, http::KServ
   config.limits.budget = &state_.request_memory.budget();
   NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
   LogInfo("Started ", protocol, "Service at ", config.address, ":", server->port());
-  http_ports_.push_back({std::move(service), kserve, std::move(server), protocol});
+  http_ports_.push_back({std::move(service), kserve, std::move(server), protocol, config.address});
   return Status::Ok();
 }
 

@@ -47,6 +47,7 @@ class Frontends {
     http::KServeService* kserve;  // part of `service`
     std::unique_ptr<http::HttpServer> server;
     const char* protocol;  // name in log lines
+    std::string address;
   };
 
   Status StartHttp(const Options& options);
@@ -57,6 +58,7 @@ class Frontends {
   static void WaitForClients(const HttpPort& port, Clock::time_point deadline);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
+  void LogOpenPorts(const Options& options) const;
 
   const Server& server_;
   FrontendState state_;

@@ -146,8 +146,8 @@ Status Serve(const Options& options) {
                           " s expired: ", outcome.num_cut, " requests were cut off");
 }
 
-int Main(const std::vector<std::string>& args) {
-  const Result<Options> options = ParseOptions(args);
+int Main(Program program, const std::vector<std::string>& args) {
+  const Result<Options> options = ParseOptions(args, program);
   if (!options.ok()) {
     std::fprintf(stderr, "%s\n\n%s", options.status().message().c_str(),
                  UsageText("nereid").c_str());
@@ -181,5 +181,6 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace nereid
 
 int main(int argc, char** argv) {
-  return nereid::Main({argv + 1, argv + argc});
+  if (argc == 0) return 1;
+  return nereid::Main(nereid::ProgramOf(argv[0]), {argv + 1, argv + argc});
 }

@@ -14,7 +14,8 @@ namespace nereid {
 struct Flag {
   std::string_view section;  // section of the help text
   std::string_view name;     // including the dashes
-  std::string_view value;    // placeholder in the help text; empty: the flag takes no value
+  // Placeholder in the help text. Empty: the flag takes no value; "[=...]": the value is optional.
+  std::string_view value;
   std::string_view help;
   Status (*apply)(Options& options, const std::string& value);
 };

@@ -125,9 +125,15 @@ Status ApplyMetricsConfig(Options& options, Text text) {
   return Status::Ok();
 }
 
-Status ApplyMetricsAddress(Options& options, Text text) {
-  options.has_metrics_address = true;
-  return SetText(options.metrics.address, text);
+template <auto frontend, bool Options::*is_given>
+Status ApplyAddress(Options& options, Text text) {
+  options.*is_given = true;
+  return SetText((options.*frontend).address, text);
+}
+
+Status ApplyHost(Options& options, Text text) {
+  options.host = text;
+  return text.empty() ? InvalidArgError("expected an address, got ''") : Status::Ok();
 }
 
 // The deprecated --trace-* flags are converted to settings of --trace-config.
@@ -151,8 +157,22 @@ constexpr std::string_view kSageMaker = "SageMaker";
 constexpr std::string_view kVertexAi = "Vertex AI";
 
 const Flag kFlags[] = {
-    {kShared, "--allow-client-shm", "boolean", "Clients may register shared memory. Default: true.",
-     NEREID_BOOL(allow_client_shm)},
+    {kShared, "--host", "address",
+     "The address of every port whose own flag is not given. Default: 127.0.0.1; under the program "
+     "name tritonserver 0.0.0.0.",
+     &ApplyHost},
+    {kShared, "--remote-admin", "[=boolean]",
+     "Clients on other machines may load and unload models, change log and trace settings and "
+     "register shared memory, without an API key. Default: false; under the program name "
+     "tritonserver true.",
+     NEREID_BOOL(access.allows_remote_admin)},
+    {kShared, "--allow-inline-models", "[=boolean]",
+     "Load requests may carry a model's configuration and files, and thereby code. Default: false; "
+     "under the program name tritonserver true.",
+     NEREID_BOOL(access.allows_inline_models)},
+    {kShared, "--allow-client-shm", "boolean",
+     "Clients may register and unregister shared memory. Default: false.",
+     NEREID_BOOL(access.allows_client_shm)},
     {kShared, "--client-shm-max-regions", "integer",
      "The maximum number of shared-memory regions that clients may register. Default: 1024.",
      NEREID_INT(client_shm_limits.max_regions, 0, INT32_MAX)},
@@ -169,8 +189,8 @@ const Flag kFlags[] = {
 
     {kHttp, "--allow-http", "boolean", "The server opens the HTTP port. Default: true.",
      NEREID_BOOL(allow_http)},
-    {kHttp, "--http-address", "address", "The address of the HTTP port. Default: 0.0.0.0.",
-     NEREID_TEXT(http.address)},
+    {kHttp, "--http-address", "address", "The address of the HTTP port. Default: that of --host.",
+     &ApplyAddress<&Options::http, &Options::has_http_address>},
     {kHttp, "--http-port", "integer", "The number of the HTTP port. Default: 8000.",
      &ApplyPort<&Options::http, &Options::http_port_error>},
     {kHttp, "--reuse-http-port", "boolean",
@@ -231,8 +251,8 @@ const Flag kFlags[] = {
 
     {kGrpc, "--allow-grpc", "boolean", "The server opens the gRPC port. Default: true.",
      NEREID_BOOL(allow_grpc)},
-    {kGrpc, "--grpc-address", "address", "The address of the gRPC port. Default: 0.0.0.0.",
-     NEREID_TEXT(grpc.address)},
+    {kGrpc, "--grpc-address", "address", "The address of the gRPC port. Default: that of --host.",
+     &ApplyAddress<&Options::grpc, &Options::has_grpc_address>},
     {kGrpc, "--grpc-port", "integer", "The number of the gRPC port. Default: 8001.",
      &ApplyPort<&Options::grpc, &Options::grpc_port_error>},
     {kGrpc, "--reuse-grpc-port", "boolean",
@@ -325,7 +345,7 @@ const Flag kFlags[] = {
      NEREID_BOOL(allow_metrics)},
     {kMetrics, "--metrics-address", "address",
      "The address of the metrics port. Default: the address of the HTTP port.",
-     &ApplyMetricsAddress},
+     &ApplyAddress<&Options::metrics, &Options::has_metrics_address>},
     {kMetrics, "--metrics-port", "integer", "The number of the metrics port. Default: 8002.",
      &ApplyPort<&Options::metrics, &Options::metrics_port_error>},
     {kMetrics, "--allow-gpu-metrics", "boolean",

@@ -12,6 +12,11 @@
 namespace nereid {
 namespace {
 
+// The value may only follow after an equals sign; without one the flag means true.
+bool IsValueOptional(const Flag& flag) {
+  return flag.value.starts_with("[=");
+}
+
 // A flag name may be abbreviated if it stays unambiguous, as with Triton's getopt_long.
 Result<const Flag*> FindFlag(std::string_view name) {
   const Flag* found = nullptr;
@@ -85,7 +90,11 @@ Status CheckOptions(const Options& options) {
 void AppendFlag(std::ostringstream& text, const Flag& flag) {
   constexpr size_t kWidth = 100;
   text << "  " << flag.name;
-  if (!flag.value.empty()) text << " <" << flag.value << ">";
+  if (IsValueOptional(flag)) {
+    text << " " << flag.value;
+  } else if (!flag.value.empty()) {
+    text << " <" << flag.value << ">";
+  }
   std::istringstream words{std::string(flag.help)};
   size_t column = kWidth;
   for (std::string word; words >> word; column += word.size() + 1) {
@@ -115,6 +124,16 @@ void CompleteLogFormat(Options& options) {
   });
 }
 
+// As in Triton, the metrics port follows the HTTP port. The cloud ports do so as well.
+void CompleteAddresses(Options& options) {
+  if (options.host.empty()) {
+    options.host = options.program == Program::kTriton ? "0.0.0.0" : "127.0.0.1";
+  }
+  if (!options.has_http_address) options.http.address = options.host;
+  if (!options.has_grpc_address) options.grpc.address = options.host;
+  if (!options.has_metrics_address) options.metrics.address = options.http.address;
+}
+
 void CompleteStrictConfig(Options& options) {
   if (!options.disable_auto_complete || options.strict_model_config) return;
   options.strict_model_config = true;
@@ -136,8 +155,19 @@ Status CompleteCacheSettings(Options& options) {
 
 }  // namespace
 
-Result<Options> ParseOptions(const std::vector<std::string>& args) {
+Program ProgramOf(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  const std::string_view name = path.substr(slash == std::string_view::npos ? 0 : slash + 1);
+  return name == "tritonserver" ? Program::kTriton : Program::kNereid;
+}
+
+Result<Options> ParseOptions(const std::vector<std::string>& args, Program program) {
   Options options;
+  options.program = program;
+  if (program == Program::kTriton) {
+    options.access.allows_remote_admin = true;
+    options.access.allows_inline_models = true;
+  }
   NEREID_RETURN_IF_ERROR(ApplyCloudEnvironment(options));
   options.metrics.port = 8002;
   options.metrics.num_threads = 1;
@@ -155,6 +185,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
     if (flag->value.empty() && value) {
       return InvalidArgError(name, ": takes no value, got '", *value, "'");
     }
+    if (IsValueOptional(*flag) && !value) value = "true";
     if (!flag->value.empty() && !value) {
       if (i + 1 == args.size()) return InvalidArgError(name, ": expected <", flag->value, ">");
       value = args[++i];
@@ -164,10 +195,10 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
         flag->apply(options, value.value_or("")).WithContext(BadOption(name, value.value_or(""))));
   }
   CompleteStrictConfig(options);
+  CompleteAddresses(options);
   CompleteCloudOptions(options);
   CompleteLogFormat(options);
   NEREID_RETURN_IF_ERROR(CompleteCacheSettings(options));
-  if (!options.has_metrics_address) options.metrics.address = options.http.address;
   if (options.use_http_tls) options.http.tls = options.http_tls;
   if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;
   NEREID_RETURN_IF_ERROR(ApplyTraceEnvironment(options.trace));

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/cloud/cloud_options.h"
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/http/kserve_context.h"
@@ -28,7 +29,15 @@ struct PortRange {
   int last = 0;  // inclusive
 };
 
+// The name under which the program runs. It decides the defaults of the options: kNereid's suit a
+// server that strangers can reach, kTriton's are those of the program tritonserver.
+enum class Program { kNereid, kTriton };
+
+// `path` is the first element of the argument vector; every name but tritonserver is kNereid.
+Program ProgramOf(std::string_view path);
+
 struct Options {
+  Program program = Program::kNereid;
   bool show_help = false;
 
   // ---- the core
@@ -53,7 +62,8 @@ struct Options {
   std::vector<std::function<Status(ServerOptions&)>> core_settings;
 
   // ---- frontends
-  bool allow_client_shm = true;
+  std::string host;  // --host; afterwards the address of the ports that no flag has given one
+  AccessPolicy access;
   SharedMemoryLimits client_shm_limits;
   // Of bodies and messages in flight; 0: no limit. nullopt: half of the memory.
   std::optional<size_t> max_request_memory_bytes;
@@ -76,6 +86,8 @@ struct Options {
   http::VertexAiOptions vertex_ai_routes;
   bool allow_metrics = true;
   http::HttpServerOptions metrics;
+  bool has_http_address = false;
+  bool has_grpc_address = false;
   bool has_metrics_address = false;
   // Errors of the port flags, reported only if the port is enabled.
   Status http_port_error, grpc_port_error, metrics_port_error;
@@ -95,7 +107,8 @@ struct Options {
 };
 
 // `args` excludes the program's name. Values may follow as "--flag value" or "--flag=value".
-Result<Options> ParseOptions(const std::vector<std::string>& args);
+Result<Options> ParseOptions(const std::vector<std::string>& args,
+                             Program program = Program::kNereid);
 
 std::string UsageText(std::string_view program);
 

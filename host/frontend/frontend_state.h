@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/log_settings.h"
 #include "host/frontend/request_memory.h"
 #include "host/frontend/shared_memory.h"
@@ -12,6 +13,7 @@
 namespace nereid {
 
 struct FrontendState {
+  AccessPolicy access;
   LogSettings log_settings;
   SharedMemoryManager shared_memory;
   std::unique_ptr<Tracer> tracer;

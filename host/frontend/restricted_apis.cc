@@ -7,6 +7,15 @@ constexpr std::string_view kNames[] = {"health",        "metadata",     "inferen
                                        "shared-memory", "model-config", "model-repository",
                                        "statistics",    "trace",        "logging"};
 
+// Only ASCII letters change, as in the comparison of header names.
+std::string ToLower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 std::optional<size_t> FindGroup(std::string_view name) {
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) return i;
@@ -31,7 +40,8 @@ Status RestrictedApis::Add(const std::string& text) {
   if (equals == std::string::npos || equals == colon + 1 || equals + 1 == text.size()) {
     return InvalidArgError("expected <group>[,<group>...]:<key>=<value>, got '", text, "'");
   }
-  const Secret secret{text.substr(colon + 1, equals - colon - 1), text.substr(equals + 1)};
+  const Secret secret{header_prefix_ + ToLower(text.substr(colon + 1, equals - colon - 1)),
+                      text.substr(equals + 1)};
   std::string_view names = std::string_view(text).substr(0, colon);
   while (!names.empty()) {
     const size_t comma = names.find(',');
@@ -49,6 +59,15 @@ Status RestrictedApis::Add(const std::string& text) {
   }
   return colon == 0 ? InvalidArgError("expected at least one group before ':' in '", text, "'")
                     : Status::Ok();
+}
+
+bool RestrictedApis::IsSecretHeader(std::string_view name) const {
+  for (const std::optional<Secret>& secret : secrets_) {
+    if (secret && name.size() == secret->header.size() && ToLower(name) == secret->header) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace nereid

@@ -26,11 +26,15 @@ enum class ApiGroup {
 class RestrictedApis {
  public:
   struct Secret {
-    std::string key;  // the header's name
+    std::string header;  // in lower case, because header names are compared without case
     std::string value;
     // Compares in constant time, whatever `received` is.
     bool Matches(std::string_view received) const;
   };
+
+  // Each header's name is `header_prefix`, which is in lower case, followed by the <key> of Add.
+  explicit RestrictedApis(std::string header_prefix = "")
+      : header_prefix_(std::move(header_prefix)) {}
 
   // Parses "<group>[,<group>...]:<key>=<value>". INVALID_ARG for an unknown group, and for one that
   // is already restricted.
@@ -42,7 +46,11 @@ class RestrictedApis {
     return secret ? &*secret : nullptr;
   }
 
+  // True if `name` is the header of a group, without regard to case.
+  bool IsSecretHeader(std::string_view name) const;
+
  private:
+  std::string header_prefix_;
   std::array<std::optional<Secret>, 9> secrets_;
 };
 

@@ -34,7 +34,7 @@ def server(start, dist, backends, tmp_path_factory):
             f'output [ {{ name: "OUTPUT0" data_type: TYPE_{proto} dims: [ -1, 2 ] }} ]\n')
     (repository / "batched/1").mkdir(parents=True)
     (repository / "batched/config.pbtxt").write_text(BATCHED)
-    running = start(dist / "bin/nereid", repository, backends, flags=["--model-control-mode=explicit", "--load-model=*"])
+    running = start(dist / "bin/tritonserver", repository, backends, flags=["--model-control-mode=explicit", "--load-model=*"])
     yield running
     assert running.stop() == 0
 

@@ -14,12 +14,12 @@ from server_process import ServerProcess  # noqa: E402
 
 
 class Server(ServerProcess):
-    """A running server of the installed tree. `flags` are additional command-line flags."""
+    """A running server of the installed tree. `flags` are additional command-line flags; `program` is the name under which it runs."""
 
-    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
+    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None, environment=None, program="nereid", address="127.0.0.1"):
         # Python models run in the interpreter that runs the tests, because it has NumPy.
-        super().__init__([os.environ["NEREID_DIST"] + "/bin/nereid"], [f"--model-repository={repository}", *flags], log,
-                         {"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})}, wait_for, tls)
+        super().__init__([os.environ["NEREID_DIST"] + "/bin/" + program], [f"--model-repository={repository}", *flags], log,
+                         {"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})}, wait_for, tls, address=address)
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +31,11 @@ def dist():
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory, dist):
-    """start_server(repository, flags=[], wait_for=path, tls=None, environment={}): returns a Server, which is stopped at the end of the session."""
+    """start_server(repository, flags=[], wait_for=path, ...): returns a Server, which is stopped at the end of the session."""
     running = []
 
-    def start(repository, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
-        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for, tls, environment))
+    def start(repository, flags=(), wait_for="/v2/health/ready", tls=None, environment=None, **more):
+        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for, tls, environment, **more))
         return running[-1]
 
     yield start

@@ -80,7 +80,7 @@ def flags(test_backends):
 def server(start_server, flags, tmp_path_factory):
     forward = ["--http-header-forward-pattern=auth", "--grpc-header-forward-pattern=auth"]
     trace = f"--trace-config=triton,file={tmp_path_factory.mktemp('trace') / 'trace.json'}"
-    return start_server(GOLDEN, [*flags, *forward, trace], "/v2/models/seq/ready")
+    return start_server(GOLDEN, [*flags, *forward, trace, "--allow-client-shm=true"], "/v2/models/seq/ready")
 
 
 @pytest.fixture(params=CLIENTS)

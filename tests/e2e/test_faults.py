@@ -214,7 +214,7 @@ def test_shared_memory_truncated_by_its_client_fails_only_that_request(start_ser
     and so do later ones."""
     (tmp_path / "m/1").mkdir(parents=True)
     (tmp_path / "m/config.pbtxt").write_text(WAITS_FOR_TWO)
-    server = start_server(tmp_path, [test_backends])
+    server = start_server(tmp_path, [test_backends, "--allow-client-shm=true"])
     kind = tritonclient.http if protocol == "http" else tritonclient.grpc
     address = f"127.0.0.1:{server.http if protocol == 'http' else server.grpc}"
     page = resource.getpagesize()

@@ -56,7 +56,7 @@ def driver(tmp_path_factory, test_backends):
 def server(start_server, tmp_path_factory, test_backends, driver):
     repository = tmp_path_factory.mktemp("models")
     write_models(repository)
-    running = start_server(repository, [test_backends, "--cache-config=local,size=1048576", "--pinned-memory-pool-byte-size=8388608",
+    running = start_server(repository, [test_backends, "--allow-client-shm=true", "--cache-config=local,size=1048576", "--pinned-memory-pool-byte-size=8388608",
                                         "--cuda-memory-pool-byte-size=0:4194304"], environment=driver[1])
     yield running
     running.stop()

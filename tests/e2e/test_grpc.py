@@ -23,7 +23,7 @@ def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("grpc") / "repo"
     shutil.copytree(ROOT / "tests/golden/repo", repository, ignore=shutil.ignore_patterns("seq*"))
     (repository / "ens/1").mkdir(exist_ok=True)
-    return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*",
+    return start_server(repository, [test_backends, "--allow-inline-models", "--model-control-mode=explicit", "--load-model=*",
                                      "--grpc-header-forward-pattern=x-fwd-.*"])
 
 

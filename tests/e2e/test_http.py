@@ -27,7 +27,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(start_server, repository, test_backends):
-    return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*"])
+    return start_server(repository, [test_backends, "--allow-inline-models", "--model-control-mode=explicit", "--load-model=*"])
 
 
 @pytest.fixture

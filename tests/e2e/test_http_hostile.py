@@ -22,7 +22,7 @@ def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
     for model in ("identity_fp32", "identity_string", "identity_batch", "textgen", "repeat"):
         shutil.copytree(ROOT / "tests/golden/repo" / model, repository / model)
-    return start_server(repository, [test_backends, "--http-max-input-size=1000000"])
+    return start_server(repository, [test_backends, "--allow-client-shm=true", "--http-max-input-size=1000000"])
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ TENSOR = {"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [1, 2]}
 
 @pytest.fixture(scope="module")
 def server(start_server, test_backends):
-    return start_server(GOLDEN, [test_backends, "--model-control-mode=explicit",
+    return start_server(GOLDEN, [test_backends, "--allow-client-shm=true", "--allow-inline-models", "--model-control-mode=explicit",
                                  *[f"--load-model={model}" for model in ("identity_fp32", "identity_string", "dtypes", "textgen", "repeat")],
                                  "--http-max-input-size=1048576", "--log-info=false", "--log-error=false", "--log-warning=false"],
                         "/v2/models/textgen/ready")

@@ -73,7 +73,7 @@ def own_driver(memory):
 def client(start_server, tmp_path_factory):
     with contextlib.nullcontext((ctypes.CDLL("libcuda.so.1"), {})) if IS_REAL else own_driver(tmp_path_factory.mktemp("device")) as (driver, environment):
         assert driver.cuInit(0) == 0
-        server = start_server(MODELS, python_flags(), environment=environment)
+        server = start_server(MODELS, python_flags("--allow-client-shm=true"), environment=environment)
         client = Client(driver, f"127.0.0.1:{server.http}")
         yield client
         client.close()

@@ -87,7 +87,7 @@ def server(start_server, tmp_path_factory):
     (root / "twice/config.pbtxt").write_text(CONFIG + 'output [ { name: "OUT2" data_type: TYPE_FP32 dims: [ -1 ] } ]\n')
     write_model(root, "cached", CODE.format(before="pass", answer="pass"), CONFIG + "response_cache { enable: true }\n")
     write_model(root, "stream", STREAM, CONFIG + "model_transaction_policy { decoupled: true }\n")
-    running = start_server(root, python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}", "--model-control-mode=explicit",
+    running = start_server(root, python_flags("--allow-client-shm=true", f"--backend-config=python,shm-region-prefix-name={PREFIX}", "--model-control-mode=explicit",
                                               "--load-model=*", "--cache-config=local,size=67108864",
                                               "--http-write-timeout-secs=1000", "--grpc-write-timeout=1000000"))  # long enough for a slow machine
     yield running

@@ -28,7 +28,8 @@ def server_command():
         return shlex.split(given)
     if not os.environ.get("NEREID_DIST"):
         pytest.skip("NEREID_DIST names no installed tree")
-    return [os.environ["NEREID_DIST"] + "/bin/nereid"]
+    # Under this name the server has Triton's defaults. The recordings are of a version that permitted shared memory by default.
+    return [os.environ["NEREID_DIST"] + "/bin/tritonserver", "--allow-client-shm=true"]
 
 
 class Server(ServerProcess):

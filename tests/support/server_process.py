@@ -21,9 +21,9 @@ def free_ports(count):
 class ServerProcess:
     """`command` is a list that ends with the executable; `flags` follow the port flags. The constructor returns when the server answers GET
     `wait_for` with 200. `environment` is the complete environment (None: that of the test). `tls` is the client's TLS context if the server uses
-    HTTPS. The server's output goes to the file `log`."""
+    HTTPS. `address` is that of every port; None leaves it to the server. The server's output goes to the file `log`."""
 
-    def __init__(self, command, flags, log, environment=None, wait_for="/v2/health/ready", tls=None, timeout_s=60):
+    def __init__(self, command, flags, log, environment=None, wait_for="/v2/health/ready", tls=None, timeout_s=60, address="127.0.0.1"):
         self.log = pathlib.Path(log)
         self.tls = tls
         self.timeout_s = timeout_s
@@ -31,7 +31,7 @@ class ServerProcess:
         for _ in range(3):
             self.http, self.grpc, self.metrics = free_ports(3)
             ports = [f"--{name}-{what}={value}" for name, port in (("http", self.http), ("grpc", self.grpc), ("metrics", self.metrics))
-                     for what, value in (("address", "127.0.0.1"), ("port", port))]
+                     for what, value in (("address", address), ("port", port)) if value is not None]
             with self.log.open("w") as out:
                 self.process = subprocess.Popen([*map(str, command), *ports, *map(str, flags)], stdout=out, stderr=subprocess.STDOUT, env=environment)
             if self._answers(wait_for):

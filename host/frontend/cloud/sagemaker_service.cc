@@ -9,6 +9,7 @@
 #include "host/frontend/cloud/sagemaker_request.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/request_access.h"
 #include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
@@ -91,12 +92,12 @@ void SageMakerService::Redirect(HttpConnection& connection, const RequestHead& h
 void SageMakerService::HandleModels(HttpConnection& connection, const RequestHead& head,
                                     RequestBody body) {
   const auto [name, action] = ReadModelsPath(head.path);
-  const bool is_invoke = head.method == Method::kPost && action == "invoke";
-  if (!is_invoke && !kserve_->CheckAccess(connection, head, ApiGroup::kModelRepository)) return;
   if (!name.empty()) {
     HandleModel(connection, head, std::move(body), std::string(name), action);
   } else if (head.method == Method::kGet) {
-    connection.Reply({}, ModelsJson());
+    if (MayDo(connection, head, ApiOperation::kRepositoryIndex)) {
+      connection.Reply({}, ModelsJson());
+    }
   } else if (head.method == Method::kPost) {
     StartLoad(connection, head, body);
   } else {
@@ -107,13 +108,18 @@ void SageMakerService::HandleModels(HttpConnection& connection, const RequestHea
 void SageMakerService::HandleModel(HttpConnection& connection, const RequestHead& head,
                                    RequestBody body, const std::string& name,
                                    std::string_view action) {
-  const std::string url = UrlOf(name);
   const bool is_invoke = action == "invoke";
+  const bool is_get = head.method == Method::kGet;
+  const ApiOperation operation = is_invoke ? ApiOperation::kInfer
+                                 : is_get  ? ApiOperation::kRepositoryIndex
+                                           : ApiOperation::kUnloadModel;
+  if (!MayDo(connection, head, operation, name)) return;
+  const std::string url = UrlOf(name);
   if (url.empty() || (!is_invoke && !action.empty())) {
     connection.Reply({.status = 404}, ErrorBody(StrCat("model '", name, "' is not loaded")));
   } else if (is_invoke) {
     Redirect(connection, head, std::move(body), StrCat("/v2/models/", name, "/infer"));
-  } else if (head.method == Method::kGet) {
+  } else if (is_get) {
     std::string json;
     AppendModel(json, name, url);
     connection.Reply({}, json);
@@ -124,9 +130,16 @@ void SageMakerService::HandleModel(HttpConnection& connection, const RequestHead
   }
 }
 
-void SageMakerService::StartLoad(HttpConnection& connection, const RequestHead&,
+bool SageMakerService::MayDo(HttpConnection& connection, const RequestHead& head,
+                             ApiOperation operation, std::string_view model) const {
+  return CheckAccess(kserve_->access(), connection, head, operation, model);
+}
+
+void SageMakerService::StartLoad(HttpConnection& connection, const RequestHead& head,
                                  const RequestBody& body) {
   Result<SageMakerLoad> load = ReadSageMakerLoad(body.bytes(), connection.limits().max_json_depth);
+  const std::string model = load.ok() ? load->name : std::string();
+  if (!MayDo(connection, head, ApiOperation::kLoadModel, model)) return;
   if (!load.ok()) return ReplyError(connection, load.status());
   kserve_->RunBlocking(connection,
                        [this, load = *std::move(load)] { return Load(load.name, load.url); });

@@ -39,6 +39,9 @@ class SageMakerService final : public HttpService {
   void Redirect(HttpConnection& connection, const RequestHead& head, RequestBody body,
                 const std::string& path);
 
+  // Returns false after it has answered a request that is not permitted.
+  bool MayDo(HttpConnection& connection, const RequestHead& head, ApiOperation operation,
+             std::string_view model = {}) const;
   void StartLoad(HttpConnection& connection, const RequestHead& head, const RequestBody& body);
   Status Load(const std::string& name, const std::string& url);
   Status Unload(const std::string& name);

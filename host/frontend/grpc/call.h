@@ -48,10 +48,12 @@ enum class GrpcCode {
   kDeadlineExceeded = 4,
   kNotFound = 5,
   kAlreadyExists = 6,
+  kPermissionDenied = 7,
   kResourceExhausted = 8,
   kUnimplemented = 12,
   kInternal = 13,
   kUnavailable = 14,
+  kUnauthenticated = 16,
 };
 
 // Final status of a call.
@@ -75,6 +77,8 @@ class Call {
   virtual const Metadata& metadata() const = 0;
   // The first value of header `name`; null if there is none.
   const std::string_view* FindMetadata(std::string_view name) const;
+  // [loop thread] True if the client's socket is on this machine; false if it is closed.
+  virtual bool IsPeerLocal() const = 0;
 
   // For streaming calls. At most one read and one write may be pending; the handler is notified
   // when each completes.

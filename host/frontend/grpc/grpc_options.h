@@ -62,7 +62,7 @@ struct GrpcOptions {
   // parameters of the inference request. Empty: none.
   std::string header_forward_pattern;
 
-  RestrictedApis restricted;
+  RestrictedApis restricted{"triton-grpc-protocol-"};  // the prefix is Triton's
 
   // State shared by all ports. Outlives the server. Not null.
   FrontendState* state = nullptr;

@@ -39,10 +39,10 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Server& server, Grpc
   const InferContext& context = *impl->context;
   impl->control_queue.emplace(options.control_thread_count, kMaxPendingControlCalls);
   impl->service.emplace(context, *impl->control_queue);
-  impl->health.emplace(server, context.drainable_calls(), context.options().restricted);
+  impl->health.emplace(server, context.drainable_calls(), context.access());
   impl->service->AddTo(impl->methods);
   impl->health->AddTo(impl->methods);
-  AddReflection(context.drainable_calls(), impl->methods);
+  AddReflection(context.access(), context.drainable_calls(), impl->methods);
   NEREID_ASSIGN_OR_RETURN(impl->server, grpc::Http2Server::Start(context.options(), impl->methods));
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }

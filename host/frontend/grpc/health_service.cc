@@ -20,6 +20,11 @@ namespace {
 constexpr char kInferenceService[] = "inference.GRPCInferenceService";
 constexpr std::chrono::milliseconds kPollInterval(250);
 
+// True if `service` means the whole server.
+bool IsServer(std::string_view service) {
+  return service.empty() || service == kInferenceService;
+}
+
 }  // namespace
 
 // One Watch call: sends the status whenever it differs from the last one sent. [loop threads,
@@ -93,10 +98,10 @@ class HealthWatch final : public CallHandler,
 };
 
 HealthService::HealthService(const Server& server, DrainableCalls& drainable_calls,
-                             const RestrictedApis& restricted)
+                             const AccessControl& access)
     : server_(server),
       drainable_calls_(drainable_calls),
-      restricted_(restricted),
+      access_(access),
       poller_(StartThread([this] { PollForWatches(); })) {}
 
 HealthService::~HealthService() {
@@ -113,7 +118,7 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
     return is_ready.ok() && *is_ready ? HealthCheckResponse::SERVING
                                       : HealthCheckResponse::NOT_SERVING;
   };
-  if (service.empty() || service == kInferenceService) return as_status(server_.IsReady());
+  if (IsServer(service)) return as_status(server_.IsReady());
   if (!RejectZeroByte("service", service).ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
   const Result<bool> is_model_ready = server_.IsModelReady(service.c_str());
   if (is_model_ready.ok() && *is_model_ready) return HealthCheckResponse::SERVING;
@@ -138,35 +143,34 @@ void HealthService::AddTo(MethodTable& table) {
   table.Add("/grpc.health.v1.Health/Watch", {.unary = watch, .stream = nullptr});
 }
 
+bool HealthService::Admit(Call& call, const Slice& bytes, HealthCheckRequest& request) const {
+  if (!Authenticate(access_, call, ApiOperation::kServerHealth)) return false;
+  if (const Status status = ParseMessage(bytes, request); !status.ok()) {
+    call.Finish(ToCallStatus(status));
+    return false;
+  }
+  if (IsServer(request.service())) return true;
+  return Authenticate(access_, call, ApiOperation::kModelHealth) &&
+         Authorize(access_, call, ApiOperation::kModelHealth, request.service());
+}
+
 CallHandler* HealthService::Check(Call& call, const Slice& bytes) const {
-  if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
-    call.Finish(RestrictedStatus(restricted_, ApiGroup::kHealth));
-    return nullptr;
-  }
   HealthCheckRequest request;
+  if (!Admit(call, bytes, request)) return nullptr;
   HealthCheckResponse response;
-  Status status = ParseMessage(bytes, request);
-  if (status.ok()) {
-    response.set_status(StatusOf(request.service()));
-    if (response.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
-      status = NotFoundError("unknown service '", request.service(), "': expected '', '",
-                             kInferenceService, "' or the name of a model");
-    }
-  }
-  RespondNow(call, status, response);
+  response.set_status(StatusOf(request.service()));
+  const bool is_unknown = response.status() == HealthCheckResponse::SERVICE_UNKNOWN;
+  RespondNow(call,
+             is_unknown ? NotFoundError("unknown service '", request.service(), "': expected '', '",
+                                        kInferenceService, "' or the name of a model")
+                        : Status::Ok(),
+             response);
   return nullptr;
 }
 
 CallHandler* HealthService::Watch(Call& call, const Slice& bytes) {
-  if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
-    call.Finish(RestrictedStatus(restricted_, ApiGroup::kHealth));
-    return nullptr;
-  }
   HealthCheckRequest request;
-  if (const Status status = ParseMessage(bytes, request); !status.ok()) {
-    call.Finish(ToCallStatus(status));
-    return nullptr;
-  }
+  if (!Admit(call, bytes, request)) return nullptr;
   const auto watch = std::make_shared<HealthWatch>(call, request.service(), drainable_calls_);
   watch->Start(StatusOf(watch->service()));
   {

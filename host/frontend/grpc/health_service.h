@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "health.pb.h"
+#include "host/frontend/access_control.h"
 #include "host/frontend/grpc/call.h"
 #include "host/frontend/grpc/drainable_calls.h"
-#include "host/frontend/restricted_apis.h"
 #include "nereid/server.h"
 
 namespace nereid {
@@ -25,8 +25,7 @@ class HealthWatch;
 class HealthService {
  public:
   // All references outlive the service.
-  HealthService(const Server& server, DrainableCalls& drainable_calls,
-                const RestrictedApis& restricted);
+  HealthService(const Server& server, DrainableCalls& drainable_calls, const AccessControl& access);
   ~HealthService();
 
   // Adds the methods to `table`. The service must outlive the last call.
@@ -37,13 +36,16 @@ class HealthService {
 
   // SERVICE_UNKNOWN if no model has that name.
   ServingStatus StatusOf(const std::string& service) const;
+  // Parses the request of a call and checks that the call is permitted. Returns false after it has
+  // finished the call.
+  bool Admit(Call& call, const Slice& bytes, ::grpc::health::v1::HealthCheckRequest& request) const;
   CallHandler* Check(Call& call, const Slice& bytes) const;
   CallHandler* Watch(Call& call, const Slice& bytes);
   void PollForWatches();
 
   const Server& server_;
   DrainableCalls& drainable_calls_;
-  const RestrictedApis& restricted_;
+  const AccessControl& access_;
   std::mutex mutex_;  // guards the two below
   std::vector<std::weak_ptr<HealthWatch>> watches_;
   bool is_stopping_ = false;

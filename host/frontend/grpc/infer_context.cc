@@ -5,12 +5,16 @@
 
 #include "host/frontend/client_input.h"
 #include "host/frontend/frontend_state.h"
+#include "host/frontend/grpc/service_calls.h"
 
 namespace nereid {
 
 InferContext::InferContext(const Server& server, const GrpcOptions& options,
                            ResponseAllocator allocator)
-    : server_(server), options_(options), allocator_(std::move(allocator)) {}
+    : server_(server),
+      options_(options),
+      access_(options.state->access, options.restricted),
+      allocator_(std::move(allocator)) {}
 
 InferContext::~InferContext() = default;
 
@@ -36,6 +40,7 @@ ForwardedHeaders InferContext::HeadersToForward(const Call& call) const {
   ForwardedHeaders headers;
   if (header_pattern_ == nullptr) return headers;
   for (const auto& [key, value] : call.metadata()) {
+    if (access_.IsSecretHeader(key)) continue;
     if (re2::RE2::PartialMatch({key.data(), key.size()}, *header_pattern_)) {
       headers.emplace_back(std::string(key), std::string(value));
     }
@@ -52,6 +57,11 @@ TracedRequest InferContext::SampleTrace(const Call& call, const InferMessage& me
   RecordTraceEvent(trace, "GRPC_WAITREAD_START");
   RecordTraceEvent(trace, "GRPC_WAITREAD_END");
   return trace;
+}
+
+std::optional<Denial> InferContext::CheckModel(const Call& call,
+                                               const InferMessage& message) const {
+  return access_.Authorize(CallCaller(call), ApiOperation::kInfer, message.message().model_name());
 }
 
 Status InferContext::FindModel(RequestResources& resources) const {

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/grpc/call.h"
 #include "host/frontend/grpc/drainable_calls.h"
 #include "host/frontend/grpc/grpc_options.h"
@@ -29,6 +31,7 @@ class InferContext {
   const Server& server() const { return server_; }
   const ResponseAllocator& allocator() const { return allocator_; }
   const GrpcOptions& options() const { return options_; }
+  const AccessControl& access() const { return access_; }
   DrainableCalls& drainable_calls() const { return drainable_calls_; }
 
   ForwardedHeaders HeadersToForward(const Call& call) const;
@@ -36,6 +39,9 @@ class InferContext {
   // Returns the trace of a request to the model named in the parsed `message`; null if it is not
   // sampled.
   TracedRequest SampleTrace(const Call& call, const InferMessage& message) const;
+
+  // nullopt if the call's client may infer with the model named in the parsed `message`.
+  std::optional<Denial> CheckModel(const Call& call, const InferMessage& message) const;
 
   // Looks up the model named in the parsed `resources.message`. NOT_FOUND names the model.
   Status FindModel(RequestResources& resources) const;
@@ -48,6 +54,7 @@ class InferContext {
 
   const Server& server_;
   const GrpcOptions options_;
+  const AccessControl access_;
   const ResponseAllocator allocator_;
   std::unique_ptr<re2::RE2> header_pattern_;  // null: no header is forwarded
   mutable DrainableCalls drainable_calls_;

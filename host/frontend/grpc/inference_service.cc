@@ -72,6 +72,14 @@ Result<bool> UnloadsDependents(const inference::RepositoryModelUnloadRequest& re
 
 }  // namespace
 
+ApiOperation OperationOf(ApiOperation, const inference::ModelStatisticsRequest& request) {
+  return request.name().empty() ? ApiOperation::kAllStatistics : ApiOperation::kModelStatistics;
+}
+
+ApiOperation OperationOf(ApiOperation, const inference::RepositoryModelLoadRequest& request) {
+  return request.parameters().empty() ? ApiOperation::kLoadModel : ApiOperation::kLoadInlineModel;
+}
+
 void InferenceService::AddTo(MethodTable& table) const {
   AddInference(table);
   AddStatusAndMetadata(table);
@@ -82,11 +90,11 @@ void InferenceService::AddTo(MethodTable& table) const {
 
 void InferenceService::AddInference(MethodTable& table) const {
   const auto infer = [this](Call& call, const Slice& bytes) -> CallHandler* {
-    if (!Admit(call, ApiGroup::kInference)) return nullptr;
+    if (!Authenticate(context_.access(), call, ApiOperation::kInfer)) return nullptr;
     return StartUnaryInfer(context_, call, bytes);
   };
   const auto stream_infer = [this](Call& call) -> CallHandler* {
-    if (!Admit(call, ApiGroup::kInference)) return nullptr;
+    if (!Authenticate(context_.access(), call, ApiOperation::kInfer)) return nullptr;
     return StartStreamInfer(context_, call);
   };
   table.Add(PathOf("ModelInfer"), {.unary = infer, .stream = nullptr});
@@ -96,19 +104,21 @@ void InferenceService::AddInference(MethodTable& table) const {
 void InferenceService::AddStatusAndMetadata(MethodTable& table) const {
   using namespace inference;
   AddInlineCall<ServerLiveRequest, ServerLiveResponse>(
-      table, "ServerLive", ApiGroup::kHealth, [this](const auto&, auto& response) -> Status {
+      table, "ServerLive", ApiOperation::kServerHealth,
+      [this](const auto&, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const bool is_live, server_.IsLive());
         response.set_live(is_live);
         return {};
       });
   AddInlineCall<ServerReadyRequest, ServerReadyResponse>(
-      table, "ServerReady", ApiGroup::kHealth, [this](const auto&, auto& response) -> Status {
+      table, "ServerReady", ApiOperation::kServerHealth,
+      [this](const auto&, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsReady());
         response.set_ready(is_ready);
         return {};
       });
   AddInlineCall<ModelReadyRequest, ModelReadyResponse>(
-      table, "ModelReady", ApiGroup::kHealth,
+      table, "ModelReady", ApiOperation::kModelHealth,
       [this](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         NEREID_ASSIGN_OR_RETURN(const bool is_ready,
@@ -117,23 +127,23 @@ void InferenceService::AddStatusAndMetadata(MethodTable& table) const {
         return {};
       });
   AddInlineCall<ServerMetadataRequest, ServerMetadataResponse>(
-      table, "ServerMetadata", ApiGroup::kMetadata,
+      table, "ServerMetadata", ApiOperation::kServerMetadata,
       [this](const auto&, auto& response) { return Describe(server_.Metadata(), response); });
   AddInlineCall<ModelMetadataRequest, ModelMetadataResponse>(
-      table, "ModelMetadata", ApiGroup::kMetadata,
+      table, "ModelMetadata", ApiOperation::kModelMetadata,
       [this](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelMetadata(request.name().c_str(), version), response);
       });
   AddInlineCall<ModelConfigRequest, ModelConfigResponse>(
-      table, "ModelConfig", ApiGroup::kModelConfig,
+      table, "ModelConfig", ApiOperation::kModelConfig,
       [this](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelConfig(request.name().c_str(), version),
                         *response.mutable_config());
       });
   AddInlineCall<ModelStatisticsRequest, ModelStatisticsResponse>(
-      table, "ModelStatistics", ApiGroup::kStatistics,
+      table, "ModelStatistics", ApiOperation::kModelStatistics,
       [this](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelStatistics(request.name().c_str(), version), response);
@@ -143,7 +153,7 @@ void InferenceService::AddStatusAndMetadata(MethodTable& table) const {
 void InferenceService::AddRepository(MethodTable& table) const {
   using namespace inference;
   AddInlineCall<RepositoryIndexRequest, RepositoryIndexResponse>(
-      table, "RepositoryIndex", ApiGroup::kModelRepository,
+      table, "RepositoryIndex", ApiOperation::kRepositoryIndex,
       [this](const auto& request, auto& response) -> Status {
         NEREID_RETURN_IF_ERROR(RejectRepositoryName(request.repository_name()));
         NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelIndex(request.ready()));
@@ -151,7 +161,7 @@ void InferenceService::AddRepository(MethodTable& table) const {
         return JsonToProto(StrCat("{\"models\":", models, "}"), response);
       });
   AddQueuedCall<RepositoryModelLoadRequest, RepositoryModelLoadResponse>(
-      table, "RepositoryModelLoad", ApiGroup::kModelRepository,
+      table, "RepositoryModelLoad", ApiOperation::kLoadModel,
       [this](const auto& request, auto&) -> Status {
         NEREID_RETURN_IF_ERROR(RejectRepositoryName(request.repository_name()));
         NEREID_RETURN_IF_ERROR(RejectZeroByte("model_name", request.model_name()));
@@ -159,7 +169,7 @@ void InferenceService::AddRepository(MethodTable& table) const {
         return server_.LoadModel(request.model_name().c_str(), parameters);
       });
   AddQueuedCall<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse>(
-      table, "RepositoryModelUnload", ApiGroup::kModelRepository,
+      table, "RepositoryModelUnload", ApiOperation::kUnloadModel,
       [this](const auto& request, auto&) -> Status {
         NEREID_RETURN_IF_ERROR(RejectRepositoryName(request.repository_name()));
         NEREID_RETURN_IF_ERROR(RejectZeroByte("model_name", request.model_name()));

@@ -5,12 +5,38 @@
 #include <memory>
 #include <string>
 
+#include "grpc_service.pb.h"
 #include "host/frontend/grpc/call.h"
 #include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/service_calls.h"
 #include "host/frontend/grpc/work_queue.h"
 
 namespace nereid {
+
+// The model that a request message names; empty if it names none.
+template <typename Request>
+std::string_view ModelOf(const Request& request) {
+  if constexpr (requires { request.model_name(); }) {
+    return request.model_name();
+  } else if constexpr (requires {
+                         request.name();
+                         request.version();
+                       }) {
+    return request.name();
+  } else {
+    return {};
+  }
+}
+
+// The operation of a call, which is that of its method unless the request message decides.
+template <typename Request>
+ApiOperation OperationOf(ApiOperation of_method, const Request&) {
+  return of_method;
+}
+ApiOperation OperationOf(ApiOperation, const inference::LogSettingsRequest& request);
+ApiOperation OperationOf(ApiOperation, const inference::TraceSettingRequest& request);
+ApiOperation OperationOf(ApiOperation, const inference::ModelStatisticsRequest& request);
+ApiOperation OperationOf(ApiOperation, const inference::RepositoryModelLoadRequest& request);
 
 // [loop threads; calls that may block run on the control queue's threads]
 class InferenceService {
@@ -33,24 +59,20 @@ class InferenceService {
   static std::string PathOf(std::string_view name) {
     return StrCat("/inference.GRPCInferenceService/", name);
   }
-  // Returns false and finishes the call if access is restricted and the caller did not send the
-  // secret.
-  bool Admit(Call& call, ApiGroup group) const {
-    const RestrictedApis& restricted = context_.options().restricted;
-    if (IsAllowed(restricted, group, call)) return true;
-    call.Finish(RestrictedStatus(restricted, group));
-    return false;
-  }
-
   // Adds a method that `work(request, response)` answers on the loop thread, without blocking.
   template <typename Request, typename Response, typename Work>
-  void AddInlineCall(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
-    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
-      if (!Admit(call, group)) return nullptr;
+  void AddInlineCall(MethodTable& table, std::string_view name, ApiOperation operation,
+                     Work work) const {
+    const auto answer = [this, operation, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Authenticate(context_.access(), call, operation)) return nullptr;
       Request request;
       Response response;
       Status status = ParseMessage(bytes, request);
-      if (status.ok()) status = work(request, response);
+      if (status.ok()) {
+        if (!Authorize(context_.access(), call, OperationOf(operation, request), ModelOf(request)))
+          return nullptr;
+        status = work(request, response);
+      }
       RespondNow(call, status, response);
       return nullptr;
     };
@@ -59,14 +81,17 @@ class InferenceService {
 
   // Adds a method whose `work(request, response)` may block; it runs on the control queue.
   template <typename Request, typename Response, typename Work>
-  void AddQueuedCall(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
-    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
-      if (!Admit(call, group)) return nullptr;
+  void AddQueuedCall(MethodTable& table, std::string_view name, ApiOperation operation,
+                     Work work) const {
+    const auto answer = [this, operation, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Authenticate(context_.access(), call, operation)) return nullptr;
       auto request = std::make_shared<Request>();
       if (const Status status = ParseMessage(bytes, *request); !status.ok()) {
         call.Finish(ToCallStatus(status));
         return nullptr;
       }
+      if (!Authorize(context_.access(), call, OperationOf(operation, *request), ModelOf(*request)))
+        return nullptr;
       return RespondFromQueue<Response>(call, control_queue_, [work, request](Response& response) {
         return work(*request, response);
       });

@@ -131,8 +131,13 @@ class ReflectionCall final : public CallHandler,
 
 }  // namespace
 
-void AddReflection(DrainableCalls& drainable_calls, MethodTable& table) {
-  const auto reflect = [&drainable_calls](Call& call) -> CallHandler* {
+void AddReflection(const AccessControl& access, DrainableCalls& drainable_calls,
+                   MethodTable& table) {
+  const auto reflect = [&access, &drainable_calls](Call& call) -> CallHandler* {
+    if (!Authenticate(access, call, ApiOperation::kDescribeApi) ||
+        !Authorize(access, call, ApiOperation::kDescribeApi, {})) {
+      return nullptr;
+    }
     const auto handler = std::make_shared<ReflectionCall>(call, drainable_calls);
     handler->Start();
     return handler.get();

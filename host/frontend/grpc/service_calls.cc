@@ -7,25 +7,36 @@
 #include <climits>
 
 namespace nereid {
-namespace {
-
-// The header that carries the secret; the prefix is Triton's.
-std::string RestrictionHeader(const RestrictedApis::Secret& secret) {
-  return "triton-grpc-protocol-" + secret.key;
+std::string_view CallCaller::FindHeader(std::string_view name) const {
+  const std::string_view* const found = call_.FindMetadata(name);
+  if (found == nullptr) return {};
+  return found->data() == nullptr ? std::string_view("") : *found;
 }
 
-}  // namespace
-
-bool IsAllowed(const RestrictedApis& restricted, ApiGroup group, const Call& call) {
-  const RestrictedApis::Secret* const secret = restricted.Find(group);
-  if (secret == nullptr) return true;
-  const std::string_view* const found = call.FindMetadata(RestrictionHeader(*secret));
-  return found != nullptr && secret->Matches(*found);
+CallStatus ToCallStatus(const Denial& denial) {
+  switch (denial.reason) {
+    case Denial::Reason::kRestricted:
+      return {GrpcCode::kUnavailable,
+              StrCat("This protocol is restricted, expecting header '", denial.message, "'")};
+    case Denial::Reason::kNotPermitted:
+      return {GrpcCode::kPermissionDenied, denial.message};
+    case Denial::Reason::kDisabled:
+      return {GrpcCode::kUnimplemented, denial.message};
+  }
+  return {GrpcCode::kPermissionDenied, denial.message};
 }
 
-CallStatus RestrictedStatus(const RestrictedApis& restricted, ApiGroup group) {
-  return {GrpcCode::kUnavailable, "This protocol is restricted, expecting header '" +
-                                      RestrictionHeader(*restricted.Find(group)) + "'"};
+bool Authenticate(const AccessControl& access, Call& call, ApiOperation operation) {
+  const std::optional<Denial> denial = access.Authenticate(CallCaller(call), operation);
+  if (denial) call.Finish(ToCallStatus(*denial));
+  return !denial;
+}
+
+bool Authorize(const AccessControl& access, Call& call, ApiOperation operation,
+               std::string_view model) {
+  const std::optional<Denial> denial = access.Authorize(CallCaller(call), operation, model);
+  if (denial) call.Finish(ToCallStatus(*denial));
+  return !denial;
 }
 
 Status ParseMessage(const Slice& bytes, google::protobuf::MessageLite& message) {

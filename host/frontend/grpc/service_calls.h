@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/grpc/call.h"
 #include "host/frontend/grpc/work_queue.h"
-#include "host/frontend/restricted_apis.h"
 #include "nereid/status.h"
 
 namespace google::protobuf {
@@ -20,11 +20,26 @@ class MessageLite;
 
 namespace nereid {
 
-// True if `group` is not restricted, or if the call carries the secret.
-bool IsAllowed(const RestrictedApis& restricted, ApiGroup group, const Call& call);
+// A call as AccessControl sees it.
+class CallCaller final : public ApiCaller {
+ public:
+  explicit CallCaller(const Call& call) : call_(call) {}
+  std::string_view FindHeader(std::string_view name) const override;
+  bool IsPeerLocal() const override { return call_.IsPeerLocal(); }
 
-// The error for a caller without access. Requires that the group is restricted.
-CallStatus RestrictedStatus(const RestrictedApis& restricted, ApiGroup group);
+ private:
+  const Call& call_;
+};
+
+// Both return false after they have finished a call that is not permitted. Authenticate is called
+// before the call's message is parsed, Authorize afterwards; `model` is the one that the message
+// names.
+bool Authenticate(const AccessControl& access, Call& call, ApiOperation operation);
+bool Authorize(const AccessControl& access, Call& call, ApiOperation operation,
+               std::string_view model);
+
+// The status of a call that is not permitted.
+CallStatus ToCallStatus(const Denial& denial);
 
 // Parses `bytes` into `message`. INTERNAL with gRPC's own text if they are not a message of that
 // type.

@@ -85,13 +85,25 @@ Status AnswerTraceSetting(const Server& server, Tracer& tracer,
 
 }  // namespace
 
+ApiOperation OperationOf(ApiOperation, const inference::LogSettingsRequest& request) {
+  return request.settings().empty() ? ApiOperation::kReadLogSettings
+                                    : ApiOperation::kChangeLogSettings;
+}
+
+ApiOperation OperationOf(ApiOperation, const inference::TraceSettingRequest& request) {
+  return request.settings().empty() ? ApiOperation::kReadTraceSettings
+                                    : ApiOperation::kChangeTraceSettings;
+}
+
 void InferenceService::AddSettings(MethodTable& table) const {
   AddInlineCall<inference::LogSettingsRequest, inference::LogSettingsResponse>(
-      table, "LogSettings", ApiGroup::kLogging, [this](const auto& request, auto& response) {
+      table, "LogSettings", ApiOperation::kReadLogSettings,
+      [this](const auto& request, auto& response) {
         return AnswerLogSettings(context_.options().state->log_settings, request, response);
       });
   AddInlineCall<inference::TraceSettingRequest, inference::TraceSettingResponse>(
-      table, "TraceSetting", ApiGroup::kTrace, [this](const auto& request, auto& response) {
+      table, "TraceSetting", ApiOperation::kReadTraceSettings,
+      [this](const auto& request, auto& response) {
         return AnswerTraceSetting(server_, *context_.options().state->tracer, request, response);
       });
 }

@@ -7,10 +7,11 @@ namespace nereid {
 
 void InferenceService::AddSharedMemory(MethodTable& table) const {
   using namespace inference;
-  constexpr ApiGroup kGroup = ApiGroup::kSharedMemory;
+  constexpr ApiOperation kRead = ApiOperation::kReadSharedMemory;
+  constexpr ApiOperation kChange = ApiOperation::kChangeSharedMemory;
   SharedMemoryManager& memory = context_.options().state->shared_memory;
   AddInlineCall<SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse>(
-      table, "SystemSharedMemoryStatus", kGroup,
+      table, "SystemSharedMemoryStatus", kRead,
       [&memory](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const auto regions,
                                 memory.Describe(SharedMemoryKind::kSystem, request.name()));
@@ -24,17 +25,17 @@ void InferenceService::AddSharedMemory(MethodTable& table) const {
         return {};
       });
   AddInlineCall<SystemSharedMemoryRegisterRequest, SystemSharedMemoryRegisterResponse>(
-      table, "SystemSharedMemoryRegister", kGroup, [&memory](const auto& request, auto&) {
+      table, "SystemSharedMemoryRegister", kChange, [&memory](const auto& request, auto&) {
         return memory.RegisterSystem(request.name(), request.key(), request.offset(),
                                      request.byte_size());
       });
   AddInlineCall<SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse>(
-      table, "SystemSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
+      table, "SystemSharedMemoryUnregister", kChange, [&memory](const auto& request, auto&) {
         memory.Unregister(SharedMemoryKind::kSystem, request.name());
         return Status::Ok();
       });
   AddInlineCall<CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse>(
-      table, "CudaSharedMemoryStatus", kGroup,
+      table, "CudaSharedMemoryStatus", kRead,
       [&memory](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const auto regions,
                                 memory.Describe(SharedMemoryKind::kCuda, request.name()));
@@ -47,12 +48,12 @@ void InferenceService::AddSharedMemory(MethodTable& table) const {
         return {};
       });
   AddQueuedCall<CudaSharedMemoryRegisterRequest, CudaSharedMemoryRegisterResponse>(
-      table, "CudaSharedMemoryRegister", kGroup, [&memory](const auto& request, auto&) {
+      table, "CudaSharedMemoryRegister", kChange, [&memory](const auto& request, auto&) {
         return memory.RegisterCuda(request.name(), request.raw_handle(), request.device_id(),
                                    request.byte_size());
       });
   AddInlineCall<CudaSharedMemoryUnregisterRequest, CudaSharedMemoryUnregisterResponse>(
-      table, "CudaSharedMemoryUnregister", kGroup, [&memory](const auto& request, auto&) {
+      table, "CudaSharedMemoryUnregister", kChange, [&memory](const auto& request, auto&) {
         memory.Unregister(SharedMemoryKind::kCuda, request.name());
         return Status::Ok();
       });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host/frontend/grpc/infer_context.h"
+#include "host/frontend/grpc/service_calls.h"
 #include "host/frontend/grpc/stream_request.h"
 #include "nereid/error.h"
 
@@ -133,6 +134,11 @@ void StreamInfer::Accept(const Slice& bytes) {
     if (end_status_.has_value()) return;
     if (!request->is_parsed()) {
       const Requests cancelled = End(ToCallStatus(status), lock);
+      lock.unlock();
+      return Cancel(cancelled);
+    }
+    if (const auto denial = context_.CheckModel(call_, request->resources().message)) {
+      const Requests cancelled = End(ToCallStatus(*denial), lock);
       lock.unlock();
       return Cancel(cancelled);
     }

@@ -6,6 +6,7 @@
 
 #include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/infer_response_encoder.h"
+#include "host/frontend/grpc/service_calls.h"
 
 namespace nereid {
 namespace {
@@ -18,7 +19,14 @@ class UnaryInfer final : public CallHandler, public InferObserver {
 
   // [loop thread] Neither OnCancel nor OnDone is called during it.
   void Start(const Slice& request) {
-    const Status status = WithoutBadAlloc(request.bytes.size(), [&] { return Submit(request); });
+    Status status = WithoutBadAlloc(request.bytes.size(), [&] {
+      return resources_.message.Parse(request, context_.options().budget);
+    });
+    if (status.ok()) {
+      const std::optional<Denial> denial = context_.CheckModel(call_, resources_.message);
+      if (denial) return FinishOnce(ToCallStatus(*denial));
+      status = WithoutBadAlloc(request.bytes.size(), [&] { return Submit(); });
+    }
     if (!status.ok()) FinishOnce(status);
   }
 
@@ -29,10 +37,14 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   }
 
  private:
-  Status Submit(const Slice& request);
+  // Requires a parsed message.
+  Status Submit();
   void FinishWithOnly(InferResponse response);
   // Only the first outcome is sent; later ones are dropped.
-  void FinishOnce(const Status& status);
+  void FinishOnce(const Status& status) { FinishOnce(ToCallStatus(status)); }
+  void FinishOnce(CallStatus status) {
+    if (ClaimFinish()) call_.Finish(std::move(status));
+  }
   void FinishOnce(WireMessage response);
   bool ClaimFinish() { return !is_finished_.exchange(true, std::memory_order_acq_rel); }
 
@@ -62,8 +74,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   std::optional<InferRequest> request_;
 };
 
-Status UnaryInfer::Submit(const Slice& request_bytes) {
-  NEREID_RETURN_IF_ERROR(resources_.message.Parse(request_bytes, context_.options().budget));
+Status UnaryInfer::Submit() {
   NEREID_RETURN_IF_ERROR(context_.FindModel(resources_));
   if (resources_.is_decoupled) {
     return UnsupportedError(
@@ -110,10 +121,6 @@ void UnaryInfer::FinishWithOnly(InferResponse response) {
   } else {
     FinishOnce(bytes.status());
   }
-}
-
-void UnaryInfer::FinishOnce(const Status& status) {
-  if (ClaimFinish()) call_.Finish(ToCallStatus(status));
 }
 
 void UnaryInfer::FinishOnce(WireMessage response) {

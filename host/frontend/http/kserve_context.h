@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/http/calls/request_builder.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/restricted_apis.h"
@@ -33,6 +34,7 @@ struct KServeOptions {
 struct KServeContext {
   const Server& server;
   FrontendState& state;
+  const AccessControl access;
   HeaderForwarding header_forwarding;
   ResponseAllocator allocator;            // uses OutputPolicy
   const std::string binary_content_type;  // from KServeOptions, like the next two

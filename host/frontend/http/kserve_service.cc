@@ -11,6 +11,7 @@
 #include "host/frontend/http/bodies/output_policy.h"
 #include "host/frontend/http/calls/decompressing_call.h"
 #include "host/frontend/http/endpoints/endpoints.h"
+#include "host/frontend/http/request_access.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/log.h"
 #include "nereid/infer_request.h"
@@ -33,23 +34,14 @@ Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& serve
       new KServeService(server, state, std::move(forwarding), std::move(allocator), options));
 }
 
-bool KServeService::CheckAccess(HttpConnection& connection, const RequestHead& head,
-                                ApiGroup group) const {
-  const RestrictedApis::Secret* const secret = restricted_.Find(group);
-  if (secret == nullptr || secret->Matches(head.Header(secret->key))) return true;
-  connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
-                                                     secret->key, "'")));
-  return false;
-}
-
 // For a request with binary inputs: the JSON part in front of them.
 std::optional<size_t> KServeService::NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) {
   if (body_bytes < kMinPostedInputBytes) return std::nullopt;
   const Route route = FindRoute(head.path);
   if (route.endpoint != Endpoint::kInfer || head.method != Method::kPost) return std::nullopt;
   if (head.Header("Content-Encoding").data() != nullptr) return std::nullopt;
-  const RestrictedApis::Secret* const secret = restricted_.Find(GroupOf(route.endpoint));
-  if (secret != nullptr && !secret->Matches(head.Header(secret->key))) return std::nullopt;
+  const RequestCaller caller(/*connection=*/nullptr, head);
+  if (context_.access.Check(caller, ApiOperation::kInfer, route.model.name)) return std::nullopt;
   const Result<size_t> json_bytes = JsonLength(head, context_.binary_content_type, body_bytes);
   if (!json_bytes.ok() || body_bytes - *json_bytes < kMinPostedInputBytes) return std::nullopt;
   return *json_bytes;
@@ -75,7 +67,8 @@ void KServeService::Handle(HttpConnection& connection, const RequestHead& head, 
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
-  if (!CheckAccess(connection, head, GroupOf(route.endpoint))) return;
+  const ApiOperation operation = OperationOf(route.endpoint, head.method);
+  if (!CheckAccess(context_.access, connection, head, operation, route.model.name)) return;
   if (!route.oversized_version.empty()) {
     return ReplyError(connection, ParseModelVersion(route.oversized_version).status());
   }
@@ -133,7 +126,7 @@ void KServeService::HandleRoute(HttpConnection& connection, const RequestHead& h
       return HandleSharedMemory(context_, pool_, connection, body, route);
     case Endpoint::kModelLoad:
     case Endpoint::kModelUnload:
-      return StartLoadOrUnload(context_, pool_, connection, body, route);
+      return StartLoadOrUnload(context_, pool_, connection, head, body, route);
     default:
       return ReplyMetadata(connection, context_.server, route);
   }

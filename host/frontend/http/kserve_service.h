@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "host/frontend/frontend_state.h"
 #include "host/frontend/http/calls/blocking_pool.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/router.h"
@@ -25,8 +26,7 @@ class KServeService final : public HttpService {
   std::optional<size_t> NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) override;
   PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
 
-  // Returns false if the group of endpoints is restricted and the request was answered with 403.
-  bool CheckAccess(HttpConnection& connection, const RequestHead& head, ApiGroup group) const;
+  const AccessControl& access() const { return context_.access; }
   // Runs `work` on a thread that may block, then answers with 200 or with the error of `work`.
   void RunBlocking(HttpConnection& connection, std::function<Status()> work) {
     BlockingCall::Start(context_, pool_, connection, std::move(work));
@@ -42,19 +42,18 @@ class KServeService final : public HttpService {
                 ResponseAllocator allocator, const KServeOptions& options)
       : context_{server,
                  state,
+                 AccessControl(state.access, options.restricted),
                  std::move(forwarding),
                  std::move(allocator),
                  options.binary_content_type,
                  options.binary_responses_in_content_type ? options.binary_content_type
                                                           : std::string(),
                  options.http_status_of_error},
-        restricted_(options.restricted),
         pool_(/*max_threads=*/64, /*max_pending=*/256) {}
   void HandleRoute(HttpConnection& connection, const RequestHead& head, RequestBody body,
                    const Route& route);
 
   KServeContext context_;
-  const RestrictedApis restricted_;
   BlockingPool pool_;  // has more threads than loads can hang (LoadLimits), so that others go on
   std::atomic<bool> is_draining_{false};
 };

@@ -118,39 +118,49 @@ Route FindRoute(std::string_view path) {
   return {};
 }
 
-ApiGroup GroupOf(Endpoint endpoint) {
+ApiOperation OperationOf(Endpoint endpoint, Method method) {
+  const bool is_get = method == Method::kGet;
   switch (endpoint) {
     case Endpoint::kServerLive:
     case Endpoint::kServerReady:
+      return ApiOperation::kServerHealth;
     case Endpoint::kModelReady:
-      return ApiGroup::kHealth;
+      return ApiOperation::kModelHealth;
+    case Endpoint::kModelMetadata:
+      return ApiOperation::kModelMetadata;
     case Endpoint::kModelConfig:
-      return ApiGroup::kModelConfig;
+      return ApiOperation::kModelConfig;
     case Endpoint::kModelStatistics:
+      return ApiOperation::kModelStatistics;
     case Endpoint::kAllStatistics:
-      return ApiGroup::kStatistics;
+      return ApiOperation::kAllStatistics;
     case Endpoint::kRepositoryIndex:
+      return ApiOperation::kRepositoryIndex;
     case Endpoint::kModelLoad:
+      return ApiOperation::kLoadModel;
     case Endpoint::kModelUnload:
-      return ApiGroup::kModelRepository;
+      return ApiOperation::kUnloadModel;
     case Endpoint::kInfer:
     case Endpoint::kGenerate:
     case Endpoint::kGenerateStream:
-      return ApiGroup::kInference;
+      return ApiOperation::kInfer;
     case Endpoint::kLogSettings:
-      return ApiGroup::kLogging;
+      return is_get ? ApiOperation::kReadLogSettings : ApiOperation::kChangeLogSettings;
     case Endpoint::kTraceSettings:
-      return ApiGroup::kTrace;
+      return is_get ? ApiOperation::kReadTraceSettings : ApiOperation::kChangeTraceSettings;
     case Endpoint::kSystemMemoryStatus:
+    case Endpoint::kCudaMemoryStatus:
+      return ApiOperation::kReadSharedMemory;
     case Endpoint::kSystemMemoryRegister:
     case Endpoint::kSystemMemoryUnregister:
-    case Endpoint::kCudaMemoryStatus:
     case Endpoint::kCudaMemoryRegister:
     case Endpoint::kCudaMemoryUnregister:
-      return ApiGroup::kSharedMemory;
-    default:
-      return ApiGroup::kMetadata;
+      return ApiOperation::kChangeSharedMemory;
+    case Endpoint::kUnknown:
+    case Endpoint::kServerMetadata:
+      break;
   }
+  return ApiOperation::kServerMetadata;
 }
 
 bool AcceptsMethod(Endpoint endpoint, Method method) {

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
+#include "host/frontend/api_operation.h"
 #include "host/frontend/http/calls/request_builder.h"
 #include "host/frontend/http/transport/http_request.h"
-#include "host/frontend/restricted_apis.h"
 
 namespace nereid::http {
 
@@ -46,8 +46,9 @@ struct Route {
 
 Route FindRoute(std::string_view path);
 
-// Returns the group of endpoints that are restricted together. `endpoint` is not kUnknown.
-ApiGroup GroupOf(Endpoint endpoint);
+// Returns what a request to `endpoint`, which is not kUnknown, asks for. A load request that
+// carries a configuration or files asks for more; only its body says so.
+ApiOperation OperationOf(Endpoint endpoint, Method method);
 
 bool AcceptsMethod(Endpoint endpoint, Method method);
 

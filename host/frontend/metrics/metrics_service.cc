@@ -1,6 +1,7 @@
 // See metrics_service.h.
 #include "host/frontend/metrics/metrics_service.h"
 
+#include "host/frontend/http/request_access.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/log.h"
 
@@ -16,6 +17,7 @@ void MetricsService::Handle(HttpConnection& connection, const RequestHead& head,
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
     return;
   }
+  if (!CheckAccess(access_, connection, head, ApiOperation::kReadMetrics)) return;
   state_.request_memory.UpdateMetrics();
   const Result<MetricsPage> page = server_.Metrics();
   const Result<std::string_view> text =

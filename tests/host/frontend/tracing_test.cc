@@ -143,11 +143,11 @@ TEST(HttpStatusTest, RejectsBytesThatAreNotHttp) {
 
 TEST(RestrictedApisTest, GroupsHaveTheirSecrets) {
   RestrictedApis apis;
-  ASSERT_TRUE(apis.Add("shared-memory,trace:admin=a=b").ok());
+  ASSERT_TRUE(apis.Add("shared-memory,trace:Admin=a=b").ok());
   ASSERT_TRUE(apis.Add("health:probe=x").ok());
   EXPECT_EQ(apis.Find(ApiGroup::kInference), nullptr);
   ASSERT_NE(apis.Find(ApiGroup::kTrace), nullptr);
-  EXPECT_EQ(apis.Find(ApiGroup::kTrace)->key, "admin");
+  EXPECT_EQ(apis.Find(ApiGroup::kTrace)->header, "admin");
   EXPECT_TRUE(apis.Find(ApiGroup::kTrace)->Matches("a=b"));
   for (const char* wrong : {"", "a=", "a=b ", "a", "a=ba=b"}) {
     EXPECT_FALSE(apis.Find(ApiGroup::kTrace)->Matches(wrong)) << wrong;

@@ -278,6 +278,47 @@ TEST(OptionsTest, AcceptsTheFlagsOfALaunchScript) {
             "no error");
 }
 
+std::string AddressesOf(const Result<Options>& options) {
+  return StrCat(options->http.address, " ", options->grpc.address, " ", options->metrics.address,
+                " ", options->sagemaker.address, " ", options->vertex_ai.address);
+}
+
+TEST(OptionsTest, TheNameOfTheProgramDecidesTheDefaults) {
+  EXPECT_EQ(ProgramOf("tritonserver"), Program::kTriton);
+  EXPECT_EQ(ProgramOf("/opt/tritonserver/bin/tritonserver"), Program::kTriton);
+  for (const char* name : {"nereid", "./nereid", "tritonserver/nereid", "tritonserver2", ""}) {
+    EXPECT_EQ(ProgramOf(name), Program::kNereid) << name;
+  }
+  const Result<Options> ours = ParseOptions({"--model-repository=m"}, Program::kNereid);
+  EXPECT_EQ(AddressesOf(ours), "127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1");
+  EXPECT_FALSE(ours->access.allows_remote_admin);
+  EXPECT_FALSE(ours->access.allows_inline_models);
+  EXPECT_FALSE(ours->access.allows_client_shm);
+  const Result<Options> tritons = ParseOptions({"--model-repository=m"}, Program::kTriton);
+  EXPECT_EQ(AddressesOf(tritons), "0.0.0.0 0.0.0.0 0.0.0.0 0.0.0.0 0.0.0.0");
+  EXPECT_TRUE(tritons->access.allows_remote_admin);
+  EXPECT_TRUE(tritons->access.allows_inline_models);
+  EXPECT_FALSE(tritons->access.allows_client_shm);
+}
+
+TEST(OptionsTest, AnAddressIsThatOfThePortThenThatOfTheHost) {
+  EXPECT_EQ(AddressesOf(Parse({"--host=0.0.0.0"})), "0.0.0.0 0.0.0.0 0.0.0.0 0.0.0.0 0.0.0.0");
+  EXPECT_EQ(AddressesOf(Parse({"--grpc-address=::1", "--host", "h"})), "h ::1 h h h");
+  EXPECT_EQ(AddressesOf(Parse({"--http-address=a"})), "a 127.0.0.1 a a a");
+  EXPECT_EQ(ErrorOf({"--host="}), "Bad option: \"--host\": expected an address, got ''");
+}
+
+TEST(OptionsTest, SomeFlagsMeanTrueWithoutAValue) {
+  EXPECT_TRUE(Parse({"--remote-admin"})->access.allows_remote_admin);
+  EXPECT_TRUE(Parse({"--remote-admin=true"})->access.allows_remote_admin);
+  EXPECT_FALSE(
+      ParseOptions({"--remote-admin=false"}, Program::kTriton)->access.allows_remote_admin);
+  EXPECT_TRUE(Parse({"--allow-inline-models", "--grpc-port=1"})->access.allows_inline_models);
+  EXPECT_EQ(ErrorOf({"--remote-admin", "false"}), "unknown option 'false'");
+  EXPECT_EQ(ErrorOf({"--allow-inline-models=x"}),
+            "Bad option: \"--allow-inline-models\": expected true, false, 1 or 0, got 'x'");
+}
+
 TEST(OptionsTest, TheMetricsPortFollowsTheHttpAddress) {
   EXPECT_EQ(Parse({"--http-address=127.0.0.1"})->metrics.address, "127.0.0.1");
   EXPECT_EQ(Parse({"--http-address=127.0.0.1", "--metrics-address=::1"})->metrics.address, "::1");

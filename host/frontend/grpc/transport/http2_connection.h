@@ -15,6 +15,7 @@
 #include "host/frontend/grpc/transport/stream_ids.h"
 #include "nereid/status.h"
 #include "net/event_loop.h"
+#include "net/peer.h"
 #include "net/tls_session.h"
 
 struct event;
@@ -55,6 +56,7 @@ class Http2Connection final : private net::LoopTask {
   nghttp2_session* session() { return session_; }
   const GrpcOptions& options() const { return context_.options; }
   const MethodTable& methods() const { return context_.methods; }
+  bool IsPeerLocal() const { return net::IsPeerLocal(fd_); }
   std::atomic<size_t>& num_calls() { return context_.num_calls; }
   void CountStartedCall() { context_.num_started.fetch_add(1, std::memory_order_relaxed); }
   void Link(Http2Stream* stream);

@@ -348,6 +348,10 @@ void Http2Stream::FinishAndDelete() {
   delete this;
 }
 
+bool Http2Stream::IsPeerLocal() const {
+  return connection_ != nullptr && connection_->IsPeerLocal();
+}
+
 // ---- actions
 
 template <typename Change>

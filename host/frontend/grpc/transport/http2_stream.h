@@ -67,6 +67,7 @@ class Http2Stream final : public Call, private net::LoopTask {
 
   // ---- Call
   const Metadata& metadata() const override { return metadata_; }
+  bool IsPeerLocal() const override;
   void Read() override;
   void Write(WireMessage message) override;
   void Finish(CallStatus status) override;

@@ -92,9 +92,11 @@ Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern) {
   return HeaderForwarding(std::move(compiled));
 }
 
-Status HeaderForwarding::Apply(const RequestHead& head, InferRequest& request) const {
+Status HeaderForwarding::Apply(const RequestHead& head, const AccessControl& access,
+                               InferRequest& request) const {
   if (pattern_ == nullptr) return Status::Ok();
   for (const auto& [name, value] : head.headers) {
+    if (access.IsSecretHeader(name)) continue;
     if (!re2::RE2::PartialMatch({name.data(), name.size()}, *pattern_)) continue;
     const std::string key(name);
     NEREID_RETURN_IF_ERROR(request.SetParameter(key.c_str(), std::string(value).c_str()));

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "host/frontend/access_control.h"
 #include "host/frontend/http/bodies/infer_body.h"
 #include "host/frontend/http/transport/http_request.h"
 #include "nereid/infer_request.h"
@@ -44,8 +45,9 @@ class HeaderForwarding {
   HeaderForwarding(HeaderForwarding&&) noexcept;
   ~HeaderForwarding();
 
-  // Sets a string parameter for each matching header. Its name is spelled as the client sent it.
-  Status Apply(const RequestHead& head, InferRequest& request) const;
+  // Sets a string parameter for each matching header, except those that carry a secret. Its name is
+  // spelled as the client sent it.
+  Status Apply(const RequestHead& head, const AccessControl& access, InferRequest& request) const;
 
  private:
   explicit HeaderForwarding(std::unique_ptr<re2::RE2> pattern);

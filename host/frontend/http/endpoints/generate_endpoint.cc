@@ -124,7 +124,7 @@ Status StartGenerate(KServeContext& context, HttpConnection& connection, const R
       ParseGenerateBody(body.bytes(), *signature, connection.limits().max_json_depth, parsed));
   NEREID_ASSIGN_OR_RETURN(InferRequest request, BuildRequest(context.server, model, parsed.options,
                                                              parsed.inputs, /*outputs=*/{}));
-  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
+  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));
   // The parsed inputs contain all data, so the body's memory is not kept.
   std::unique_ptr<ModelCall> call;
   if (is_streaming) {

@@ -195,7 +195,7 @@ Status StartInfer(KServeContext& context, HttpConnection& connection, const Requ
     return StartInfer(context, connection, head, CopyToOwnMemory(std::move(body)), model);
   }
   if (parsed.options.belongs_to_sequence()) connection.KeepOpenForSequences();
-  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
+  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));
   NEREID_ASSIGN_OR_RETURN(OutputFormats formats, ToOutputFormats(context, model, parsed));
   auto call = std::make_unique<InferCall>(context, connection, std::move(body),
                                           std::move(parsed.inputs), std::move(formats),

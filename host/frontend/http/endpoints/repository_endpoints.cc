@@ -5,6 +5,7 @@
 
 #include "host/frontend/http/bodies/control_bodies.h"
 #include "host/frontend/http/calls/blocking_pool.h"
+#include "host/frontend/http/request_access.h"
 #include "host/frontend/http/transport/http_connection.h"
 
 namespace nereid::http {
@@ -21,9 +22,14 @@ std::vector<Parameter> ToParameters(const LoadBody& load) {
 }
 
 Status StartLoad(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                 const RequestBody& body, const std::string& model) {
+                 const RequestHead& head, const RequestBody& body, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(LoadBody load,
                           ReadLoadBody(body.bytes(), connection.limits().max_json_depth));
+  const bool is_inline = load.config || !load.files.empty();
+  if (is_inline &&
+      !CheckAccess(context.access, connection, head, ApiOperation::kLoadInlineModel, model)) {
+    return Status::Ok();
+  }
   BlockingCall::Start(context, pool, connection, [&context, model, load = std::move(load)] {
     return context.server.LoadModel(model.c_str(), ToParameters(load));
   });
@@ -53,13 +59,15 @@ void ReplyRepositoryIndex(HttpConnection& connection, const Server& server,
 }
 
 void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                       const RequestBody& body, const Route& route) {
+                       const RequestHead& head, const RequestBody& body, const Route& route) {
   if (!route.repository.empty()) {
     ReplyError(connection, UnsupportedError("'repository_name' specification is not supported"));
     return;
   }
-  const auto start = route.endpoint == Endpoint::kModelLoad ? &StartLoad : &StartUnload;
-  const Status status = start(context, pool, connection, body, route.model.name);
+  const std::string& model = route.model.name;
+  const Status status = route.endpoint == Endpoint::kModelLoad
+                            ? StartLoad(context, pool, connection, head, body, model)
+                            : StartUnload(context, pool, connection, body, model);
   if (!status.ok()) ReplyError(connection, status);
 }
 

@@ -16,6 +16,7 @@
 #include "host/frontend/http/transport/http_status.h"
 #include "host/frontend/http/transport/output_queue.h"
 #include "nereid/status.h"
+#include "net/peer.h"
 #include "net/tls_session.h"
 
 struct event;
@@ -70,6 +71,8 @@ class HttpConnection {
   void Abort() { Close(); }
 
   net::EventLoop& loop() { return loop_; }
+  // True if the client's socket is on this machine; false if it is closed.
+  bool IsPeerLocal() const { return net::IsPeerLocal(fd_); }
   const HttpLimits& limits() const { return limits_; }
   // Time at which the first bytes of the current request were read, by the steady clock.
   uint64_t request_start_ns() const { return request_start_ns_; }

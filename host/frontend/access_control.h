@@ -1,0 +1,69 @@
+// Decides whether a client may do what it asks for, for HTTP, gRPC, metrics and the cloud ports
+// alike, by the table in api_operation.h. [any thread]
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "host/frontend/api_operation.h"
+#include "host/frontend/restricted_apis.h"
+
+namespace nereid {
+
+// What the command line permits; the same for all ports.
+struct AccessPolicy {
+  bool allows_remote_admin = false;   // --remote-admin
+  bool allows_inline_models = false;  // --allow-inline-models
+  bool allows_client_shm = false;     // --allow-client-shm
+};
+
+// The client of one request, as its protocol knows it. Used only while the request is checked.
+class ApiCaller {
+ public:
+  // `name` is in lower case. Returns the first value, or a view with null data() if the request
+  // does not have the header.
+  virtual std::string_view FindHeader(std::string_view name) const = 0;
+  // True if the socket's peer is on this machine.
+  virtual bool IsPeerLocal() const = 0;
+
+ protected:
+  ~ApiCaller() = default;
+};
+
+// Why a request is refused. The protocols map the reason to their codes.
+struct Denial {
+  enum class Reason {
+    kRestricted,    // the secret of a restricted group is missing: HTTP 403, gRPC UNAVAILABLE
+    kNotPermitted,  // HTTP 403, gRPC PERMISSION_DENIED
+    kDisabled,      // for every client: HTTP 501, gRPC UNIMPLEMENTED
+  };
+  Reason reason;
+  std::string message;  // of kRestricted: the name of the header that carries the secret
+};
+
+// One for each port. Immutable.
+class AccessControl {
+ public:
+  AccessControl(const AccessPolicy& policy, RestrictedApis restricted)
+      : policy_(policy), restricted_(std::move(restricted)) {}
+
+  // nullopt if `caller` may do it. Covers what is known before the request's body is read;
+  // `operation` may be replaced in Authorize by another one of the same group.
+  std::optional<Denial> Authenticate(const ApiCaller& caller, ApiOperation operation) const;
+  // Covers the rest. `model` is the requested model, empty if the operation names none.
+  std::optional<Denial> Authorize(const ApiCaller& caller, ApiOperation operation,
+                                  std::string_view model) const;
+  // Both.
+  std::optional<Denial> Check(const ApiCaller& caller, ApiOperation operation,
+                              std::string_view model = {}) const;
+
+  // True if a header of this name carries a secret, which no model may see. Ignores case.
+  bool IsSecretHeader(std::string_view name) const { return restricted_.IsSecretHeader(name); }
+
+ private:
+  const AccessPolicy policy_;
+  const RestrictedApis restricted_;
+};
+
+}  // namespace nereid
