@@ -75,7 +75,7 @@ size_t Gather(const iovec* pieces, size_t count, size_t skip, char* record) {
 
 Result<std::unique_ptr<TlsSession>> TlsSession::Create(const TlsContext& context, int fd) {
   const BIO_METHOD* const method = SocketMethod();
-  SSL* const ssl = SSL_new(context.get());
+  SSL* const ssl = SSL_new(context.get().get());  // keeps a reference
   if (ssl == nullptr) return UnavailableError("connection: cannot allocate its TLS session");
   std::unique_ptr<TlsSession> session(new TlsSession(ssl));
   BIO* const bio = method == nullptr ? nullptr : BIO_new(method);

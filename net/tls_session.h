@@ -17,7 +17,7 @@ namespace nereid::net {
 
 class TlsSession {
  public:
-  // `context` and `fd` outlive the session; `fd` is non-blocking.
+  // `fd` outlives the session and is non-blocking.
   static Result<std::unique_ptr<TlsSession>> Create(const TlsContext& context, int fd);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;

@@ -57,6 +57,10 @@ uint16_t GrpcServer::port() const {
   return impl_->server->port();
 }
 
+Status GrpcServer::ReloadTls() {
+  return impl_->server->ReloadTls();
+}
+
 size_t GrpcServer::num_calls() const {
   return impl_->control_queue->num_tasks();
 }

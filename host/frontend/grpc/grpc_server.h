@@ -22,6 +22,9 @@ class GrpcServer {
 
   // The port it listens on; 0 for a Unix domain socket.
   uint16_t port() const;
+  // [any thread] Reads the certificates again, for connections that are opened later. On an error
+  // nothing changes. Requires TLS.
+  Status ReloadTls();
   // Number of blocking operations (loads, unloads) still running, whether or not their callers are
   // still connected. While it is not 0, destroying the object would wait for them.
   size_t num_calls() const;

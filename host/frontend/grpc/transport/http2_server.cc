@@ -1,8 +1,6 @@
 // See http2_server.h.
 #include "host/frontend/grpc/transport/http2_server.h"
 
-#include <openssl/ssl.h>
-
 #include <thread>
 #include <utility>
 
@@ -10,30 +8,13 @@
 #include "nereid/ext/response_room.h"
 
 namespace nereid::grpc {
-namespace {
-
-// gRPC clients require the ALPN protocol "h2". OpenSSL reads *chosen after the return, so it may
-// point into kH2.
-int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
-                   const unsigned char* offered, unsigned int offered_bytes, void*) {
-  static constexpr unsigned char kH2[] = {2, 'h', '2'};
-  unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, chosen_bytes, kH2, sizeof(kH2), offered, offered_bytes) !=
-      OPENSSL_NPN_NEGOTIATED) {
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
-  }
-  *chosen = found;
-  return SSL_TLSEXT_ERR_OK;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& options,
                                                         const MethodTable& methods) {
   std::unique_ptr<Http2Server> server(new Http2Server(options, methods));
   if (options.tls) {
-    NEREID_ASSIGN_OR_RETURN(server->tls_, net::TlsContext::Create(*options.tls));
-    SSL_CTX_set_alpn_select_cb(server->tls_->get(), &ChooseProtocol, nullptr);
+    net::TlsOptions tls = *options.tls;
+    tls.requires_h2 = true;
+    NEREID_ASSIGN_OR_RETURN(server->tls_, net::TlsContext::Create(tls));
     server->context_.tls = server->tls_.get();
   }
   auto port = net::SocketServer::Open({.address = {.host = options.address,

@@ -27,6 +27,8 @@ class Http2Server final : private net::ConnectionHandler {
 
   // 0 for a Unix domain socket.
   uint16_t port() const { return socket_server_->port(); }
+  // [any thread] Reads the files of TLS again, see TlsContext::Reload. Requires TLS.
+  Status ReloadTls() { return tls_->Reload(); }
   // Accepts no new calls, waits up to `timeout` for calls in flight, then cancels them. Returns
   // their number when no service has a call left.
   size_t Stop(std::chrono::milliseconds timeout);

@@ -42,6 +42,9 @@ class HttpServer final : private net::ConnectionHandler {
 
   // [any thread] Number of requests without a complete response.
   size_t num_running() const;
+  // [any thread] Reads the certificates again, for connections that are opened later. On an error
+  // nothing changes. Requires TLS.
+  Status ReloadTls() { return tls_->Reload(); }
 
   // Stops accepting and closes idle connections. Requests in flight run to completion. Connections
   // that carried requests of sequences stay open until EndDrain.
