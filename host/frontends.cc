@@ -24,6 +24,24 @@ Status AddStartContext(const char* service, Status status) {
   return {status.code(), StrCat("failed to start ", service, " service: ", code, status.message())};
 }
 
+// For the log line at the start.
+std::string WhoMayDoWhat(const Options& options) {
+  const AccessPolicy& access = options.access;
+  std::string changes = StrCat("change log and trace settings",
+                               access.allows_client_shm ? ", register shared memory" : "");
+  if (options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT) {
+    changes += StrCat(", load and unload models",
+                      access.allows_inline_models ? ", also with code in the request" : "");
+  }
+  if (!options.api_key_file.empty()) {
+    return StrCat("Every request but the server's health needs an API key; keys may permit to ",
+                  changes, ".");
+  }
+  return StrCat("Every client may infer; ",
+                access.allows_remote_admin ? "every client may " : "local clients may ", changes,
+                ".");
+}
+
 }  // namespace
 
 Frontends::Frontends(const Server& server, const Options& options)
@@ -36,6 +54,7 @@ Frontends::Frontends(const Server& server, const Options& options)
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
+  NEREID_RETURN_IF_ERROR(frontends->ReadApiKeys(options.api_key_file));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
   if (options.allow_grpc) {
     NEREID_RETURN_IF_ERROR(AddStartContext("GRPC", frontends->StartGrpc(options)));
@@ -53,10 +72,19 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
     NEREID_RETURN_IF_ERROR(AddStartContext("Metrics", frontends->StartMetrics(options)));
   }
   frontends->LogOpenPorts(options);
+  frontends->reload_.Start();
   return frontends;
 }
 
-// One line that tells an operator what strangers can reach and do.
+Status Frontends::ReadApiKeys(const std::string& path) {
+  if (path.empty()) return Status::Ok();
+  reload_.Add("API keys", {path}, [this] { return api_keys_->Reload(); });
+  NEREID_ASSIGN_OR_RETURN(api_keys_, ApiKeyFile::Open(path));
+  state_.access.keys = api_keys_;
+  return Status::Ok();
+}
+
+// One line that tells an operator what untrusted clients can reach and do.
 void Frontends::LogOpenPorts(const Options& options) const {
   std::string ports;
   const auto add_port = [&](std::string_view name, const std::string& address, int port) {
@@ -67,23 +95,16 @@ void Frontends::LogOpenPorts(const Options& options) const {
     add_port(port.protocol, port.address, port.server->port());
   if (grpc_ != nullptr) add_port("gRPC", options.grpc.address, grpc_->port());
   if (metrics_ != nullptr) add_port("metrics", options.metrics.address, metrics_->port());
-  const AccessPolicy& access = options.access;
-  const char* const who = access.allows_remote_admin ? "every client" : "local clients";
-  const bool has_control = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
-  std::string may = StrCat("change log and trace settings",
-                           access.allows_client_shm ? ", register shared memory" : "");
-  if (has_control) {
-    may += StrCat(", load and unload models",
-                  access.allows_inline_models ? ", also with code in the request" : "");
-  }
-  LogInfo("Open to clients: ", ports.empty() ? "no port" : ports, ". Every client may infer; ", who,
-          " may ", may, ".");
+  LogInfo("Open to clients: ", ports.empty() ? "no port" : ports, ". ", WhoMayDoWhat(options));
 }
 
 Status Frontends::StartGrpc(const Options& options) {
   GrpcOptions grpc = options.grpc;
   grpc.state = &state_;
   grpc.budget = &state_.request_memory.budget();
+  if (grpc.tls) {
+    reload_.Add("TLS files of gRPC", grpc.tls->paths(), [this] { return grpc_->ReloadTls(); });
+  }
   NEREID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(server_, grpc));
   LogInfo("Started GRPCInferenceService at ", options.grpc.address, ":", grpc_->port());
   return Status::Ok();
@@ -92,6 +113,11 @@ Status Frontends::StartGrpc(const Options& options) {
 Status Frontends::Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
                          http::HttpServerOptions config, const char* protocol) {
   config.limits.budget = &state_.request_memory.budget();
+  if (config.tls) {
+    reload_.Add("TLS files of HTTP", config.tls->paths(), [this, index = http_ports_.size()] {
+      return http_ports_[index].server->ReloadTls();
+    });
+  }
   NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
   LogInfo("Started ", protocol, "Service at ", config.address, ":", server->port());
   http_ports_.push_back({std::move(service), kserve, std::move(server), protocol, config.address});

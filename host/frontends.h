@@ -11,6 +11,7 @@
 #include "host/frontend/http/transport/http_server.h"
 #include "host/frontend/metrics/metrics_service.h"
 #include "host/options.h"
+#include "host/reload_watch.h"
 #include "nereid/server.h"
 #include "nereid/status.h"
 
@@ -58,15 +59,18 @@ class Frontends {
   static void WaitForClients(const HttpPort& port, Clock::time_point deadline);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
+  Status ReadApiKeys(const std::string& path);
   void LogOpenPorts(const Options& options) const;
 
   const Server& server_;
+  std::shared_ptr<ApiKeyFile> api_keys_;  // null: no keys
   FrontendState state_;
   // Services are declared before the servers that call them.
   std::unique_ptr<http::MetricsService> metrics_service_;
   std::vector<HttpPort> http_ports_;
   std::unique_ptr<http::HttpServer> metrics_;
   std::unique_ptr<GrpcServer> grpc_;
+  ReloadWatch reload_;  // declared last, because it uses the members above
 };
 
 }  // namespace nereid

@@ -119,6 +119,10 @@ Status FailedToCreate(const Status& status) {
 
 Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
+  if (!options.api_key_file.empty()) {
+    // The frontends read the file later; an error is reported before models are loaded.
+    NEREID_RETURN_IF_ERROR(ApiKeyFile::Open(options.api_key_file).status());
+  }
   Result<Server> created = Server::Start(core);
   if (!created.ok()) return FailedToCreate(created.status());
   Server server = std::move(created).value();

@@ -125,6 +125,13 @@ Status ApplyMetricsConfig(Options& options, Text text) {
   return Status::Ok();
 }
 
+Status ApplyTlsMinimum(Options& options, Text text) {
+  constexpr const char* kVersions[] = {"1.2", "1.3"};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kVersions));
+  options.http_tls.minimum = options.grpc_tls.minimum = static_cast<net::TlsVersion>(choice);
+  return Status::Ok();
+}
+
 template <auto frontend, bool Options::*is_given>
 Status ApplyAddress(Options& options, Text text) {
   options.*is_given = true;
@@ -186,6 +193,13 @@ const Flag kFlags[] = {
      [](Options& o, Text text) {
        return SetInt(o.max_request_memory_bytes.emplace(), text, 0, INT64_MAX);
      }},
+    {kShared, "--api-key-file", "path",
+     "A file with hashed API keys and their rights. Then every request needs a key, except those "
+     "for the server's health. The server reads the file again when it changes.",
+     NEREID_TEXT(api_key_file)},
+    {kShared, "--tls-minimum", "1.2|1.3",
+     "The lowest version of TLS that the HTTP and gRPC ports accept. Default: 1.2.",
+     &ApplyTlsMinimum},
 
     {kHttp, "--allow-http", "boolean", "The server opens the HTTP port. Default: true.",
      NEREID_BOOL(allow_http)},

@@ -30,7 +30,7 @@ struct PortRange {
 };
 
 // The name under which the program runs. It decides the defaults of the options: kNereid's suit a
-// server that strangers can reach, kTriton's are those of the program tritonserver.
+// server that untrusted clients can reach, kTriton's are those of the program tritonserver.
 enum class Program { kNereid, kTriton };
 
 // `path` is the first element of the argument vector; every name but tritonserver is kNereid.
@@ -67,6 +67,7 @@ struct Options {
   SharedMemoryLimits client_shm_limits;
   // Of bodies and messages in flight; 0: no limit. nullopt: half of the memory.
   std::optional<size_t> max_request_memory_bytes;
+  std::string api_key_file;  // empty: no keys
   TraceOptions trace;
   bool allow_http = true;
   http::HttpServerOptions http;

@@ -2,10 +2,12 @@
 // alike, by the table in api_operation.h. [any thread]
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "host/frontend/api_keys.h"
 #include "host/frontend/api_operation.h"
 #include "host/frontend/restricted_apis.h"
 
@@ -16,6 +18,9 @@ struct AccessPolicy {
   bool allows_remote_admin = false;   // --remote-admin
   bool allows_inline_models = false;  // --allow-inline-models
   bool allows_client_shm = false;     // --allow-client-shm
+  // --api-key-file; null: no keys. With keys, a client needs one wherever it is, and the key's
+  // rights decide what it may do.
+  std::shared_ptr<const ApiKeyFile> keys = nullptr;
 };
 
 // The client of one request, as its protocol knows it. Used only while the request is checked.
@@ -35,6 +40,7 @@ class ApiCaller {
 struct Denial {
   enum class Reason {
     kRestricted,    // the secret of a restricted group is missing: HTTP 403, gRPC UNAVAILABLE
+    kNoKey,         // HTTP 401, gRPC UNAUTHENTICATED
     kNotPermitted,  // HTTP 403, gRPC PERMISSION_DENIED
     kDisabled,      // for every client: HTTP 501, gRPC UNIMPLEMENTED
   };
@@ -48,8 +54,9 @@ class AccessControl {
   AccessControl(const AccessPolicy& policy, RestrictedApis restricted)
       : policy_(policy), restricted_(std::move(restricted)) {}
 
-  // nullopt if `caller` may do it. Covers what is known before the request's body is read;
-  // `operation` may be replaced in Authorize by another one of the same group.
+  // nullopt if `caller` may do it. Covers what is known before the request's message is parsed: the
+  // secret of a restricted group and that there is a key. Authorize may then be called with another
+  // operation of the same group.
   std::optional<Denial> Authenticate(const ApiCaller& caller, ApiOperation operation) const;
   // Covers the rest. `model` is the requested model, empty if the operation names none.
   std::optional<Denial> Authorize(const ApiCaller& caller, ApiOperation operation,
@@ -59,9 +66,13 @@ class AccessControl {
                               std::string_view model = {}) const;
 
   // True if a header of this name carries a secret, which no model may see. Ignores case.
-  bool IsSecretHeader(std::string_view name) const { return restricted_.IsSecretHeader(name); }
+  bool IsSecretHeader(std::string_view name) const;
 
  private:
+  std::optional<Denial> CheckRestriction(const ApiCaller& caller, ApiOperation operation) const;
+  std::optional<Denial> CheckKey(const ApiCaller& caller, const ApiOperationRule& rule,
+                                 std::string_view model) const;
+
   const AccessPolicy policy_;
   const RestrictedApis restricted_;
 };

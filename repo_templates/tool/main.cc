@@ -7,6 +7,7 @@
 
 #include "repo_templates/tool/check.h"
 #include "repo_templates/tool/command_line.h"
+#include "repo_templates/tool/new_key.h"
 #include "repo_templates/tool/new_repository.h"
 
 namespace {
@@ -36,6 +37,13 @@ constexpr const char* kUsage = R"(usage:
       --python_backend_dir DIR               accepted; the model runs in the backend `python`
       --decoupled                            one response for each token
       --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are used
+  nereid-repo new key --name NAME --right RIGHT
+      prints an API key for a client, and its entry in the file that the server reads with --api-key-file
+      --right RIGHT                          infer, metadata, statistics, metrics, model-control, log, trace, shared-memory,
+                                             or admin for the last four; may be given several times
+      --model PATTERN                        the models for which the rights hold, like 'llama-*'; may be given several
+                                             times; by default all
+      --expires TIME                         like 2027-01-31T00:00:00Z; by default never
   nereid-repo check REPO
       prints file, line and key of every error
       --backend-directory DIR                the directory of backends (default: those installed with this program)
@@ -142,6 +150,24 @@ int RunNewQaic(const CommandLine& line) {
   return ReportNew(options->out);
 }
 
+int RunNewKey(const CommandLine& line) {
+  const auto values_of = [&](const char* option) {
+    const auto found = line.values.find(option);
+    return found == line.values.end() ? std::vector<std::string>() : found->second;
+  };
+  if (line.words.size() > 2) {
+    return Fail(InvalidArgError("unexpected argument '", line.words[2], "'"));
+  }
+  const Result<NewKey> key = MakeKey({line.ValueOr("--name", ""), values_of("--model"),
+                                      values_of("--right"), line.ValueOr("--expires", "")});
+  if (!key.ok()) return Fail(key.status());
+  std::printf(
+      "key for the client, which is not stored anywhere:\n%s\n\n"
+      "element of \"keys\" in the file of --api-key-file:\n%s\n",
+      key->text.c_str(), key->entry.c_str());
+  return 0;
+}
+
 int RunCheck(const CommandLine& line) {
   if (line.words.size() != 2) return Fail(InvalidArgError("check: expected one repository"));
   if (IfDirectory(line.words[1]).empty()) {
@@ -161,7 +187,8 @@ int main(int argc, char** argv) {
       arguments,
       {"--checkpoint", "--out", "--backend", "--max-batch-size", "--max-queue-size", "--templates",
        "--backend-directory", "--model_name", "--hf_model_name", "--model_type",
-       "--compile_config_path", "--aic_binary_dir", "--python_backend_dir"},
+       "--compile_config_path", "--aic_binary_dir", "--python_backend_dir", "--name", "--right",
+       "--model", "--expires"},
       {"--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
@@ -171,6 +198,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string>& words = line->words;
   if (words.size() >= 2 && words[0] == "new" && words[1] == "llm") return RunNewLlm(*line);
   if (words.size() >= 2 && words[0] == "new" && words[1] == "qaic-style") return RunNewQaic(*line);
+  if (words.size() >= 2 && words[0] == "new" && words[1] == "key") return RunNewKey(*line);
   if (!words.empty() && words[0] == "check") return RunCheck(*line);
   std::fputs(kUsage, stderr);
   return 2;

@@ -1,4 +1,4 @@
-"""What strangers can reach and do: the defaults of both program names, calls that change the server, and calls that carry code."""
+"""What untrusted clients can reach and do: the defaults of both program names, calls that change the server, and calls that carry code."""
 import json
 import pathlib
 import re

@@ -18,6 +18,8 @@ CallStatus ToCallStatus(const Denial& denial) {
     case Denial::Reason::kRestricted:
       return {GrpcCode::kUnavailable,
               StrCat("This protocol is restricted, expecting header '", denial.message, "'")};
+    case Denial::Reason::kNoKey:
+      return {GrpcCode::kUnauthenticated, denial.message};
     case Denial::Reason::kNotPermitted:
       return {GrpcCode::kPermissionDenied, denial.message};
     case Denial::Reason::kDisabled:

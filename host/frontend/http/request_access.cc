@@ -12,6 +12,10 @@ bool CheckAccess(const AccessControl& access, HttpConnection& connection, const 
           {.status = 403},
           ErrorBody(StrCat("This API is restricted, expecting header '", denial->message, "'")));
       break;
+    case Denial::Reason::kNoKey:
+      connection.Reply({.status = 401, .extra_headers = "WWW-Authenticate: Bearer\r\n"},
+                       ErrorBody(denial->message));
+      break;
     case Denial::Reason::kNotPermitted:
       connection.Reply({.status = 403}, ErrorBody(denial->message));
       break;

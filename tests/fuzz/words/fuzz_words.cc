@@ -1,12 +1,14 @@
 // Fuzzes short texts from the command line, from headers and from a trace collector. The first byte
 // selects the parser: F a flag with its value, R an API restriction, T a traceparent, V a model
-// version, C a compression name, U a collector's URL, A a collector's response. Arbitrary bytes
+// version, C a compression name, U a collector's URL, A a collector's response, K a file of API
+// keys. Arbitrary bytes
 // must not crash. An accepted traceparent survives a round trip, and a response does not depend on
 // how its bytes are fragmented.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "host/frontend/api_keys.h"
 #include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/restricted_apis.h"
@@ -32,6 +34,12 @@ void FuzzUrl(const std::string& text) {
   const auto url = nereid::ParseHttpUrl(text);
   if (!url.ok()) return;
   Require(!url->host.empty() && !url->port.empty() && url->path.starts_with('/'));
+}
+
+// Whatever the file says, a text without the secret is no key.
+void FuzzApiKeys(const std::string& text) {
+  const nereid::Result<nereid::ApiKeys> keys = nereid::ApiKeys::Parse(text);
+  if (keys.ok()) Require(keys->Find("app.guess", 0) == nullptr);
 }
 
 void FuzzResponse(std::string_view text) {
@@ -74,6 +82,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'A':
       FuzzResponse(text);
+      break;
+    case 'K':
+      FuzzApiKeys(text);
       break;
   }
   return 0;

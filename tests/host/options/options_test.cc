@@ -308,6 +308,15 @@ TEST(OptionsTest, AnAddressIsThatOfThePortThenThatOfTheHost) {
   EXPECT_EQ(ErrorOf({"--host="}), "Bad option: \"--host\": expected an address, got ''");
 }
 
+TEST(OptionsTest, TheLowestVersionOfTlsHoldsForBothPorts) {
+  EXPECT_EQ(Parse({})->http_tls.minimum, net::TlsVersion::k12);
+  const Result<Options> options = Parse({"--tls-minimum=1.3"});
+  EXPECT_EQ(options->http_tls.minimum, net::TlsVersion::k13);
+  EXPECT_EQ(options->grpc_tls.minimum, net::TlsVersion::k13);
+  EXPECT_EQ(ErrorOf({"--tls-minimum=1.1"}),
+            "Bad option: \"--tls-minimum\": expected 1.2 or 1.3, got '1.1'");
+}
+
 TEST(OptionsTest, SomeFlagsMeanTrueWithoutAValue) {
   EXPECT_TRUE(Parse({"--remote-admin"})->access.allows_remote_admin);
   EXPECT_TRUE(Parse({"--remote-admin=true"})->access.allows_remote_admin);

@@ -1,0 +1,43 @@
+// Reads files again when they change, or when the process receives SIGHUP: API keys and TLS
+// certificates. Connections and requests in flight are not affected. [main thread]
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid {
+
+class ReloadWatch {
+ public:
+  ReloadWatch() = default;
+  // Joins the thread.
+  ~ReloadWatch();
+  ReloadWatch(const ReloadWatch&) = delete;
+  ReloadWatch& operator=(const ReloadWatch&) = delete;
+
+  // From now on changes of `paths` are noticed, so call it before the files are read the first
+  // time. `what` names them in log lines. `reload` reads all of them and takes effect at once, or
+  // returns an error and changes nothing. It is called on the watch's thread and must remain
+  // callable until the watch is destroyed.
+  void Add(std::string what, std::vector<std::string> paths, std::function<Status()> reload);
+  // Starts the thread, and handles SIGHUP from now on, if anything was added.
+  void Start();
+
+ private:
+  struct Entry {
+    std::string what;
+    std::vector<std::string> paths;
+    std::function<Status()> reload;
+    std::string state;  // of the files when they were last read
+  };
+  void CheckAll(bool is_forced);
+
+  std::vector<Entry> entries_;  // used only by the thread once it runs
+  std::jthread thread_;
+};
+
+}  // namespace nereid
