@@ -14,6 +14,9 @@ import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from python_support import python_flags
+from raw_http import Raw
+from raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawHttp2, frame, request_headers
+from server_process import free_ports
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
@@ -56,10 +59,17 @@ def keys(dist, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(start_server, test_backends, keys):
+def cloud_port():
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def server(start_server, test_backends, keys, cloud_port):
+    cloud = ["--allow-sagemaker=true", f"--sagemaker-port={cloud_port}"]
     return start_server(GOLDEN, python_flags(test_backends, "--model-control-mode=explicit", "--load-model=identity_fp32", "--load-model=textgen",
                                              "--load-model=params", f"--api-key-file={keys.path}", "--log-verbose=2", "--http-header-forward-pattern=.*",
-                                             "--grpc-header-forward-pattern=.*"))
+                                             "--grpc-header-forward-pattern=.*", *cloud),
+                        environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "identity_fp32"})
 
 
 def http(server, path, headers, body=None, port=None):
@@ -127,6 +137,14 @@ def test_the_metrics_need_a_key(server, keys):
     assert {name: http(server, "/metrics", keys.header(name), port=server.metrics)[0] for name in expected} == expected
 
 
+@pytest.mark.parametrize("path, body, expected", [
+    ("/ping", None, {None: 200, "client": 200}), ("/invocations", {"inputs": [TENSOR]}, {None: 401, "client": 200, "admin": 403}),
+    ("/models", None, {None: 401, "client": 403, "admin": 200}), ("/models", {"model_name": "m", "url": "/nosuch"}, {None: 401, "client": 403, "admin": 400}),
+    ("/models/identity_fp32/invoke", {"inputs": [TENSOR]}, {None: 401, "client": 404, "admin": 403})])
+def test_the_port_of_a_cloud_platform_needs_a_key(server, keys, cloud_port, path, body, expected):
+    assert {name: http(server, path, keys.header(name), body, port=cloud_port)[0] for name in expected} == expected
+
+
 def test_the_health_of_the_server_needs_no_key(server):
     assert http(server, "/v2/health/live", {})[0] == http(server, "/v2/health/ready", {})[0] == 200
     assert call(server, "ServerReady", pb.ServerReadyRequest(), {})[0] == "OK"
@@ -158,9 +176,26 @@ def test_each_request_of_a_stream_needs_the_right(server, keys):
     assert outcome(headers=keys.header(None)) == "UNAUTHENTICATED"
 
 
-def test_a_large_body_without_a_key_is_refused(server, keys):
+@pytest.mark.parametrize("length", ["Content-Length: 60000000", "Transfer-Encoding: chunked"])
+def test_a_large_body_without_a_right_is_not_awaited(server, keys, length):
+    for path, name, expected in (("/v2/models/identity_fp32/infer", None, 401), ("/v2/models/textgen/infer", "client", 403), ("/v2/nosuch", "client", 404)):
+        with Raw(server.http) as client:
+            lines = [f"POST {path} HTTP/1.1", "Host: x", length, *(f"{header}: {value}" for header, value in keys.header(name).items())]
+            client.send("\r\n".join(lines).encode() + b"\r\n\r\n")
+            status, headers, _ = client.answer()
+            assert (status, headers["connection"]) == (expected, "close")
+
+
+def test_a_message_without_a_key_is_not_awaited(server):
+    with RawHttp2(server.grpc) as client:
+        client.send(frame(HEADERS, END_HEADERS, 1, request_headers(b"/inference.GRPCInferenceService/ModelInfer")))
+        client.wait_for(HEADERS)  # the status, although no message has arrived
+        client.send(frame(DATA, END_STREAM, 1, b"\0\0\0\0\1x"))
+    assert server.alive()
+
+
+def test_a_large_body_with_a_key_is_read(server, keys):
     tensor = {**TENSOR, "shape": [300_000], "data": [1] * 300_000}
-    assert http(server, "/v2/models/identity_fp32/infer", {}, {"inputs": [tensor]})[0] == 401
     assert http(server, "/v2/models/identity_fp32/infer", keys.header("client"), {"inputs": [tensor]})[0] == 200
 
 

@@ -121,6 +121,9 @@ inline void CallHandler::OnReadDone(const Slice*) {}
 
 // How calls of one method start.
 struct Method {
+  // [loop thread] Called when the headers are complete, before any message is kept. Returns false
+  // after it has finished a call that is not permitted. Empty: every call is permitted.
+  std::function<bool(Call& call)> admit = nullptr;
   // [loop thread] Returns the call's handler; null if `unary` has already finished the call.
   // Exactly one of the two is set: a unary call starts with its only message, a stream when its
   // headers are complete.

@@ -139,12 +139,14 @@ void HealthService::AddTo(MethodTable& table) {
   // Watch is server streaming: it takes one request message, so it starts like a unary call.
   const auto check = [this](Call& call, const Slice& bytes) { return Check(call, bytes); };
   const auto watch = [this](Call& call, const Slice& bytes) { return Watch(call, bytes); };
-  table.Add("/grpc.health.v1.Health/Check", {.unary = check, .stream = nullptr});
-  table.Add("/grpc.health.v1.Health/Watch", {.unary = watch, .stream = nullptr});
+  const auto admit = [this](Call& call) {
+    return Authenticate(access_, call, ApiOperation::kServerHealth);
+  };
+  table.Add("/grpc.health.v1.Health/Check", {.admit = admit, .unary = check, .stream = nullptr});
+  table.Add("/grpc.health.v1.Health/Watch", {.admit = admit, .unary = watch, .stream = nullptr});
 }
 
 bool HealthService::Admit(Call& call, const Slice& bytes, HealthCheckRequest& request) const {
-  if (!Authenticate(access_, call, ApiOperation::kServerHealth)) return false;
   if (const Status status = ParseMessage(bytes, request); !status.ok()) {
     call.Finish(ToCallStatus(status));
     return false;

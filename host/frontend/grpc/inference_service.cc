@@ -89,16 +89,13 @@ void InferenceService::AddTo(MethodTable& table) const {
 }
 
 void InferenceService::AddInference(MethodTable& table) const {
-  const auto infer = [this](Call& call, const Slice& bytes) -> CallHandler* {
-    if (!Authenticate(context_.access(), call, ApiOperation::kInfer)) return nullptr;
+  const auto infer = [this](Call& call, const Slice& bytes) {
     return StartUnaryInfer(context_, call, bytes);
   };
-  const auto stream_infer = [this](Call& call) -> CallHandler* {
-    if (!Authenticate(context_.access(), call, ApiOperation::kInfer)) return nullptr;
-    return StartStreamInfer(context_, call);
-  };
-  table.Add(PathOf("ModelInfer"), {.unary = infer, .stream = nullptr});
-  table.Add(PathOf("ModelStreamInfer"), {.unary = nullptr, .stream = stream_infer});
+  const auto stream_infer = [this](Call& call) { return StartStreamInfer(context_, call); };
+  const auto admit = Admission(ApiOperation::kInfer);
+  table.Add(PathOf("ModelInfer"), {.admit = admit, .unary = infer, .stream = nullptr});
+  table.Add(PathOf("ModelStreamInfer"), {.admit = admit, .unary = nullptr, .stream = stream_infer});
 }
 
 void InferenceService::AddStatusAndMetadata(MethodTable& table) const {

@@ -2,6 +2,7 @@
 // bytes to unary_infer and stream_infer; all other calls are parsed and answered here.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -59,12 +60,17 @@ class InferenceService {
   static std::string PathOf(std::string_view name) {
     return StrCat("/inference.GRPCInferenceService/", name);
   }
+  // Checks what the headers say about the client.
+  std::function<bool(Call&)> Admission(ApiOperation operation) const {
+    return
+        [this, operation](Call& call) { return Authenticate(context_.access(), call, operation); };
+  }
+
   // Adds a method that `work(request, response)` answers on the loop thread, without blocking.
   template <typename Request, typename Response, typename Work>
   void AddInlineCall(MethodTable& table, std::string_view name, ApiOperation operation,
                      Work work) const {
     const auto answer = [this, operation, work](Call& call, const Slice& bytes) -> CallHandler* {
-      if (!Authenticate(context_.access(), call, operation)) return nullptr;
       Request request;
       Response response;
       Status status = ParseMessage(bytes, request);
@@ -76,7 +82,7 @@ class InferenceService {
       RespondNow(call, status, response);
       return nullptr;
     };
-    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+    table.Add(PathOf(name), {.admit = Admission(operation), .unary = answer, .stream = nullptr});
   }
 
   // Adds a method whose `work(request, response)` may block; it runs on the control queue.
@@ -84,7 +90,6 @@ class InferenceService {
   void AddQueuedCall(MethodTable& table, std::string_view name, ApiOperation operation,
                      Work work) const {
     const auto answer = [this, operation, work](Call& call, const Slice& bytes) -> CallHandler* {
-      if (!Authenticate(context_.access(), call, operation)) return nullptr;
       auto request = std::make_shared<Request>();
       if (const Status status = ParseMessage(bytes, *request); !status.ok()) {
         call.Finish(ToCallStatus(status));
@@ -96,7 +101,7 @@ class InferenceService {
         return work(*request, response);
       });
     };
-    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+    table.Add(PathOf(name), {.admit = Admission(operation), .unary = answer, .stream = nullptr});
   }
 
   const InferContext& context_;

@@ -133,18 +133,18 @@ class ReflectionCall final : public CallHandler,
 
 void AddReflection(const AccessControl& access, DrainableCalls& drainable_calls,
                    MethodTable& table) {
-  const auto reflect = [&access, &drainable_calls](Call& call) -> CallHandler* {
-    if (!Authenticate(access, call, ApiOperation::kDescribeApi) ||
-        !Authorize(access, call, ApiOperation::kDescribeApi, {})) {
-      return nullptr;
-    }
+  const auto admit = [&access](Call& call) {
+    return Authenticate(access, call, ApiOperation::kDescribeApi) &&
+           Authorize(access, call, ApiOperation::kDescribeApi, {});
+  };
+  const auto reflect = [&drainable_calls](Call& call) -> CallHandler* {
     const auto handler = std::make_shared<ReflectionCall>(call, drainable_calls);
     handler->Start();
     return handler.get();
   };
   for (const char* version : {"v1", "v1alpha"}) {
     table.Add(StrCat("/grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo"),
-              {.unary = nullptr, .stream = reflect});
+              {.admit = admit, .unary = nullptr, .stream = reflect});
   }
 }
 

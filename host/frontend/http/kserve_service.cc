@@ -34,14 +34,21 @@ Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& serve
       new KServeService(server, state, std::move(forwarding), std::move(allocator), options));
 }
 
+bool KServeService::AwaitsBody(const HttpConnection& connection, const RequestHead& head) {
+  const Route route = FindRoute(head.path);
+  if (route.endpoint == Endpoint::kUnknown || !AcceptsMethod(route.endpoint, head.method)) {
+    return false;
+  }
+  const ApiOperation operation = OperationOf(route.endpoint, head.method);
+  return !context_.access.Check(RequestCaller(connection, head), operation, route.model.name);
+}
+
 // For a request with binary inputs: the JSON part in front of them.
 std::optional<size_t> KServeService::NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) {
   if (body_bytes < kMinPostedInputBytes) return std::nullopt;
   const Route route = FindRoute(head.path);
   if (route.endpoint != Endpoint::kInfer || head.method != Method::kPost) return std::nullopt;
   if (head.Header("Content-Encoding").data() != nullptr) return std::nullopt;
-  const RequestCaller caller(/*connection=*/nullptr, head);
-  if (context_.access.Check(caller, ApiOperation::kInfer, route.model.name)) return std::nullopt;
   const Result<size_t> json_bytes = JsonLength(head, context_.binary_content_type, body_bytes);
   if (!json_bytes.ok() || body_bytes - *json_bytes < kMinPostedInputBytes) return std::nullopt;
   return *json_bytes;

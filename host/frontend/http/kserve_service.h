@@ -23,6 +23,7 @@ class KServeService final : public HttpService {
                                                        const KServeOptions& options);
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
   std::optional<size_t> NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) override;
   PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
 

@@ -4,7 +4,7 @@ namespace nereid::http {
 
 bool CheckAccess(const AccessControl& access, HttpConnection& connection, const RequestHead& head,
                  ApiOperation operation, std::string_view model) {
-  const auto denial = access.Check(RequestCaller(&connection, head), operation, model);
+  const auto denial = access.Check(RequestCaller(connection, head), operation, model);
   if (!denial) return true;
   switch (denial->reason) {
     case Denial::Reason::kRestricted:

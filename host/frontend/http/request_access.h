@@ -8,17 +8,16 @@
 
 namespace nereid::http {
 
-// A request as AccessControl sees it. The arguments outlive the object. Without a connection the
-// client counts as remote.
+// A request as AccessControl sees it. The arguments outlive the object.
 class RequestCaller final : public ApiCaller {
  public:
-  RequestCaller(const HttpConnection* connection, const RequestHead& head)
+  RequestCaller(const HttpConnection& connection, const RequestHead& head)
       : connection_(connection), head_(head) {}
   std::string_view FindHeader(std::string_view name) const override { return head_.Header(name); }
-  bool IsPeerLocal() const override { return connection_ != nullptr && connection_->IsPeerLocal(); }
+  bool IsPeerLocal() const override { return connection_.IsPeerLocal(); }
 
  private:
-  const HttpConnection* const connection_;
+  const HttpConnection& connection_;
   const RequestHead& head_;
 };
 

@@ -15,6 +15,7 @@ class MetricsService final : public HttpService {
       : server_(server), state_(state), access_(state.access, RestrictedApis()) {}
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  bool AwaitsBody(const HttpConnection&, const RequestHead&) override { return false; }
 
  private:
   const Server& server_;

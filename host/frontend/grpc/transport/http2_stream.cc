@@ -135,6 +135,10 @@ void Http2Stream::OnHeadersEnd() {
   LogStep("Process for ", ", rpc_ok=1, ", " step START");
   ChooseResponseEncoding();
   BuildMetadataViews();
+  if (method_->admit && !method_->admit(*this)) {
+    is_started_ = true;  // and finished; without a reader_ its messages are dropped
+    return;
+  }
   reader_.emplace(connection_->options().max_message_bytes, encoding_,
                   connection_->options().budget);
   if (method_->stream != nullptr) StartStream();  // a unary call starts with its message

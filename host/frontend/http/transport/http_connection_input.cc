@@ -100,6 +100,14 @@ bool HttpConnection::PrepareBody() {
     RejectRequest(400, TooLarge(head_, std::to_string(length), limits_));
     return false;
   }
+  const bool fits = !head_.is_chunked && head_bytes_ + length <= input_.capacity();
+  if (!fits && !service_.AwaitsBody(*this, head_)) {
+    head_.keep_alive = false;  // the body is not read
+    state_ = State::kRunning;
+    owner_.OnRequestStart();
+    service_.Handle(*this, head_, RequestBody());
+    return false;
+  }
   state_ = State::kBody;
   received_bytes_ = input_.size() - head_bytes_;
   if (head_.is_chunked) {

@@ -20,6 +20,10 @@ class HttpService {
   // loop of the server calls it, concurrently.
   virtual void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) = 0;
 
+  // Returns false if Handle will refuse the request whatever its body contains. Asked before memory
+  // is spent on a large body; Handle is then called at once with an empty one.
+  virtual bool AwaitsBody(const HttpConnection&, const RequestHead&) { return true; }
+
   // Returns how many leading bytes of a large body must arrive before posted memory can be acquired
   // for the rest. None means that no posted memory is used.
   virtual std::optional<size_t> NumLeadingBytes(const RequestHead&, uint64_t /*body_bytes*/) {
