@@ -8,10 +8,11 @@
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
-//                    [--fused 1] [--steps FILE]
+//                    [--fused 1] [--steps FILE] [--layers 0]
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
+// --layers: number of layers, 0: the shape's;
 // --steps: writes a line for each step to the file: decoding sequences, prompt tokens, ms. The
 // steps of a burst are also summed by their kind.
 #include <algorithm>
@@ -405,6 +406,7 @@ int Main(int argc, char** argv) {
                                               {"--mixed", "384"},
                                               {"--profile", "0"},
                                               {"--steps", ""},
+                                              {"--layers", "0"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -437,8 +439,10 @@ int Main(int argc, char** argv) {
   llm::EngineOptions engine;
   engine.overlaps_steps = given["--overlap"] == "1";
   engine.scheduler.mixed_step_tokens = std::atoi(given["--mixed"].c_str());
-  Bench bench(Shape(given["--shape"]), options, devices, std::move(engine), sampling,
-              given["--steps"]);
+  llm::DecoderSpec shape = Shape(given["--shape"]);
+  if (const int layers = std::atoi(given["--layers"].c_str()); layers > 0)
+    shape.layers.resize(layers);
+  Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"]);
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
     bench.Decode(batch);

@@ -3,7 +3,7 @@
 // Or rope with its cache writes: up to 512 rows of as many sequences, more rows of one sequence. Or
 // attention of prompts of so many rows, 8,192 in all.
 //
-//   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4]
+//   gpu_kernel_bench [--shape 8b|1b|70b/4|qwen3-30b-a3b] [--rows 1,8,16] [--weights bf16|fp8|int4]
 //                    [--kernel auto|stream|split|rope|attention] [--split 0]
 #include <cuda_runtime_api.h>
 
@@ -234,6 +234,11 @@ class Bench {
   GraphTimer timer_;
 };
 
+std::vector<Shape> Attention(int hidden, int qkv, int attention) {
+  return {{"qkv", qkv, hidden, true, GemmEpilogue::kBf16},
+          {"out", hidden, attention, false, GemmEpilogue::kAdd}};
+}
+
 std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {
   return {{"qkv", qkv, hidden, true, GemmEpilogue::kBf16},
           {"out", hidden, attention, false, GemmEpilogue::kAdd},
@@ -251,9 +256,10 @@ int Main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench;
   const std::string shape_name = given["--shape"];
-  const auto shapes = shape_name == "1b"      ? Layer(2048, 3072, 2048, 8192)
-                      : shape_name == "70b/4" ? Layer(8192, 2560, 2048, 7168)
-                                              : Layer(4096, 6144, 4096, 14336);
+  const auto shapes = shape_name == "1b"              ? Layer(2048, 3072, 2048, 8192)
+                      : shape_name == "qwen3-30b-a3b" ? Attention(2048, 5120, 4096)
+                      : shape_name == "70b/4"         ? Layer(8192, 2560, 2048, 7168)
+                                                      : Layer(4096, 6144, 4096, 14336);
   const std::pair<const char*, WeightFormat> formats[] = {
       {"bf16", WeightFormat::kBf16}, {"fp8", WeightFormat::kFp8}, {"int4", WeightFormat::kInt4}};
   for (const auto& [name, format] : formats) {

@@ -45,7 +45,8 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));
   NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
   NEREID_ASSIGN_OR_RETURN(decoder.experts_,
-                          Experts::Create(spec, limits.max_num_tokens, limits.is_batch_invariant));
+                          Experts::Create(spec, limits.max_num_tokens, limits.num_processors,
+                                          limits.is_batch_invariant));
   NEREID_RETURN_IF_ERROR(allocate(
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
@@ -353,14 +354,20 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
 
 Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  if (!spec_->parallel_residual && !fuses_all_reduce_norm_) {
+  const bool norms = !spec_->parallel_residual && !fuses_all_reduce_norm_;
+  const bool fuses_norm = norms && spec_->norm.kind == llm::NormKind::kRms;
+  if (norms && !fuses_norm)
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, normed_, stream);
-  }
   const bool is_normed = weights.post_mlp_norm.weight != nullptr;
   const bool is_shared = tensor_parallel_.group != nullptr;
   ExpertsCall call;
   call.weights = &weights;
-  call.in = (spec_->parallel_residual ? mlp_in_ : normed_).as<__nv_bfloat16>();
+  call.in = (spec_->parallel_residual ? mlp_in_
+             : fuses_norm             ? residual_
+                                      : normed_)
+                .as<__nv_bfloat16>();
+  if (fuses_norm) call.norm_weight = weights.pre_mlp_norm.weight;
+  call.normed = normed_.as<__nv_bfloat16>();
   call.gate_up = &gate_up_;
   call.gated = &gated_;
   call.ticket = tickets_.as<int32_t>();
@@ -368,7 +375,7 @@ Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t s
   call.accumulates = !is_normed && !is_shared;
   call.num_tokens = shape.num_tokens;
   call.timer = timer_;
-  experts_.Run(call, stream);
+  NEREID_RETURN_IF_ERROR(experts_.Run(call, stream));
   if (is_shared) {
     return AllReduceResidual({nullptr, weights.post_mlp_norm, NextInputNorm(layer)},
                              shape.num_tokens, stream);

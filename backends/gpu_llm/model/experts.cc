@@ -2,31 +2,64 @@
 #include "backends/gpu_llm/model/experts.h"
 
 #include <algorithm>
+#include <span>
 
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
+namespace {
+
+// How the experts' matrices are multiplied, by the mean number of rows of all experts in a step.
+// The tiles of a form hold nearly every expert's rows if tokens select experts evenly: each further
+// tile of an expert reads its weights again.
+enum class ExpertKernel { kStreamExperts, kGroupedGemm };
+struct ExpertForm {
+  ExpertKernel kernel;
+  int tile_rows;
+  double max_mean_rows;
+};
+constexpr double kAnyMean = 1e30;
+constexpr ExpertForm kForms[] = {
+    {ExpertKernel::kStreamExperts, 8, 4.0},
+    {ExpertKernel::kStreamExperts, 16, 9.0},
+    {ExpertKernel::kStreamExperts, 32, 20.0},
+    {ExpertKernel::kStreamExperts, 64, 46.0},
+    {ExpertKernel::kStreamExperts, 128, 96.0},
+    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
+};
+// The order of additions is the same for both sizes of a tile.
+constexpr ExpertForm kBatchInvariantForms[] = {
+    {ExpertKernel::kGroupedGemm, kSmallExpertTile, kSmallExpertTile / 4},
+    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
+};
+
+const ExpertForm& FormFor(double mean_rows, bool is_batch_invariant) {
+  const std::span<const ExpertForm> forms =
+      is_batch_invariant ? std::span<const ExpertForm>(kBatchInvariantForms) : kForms;
+  return *std::find_if(forms.begin(), forms.end(),
+                       [&](const ExpertForm& form) { return mean_rows <= form.max_mean_rows; });
+}
+
+}  // namespace
 
 // Offsets of the arrays in routes_, in words, for a step of `num_tokens` tokens.
 struct Experts::RouteBufferLayout {
-  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens)
-      : num_pairs(num_tokens * spec.moe.experts_per_token) {
-    // Small tiles if few experts have more rows than fit, because each tile reads the weights
-    // again.
-    tile_rows = num_pairs <= int64_t{kSmallExpertTile} / 4 * spec.moe.num_experts
-                    ? kSmallExpertTile
-                    : kLargeExpertTile;
-    num_tiles = MaxExpertTiles(num_pairs, spec.moe.num_experts, tile_rows);
-  }
-  int64_t num_pairs, num_tiles;
-  int tile_rows;
+  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens, bool is_batch_invariant)
+      : num_pairs(num_tokens * spec.moe.experts_per_token),
+        form(FormFor(static_cast<double>(num_pairs) / spec.moe.num_experts, is_batch_invariant)),
+        num_tiles(MaxExpertTiles(num_pairs, spec.moe.num_experts, form.tile_rows)) {}
+  int64_t num_pairs;
+  ExpertForm form;
+  int64_t num_tiles;
   int64_t router_weights() const { return num_pairs; }
   int64_t pairs() const { return 2 * num_pairs; }
   int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Bytes for steps of up to `num_pairs` pairs: with small tiles an expert has up to two.
+  // Bytes for steps of up to `num_pairs` pairs. No form has a mean of more than two tiles for each
+  // expert, but the last, whose tiles have kLargeExpertTile rows.
   static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
     const int64_t tiles = num_pairs / kLargeExpertTile + 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
@@ -34,12 +67,13 @@ struct Experts::RouteBufferLayout {
 };
 
 Result<Experts> Experts::Create(const llm::DecoderSpec& spec, int32_t max_num_tokens,
-                                bool is_batch_invariant) {
+                                int num_processors, bool is_batch_invariant) {
   Experts experts;
   if (spec.moe.num_experts == 0) return experts;
   experts.spec_ = &spec;
+  experts.num_processors_ = num_processors;
   experts.is_batch_invariant_ = is_batch_invariant;
-  const int64_t num_pairs = RouteBufferLayout(spec, max_num_tokens).num_pairs;
+  const int64_t num_pairs = int64_t{max_num_tokens} * spec.moe.experts_per_token;
   NEREID_ASSIGN_OR_RETURN(
       experts.expert_outputs_,
       DeviceMemory::Allocate(num_pairs * spec.hidden_size * 2, "the experts' outputs"));
@@ -62,16 +96,19 @@ bool Experts::Gates() const {
   return spec_->mlp == llm::MlpKind::kGated && spec_->activation == llm::Activation::kSilu;
 }
 
-void Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
+Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  const RouteBufferLayout layout(*spec_, call.num_tokens);
+  const RouteBufferLayout layout(*spec_, call.num_tokens, is_batch_invariant_);
   const auto num_pairs = static_cast<int>(layout.num_pairs);
   const auto mark = [&](const char* name, const OperatorWork& work) {
     if (call.timer != nullptr) call.timer->Mark(name, work, stream);
   };
-  mark("routing", {2.0 * call.num_tokens * spec_->hidden_size});
-  Route(call, layout, stream);
-  Multiply("experts' gate and up", call, layout, call.weights->expert_gate_up, false, stream);
+  mark("routing",
+       {2.0 * spec_->hidden_size *
+        (moe.num_experts + call.num_tokens * (call.norm_weight != nullptr ? 2.0 : 1.0))});
+  NEREID_RETURN_IF_ERROR(Route(call, layout, stream));
+  NEREID_RETURN_IF_ERROR(
+      Multiply("experts' gate and up", call, layout, call.weights->expert_gate_up, false, stream));
   if (!Gates()) {
     mark("activation", {6.0 * num_pairs * moe.intermediate_size});
     Activate(
@@ -79,57 +116,49 @@ void Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
          moe.intermediate_size, spec_->activation, spec_->mlp == llm::MlpKind::kGated},
         stream);
   }
-  Multiply("experts' down", call, layout, call.weights->expert_down, true, stream);
+  NEREID_RETURN_IF_ERROR(
+      Multiply("experts' down", call, layout, call.weights->expert_down, true, stream));
   mark("combine experts", {2.0 * num_pairs * spec_->hidden_size});
   const auto* words = routes_.as<int32_t>();
   Combine({expert_outputs_.as<__nv_bfloat16>(), words + layout.sorted_index(),
            reinterpret_cast<const float*>(words + layout.router_weights()), call.out,
            call.num_tokens, spec_->hidden_size, moe.experts_per_token, call.accumulates},
           stream);
+  return CudaStatus(cudaGetLastError(), "experts");
 }
 
-void Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
-                    cudaStream_t stream) const {
+Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
+                      cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  auto* experts = routes_.as<int32_t>();
-  const SortPairsParams sort = {experts,
-                                experts + layout.pairs(),
-                                experts + layout.sorted_index(),
-                                reinterpret_cast<ExpertTile*>(experts + layout.tiles()),
+  auto* words = routes_.as<int32_t>();
+  RouteParams route = {};
+  route.in = call.in;
+  route.norm_weight = call.norm_weight;
+  route.epsilon = spec_->norm.epsilon;
+  route.normed = call.normed;
+  route.router = call.weights->router;
+  // The scores use the memory of gate and up, which are computed later.
+  route.scores = call.gate_up->as<float>();
+  route.experts = words;
+  route.router_weights = reinterpret_cast<float*>(words + layout.router_weights());
+  route.num_rows = call.num_tokens;
+  route.hidden_size = spec_->hidden_size;
+  route.num_experts = moe.num_experts;
+  route.experts_per_token = moe.experts_per_token;
+  route.normalizes = moe.normalize_top_k;
+  const SortPairsParams sort = {words,
+                                words + layout.pairs(),
+                                words + layout.sorted_index(),
+                                reinterpret_cast<ExpertTile*>(words + layout.tiles()),
                                 static_cast<int>(layout.num_pairs),
                                 moe.num_experts,
-                                layout.tile_rows,
+                                layout.form.tile_rows,
                                 static_cast<int>(layout.num_tiles)};
-  // The scores use the memory of gate and up, which are computed later.
-  const RouteParams route = {call.gate_up->as<float>(),
-                             experts,
-                             reinterpret_cast<float*>(experts + layout.router_weights()),
-                             call.num_tokens,
-                             moe.num_experts,
-                             moe.experts_per_token,
-                             moe.normalize_top_k};
-  if (call.num_tokens <= kMaxFusedRouteRows && !is_batch_invariant_) {
-    RouteFused({call.in, call.weights->router, spec_->hidden_size, call.ticket, route, sort},
-               stream);
-    return;
-  }
-  GroupedGemmParams scores = {};
-  scores.in = call.in;
-  scores.weights = call.weights->router;
-  scores.num_rows = call.num_tokens;
-  scores.tile_rows = call.num_tokens <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
-  scores.num_tiles = (call.num_tokens + scores.tile_rows - 1) / scores.tile_rows;
-  scores.num_outputs = moe.num_experts;
-  scores.depth = spec_->hidden_size;
-  scores.out = route.scores;
-  scores.out_is_float = true;
-  GroupedGemm(scores, stream);
-  gpu::Route(route, stream);
-  SortPairs(sort, stream);
+  return CudaStatus(gpu::Route(route, sort, call.ticket, stream), "routing");
 }
 
-void Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
-                       const GpuExperts& matrices, bool is_down, cudaStream_t stream) const {
+Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
+                         const GpuExperts& matrices, bool is_down, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
   auto* words = routes_.as<int32_t>();
   const double num_read = std::min<double>(moe.num_experts, static_cast<double>(layout.num_pairs));
@@ -141,13 +170,14 @@ void Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBuf
                       2.0 * num_pairs * outputs * depth},
                      stream);
   }
+  const __nv_bfloat16* rows = call.norm_weight != nullptr ? call.normed : call.in;
   GroupedGemmParams gemm = {};
-  gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : call.in;
+  gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : rows;
   gemm.pairs = is_down ? nullptr : words + layout.pairs();
   gemm.pairs_per_row = moe.experts_per_token;
   gemm.tiles = reinterpret_cast<const ExpertTile*>(words + layout.tiles());
   gemm.num_tiles = static_cast<int>(layout.num_tiles);
-  gemm.tile_rows = layout.tile_rows;
+  gemm.tile_rows = layout.form.tile_rows;
   gemm.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
   gemm.expert_stride = matrices.stride_elements;
   gemm.num_outputs = matrices.first.num_outputs;
@@ -155,7 +185,11 @@ void Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBuf
   gemm.gates = !is_down && Gates();
   const DeviceMemory& out = is_down ? expert_outputs_ : gemm.gates ? *call.gated : *call.gate_up;
   gemm.out = out.as<__nv_bfloat16>();
-  GroupedGemm(gemm, stream);
+  if (layout.form.kernel == ExpertKernel::kGroupedGemm) {
+    GroupedGemm(gemm, stream);
+    return {};
+  }
+  return CudaStatus(StreamExperts({gemm, moe.num_experts, is_down}, num_processors_, stream), name);
 }
 
 }  // namespace nereid::gpu

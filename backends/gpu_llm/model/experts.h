@@ -14,7 +14,9 @@ namespace nereid::gpu {
 
 struct ExpertsCall {
   const GpuLayer* weights = nullptr;
-  const __nv_bfloat16* in = nullptr;  // [num_tokens, hidden_size], normed
+  const __nv_bfloat16* in = nullptr;           // [num_tokens, hidden_size]
+  const __nv_bfloat16* norm_weight = nullptr;  // RMS norm of `in` first; null: none
+  __nv_bfloat16* normed = nullptr;             // [num_tokens, hidden_size], with a norm
   // Scratch buffers of the decoder: gate_up has Experts::GateUpBytes(), gated has [pairs of token
   // and expert, moe.intermediate_size].
   const DeviceMemory* gate_up = nullptr;
@@ -33,26 +35,27 @@ class Experts {
   // Allocates nothing for a model without experts. `spec` is borrowed. `is_batch_invariant`: a
   // row's result does not depend on the number of rows.
   static Result<Experts> Create(const llm::DecoderSpec& spec, int32_t max_num_tokens,
-                                bool is_batch_invariant);
+                                int num_processors, bool is_batch_invariant);
   // Elements of the experts' inner rows in a step of `num_tokens` tokens.
   static int64_t InnerElements(const llm::DecoderSpec& spec, int64_t num_tokens);
   static int64_t GateUpBytes(const llm::DecoderSpec& spec, int64_t num_tokens);
 
-  void Run(const ExpertsCall& call, cudaStream_t stream) const;
+  Status Run(const ExpertsCall& call, cudaStream_t stream) const;
   int64_t memory_bytes() const {
     return static_cast<int64_t>(expert_outputs_.size_bytes() + routes_.size_bytes());
   }
 
  private:
   struct RouteBufferLayout;
-  // Selects the experts of the rows and their router weights, and sorts the pairs by expert.
-  void Route(const ExpertsCall& call, const RouteBufferLayout& layout, cudaStream_t stream) const;
+  // Norms the rows, selects their experts and router weights, and sorts the pairs by expert.
+  Status Route(const ExpertsCall& call, const RouteBufferLayout& layout, cudaStream_t stream) const;
   // Multiplies the rows of the pairs by their experts' matrices.
-  void Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
-                const GpuExperts& matrices, bool is_down, cudaStream_t stream) const;
+  Status Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
+                  const GpuExperts& matrices, bool is_down, cudaStream_t stream) const;
   bool Gates() const;
 
   const llm::DecoderSpec* spec_ = nullptr;
+  int num_processors_ = 0;
   bool is_batch_invariant_ = false;
   DeviceMemory expert_outputs_;  // [pairs, hidden_size], in sorted order
   // RouteBufferLayout: experts, router_weights, pairs, sorted_index: [pairs] words each; then

@@ -6,6 +6,7 @@
 
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
@@ -207,7 +208,7 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
 
 struct MoeCase {
   int num_rows, num_experts, per_token, hidden, inner;
-  bool normalizes;
+  bool normalizes, norms = false;
 };
 
 class MoeTest : public SmallKernelsTest {
@@ -236,7 +237,8 @@ class MoeTest : public SmallKernelsTest {
 
   void Check(const MoeCase& e) {
     const int num_pairs = e.num_rows * e.per_token;
-    const Values in = Random(e.num_rows * e.hidden), router = Random(e.num_experts * e.hidden),
+    Values in = Random(e.num_rows * e.hidden);
+    const Values router = Random(e.num_experts * e.hidden),
                  weights = Random(static_cast<size_t>(e.num_experts) * e.inner * e.hidden, 0.0f,
                                   1.0f / std::sqrt(static_cast<float>(e.hidden)));
     const DeviceMemory experts = ToDevice(std::vector<int32_t>(num_pairs, -7)),
@@ -245,34 +247,47 @@ class MoeTest : public SmallKernelsTest {
                        sorted_index = ToDevice(std::vector<int32_t>(num_pairs, -7));
     const DeviceMemory d_scores = ToDevice(std::vector<float>(
                            static_cast<size_t>(e.num_rows) * e.num_experts, NAN)),
-                       ticket = ToDevice(std::vector<int32_t>(1, 0));
-    const RouteParams route = {
-        d_scores.as<float>(), experts.as<int32_t>(), router_weights.as<float>(),
-        e.num_rows,           e.num_experts,         e.per_token,
-        e.normalizes};
-    if (e.num_rows <= kMaxFusedRouteRows) {
-      const int num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, 16));
+                       ticket = ToDevice(std::vector<int32_t>(1, 0)),
+                       normed = Poison(e.num_rows * e.hidden);
+    const Values norm = Random(e.hidden, 1.0f, 0.2f);
+    RouteParams route = {};
+    route.in = in.bf16();
+    route.norm_weight = e.norms ? norm.bf16() : nullptr;
+    route.epsilon = 1e-5f;
+    route.normed = normed.as<__nv_bfloat16>();
+    route.router = router.bf16();
+    route.scores = d_scores.as<float>();
+    route.experts = experts.as<int32_t>();
+    route.router_weights = router_weights.as<float>();
+    route.num_rows = e.num_rows;
+    route.hidden_size = e.hidden;
+    route.num_experts = e.num_experts;
+    route.experts_per_token = e.per_token;
+    route.normalizes = e.normalizes;
+    {
+      constexpr int kTileRows = 8;
+      const int num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, kTileRows));
       const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
-      RouteFused(
-          {in.bf16(), router.bf16(), e.hidden, ticket.as<int32_t>(), route,
-           SortPairsParams{experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
-                           tiles.as<ExpertTile>(), num_pairs, e.num_experts, 16, num_tiles}},
-          nullptr);
-      CheckSortedPairs(e, experts, pairs, sorted_index, tiles, num_tiles, 16);
+      EXPECT_EQ(Route(route,
+                      {experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
+                       tiles.as<ExpertTile>(), num_pairs, e.num_experts, kTileRows, num_tiles},
+                      ticket.as<int32_t>(), nullptr),
+                cudaSuccess);
+      CheckSortedPairs(e, experts, pairs, sorted_index, tiles, num_tiles, kTileRows);
       EXPECT_EQ(ToHost<int32_t>(ticket, 1)[0], 0);
-    } else {
-      GroupedGemmParams scores = {};
-      scores.in = in.bf16();
-      scores.weights = router.bf16();
-      scores.num_rows = e.num_rows;
-      scores.tile_rows = e.num_rows < 100 ? kSmallExpertTile : kLargeExpertTile;
-      scores.num_tiles = (e.num_rows + scores.tile_rows - 1) / scores.tile_rows;
-      scores.num_outputs = e.num_experts;
-      scores.depth = e.hidden;
-      scores.out = d_scores.data();
-      scores.out_is_float = true;
-      GroupedGemm(scores, nullptr);
-      Route(route, nullptr);
+    }
+    if (e.norms) {
+      std::vector<float> expected(in.host.size());
+      for (int row = 0; row < e.num_rows; ++row) {
+        double squares = 0.0;
+        for (int c = 0; c < e.hidden; ++c)
+          squares += double{in.host[row * e.hidden + c]} * in.host[row * e.hidden + c];
+        const auto factor = static_cast<float>(1.0 / std::sqrt(squares / e.hidden + 1e-5));
+        for (int c = 0; c < e.hidden; ++c)
+          expected[row * e.hidden + c] = in.host[row * e.hidden + c] * factor * norm.host[c];
+      }
+      EXPECT_LT(RelativeError(Read(normed, expected.size()), expected), kTolerance);
+      in.host = Read(normed, expected.size());
     }
     const auto chosen = ToHost<int32_t>(experts, num_pairs);
     const auto weight_of = ToHost<float>(router_weights, num_pairs);
@@ -290,12 +305,26 @@ class MoeTest : public SmallKernelsTest {
       for (int i = 0; i < (e.normalizes ? e.per_token : e.num_experts); ++i)
         sum += std::exp(scores[order[i]] - scores[order[0]]);
       for (int i = 0; i < e.per_token; ++i) {
-        EXPECT_NEAR(scores[chosen[row * e.per_token + i]], scores[order[i]], 1e-3f);
+        // With a norm, the kernel rounds the rows before it applies the norm's factor.
+        const float tolerance = e.norms ? 0.02f * std::sqrt(static_cast<float>(e.hidden)) : 1e-3f;
+        const float score = scores[chosen[row * e.per_token + i]];
+        EXPECT_NEAR(score, scores[order[i]], tolerance);
+        if (e.norms) continue;
         EXPECT_NEAR(weight_of[row * e.per_token + i],
                     std::exp(scores[order[i]] - scores[order[0]]) / sum, 1e-3f);
       }
     }
-    for (const int tile_rows : {kSmallExpertTile, kLargeExpertTile}) {
+    // Negative: of StreamExperts().
+    for (const int form : {kSmallExpertTile, kLargeExpertTile, -8, -16, -32, -64, -128}) {
+      const int tile_rows = std::abs(form);
+      const auto multiply = [&](const GroupedGemmParams& gemm) {
+        if (form > 0) return GroupedGemm(gemm, nullptr);
+        // The second call's tiles are older than the first.
+        for (const bool tiles_are_older : {false, true}) {
+          EXPECT_EQ(StreamExperts({gemm, e.num_experts, tiles_are_older}, 132, nullptr),
+                    cudaSuccess);
+        }
+      };
       const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
       const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
       SortPairs({experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
@@ -305,7 +334,7 @@ class MoeTest : public SmallKernelsTest {
                          sum = Poison(e.num_rows * e.inner);
       CheckSortedPairs(e, experts, pairs, sorted_index, tiles, num_tiles, tile_rows);
       GroupedGemmParams gemm = {};
-      gemm.in = in.bf16();
+      gemm.in = e.norms ? normed.as<__nv_bfloat16>() : in.bf16();
       gemm.pairs = pairs.as<int32_t>();
       gemm.pairs_per_row = e.per_token;
       gemm.weights = weights.bf16();
@@ -316,7 +345,7 @@ class MoeTest : public SmallKernelsTest {
       gemm.num_outputs = e.inner;
       gemm.depth = e.hidden;
       gemm.tile_rows = tile_rows;
-      GroupedGemm(gemm, nullptr);
+      multiply(gemm);
       Combine({expert_outputs.as<__nv_bfloat16>(), sorted_index.as<int32_t>(),
                router_weights.as<float>(), sum.as<__nv_bfloat16>(), e.num_rows, e.inner,
                e.per_token, false},
@@ -332,13 +361,13 @@ class MoeTest : public SmallKernelsTest {
         }
       }
       EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kTolerance)
-          << e.num_rows << " rows, tiles of " << tile_rows;
+          << e.num_rows << " rows, form " << form;
       if (e.inner % 16 != 0) continue;
       // Groups of eight gate columns, then eight up columns.
       const DeviceMemory gated = Poison(num_pairs * e.inner / 2);
       gemm.out = gated.data();
       gemm.gates = true;
-      GroupedGemm(gemm, nullptr);
+      multiply(gemm);
       const auto place_of = ToHost<int32_t>(sorted_index, num_pairs);
       const std::vector<float> got = Read(gated, num_pairs * e.inner / 2);
       std::vector<float> expected_gated(got.size());
@@ -370,6 +399,10 @@ TEST_F(MoeTest, AnyNumberOfRowsAndExperts) {
   Check({150, 60, 4, 64, 80, false});
   Check({257, 3, 1, 64, 64, true});
   Check({65, 128, 8, 256, 136, true});
+  Check({1, 128, 8, 520, 272, true, true});
+  Check({40, 8, 2, 1032, 528, false, true});
+  Check({17, 200, 8, 72, 16, true, true});
+  Check({600, 4, 2, 64, 80, true, true});
 }
 
 }  // namespace

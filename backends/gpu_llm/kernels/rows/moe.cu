@@ -1,8 +1,6 @@
 // Routing and combination for mixtures of experts. They are cheap compared to the grouped GEMM
-// between them. A row's result does not depend on the other rows of the step. Qwen3-30B-A3B on an
-// H200: routing takes 33 us for 64 rows (bound by latency: half a megabyte is read) and 43 us for
-// 1,762 rows. Combining 8 experts of 1,762 rows reaches 56 % of the memory bandwidth; of 64 rows it
-// takes 7 us.
+// between them, and bound by latency. A row's result does not depend on the other rows of the step.
+#include "backends/gpu_llm/kernels/device/cluster.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
@@ -11,50 +9,63 @@ namespace nereid::gpu {
 namespace {
 
 constexpr int kRouteWarps = 8, kRouteThreads = 32 * kRouteWarps;
+constexpr int kRouteRows = 16;     // of a cluster
+constexpr int kRouteExperts = 16;  // of a block at once
+constexpr int kMaxRouteCluster = 8;
 constexpr int kSortThreads = 1024;
-constexpr int kCombineThreads = 256;
-constexpr int kLaneExperts = kMaxExperts / 32;
+constexpr int kCombineThreads = 128;
+// Most pairs that the last cluster of the routing kernel sorts; more are sorted by more threads.
+constexpr int kMaxRouteSort = 4096;
+
+// Position of a score in the order of floats, as an integer. NaN is below all.
+__device__ __forceinline__ uint32_t OrderOf(float score) {
+  const uint32_t bits = __float_as_uint(score);
+  if (!(score == score)) return 0;
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ float ScoreOf(uint32_t order) {
+  if (order == 0) return kNegativeInfinity;
+  return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
+}
 
 // Selects a row's experts with one warp. Lane l has the scores of experts l, l + 32, ...
-__device__ void SelectExperts(const RouteParams& p, int64_t row) {
+template <int kLaneExperts>
+__device__ __forceinline__ void SelectExperts(const RouteParams& p, int64_t row) {
   const int lane = threadIdx.x % 32;
-  float scores[kLaneExperts];
+  uint32_t orders[kLaneExperts];
 #pragma unroll
   for (int i = 0; i < kLaneExperts; ++i) {
     const int expert = i * 32 + lane;
-    scores[i] = kNegativeInfinity;
-    if (expert >= p.num_experts) continue;
-    const float score = __ldcg(p.scores + row * p.num_experts + expert);
-    if (score == score) scores[i] = score;
+    orders[i] =
+        expert < p.num_experts ? OrderOf(__ldcg(p.scores + row * p.num_experts + expert)) : 0;
   }
   float all = 0.0f, chosen = 0.0f, first_score = 0.0f, own_score = 0.0f;
   int32_t own_expert = 0;
   for (int rank = 0; rank < p.experts_per_token; ++rank) {
-    float best = kNegativeInfinity;
+    uint32_t best = 0;
     int32_t at = INT32_MAX;
 #pragma unroll
     for (int i = 0; i < kLaneExperts; ++i) {
-      if (scores[i] > best) best = scores[i], at = i * 32 + lane;
+      if (orders[i] > best) best = orders[i], at = i * 32 + lane;
     }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const float other = __shfl_xor_sync(0xffffffffu, best, distance);
-      const int32_t other_at = __shfl_xor_sync(0xffffffffu, at, distance);
-      if (other > best || (other == best && other_at < at)) best = other, at = other_at;
-    }
-    if (at == INT32_MAX) at = rank;  // a padding row without valid scores: any expert will do
+    const uint32_t highest = __reduce_max_sync(0xffffffffu, best);
+    at = __reduce_min_sync(0xffffffffu, best == highest ? at : INT32_MAX);
+    if (at == INT32_MAX) at = rank;  // a row without valid scores: any expert will do
+    const float score = ScoreOf(highest);
     if (rank == 0) {
-      first_score = best;
+      first_score = score;
+      if (!p.normalizes) {
 #pragma unroll
-      for (const float score : scores) all += __expf(score - first_score);
-      all = WarpSum(all);
+        for (const uint32_t order : orders) all += __expf(ScoreOf(order) - first_score);
+        all = WarpSum(all);
+      }
     }
-    const float weight = __expf(best - first_score);
+    const float weight = __expf(score - first_score);
     chosen += weight;
     if (lane == rank) own_score = weight, own_expert = at;
 #pragma unroll
     for (int i = 0; i < kLaneExperts; ++i) {
-      if (i * 32 + lane == at) scores[i] = kNegativeInfinity;
+      if (i * 32 + lane == at) orders[i] = 0;
     }
   }
   if (lane >= p.experts_per_token) return;
@@ -63,25 +74,23 @@ __device__ void SelectExperts(const RouteParams& p, int64_t row) {
   p.router_weights[pair] = own_score / (p.normalizes ? chosen : all);
 }
 
-__global__ void __launch_bounds__(kRouteThreads) RouteKernel(RouteParams p) {
-  LaunchNext();
-  WaitForPrevious();
-  const int64_t row = int64_t{blockIdx.x} * kRouteWarps + threadIdx.x / 32;
-  if (row < p.num_rows) SelectExperts(p, row);
-}
-
 // Sorts the pairs by expert with one block of threads. The order of pairs of one expert is
 // arbitrary, because each pair is computed independently.
 __device__ void SortPairsInBlock(const SortPairsParams& p) {
-  __shared__ int32_t counts[kMaxExperts], next[kMaxExperts], first_tiles[kMaxExperts];
+  __shared__ int32_t counts[kMaxExperts], firsts[kMaxExperts], first_tiles[kMaxExperts];
   __shared__ int32_t num_tiles;
-  const int num_threads = static_cast<int>(blockDim.x);
-  for (int i = threadIdx.x; i < p.num_experts; i += num_threads) counts[i] = 0;
+  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  int32_t own_expert = 0, own_rank = 0;  // of the thread's first pair
+  if (thread < p.num_pairs) own_expert = __ldcg(p.experts + thread);
+  for (int i = thread; i < p.num_experts; i += num_threads) counts[i] = 0;
   __syncthreads();
-  for (int i = threadIdx.x; i < p.num_pairs; i += num_threads) atomicAdd(&counts[p.experts[i]], 1);
+  if (thread < p.num_pairs) own_rank = atomicAdd(&counts[own_expert], 1);
+#pragma unroll 4
+  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads)
+    p.sorted_index[i] = atomicAdd(&counts[__ldcg(p.experts + i)], 1);
   __syncthreads();
-  if (threadIdx.x < 32) {  // prefix sums; a lane has consecutive experts
-    const int each = (p.num_experts + 31) / 32, lane = threadIdx.x;
+  if (thread < 32) {  // prefix sums; a lane has consecutive experts
+    const int each = (p.num_experts + 31) / 32, lane = thread;
     const int first = lane * each, last = min(p.num_experts, first + each);
     int32_t pair_count = 0, tiles = 0;
     for (int expert = first; expert < last; ++expert) {
@@ -98,28 +107,30 @@ __device__ void SortPairsInBlock(const SortPairsParams& p) {
     if (lane == 31) num_tiles = tile;
     pair_offset -= pair_count, tile -= tiles;
     for (int expert = first; expert < last; ++expert) {
-      next[expert] = pair_offset;
+      firsts[expert] = pair_offset;
       first_tiles[expert] = tile;
       pair_offset += counts[expert];
       tile += (counts[expert] + p.tile_rows - 1) / p.tile_rows;
     }
   }
   __syncthreads();
-  for (int expert = threadIdx.x; expert < p.num_experts; expert += num_threads) {
+  for (int expert = thread; expert < p.num_experts; expert += num_threads) {
     for (int32_t done = 0, tile = first_tiles[expert]; done < counts[expert];
          done += p.tile_rows, ++tile) {
-      p.tiles[tile] = {expert, next[expert] + done, min(p.tile_rows, counts[expert] - done)};
+      p.tiles[tile] = {expert, firsts[expert] + done, min(p.tile_rows, counts[expert] - done)};
     }
   }
-  for (int tile = num_tiles + static_cast<int>(threadIdx.x); tile < p.num_tiles;
-       tile += num_threads) {
+  for (int tile = num_tiles + thread; tile < p.num_tiles; tile += num_threads)
     p.tiles[tile] = {-1, 0, 0};
+  if (thread < p.num_pairs) {
+    p.pairs[firsts[own_expert] + own_rank] = thread;
+    p.sorted_index[thread] = firsts[own_expert] + own_rank;
   }
-  __syncthreads();
-  for (int i = threadIdx.x; i < p.num_pairs; i += num_threads) {
-    const int32_t pair_offset = atomicAdd(&next[p.experts[i]], 1);
-    p.pairs[pair_offset] = i;
-    p.sorted_index[i] = pair_offset;
+#pragma unroll 4
+  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads) {
+    const int32_t at = firsts[__ldcg(p.experts + i)] + p.sorted_index[i];
+    p.pairs[at] = i;
+    p.sorted_index[i] = at;
   }
 }
 
@@ -129,107 +140,250 @@ __global__ void __launch_bounds__(kSortThreads) SortPairsKernel(SortPairsParams 
   SortPairsInBlock(p);
 }
 
-// Grid: one block of threads for each expert, which computes its scores of all rows. The last block
-// to finish selects the experts and sorts the pairs.
-__global__ void __launch_bounds__(kRouteThreads) RouteFusedKernel(RouteFusedParams p) {
-  __shared__ float parts[kRouteWarps][kMaxFusedRouteRows];
-  __shared__ bool is_last;
-  LaunchNext();
-  const int chunks = p.hidden_size / 8, expert = blockIdx.x;
-  const int num_rows = p.route.num_rows, num_experts = p.route.num_experts;
-  const uint4* router = reinterpret_cast<const uint4*>(p.router + int64_t{expert} * p.hidden_size);
-  const uint4* in = reinterpret_cast<const uint4*>(p.in);
-  uint4 next = {};
-  if (static_cast<int>(threadIdx.x) < chunks) next = router[threadIdx.x];
-  WaitForPrevious();
-  float sums[kMaxFusedRouteRows] = {};
-  for (int i = threadIdx.x; i < chunks; i += kRouteThreads) {
-    float weights[8];
-    Unpack8(next, weights);
-    if (i + kRouteThreads < chunks) next = router[i + kRouteThreads];
+// The weighted values of eight columns of a row, packed to bf16. Adds their squares to `squares`.
+__device__ __forceinline__ uint4 Weigh(const uint4& packed, const uint4& packed_weights,
+                                       float& squares) {
+  float values[8], weights[8];
+  Unpack8(packed, values);
+  Unpack8(packed_weights, weights);
 #pragma unroll
-    for (int row = 0; row < kMaxFusedRouteRows; ++row) {
-      if (row >= num_rows) break;
-      float values[8];
-      Unpack8(in[int64_t{row} * chunks + i], values);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sums[row] += values[j] * weights[j];
-    }
+  for (int i = 0; i < 8; ++i) {
+    squares += values[i] * values[i];
+    values[i] *= weights[i];
   }
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (int row = 0; row < kMaxFusedRouteRows; ++row) {
-    if (row >= num_rows) break;
-    const float sum = WarpSum(sums[row]);
-    if (lane == 0) parts[warp][row] = sum;
-  }
-  __syncthreads();
-  if (static_cast<int>(threadIdx.x) < num_rows) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kRouteWarps; ++w) sum += parts[w][threadIdx.x];
-    p.route.scores[int64_t{threadIdx.x} * num_experts + expert] = sum;
-    __threadfence();
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    is_last = atomicAdd(p.ticket, 1) == num_experts - 1;
-    if (is_last) *p.ticket = 0;
-  }
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  for (int row = warp; row < num_rows; row += kRouteWarps) SelectExperts(p.route, row);
-  __syncthreads();
-  SortPairsInBlock(p.sort);
+  return Pack8(values);
 }
 
+// Shared memory of a block.
+struct RouteShared {
+  float parts[kRouteWarps][kRouteExperts][kRouteRows];
+  float squares[kRouteWarps][kRouteRows];
+  float factors[kRouteRows];  // of the norm
+  bool is_last;
+};
+
+// Scores of kRouteRows rows from `row` on by the experts from `expert` on, on the tensor cores. The
+// warps share the depth. The order of the depth within a step of 32 is free as long as both
+// operands agree, so a thread has 8 contiguous values of a row (stream_gemm.cuh). The factor of the
+// norm, which depends on the whole row, is applied to the sums.
+template <bool kNorms>
+__device__ __forceinline__ void ScoreRows(const RouteParams& p, int row, int expert,
+                                          bool waits_for_previous, RouteShared& shared) {
+  constexpr int kAtOnce = 4, kTiles = kRouteRows / 8;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const bf16* low_router = p.router + int64_t{min(expert + g, p.num_experts - 1)} * p.hidden_size;
+  const bf16* high_router =
+      p.router + int64_t{min(expert + g + 8, p.num_experts - 1)} * p.hidden_size;
+  const bf16* rows[kTiles];
+  bool is_row[kTiles];
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    is_row[n] = row + 8 * n + g < p.num_rows;
+    rows[n] = p.in + int64_t{is_row[n] ? row + 8 * n + g : row} * p.hidden_size;
+  }
+  float sums[kTiles][4] = {}, squares[kTiles] = {};
+  for (int first = warp * 32; first < p.hidden_size; first += kAtOnce * 32 * kRouteWarps) {
+    uint4 low[kAtOnce], high[kAtOnce], weights[kAtOnce], x[kAtOnce][kTiles];
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      const int column = first + s * 32 * kRouteWarps + 8 * t;
+      low[s] = high[s] = weights[s] = {};
+      if (column >= p.hidden_size) continue;
+      low[s] = __ldg(reinterpret_cast<const uint4*>(low_router + column));
+      high[s] = __ldg(reinterpret_cast<const uint4*>(high_router + column));
+      if constexpr (kNorms)
+        weights[s] = __ldg(reinterpret_cast<const uint4*>(p.norm_weight + column));
+    }
+    if (waits_for_previous) {
+      WaitForPrevious();
+      waits_for_previous = false;
+    }
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      const int column = first + s * 32 * kRouteWarps + 8 * t;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        x[s][n] = {};
+        if (column < p.hidden_size && is_row[n])
+          x[s][n] = *reinterpret_cast<const uint4*>(rows[n] + column);
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        uint4 b = x[s][n];
+        if constexpr (kNorms) b = Weigh(b, weights[s], squares[n]);
+        MatrixMultiplyAdd(sums[n], low[s].x, high[s].x, low[s].y, high[s].y, b.x, b.y);
+        MatrixMultiplyAdd(sums[n], low[s].z, high[s].z, low[s].w, high[s].w, b.z, b.w);
+      }
+    }
+  }
+  __syncthreads();  // the parts of the previous experts have been read
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    auto& parts = shared.parts[warp];
+    *reinterpret_cast<float2*>(&parts[g][8 * n + 2 * t]) = {sums[n][0], sums[n][1]};
+    *reinterpret_cast<float2*>(&parts[g + 8][8 * n + 2 * t]) = {sums[n][2], sums[n][3]};
+    if constexpr (kNorms) {
+      squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 1);
+      squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 2);
+      if (t == 0) shared.squares[warp][8 * n + g] = squares[n];
+    }
+  }
+  __syncthreads();
+  const int at_expert = threadIdx.x / kRouteRows, at_row = threadIdx.x % kRouteRows;
+  float sum = 0.0f, square = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kRouteWarps; ++w) sum += shared.parts[w][at_expert][at_row];
+  if constexpr (kNorms) {
+#pragma unroll
+    for (int w = 0; w < kRouteWarps; ++w) square += shared.squares[w][at_row];
+    const float factor = rsqrtf(square / static_cast<float>(p.hidden_size) + p.epsilon);
+    if (at_expert == 0) shared.factors[at_row] = factor;
+    sum *= factor;
+  }
+  if (row + at_row < p.num_rows && expert + at_expert < p.num_experts)
+    p.scores[int64_t{row + at_row} * p.num_experts + expert + at_expert] = sum;
+}
+
+// The warps of the cluster share the rows.
+__device__ __forceinline__ void StoreNormed(const RouteParams& p, int first_row, int num_rows,
+                                            int warp, int num_warps, const float* factors) {
+  const int chunks = p.hidden_size / 8, lane = threadIdx.x % 32;
+  const int warps_a_row = max(1, num_warps / num_rows);
+  for (int at = warp; at < num_rows * warps_a_row; at += num_warps) {
+    const int row = at / warps_a_row;
+    const int64_t offset = int64_t{first_row + row} * chunks;
+    const float factor = factors[row];
+#pragma unroll 4
+    for (int i = at % warps_a_row * 32 + lane; i < chunks; i += 32 * warps_a_row) {
+      float values[8], weights[8];
+      Unpack8(reinterpret_cast<const uint4*>(p.in)[offset + i], values);
+      Unpack8(reinterpret_cast<const uint4*>(p.norm_weight)[i], weights);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) values[j] *= factor * weights[j];
+      reinterpret_cast<uint4*>(p.normed)[offset + i] = Pack8(values);
+    }
+  }
+}
+
+// Grid: a cluster for kRouteRows rows, whose blocks share the experts, then the rows. With `sorts`
+// the last cluster to finish sorts the pairs.
+template <bool kNorms, int kLaneExperts>
+__global__ void __launch_bounds__(kRouteThreads)
+    RouteKernel(RouteParams p, SortPairsParams sort, int32_t* ticket, int cluster, bool sorts) {
+  __shared__ RouteShared shared;
+  LaunchNext();
+  const int rank = static_cast<int>(blockIdx.x) % cluster;
+  const int first_row = static_cast<int>(blockIdx.x) / cluster * kRouteRows;
+  const int num_rows = min(kRouteRows, p.num_rows - first_row);
+  for (int expert = rank * kRouteExperts; expert < p.num_experts;
+       expert += cluster * kRouteExperts) {
+    ScoreRows<kNorms>(p, first_row, expert, expert == rank * kRouteExperts, shared);
+  }
+  WaitForPrevious();  // the warps that have had no columns
+  ClusterArrive();
+  const int warp = rank * kRouteWarps + static_cast<int>(threadIdx.x) / 32;
+  if constexpr (kNorms) {
+    __syncthreads();  // the factors are complete
+    StoreNormed(p, first_row, num_rows, warp, cluster * kRouteWarps, shared.factors);
+  }
+  ClusterWait();
+  for (int row = warp; row < num_rows; row += cluster * kRouteWarps)
+    SelectExperts<kLaneExperts>(p, first_row + row);
+  if (!sorts) return;
+  ClusterArrive();
+  ClusterWait();
+  if (rank != 0) return;
+  const int num_clusters = static_cast<int>(gridDim.x) / cluster;
+  if (num_clusters > 1) {
+    if (threadIdx.x == 0) {
+      __threadfence();
+      shared.is_last = atomicAdd(ticket, 1) == num_clusters - 1;
+      if (shared.is_last) *ticket = 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (!shared.is_last) return;
+  }
+  SortPairsInBlock(sort);
+}
+
+// Grid: rows by groups of 8 columns for each thread.
 __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p) {
+  constexpr int kAtOnce = 8;  // experts
   LaunchNext();
   WaitForPrevious();
   const int chunks = p.hidden_size / 8;
-  const int64_t row = blockIdx.x;
-  for (int i = threadIdx.x; i < chunks; i += kCombineThreads) {
-    float sum[8] = {};
-    for (int rank = 0; rank < p.experts_per_token; ++rank) {
-      const int64_t pair = row * p.experts_per_token + rank;
-      const float share = p.router_weights[pair];
+  const int64_t row = blockIdx.y;
+  const int i = static_cast<int>(blockIdx.x * kCombineThreads + threadIdx.x);
+  if (i >= chunks) return;
+  uint4* out = reinterpret_cast<uint4*>(p.out + row * p.hidden_size) + i;
+  float sum[8] = {};
+  uint4 before = {};
+  if (p.accumulates) before = *out;
+  for (int first = 0; first < p.experts_per_token; first += kAtOnce) {
+    uint4 packed[kAtOnce];
+    float shares[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      packed[j] = {};
+      shares[j] = 0.0f;
+      if (first + j >= p.experts_per_token) continue;
+      const int64_t pair = row * p.experts_per_token + first + j;
+      shares[j] = p.router_weights[pair];
+      packed[j] =
+          reinterpret_cast<const uint4*>(p.in + int64_t{p.sorted_index[pair]} * p.hidden_size)[i];
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (first + j >= p.experts_per_token) break;
       float values[8];
-      Unpack8(
-          reinterpret_cast<const uint4*>(p.in + int64_t{p.sorted_index[pair]} * p.hidden_size)[i],
-          values);
+      Unpack8(packed[j], values);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += values[j] * share;
+      for (int k = 0; k < 8; ++k) sum[k] += values[k] * shares[j];
     }
-    uint4* out = reinterpret_cast<uint4*>(p.out + row * p.hidden_size) + i;
-    if (p.accumulates) {
-      float before[8];
-      Unpack8(*out, before);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += before[j];
-    }
-    *out = Pack8(sum);
   }
+  if (p.accumulates) {
+    float values[8];
+    Unpack8(before, values);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum[j] += values[j];
+  }
+  *out = Pack8(sum);
 }
 
 }  // namespace
-
-void Route(const RouteParams& params, cudaStream_t stream) {
-  Launch(RouteKernel, (params.num_rows + kRouteWarps - 1) / kRouteWarps, kRouteThreads, 0, stream,
-         params);
-}
 
 void SortPairs(const SortPairsParams& params, cudaStream_t stream) {
   Launch(SortPairsKernel, 1, kSortThreads, 0, stream, params);
 }
 
-void RouteFused(const RouteFusedParams& params, cudaStream_t stream) {
-  if (params.route.num_rows == 0) return;
-  Launch(RouteFusedKernel, params.route.num_experts, kRouteThreads, 0, stream, params);
+cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
+                  cudaStream_t stream) {
+  if (params.num_rows == 0) return cudaSuccess;
+  int cluster = 1;
+  while (cluster < kMaxRouteCluster && cluster * kRouteExperts < params.num_experts) cluster *= 2;
+  const int num_blocks = (params.num_rows + kRouteRows - 1) / kRouteRows * cluster;
+  const bool sorts = sort.num_pairs <= kMaxRouteSort;
+  const auto launch = [&](auto kernel) {
+    LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, sort, ticket,
+                     cluster, sorts);
+  };
+  const bool is_few = params.num_experts <= 128;
+  if (params.norm_weight != nullptr) {
+    is_few ? launch(RouteKernel<true, 4>) : launch(RouteKernel<true, kMaxExperts / 32>);
+  } else {
+    is_few ? launch(RouteKernel<false, 4>) : launch(RouteKernel<false, kMaxExperts / 32>);
+  }
+  if (!sorts) SortPairs(sort, stream);
+  return cudaGetLastError();
 }
 
 void Combine(const CombineParams& params, cudaStream_t stream) {
-  Launch(CombineKernel, params.num_rows, kCombineThreads, 0, stream, params);
+  const int blocks = (params.hidden_size / 8 + kCombineThreads - 1) / kCombineThreads;
+  Launch(CombineKernel, dim3(blocks, params.num_rows), kCombineThreads, 0, stream, params);
 }
 
 }  // namespace nereid::gpu

@@ -14,13 +14,17 @@ inline constexpr int kMaxExpertsPerToken = 32;
 
 // Pair = row * experts_per_token + rank.
 struct RouteParams {
-  float* scores;          // [num_rows, num_experts]: rows x router^T
-  int32_t* experts;       // [pairs]: highest score first, equal scores by expert number
-  float* router_weights;  // [pairs]: softmax over the selected experts, or over all
-  int num_rows, num_experts, experts_per_token;
+  const __nv_bfloat16* in;           // [num_rows, hidden_size]
+  const __nv_bfloat16* norm_weight;  // [hidden_size]: RMS norm of the rows first; null: none
+  float epsilon;
+  __nv_bfloat16* normed;        // [num_rows, hidden_size], with a norm
+  const __nv_bfloat16* router;  // [num_experts, hidden_size]
+  float* scores;                // [num_rows, num_experts]: rows x router^T
+  int32_t* experts;             // [pairs]: highest score first, equal scores by expert number
+  float* router_weights;        // [pairs]: softmax over the selected experts, or over all
+  int num_rows, hidden_size, num_experts, experts_per_token;
   bool normalizes;  // the router weights of a row sum to 1
 };
-void Route(const RouteParams& params, cudaStream_t stream);
 
 // Rows of a grouped GEMM that belong to one expert. expert < 0: empty.
 struct ExpertTile {
@@ -35,22 +39,15 @@ struct SortPairsParams {
   const int32_t* experts;  // [num_pairs]
   int32_t* pairs;          // [num_pairs]: pairs in sorted order
   int32_t* sorted_index;   // [num_pairs]: position of each pair in `pairs`
-  ExpertTile* tiles;       // [num_tiles]: all are written
+  ExpertTile* tiles;       // [num_tiles]: all are written, empty ones are last
   int num_pairs, num_experts, tile_rows, num_tiles;
 };
 void SortPairs(const SortPairsParams& params, cudaStream_t stream);
 
-// Scores, selection and sorting in one kernel, for up to kMaxFusedRouteRows rows.
-inline constexpr int kMaxFusedRouteRows = 16;
-struct RouteFusedParams {
-  const __nv_bfloat16* in;      // [num_rows, hidden_size]
-  const __nv_bfloat16* router;  // [num_experts, hidden_size]
-  int hidden_size;
-  int32_t* ticket;  // counter of finished blocks, 0 before and after
-  RouteParams route;
-  SortPairsParams sort;
-};
-void RouteFused(const RouteFusedParams& params, cudaStream_t stream);
+// Norm, scores, selection and sorting: one kernel, or two for many pairs. A row's experts and
+// weights depend only on the row. `ticket`: counter of finished clusters, 0 before and after.
+cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
+                  cudaStream_t stream);
 
 struct CombineParams {
   const __nv_bfloat16* in;  // [num_pairs, hidden_size], in sorted order
