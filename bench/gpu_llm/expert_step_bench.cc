@@ -34,7 +34,7 @@ class Bench {
  public:
   explicit Bench(llm::DecoderSpec spec)
       : spec_(std::move(spec)),
-        experts_(std::move(*Experts::Create(spec_, kMaxRows, kProcessors, false))),
+        experts_(std::move(*Experts::Create(spec_, GpuWeights(), kMaxRows, kProcessors, false))),
         matrix_(int64_t{spec_.hidden_size} * spec_.moe.intermediate_size),
         max_pairs_(int64_t{kMaxRows} * spec_.moe.experts_per_token),
         pool_(Allocate(6 * matrix_ * spec_.moe.num_experts * kNumLayers)),
@@ -143,6 +143,7 @@ class Bench {
     experts.first.num_outputs = num_outputs;
     experts.first.depth = depth;
     experts.stride_elements = int64_t{num_outputs} * depth;
+    experts.stride_bytes = 2 * experts.stride_elements;
     return experts;
   }
 
@@ -174,8 +175,9 @@ class Bench {
         if (tile_rows < 0) {
           GroupedGemm(gemm, timer_.stream());
         } else {
-          Check(
-              StreamExperts({gemm, spec_.moe.num_experts, is_down}, kProcessors, timer_.stream()));
+          Check(StreamExperts(
+              {gemm, matrices.first, matrices.stride_bytes, spec_.moe.num_experts, is_down},
+              kProcessors, timer_.stream()));
         }
       });
     }

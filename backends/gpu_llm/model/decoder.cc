@@ -44,9 +44,9 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       std::max({4 * inner, 2 * tokens * spec.hidden_size, Experts::GateUpBytes(spec, tokens)});
   NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));
   NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
-  NEREID_ASSIGN_OR_RETURN(decoder.experts_,
-                          Experts::Create(spec, limits.max_num_tokens, limits.num_processors,
-                                          limits.is_batch_invariant));
+  NEREID_ASSIGN_OR_RETURN(
+      decoder.experts_, Experts::Create(spec, weights, limits.max_num_tokens, limits.num_processors,
+                                        limits.is_batch_invariant));
   NEREID_RETURN_IF_ERROR(allocate(
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(

@@ -6,6 +6,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
@@ -30,15 +31,27 @@ constexpr ExpertForm kForms[] = {
     {ExpertKernel::kStreamExperts, 128, 96.0},
     {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
 };
+// In int4, more rows are multiplied by dequantized weights.
+constexpr ExpertForm kInt4Forms[] = {
+    {ExpertKernel::kStreamExperts, 8, 4.0},
+    {ExpertKernel::kStreamExperts, 16, 9.0},
+    {ExpertKernel::kStreamExperts, 32, 20.0},
+    {ExpertKernel::kStreamExperts, 64, 46.0},
+    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
+};
 // The order of additions is the same for both sizes of a tile.
 constexpr ExpertForm kBatchInvariantForms[] = {
     {ExpertKernel::kGroupedGemm, kSmallExpertTile, kSmallExpertTile / 4},
     {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
 };
 
-const ExpertForm& FormFor(double mean_rows, bool is_batch_invariant) {
-  const std::span<const ExpertForm> forms =
-      is_batch_invariant ? std::span<const ExpertForm>(kBatchInvariantForms) : kForms;
+const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
+  const bool is_int4 = layer.expert_gate_up.first.format == WeightFormat::kInt4 ||
+                       layer.expert_down.first.format == WeightFormat::kInt4;
+  const std::span<const ExpertForm> forms = is_batch_invariant
+                                                ? std::span<const ExpertForm>(kBatchInvariantForms)
+                                            : is_int4 ? std::span<const ExpertForm>(kInt4Forms)
+                                                      : kForms;
   return *std::find_if(forms.begin(), forms.end(),
                        [&](const ExpertForm& form) { return mean_rows <= form.max_mean_rows; });
 }
@@ -47,9 +60,11 @@ const ExpertForm& FormFor(double mean_rows, bool is_batch_invariant) {
 
 // Offsets of the arrays in routes_, in words, for a step of `num_tokens` tokens.
 struct Experts::RouteBufferLayout {
-  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens, bool is_batch_invariant)
+  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens, const GpuLayer& layer,
+                    bool is_batch_invariant)
       : num_pairs(num_tokens * spec.moe.experts_per_token),
-        form(FormFor(static_cast<double>(num_pairs) / spec.moe.num_experts, is_batch_invariant)),
+        form(FormFor(static_cast<double>(num_pairs) / spec.moe.num_experts, layer,
+                     is_batch_invariant)),
         num_tiles(MaxExpertTiles(num_pairs, spec.moe.num_experts, form.tile_rows)) {}
   int64_t num_pairs;
   ExpertForm form;
@@ -66,8 +81,9 @@ struct Experts::RouteBufferLayout {
   }
 };
 
-Result<Experts> Experts::Create(const llm::DecoderSpec& spec, int32_t max_num_tokens,
-                                int num_processors, bool is_batch_invariant) {
+Result<Experts> Experts::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                                int32_t max_num_tokens, int num_processors,
+                                bool is_batch_invariant) {
   Experts experts;
   if (spec.moe.num_experts == 0) return experts;
   experts.spec_ = &spec;
@@ -80,6 +96,18 @@ Result<Experts> Experts::Create(const llm::DecoderSpec& spec, int32_t max_num_to
   NEREID_ASSIGN_OR_RETURN(
       experts.routes_,
       DeviceMemory::Allocate(RouteBufferLayout::MaxBytes(spec, num_pairs), "routing"));
+  int64_t dequantized_bytes = 0;
+  for (const GpuLayer& layer : weights.layers) {
+    for (const GpuExperts* matrices : {&layer.expert_gate_up, &layer.expert_down}) {
+      const GpuMatrix& first = matrices->first;
+      if (first.data != nullptr && first.format != WeightFormat::kBf16)
+        dequantized_bytes =
+            std::max(dequantized_bytes, 2 * int64_t{first.num_outputs} * first.depth);
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(experts.dequantized_,
+                          DeviceMemory::Allocate(dequantized_bytes * spec.moe.num_experts,
+                                                 "dequantized weights of experts"));
   return experts;
 }
 
@@ -98,7 +126,7 @@ bool Experts::Gates() const {
 
 Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  const RouteBufferLayout layout(*spec_, call.num_tokens, is_batch_invariant_);
+  const RouteBufferLayout layout(*spec_, call.num_tokens, *call.weights, is_batch_invariant_);
   const auto num_pairs = static_cast<int>(layout.num_pairs);
   const auto mark = [&](const char* name, const OperatorWork& work) {
     if (call.timer != nullptr) call.timer->Mark(name, work, stream);
@@ -157,16 +185,51 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
   return CudaStatus(gpu::Route(route, sort, call.ticket, stream), "routing");
 }
 
+GpuExperts Experts::Dequantized(const GpuExperts& matrices, OperatorTimer* timer,
+                                cudaStream_t stream) const {
+  GpuMatrix matrix = matrices.first;
+  const int num_experts = spec_->moe.num_experts;
+  const int64_t elements = int64_t{matrix.num_outputs} * matrix.depth;
+  if (timer != nullptr) {
+    timer->Mark("dequantize weights",
+                {static_cast<double>(num_experts) * (static_cast<double>(matrices.stride_bytes) +
+                                                     2.0 * static_cast<double>(elements))},
+                stream);
+  }
+  auto* to = dequantized_.as<__nv_bfloat16>();
+  if (matrices.stride_bytes ==
+      matrix.num_outputs / kInt4TileRows * Int4TileBytes(matrix.depth, matrix.scales_per_block)) {
+    matrix.num_outputs *= num_experts;  // of which one is the continuation of the other
+    Dequantize(matrix, to, stream);
+  } else {
+    for (int expert = 0; expert < num_experts; ++expert) {
+      matrix.data = static_cast<const char*>(matrices.first.data) + expert * matrices.stride_bytes;
+      Dequantize(matrix, to + expert * elements, stream);
+    }
+  }
+  GpuExperts result;
+  result.first.num_outputs = matrices.first.num_outputs;
+  result.first.depth = matrices.first.depth;
+  result.first.data = to;
+  result.stride_elements = elements;
+  result.stride_bytes = 2 * elements;
+  return result;
+}
+
 Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
-                         const GpuExperts& matrices, bool is_down, cudaStream_t stream) const {
+                         const GpuExperts& given, bool is_down, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
+  const bool streams = layout.form.kernel == ExpertKernel::kStreamExperts;
+  const bool is_dequantized = !streams && given.first.format != WeightFormat::kBf16;
+  const GpuExperts matrices = is_dequantized ? Dequantized(given, call.timer, stream) : given;
   auto* words = routes_.as<int32_t>();
   const double num_read = std::min<double>(moe.num_experts, static_cast<double>(layout.num_pairs));
   const double num_pairs = static_cast<double>(layout.num_pairs);
   const double outputs = matrices.first.num_outputs, depth = matrices.first.depth;
   if (call.timer != nullptr) {
     call.timer->Mark(name,
-                     {2.0 * (num_read * outputs * depth + num_pairs * (outputs + depth)),
+                     {num_read * static_cast<double>(matrices.stride_bytes) +
+                          2.0 * num_pairs * (outputs + depth),
                       2.0 * num_pairs * outputs * depth},
                      stream);
   }
@@ -185,11 +248,14 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   gemm.gates = !is_down && Gates();
   const DeviceMemory& out = is_down ? expert_outputs_ : gemm.gates ? *call.gated : *call.gate_up;
   gemm.out = out.as<__nv_bfloat16>();
-  if (layout.form.kernel == ExpertKernel::kGroupedGemm) {
+  if (!streams) {
     GroupedGemm(gemm, stream);
     return {};
   }
-  return CudaStatus(StreamExperts({gemm, moe.num_experts, is_down}, num_processors_, stream), name);
+  return CudaStatus(
+      StreamExperts({gemm, matrices.first, matrices.stride_bytes, moe.num_experts, is_down},
+                    num_processors_, stream),
+      name);
 }
 
 }  // namespace nereid::gpu

@@ -34,15 +34,17 @@ class Experts {
   Experts() = default;
   // Allocates nothing for a model without experts. `spec` is borrowed. `is_batch_invariant`: a
   // row's result does not depend on the number of rows.
-  static Result<Experts> Create(const llm::DecoderSpec& spec, int32_t max_num_tokens,
-                                int num_processors, bool is_batch_invariant);
+  static Result<Experts> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                                int32_t max_num_tokens, int num_processors,
+                                bool is_batch_invariant);
   // Elements of the experts' inner rows in a step of `num_tokens` tokens.
   static int64_t InnerElements(const llm::DecoderSpec& spec, int64_t num_tokens);
   static int64_t GateUpBytes(const llm::DecoderSpec& spec, int64_t num_tokens);
 
   Status Run(const ExpertsCall& call, cudaStream_t stream) const;
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(expert_outputs_.size_bytes() + routes_.size_bytes());
+    return static_cast<int64_t>(expert_outputs_.size_bytes() + routes_.size_bytes() +
+                                dequantized_.size_bytes());
   }
 
  private:
@@ -52,12 +54,16 @@ class Experts {
   // Multiplies the rows of the pairs by their experts' matrices.
   Status Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
                   const GpuExperts& matrices, bool is_down, cudaStream_t stream) const;
+  // Returns the experts' matrices as bf16.
+  GpuExperts Dequantized(const GpuExperts& matrices, OperatorTimer* timer,
+                         cudaStream_t stream) const;
   bool Gates() const;
 
   const llm::DecoderSpec* spec_ = nullptr;
   int num_processors_ = 0;
   bool is_batch_invariant_ = false;
   DeviceMemory expert_outputs_;  // [pairs, hidden_size], in sorted order
+  DeviceMemory dequantized_;     // bf16 weights of all experts of a product, if they are int4
   // RouteBufferLayout: experts, router_weights, pairs, sorted_index: [pairs] words each; then
   // tiles.
   DeviceMemory routes_;

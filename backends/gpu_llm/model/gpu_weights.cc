@@ -29,8 +29,11 @@ using KindsAndRows = std::vector<std::pair<WeightKind, int64_t>>;
 class WeightPlan {
  public:
   WeightPlan(const llm::DecoderModel& model, const Sharding& sharding,
-             const std::optional<DummyWeights>& dummy)
-      : model_(model), sharding_(sharding), dummy_(dummy) {}
+             const std::optional<DummyWeights>& dummy, bool keeps_experts_as_bf16)
+      : model_(model),
+        sharding_(sharding),
+        dummy_(dummy),
+        keeps_experts_as_bf16_(keeps_experts_as_bf16) {}
 
   // A vector of biases, concatenated or interleaved as in Matrix().
   const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
@@ -65,26 +68,31 @@ class WeightPlan {
   GpuExperts Experts(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                      int64_t interleave = 0) {
     GpuExperts experts;
+    const MatrixLayout layout = ExpertsLayout(layer, kinds_and_rows, columns, interleave);
     int64_t first = 0;
     for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
       const int64_t at = next_;
-      const GpuMatrix matrix = Matrix(layer, kinds_and_rows, columns, interleave, 0, expert);
+      const GpuMatrix matrix =
+          Matrix(layer, kinds_and_rows, columns, interleave, 0, expert, layout);
       if (expert == 0) experts.first = matrix, first = at;
-      if (expert == 1) experts.stride_elements = (at - first) / 2;
+      if (expert == 1) experts.stride_bytes = at - first;
       dummy_matrices_.push_back(matrix);
     }
+    experts.stride_elements = experts.stride_bytes / 2;
     return experts;
   }
 
   // Concatenates the rows of the weights. With `interleave`, groups of so many rows of each weight
-  // alternate. `num_padding` rows of zeros follow.
+  // alternate. `num_padding` rows of zeros follow. `expert_layout`: with an expert.
   GpuMatrix Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                   int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = kNoExpert) {
+                   int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = kNoExpert,
+                   const MatrixLayout& expert_layout = {}) {
     auto source = std::make_shared<const MatrixSource>(
         SourceOf(layer, kinds_and_rows, columns, interleave, expert));
     const auto layout = std::make_shared<const MatrixLayout>(
-        IsKeptAsBf16(kinds_and_rows.front().first, expert) ? MatrixLayout{}
-                                                           : Layout(layer, *source));
+        expert != kNoExpert                          ? expert_layout
+        : IsKeptAsBf16(kinds_and_rows.front().first) ? MatrixLayout{}
+                                                     : Layout(layer, *source));
     CheckMapped(*source);
     GpuMatrix matrix;
     matrix.format = layout->format;
@@ -158,9 +166,31 @@ class WeightPlan {
   }
 
   // Kept as bf16 whatever the checkpoint's format, because their kernels support no other format.
-  static bool IsKeptAsBf16(WeightKind kind, int32_t expert) {
-    return expert != kNoExpert || kind == WeightKind::kRouter ||
-           kind == WeightKind::kTokenEmbedding || kind == WeightKind::kPositionEmbedding;
+  static bool IsKeptAsBf16(WeightKind kind) {
+    return kind == WeightKind::kRouter || kind == WeightKind::kTokenEmbedding ||
+           kind == WeightKind::kPositionEmbedding;
+  }
+
+  // The layout of one matrix of every expert: int4 if all experts are, with equal groups of columns
+  // in the input's order, else bf16.
+  MatrixLayout ExpertsLayout(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
+                             int64_t interleave) {
+    MatrixLayout common;
+    if (keeps_experts_as_bf16_) return common;
+    for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
+      const MatrixSource source = SourceOf(layer, kinds_and_rows, columns, interleave, expert);
+      CheckMapped(source);
+      if (!status_.ok()) return {};
+      MatrixLayout layout = Layout(layer, source);
+      if (layout.format != WeightFormat::kInt4 || !layout.column_order.empty() ||
+          !layout.input_scale.empty() || source.num_rows() % kInt4TileRows != 0 ||
+          (dummy_ && columns % kInt4BlockColumns != 0) ||
+          (expert > 0 && layout.scales_per_block != common.scales_per_block)) {
+        return {};
+      }
+      common = std::move(layout);
+    }
+    return common;
   }
 
   MatrixLayout Layout(int32_t layer, const MatrixSource& source) {
@@ -228,6 +258,7 @@ class WeightPlan {
   const llm::DecoderModel& model_;
   const Sharding& sharding_;
   const std::optional<DummyWeights>& dummy_;
+  bool keeps_experts_as_bf16_;
   int64_t next_ = 0;
   std::vector<UploadJob> uploads_;
   std::vector<PlannedVector> vectors_;
@@ -400,9 +431,10 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
 }
 
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
-                                  const std::optional<DummyWeights>& dummy) {
+                                  const std::optional<DummyWeights>& dummy,
+                                  bool keeps_experts_as_bf16) {
   const llm::DecoderSpec& spec = model.spec;
-  WeightPlan plan(model, sharding, dummy);
+  WeightPlan plan(model, sharding, dummy, keeps_experts_as_bf16);
   GpuWeights weights;
   const int64_t padding = PaddedVocabulary(spec.vocab_size) - spec.vocab_size;
   const GpuMatrix embedding =

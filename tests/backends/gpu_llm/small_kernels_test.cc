@@ -7,6 +7,7 @@
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
@@ -319,10 +320,16 @@ class MoeTest : public SmallKernelsTest {
       const int tile_rows = std::abs(form);
       const auto multiply = [&](const GroupedGemmParams& gemm) {
         if (form > 0) return GroupedGemm(gemm, nullptr);
+        WeightMatrix first;
+        first.data = gemm.weights;
+        first.num_outputs = gemm.num_outputs;
+        first.depth = gemm.depth;
         // The second call's tiles are older than the first.
         for (const bool tiles_are_older : {false, true}) {
-          EXPECT_EQ(StreamExperts({gemm, e.num_experts, tiles_are_older}, 132, nullptr),
-                    cudaSuccess);
+          EXPECT_EQ(
+              StreamExperts({gemm, first, 2 * gemm.expert_stride, e.num_experts, tiles_are_older},
+                            132, nullptr),
+              cudaSuccess);
         }
       };
       const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
@@ -403,6 +410,88 @@ TEST_F(MoeTest, AnyNumberOfRowsAndExperts) {
   Check({40, 8, 2, 1032, 528, false, true});
   Check({17, 200, 8, 72, 16, true, true});
   Check({600, 4, 2, 64, 80, true, true});
+}
+
+// Against the product of the dequantized weights.
+TEST_F(MoeTest, Int4ExpertsOfAnyGroupSize) {
+  struct Case {
+    int num_rows, num_experts, per_token, depth, num_outputs, scales_per_block;
+    bool gates;
+  };
+  for (const Case& e : {Case{1, 128, 8, 2048, 96, 1, true}, Case{40, 8, 2, 384, 272, 2, false},
+                        Case{130, 5, 2, 128, 64, 4, true}, Case{64, 60, 4, 896, 80, 1, false}}) {
+    const int num_pairs = e.num_rows * e.per_token;
+    std::vector<int32_t> chosen;
+    std::vector<int32_t> order(e.num_experts);
+    std::iota(order.begin(), order.end(), 0);
+    for (int row = 0; row < e.num_rows; ++row) {
+      std::shuffle(order.begin(), order.end(), random_);
+      chosen.insert(chosen.end(), order.begin(), order.begin() + e.per_token);
+    }
+    const DeviceMemory experts = ToDevice(chosen),
+                       pairs = ToDevice(std::vector<int32_t>(num_pairs, -7)),
+                       sorted_index = ToDevice(std::vector<int32_t>(num_pairs, -7));
+    WeightMatrix matrix;
+    matrix.format = WeightFormat::kInt4;
+    matrix.scales_per_block = e.scales_per_block;
+    matrix.num_outputs = e.num_outputs * e.num_experts;
+    matrix.depth = e.depth;
+    const int64_t stride =
+        e.num_outputs / kInt4TileRows * Int4TileBytes(e.depth, e.scales_per_block);
+    const DeviceMemory packed = ToDevice(std::vector<uint8_t>(stride * e.num_experts)),
+                       weights = Poison(int64_t{matrix.num_outputs} * e.depth);
+    matrix.data = packed.data();
+    RandomFillMatrix(matrix, 5, nullptr);
+    Dequantize(matrix, weights.as<__nv_bfloat16>(), nullptr);
+    matrix.num_outputs = e.num_outputs;
+    const Values in = Random(static_cast<size_t>(e.num_rows) * e.depth);
+    const size_t num_out = static_cast<size_t>(num_pairs) * e.num_outputs / (e.gates ? 2 : 1);
+    for (const int tile_rows : {8, 16, 32, 64}) {
+      const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
+      const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9})),
+                         expected = Poison(num_out), out = Poison(num_out);
+      const SortPairsParams sort = {experts.as<int32_t>(),
+                                    pairs.as<int32_t>(),
+                                    sorted_index.as<int32_t>(),
+                                    tiles.as<ExpertTile>(),
+                                    num_pairs,
+                                    e.num_experts,
+                                    tile_rows,
+                                    num_tiles};
+      SortPairs(sort, nullptr);
+      GroupedGemmParams gemm = {};
+      gemm.in = in.bf16();
+      gemm.pairs = pairs.as<int32_t>();
+      gemm.pairs_per_row = e.per_token;
+      gemm.tiles = tiles.as<ExpertTile>();
+      gemm.num_tiles = num_tiles;
+      gemm.num_outputs = e.num_outputs;
+      gemm.depth = e.depth;
+      gemm.gates = e.gates;
+      gemm.tile_rows = tile_rows;
+      gemm.out = out.data();
+      EXPECT_EQ(StreamExperts({gemm, matrix, stride, e.num_experts, false}, 132, nullptr),
+                cudaSuccess);
+      gemm.weights = weights.as<__nv_bfloat16>();
+      gemm.expert_stride = int64_t{e.num_outputs} * e.depth;
+      gemm.out = expected.data();
+      // The sorted order is the first sort's.
+      std::vector<ExpertTile> small;
+      for (const ExpertTile& tile : ToHost<ExpertTile>(tiles, num_tiles)) {
+        for (int done = 0; done < tile.count; done += kSmallExpertTile) {
+          small.push_back(
+              {tile.expert, tile.first + done, std::min(kSmallExpertTile, tile.count - done)});
+        }
+      }
+      const DeviceMemory small_tiles = ToDevice(small);
+      gemm.tiles = small_tiles.as<ExpertTile>();
+      gemm.num_tiles = static_cast<int>(small.size());
+      gemm.tile_rows = kSmallExpertTile;
+      GroupedGemm(gemm, nullptr);
+      EXPECT_LT(RelativeError(Read(out, num_out), Read(expected, num_out)), 2 * kTolerance)
+          << e.num_rows << " rows of " << e.depth << ", tiles of " << tile_rows;
+    }
+  }
 }
 
 }  // namespace

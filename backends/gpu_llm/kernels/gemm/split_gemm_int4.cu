@@ -1,7 +1,7 @@
 // Int4 weights of split_gemm.cuh: operand a in registers. Each warp has its own ring for the blocks
 // of 16 outputs and 128 columns of its tile (weight_format.h). Copies fill the ring, starting
-// before the previous kernel has ended. Four lanes share a row: each reads all words of the row and
-// extracts the columns that wgmma expects from it. So the input can be copied without reordering.
+// before the previous kernel has ended.
+#include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
 namespace nereid::gpu::split_gemm {
@@ -10,41 +10,6 @@ namespace {
 constexpr int kStageColumns = 64;
 constexpr int kBlockStages = kInt4BlockColumns / kStageColumns;
 constexpr int kSlotBytes = 2 * Int4BlockBytes(4);  // two consecutive blocks
-
-__device__ __forceinline__ uint4 LoadShared16(uint32_t address) {
-  uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-__device__ __forceinline__ uint32_t LoadShared4(uint32_t address) {
-  uint32_t value;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-  return value;
-}
-
-// Zero and scale of a group of columns in a row, each twice: zero is 128 + the zero point.
-struct Int4Scale {
-  __nv_bfloat162 zero, factor;
-};
-__device__ __forceinline__ Int4Scale LoadScale(uint32_t address) {
-  const uint32_t word = LoadShared4(address);
-  const uint32_t zero = 0x43004300u + (word & 31u) * 0x10001u;
-  return {*reinterpret_cast<const __nv_bfloat162*>(&zero),
-          __float2bfloat162_rn(__uint_as_float(word & ~31u))};
-}
-
-// Unpacks two values of a word to bf16.
-__device__ __forceinline__ uint32_t Unpack(uint32_t word, int shift, uint32_t mask, uint32_t bias,
-                                           const Int4Scale& scale) {
-  uint32_t biased;  // 128 + value: a bf16 whose last bits are the value
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(biased) : "r"(word >> shift), "r"(mask), "r"(bias));
-  const __nv_bfloat162 value =
-      __hmul2(__hsub2(*reinterpret_cast<const __nv_bfloat162*>(&biased), scale.zero), scale.factor);
-  return *reinterpret_cast<const uint32_t*>(&value);
-}
 
 template <int kRows>
 class Int4Operand {
@@ -159,10 +124,9 @@ class Int4Operand {
   __device__ __forceinline__ void MultiplyBlock(WarpState& now, uint32_t words_at, uint32_t parity,
                                                 float (&sums)[kRows / 2]) {
     const uint64_t stage = MatrixDescriptor<kStageRowBytes>(now.stage);
-    // In registers, because an instruction has only one immediate.
     uint32_t mask, bias;
-    asm("mov.b32 %0, 0x000f000f;" : "=r"(mask));
-    asm("mov.b32 %0, 0x43004300;" : "=r"(bias));
+    asm("mov.b32 %0, %1;" : "=r"(mask) : "n"(kInt4Mask));
+    asm("mov.b32 %0, %1;" : "=r"(bias) : "n"(kInt4Bias));
     Int4Scale low, high;  // of the lane's first row, and of the row 8 below
 #pragma unroll
     for (int s = 0; s < kBlockStages; ++s) {
@@ -175,13 +139,15 @@ class Int4Operand {
         if (in_block * scales_per_block_ % 4 == 0) {
           const uint32_t from =
               words_at + now.scales + in_block * scales_per_block_ / 4 * (kInt4TileRows * 4);
-          low = LoadScale(from), high = LoadScale(from + 32);
+          low = LoadInt4Scale(from), high = LoadInt4Scale(from + 32);
         }
         uint32_t(&a)[8] = now.fragments[step];
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
-          a[2 * w] = Unpack(step == 0 ? words[w].x : words[w].z, now.shift, mask, bias, low);
-          a[2 * w + 1] = Unpack(step == 0 ? words[w].y : words[w].w, now.shift, mask, bias, high);
+          a[2 * w] =
+              UnpackInt4Pair(step == 0 ? words[w].x : words[w].z, now.shift, mask, bias, low);
+          a[2 * w + 1] =
+              UnpackInt4Pair(step == 0 ? words[w].y : words[w].w, now.shift, mask, bias, high);
         }
         if (step == 0) BarrierWait(now.full + s * 8, parity);
         const uint64_t b = stage + (s * kStageBytes + step * 64) / 16;

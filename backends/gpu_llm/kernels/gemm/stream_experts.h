@@ -4,13 +4,21 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
 namespace nereid::gpu {
 
+// Most rows of a tile. 128: bf16 only.
+inline constexpr int kStreamTileRows[] = {8, 16, 32, 64, 128};
+
 struct StreamExpertsParams {
-  // With tiles, empty ones last; tile_rows 8, 16, 32, 64 or 128; `out` is bf16 and is not added to.
+  // With tiles, empty ones last, of kStreamTileRows; `out` is bf16 and is not added to. The members
+  // of the weights are not used.
   GroupedGemmParams gemm;
+  WeightMatrix weights;  // of expert 0: bf16 or int4
+  int64_t stride_bytes;  // from one expert's matrix to the next
   int num_experts;
   // The previous kernel has not written the tiles, and is a StreamExperts() or has followed one:
   // weights are copied before it has ended.

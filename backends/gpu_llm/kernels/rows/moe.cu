@@ -155,7 +155,7 @@ __device__ __forceinline__ uint4 Weigh(const uint4& packed, const uint4& packed_
 }
 
 // Shared memory of a block.
-struct RouteShared {
+struct alignas(16) RouteShared {
   float parts[kRouteWarps][kRouteExperts][kRouteRows];
   float squares[kRouteWarps][kRouteRows];
   float factors[kRouteRows];  // of the norm

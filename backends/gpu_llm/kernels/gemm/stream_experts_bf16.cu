@@ -1,0 +1,168 @@
+// Bf16 weights of stream_experts.cuh: operand a in shared memory, in the same stages as the rows.
+// One thread copies them by a tensor map.
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
+
+namespace nereid::gpu::stream_experts {
+namespace {
+
+template <int kRows, int kGroups, int kStages, int kBlocks>
+struct Bf16Shape : TileShape<kRows, kGroups, 1, kStages, kBlocks> {
+  using Tile = TileShape<kRows, kGroups, 1, kStages, kBlocks>;
+  static constexpr int kThreads = Tile::kConsumers + 32 * (1 + Tile::kRowWarps);
+  static constexpr int kWeightBytes = Tile::kOutputs * kRowBytes;  // of a stage
+  static constexpr int kStageBytes = kWeightBytes + Tile::kRowsBytes;
+  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
+  using StageRing = Ring<Tile, kStageBytes>;
+};
+
+// A box of the map is the weights of a stage.
+__device__ __forceinline__ void CopyWeights(uint32_t to, const void* map, int column, int output,
+                                            int expert, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(column), "r"(output), "r"(expert), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// One thread. Does not read what the previous kernel writes, except the tiles.
+template <typename Shape>
+__device__ void ProduceWeights(const GroupedGemmParams& p, const void* map,
+                               typename Shape::StageRing ring) {
+  const int num_steps = (p.depth + Shape::kColumns - 1) / Shape::kColumns;
+  TileWalk walk(p, Shape::kOutputs);
+  ExpertTile tile;
+  int output_tile;
+  while (walk.Next(tile, output_tile)) {
+    for (int step = 0; step < num_steps; ++step, ring.Advance()) {
+      ring.WaitEmpty();
+      BarrierExpect(ring.full + ring.stage, Shape::kWeightBytes);
+      CopyWeights(ring.at(), map, step * Shape::kColumns, output_tile * Shape::kOutputs,
+                  tile.expert, ring.full + ring.stage);
+    }
+  }
+}
+
+template <typename Shape>
+__device__ void Consume(const GroupedGemmParams& p, typename Shape::StageRing ring) {
+  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  const int num_steps = (p.depth + Shape::kColumns - 1) / Shape::kColumns;
+  const bool releases = threadIdx.x % 32 == 0;
+  TileWalk walk(p, Shape::kOutputs);
+  ExpertTile tile;
+  int output_tile;
+  while (walk.Next(tile, output_tile)) {
+    ForRows<Shape>(tile.count, [&](auto& sums) {
+      FenceAccumulators(sums);
+      int previous = -1;  // stage whose wgmma may still be running
+      for (int step = 0; step < num_steps; ++step, ring.Advance()) {
+        BarrierWait(ring.full + ring.stage, ring.parity);
+        ProxyFence();  // rows were written by threads
+        const uint64_t a = MatrixDescriptor<kRowBytes>(ring.at() + group * (64 * kRowBytes));
+        const uint64_t b = MatrixDescriptor<kRowBytes>(ring.rows_at());
+        WgmmaBegin();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) Wgmma(sums, a + 2 * k, b + 2 * k, 1);
+        WgmmaCommit();
+        WgmmaWait<1>();
+        if (previous >= 0 && releases) BarrierArrive(ring.empty + previous);
+        previous = ring.stage;
+      }
+      WgmmaWait<0>();
+      FenceAccumulators(sums);
+      if (releases) BarrierArrive(ring.empty + previous);
+      StoreTile(p, tile, output_tile * Shape::kOutputs + static_cast<int>(threadIdx.x) / 32 * 16,
+                sums);
+    });
+  }
+}
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    StreamBf16Kernel(const __grid_constant__ CUtensorMap map, GroupedGemmParams p,
+                     bool tiles_are_older) {
+  extern __shared__ char unaligned[];
+  __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
+  const typename Shape::StageRing ring = {(SharedAddress(unaligned) + 1023) & ~1023u, full, empty};
+  if (threadIdx.x == Shape::kConsumers) PrefetchMap(&map);
+  if (threadIdx.x < Shape::kStages) {
+    BarrierInit(full + threadIdx.x, 1 + 32 * Shape::kRowWarps);
+    BarrierInit(empty + threadIdx.x, Shape::kConsumers / 32);
+    BarrierInitFence();
+  }
+  __syncthreads();
+  const bool produces_weights =
+      threadIdx.x >= Shape::kConsumers && threadIdx.x < Shape::kConsumers + 32;
+  if (!produces_weights || !tiles_are_older) WaitForPrevious();
+  // Later than in other kernels, so that the kernel after the next one finds the tiles complete.
+  LaunchNext();
+  if (threadIdx.x < Shape::kConsumers) {
+    Consume<Shape>(p, ring);
+  } else if (produces_weights) {
+    if (threadIdx.x == Shape::kConsumers) ProduceWeights<Shape>(p, &map, ring);
+  } else {
+    ProduceRows<Shape>(p, Shape::kConsumers + 32, ring);
+  }
+}
+
+// Encodes the map of all experts' weights, with boxes of a stage. Elements outside read as zero.
+cudaError_t EncodeMap(CUtensorMap& map, const StreamExpertsParams& params, int tile_outputs) {
+  const auto depth = static_cast<cuuint64_t>(params.gemm.depth),
+             outputs = static_cast<cuuint64_t>(params.gemm.num_outputs),
+             stride = static_cast<cuuint64_t>(params.stride_bytes);
+  using Encode = decltype(&cuTensorMapEncodeTiled);
+  static const Encode encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                           cudaEnableDefault, &result);
+    return reinterpret_cast<Encode>(function);
+  }();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[3] = {depth, outputs, static_cast<cuuint64_t>(params.num_experts)};
+  const cuuint64_t strides[2] = {2 * depth, std::max(stride, 2 * depth * outputs)};
+  const cuuint32_t box[3] = {kRowBytes / 2, static_cast<cuuint32_t>(tile_outputs), 1};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  const CUresult result =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(params.weights.data),
+             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <typename Shape>
+cudaError_t LaunchShape(const StreamExpertsParams& params, int num_processors,
+                        cudaStream_t stream) {
+  CUtensorMap map;
+  if (const cudaError_t error = EncodeMap(map, params, Shape::kOutputs); error != cudaSuccess)
+    return error;
+  return LaunchPersistent<Shape>(StreamBf16Kernel<Shape>, Shape::kThreads, Shape::kSharedBytes,
+                                 params, num_processors, stream, map, params.gemm,
+                                 params.tiles_are_older);
+}
+
+}  // namespace
+
+cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cudaStream_t stream) {
+  switch (params.gemm.tile_rows) {
+    case 8:
+      return LaunchShape<Bf16Shape<8, 1, 6, 4>>(params, num_processors, stream);
+    case 16:
+      return LaunchShape<Bf16Shape<16, 2, 6, 2>>(params, num_processors, stream);
+    case 32:
+      return LaunchShape<Bf16Shape<32, 2, 5, 2>>(params, num_processors, stream);
+    case 64:
+      return LaunchShape<Bf16Shape<64, 4, 5, 1>>(params, num_processors, stream);
+    case 128:
+      return LaunchShape<Bf16Shape<128, 4, 4, 1>>(params, num_processors, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace nereid::gpu::stream_experts
