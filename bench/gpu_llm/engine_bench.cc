@@ -8,11 +8,11 @@
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
-//                    [--fused 1] [--steps FILE] [--layers 0]
+//                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
-// --layers: number of layers, 0: the shape's;
+// --layers: number of layers, 0: the shape's; --invariant 1: batch-invariant;
 // --steps: writes a line for each step to the file: decoding sequences, prompt tokens, ms. The
 // steps of a burst are also summed by their kind.
 #include <algorithm>
@@ -407,6 +407,7 @@ int Main(int argc, char** argv) {
                                               {"--profile", "0"},
                                               {"--steps", ""},
                                               {"--layers", "0"},
+                                              {"--invariant", "0"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -426,6 +427,7 @@ int Main(int argc, char** argv) {
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";
   options.fuses_decode = given["--fused"] == "1";
+  options.is_batch_invariant = given["--invariant"] == "1";
   options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
                          : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
                                                    : gpu::CacheFormat::kBf16;

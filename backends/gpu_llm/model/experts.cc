@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <span>
 
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
@@ -16,10 +18,13 @@ namespace {
 // How the experts' matrices are multiplied, by the mean number of rows of all experts in a step.
 // The tiles of a form hold nearly every expert's rows if tokens select experts evenly: each further
 // tile of an expert reads its weights again.
-enum class ExpertKernel { kStreamExperts, kGroupedGemm };
+enum class ExpertKernel {
+  kStreamExperts,
+  kExpertGemm,  // on rows that are copied to sorted order, in tiles of its own
+};
 struct ExpertForm {
   ExpertKernel kernel;
-  int tile_rows;
+  int tile_rows;  // of kStreamExperts
   double max_mean_rows;
 };
 constexpr double kAnyMean = 1e30;
@@ -28,30 +33,14 @@ constexpr ExpertForm kForms[] = {
     {ExpertKernel::kStreamExperts, 16, 9.0},
     {ExpertKernel::kStreamExperts, 32, 20.0},
     {ExpertKernel::kStreamExperts, 64, 46.0},
-    {ExpertKernel::kStreamExperts, 128, 96.0},
-    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
+    {ExpertKernel::kExpertGemm, 0, kAnyMean},
 };
-// In int4, more rows are multiplied by dequantized weights.
-constexpr ExpertForm kInt4Forms[] = {
-    {ExpertKernel::kStreamExperts, 8, 4.0},
-    {ExpertKernel::kStreamExperts, 16, 9.0},
-    {ExpertKernel::kStreamExperts, 32, 20.0},
-    {ExpertKernel::kStreamExperts, 64, 46.0},
-    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
-};
-// The order of additions is the same for both sizes of a tile.
-constexpr ExpertForm kBatchInvariantForms[] = {
-    {ExpertKernel::kGroupedGemm, kSmallExpertTile, kSmallExpertTile / 4},
-    {ExpertKernel::kGroupedGemm, kLargeExpertTile, kAnyMean},
-};
+// Steps of all sizes use one kernel, whose order of additions does not depend on the rows.
+constexpr ExpertForm kBatchInvariantForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
 
-const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
-  const bool is_int4 = layer.expert_gate_up.first.format == WeightFormat::kInt4 ||
-                       layer.expert_down.first.format == WeightFormat::kInt4;
-  const std::span<const ExpertForm> forms = is_batch_invariant
-                                                ? std::span<const ExpertForm>(kBatchInvariantForms)
-                                            : is_int4 ? std::span<const ExpertForm>(kInt4Forms)
-                                                      : kForms;
+const ExpertForm& FormFor(double mean_rows, bool is_batch_invariant) {
+  const std::span<const ExpertForm> forms =
+      is_batch_invariant ? std::span<const ExpertForm>(kBatchInvariantForms) : kForms;
   return *std::find_if(forms.begin(), forms.end(),
                        [&](const ExpertForm& form) { return mean_rows <= form.max_mean_rows; });
 }
@@ -96,18 +85,10 @@ Result<Experts> Experts::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_ASSIGN_OR_RETURN(
       experts.routes_,
       DeviceMemory::Allocate(RouteBufferLayout::MaxBytes(spec, num_pairs), "routing"));
-  int64_t dequantized_bytes = 0;
-  for (const GpuLayer& layer : weights.layers) {
-    for (const GpuExperts* matrices : {&layer.expert_gate_up, &layer.expert_down}) {
-      const GpuMatrix& first = matrices->first;
-      if (first.data != nullptr && first.format != WeightFormat::kBf16)
-        dequantized_bytes =
-            std::max(dequantized_bytes, 2 * int64_t{first.num_outputs} * first.depth);
-    }
-  }
-  NEREID_ASSIGN_OR_RETURN(experts.dequantized_,
-                          DeviceMemory::Allocate(dequantized_bytes * spec.moe.num_experts,
-                                                 "dequantized weights of experts"));
+  NEREID_ASSIGN_OR_RETURN(
+      experts.counts_,
+      DeviceMemory::Allocate(int64_t{8} * (spec.moe.num_experts + 1), "the experts' rows"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(experts.counts_.data(), 0, experts.counts_.size_bytes()));
   return experts;
 }
 
@@ -135,6 +116,7 @@ Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
        {2.0 * spec_->hidden_size *
         (moe.num_experts + call.num_tokens * (call.norm_weight != nullptr ? 2.0 : 1.0))});
   NEREID_RETURN_IF_ERROR(Route(call, layout, stream));
+  if (layout.form.kernel == ExpertKernel::kExpertGemm) SortRows(call, layout, stream);
   NEREID_RETURN_IF_ERROR(
       Multiply("experts' gate and up", call, layout, call.weights->expert_gate_up, false, stream));
   if (!Gates()) {
@@ -174,8 +156,9 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
   route.num_experts = moe.num_experts;
   route.experts_per_token = moe.experts_per_token;
   route.normalizes = moe.normalize_top_k;
+  const bool sorts = layout.form.kernel != ExpertKernel::kExpertGemm;
   const SortPairsParams sort = {words,
-                                words + layout.pairs(),
+                                sorts ? words + layout.pairs() : nullptr,
                                 words + layout.sorted_index(),
                                 reinterpret_cast<ExpertTile*>(words + layout.tiles()),
                                 static_cast<int>(layout.num_pairs),
@@ -185,35 +168,19 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
   return CudaStatus(gpu::Route(route, sort, call.ticket, stream), "routing");
 }
 
-GpuExperts Experts::Dequantized(const GpuExperts& matrices, OperatorTimer* timer,
-                                cudaStream_t stream) const {
-  GpuMatrix matrix = matrices.first;
-  const int num_experts = spec_->moe.num_experts;
-  const int64_t elements = int64_t{matrix.num_outputs} * matrix.depth;
-  if (timer != nullptr) {
-    timer->Mark("dequantize weights",
-                {static_cast<double>(num_experts) * (static_cast<double>(matrices.stride_bytes) +
-                                                     2.0 * static_cast<double>(elements))},
-                stream);
+void Experts::SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,
+                       cudaStream_t stream) const {
+  const llm::MoeSpec& moe = spec_->moe;
+  if (call.timer != nullptr) {
+    const auto num_rows = static_cast<double>(layout.num_pairs + call.num_tokens);
+    call.timer->Mark("sort experts' rows", {2.0 * num_rows * spec_->hidden_size}, stream);
   }
-  auto* to = dequantized_.as<__nv_bfloat16>();
-  if (matrices.stride_bytes ==
-      matrix.num_outputs / kInt4TileRows * Int4TileBytes(matrix.depth, matrix.scales_per_block)) {
-    matrix.num_outputs *= num_experts;  // of which one is the continuation of the other
-    Dequantize(matrix, to, stream);
-  } else {
-    for (int expert = 0; expert < num_experts; ++expert) {
-      matrix.data = static_cast<const char*>(matrices.first.data) + expert * matrices.stride_bytes;
-      Dequantize(matrix, to + expert * elements, stream);
-    }
-  }
-  GpuExperts result;
-  result.first.num_outputs = matrices.first.num_outputs;
-  result.first.depth = matrices.first.depth;
-  result.first.data = to;
-  result.stride_elements = elements;
-  result.stride_bytes = 2 * elements;
-  return result;
+  auto* words = routes_.as<int32_t>();
+  SortExpertRows(
+      {words, words + layout.sorted_index(), first_rows(), counts_.as<int32_t>(),
+       call.norm_weight != nullptr ? call.normed : call.in, expert_outputs_.as<__nv_bfloat16>(),
+       call.num_tokens, moe.num_experts, moe.experts_per_token, spec_->hidden_size},
+      stream);
 }
 
 Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
@@ -233,6 +200,20 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
                       2.0 * num_pairs * outputs * depth},
                      stream);
   }
+  const bool gates = !is_down && Gates();
+  const DeviceMemory& out = is_down ? expert_outputs_ : gates ? *call.gated : *call.gate_up;
+  if (layout.form.kernel == ExpertKernel::kExpertGemm) {
+    ExpertGemmParams gemm = {};
+    gemm.weights = matrices.first;
+    gemm.expert_stride = matrices.stride_elements;
+    gemm.first_rows = first_rows();
+    gemm.in = is_down ? call.gated->data() : expert_outputs_.data();
+    gemm.out = out.data();
+    gemm.num_rows = static_cast<int>(layout.num_pairs);
+    gemm.num_experts = moe.num_experts;
+    gemm.output = gates ? GemmEpilogue::kSiluGate : GemmEpilogue::kBf16;
+    return CudaStatus(ExpertGemm(gemm, num_processors_, stream), name);
+  }
   const __nv_bfloat16* rows = call.norm_weight != nullptr ? call.normed : call.in;
   GroupedGemmParams gemm = {};
   gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : rows;
@@ -245,8 +226,7 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   gemm.expert_stride = matrices.stride_elements;
   gemm.num_outputs = matrices.first.num_outputs;
   gemm.depth = matrices.first.depth;
-  gemm.gates = !is_down && Gates();
-  const DeviceMemory& out = is_down ? expert_outputs_ : gemm.gates ? *call.gated : *call.gate_up;
+  gemm.gates = gates;
   gemm.out = out.as<__nv_bfloat16>();
   if (!streams) {
     GroupedGemm(gemm, stream);

@@ -44,29 +44,34 @@ class Experts {
   Status Run(const ExpertsCall& call, cudaStream_t stream) const;
   int64_t memory_bytes() const {
     return static_cast<int64_t>(expert_outputs_.size_bytes() + routes_.size_bytes() +
-                                dequantized_.size_bytes());
+                                counts_.size_bytes() + fp8_rows_.size_bytes() +
+                                fp8_scales_.size_bytes());
   }
 
  private:
   struct RouteBufferLayout;
   // Norms the rows, selects their experts and router weights, and sorts the pairs by expert.
   Status Route(const ExpertsCall& call, const RouteBufferLayout& layout, cudaStream_t stream) const;
+  // Copies the rows of the pairs to sorted order, for ExpertKernel::kExpertGemm.
+  void SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,
+                cudaStream_t stream) const;
   // Multiplies the rows of the pairs by their experts' matrices.
   Status Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
                   const GpuExperts& matrices, bool is_down, cudaStream_t stream) const;
-  // Returns the experts' matrices as bf16.
-  GpuExperts Dequantized(const GpuExperts& matrices, OperatorTimer* timer,
-                         cudaStream_t stream) const;
   bool Gates() const;
+  // ExpertRowsParams::first_rows
+  int32_t* first_rows() const { return counts_.as<int32_t>() + counts_.size_bytes() / 8; }
 
   const llm::DecoderSpec* spec_ = nullptr;
   int num_processors_ = 0;
   bool is_batch_invariant_ = false;
-  DeviceMemory expert_outputs_;  // [pairs, hidden_size], in sorted order
-  DeviceMemory dequantized_;     // bf16 weights of all experts of a product, if they are int4
+  // [pairs, hidden_size], in sorted order. Before the down product, sorted input rows.
+  DeviceMemory expert_outputs_;
   // RouteBufferLayout: experts, router_weights, pairs, sorted_index: [pairs] words each; then
   // tiles.
   DeviceMemory routes_;
+  // [2, num_experts + 1]: ExpertRowsParams::counts, then first_rows.
+  DeviceMemory counts_;
 };
 
 }  // namespace nereid::gpu

@@ -366,7 +366,7 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
   int cluster = 1;
   while (cluster < kMaxRouteCluster && cluster * kRouteExperts < params.num_experts) cluster *= 2;
   const int num_blocks = (params.num_rows + kRouteRows - 1) / kRouteRows * cluster;
-  const bool sorts = sort.num_pairs <= kMaxRouteSort;
+  const bool sorts = sort.pairs != nullptr && sort.num_pairs <= kMaxRouteSort;
   const auto launch = [&](auto kernel) {
     LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, sort, ticket,
                      cluster, sorts);
@@ -377,7 +377,7 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
   } else {
     is_few ? launch(RouteKernel<false, 4>) : launch(RouteKernel<false, kMaxExperts / 32>);
   }
-  if (!sorts) SortPairs(sort, stream);
+  if (sort.pairs != nullptr && !sorts) SortPairs(sort, stream);
   return cudaGetLastError();
 }
 

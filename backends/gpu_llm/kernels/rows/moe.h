@@ -45,7 +45,8 @@ struct SortPairsParams {
 void SortPairs(const SortPairsParams& params, cudaStream_t stream);
 
 // Norm, scores, selection and sorting: one kernel, or two for many pairs. A row's experts and
-// weights depend only on the row. `ticket`: counter of finished clusters, 0 before and after.
+// weights depend only on the row. Nothing is sorted if sort.pairs is null. `ticket`: counter of
+// finished clusters, 0 before and after.
 cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
                   cudaStream_t stream);
 

@@ -1,0 +1,122 @@
+// Launcher of the experts' GEMM for many rows.
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
+
+namespace nereid::gpu {
+namespace {
+
+using namespace expert_gemm;
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode TensorMapEncoder() {
+  static const Encode encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                           cudaEnableDefault, &result);
+    return reinterpret_cast<Encode>(function);
+  }();
+  return encode;
+}
+
+// A map of an array of `kRank` dimensions, the innermost first; `strides` are those of the other
+// dimensions, in bytes. Elements outside read as zero.
+template <int kRank>
+cudaError_t EncodeMap(CUtensorMap& map, const void* data, int element_bytes,
+                      const std::array<int64_t, kRank>& sizes,
+                      const std::array<int64_t, kRank - 1>& strides, int box_rows) {
+  const Encode encode = TensorMapEncoder();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  std::array<cuuint64_t, kRank> map_sizes = {};
+  std::array<cuuint64_t, kRank - 1> map_strides = {};
+  std::array<cuuint32_t, kRank> box = {}, steps = {};
+  std::copy(sizes.begin(), sizes.end(), map_sizes.begin());
+  std::copy(strides.begin(), strides.end(), map_strides.begin());
+  box.fill(1);
+  steps.fill(1);
+  box[0] = static_cast<cuuint32_t>(kStageRowBytes / element_bytes);
+  box[1] = static_cast<cuuint32_t>(box_rows);
+  const CUresult result = encode(
+      &map, element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      kRank, const_cast<void*>(data), map_sizes.data(), map_strides.data(), box.data(),
+      steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <int kMaxRows>
+cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p, int element_bytes) {
+  const WeightMatrix& weights = p.weights;
+  const int64_t row_bytes = int64_t{weights.depth} * element_bytes;
+  cudaError_t error = EncodeMap<3>(maps.weights, weights.data, element_bytes,
+                                   {weights.depth, weights.num_outputs, p.num_experts},
+                                   {row_bytes, p.expert_stride * element_bytes}, kOutputs);
+  for (int i = 0; error == cudaSuccess && i < kMaxRows / kRowStep; ++i) {
+    error = EncodeMap<2>(maps.in[i], p.in, element_bytes, {weights.depth, p.num_rows}, {row_bytes},
+                         (i + 1) * kRowStep / kCluster);
+  }
+  return error;
+}
+
+template <typename Format, int kMaxRows>
+cudaError_t LaunchFor(const ExpertGemmParams& p, int num_processors, cudaStream_t stream) {
+  constexpr int kShared = StageShape<kMaxRows>::kSharedBytes;
+  static_assert(kShared <= 226 * 1024);
+  const auto kernel = ExpertGemmKernel<Format, kMaxRows>;
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+  TensorMaps<kMaxRows> maps = {};
+  if (error == cudaSuccess) error = EncodeMaps(maps, p, Format::kElementBytes);
+  if (error != cudaSuccess) return error;
+  // At most so many items: an expert's last part may be short.
+  const int64_t parts = p.num_rows / kMaxRows + std::min(p.num_rows, p.num_experts);
+  const int64_t items = parts * ((p.weights.num_outputs + kItemOutputs - 1) / kItemOutputs);
+  std::array<cudaLaunchAttribute, 2> attributes = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(
+      kCluster * std::min<int64_t>(items, std::max(1, num_processors / kCluster)));
+  config.blockDim = kThreads;
+  config.dynamicSmemBytes = kShared;
+  config.stream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = attributes.size();
+  return cudaLaunchKernelEx(&config, kernel, maps, p);
+}
+
+}  // namespace
+
+bool CanRunExpertGemm(const WeightMatrix& weights) {
+  switch (weights.format) {
+    case WeightFormat::kBf16:
+      return weights.num_outputs % 16 == 0 && weights.depth % 8 == 0;
+    case WeightFormat::kFp8:
+      return weights.num_outputs % 16 == 0 && weights.depth % 16 == 0;
+    case WeightFormat::kInt4:
+      break;
+  }
+  return false;
+}
+
+cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
+  if (params.num_rows == 0) return cudaSuccess;
+  const bool is_fp8 = params.weights.format == WeightFormat::kFp8;
+  if (params.num_rows / params.num_experts > 96) {
+    return is_fp8 ? LaunchFor<Fp8Format, 256>(params, num_processors, stream)
+                  : LaunchFor<Bf16Format, 256>(params, num_processors, stream);
+  }
+  return is_fp8 ? LaunchFor<Fp8Format, 128>(params, num_processors, stream)
+                : LaunchFor<Bf16Format, 128>(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu

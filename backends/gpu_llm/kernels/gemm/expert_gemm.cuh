@@ -1,0 +1,406 @@
+// The kernel of the experts' GEMM for many rows. Two blocks of threads form a cluster and compute
+// an item together: up to kMaxRows rows of an expert and 256 outputs, of which each block has 128.
+// In a block, a producer thread copies the weights (operand a) and the rows (operand b) to a ring
+// of stages. Each block of the cluster copies half of the rows, to both. Two consumer groups of
+// four warps have 64 outputs each. Clusters take items in turn; the numbers of rows of the experts
+// are read on the device. Device code only.
+#pragma once
+
+#include <cuda.h>
+
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/cluster.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
+
+namespace nereid::gpu::expert_gemm {
+
+constexpr int kCluster = 2;                        // blocks of threads
+constexpr int kGroups = 2;                         // consumer groups of a block
+constexpr int kGroupOutputs = 64;                  // the rows of wgmma's operand a
+constexpr int kOutputs = kGroups * kGroupOutputs;  // of a block
+constexpr int kItemOutputs = kCluster * kOutputs;
+constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
+constexpr int kStageRowBytes = 128;  // of a row of a stage: the widest swizzle of wgmma
+constexpr int kRowStep = 32;         // numbers of rows that the kernel is compiled for
+
+// `in` has one map for each number of rows that a block copies: 16, 32, ...
+template <int kMaxRows>
+struct TensorMaps {
+  CUtensorMap weights, in[kMaxRows / kRowStep];
+};
+
+template <int kMaxRows>
+struct StageShape {
+  static constexpr int kWeightBytes = kOutputs * kStageRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kMaxRows * kStageRowBytes;
+  static constexpr int kStages = kMaxRows > 128 ? 4 : kMaxRows > 64 ? 6 : 8;
+  // Where a group's outputs are transposed: so many rows at a time, of kGroupOutputs outputs.
+  static constexpr int kStagingRows = kMaxRows < 128 ? kMaxRows : 128;
+  static constexpr int kStagingBytes = kStagingRows * kGroupOutputs * 2;
+  static constexpr int kSharedBytes = kStages * kStageBytes + kGroups * kStagingBytes + 1024;
+};
+
+// A part of an expert's rows, and 256 outputs.
+struct Item {
+  int expert, first_row, num_rows, first_output;
+};
+
+// The items of a cluster, in order: all parts of an expert's rows for the first outputs, then for
+// the next outputs, so that the clusters that run at the same time share rows and weights.
+template <int kMaxRows>
+class ItemCursor {
+ public:
+  __device__ explicit ItemCursor(const ExpertGemmParams& p)
+      : p_(p),
+        item_(static_cast<int>(blockIdx.x) / kCluster),
+        blocks_((p.weights.num_outputs + kItemOutputs - 1) / kItemOutputs) {
+    Load();
+    Seek();
+  }
+  __device__ bool has_item() const { return expert_ < p_.num_experts; }
+  __device__ void Advance() {
+    item_ += static_cast<int>(gridDim.x) / kCluster;
+    Seek();
+  }
+  __device__ Item item() const {
+    const int at = item_ - first_item_, part = at % parts_;
+    const int rows = num_rows_ / parts_, num_longer = num_rows_ % parts_;  // parts of a row more
+    return {expert_, first_row_ + part * rows + min(part, num_longer),
+            rows + (part < num_longer ? 1 : 0), at / parts_ * kItemOutputs};
+  }
+
+ private:
+  __device__ void Load() {
+    const bool is_only = p_.first_rows == nullptr;
+    first_row_ = is_only ? 0 : p_.first_rows[expert_];
+    num_rows_ = (is_only ? p_.num_rows : p_.first_rows[expert_ + 1]) - first_row_;
+    parts_ = (num_rows_ + kMaxRows - 1) / kMaxRows;
+  }
+  // Finds the expert of the item.
+  __device__ void Seek() {
+    while (item_ >= first_item_ + parts_ * blocks_) {
+      first_item_ += parts_ * blocks_;
+      if (++expert_ == p_.num_experts) return;
+      Load();
+    }
+  }
+
+  const ExpertGemmParams& p_;
+  int item_, blocks_;
+  int expert_ = 0, first_item_ = 0, first_row_ = 0, num_rows_ = 0, parts_ = 0;
+};
+
+// Position in the ring of stages.
+template <int kStages>
+struct StageRing {
+  int stage = 0, parity = 0;
+  __device__ __forceinline__ void Advance() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+};
+
+// Copies the box of an expert's weights whose first element is at (column, row).
+__device__ __forceinline__ void CopyWeights(uint32_t to, const void* map, int column, int row,
+                                            int expert, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(expert), "r"(SharedAddress(barrier))
+      : "memory");
+}
+// Copies a box to the same address in both blocks of the cluster, and signals each block's barrier.
+__device__ __forceinline__ void CopyToCluster(uint32_t to, const void* map, int column, int row,
+                                              uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(SharedAddress(barrier)),
+      "h"(static_cast<uint16_t>((1 << kCluster) - 1))
+      : "memory");
+}
+__device__ __forceinline__ void ArriveInCluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Stores four 8 x 8 matrices, transposed.
+__device__ __forceinline__ void StoreMatrices(uint32_t address, const uint32_t (&values)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+      : "memory");
+}
+
+// A format of the operands:
+//   kElementBytes
+//   kScales: products are multiplied by in_scales and row_scales
+//   Multiply(sums, weights, in, adds): sums = weights x in, for 32 bytes of a stage's rows, plus
+//   the
+//     sums before if `adds`; `weights` and `in` are descriptors
+struct Bf16Format {
+  static constexpr int kElementBytes = 2;
+  static constexpr bool kScales = false;
+  template <int kCount>
+  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
+                                                  uint64_t in, bool adds) {
+    Wgmma(sums, weights, in, adds);
+  }
+};
+struct Fp8Format {
+  static constexpr int kElementBytes = 1;
+  static constexpr bool kScales = true;
+  template <int kCount>
+  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
+                                                  uint64_t in, bool adds) {
+    WgmmaFp8(sums, weights, in, adds);
+  }
+};
+
+template <typename Format, int kMaxRows>
+class Block {
+  using Shape = StageShape<kMaxRows>;
+  static constexpr int kStepColumns = kStageRowBytes / Format::kElementBytes;
+
+ public:
+  __device__ Block(const ExpertGemmParams& p, uint32_t shared, uint64_t* barriers)
+      : p_(p),
+        stages_(shared),
+        full_(barriers),
+        empty_(barriers + Shape::kStages),
+        rank_(static_cast<int>(blockIdx.x) % kCluster),
+        num_steps_((p.weights.depth + kStepColumns - 1) / kStepColumns) {}
+
+  // Called by one thread.
+  __device__ void Produce(const TensorMaps<kMaxRows>& maps) {
+    StageRing<Shape::kStages> ring;
+    int filled = 0;
+    for (ItemCursor<kMaxRows> cursor(p_); cursor.has_item(); cursor.Advance()) {
+      const Item item = cursor.item();
+      const int boxes = (item.num_rows + kRowStep - 1) / kRowStep,
+                rows = boxes * kRowStep / kCluster;
+      const void* in_map = &maps.in[boxes - 1];
+      const int first_row = item.first_row + rank_ * rows;
+      const int first_output = item.first_output + rank_ * kOutputs;
+      const uint32_t bytes = Shape::kWeightBytes + kCluster * rows * kStageRowBytes;
+      for (int step = 0; step < num_steps_; ++step) {
+        if (filled < Shape::kStages) {
+          ++filled;
+        } else {
+          BarrierWait(empty_ + ring.stage, ring.parity ^ 1);
+        }
+        const uint32_t to = stages_ + ring.stage * Shape::kStageBytes;
+        uint64_t* barrier = full_ + ring.stage;
+        BarrierExpect(barrier, bytes);
+        CopyWeights(to, &maps.weights, step * kStepColumns, first_output, item.expert, barrier);
+        CopyToCluster(to + Shape::kWeightBytes + rank_ * rows * kStageRowBytes, in_map,
+                      step * kStepColumns, first_row, barrier);
+        ring.Advance();
+      }
+    }
+  }
+
+  // Called by the consumer groups.
+  __device__ void Consume() {
+    group_ = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128 - 1, 0);
+    for (ItemCursor<kMaxRows> cursor(p_); cursor.has_item();) {
+      const Item item = cursor.item();
+      switch ((item.num_rows + kRowStep - 1) / kRowStep) {
+        case 1:
+          ConsumeItem<32>(item, cursor);
+          break;
+        case 2:
+          if constexpr (kMaxRows >= 64) ConsumeItem<64>(item, cursor);
+          break;
+        case 3:
+          if constexpr (kMaxRows >= 96) ConsumeItem<96>(item, cursor);
+          break;
+        case 4:
+          if constexpr (kMaxRows >= 128) ConsumeItem<128>(item, cursor);
+          break;
+        case 5:
+          if constexpr (kMaxRows >= 160) ConsumeItem<160>(item, cursor);
+          break;
+        case 6:
+          if constexpr (kMaxRows >= 192) ConsumeItem<192>(item, cursor);
+          break;
+        case 7:
+          if constexpr (kMaxRows >= 224) ConsumeItem<224>(item, cursor);
+          break;
+        case 8:
+          if constexpr (kMaxRows >= 256) ConsumeItem<256>(item, cursor);
+          break;
+      }
+    }
+  }
+
+ private:
+  // kRows: the item's rows, rounded up. Advances the cursor.
+  template <int kRows>
+  __device__ __forceinline__ void ConsumeItem(const Item& item, ItemCursor<kMaxRows>& cursor) {
+    float sums[kRows / 2] = {};
+    FenceAccumulators(sums);
+    int previous = -1;  // stage whose wgmma may still be running
+    for (int step = 0; step < num_steps_; ++step) {
+      BarrierWait(full_ + ring_.stage, ring_.parity);
+      const uint32_t at = stages_ + ring_.stage * Shape::kStageBytes;
+      const uint64_t a =
+          MatrixDescriptor<kStageRowBytes>(at + group_ * (kGroupOutputs * kStageRowBytes));
+      const uint64_t b = MatrixDescriptor<kStageRowBytes>(at + Shape::kWeightBytes);
+      WgmmaBegin();
+#pragma unroll
+      for (int k = 0; k < kStageRowBytes / 32; ++k)
+        Format::Multiply(sums, a + 2 * k, b + 2 * k, true);
+      WgmmaCommit();
+      if (step == 0) cursor.Advance();  // while the tensor cores are busy
+      WgmmaWait<1>();
+      if (previous >= 0) Release(previous);
+      previous = ring_.stage;
+      ring_.Advance();
+    }
+    WgmmaWait<0>();
+    FenceAccumulators(sums);
+    Release(previous);
+    if constexpr (Format::kScales) Scale<kRows>(item, sums);
+    if (p_.output == GemmEpilogue::kSiluGate) {
+      Store<kRows, true>(item, sums);
+    } else {
+      Store<kRows, false>(item, sums);
+    }
+  }
+
+  // This warp has finished with the stage: both blocks' producers may fill it.
+  __device__ __forceinline__ void Release(int stage) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane < kCluster) ArriveInCluster(MapToClusterBlock(SharedAddress(empty_ + stage), lane));
+  }
+
+  // The layout of `sums`: Store().
+  template <int kRows>
+  __device__ __forceinline__ void Scale(const Item& item, float (&sums)[kRows / 2]) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int output = item.first_output + rank_ * kOutputs + (warp - 4) * 16 + lane / 4;
+    const float* row_scales = p_.weights.row_scales + item.expert * p_.scale_stride;
+    const int last = p_.weights.num_outputs - 1;
+    const float low = __ldg(row_scales + min(output, last)),
+                high = __ldg(row_scales + min(output + 8, last));
+    const float* in_scales = p_.in_scales + item.first_row;
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+      float* d = sums + 4 * j;
+      const int row = 8 * j + lane % 4 * 2, last_row = item.num_rows - 1;
+      const float first = __ldg(in_scales + min(row, last_row)),
+                  second = __ldg(in_scales + min(row + 1, last_row));
+      d[0] *= first * low, d[1] *= second * low;
+      d[2] *= first * high, d[3] *= second * high;
+    }
+  }
+
+  __device__ __forceinline__ void GroupSync() {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + group_) : "memory");
+  }
+
+  // Stores the group's outputs. A thread has d[0 .. 3] of 8 rows of the item: outputs g and g + 8
+  // of its warp's 16 for rows 2 t and 2 t + 1. They are transposed in shared memory, whose rows are
+  // those of `out`, in chunks of 16 bytes that are permuted by the row against bank conflicts.
+  template <int kRows, bool kGates>
+  __device__ __forceinline__ void Store(const Item& item, float (&sums)[kRows / 2]) {
+    constexpr int kOutRowBytes = kGates ? kGroupOutputs : 2 * kGroupOutputs;
+    constexpr int kChunks = kOutRowBytes / 16;  // of a row, a power of two
+    constexpr int kStaged = kRows < Shape::kStagingRows ? kRows : Shape::kStagingRows;
+    constexpr int kColumnsAtOnce = kGates ? 4 : 2;  // of the sums, each for 8 rows
+    const auto offset = [](int row, int chunk) {
+      const int permuted = chunk ^ (kGates ? row / 2 : row) % kChunks;
+      return row * kOutRowBytes + permuted * 16;
+    };
+    const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
+    const uint32_t staging =
+        stages_ + Shape::kStages * Shape::kStageBytes + group_ * Shape::kStagingBytes;
+    const int row_size = kGates ? p_.weights.num_outputs / 2 : p_.weights.num_outputs;
+    const int first_output = item.first_output + rank_ * kOutputs + group_ * kGroupOutputs;
+    const int column = (kGates ? first_output / 2 : first_output) + thread % kChunks * 8;
+    bf16* out = static_cast<bf16*>(p_.out) + int64_t{item.first_row} * row_size + column;
+#pragma unroll
+    for (int first = 0; first < kRows; first += kStaged) {
+      GroupSync();  // the group has read what was there before
+#pragma unroll
+      for (int j = first / 8; j < (first + kStaged) / 8 && j < kRows / 8; j += kColumnsAtOnce) {
+        uint32_t values[4];
+        int row, chunk;
+        if constexpr (kGates) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float* d = sums + 4 * (j + i);
+            float gated[2];
+#pragma unroll
+            for (int b = 0; b < 2; ++b)
+              gated[b] = __fdividef(d[b], 1.0f + __expf(-d[b])) * d[2 + b];
+            values[i] = PackBf16(gated[0], gated[1]);
+          }
+          row = 8 * j - first + lane, chunk = warp;
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            values[i] = PackBf16(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
+          row = 8 * j - first + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
+        }
+        StoreMatrices(staging + offset(row, chunk), values);
+      }
+      GroupSync();
+      if (column < row_size) {
+#pragma unroll 4
+        for (int row = thread / kChunks; row < kStaged; row += 128 / kChunks) {
+          if (first + row >= item.num_rows) break;
+          uint4 value;
+          asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                       : "r"(staging + offset(row, thread % kChunks))
+                       : "memory");
+          *reinterpret_cast<uint4*>(out + int64_t{first + row} * row_size) = value;
+        }
+      }
+    }
+  }
+
+  const ExpertGemmParams& p_;
+  uint32_t stages_;
+  uint64_t *full_, *empty_;
+  int rank_, num_steps_, group_ = 0;
+  StageRing<Shape::kStages> ring_;
+};
+
+template <typename Format, int kMaxRows>
+__global__ void __launch_bounds__(kThreads, 1)
+    ExpertGemmKernel(const __grid_constant__ TensorMaps<kMaxRows> maps,
+                     const __grid_constant__ ExpertGemmParams p) {
+  using Shape = StageShape<kMaxRows>;
+  extern __shared__ char unaligned[];
+  __shared__ uint64_t barriers[2 * Shape::kStages];
+  const uint32_t shared = (SharedAddress(unaligned) + 1023) & ~1023u;
+  LaunchNext();
+  if (threadIdx.x == 0) {
+    PrefetchMap(&maps.weights);
+    for (int i = 0; i < Shape::kStages; ++i) {
+      BarrierInit(barriers + i, 1);
+      BarrierInit(barriers + Shape::kStages + i, kCluster * kConsumers / 32);
+    }
+    BarrierInitFence();
+  }
+  ClusterArrive();
+  ClusterWait();  // the barriers of both blocks are initialized
+  WaitForPrevious();
+  Block<Format, kMaxRows> block(p, shared, barriers);
+  if (threadIdx.x < 128) {
+    ReleaseRegisters<40>();
+    if (threadIdx.x == 0) block.Produce(maps);
+    __syncwarp();
+  } else {
+    AcquireRegisters<232>();
+    block.Consume();
+  }
+  // A block's shared memory exists until the other one has stopped writing to it.
+  ClusterArrive();
+  ClusterWait();
+}
+
+}  // namespace nereid::gpu::expert_gemm

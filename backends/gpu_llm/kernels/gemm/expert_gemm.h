@@ -1,0 +1,37 @@
+// Grouped GEMM for experts with many rows, on warpgroup matrix instructions: the rows of each
+// expert are consecutive, and each expert's weights are read once for up to 256 of its rows.
+// model/experts.cc selects between it and GroupedGemm().
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/weight_format.h"
+
+namespace nereid::gpu {
+
+struct ExpertGemmParams {
+  WeightMatrix weights;   // of expert 0: bf16, or fp8 with fp8 inputs
+  int64_t expert_stride;  // elements from one expert's matrix to the next
+  int64_t scale_stride;   // fp8: elements from one expert's row_scales to the next
+  // [num_experts + 1], on the device: expert e has the rows [first_rows[e], first_rows[e + 1]) of
+  // `in` and `out`. Null: the only expert has all rows.
+  const int32_t* first_rows;
+  const void* in;          // [num_rows, depth] in the format of the weights
+  const float* in_scales;  // fp8: [num_rows]
+  void* out;               // [num_rows, num_outputs] bf16, with a gate num_outputs / 2
+  int num_rows;
+  int num_experts;      // at most kMaxExperts
+  GemmEpilogue output;  // kBf16 or kSiluGate
+};
+
+bool CanRunExpertGemm(const WeightMatrix& weights);
+
+// A row's result depends only on the row: the order of additions does not depend on other rows, on
+// the number of rows of an expert, or on their order.
+cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,27 @@
+// For experts with many rows: sorts the pairs of row and expert by expert with many blocks of
+// threads, and copies the rows to sorted order.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace nereid::gpu {
+
+// Pair = row * experts_per_token + rank. The order of pairs of one expert is arbitrary.
+struct ExpertRowsParams {
+  const int32_t* experts;  // [num_pairs]
+  int32_t* sorted_index;   // [num_pairs]: position of each pair in sorted order
+  int32_t* first_rows;     // [num_experts + 1]: positions of the first pairs of the experts
+  // [num_experts + 1]: the experts' numbers of pairs and a counter of finished blocks; 0 before and
+  // after.
+  int32_t* counts;
+  const __nv_bfloat16* in;  // [num_rows, hidden_size]
+  __nv_bfloat16* out;       // [num_pairs, hidden_size]: the pairs' rows, in sorted order
+  int num_rows, num_experts, experts_per_token;
+  int hidden_size;  // a multiple of 8
+};
+void SortExpertRows(const ExpertRowsParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,257 @@
+// The experts' GEMM for many rows and the sort ahead of it, against plain loops over sampled
+// outputs and against the grouped GEMM, with uneven numbers of rows.
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
+#include "backends/gpu_llm/kernels/rows/expert_rows.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
+
+namespace nereid::gpu {
+namespace {
+
+using testing::FromBf16;
+using testing::RelativeError;
+using testing::ToDevice;
+using testing::ToHost;
+
+// A bf16 result: 2^-9 relative, plus some for another order of additions.
+constexpr double kTolerance = 4e-3;
+constexpr int kNumProcessors = 132;
+
+DeviceMemory Allocate(int64_t bytes) {
+  Result<DeviceMemory> memory = DeviceMemory::Allocate(bytes, "a test");
+  EXPECT_TRUE(memory.ok());
+  EXPECT_EQ(cudaMemset(memory->data(), 0xff, bytes), cudaSuccess);  // NaN
+  return std::move(*memory);
+}
+
+DeviceMemory RandomBf16(int64_t count, float magnitude, uint32_t seed) {
+  DeviceMemory memory = Allocate(2 * count);
+  RandomFill(memory.as<__nv_bfloat16>(), count, magnitude, seed, nullptr);
+  return memory;
+}
+
+std::vector<float> RowToHost(const DeviceMemory& memory, int64_t row, int64_t size) {
+  std::vector<uint16_t> bits(size);
+  EXPECT_EQ(
+      cudaMemcpy(bits.data(), memory.as<uint16_t>() + row * size, 2 * size, cudaMemcpyDeviceToHost),
+      cudaSuccess);
+  std::vector<float> values;
+  for (const uint16_t value : bits) values.push_back(FromBf16(value));
+  return values;
+}
+
+float Dot(const std::vector<float>& a, const std::vector<float>& b) {
+  return static_cast<float>(std::inner_product(a.begin(), a.end(), b.begin(), 0.0));
+}
+
+class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
+ protected:
+  struct Problem {
+    int num_outputs, depth;
+    std::vector<int32_t> first_rows;
+    DeviceMemory weights, in, d_first_rows;
+    int num_rows() const { return first_rows.back(); }
+    int num_experts() const { return static_cast<int>(first_rows.size()) - 1; }
+    int64_t matrix_size() const { return int64_t{num_outputs} * depth; }
+  };
+
+  static Problem MakeProblem(int num_outputs, int depth, const std::vector<int>& rows) {
+    Problem problem;
+    problem.num_outputs = num_outputs;
+    problem.depth = depth;
+    problem.first_rows = {0};
+    for (const int count : rows) problem.first_rows.push_back(problem.first_rows.back() + count);
+    problem.weights =
+        RandomBf16(problem.matrix_size() * problem.num_experts(), 2.0f / std::sqrt(depth), 5);
+    problem.in = RandomBf16(int64_t{problem.num_rows()} * depth, 1.0f, 6);
+    problem.d_first_rows = ToDevice(problem.first_rows);
+    return problem;
+  }
+
+  static ExpertGemmParams Params(const Problem& problem, GemmEpilogue output,
+                                 const DeviceMemory& out) {
+    ExpertGemmParams params = {};
+    params.weights.data = problem.weights.data();
+    params.weights.num_outputs = problem.num_outputs;
+    params.weights.depth = problem.depth;
+    params.expert_stride = problem.matrix_size();
+    params.first_rows = problem.d_first_rows.as<int32_t>();
+    params.in = problem.in.data();
+    params.out = out.data();
+    params.num_rows = problem.num_rows();
+    params.num_experts = problem.num_experts();
+    params.output = output;
+    return params;
+  }
+
+  static DeviceMemory Run(const Problem& problem, GemmEpilogue output) {
+    const int row_size =
+        output == GemmEpilogue::kSiluGate ? problem.num_outputs / 2 : problem.num_outputs;
+    DeviceMemory out = Allocate(int64_t{2} * (problem.num_rows() + 1) * row_size);
+    const ExpertGemmParams params = Params(problem, output, out);
+    EXPECT_TRUE(CanRunExpertGemm(params.weights));
+    EXPECT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (const float value : RowToHost(out, problem.num_rows(), row_size))
+      EXPECT_TRUE(std::isnan(value));  // nothing is written behind the last row
+    return out;
+  }
+
+  // Sampled outputs of every row.
+  static void CheckSamples(const Problem& problem, GemmEpilogue output, const DeviceMemory& out) {
+    const bool gates = output == GemmEpilogue::kSiluGate;
+    const int row_size = gates ? problem.num_outputs / 2 : problem.num_outputs;
+    std::vector<int> columns = {0, row_size - 1, row_size / 2};
+    std::mt19937 random(3);
+    while (columns.size() < 10) columns.push_back(static_cast<int>(random() % row_size));
+    std::vector<float> got, expected;
+    for (int expert = 0; expert < problem.num_experts(); ++expert) {
+      const auto weights_of = [&](int row) {
+        return RowToHost(problem.weights, int64_t{expert} * problem.num_outputs + row,
+                         problem.depth);
+      };
+      std::vector<std::vector<float>> weights, up_weights;
+      for (const int c : columns) {
+        weights.push_back(weights_of(gates ? c / 8 * 16 + c % 8 : c));
+        if (gates) up_weights.push_back(weights_of(c / 8 * 16 + c % 8 + 8));
+      }
+      for (int row = problem.first_rows[expert]; row < problem.first_rows[expert + 1]; ++row) {
+        const std::vector<float> in = RowToHost(problem.in, row, problem.depth);
+        const std::vector<float> out_row = RowToHost(out, row, row_size);
+        for (size_t i = 0; i < columns.size(); ++i) {
+          float value = Dot(in, weights[i]);
+          if (gates) value = value / (1.0f + std::exp(-value)) * Dot(in, up_weights[i]);
+          expected.push_back(value);
+          got.push_back(out_row[columns[i]]);
+        }
+      }
+    }
+    EXPECT_LT(RelativeError(got, expected), 2 * kTolerance);
+  }
+
+  // All outputs.
+  static void CheckAgainstGroupedGemm(const Problem& problem, GemmEpilogue output,
+                                      const DeviceMemory& out) {
+    const bool gates = output == GemmEpilogue::kSiluGate;
+    const int64_t count =
+        int64_t{problem.num_rows()} * (gates ? problem.num_outputs / 2 : problem.num_outputs);
+    std::vector<ExpertTile> tiles;
+    for (int expert = 0; expert < problem.num_experts(); ++expert) {
+      const int last = problem.first_rows[expert + 1];
+      for (int row = problem.first_rows[expert]; row < last; row += kLargeExpertTile)
+        tiles.push_back({expert, row, std::min(kLargeExpertTile, last - row)});
+    }
+    const DeviceMemory d_tiles = ToDevice(tiles), expected = Allocate(2 * count);
+    GroupedGemmParams gemm = {};
+    gemm.in = problem.in.as<__nv_bfloat16>();
+    gemm.weights = problem.weights.as<__nv_bfloat16>();
+    gemm.expert_stride = problem.matrix_size();
+    gemm.tiles = d_tiles.as<ExpertTile>();
+    gemm.num_tiles = static_cast<int>(tiles.size());
+    gemm.tile_rows = kLargeExpertTile;
+    gemm.num_outputs = problem.num_outputs;
+    gemm.depth = problem.depth;
+    gemm.gates = gates;
+    gemm.out = expected.data();
+    GroupedGemm(gemm, nullptr);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_LT(RelativeError(RowToHost(out, 0, count), RowToHost(expected, 0, count)), kTolerance);
+  }
+
+  static void Check(int num_outputs, int depth, const std::vector<int>& rows) {
+    SCOPED_TRACE(::testing::Message() << num_outputs << " x " << depth);
+    const Problem problem = MakeProblem(num_outputs, depth, rows);
+    for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
+      const DeviceMemory out = Run(problem, output);
+      CheckSamples(problem, output, out);
+      CheckAgainstGroupedGemm(problem, output, out);
+    }
+  }
+};
+
+TEST_F(ExpertGemmTest, UnevenRowsAndOddSizes) {
+  Check(16, 8, {1});
+  Check(48, 72, {3, 0, 40});
+  Check(272, 200, {0, 1, 31, 32, 33, 127, 128, 129, 0, 160, 161, 192, 223, 224, 255, 256, 257});
+  Check(272, 200, {0, 0, 300, 513, 0, 769});
+  Check(512, 1032, {2000});
+  std::vector<int> many(512, 0);
+  for (size_t i = 0; i < many.size(); i += 3) many[i] = static_cast<int>(i % 50);
+  Check(128, 64, many);
+}
+
+TEST_F(ExpertGemmTest, ShapesOfMixtures) {
+  Check(1536, 2048, {0, 1, 127, 128, 129, 300, 64, 513, 20});  // Qwen3-30B-A3B
+  Check(2048, 768, {0, 1, 127, 128, 129, 300, 64, 513, 20});
+  Check(28672, 4096, {1, 0, 257});  // Mixtral-8x7B
+  Check(4096, 14336, {1, 0, 257});
+}
+
+TEST_F(ExpertGemmTest, ResultsOfARowDoNotDependOnOtherRows) {
+  const Problem together = MakeProblem(272, 520, {700, 1, 200, 0, 129});
+  Problem alone = MakeProblem(272, 520, {1, 1, 1, 1, 1});
+  const std::vector<float> many =
+      RowToHost(Run(together, GemmEpilogue::kBf16), 0, int64_t{together.num_rows()} * 272);
+  for (int expert = 0; expert < 5; ++expert) {
+    const int first = together.first_rows[expert], last = together.first_rows[expert + 1];
+    for (int row = first; row < last; row += 37) {
+      ASSERT_EQ(cudaMemcpy(alone.in.as<char>() + expert * 520 * 2,
+                           together.in.as<char>() + int64_t{row} * 520 * 2, 520 * 2,
+                           cudaMemcpyDeviceToDevice),
+                cudaSuccess);
+      const std::vector<float> one = RowToHost(Run(alone, GemmEpilogue::kBf16), expert, 272);
+      for (int c = 0; c < 272; ++c) ASSERT_EQ(one[c], many[int64_t{row} * 272 + c]) << row;
+    }
+  }
+}
+
+TEST_F(ExpertGemmTest, RowsAreSortedByExpert) {
+  struct Case {
+    int num_rows, num_experts, per_token, hidden;
+  };
+  for (const Case& c :
+       {Case{1, 8, 2, 8}, Case{77, 128, 8, 520}, Case{1030, 5, 3, 2056}, Case{300, 512, 32, 64}}) {
+    const int num_pairs = c.num_rows * c.per_token;
+    std::mt19937 random(7);
+    std::vector<int32_t> experts, order(c.num_experts);
+    std::iota(order.begin(), order.end(), 0);
+    for (int row = 0; row < c.num_rows; ++row) {
+      std::shuffle(order.begin(), order.end(), random);
+      experts.insert(experts.end(), order.begin(), order.begin() + c.per_token);
+    }
+    const DeviceMemory d_experts = ToDevice(experts), sorted_index = Allocate(4 * num_pairs),
+                       first_rows = Allocate(4 * (c.num_experts + 1)),
+                       counts = ToDevice(std::vector<int32_t>(c.num_experts + 1, 0)),
+                       in = RandomBf16(int64_t{c.num_rows} * c.hidden, 1.0f, 8),
+                       out = Allocate(int64_t{2} * num_pairs * c.hidden);
+    SortExpertRows({d_experts.as<int32_t>(), sorted_index.as<int32_t>(), first_rows.as<int32_t>(),
+                    counts.as<int32_t>(), in.as<__nv_bfloat16>(), out.as<__nv_bfloat16>(),
+                    c.num_rows, c.num_experts, c.per_token, c.hidden},
+                   nullptr);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (const int32_t count : ToHost<int32_t>(counts, c.num_experts + 1)) EXPECT_EQ(count, 0);
+    const auto first = ToHost<int32_t>(first_rows, c.num_experts + 1);
+    const auto places = ToHost<int32_t>(sorted_index, num_pairs);
+    std::vector<bool> taken(num_pairs, false);
+    for (int pair = 0; pair < num_pairs; ++pair) {
+      ASSERT_GE(places[pair], first[experts[pair]]);
+      ASSERT_LT(places[pair], first[experts[pair] + 1]);
+      EXPECT_FALSE(taken[places[pair]]);
+      taken[places[pair]] = true;
+      if (pair % 7 == 0) {
+        EXPECT_EQ(RowToHost(out, places[pair], c.hidden),
+                  RowToHost(in, pair / c.per_token, c.hidden));
+      }
+    }
+    EXPECT_EQ(first[0], 0);
+    EXPECT_EQ(first[c.num_experts], num_pairs);
+  }
+}
+
+}  // namespace
+}  // namespace nereid::gpu
