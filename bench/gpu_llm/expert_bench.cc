@@ -3,7 +3,7 @@
 // random and uniform.
 //
 //   gpu_expert_bench [--shape qwen3-30b-a3b|mixtral-8x7b] [--tokens 2048,8192]
-//                    [--kernel all|tiles|sorted] [--skewed 0]
+//                    [--kernel all|tiles|sorted] [--weights bf16|fp8|int4] [--skewed 0]
 // --skewed 1: expert e is chosen in proportion to 1 / (e + 4).
 #include <cuda_runtime_api.h>
 
@@ -43,6 +43,31 @@ DeviceMemory RandomBf16(int64_t count, float bound, uint64_t seed) {
   return memory;
 }
 
+// The same matrix of all experts, one after the other.
+struct Experts {
+  WeightMatrix all;
+  DeviceMemory memory, scales;
+  int64_t stride_bytes = 0;
+};
+Experts RandomExpertWeights(WeightFormat format, int num_experts, int num_outputs, int depth,
+                            uint64_t seed) {
+  Experts result;
+  const int64_t elements = int64_t{num_outputs} * depth;
+  result.stride_bytes = format == WeightFormat::kBf16 ? 2 * elements
+                        : format == WeightFormat::kFp8
+                            ? elements
+                            : num_outputs / kInt4TileRows * Int4TileBytes(depth, 1);
+  result.memory = Allocate(result.stride_bytes * num_experts);
+  result.scales = Allocate(int64_t{4} * num_outputs * num_experts);
+  result.all.format = format;
+  result.all.data = result.memory.data();
+  result.all.row_scales = result.scales.as<float>();
+  result.all.num_outputs = num_outputs * num_experts;
+  result.all.depth = depth;
+  RandomFillMatrix(result.all, seed, nullptr);
+  return result;
+}
+
 std::vector<int32_t> RandomExperts(const Shape& shape, int num_tokens, bool is_skewed) {
   std::mt19937 random(1);
   std::vector<int32_t> experts;
@@ -60,13 +85,15 @@ std::vector<int32_t> RandomExperts(const Shape& shape, int num_tokens, bool is_s
 
 class Bench {
  public:
-  Bench(const Shape& shape, int max_tokens)
+  Bench(const Shape& shape, WeightFormat format, int max_tokens)
       : shape_(shape),
-        gate_up_(RandomBf16(int64_t{2} * shape.inner * shape.hidden * shape.num_experts, 0.03f, 1)),
-        down_(RandomBf16(int64_t{shape.inner} * shape.hidden * shape.num_experts, 0.03f, 2)),
+        format_(format),
+        gate_up_(RandomExpertWeights(format, shape.num_experts, 2 * shape.inner, shape.hidden, 1)),
+        down_(RandomExpertWeights(format, shape.num_experts, shape.hidden, shape.inner, 2)),
         in_(RandomBf16(int64_t{max_tokens} * shape.hidden, 1.0f, 3)),
         gated_(RandomBf16(int64_t{max_tokens} * shape.per_token * shape.inner, 1.0f, 4)),
         outputs_(RandomBf16(int64_t{max_tokens} * shape.per_token * shape.hidden, 1.0f, 5)),
+        in_scales_(Allocate(int64_t{4} * max_tokens * shape.per_token)),
         sum_(Allocate(int64_t{2} * max_tokens * shape.hidden)) {
     Check(cudaDeviceGetAttribute(&num_processors_, cudaDevAttrMultiProcessorCount, 0));
   }
@@ -83,14 +110,15 @@ class Bench {
     Check(cudaMemset(weights.data(), 0, weights.size_bytes()));
     const double row_bytes = 2.0 * shape_.hidden;
     const double pair_operations = 2.0 * num_pairs * shape_.hidden * shape_.inner;
-    const double matrix_bytes = 2.0 * shape_.hidden * shape_.inner * shape_.num_experts;
+    const double matrix_bytes = static_cast<double>(down_.stride_bytes) * shape_.num_experts;
+    const bool is_fp8 = format_ == WeightFormat::kFp8;
     const double inner_bytes = 2.0 * num_pairs * shape_.inner;
     const int tile_rows = num_pairs <= 4 * shape_.num_experts ? kSmallExpertTile : kLargeExpertTile;
     const auto num_tiles =
         static_cast<int>(MaxExpertTiles(num_pairs, shape_.num_experts, tile_rows));
     const DeviceMemory tiles = Allocate(num_tiles * static_cast<int64_t>(sizeof(ExpertTile)));
 
-    if (kernel != "sorted") {
+    if (kernel != "sorted" && format_ == WeightFormat::kBf16) {
       Measure(num_tokens, "sort, one block", {4.0 * num_pairs * 4, 0.0}, [&] {
         SortPairs({d_experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
                    tiles.as<ExpertTile>(), num_pairs, shape_.num_experts, tile_rows, num_tiles},
@@ -100,7 +128,7 @@ class Bench {
       gemm.in = in_.as<__nv_bfloat16>();
       gemm.pairs = pairs.as<int32_t>();
       gemm.pairs_per_row = shape_.per_token;
-      gemm.weights = gate_up_.as<__nv_bfloat16>();
+      gemm.weights = gate_up_.memory.as<__nv_bfloat16>();
       gemm.expert_stride = int64_t{2} * shape_.inner * shape_.hidden;
       gemm.tiles = tiles.as<ExpertTile>();
       gemm.out = gated_.data();
@@ -114,7 +142,7 @@ class Bench {
               [&] { GroupedGemm(gemm, timer_.stream()); });
       gemm.in = gated_.as<__nv_bfloat16>();
       gemm.pairs = nullptr;
-      gemm.weights = down_.as<__nv_bfloat16>();
+      gemm.weights = down_.memory.as<__nv_bfloat16>();
       gemm.expert_stride = int64_t{shape_.inner} * shape_.hidden;
       gemm.out = outputs_.data();
       gemm.num_outputs = shape_.hidden;
@@ -131,30 +159,38 @@ class Bench {
                      timer_.stream());
     });
     if (kernel != "tiles") {
-      ExpertGemmParams gemm = {};
-      gemm.weights.data = gate_up_.data();
-      gemm.weights.num_outputs = 2 * shape_.inner;
-      gemm.weights.depth = shape_.hidden;
-      gemm.expert_stride = int64_t{2} * shape_.inner * shape_.hidden;
-      gemm.first_rows = first_rows.as<int32_t>();
-      gemm.in = outputs_.data();
-      gemm.out = gated_.data();
-      gemm.num_rows = num_pairs;
-      gemm.num_experts = shape_.num_experts;
-      gemm.output = GemmEpilogue::kSiluGate;
-      Measure(num_tokens, "gate and up, sorted rows",
-              {2 * matrix_bytes + num_pairs * row_bytes + inner_bytes, 2 * pair_operations},
-              [&] { Check(ExpertGemm(gemm, num_processors_, timer_.stream())); });
-      gemm.weights.data = down_.data();
-      gemm.weights.num_outputs = shape_.hidden;
-      gemm.weights.depth = shape_.inner;
-      gemm.expert_stride = int64_t{shape_.inner} * shape_.hidden;
-      gemm.in = gated_.data();
-      gemm.out = outputs_.data();
-      gemm.output = GemmEpilogue::kBf16;
-      Measure(num_tokens, "down, sorted rows",
-              {matrix_bytes + num_pairs * row_bytes + inner_bytes, pair_operations},
-              [&] { Check(ExpertGemm(gemm, num_processors_, timer_.stream())); });
+      for (const DeviceMemory* rows : {&outputs_, &gated_}) {
+        WeightMatrix values = {};  // finite in fp8
+        values.format = WeightFormat::kFp8;
+        values.row_scales = in_scales_.as<float>();
+        values.data = rows->data();
+        values.depth = rows == &outputs_ ? shape_.hidden : shape_.inner;
+        values.num_outputs = num_pairs;
+        if (is_fp8) RandomFillMatrix(values, 9, nullptr);
+      }
+      const auto multiply = [&](const char* name, const Experts& experts, const DeviceMemory& in,
+                                const DeviceMemory& out, GemmEpilogue output, double bytes) {
+        ExpertGemmParams gemm = {};
+        gemm.weights = experts.all;
+        gemm.weights.num_outputs /= shape_.num_experts;
+        gemm.stride_bytes = experts.stride_bytes;
+        gemm.scale_stride = gemm.weights.num_outputs;
+        gemm.first_rows = first_rows.as<int32_t>();
+        gemm.in = in.data();
+        gemm.in_scales = in_scales_.as<float>();
+        gemm.out = out.data();
+        gemm.num_rows = num_pairs;
+        gemm.num_experts = shape_.num_experts;
+        gemm.output = output;
+        Measure(num_tokens, name,
+                {bytes, 2.0 * num_pairs * gemm.weights.num_outputs * gemm.weights.depth},
+                [&] { Check(ExpertGemm(gemm, num_processors_, timer_.stream())); });
+      };
+      const double element = is_fp8 ? 0.5 : 1.0;
+      multiply("gate and up, sorted rows", gate_up_, outputs_, gated_, GemmEpilogue::kSiluGate,
+               2 * matrix_bytes + element * num_pairs * row_bytes + inner_bytes);
+      multiply("down, sorted rows", down_, gated_, outputs_, GemmEpilogue::kBf16,
+               matrix_bytes + num_pairs * row_bytes + element * inner_bytes);
     }
     Measure(num_tokens, "combine", {(num_pairs + num_tokens) * row_bytes, 0.0}, [&] {
       Combine({outputs_.as<__nv_bfloat16>(), places.as<int32_t>(), weights.as<float>(),
@@ -175,8 +211,10 @@ class Bench {
   }
 
   Shape shape_;
+  WeightFormat format_;
   int num_processors_ = 0;
-  DeviceMemory gate_up_, down_, in_, gated_, outputs_, sum_;
+  Experts gate_up_, down_;
+  DeviceMemory in_, gated_, outputs_, in_scales_, sum_;
   GraphTimer timer_;
 };
 
@@ -184,6 +222,7 @@ int Main(int argc, char** argv) {
   std::map<std::string, std::string> given = {{"--shape", "qwen3-30b-a3b"},
                                               {"--tokens", "2048,8192"},
                                               {"--kernel", "all"},
+                                              {"--weights", "bf16"},
                                               {"--skewed", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -193,8 +232,12 @@ int Main(int argc, char** argv) {
     tokens.push_back(std::atoi(list.c_str() + at));
   const Shape shape =
       given["--shape"] == "mixtral-8x7b" ? Shape{4096, 14336, 8, 2} : Shape{2048, 768, 128, 8};
-  std::printf("%s\n", given["--shape"].c_str());
-  Bench bench(shape, *std::max_element(tokens.begin(), tokens.end()));
+  const std::string weights = given["--weights"];
+  std::printf("%s, %s\n", given["--shape"].c_str(), weights.c_str());
+  const WeightFormat format = weights == "int4"  ? WeightFormat::kInt4
+                              : weights == "fp8" ? WeightFormat::kFp8
+                                                 : WeightFormat::kBf16;
+  Bench bench(shape, format, *std::max_element(tokens.begin(), tokens.end()));
   for (const int count : tokens) bench.Run(count, given["--kernel"], given["--skewed"] != "0");
   return 0;
 }

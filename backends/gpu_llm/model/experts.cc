@@ -205,7 +205,7 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   if (layout.form.kernel == ExpertKernel::kExpertGemm) {
     ExpertGemmParams gemm = {};
     gemm.weights = matrices.first;
-    gemm.expert_stride = matrices.stride_elements;
+    gemm.stride_bytes = 2 * matrices.stride_elements;
     gemm.first_rows = first_rows();
     gemm.in = is_down ? call.gated->data() : expert_outputs_.data();
     gemm.out = out.data();

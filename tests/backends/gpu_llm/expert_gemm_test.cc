@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
@@ -54,7 +55,11 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
   struct Problem {
     int num_outputs, depth;
     std::vector<int32_t> first_rows;
-    DeviceMemory weights, in, d_first_rows;
+    DeviceMemory weights, in, d_first_rows;  // weights and input in bf16
+    // In another format.
+    WeightMatrix packed;
+    int64_t stride_bytes = 0;
+    DeviceMemory packed_weights, packed_in, row_scales, in_scales;
     int num_rows() const { return first_rows.back(); }
     int num_experts() const { return static_cast<int>(first_rows.size()) - 1; }
     int64_t matrix_size() const { return int64_t{num_outputs} * depth; }
@@ -73,15 +78,62 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     return problem;
   }
 
+  // Replaces the weights by those of the format, rounded to bf16, and the input.
+  static void Pack(Problem& problem, WeightFormat format, int scales_per_block) {
+    WeightMatrix& matrix = problem.packed;
+    matrix.format = format;
+    matrix.scales_per_block = scales_per_block;
+    matrix.num_outputs = problem.num_outputs;
+    matrix.depth = problem.depth;
+    const int num_experts = problem.num_experts();
+    problem.stride_bytes =
+        format == WeightFormat::kFp8
+            ? problem.matrix_size()
+            : problem.num_outputs / kInt4TileRows * Int4TileBytes(problem.depth, scales_per_block) +
+                  256;
+    problem.packed_weights = Allocate(problem.stride_bytes * num_experts);
+    problem.row_scales = Allocate(int64_t{4} * problem.num_outputs * num_experts);
+    for (int expert = 0; expert < num_experts; ++expert) {
+      WeightMatrix one = matrix;
+      one.data = problem.packed_weights.as<char>() + expert * problem.stride_bytes;
+      one.row_scales = problem.row_scales.as<float>() + expert * problem.num_outputs;
+      RandomFillMatrix(one, 20 + expert, nullptr);
+      Dequantize(one, problem.weights.as<__nv_bfloat16>() + expert * problem.matrix_size(),
+                 nullptr);
+    }
+    matrix.data = problem.packed_weights.data();
+    matrix.row_scales = problem.row_scales.as<float>();
+    if (format != WeightFormat::kFp8) return;
+    const int64_t count = int64_t{problem.num_rows()} * problem.depth;
+    problem.packed_in = Allocate(count);
+    problem.in_scales = Allocate(int64_t{4} * problem.num_rows());
+    QuantizeRows({problem.in.as<__nv_bfloat16>(), nullptr, nullptr, problem.packed_in.as<uint8_t>(),
+                  problem.in_scales.as<float>(), problem.num_rows(), problem.depth, 0.0f},
+                 nullptr);
+    // The input as a matrix of weights in fp8 with a scale for each row.
+    WeightMatrix in = matrix;
+    in.num_outputs = problem.num_rows();
+    in.data = problem.packed_in.data();
+    in.row_scales = problem.in_scales.as<float>();
+    Dequantize(in, problem.in.as<__nv_bfloat16>(), nullptr);
+  }
+
   static ExpertGemmParams Params(const Problem& problem, GemmEpilogue output,
                                  const DeviceMemory& out) {
     ExpertGemmParams params = {};
     params.weights.data = problem.weights.data();
     params.weights.num_outputs = problem.num_outputs;
     params.weights.depth = problem.depth;
-    params.expert_stride = problem.matrix_size();
+    params.stride_bytes = 2 * problem.matrix_size();
+    if (problem.packed.data != nullptr) {
+      params.weights = problem.packed;
+      params.stride_bytes = problem.stride_bytes;
+      params.scale_stride = problem.num_outputs;
+    }
     params.first_rows = problem.d_first_rows.as<int32_t>();
-    params.in = problem.in.data();
+    const bool is_fp8 = problem.packed.format == WeightFormat::kFp8;
+    params.in = is_fp8 ? problem.packed_in.data() : problem.in.data();
+    params.in_scales = problem.in_scales.as<float>();
     params.out = out.data();
     params.num_rows = problem.num_rows();
     params.num_experts = problem.num_experts();
@@ -163,9 +215,12 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     EXPECT_LT(RelativeError(RowToHost(out, 0, count), RowToHost(expected, 0, count)), kTolerance);
   }
 
-  static void Check(int num_outputs, int depth, const std::vector<int>& rows) {
-    SCOPED_TRACE(::testing::Message() << num_outputs << " x " << depth);
-    const Problem problem = MakeProblem(num_outputs, depth, rows);
+  static void Check(int num_outputs, int depth, const std::vector<int>& rows,
+                    WeightFormat format = WeightFormat::kBf16, int scales_per_block = 1) {
+    SCOPED_TRACE(::testing::Message() << num_outputs << " x " << depth << ", format "
+                                      << static_cast<int>(format) << ", " << scales_per_block);
+    Problem problem = MakeProblem(num_outputs, depth, rows);
+    if (format != WeightFormat::kBf16) Pack(problem, format, scales_per_block);
     for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
       const DeviceMemory out = Run(problem, output);
       CheckSamples(problem, output, out);
@@ -183,6 +238,19 @@ TEST_F(ExpertGemmTest, UnevenRowsAndOddSizes) {
   std::vector<int> many(512, 0);
   for (size_t i = 0; i < many.size(); i += 3) many[i] = static_cast<int>(i % 50);
   Check(128, 64, many);
+}
+
+TEST_F(ExpertGemmTest, QuantizedWeights) {
+  const std::vector<int> uneven = {0, 1, 31, 32, 33, 129, 161, 0, 193, 225, 257, 300};
+  for (const int scales : {1, 2, 4}) Check(272, 384, uneven, WeightFormat::kInt4, scales);
+  Check(16, 128, {1}, WeightFormat::kInt4);
+  Check(1536, 2048, {0, 1, 127, 128, 129, 513, 20}, WeightFormat::kInt4);
+  Check(2048, 768, {0, 1, 127, 300, 513, 20}, WeightFormat::kInt4);
+  Check(4096, 14336, {1, 0, 257}, WeightFormat::kInt4);
+  Check(272, 208, uneven, WeightFormat::kFp8);
+  Check(1536, 2048, {0, 1, 127, 128, 129, 513, 20}, WeightFormat::kFp8);
+  Check(2048, 768, {0, 1, 127, 300, 513, 20}, WeightFormat::kFp8);
+  Check(4096, 14336, {1, 0, 257}, WeightFormat::kFp8);
 }
 
 TEST_F(ExpertGemmTest, ShapesOfMixtures) {

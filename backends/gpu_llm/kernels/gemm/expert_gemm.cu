@@ -51,29 +51,32 @@ cudaError_t EncodeMap(CUtensorMap& map, const void* data, int element_bytes,
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-template <int kMaxRows>
-cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p, int element_bytes) {
+template <typename Format, int kMaxRows>
+cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p) {
   const WeightMatrix& weights = p.weights;
-  const int64_t row_bytes = int64_t{weights.depth} * element_bytes;
-  cudaError_t error = EncodeMap<3>(maps.weights, weights.data, element_bytes,
-                                   {weights.depth, weights.num_outputs, p.num_experts},
-                                   {row_bytes, p.expert_stride * element_bytes}, kOutputs);
+  const int64_t row_bytes = int64_t{weights.depth} * Format::kElementBytes;
+  cudaError_t error = cudaSuccess;
+  if (!Format::kUnpacks) {
+    error = EncodeMap<3>(maps.weights, weights.data, Format::kElementBytes,
+                         {weights.depth, weights.num_outputs, p.num_experts},
+                         {row_bytes, p.stride_bytes}, kOutputs);
+  }
   for (int i = 0; error == cudaSuccess && i < kMaxRows / kRowStep; ++i) {
-    error = EncodeMap<2>(maps.in[i], p.in, element_bytes, {weights.depth, p.num_rows}, {row_bytes},
-                         (i + 1) * kRowStep / kCluster);
+    error = EncodeMap<2>(maps.in[i], p.in, Format::kElementBytes, {weights.depth, p.num_rows},
+                         {row_bytes}, (i + 1) * kRowStep / kCluster);
   }
   return error;
 }
 
 template <typename Format, int kMaxRows>
 cudaError_t LaunchFor(const ExpertGemmParams& p, int num_processors, cudaStream_t stream) {
-  constexpr int kShared = StageShape<kMaxRows>::kSharedBytes;
+  constexpr int kShared = StageShape<Format, kMaxRows>::kSharedBytes;
   static_assert(kShared <= 226 * 1024);
   const auto kernel = ExpertGemmKernel<Format, kMaxRows>;
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
   TensorMaps<kMaxRows> maps = {};
-  if (error == cudaSuccess) error = EncodeMaps(maps, p, Format::kElementBytes);
+  if (error == cudaSuccess) error = EncodeMaps<Format>(maps, p);
   if (error != cudaSuccess) return error;
   // At most so many items: an expert's last part may be short.
   const int64_t parts = p.num_rows / kMaxRows + std::min(p.num_rows, p.num_experts);
@@ -103,20 +106,28 @@ bool CanRunExpertGemm(const WeightMatrix& weights) {
     case WeightFormat::kFp8:
       return weights.num_outputs % 16 == 0 && weights.depth % 16 == 0;
     case WeightFormat::kInt4:
-      break;
+      return weights.num_outputs % kInt4TileRows == 0 && weights.depth % 8 == 0;
   }
   return false;
 }
 
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
-  const bool is_fp8 = params.weights.format == WeightFormat::kFp8;
-  if (params.num_rows / params.num_experts > 96) {
-    return is_fp8 ? LaunchFor<Fp8Format, 256>(params, num_processors, stream)
-                  : LaunchFor<Bf16Format, 256>(params, num_processors, stream);
+  const auto launch = [&]<typename Format>(Format) {
+    // Smaller items if few experts have more rows.
+    return params.num_rows / params.num_experts > 96
+               ? LaunchFor<Format, 256>(params, num_processors, stream)
+               : LaunchFor<Format, 128>(params, num_processors, stream);
+  };
+  switch (params.weights.format) {
+    case WeightFormat::kBf16:
+      return launch(Bf16Format());
+    case WeightFormat::kFp8:
+      return launch(Fp8Format());
+    case WeightFormat::kInt4:
+      return launch(Int4Format());
   }
-  return is_fp8 ? LaunchFor<Fp8Format, 128>(params, num_processors, stream)
-                : LaunchFor<Bf16Format, 128>(params, num_processors, stream);
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace nereid::gpu

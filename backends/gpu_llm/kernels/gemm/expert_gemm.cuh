@@ -14,6 +14,7 @@
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 #include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 
 namespace nereid::gpu::expert_gemm {
 
@@ -32,15 +33,52 @@ struct TensorMaps {
   CUtensorMap weights, in[kMaxRows / kRowStep];
 };
 
-template <int kMaxRows>
+// A format of the weights:
+//   kElementBytes: of the input
+//   kScales: products are multiplied by in_scales and row_scales
+//   kUnpacks: a ring of their own has the weights as they are (weight_format.h), and consumers
+//     unpack them to registers. Otherwise a stage has them beside the input, and
+//   Multiply(sums, weights, in): sums += weights x in, for 32 bytes of a stage's rows; `weights`
+//   and
+//     `in` are descriptors
+struct Bf16Format {
+  static constexpr int kElementBytes = 2;
+  static constexpr bool kScales = false, kUnpacks = false;
+  template <int kCount>
+  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
+                                                  uint64_t in) {
+    Wgmma(sums, weights, in, 1);
+  }
+};
+struct Fp8Format {
+  static constexpr int kElementBytes = 1;
+  static constexpr bool kScales = true, kUnpacks = false;
+  template <int kCount>
+  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
+                                                  uint64_t in) {
+    WgmmaFp8(sums, weights, in);
+  }
+};
+struct Int4Format {
+  static constexpr int kElementBytes = 2;
+  static constexpr bool kScales = false, kUnpacks = true;
+};
+
+template <typename Format, int kMaxRows>
 struct StageShape {
-  static constexpr int kWeightBytes = kOutputs * kStageRowBytes;
+  static constexpr int kWeightBytes = Format::kUnpacks ? 0 : kOutputs * kStageRowBytes;
   static constexpr int kStageBytes = kWeightBytes + kMaxRows * kStageRowBytes;
   static constexpr int kStages = kMaxRows > 128 ? 4 : kMaxRows > 64 ? 6 : 8;
+  // Weights that are unpacked: slots of a block of columns.
+  static constexpr int kSlots = Format::kUnpacks ? 5 : 0;
+  static constexpr int kSlotBytes = kOutputs / kInt4TileRows * Int4BlockBytes(4);
+  static constexpr int kBarriers = 2 * kStages + 2 * kSlots;
   // Where a group's outputs are transposed: so many rows at a time, of kGroupOutputs outputs.
   static constexpr int kStagingRows = kMaxRows < 128 ? kMaxRows : 128;
   static constexpr int kStagingBytes = kStagingRows * kGroupOutputs * 2;
-  static constexpr int kSharedBytes = kStages * kStageBytes + kGroups * kStagingBytes + 1024;
+  static constexpr int kStagingOffset = kStages * kStageBytes;
+  static constexpr int kSlotsOffset = kStagingOffset + kGroups * kStagingBytes;
+  static constexpr int kSharedBytes = kSlotsOffset + kSlots * kSlotBytes + 1024;
 };
 
 // A part of an expert's rows, and 256 outputs.
@@ -132,34 +170,9 @@ __device__ __forceinline__ void StoreMatrices(uint32_t address, const uint32_t (
       : "memory");
 }
 
-// A format of the operands:
-//   kElementBytes
-//   kScales: products are multiplied by in_scales and row_scales
-//   Multiply(sums, weights, in, adds): sums = weights x in, for 32 bytes of a stage's rows, plus
-//   the
-//     sums before if `adds`; `weights` and `in` are descriptors
-struct Bf16Format {
-  static constexpr int kElementBytes = 2;
-  static constexpr bool kScales = false;
-  template <int kCount>
-  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
-                                                  uint64_t in, bool adds) {
-    Wgmma(sums, weights, in, adds);
-  }
-};
-struct Fp8Format {
-  static constexpr int kElementBytes = 1;
-  static constexpr bool kScales = true;
-  template <int kCount>
-  static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
-                                                  uint64_t in, bool adds) {
-    WgmmaFp8(sums, weights, in, adds);
-  }
-};
-
 template <typename Format, int kMaxRows>
 class Block {
-  using Shape = StageShape<kMaxRows>;
+  using Shape = StageShape<Format, kMaxRows>;
   static constexpr int kStepColumns = kStageRowBytes / Format::kElementBytes;
 
  public:
@@ -168,8 +181,12 @@ class Block {
         stages_(shared),
         full_(barriers),
         empty_(barriers + Shape::kStages),
+        slots_full_(barriers + 2 * Shape::kStages),
+        slots_empty_(slots_full_ + Shape::kSlots),
         rank_(static_cast<int>(blockIdx.x) % kCluster),
-        num_steps_((p.weights.depth + kStepColumns - 1) / kStepColumns) {}
+        num_blocks_((p.weights.depth + kInt4BlockColumns - 1) / kInt4BlockColumns),
+        num_steps_(Format::kUnpacks ? num_blocks_ * (kInt4BlockColumns / kStepColumns)
+                                    : (p.weights.depth + kStepColumns - 1) / kStepColumns) {}
 
   // Called by one thread.
   __device__ void Produce(const TensorMaps<kMaxRows>& maps) {
@@ -192,9 +209,41 @@ class Block {
         const uint32_t to = stages_ + ring.stage * Shape::kStageBytes;
         uint64_t* barrier = full_ + ring.stage;
         BarrierExpect(barrier, bytes);
-        CopyWeights(to, &maps.weights, step * kStepColumns, first_output, item.expert, barrier);
+        if constexpr (!Format::kUnpacks)
+          CopyWeights(to, &maps.weights, step * kStepColumns, first_output, item.expert, barrier);
         CopyToCluster(to + Shape::kWeightBytes + rank_ * rows * kStageRowBytes, in_map,
                       step * kStepColumns, first_row, barrier);
+        ring.Advance();
+      }
+    }
+  }
+
+  // Copies weights that are unpacked. Called by one thread.
+  __device__ void ProduceWeights() {
+    const int block_bytes = Int4BlockBytes(p_.weights.scales_per_block);
+    const int num_tiles = p_.weights.num_outputs / kInt4TileRows;
+    const int64_t tile_bytes = int64_t{num_blocks_} * block_bytes;
+    StageRing<Shape::kSlots> ring;
+    int filled = 0;
+    for (ItemCursor<kMaxRows> cursor(p_); cursor.has_item(); cursor.Advance()) {
+      const Item item = cursor.item();
+      const int first_tile = (item.first_output + rank_ * kOutputs) / kInt4TileRows;
+      const int tiles = max(0, min(kOutputs / kInt4TileRows, num_tiles - first_tile));
+      const char* from = static_cast<const char*>(p_.weights.data) + item.expert * p_.stride_bytes +
+                         first_tile * tile_bytes;
+      for (int block = 0; block < num_blocks_; ++block) {
+        if (filled < Shape::kSlots) {
+          ++filled;
+        } else {
+          BarrierWait(slots_empty_ + ring.stage, ring.parity ^ 1);
+        }
+        BarrierExpect(slots_full_ + ring.stage, tiles * block_bytes);
+        for (int tile = 0; tile < tiles; ++tile) {
+          BulkCopy(
+              stages_ + Shape::kSlotsOffset + ring.stage * Shape::kSlotBytes + tile * block_bytes,
+              from + tile * tile_bytes + int64_t{block} * block_bytes, block_bytes,
+              slots_full_ + ring.stage);
+        }
         ring.Advance();
       }
     }
@@ -241,22 +290,18 @@ class Block {
     float sums[kRows / 2] = {};
     FenceAccumulators(sums);
     int previous = -1;  // stage whose wgmma may still be running
-    for (int step = 0; step < num_steps_; ++step) {
-      BarrierWait(full_ + ring_.stage, ring_.parity);
-      const uint32_t at = stages_ + ring_.stage * Shape::kStageBytes;
-      const uint64_t a =
-          MatrixDescriptor<kStageRowBytes>(at + group_ * (kGroupOutputs * kStageRowBytes));
-      const uint64_t b = MatrixDescriptor<kStageRowBytes>(at + Shape::kWeightBytes);
-      WgmmaBegin();
-#pragma unroll
-      for (int k = 0; k < kStageRowBytes / 32; ++k)
-        Format::Multiply(sums, a + 2 * k, b + 2 * k, true);
-      WgmmaCommit();
-      if (step == 0) cursor.Advance();  // while the tensor cores are busy
-      WgmmaWait<1>();
-      if (previous >= 0) Release(previous);
-      previous = ring_.stage;
-      ring_.Advance();
+    if constexpr (Format::kUnpacks) {
+      cursor.Advance();
+      for (int block = 0; block < num_blocks_; ++block) MultiplyBlock<kRows>(sums, previous);
+    } else {
+      for (int step = 0; step < num_steps_; ++step) {
+        MultiplyStep<kRows>(sums);
+        if (step == 0) cursor.Advance();  // while the tensor cores are busy
+        WgmmaWait<1>();
+        if (previous >= 0) Release(previous);
+        previous = ring_.stage;
+        ring_.Advance();
+      }
     }
     WgmmaWait<0>();
     FenceAccumulators(sums);
@@ -267,6 +312,72 @@ class Block {
     } else {
       Store<kRows, false>(item, sums);
     }
+  }
+
+  // Issues the products of a stage without waiting.
+  template <int kRows>
+  __device__ __forceinline__ void MultiplyStep(float (&sums)[kRows / 2]) {
+    BarrierWait(full_ + ring_.stage, ring_.parity);
+    const uint32_t at = stages_ + ring_.stage * Shape::kStageBytes;
+    const uint64_t a =
+        MatrixDescriptor<kStageRowBytes>(at + group_ * (kGroupOutputs * kStageRowBytes));
+    const uint64_t b = MatrixDescriptor<kStageRowBytes>(at + Shape::kWeightBytes);
+    WgmmaBegin();
+#pragma unroll
+    for (int k = 0; k < kStageRowBytes / 32; ++k) Format::Multiply(sums, a + 2 * k, b + 2 * k);
+    WgmmaCommit();
+  }
+
+  // Unpacks a block of weights and multiplies it, a step of 32 columns at a time: while the tensor
+  // cores multiply one, the next is unpacked.
+  template <int kRows>
+  __device__ __forceinline__ void MultiplyBlock(float (&sums)[kRows / 2], int& previous) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, shift = lane % 4 * 4;
+    const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
+    const int scales_per_block = p_.weights.scales_per_block;
+    const uint32_t values = stages_ + Shape::kSlotsOffset + slots_.stage * Shape::kSlotBytes +
+                            warp * Int4BlockBytes(scales_per_block);
+    uint32_t mask = kInt4Mask, bias = kInt4Bias;  // in registers
+    asm volatile("" : "+r"(mask), "+r"(bias));
+    Int4Scale low, high;  // of the lane's first row, and of the row 8 below
+    BarrierWait(slots_full_ + slots_.stage, slots_.parity);
+#pragma unroll
+    for (int s = 0; s < kInt4BlockColumns / kStepColumns; ++s) {
+      uint4 words[4];  // columns [8 w, + 8) of 32, for both rows and the next 32 columns
+#pragma unroll
+      for (int w = 0; w < 4; ++w)
+        words[w] = LoadShared16(values + s * (kInt4ValueBytes / 2) + lane / 4 * 64 + w * 16);
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {  // of 32 columns
+        const int in_block = 2 * s + step;
+        if (in_block * scales_per_block % 4 == 0) {
+          const uint32_t from = values + kInt4ValueBytes + lane / 4 * 4 +
+                                in_block * scales_per_block / 4 * (kInt4TileRows * 4);
+          low = LoadInt4Scale(from), high = LoadInt4Scale(from + 32);
+        }
+        uint32_t(&a)[8] = fragments_[step];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          a[2 * w] = UnpackInt4Pair(step == 0 ? words[w].x : words[w].z, shift, mask, bias, low);
+          a[2 * w + 1] =
+              UnpackInt4Pair(step == 0 ? words[w].y : words[w].w, shift, mask, bias, high);
+        }
+        if (step == 0) BarrierWait(full_ + ring_.stage, ring_.parity);
+        const uint64_t b = MatrixDescriptor<kStageRowBytes>(
+            stages_ + ring_.stage * Shape::kStageBytes + step * 64);
+        WgmmaBegin();
+        Wgmma(sums, a[0], a[1], a[2], a[3], b, 1);
+        Wgmma(sums, a[4], a[5], a[6], a[7], b + 2, 1);
+        WgmmaCommit();
+        WgmmaWait<1>();  // the other fragment and the previous stage are free
+        if (step == 0 && previous >= 0) Release(previous);
+      }
+      previous = ring_.stage;
+      ring_.Advance();
+    }
+    __syncwarp();
+    if (lane == 0) BarrierArrive(slots_empty_ + slots_.stage);
+    slots_.Advance();
   }
 
   // This warp has finished with the stage: both blocks' producers may fill it.
@@ -314,8 +425,7 @@ class Block {
       return row * kOutRowBytes + permuted * 16;
     };
     const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
-    const uint32_t staging =
-        stages_ + Shape::kStages * Shape::kStageBytes + group_ * Shape::kStagingBytes;
+    const uint32_t staging = stages_ + Shape::kStagingOffset + group_ * Shape::kStagingBytes;
     const int row_size = kGates ? p_.weights.num_outputs / 2 : p_.weights.num_outputs;
     const int first_output = item.first_output + rank_ * kOutputs + group_ * kGroupOutputs;
     const int column = (kGates ? first_output / 2 : first_output) + thread % kChunks * 8;
@@ -364,25 +474,32 @@ class Block {
 
   const ExpertGemmParams& p_;
   uint32_t stages_;
-  uint64_t *full_, *empty_;
-  int rank_, num_steps_, group_ = 0;
+  uint64_t *full_, *empty_, *slots_full_, *slots_empty_;
+  int rank_, num_blocks_, num_steps_, group_ = 0;
+  // A consumer's position, and weights that it has unpacked.
   StageRing<Shape::kStages> ring_;
+  StageRing<Shape::kSlots> slots_;
+  uint32_t fragments_[2][8];
 };
 
 template <typename Format, int kMaxRows>
 __global__ void __launch_bounds__(kThreads, 1)
     ExpertGemmKernel(const __grid_constant__ TensorMaps<kMaxRows> maps,
                      const __grid_constant__ ExpertGemmParams p) {
-  using Shape = StageShape<kMaxRows>;
+  using Shape = StageShape<Format, kMaxRows>;
   extern __shared__ char unaligned[];
-  __shared__ uint64_t barriers[2 * Shape::kStages];
+  __shared__ uint64_t barriers[Shape::kBarriers];
   const uint32_t shared = (SharedAddress(unaligned) + 1023) & ~1023u;
   LaunchNext();
   if (threadIdx.x == 0) {
-    PrefetchMap(&maps.weights);
+    if constexpr (!Format::kUnpacks) PrefetchMap(&maps.weights);
     for (int i = 0; i < Shape::kStages; ++i) {
       BarrierInit(barriers + i, 1);
       BarrierInit(barriers + Shape::kStages + i, kCluster * kConsumers / 32);
+    }
+    for (int i = 0; i < Shape::kSlots; ++i) {
+      BarrierInit(barriers + 2 * Shape::kStages + i, 1);
+      BarrierInit(barriers + 2 * Shape::kStages + Shape::kSlots + i, kConsumers / 32);
     }
     BarrierInitFence();
   }
@@ -393,6 +510,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < 128) {
     ReleaseRegisters<40>();
     if (threadIdx.x == 0) block.Produce(maps);
+    if (Format::kUnpacks && threadIdx.x == 32) block.ProduceWeights();
     __syncwarp();
   } else {
     AcquireRegisters<232>();

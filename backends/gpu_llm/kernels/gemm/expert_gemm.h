@@ -14,13 +14,13 @@
 namespace nereid::gpu {
 
 struct ExpertGemmParams {
-  WeightMatrix weights;   // of expert 0: bf16, or fp8 with fp8 inputs
-  int64_t expert_stride;  // elements from one expert's matrix to the next
-  int64_t scale_stride;   // fp8: elements from one expert's row_scales to the next
+  WeightMatrix weights;  // of expert 0: bf16, int4, or fp8 with fp8 inputs
+  int64_t stride_bytes;  // from one expert's matrix to the next
+  int64_t scale_stride;  // fp8: elements from one expert's row_scales to the next
   // [num_experts + 1], on the device: expert e has the rows [first_rows[e], first_rows[e + 1]) of
   // `in` and `out`. Null: the only expert has all rows.
   const int32_t* first_rows;
-  const void* in;          // [num_rows, depth] in the format of the weights
+  const void* in;          // [num_rows, depth]: fp8 with fp8 weights, else bf16
   const float* in_scales;  // fp8: [num_rows]
   void* out;               // [num_rows, num_outputs] bf16, with a gate num_outputs / 2
   int num_rows;
