@@ -125,8 +125,7 @@ Status GpuExecutor::Initialize() {
   // GPUs of a group get an urgent stream: a GPU must not wait behind a launch of another model that
   // itself waits for the whole GPU.
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(options_.group != nullptr));
-  NEREID_ASSIGN_OR_RETURN(
-      weights_, LoadGpuWeights(model_, sharding_, options_.dummy, options_.is_batch_invariant));
+  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
   const int32_t padded = StepPlanner::PaddedBatch(limits_.max_num_sequences);

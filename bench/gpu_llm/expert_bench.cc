@@ -154,8 +154,8 @@ class Bench {
     }
     Measure(num_tokens, "sort and copy rows", {(num_pairs + num_tokens) * row_bytes, 0.0}, [&] {
       SortExpertRows({d_experts.as<int32_t>(), places.as<int32_t>(), first_rows.as<int32_t>(),
-                      counts.as<int32_t>(), in_.as<__nv_bfloat16>(), outputs_.as<__nv_bfloat16>(),
-                      num_tokens, shape_.num_experts, shape_.per_token, shape_.hidden},
+                      counts.as<int32_t>(), in_.data(), outputs_.data(), nullptr, nullptr,
+                      num_tokens, shape_.num_experts, shape_.per_token, 2 * shape_.hidden},
                      timer_.stream());
     });
     if (kernel != "tiles") {

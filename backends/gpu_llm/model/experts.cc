@@ -6,8 +6,8 @@
 
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
-#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
@@ -29,18 +29,23 @@ struct ExpertForm {
 };
 constexpr double kAnyMean = 1e30;
 constexpr ExpertForm kForms[] = {
-    {ExpertKernel::kStreamExperts, 8, 4.0},
-    {ExpertKernel::kStreamExperts, 16, 9.0},
-    {ExpertKernel::kStreamExperts, 32, 20.0},
-    {ExpertKernel::kStreamExperts, 64, 46.0},
+    {ExpertKernel::kStreamExperts, 8, 4.0},   {ExpertKernel::kStreamExperts, 16, 9.0},
+    {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
     {ExpertKernel::kExpertGemm, 0, kAnyMean},
 };
-// Steps of all sizes use one kernel, whose order of additions does not depend on the rows.
-constexpr ExpertForm kBatchInvariantForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
+// For weights in fp8. Batch-invariant steps of all sizes use this kernel too: its order of
+// additions does not depend on the rows.
+constexpr ExpertForm kSortedForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
 
-const ExpertForm& FormFor(double mean_rows, bool is_batch_invariant) {
+bool IsFp8(const GpuExperts& experts) {
+  return experts.first.format == WeightFormat::kFp8;
+}
+
+const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
+  const bool is_always_sorted =
+      is_batch_invariant || IsFp8(layer.expert_gate_up) || IsFp8(layer.expert_down);
   const std::span<const ExpertForm> forms =
-      is_batch_invariant ? std::span<const ExpertForm>(kBatchInvariantForms) : kForms;
+      is_always_sorted ? std::span<const ExpertForm>(kSortedForms) : kForms;
   return *std::find_if(forms.begin(), forms.end(),
                        [&](const ExpertForm& form) { return mean_rows <= form.max_mean_rows; });
 }
@@ -54,7 +59,9 @@ struct Experts::RouteBufferLayout {
       : num_pairs(num_tokens * spec.moe.experts_per_token),
         form(FormFor(static_cast<double>(num_pairs) / spec.moe.num_experts, layer,
                      is_batch_invariant)),
-        num_tiles(MaxExpertTiles(num_pairs, spec.moe.num_experts, form.tile_rows)) {}
+        num_tiles(form.kernel == ExpertKernel::kExpertGemm
+                      ? 0
+                      : MaxExpertTiles(num_pairs, spec.moe.num_experts, form.tile_rows)) {}
   int64_t num_pairs;
   ExpertForm form;
   int64_t num_tiles;
@@ -62,10 +69,10 @@ struct Experts::RouteBufferLayout {
   int64_t pairs() const { return 2 * num_pairs; }
   int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Bytes for steps of up to `num_pairs` pairs. No form has a mean of more than two tiles for each
-  // expert, but the last, whose tiles have kLargeExpertTile rows.
+  // Bytes for steps of up to `num_pairs` pairs. No form has a mean of more than a tile for each
+  // expert.
   static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
-    const int64_t tiles = num_pairs / kLargeExpertTile + 2 * spec.moe.num_experts;
+    const int64_t tiles = 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
   }
 };
@@ -89,6 +96,17 @@ Result<Experts> Experts::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       experts.counts_,
       DeviceMemory::Allocate(int64_t{8} * (spec.moe.num_experts + 1), "the experts' rows"));
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(experts.counts_.data(), 0, experts.counts_.size_bytes()));
+  const bool has_fp8 =
+      std::any_of(weights.layers.begin(), weights.layers.end(), [](const GpuLayer& layer) {
+        return IsFp8(layer.expert_gate_up) || IsFp8(layer.expert_down);
+      });
+  NEREID_ASSIGN_OR_RETURN(
+      experts.fp8_rows_,
+      DeviceMemory::Allocate(has_fp8 ? int64_t{max_num_tokens} * spec.hidden_size : 0,
+                             "rows of experts in fp8"));
+  NEREID_ASSIGN_OR_RETURN(experts.fp8_scales_,
+                          DeviceMemory::Allocate(has_fp8 ? 4 * (max_num_tokens + num_pairs) : 0,
+                                                 "scales of rows of experts in fp8"));
   return experts;
 }
 
@@ -176,19 +194,61 @@ void Experts::SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,
     call.timer->Mark("sort experts' rows", {2.0 * num_rows * spec_->hidden_size}, stream);
   }
   auto* words = routes_.as<int32_t>();
-  SortExpertRows(
-      {words, words + layout.sorted_index(), first_rows(), counts_.as<int32_t>(),
-       call.norm_weight != nullptr ? call.normed : call.in, expert_outputs_.as<__nv_bfloat16>(),
-       call.num_tokens, moe.num_experts, moe.experts_per_token, spec_->hidden_size},
-      stream);
+  ExpertRowsParams sort = {};
+  sort.experts = words;
+  sort.sorted_index = words + layout.sorted_index();
+  sort.first_rows = first_rows();
+  sort.counts = counts_.as<int32_t>();
+  sort.in = call.norm_weight != nullptr ? call.normed : call.in;
+  sort.out = expert_outputs_.data();
+  sort.num_rows = call.num_tokens;
+  sort.num_experts = moe.num_experts;
+  sort.experts_per_token = moe.experts_per_token;
+  sort.row_bytes = 2 * spec_->hidden_size;
+  if (IsFp8(call.weights->expert_gate_up)) {
+    auto* scales = fp8_scales_.as<float>();
+    QuantizeRows({static_cast<const __nv_bfloat16*>(sort.in), nullptr, nullptr,
+                  fp8_rows_.as<uint8_t>(), scales, call.num_tokens, spec_->hidden_size, 0.0f},
+                 stream);
+    sort.in = fp8_rows_.data();
+    sort.in_scales = scales;
+    sort.out_scales = scales + call.num_tokens;
+    sort.row_bytes = spec_->hidden_size;
+  }
+  SortExpertRows(sort, stream);
+}
+
+Status Experts::MultiplySorted(const ExpertsCall& call, const RouteBufferLayout& layout,
+                               const GpuExperts& matrices, bool is_down, void* out,
+                               cudaStream_t stream) const {
+  const bool gates = !is_down && Gates();
+  const auto num_pairs = static_cast<int>(layout.num_pairs);
+  auto* scales = fp8_scales_.as<float>() + call.num_tokens;
+  ExpertGemmParams gemm = {};
+  gemm.weights = matrices.first;
+  gemm.stride_bytes = matrices.stride_bytes;
+  gemm.first_rows = first_rows();
+  gemm.in = is_down ? call.gated->data() : expert_outputs_.data();
+  gemm.out = out;
+  gemm.num_rows = num_pairs;
+  gemm.num_experts = spec_->moe.num_experts;
+  gemm.output = gates ? GemmEpilogue::kSiluGate : GemmEpilogue::kBf16;
+  if (IsFp8(matrices)) {
+    if (is_down) {  // the memory of gate and up is free
+      QuantizeRows({call.gated->as<__nv_bfloat16>(), nullptr, nullptr, call.gate_up->as<uint8_t>(),
+                    scales, num_pairs, matrices.first.depth, 0.0f},
+                   stream);
+      gemm.in = call.gate_up->data();
+    }
+    gemm.in_scales = scales;
+    gemm.scale_stride = matrices.stride_bytes / 4;  // the scales lie behind each matrix
+  }
+  return CudaStatus(ExpertGemm(gemm, num_processors_, stream), "the experts' GEMM");
 }
 
 Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
-                         const GpuExperts& given, bool is_down, cudaStream_t stream) const {
+                         const GpuExperts& matrices, bool is_down, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  const bool streams = layout.form.kernel == ExpertKernel::kStreamExperts;
-  const bool is_dequantized = !streams && given.first.format != WeightFormat::kBf16;
-  const GpuExperts matrices = is_dequantized ? Dequantized(given, call.timer, stream) : given;
   auto* words = routes_.as<int32_t>();
   const double num_read = std::min<double>(moe.num_experts, static_cast<double>(layout.num_pairs));
   const double num_pairs = static_cast<double>(layout.num_pairs);
@@ -197,23 +257,13 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
     call.timer->Mark(name,
                      {num_read * static_cast<double>(matrices.stride_bytes) +
                           2.0 * num_pairs * (outputs + depth),
-                      2.0 * num_pairs * outputs * depth},
+                      2.0 * num_pairs * outputs * depth, IsFp8(matrices)},
                      stream);
   }
   const bool gates = !is_down && Gates();
   const DeviceMemory& out = is_down ? expert_outputs_ : gates ? *call.gated : *call.gate_up;
-  if (layout.form.kernel == ExpertKernel::kExpertGemm) {
-    ExpertGemmParams gemm = {};
-    gemm.weights = matrices.first;
-    gemm.stride_bytes = 2 * matrices.stride_elements;
-    gemm.first_rows = first_rows();
-    gemm.in = is_down ? call.gated->data() : expert_outputs_.data();
-    gemm.out = out.data();
-    gemm.num_rows = static_cast<int>(layout.num_pairs);
-    gemm.num_experts = moe.num_experts;
-    gemm.output = gates ? GemmEpilogue::kSiluGate : GemmEpilogue::kBf16;
-    return CudaStatus(ExpertGemm(gemm, num_processors_, stream), name);
-  }
+  if (layout.form.kernel == ExpertKernel::kExpertGemm)
+    return MultiplySorted(call, layout, matrices, is_down, out.data(), stream);
   const __nv_bfloat16* rows = call.norm_weight != nullptr ? call.normed : call.in;
   GroupedGemmParams gemm = {};
   gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : rows;
@@ -228,10 +278,6 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   gemm.depth = matrices.first.depth;
   gemm.gates = gates;
   gemm.out = out.as<__nv_bfloat16>();
-  if (!streams) {
-    GroupedGemm(gemm, stream);
-    return {};
-  }
   return CudaStatus(
       StreamExperts({gemm, matrices.first, matrices.stride_bytes, moe.num_experts, is_down},
                     num_processors_, stream),

@@ -58,6 +58,10 @@ class Experts {
   // Multiplies the rows of the pairs by their experts' matrices.
   Status Multiply(const char* name, const ExpertsCall& call, const RouteBufferLayout& layout,
                   const GpuExperts& matrices, bool is_down, cudaStream_t stream) const;
+  // The same with ExpertKernel::kExpertGemm.
+  Status MultiplySorted(const ExpertsCall& call, const RouteBufferLayout& layout,
+                        const GpuExperts& matrices, bool is_down, void* out,
+                        cudaStream_t stream) const;
   bool Gates() const;
   // ExpertRowsParams::first_rows
   int32_t* first_rows() const { return counts_.as<int32_t>() + counts_.size_bytes() / 8; }
@@ -72,6 +76,8 @@ class Experts {
   DeviceMemory routes_;
   // [2, num_experts + 1]: ExpertRowsParams::counts, then first_rows.
   DeviceMemory counts_;
+  DeviceMemory fp8_rows_;    // [tokens, hidden_size], if matrices are fp8
+  DeviceMemory fp8_scales_;  // of rows: [tokens], then [pairs] in sorted order
 };
 
 }  // namespace nereid::gpu

@@ -29,11 +29,8 @@ using KindsAndRows = std::vector<std::pair<WeightKind, int64_t>>;
 class WeightPlan {
  public:
   WeightPlan(const llm::DecoderModel& model, const Sharding& sharding,
-             const std::optional<DummyWeights>& dummy, bool keeps_experts_as_bf16)
-      : model_(model),
-        sharding_(sharding),
-        dummy_(dummy),
-        keeps_experts_as_bf16_(keeps_experts_as_bf16) {}
+             const std::optional<DummyWeights>& dummy)
+      : model_(model), sharding_(sharding), dummy_(dummy) {}
 
   // A vector of biases, concatenated or interleaved as in Matrix().
   const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
@@ -172,25 +169,30 @@ class WeightPlan {
   }
 
   // The layout of one matrix of every expert: int4 if all experts are, with equal groups of columns
-  // in the input's order, else bf16.
+  // in the input's order; fp8 if all are and their inputs are quantized; else bf16.
   MatrixLayout ExpertsLayout(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                              int64_t interleave) {
     MatrixLayout common;
-    if (keeps_experts_as_bf16_) return common;
     for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
       const MatrixSource source = SourceOf(layer, kinds_and_rows, columns, interleave, expert);
       CheckMapped(source);
       if (!status_.ok()) return {};
       MatrixLayout layout = Layout(layer, source);
-      if (layout.format != WeightFormat::kInt4 || !layout.column_order.empty() ||
-          !layout.input_scale.empty() || source.num_rows() % kInt4TileRows != 0 ||
-          (dummy_ && columns % kInt4BlockColumns != 0) ||
-          (expert > 0 && layout.scales_per_block != common.scales_per_block)) {
+      if (!IsExpertLayout(layout, source.num_rows(), columns) ||
+          (expert > 0 && (layout.format != common.format ||
+                          layout.scales_per_block != common.scales_per_block))) {
         return {};
       }
       common = std::move(layout);
     }
     return common;
+  }
+  // Whether the experts' kernels support the layout, which is not bf16.
+  bool IsExpertLayout(const MatrixLayout& layout, int64_t num_rows, int64_t columns) const {
+    if (!layout.column_order.empty() || !layout.input_scale.empty()) return false;
+    if (layout.format == WeightFormat::kFp8) return layout.quantizes_input && columns % 16 == 0;
+    return layout.format == WeightFormat::kInt4 && num_rows % kInt4TileRows == 0 &&
+           !(dummy_ && columns % kInt4BlockColumns != 0);
   }
 
   MatrixLayout Layout(int32_t layer, const MatrixSource& source) {
@@ -258,7 +260,6 @@ class WeightPlan {
   const llm::DecoderModel& model_;
   const Sharding& sharding_;
   const std::optional<DummyWeights>& dummy_;
-  bool keeps_experts_as_bf16_;
   int64_t next_ = 0;
   std::vector<UploadJob> uploads_;
   std::vector<PlannedVector> vectors_;
@@ -373,6 +374,7 @@ Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, uint6
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
   for (GpuMatrix matrix : plan.dummy_matrices()) {
     Relocate(matrix.data, weights.memory);
+    Relocate(matrix.row_scales, weights.memory);
     RandomFillMatrix(matrix, static_cast<uint32_t>(seed++),
                      nullptr);  // a router: equal on all GPUs
   }
@@ -431,10 +433,9 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
 }
 
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
-                                  const std::optional<DummyWeights>& dummy,
-                                  bool keeps_experts_as_bf16) {
+                                  const std::optional<DummyWeights>& dummy) {
   const llm::DecoderSpec& spec = model.spec;
-  WeightPlan plan(model, sharding, dummy, keeps_experts_as_bf16);
+  WeightPlan plan(model, sharding, dummy);
   GpuWeights weights;
   const int64_t padding = PaddedVocabulary(spec.vocab_size) - spec.vocab_size;
   const GpuMatrix embedding =

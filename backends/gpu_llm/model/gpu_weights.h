@@ -1,6 +1,6 @@
 // The weights of a decoder in device memory. q, k and v are one matrix; gate and up are one matrix
 // whose rows alternate in groups of 8 (kernels/rows/activation.h). Matrices keep the checkpoint's
-// format bf16, fp8 or int4, those of experts bf16 or int4. All other weights are bf16, norm weights
+// format bf16, fp8 or int4. All other weights are bf16, norm weights
 // with their offset added. Immutable after load. [any thread]
 #pragma once
 
@@ -31,7 +31,8 @@ struct GpuNorm {
   const __nv_bfloat16* bias = nullptr;    // [hidden_size]; null: none
 };
 
-// The same matrix of every expert, consecutive, in the same format: bf16 or int4.
+// The same matrix of every expert, consecutive, in the same format. In fp8 the scales of its rows
+// lie behind each matrix.
 struct GpuExperts {
   GpuMatrix first;              // of expert 0
   int64_t stride_bytes = 0;     // from one expert to the next
@@ -83,10 +84,8 @@ Status CheckGpuSupport(const llm::DecoderModel& model);
 
 // Loads to the current device. Several threads read the checkpoint; with `dummy` the device
 // generates the weights, and model.weights may be empty. model.spec is this GPU's shard of the
-// decoder, and `sharding` locates it in the whole weights. `keeps_experts_as_bf16`: whatever the
-// checkpoint's format.
+// decoder, and `sharding` locates it in the whole weights.
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
-                                  const std::optional<DummyWeights>& dummy,
-                                  bool keeps_experts_as_bf16 = false);
+                                  const std::optional<DummyWeights>& dummy);
 
 }  // namespace nereid::gpu

@@ -212,7 +212,9 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     gemm.out = expected.data();
     GroupedGemm(gemm, nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    EXPECT_LT(RelativeError(RowToHost(out, 0, count), RowToHost(expected, 0, count)), kTolerance);
+    // Unpacked weights are rounded once more than those of the kernel.
+    const double tolerance = problem.packed.data == nullptr ? kTolerance : 3 * kTolerance;
+    EXPECT_LT(RelativeError(RowToHost(out, 0, count), RowToHost(expected, 0, count)), tolerance);
   }
 
   static void Check(int num_outputs, int depth, const std::vector<int>& rows,
@@ -222,6 +224,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     Problem problem = MakeProblem(num_outputs, depth, rows);
     if (format != WeightFormat::kBf16) Pack(problem, format, scales_per_block);
     for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
+      if (output == GemmEpilogue::kSiluGate && num_outputs % 16 != 0) continue;
       const DeviceMemory out = Run(problem, output);
       CheckSamples(problem, output, out);
       CheckAgainstGroupedGemm(problem, output, out);
@@ -232,6 +235,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
 TEST_F(ExpertGemmTest, UnevenRowsAndOddSizes) {
   Check(16, 8, {1});
   Check(48, 72, {3, 0, 40});
+  Check(168, 72, {3, 0, 140});
   Check(272, 200, {0, 1, 31, 32, 33, 127, 128, 129, 0, 160, 161, 192, 223, 224, 255, 256, 257});
   Check(272, 200, {0, 0, 300, 513, 0, 769});
   Check(512, 1032, {2000});
@@ -297,20 +301,25 @@ TEST_F(ExpertGemmTest, RowsAreSortedByExpert) {
                        counts = ToDevice(std::vector<int32_t>(c.num_experts + 1, 0)),
                        in = RandomBf16(int64_t{c.num_rows} * c.hidden, 1.0f, 8),
                        out = Allocate(int64_t{2} * num_pairs * c.hidden);
+    std::vector<float> scales(c.num_rows);
+    std::iota(scales.begin(), scales.end(), 1.0f);
+    const DeviceMemory in_scales = ToDevice(scales), out_scales = Allocate(4 * num_pairs);
     SortExpertRows({d_experts.as<int32_t>(), sorted_index.as<int32_t>(), first_rows.as<int32_t>(),
-                    counts.as<int32_t>(), in.as<__nv_bfloat16>(), out.as<__nv_bfloat16>(),
-                    c.num_rows, c.num_experts, c.per_token, c.hidden},
+                    counts.as<int32_t>(), in.data(), out.data(), in_scales.as<float>(),
+                    out_scales.as<float>(), c.num_rows, c.num_experts, c.per_token, 2 * c.hidden},
                    nullptr);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (const int32_t count : ToHost<int32_t>(counts, c.num_experts + 1)) EXPECT_EQ(count, 0);
     const auto first = ToHost<int32_t>(first_rows, c.num_experts + 1);
     const auto places = ToHost<int32_t>(sorted_index, num_pairs);
+    const auto got_scales = ToHost<float>(out_scales, num_pairs);
     std::vector<bool> taken(num_pairs, false);
     for (int pair = 0; pair < num_pairs; ++pair) {
       ASSERT_GE(places[pair], first[experts[pair]]);
       ASSERT_LT(places[pair], first[experts[pair] + 1]);
       EXPECT_FALSE(taken[places[pair]]);
       taken[places[pair]] = true;
+      EXPECT_EQ(got_scales[places[pair]], scales[pair / c.per_token]);
       if (pair % 7 == 0) {
         EXPECT_EQ(RowToHost(out, places[pair], c.hidden),
                   RowToHost(in, pair / c.per_token, c.hidden));

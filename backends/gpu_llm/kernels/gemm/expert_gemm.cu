@@ -59,7 +59,8 @@ cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p) {
   if (!Format::kUnpacks) {
     error = EncodeMap<3>(maps.weights, weights.data, Format::kElementBytes,
                          {weights.depth, weights.num_outputs, p.num_experts},
-                         {row_bytes, p.stride_bytes}, kOutputs);
+                         {row_bytes, std::max(p.stride_bytes, row_bytes * weights.num_outputs)},
+                         kOutputs);
   }
   for (int i = 0; error == cudaSuccess && i < kMaxRows / kRowStep; ++i) {
     error = EncodeMap<2>(maps.in[i], p.in, Format::kElementBytes, {weights.depth, p.num_rows},
@@ -102,9 +103,9 @@ cudaError_t LaunchFor(const ExpertGemmParams& p, int num_processors, cudaStream_
 bool CanRunExpertGemm(const WeightMatrix& weights) {
   switch (weights.format) {
     case WeightFormat::kBf16:
-      return weights.num_outputs % 16 == 0 && weights.depth % 8 == 0;
+      return weights.num_outputs % 8 == 0 && weights.depth % 8 == 0;
     case WeightFormat::kFp8:
-      return weights.num_outputs % 16 == 0 && weights.depth % 16 == 0;
+      return weights.num_outputs % 8 == 0 && weights.depth % 16 == 0;
     case WeightFormat::kInt4:
       return weights.num_outputs % kInt4TileRows == 0 && weights.depth % 8 == 0;
   }
@@ -113,6 +114,7 @@ bool CanRunExpertGemm(const WeightMatrix& weights) {
 
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
+  if (!CanRunExpertGemm(params.weights)) return cudaErrorInvalidValue;
   const auto launch = [&]<typename Format>(Format) {
     // Smaller items if few experts have more rows.
     return params.num_rows / params.num_experts > 96

@@ -1,6 +1,6 @@
 // Grouped GEMM for experts with many rows, on warpgroup matrix instructions: the rows of each
 // expert are consecutive, and each expert's weights are read once for up to 256 of its rows.
-// model/experts.cc selects between it and GroupedGemm().
+// model/experts.cc selects between it and StreamExperts().
 #pragma once
 
 #include <cuda_bf16.h>
@@ -28,6 +28,7 @@ struct ExpertGemmParams {
   GemmEpilogue output;  // kBf16 or kSiluGate
 };
 
+// Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16.
 bool CanRunExpertGemm(const WeightMatrix& weights);
 
 // A row's result depends only on the row: the order of additions does not depend on other rows, on

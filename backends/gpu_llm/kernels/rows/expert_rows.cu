@@ -84,15 +84,16 @@ __global__ void __launch_bounds__(kCopyThreads) CopyRowsKernel(ExpertRowsParams 
   }
   const int row = blockIdx.x * kCopyWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= p.num_rows) return;
-  const int chunks = p.hidden_size / 8;
+  const int chunks = p.row_bytes / 16;
   int32_t place = 0;  // of pair `lane` of this row
   if (lane < p.experts_per_token) {
     const int64_t pair = int64_t{row} * p.experts_per_token + lane;
     place = first_rows[p.experts[pair]] + p.sorted_index[pair];
     p.sorted_index[pair] = place;
+    if (p.in_scales != nullptr) p.out_scales[place] = p.in_scales[row];
   }
-  const uint4* from = reinterpret_cast<const uint4*>(p.in) + int64_t{row} * chunks;
-  uint4* to = reinterpret_cast<uint4*>(p.out);
+  const uint4* from = static_cast<const uint4*>(p.in) + int64_t{row} * chunks;
+  uint4* to = static_cast<uint4*>(p.out);
   constexpr int kAtOnce = 4;
   for (int first = lane; first - lane < chunks; first += 32 * kAtOnce) {
     uint4 values[kAtOnce];

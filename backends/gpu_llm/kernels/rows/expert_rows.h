@@ -2,7 +2,6 @@
 // threads, and copies the rows to sorted order.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -17,10 +16,12 @@ struct ExpertRowsParams {
   // [num_experts + 1]: the experts' numbers of pairs and a counter of finished blocks; 0 before and
   // after.
   int32_t* counts;
-  const __nv_bfloat16* in;  // [num_rows, hidden_size]
-  __nv_bfloat16* out;       // [num_pairs, hidden_size]: the pairs' rows, in sorted order
+  const void* in;          // [num_rows] rows of row_bytes
+  void* out;               // [num_pairs] rows of row_bytes: those of the pairs, in sorted order
+  const float* in_scales;  // [num_rows]: copied to out_scales [num_pairs]; null: none
+  float* out_scales;
   int num_rows, num_experts, experts_per_token;
-  int hidden_size;  // a multiple of 8
+  int row_bytes;  // a multiple of 16
 };
 void SortExpertRows(const ExpertRowsParams& params, cudaStream_t stream);
 
