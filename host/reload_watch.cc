@@ -5,10 +5,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
+#include "base/thread.h"
 #include "host/log.h"
 
 namespace nereid {
@@ -39,7 +38,14 @@ std::string StateOf(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-ReloadWatch::~ReloadWatch() = default;
+ReloadWatch::~ReloadWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  stopped_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
 
 void ReloadWatch::Add(std::string what, std::vector<std::string> paths,
                       std::function<Status()> reload) {
@@ -54,11 +60,9 @@ void ReloadWatch::Start() {
   action.sa_handler = &OnHangup;
   action.sa_flags = SA_RESTART;
   sigaction(SIGHUP, &action, nullptr);
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(mutex);
-    while (!stopped.wait_for(lock, stop, kPollInterval, [&] { return stop.stop_requested(); })) {
+  thread_ = StartThread([this] {
+    std::unique_lock lock(mutex_);
+    while (!stopped_.wait_for(lock, kPollInterval, [this] { return is_stopping_; })) {
       CheckAll(is_reload_requested.exchange(false));
     }
   });

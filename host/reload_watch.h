@@ -2,7 +2,9 @@
 // certificates. Connections and requests in flight are not affected. [main thread]
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +39,10 @@ class ReloadWatch {
   void CheckAll(bool is_forced);
 
   std::vector<Entry> entries_;  // used only by the thread once it runs
-  std::jthread thread_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool is_stopping_ = false;  // guarded by mutex_
+  std::thread thread_;
 };
 
 }  // namespace nereid

@@ -1,5 +1,6 @@
 #include "host/repository_poller.h"
 
+#include "base/thread.h"
 #include "host/log.h"
 
 namespace nereid {
@@ -11,7 +12,7 @@ constexpr size_t kMaxPolls = 16;  // polls in progress at a time
 
 RepositoryPoller::RepositoryPoller(const Server& server, std::chrono::seconds interval)
     : server_(server), interval_(interval) {
-  if (interval_.count() > 0) thread_ = std::thread(&RepositoryPoller::Run, this);
+  if (interval_.count() > 0) thread_ = StartThread([this] { Run(); });
 }
 
 RepositoryPoller::~RepositoryPoller() {
@@ -37,7 +38,7 @@ void RepositoryPoller::Run() {
   while (!changed_.wait_for(lock, interval_, [this] { return is_stopping_; })) {
     if (num_polls_ >= kMaxPolls) continue;
     ++num_polls_;
-    std::thread(&RepositoryPoller::PollOnce, this).detach();
+    StartThread([this] { PollOnce(); }).detach();
   }
 }
 
