@@ -318,4 +318,14 @@ Status ParseInferBody(std::string_view json, std::string_view binary, std::strin
   return Status::Ok();
 }
 
+Status ReserveInputs(const InputTensors& inputs, ByteReservation& reservation) {
+  constexpr size_t kMinBytes = 16 << 10;
+  size_t parsed_bytes = 0;
+  for (const InputTensor& input : inputs) parsed_bytes += input.parsed.capacity();
+  if (parsed_bytes < kMinBytes || reservation.GrowBy(parsed_bytes)) return Status::Ok();
+  return UnavailableError("input tensors of ", parsed_bytes,
+                          " bytes exceed the free memory for requests in flight "
+                          "(--max-request-memory-size)");
+}
+
 }  // namespace nereid::http

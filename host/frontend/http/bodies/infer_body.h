@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "base/inline_vector.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/transport/byte_buffer.h"
@@ -72,6 +73,10 @@ struct InferBody {
 // binary_data_size, in order and without remainder. Error messages name the `model`.
 Status ParseInferBody(std::string_view json, std::string_view binary, std::string_view model,
                       size_t max_depth, InferBody& body);
+
+// Adds the tensors that were parsed from JSON to the reservation of their request. UNAVAILABLE if
+// the budget does not suffice. Small ones are not counted, like small bodies.
+Status ReserveInputs(const InputTensors& inputs, ByteReservation& reservation);
 
 // Reads the value of the request parameter `name`: a string, a number or a boolean.
 Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name);

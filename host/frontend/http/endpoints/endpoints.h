@@ -41,7 +41,7 @@ void ReplyMessage(HttpConnection& connection, const Result<Message>& message);
 void ReplyRepositoryIndex(HttpConnection& connection, const Server& server,
                           const RequestBody& body);
 void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                       const RequestHead& head, const RequestBody& body, const Route& route);
+                       const RequestHead& head, RequestBody& body, const Route& route);
 
 // Endpoints of /v2/systemsharedmemory and /v2/cudasharedmemory.
 void HandleSharedMemory(KServeContext& context, BlockingPool& pool, HttpConnection& connection,

@@ -126,12 +126,16 @@ Status StartGenerate(KServeContext& context, HttpConnection& connection, const R
                                                              parsed.inputs, /*outputs=*/{}));
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));
   // The parsed inputs contain all data, so the body's memory is not kept.
+  const size_t body_bytes = body.reservation.bytes();
+  NEREID_RETURN_IF_ERROR(ReserveInputs(parsed.inputs, body.reservation));
+  RequestBody kept{.memory = {}, .reservation = std::move(body.reservation)};
+  kept.reservation.ShrinkTo(kept.reservation.bytes() - body_bytes);
   std::unique_ptr<ModelCall> call;
   if (is_streaming) {
-    call = std::make_unique<GenerateStreamCall>(context, connection, RequestBody(),
+    call = std::make_unique<GenerateStreamCall>(context, connection, std::move(kept),
                                                 std::move(parsed.inputs));
   } else {
-    call = std::make_unique<GenerateCall>(context, connection, RequestBody(),
+    call = std::make_unique<GenerateCall>(context, connection, std::move(kept),
                                           std::move(parsed.inputs));
   }
   call->ReportLoadMetrics(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));

@@ -130,18 +130,6 @@ Result<OutputFormats> ToOutputFormats(const KServeContext& context, const Reques
   return formats;
 }
 
-// Adds the tensors that were parsed from JSON to the reservation of their request. Small ones are
-// not counted, like small bodies.
-Status ReserveParsedInputs(const InputTensors& inputs, ByteReservation& reservation) {
-  constexpr size_t kMinBytes = 16 << 10;
-  size_t parsed_bytes = 0;
-  for (const InputTensor& input : inputs) parsed_bytes += input.parsed.capacity();
-  if (parsed_bytes < kMinBytes || reservation.GrowBy(parsed_bytes)) return Status::Ok();
-  return UnavailableError("input tensors of ", parsed_bytes,
-                          " bytes exceed the free memory for requests in flight "
-                          "(--max-request-memory-size)");
-}
-
 // Copies a body out of posted memory.
 RequestBody CopyToOwnMemory(RequestBody body) {
   RequestBody own;
@@ -178,7 +166,7 @@ Status StartInfer(KServeContext& context, HttpConnection& connection, const Requ
   } else {
     NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), binary, model.name,
                                           connection.limits().max_json_depth, parsed));
-    NEREID_RETURN_IF_ERROR(ReserveParsedInputs(parsed.inputs, body.reservation));
+    NEREID_RETURN_IF_ERROR(ReserveInputs(parsed.inputs, body.reservation));
     NEREID_RETURN_IF_ERROR(FindSharedInputs(context.state.shared_memory, parsed.inputs));
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));

@@ -1,5 +1,6 @@
 #include "host/frontend/http/endpoints/endpoints.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ std::vector<Parameter> ToParameters(const LoadBody& load) {
 }
 
 Status StartLoad(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                 const RequestHead& head, const RequestBody& body, const std::string& model) {
+                 const RequestHead& head, RequestBody& body, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(LoadBody load,
                           ReadLoadBody(body.bytes(), connection.limits().max_json_depth));
   const bool is_inline = load.config || !load.files.empty();
@@ -30,14 +31,17 @@ Status StartLoad(KServeContext& context, BlockingPool& pool, HttpConnection& con
       !CheckAccess(context.access, connection, head, ApiOperation::kLoadInlineModel, model)) {
     return Status::Ok();
   }
-  BlockingCall::Start(context, pool, connection, [&context, model, load = std::move(load)] {
-    return context.server.LoadModel(model.c_str(), ToParameters(load));
-  });
+  // Stands for `load` until that is destroyed.
+  const auto reservation = std::make_shared<ByteReservation>(std::move(body.reservation));
+  BlockingCall::Start(context, pool, connection,
+                      [&context, model, load = std::move(load), reservation] {
+                        return context.server.LoadModel(model.c_str(), ToParameters(load));
+                      });
   return Status::Ok();
 }
 
 Status StartUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                   const RequestBody& body, const std::string& model) {
+                   RequestBody& body, const std::string& model) {
   NEREID_ASSIGN_OR_RETURN(const bool with_dependents,
                           ReadUnloadBody(body.bytes(), connection.limits().max_json_depth));
   BlockingCall::Start(context, pool, connection, [&context, model, with_dependents] {
@@ -59,7 +63,7 @@ void ReplyRepositoryIndex(HttpConnection& connection, const Server& server,
 }
 
 void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, HttpConnection& connection,
-                       const RequestHead& head, const RequestBody& body, const Route& route) {
+                       const RequestHead& head, RequestBody& body, const Route& route) {
   if (!route.repository.empty()) {
     ReplyError(connection, UnsupportedError("'repository_name' specification is not supported"));
     return;

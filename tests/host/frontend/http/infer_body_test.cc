@@ -21,6 +21,19 @@ std::string WithInput(const std::string& extra) {
   return R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":[1]}])" + extra + "}";
 }
 
+TEST(InferBodyTest, CountsParsedTensorsInTheBudget) {
+  std::string json = R"({"inputs":[{"name":"a","datatype":"FP64","shape":[10000],"data":[1)";
+  for (int i = 1; i < 10'000; ++i) json += ",1";
+  json += "]}]}";
+  InferBody body;
+  ASSERT_TRUE(ParseInferBody(json, "", "m", 8, body).ok());
+  ByteBudget budget(100'000);
+  ByteReservation reservation(&budget);
+  ASSERT_TRUE(ReserveInputs(body.inputs, reservation).ok());
+  EXPECT_EQ(reservation.bytes(), 80'000u);
+  EXPECT_EQ(ReserveInputs(body.inputs, reservation).code(), StatusCode::kUnavailable);
+}
+
 TEST(InferBodyTest, ReadsEveryMemberOfTheProtocol) {
   InferBody body;
   const Status status = Parse(
