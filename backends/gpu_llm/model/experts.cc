@@ -11,6 +11,7 @@
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
 
 namespace nereid::gpu {
 namespace {
@@ -36,6 +37,9 @@ constexpr ExpertForm kForms[] = {
 // For weights in fp8. Batch-invariant steps of all sizes use this kernel too: its order of
 // additions does not depend on the rows.
 constexpr ExpertForm kSortedForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
+
+// From so many rows on, three kernels route faster than one.
+constexpr int kManyRouteRows = 512;
 
 bool IsFp8(const GpuExperts& experts) {
   return experts.first.format == WeightFormat::kFp8;
@@ -175,6 +179,8 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
   route.experts_per_token = moe.experts_per_token;
   route.normalizes = moe.normalize_top_k;
   const bool sorts = layout.form.kernel != ExpertKernel::kExpertGemm;
+  if (!sorts && !is_batch_invariant_ && call.num_tokens >= kManyRouteRows)
+    return RouteManyRows(route, stream);
   const SortPairsParams sort = {words,
                                 sorts ? words + layout.pairs() : nullptr,
                                 words + layout.sorted_index(),
@@ -184,6 +190,28 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
                                 layout.form.tile_rows,
                                 static_cast<int>(layout.num_tiles)};
   return CudaStatus(gpu::Route(route, sort, call.ticket, stream), "routing");
+}
+
+Status Experts::RouteManyRows(const RouteParams& route, cudaStream_t stream) const {
+  ExpertGemmParams scores = {};
+  scores.in = route.in;
+  if (route.norm_weight != nullptr) {
+    RmsNorm({route.in, nullptr, route.norm_weight, route.normed, route.num_rows, route.hidden_size,
+             route.epsilon},
+            stream);
+    scores.in = route.normed;
+  }
+  scores.weights.data = route.router;
+  scores.weights.num_outputs = route.num_experts;
+  scores.weights.depth = route.hidden_size;
+  scores.out = route.scores;
+  scores.num_rows = route.num_rows;
+  scores.num_experts = 1;
+  scores.output = GemmEpilogue::kFloat;
+  NEREID_RETURN_IF_ERROR(
+      CudaStatus(ExpertGemm(scores, num_processors_, stream), "the router's GEMM"));
+  SelectExperts(route, stream);
+  return CudaStatus(cudaGetLastError(), "routing");
 }
 
 void Experts::SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,

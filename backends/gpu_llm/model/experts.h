@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/operator_timer.h"
 #include "backends/llm_core/model/decoder_spec.h"
@@ -52,6 +53,8 @@ class Experts {
   struct RouteBufferLayout;
   // Norms the rows, selects their experts and router weights, and sorts the pairs by expert.
   Status Route(const ExpertsCall& call, const RouteBufferLayout& layout, cudaStream_t stream) const;
+  // Norm, scores and selection in a kernel each, without the sort.
+  Status RouteManyRows(const RouteParams& route, cudaStream_t stream) const;
   // Copies the rows of the pairs to sorted order, for ExpertKernel::kExpertGemm.
   void SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,
                 cudaStream_t stream) const;

@@ -1,7 +1,7 @@
 // The weights of a decoder in device memory. q, k and v are one matrix; gate and up are one matrix
 // whose rows alternate in groups of 8 (kernels/rows/activation.h). Matrices keep the checkpoint's
-// format bf16, fp8 or int4. All other weights are bf16, norm weights
-// with their offset added. Immutable after load. [any thread]
+// format bf16, fp8 or int4. All other weights are bf16, norm weights with their offset added.
+// Immutable after load. [any thread]
 #pragma once
 
 #include <cuda_bf16.h>

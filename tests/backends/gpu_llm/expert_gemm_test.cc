@@ -264,6 +264,28 @@ TEST_F(ExpertGemmTest, ShapesOfMixtures) {
   Check(4096, 14336, {1, 0, 257});
 }
 
+TEST_F(ExpertGemmTest, FloatOutputsOfOneMatrix) {
+  for (const int num_outputs : {8, 60, 128, 300}) {
+    for (const int rows : {1, 33, 700}) {
+      const Problem problem = MakeProblem(num_outputs, 264, {rows});
+      const DeviceMemory out = Allocate(int64_t{4} * rows * num_outputs);
+      ExpertGemmParams params = Params(problem, GemmEpilogue::kFloat, out);
+      params.first_rows = nullptr;
+      ASSERT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      const auto got = ToHost<float>(out, size_t{1} * rows * num_outputs);
+      std::vector<float> expected;
+      std::vector<std::vector<float>> weights;
+      for (int o = 0; o < num_outputs; ++o) weights.push_back(RowToHost(problem.weights, o, 264));
+      for (int row = 0; row < rows; ++row) {
+        const std::vector<float> in = RowToHost(problem.in, row, 264);
+        for (int o = 0; o < num_outputs; ++o) expected.push_back(Dot(in, weights[o]));
+      }
+      EXPECT_LT(RelativeError(got, expected), 1e-5) << rows << " x " << num_outputs;
+    }
+  }
+}
+
 TEST_F(ExpertGemmTest, ResultsOfARowDoNotDependOnOtherRows) {
   const Problem together = MakeProblem(272, 520, {700, 1, 200, 0, 129});
   Problem alone = MakeProblem(272, 520, {1, 1, 1, 1, 1});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
 
@@ -88,13 +89,22 @@ cudaError_t LaunchFor(const ExpertGemmParams& p, int num_processors, cudaStream_
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = static_cast<unsigned>(
-      kCluster * std::min<int64_t>(items, std::max(1, num_processors / kCluster)));
+  config.gridDim = static_cast<unsigned>(num_processors / kCluster * kCluster);
   config.blockDim = kThreads;
   config.dynamicSmemBytes = kShared;
   config.stream = stream;
   config.attrs = attributes.data();
   config.numAttrs = attributes.size();
+  // Clusters that run at the same time; a further one would take its items when all others are
+  // done. Assumes that all devices of the process are equal.
+  static std::atomic<int> active = 0;
+  if (active == 0) {
+    int count = 0;
+    error = cudaOccupancyMaxActiveClusters(&count, kernel, &config);
+    if (error != cudaSuccess) return error;
+    active = std::max(1, count);
+  }
+  config.gridDim = static_cast<unsigned>(kCluster * std::min<int64_t>(items, active));
   return cudaLaunchKernelEx(&config, kernel, maps, p);
 }
 
@@ -114,7 +124,8 @@ bool CanRunExpertGemm(const WeightMatrix& weights) {
 
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
-  if (!CanRunExpertGemm(params.weights)) return cudaErrorInvalidValue;
+  if (params.output != GemmEpilogue::kFloat && !CanRunExpertGemm(params.weights))
+    return cudaErrorInvalidValue;
   const auto launch = [&]<typename Format>(Format) {
     // Smaller items if few experts have more rows.
     return params.num_rows / params.num_experts > 96

@@ -22,10 +22,10 @@ struct ExpertGemmParams {
   const int32_t* first_rows;
   const void* in;          // [num_rows, depth]: fp8 with fp8 weights, else bf16
   const float* in_scales;  // fp8: [num_rows]
-  void* out;               // [num_rows, num_outputs] bf16, with a gate num_outputs / 2
+  void* out;  // [num_rows, num_outputs] bf16 or float, with a gate [num_rows, num_outputs / 2]
   int num_rows;
   int num_experts;      // at most kMaxExperts
-  GemmEpilogue output;  // kBf16 or kSiluGate
+  GemmEpilogue output;  // kBf16, kSiluGate, or with bf16 weights kFloat
 };
 
 // Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16.

@@ -310,6 +310,15 @@ __global__ void __launch_bounds__(kRouteThreads)
   SortPairsInBlock(sort);
 }
 
+// Grid: a warp for each row.
+template <int kLaneExperts>
+__global__ void __launch_bounds__(kRouteThreads) SelectExpertsKernel(RouteParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const int64_t row = int64_t{blockIdx.x} * kRouteWarps + threadIdx.x / 32;
+  if (row < p.num_rows) SelectExperts<kLaneExperts>(p, row);
+}
+
 // Grid: rows by groups of 8 columns for each thread.
 __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p) {
   constexpr int kAtOnce = 8;  // experts
@@ -379,6 +388,15 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
   }
   if (sort.pairs != nullptr && !sorts) SortPairs(sort, stream);
   return cudaGetLastError();
+}
+
+void SelectExperts(const RouteParams& params, cudaStream_t stream) {
+  const int blocks = (params.num_rows + kRouteWarps - 1) / kRouteWarps;
+  if (params.num_experts <= 128) {
+    Launch(SelectExpertsKernel<4>, blocks, kRouteThreads, 0, stream, params);
+  } else {
+    Launch(SelectExpertsKernel<kMaxExperts / 32>, blocks, kRouteThreads, 0, stream, params);
+  }
 }
 
 void Combine(const CombineParams& params, cudaStream_t stream) {

@@ -50,6 +50,9 @@ void SortPairs(const SortPairsParams& params, cudaStream_t stream);
 cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
                   cudaStream_t stream);
 
+// Selection alone, from scores [num_rows, num_experts] of an earlier kernel.
+void SelectExperts(const RouteParams& params, cudaStream_t stream);
+
 struct CombineParams {
   const __nv_bfloat16* in;  // [num_pairs, hidden_size], in sorted order
   const int32_t* sorted_index;
