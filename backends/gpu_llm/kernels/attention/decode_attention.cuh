@@ -19,15 +19,37 @@ constexpr int PartialsBytes(int head_dim) {
   return 4 * kWarps * kRows * PartialStride(head_dim);
 }
 
+// Combines the results of a sequence's items, in order. A thread has two adjacent columns of a head
+// and loads the results of several items at once, because the latency of the loads is what it
+// takes.
 template <int kHeadDim>
 __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
                         int num_rows) {
-  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
-    const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    const PartialAttention all =
-        CombineItemPartials<kHeadDim>(p.partials, item, p.num_heads, head, column);
-    p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
-        __float2bfloat16(all.value / all.sum);
+  constexpr int kAtOnce = 8, kPairs = kHeadDim / 2;
+  const int64_t stride = int64_t{p.num_heads} * ItemStride(kHeadDim);
+  for (int i = threadIdx.x; i < num_rows * kPairs; i += kThreads) {
+    const int head = first_head + i / kPairs, column = i % kPairs * 2;
+    const float* from =
+        p.partials + item.first_item * stride + int64_t{head} * ItemStride(kHeadDim);
+    PartialAttention low, high;
+    for (int first = 0; first < item.num_items; first += kAtOnce) {
+      float2 sums[kAtOnce], values[kAtOnce];  // maximum and sum, two columns
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const float* part = from + min(first + j, item.num_items - 1) * stride;
+        sums[j] = __ldcg(reinterpret_cast<const float2*>(part + kHeadDim));
+        values[j] = __ldcg(reinterpret_cast<const float2*>(part + column));
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (first + j >= item.num_items) break;
+        low.Add(sums[j].x, sums[j].y, values[j].x);
+        high.Add(sums[j].x, sums[j].y, values[j].y);
+      }
+    }
+    auto* out = reinterpret_cast<uint32_t*>(
+        p.out + (int64_t{item.row} * p.num_heads + head) * kHeadDim + column);
+    *out = PackBf16(low.value / low.sum, high.value / high.sum);
   }
 }
 

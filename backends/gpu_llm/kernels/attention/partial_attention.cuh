@@ -22,6 +22,16 @@ constexpr int ItemStride(int head_dim) {
 
 struct PartialAttention {
   float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
+
+  // Adds the result of a following item.
+  __device__ __forceinline__ void Add(float item_max, float item_sum, float item_value) {
+    if (item_max == kNegativeInfinity) return;  // the item is entirely before the window
+    const float new_max = fmaxf(max, item_max);
+    const float correction = __expf(max - new_max), scale = __expf(item_max - new_max);
+    value = value * correction + item_value * scale;
+    sum = sum * correction + item_sum * scale;
+    max = new_max;
+  }
 };
 
 // Combines one column of a head over kWarps warps, whose results are `stride` floats apart from
@@ -61,13 +71,7 @@ __device__ __forceinline__ PartialAttention CombineItemPartials(const float* par
   for (int part = 0; part < item.num_items; ++part) {
     const float* from =
         partials + (int64_t{item.first_item + part} * num_heads + head) * ItemStride(kHeadDim);
-    const float part_max = __ldcg(from + kHeadDim);
-    if (part_max == kNegativeInfinity) continue;  // the item is entirely before the window
-    const float max = fmaxf(all.max, part_max);
-    const float correction = __expf(all.max - max), scale = __expf(part_max - max);
-    all.value = all.value * correction + __ldcg(from + column) * scale;
-    all.sum = all.sum * correction + __ldcg(from + kHeadDim + 1) * scale;
-    all.max = max;
+    all.Add(__ldcg(from + kHeadDim), __ldcg(from + kHeadDim + 1), __ldcg(from + column));
   }
   return all;
 }
