@@ -1,5 +1,7 @@
 // Routing and combination for mixtures of experts. They are cheap compared to the grouped GEMM
 // between them, and bound by latency. A row's result does not depend on the other rows of the step.
+// Qwen3-30B-A3B on an H200, 1, 8, 64 and 256 rows: routing with the norm takes 7, 8, 9 and 18 us,
+// combination 1.5, 1.6, 1.8 and 3.1 us.
 #include "backends/gpu_llm/kernels/device/cluster.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
@@ -11,7 +13,8 @@ namespace {
 constexpr int kRouteWarps = 8, kRouteThreads = 32 * kRouteWarps;
 constexpr int kRouteRows = 16;     // of a cluster
 constexpr int kRouteExperts = 16;  // of a block at once
-constexpr int kMaxRouteCluster = 8;
+constexpr int kMaxRouteCluster = kMaxRouteSlices;
+constexpr int kMinRouteColumns = 256;  // of a slice of the depth
 constexpr int kSortThreads = 1024;
 constexpr int kCombineThreads = 128;
 // Most pairs that the last cluster of the routing kernel sorts; more are sorted by more threads.
@@ -28,17 +31,41 @@ __device__ __forceinline__ float ScoreOf(uint32_t order) {
   return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
 }
 
+// What the blocks of a cluster share: each has some experts and a slice of the depth.
+struct RouteSplit {
+  int experts, depth;
+  float* squares;  // [depth, num_rows]: partial sums of the rows' squares
+};
+
+// The factor of the norm of a row.
+__device__ __forceinline__ float NormFactor(const RouteParams& p, const RouteSplit& split,
+                                            int64_t row) {
+  float square = 0.0f;
+  for (int i = 0; i < split.depth; ++i)
+    square += __ldcg(split.squares + int64_t{i} * p.num_rows + row);
+  return rsqrtf(square / static_cast<float>(p.hidden_size) + p.epsilon);
+}
+
 // Selects a row's experts with one warp. Lane l has the scores of experts l, l + 32, ...
-template <int kLaneExperts>
-__device__ __forceinline__ void SelectExperts(const RouteParams& p, int64_t row) {
+template <bool kNorms, int kLaneExperts>
+__device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteSplit& split,
+                                              int64_t row) {
   const int lane = threadIdx.x % 32;
+  const int64_t slice = int64_t{p.num_rows} * p.num_experts;
   uint32_t orders[kLaneExperts];
+  float sums[kLaneExperts] = {};
+  for (int part = 0; part < split.depth; ++part) {
 #pragma unroll
-  for (int i = 0; i < kLaneExperts; ++i) {
-    const int expert = i * 32 + lane;
-    orders[i] =
-        expert < p.num_experts ? OrderOf(__ldcg(p.scores + row * p.num_experts + expert)) : 0;
+    for (int i = 0; i < kLaneExperts; ++i) {
+      const int expert = i * 32 + lane;
+      if (expert < p.num_experts)
+        sums[i] += __ldcg(p.scores + part * slice + row * p.num_experts + expert);
+    }
   }
+  const float factor = kNorms ? NormFactor(p, split, row) : 1.0f;
+#pragma unroll
+  for (int i = 0; i < kLaneExperts; ++i)
+    orders[i] = i * 32 + lane < p.num_experts ? OrderOf(sums[i] * factor) : 0;
   float all = 0.0f, chosen = 0.0f, first_score = 0.0f, own_score = 0.0f;
   int32_t own_expert = 0;
   for (int rank = 0; rank < p.experts_per_token; ++rank) {
@@ -158,18 +185,18 @@ __device__ __forceinline__ uint4 Weigh(const uint4& packed, const uint4& packed_
 struct alignas(16) RouteShared {
   float parts[kRouteWarps][kRouteExperts][kRouteRows];
   float squares[kRouteWarps][kRouteRows];
-  float factors[kRouteRows];  // of the norm
   bool is_last;
 };
 
-// Scores of kRouteRows rows from `row` on by the experts from `expert` on, on the tensor cores. The
-// warps share the depth. The order of the depth within a step of 32 is free as long as both
-// operands agree, so a thread has 8 contiguous values of a row (stream_gemm.cuh). The factor of the
-// norm, which depends on the whole row, is applied to the sums.
+// Scores of kRouteRows rows from `row` on by the experts from `expert` on in a slice of the depth,
+// on the tensor cores. The warps share the slice. The order of the depth within a step of 32 is
+// free as long as both operands agree, so a thread has 8 contiguous values of a row
+// (stream_gemm.cuh). The factor of the norm, which depends on the whole row, is applied later.
 template <bool kNorms>
-__device__ __forceinline__ void ScoreRows(const RouteParams& p, int row, int expert,
-                                          bool waits_for_previous, RouteShared& shared) {
-  constexpr int kAtOnce = 4, kTiles = kRouteRows / 8;
+__device__ __forceinline__ void ScoreRows(const RouteParams& p, const RouteSplit& split, int slice,
+                                          int row, int expert, bool waits_for_previous,
+                                          RouteShared& shared) {
+  constexpr int kAtOnce = 8, kTiles = kRouteRows / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bf16* low_router = p.router + int64_t{min(expert + g, p.num_experts - 1)} * p.hidden_size;
   const bf16* high_router =
@@ -182,13 +209,16 @@ __device__ __forceinline__ void ScoreRows(const RouteParams& p, int row, int exp
     rows[n] = p.in + int64_t{is_row[n] ? row + 8 * n + g : row} * p.hidden_size;
   }
   float sums[kTiles][4] = {}, squares[kTiles] = {};
-  for (int first = warp * 32; first < p.hidden_size; first += kAtOnce * 32 * kRouteWarps) {
+  const int num_steps = (p.hidden_size + 31) / 32;
+  const int begin = slice * num_steps / split.depth * 32,
+            end = min((slice + 1) * num_steps / split.depth * 32, p.hidden_size);
+  for (int first = begin + warp * 32; first < end; first += kAtOnce * 32 * kRouteWarps) {
     uint4 low[kAtOnce], high[kAtOnce], weights[kAtOnce], x[kAtOnce][kTiles];
 #pragma unroll
     for (int s = 0; s < kAtOnce; ++s) {
       const int column = first + s * 32 * kRouteWarps + 8 * t;
       low[s] = high[s] = weights[s] = {};
-      if (column >= p.hidden_size) continue;
+      if (column >= end) continue;
       low[s] = __ldg(reinterpret_cast<const uint4*>(low_router + column));
       high[s] = __ldg(reinterpret_cast<const uint4*>(high_router + column));
       if constexpr (kNorms)
@@ -204,8 +234,7 @@ __device__ __forceinline__ void ScoreRows(const RouteParams& p, int row, int exp
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         x[s][n] = {};
-        if (column < p.hidden_size && is_row[n])
-          x[s][n] = *reinterpret_cast<const uint4*>(rows[n] + column);
+        if (column < end && is_row[n]) x[s][n] = *reinterpret_cast<const uint4*>(rows[n] + column);
       }
     }
 #pragma unroll
@@ -233,29 +262,29 @@ __device__ __forceinline__ void ScoreRows(const RouteParams& p, int row, int exp
   }
   __syncthreads();
   const int at_expert = threadIdx.x / kRouteRows, at_row = threadIdx.x % kRouteRows;
+  const int64_t row_of_slice = int64_t{slice} * p.num_rows + row + at_row;
+  if (row + at_row >= p.num_rows) return;
   float sum = 0.0f, square = 0.0f;
 #pragma unroll
   for (int w = 0; w < kRouteWarps; ++w) sum += shared.parts[w][at_expert][at_row];
-  if constexpr (kNorms) {
+  if (expert + at_expert < p.num_experts)
+    p.scores[row_of_slice * p.num_experts + expert + at_expert] = sum;
+  if (kNorms && at_expert == 0 && expert == 0) {
 #pragma unroll
     for (int w = 0; w < kRouteWarps; ++w) square += shared.squares[w][at_row];
-    const float factor = rsqrtf(square / static_cast<float>(p.hidden_size) + p.epsilon);
-    if (at_expert == 0) shared.factors[at_row] = factor;
-    sum *= factor;
+    split.squares[row_of_slice] = square;
   }
-  if (row + at_row < p.num_rows && expert + at_expert < p.num_experts)
-    p.scores[int64_t{row + at_row} * p.num_experts + expert + at_expert] = sum;
 }
 
 // The warps of the cluster share the rows.
-__device__ __forceinline__ void StoreNormed(const RouteParams& p, int first_row, int num_rows,
-                                            int warp, int num_warps, const float* factors) {
+__device__ __forceinline__ void StoreNormed(const RouteParams& p, const RouteSplit& split,
+                                            int first_row, int num_rows, int warp, int num_warps) {
   const int chunks = p.hidden_size / 8, lane = threadIdx.x % 32;
   const int warps_a_row = max(1, num_warps / num_rows);
   for (int at = warp; at < num_rows * warps_a_row; at += num_warps) {
     const int row = at / warps_a_row;
     const int64_t offset = int64_t{first_row + row} * chunks;
-    const float factor = factors[row];
+    const float factor = NormFactor(p, split, first_row + row);
 #pragma unroll 4
     for (int i = at % warps_a_row * 32 + lane; i < chunks; i += 32 * warps_a_row) {
       float values[8], weights[8];
@@ -268,34 +297,37 @@ __device__ __forceinline__ void StoreNormed(const RouteParams& p, int first_row,
   }
 }
 
-// Grid: a cluster for kRouteRows rows, whose blocks share the experts, then the rows. With `sorts`
-// the last cluster to finish sorts the pairs.
+// Grid: a cluster for kRouteRows rows, whose blocks share the experts and the depth, then the rows.
+// With `sorts` the last cluster to finish sorts the pairs.
 template <bool kNorms, int kLaneExperts>
 __global__ void __launch_bounds__(kRouteThreads)
-    RouteKernel(RouteParams p, SortPairsParams sort, int32_t* ticket, int cluster, bool sorts) {
+    RouteKernel(RouteParams p, RouteSplit split, SortPairsParams sort, int32_t* ticket,
+                bool sorts) {
   __shared__ RouteShared shared;
   LaunchNext();
+  const int cluster = split.experts * split.depth;
   const int rank = static_cast<int>(blockIdx.x) % cluster;
   const int first_row = static_cast<int>(blockIdx.x) / cluster * kRouteRows;
   const int num_rows = min(kRouteRows, p.num_rows - first_row);
-  for (int expert = rank * kRouteExperts; expert < p.num_experts;
-       expert += cluster * kRouteExperts) {
-    ScoreRows<kNorms>(p, first_row, expert, expert == rank * kRouteExperts, shared);
+  const int first_expert = rank % split.experts * kRouteExperts;
+  for (int expert = first_expert; expert < p.num_experts; expert += split.experts * kRouteExperts) {
+    ScoreRows<kNorms>(p, split, rank / split.experts, first_row, expert, expert == first_expert,
+                      shared);
   }
   WaitForPrevious();  // the warps that have had no columns
+  __syncwarp();
   ClusterArrive();
+  ClusterWait();
   const int warp = rank * kRouteWarps + static_cast<int>(threadIdx.x) / 32;
-  if constexpr (kNorms) {
-    __syncthreads();  // the factors are complete
-    StoreNormed(p, first_row, num_rows, warp, cluster * kRouteWarps, shared.factors);
-  }
-  ClusterWait();
-  for (int row = warp; row < num_rows; row += cluster * kRouteWarps)
-    SelectExperts<kLaneExperts>(p, first_row + row);
-  if (!sorts) return;
+  const int num_warps = cluster * kRouteWarps;
+  for (int row = warp; row < num_rows; row += num_warps)
+    SelectExperts<kNorms, kLaneExperts>(p, split, first_row + row);
+  __syncwarp();
   ClusterArrive();
+  if constexpr (kNorms) StoreNormed(p, split, first_row, num_rows, warp, num_warps);
+  __syncwarp();
   ClusterWait();
-  if (rank != 0) return;
+  if (!sorts || rank != 0) return;
   const int num_clusters = static_cast<int>(gridDim.x) / cluster;
   if (num_clusters > 1) {
     if (threadIdx.x == 0) {
@@ -372,13 +404,19 @@ void SortPairs(const SortPairsParams& params, cudaStream_t stream) {
 cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
                   cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
-  int cluster = 1;
-  while (cluster < kMaxRouteCluster && cluster * kRouteExperts < params.num_experts) cluster *= 2;
+  RouteSplit split = {1, 1, nullptr};
+  while (split.experts < kMaxRouteCluster && split.experts * kRouteExperts < params.num_experts)
+    split.experts *= 2;
+  while (split.experts * split.depth < kMaxRouteCluster &&
+         params.hidden_size >= 2 * split.depth * kMinRouteColumns)
+    split.depth *= 2;
+  split.squares = params.scores + int64_t{split.depth} * params.num_rows * params.num_experts;
+  const int cluster = split.experts * split.depth;
   const int num_blocks = (params.num_rows + kRouteRows - 1) / kRouteRows * cluster;
   const bool sorts = sort.pairs != nullptr && sort.num_pairs <= kMaxRouteSort;
   const auto launch = [&](auto kernel) {
-    LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, sort, ticket,
-                     cluster, sorts);
+    LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, split, sort,
+                     ticket, sorts);
   };
   const bool is_few = params.num_experts <= 128;
   if (params.norm_weight != nullptr) {

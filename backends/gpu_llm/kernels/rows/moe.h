@@ -12,6 +12,11 @@ namespace nereid::gpu {
 inline constexpr int kMaxExperts = 512;
 inline constexpr int kMaxExpertsPerToken = 32;
 
+inline constexpr int kMaxRouteSlices = 8;
+constexpr int64_t RouteScoresSize(int64_t num_rows, int num_experts) {
+  return kMaxRouteSlices * num_rows * (num_experts + 1);
+}
+
 // Pair = row * experts_per_token + rank.
 struct RouteParams {
   const __nv_bfloat16* in;           // [num_rows, hidden_size]
@@ -19,7 +24,7 @@ struct RouteParams {
   float epsilon;
   __nv_bfloat16* normed;        // [num_rows, hidden_size], with a norm
   const __nv_bfloat16* router;  // [num_experts, hidden_size]
-  float* scores;                // [num_rows, num_experts]: rows x router^T
+  float* scores;                // scratch, RouteScoresSize() floats
   int32_t* experts;             // [pairs]: highest score first, equal scores by expert number
   float* router_weights;        // [pairs]: softmax over the selected experts, or over all
   int num_rows, hidden_size, num_experts, experts_per_token;
