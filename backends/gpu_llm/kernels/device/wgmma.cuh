@@ -47,6 +47,17 @@ __device__ __forceinline__ void Wgmma(float (&d)[4], uint64_t a, uint64_t b, int
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "l"(a), "l"(b), "r"(accumulate));
 }
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
+__device__ __forceinline__ void Wgmma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                      uint32_t a3, uint64_t b, int accumulate) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %9, 0; "
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3 "
+      "}, {%4, %5, %6, %7}, %8, p, 1, 1, 0; }"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
+}
 // Both operands in shared memory. `accumulate` 0: d = a x b.
 __device__ __forceinline__ void Wgmma(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
@@ -132,6 +143,17 @@ __device__ __forceinline__ void Wgmma(float (&d)[24], uint64_t a, uint64_t b, in
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
       : "l"(a), "l"(b), "r"(accumulate));
+}
+// Operand a in registers, as pairs of another product's accumulators packed to bf16.
+__device__ __forceinline__ void Wgmma(float (&d)[24], uint32_t a0, uint32_t a1, uint32_t a2,
+                                      uint32_t a3, uint64_t b, int accumulate) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %29, 0; "
+      "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23 "
+      "}, {%24, %25, %26, %27}, %28, p, 1, 1, 0; }"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
 }
 // Both operands in shared memory. `accumulate` 0: d = a x b.
 __device__ __forceinline__ void Wgmma(float (&d)[28], uint64_t a, uint64_t b, int accumulate) {

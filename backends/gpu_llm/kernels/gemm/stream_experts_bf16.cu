@@ -20,22 +20,22 @@ struct Bf16Shape : TileShape<kRows, kGroups, 1, kStages, kBlocks> {
   using StageRing = Ring<Tile, kStageBytes>;
 };
 
-// A box of the map is the weights of a stage.
+// A box of the map is the weights of a stage. They are read once: the cache keeps the rows.
+constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void CopyWeights(uint32_t to, const void* map, int column, int output,
                                             int expert, uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
-      "{%2, %3, %4}], [%5];" ::"r"(to),
-      "l"(map), "r"(column), "r"(output), "r"(expert), "r"(SharedAddress(barrier))
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(map), "r"(column), "r"(output), "r"(expert), "r"(SharedAddress(barrier)), "l"(kEvictFirst)
       : "memory");
 }
 
 // One thread. Does not read what the previous kernel writes, except the tiles.
 template <typename Shape>
-__device__ void ProduceWeights(const GroupedGemmParams& p, const void* map,
+__device__ void ProduceWeights(const GroupedGemmParams& p, TileWalk walk, const void* map,
                                typename Shape::StageRing ring) {
-  const int num_steps = (p.depth + Shape::kColumns - 1) / Shape::kColumns;
-  TileWalk walk(p, Shape::kOutputs);
+  const int num_steps = Shape::NumStages(p.depth);
   ExpertTile tile;
   int output_tile;
   while (walk.Next(tile, output_tile)) {
@@ -49,11 +49,10 @@ __device__ void ProduceWeights(const GroupedGemmParams& p, const void* map,
 }
 
 template <typename Shape>
-__device__ void Consume(const GroupedGemmParams& p, typename Shape::StageRing ring) {
+__device__ void Consume(const GroupedGemmParams& p, TileWalk walk, typename Shape::StageRing ring) {
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  const int num_steps = (p.depth + Shape::kColumns - 1) / Shape::kColumns;
+  const int num_steps = Shape::NumStages(p.depth);
   const bool releases = threadIdx.x % 32 == 0;
-  TileWalk walk(p, Shape::kOutputs);
   ExpertTile tile;
   int output_tile;
   while (walk.Next(tile, output_tile)) {
@@ -98,15 +97,17 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   __syncthreads();
   const bool produces_weights =
       threadIdx.x >= Shape::kConsumers && threadIdx.x < Shape::kConsumers + 32;
-  if (!produces_weights || !tiles_are_older) WaitForPrevious();
+  if (!tiles_are_older) WaitForPrevious();
+  const TileWalk walk(p, Shape::kOutputs);
+  if (!produces_weights && tiles_are_older) WaitForPrevious();
   // Later than in other kernels, so that the kernel after the next one finds the tiles complete.
   LaunchNext();
   if (threadIdx.x < Shape::kConsumers) {
-    Consume<Shape>(p, ring);
+    Consume<Shape>(p, walk, ring);
   } else if (produces_weights) {
-    if (threadIdx.x == Shape::kConsumers) ProduceWeights<Shape>(p, &map, ring);
+    if (threadIdx.x == Shape::kConsumers) ProduceWeights<Shape>(p, walk, &map, ring);
   } else {
-    ProduceRows<Shape>(p, Shape::kConsumers + 32, ring);
+    ProduceRows<Shape>(p, Shape::kConsumers + 32, walk, ring);
   }
 }
 
@@ -151,7 +152,7 @@ cudaError_t LaunchShape(const StreamExpertsParams& params, int num_processors,
 cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cudaStream_t stream) {
   switch (params.gemm.tile_rows) {
     case 8:
-      return LaunchShape<Bf16Shape<8, 1, 6, 4>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<8, 1, 8, 3>>(params, num_processors, stream);
     case 16:
       return LaunchShape<Bf16Shape<16, 2, 6, 2>>(params, num_processors, stream);
     case 32:

@@ -1,52 +1,27 @@
 // Int4 weights of stream_experts.cuh: operand a in registers. Each consumer warp has its own ring
 // for the blocks of 16 outputs and 128 columns of its tile (weight_format.h), which its first lane
-// fills.
+// fills. With few rows and a long depth the groups of warps share the depth of the same outputs,
+// because one warp is bound by the latency of unpacking.
 #include <cuda_runtime.h>
 
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
-namespace nereid::gpu {
-
-// clang-format off
-// Operand a in registers, as pairs of another product's accumulators packed to bf16.
-__device__ __forceinline__ void Wgmma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                      uint32_t a3, uint64_t b, int accumulate) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %9, 0; "
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3 "
-      "}, {%4, %5, %6, %7}, %8, p, 1, 1, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
-}
-// Operand a in registers, as pairs of another product's accumulators packed to bf16.
-__device__ __forceinline__ void Wgmma(float (&d)[24], uint32_t a0, uint32_t a1, uint32_t a2,
-                                      uint32_t a3, uint64_t b, int accumulate) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %29, 0; "
-      "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23 "
-      "}, {%24, %25, %26, %27}, %28, p, 1, 1, 0; }"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-}  // namespace nereid::gpu
-
 namespace nereid::gpu::stream_experts {
 namespace {
 
 constexpr int kSlotBlocks = 2;  // consecutive blocks that one copy brings
+// Slices of less depth would end before they are worth the addition of their sums.
+constexpr int kMinSlicedDepth = 4096;
 
-template <int kRows, int kGroups, int kStages, int kSlots_, int kBlocks>
-struct Int4Shape : TileShape<kRows, kGroups, 2, kStages, kBlocks> {
-  using Tile = TileShape<kRows, kGroups, 2, kStages, kBlocks>;
+template <int kRows, int kGroups, int kSlices, int kStages, int kSlots_, int kBlocks>
+struct Int4Shape : TileShape<kRows, kGroups, 2, kStages, kBlocks, kSlices> {
+  using Tile = TileShape<kRows, kGroups, 2, kStages, kBlocks, kSlices>;
   static constexpr int kSlots = kSlots_;
   static constexpr int kWarps = Tile::kConsumers / 32;
   static constexpr int kThreads = Tile::kConsumers + 32 * Tile::kRowWarps;
   static constexpr int kStagesBytes = kStages * Tile::kRowsBytes;
+  static constexpr int kSliceThreads = Tile::kConsumers / kSlices;
   using StageRing = Ring<Tile, Tile::kRowsBytes>;
   static int SharedBytes(int block_bytes) {
     return 1024 + kStagesBytes + kWarps * kSlots * kSlotBlocks * block_bytes;
@@ -70,13 +45,17 @@ class WarpRing {
         full_(full),
         weights_(weights),
         block_bytes_(Int4BlockBytes(weights.scales_per_block)),
-        num_blocks_((p.depth + kInt4BlockColumns - 1) / kInt4BlockColumns),
+        row_blocks_((p.depth + kInt4BlockColumns - 1) / kInt4BlockColumns),
+        slice_(static_cast<int>(threadIdx.x) / Shape::kSliceThreads),
+        first_block_(slice_ * Shape::NumStages(p.depth)),
+        num_blocks_(max(0, min(Shape::NumStages(p.depth), row_blocks_ - first_block_))),
         num_outputs_(p.num_outputs),
         fills_(threadIdx.x % 32 == 0) {}
 
   // Before the first Fill(), after the tiles are complete.
-  __device__ __forceinline__ void Start(const GroupedGemmParams& p) {
-    walk_ = TileWalk(p, Shape::kOutputs);
+  __device__ __forceinline__ void Start(const TileWalk& walk) {
+    if (num_blocks_ == 0) return;
+    walk_ = walk;
     for (int i = 0; i < Shape::kSlots; ++i) Fill(i);
   }
   // Waits for the next slot and returns its address.
@@ -91,7 +70,9 @@ class WarpRing {
     if (++slot_ == Shape::kSlots) slot_ = 0, parity_ ^= 1;
   }
   __device__ __forceinline__ int block_bytes() const { return block_bytes_; }
+  // Of a tile, in the warp's slice of the depth.
   __device__ __forceinline__ int num_blocks() const { return num_blocks_; }
+  __device__ __forceinline__ int slice() const { return slice_; }
   __device__ __forceinline__ int scales_per_block() const { return weights_.scales_per_block; }
   __device__ __forceinline__ bool fills() const { return fills_; }
 
@@ -101,11 +82,11 @@ class WarpRing {
       ExpertTile tile;
       int output_tile;
       if (!walk_.Next(tile, output_tile)) return;
-      const int row_tile =
-          output_tile * (Shape::kOutputs / kInt4TileRows) + static_cast<int>(threadIdx.x) / 32;
+      const int row_tile = output_tile * (Shape::kOutputs / kInt4TileRows) +
+                           static_cast<int>(threadIdx.x) % Shape::kSliceThreads / 32;
       has_tile_ = row_tile * kInt4TileRows < num_outputs_;
       next_ = weights_.data + tile.expert * weights_.stride_bytes +
-              int64_t{row_tile} * num_blocks_ * block_bytes_;
+              (int64_t{row_tile} * row_blocks_ + first_block_) * block_bytes_;
       blocks_left_ = num_blocks_;
     }
     const int count = min(kSlotBlocks, blocks_left_);
@@ -122,7 +103,7 @@ class WarpRing {
   uint32_t slots_;
   uint64_t* full_;
   Int4Weights weights_;
-  int block_bytes_, num_blocks_, num_outputs_;
+  int block_bytes_, row_blocks_, slice_, first_block_, num_blocks_, num_outputs_;
   bool fills_;
   int slot_ = 0, parity_ = 0;
   // Of the first lane: what is copied next.
@@ -132,9 +113,10 @@ class WarpRing {
   int blocks_left_ = 0;
 };
 
-// sums += a block of weights x a stage of rows. `previous`: the stage before, which is released.
+// sums += a block of weights x the slice's rows of a stage. `previous`: the stage before, which is
+// released.
 template <typename Shape, typename StageRing, int kCount>
-__device__ __forceinline__ void MultiplyBlock(const StageRing& ring, uint32_t block,
+__device__ __forceinline__ void MultiplyBlock(const StageRing& ring, int slice, uint32_t block,
                                               int scales_per_block, bool releases, int previous,
                                               float (&sums)[kCount]) {
   const int lane = threadIdx.x % 32, shift = lane % 4 * 4;
@@ -167,8 +149,8 @@ __device__ __forceinline__ void MultiplyBlock(const StageRing& ring, uint32_t bl
         BarrierWait(ring.full + ring.stage, ring.parity);
         ProxyFence();  // rows were written by threads
       }
-      const uint64_t b =
-          MatrixDescriptor<kRowBytes>(ring.rows_at() + s * (Shape::kRows * kRowBytes) + step * 64);
+      const uint64_t b = MatrixDescriptor<kRowBytes>(
+          ring.rows_at() + (2 * slice + s) * (Shape::kRows * kRowBytes) + step * 64);
       WgmmaBegin();
       Wgmma(sums, a[0], a[1], a[2], a[3], b, 1);
       Wgmma(sums, a[4], a[5], a[6], a[7], b + 2, 1);
@@ -179,32 +161,64 @@ __device__ __forceinline__ void MultiplyBlock(const StageRing& ring, uint32_t bl
   }
 }
 
+// Adds the sums of the slices, in their order, in the threads of the first slice.
+template <typename Shape, int kCount>
+__device__ __forceinline__ void AddSlices(int slice, float* parts, float (&sums)[kCount]) {
+  const int thread = static_cast<int>(threadIdx.x) % Shape::kSliceThreads;
+  if (slice > 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      parts[((slice - 1) * kCount + i) * Shape::kSliceThreads + thread] = sums[i];
+  }
+  asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory");
+  if (slice > 0) return;
+#pragma unroll
+  for (int other = 0; other < Shape::kSlices - 1; ++other) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      sums[i] += parts[(other * kCount + i) * Shape::kSliceThreads + thread];
+  }
+}
+
 template <typename Shape>
-__device__ __forceinline__ void Consume(const GroupedGemmParams& p, typename Shape::StageRing ring,
-                                        WarpRing<Shape>& weights) {
-  TileWalk walk(p, Shape::kOutputs);
+__device__ __forceinline__ void Consume(const GroupedGemmParams& p, TileWalk walk,
+                                        typename Shape::StageRing ring, WarpRing<Shape>& weights) {
+  // Of two tiles in turn, so that the next tile's parts do not overwrite those that are read.
+  constexpr int kPartsSize =
+      Shape::kSlices > 1 ? (Shape::kSlices - 1) * Shape::kRows / 2 * Shape::kSliceThreads : 1;
+  __shared__ float parts[2][kPartsSize];
+  const int num_stages = Shape::NumStages(p.depth), slice = weights.slice();
+  const int first_of_warp = static_cast<int>(threadIdx.x) % Shape::kSliceThreads / 32 * 16;
+  int turn = 0;
   ExpertTile tile;
   int output_tile;
   while (walk.Next(tile, output_tile)) {
     ForRows<Shape>(tile.count, [&](auto& sums) {
       FenceAccumulators(sums);
       int previous = -1;  // stage whose wgmma may still be running
+      uint32_t slot = 0;
 #pragma unroll 1
-      for (int left = weights.num_blocks(); left > 0; left -= kSlotBlocks) {
-        const uint32_t slot = weights.Wait();
-#pragma unroll 1
-        for (int b = 0; b < min(left, kSlotBlocks); ++b, ring.Advance()) {
-          MultiplyBlock<Shape>(ring, slot + b * weights.block_bytes(), weights.scales_per_block(),
-                               weights.fills(), previous, sums);
-          previous = ring.stage;
-        }
-        weights.Release();
+      for (int at = 0; at < weights.num_blocks(); ++at, ring.Advance()) {
+        const bool is_first = at % kSlotBlocks == 0;
+        slot = is_first ? weights.Wait() : slot + weights.block_bytes();
+        MultiplyBlock<Shape>(ring, slice, slot, weights.scales_per_block(), weights.fills(),
+                             previous, sums);
+        previous = ring.stage;
+        if (!is_first || at + 1 == weights.num_blocks()) weights.Release();
       }
       WgmmaWait<0>();
       FenceAccumulators(sums);
-      if (weights.fills()) BarrierArrive(ring.empty + previous);
-      StoreTile(p, tile, output_tile * Shape::kOutputs + static_cast<int>(threadIdx.x) / 32 * 16,
-                sums);
+      if (previous >= 0 && weights.fills()) BarrierArrive(ring.empty + previous);
+      for (int at = weights.num_blocks(); at < num_stages; ++at, ring.Advance()) {
+        BarrierWait(ring.full + ring.stage, ring.parity);  // the last slice may be shorter
+        if (weights.fills()) BarrierArrive(ring.empty + ring.stage);
+      }
+      if constexpr (Shape::kSlices > 1) {
+        AddSlices<Shape>(slice, parts[turn], sums);
+        turn ^= 1;
+        if (slice > 0) return;
+      }
+      StoreTile(p, tile, output_tile * Shape::kOutputs + first_of_warp, sums);
     });
   }
 }
@@ -227,10 +241,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     BarrierInitFence();
   }
   __syncthreads();
+  if (!tiles_are_older) WaitForPrevious();
+  const TileWalk walk(p, Shape::kOutputs);
   if (threadIdx.x >= Shape::kConsumers) {
-    WaitForPrevious();
+    if (tiles_are_older) WaitForPrevious();
+    // Later than in other kernels, so that the kernel after the next one finds the tiles complete.
     LaunchNext();
-    ProduceRows<Shape>(p, Shape::kConsumers, ring);
+    ProduceRows<Shape>(p, Shape::kConsumers, walk, ring);
     return;
   }
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -238,13 +255,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   WarpRing<Shape> warp_ring(p, weights,
                             shared + Shape::kStagesBytes + warp * Shape::kSlots * slot_bytes,
                             slots_full[warp]);
-  if (!tiles_are_older) WaitForPrevious();
-  if (warp_ring.fills()) warp_ring.Start(p);
+  if (warp_ring.fills()) warp_ring.Start(walk);
   __syncwarp();
   if (tiles_are_older) WaitForPrevious();
-  // Later than in other kernels, so that the kernel after the next one finds the tiles complete.
   LaunchNext();
-  Consume<Shape>(p, ring, warp_ring);
+  Consume<Shape>(p, walk, ring, warp_ring);
 }
 
 template <typename Shape>
@@ -262,15 +277,18 @@ cudaError_t LaunchShape(const StreamExpertsParams& params, int num_processors,
 }  // namespace
 
 cudaError_t StreamInt4(const StreamExpertsParams& params, int num_processors, cudaStream_t stream) {
+  const bool is_deep = params.gemm.depth >= kMinSlicedDepth;
   switch (params.gemm.tile_rows) {
     case 8:
-      return LaunchShape<Int4Shape<8, 1, 4, 4, 4>>(params, num_processors, stream);
+      return is_deep ? LaunchShape<Int4Shape<8, 4, 4, 3, 4, 1>>(params, num_processors, stream)
+                     : LaunchShape<Int4Shape<8, 1, 1, 4, 4, 4>>(params, num_processors, stream);
     case 16:
-      return LaunchShape<Int4Shape<16, 2, 4, 4, 2>>(params, num_processors, stream);
+      return is_deep ? LaunchShape<Int4Shape<16, 4, 2, 3, 4, 1>>(params, num_processors, stream)
+                     : LaunchShape<Int4Shape<16, 2, 1, 4, 4, 2>>(params, num_processors, stream);
     case 32:
-      return LaunchShape<Int4Shape<32, 2, 3, 4, 2>>(params, num_processors, stream);
+      return LaunchShape<Int4Shape<32, 2, 1, 3, 4, 2>>(params, num_processors, stream);
     case 64:
-      return LaunchShape<Int4Shape<64, 4, 3, 4, 1>>(params, num_processors, stream);
+      return LaunchShape<Int4Shape<64, 3, 1, 3, 5, 1>>(params, num_processors, stream);
     default:
       return cudaErrorInvalidValue;
   }
