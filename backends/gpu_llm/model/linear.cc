@@ -40,12 +40,15 @@ bool PrefersSplitGemm(const GpuMatrix& weights, GemmEpilogue output, int num_row
 // cuBLASLt, which needs dequantized weights. More rows than the kernel supports take several
 // launches, each of which reads the weights. Every block of the stream GEMM keeps the whole input
 // in shared memory, so with a long bf16 input the split-K GEMM wins earlier than cuBLASLt would.
-int MaxStreamRows(const GpuMatrix& weights, GemmEpilogue output) {
+int MaxStreamRows(const GpuMatrix& weights, GemmEpilogue output, bool norms, int num_processors) {
   constexpr int kMaxRows = 8;
   constexpr int kLongInput = 32768;  // elements
   switch (weights.format) {
     case WeightFormat::kBf16:
       if (!PrefersSplitGemm(weights, output, kMaxRows)) return kMaxRows;
+      // Each block has one tile, and copies the input beside the weights.
+      if (!norms && weights.num_outputs <= 16 * num_processors && weights.depth <= 4096)
+        return kStreamMaxRows;
       return std::clamp((kLongInput - 1) / weights.depth, 1, kMaxRows);
     case WeightFormat::kFp8:
       return QuantizesInput(weights) ? kMaxRows : 2 * kStreamMaxRows;
@@ -204,7 +207,8 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
     PrepareInput(call, num_rows, stream);
     return RunBatchInvariant(call, num_rows, stream);
   }
-  const bool is_small = num_rows <= MaxStreamRows(weights, call.output);
+  const bool is_small =
+      num_rows <= MaxStreamRows(weights, call.output, call.norm_weight != nullptr, num_processors_);
   const int chunk_rows = std::min(num_rows, kStreamMaxRows);
   if (is_small && !weights.gathers() && CanStream(weights, chunk_rows, call.norm_weight != nullptr))
     return RunStreamGemm(call, num_rows, stream);
