@@ -263,6 +263,30 @@ TEST_P(AllExpertsTest, LogitsEqualTheCpusWithinBf16) {
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
+// Experts in int4: the kernel for few rows, and the one for the rows of a prompt.
+// Each token uses all experts. Random weights, of sizes that int4 supports.
+TEST_P(AllExpertsTest, ATokenInInt4EqualsTheSameInAPrompt) {
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint, true));
+  model.weights.clear();
+  model.spec.hidden_size = 256;
+  model.spec.head_dim = 64;
+  model.spec.moe.intermediate_size = 384;
+  model.spec.moe.num_experts = model.spec.moe.experts_per_token = 2;
+  GpuExecutorOptions options = SmallOptions();
+  options.max_num_tokens = 512;
+  options.dummy = DummyWeights{3, WeightFormat::kInt4};
+  auto executor = GpuExecutor::Create(model, options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 301; ++i) prompt.push_back(i * 37 % 509);
+  const std::vector<float> expected = RunSequence(**executor, prompt, 0, 1);
+  const std::vector<int32_t> last = {prompt.back()};
+  prompt.pop_back();
+  (void)RunSequence(**executor, prompt, 0, 1);
+  EXPECT_LT(RelativeError(RunSequence(**executor, last, 300, 1), expected), kLogitTolerance);
+}
+
 // A value that bf16 rounding moves across the border of two e4m3 codes changes by a sixteenth.
 constexpr double kQuantizedCacheTolerance = 3e-1;
 
