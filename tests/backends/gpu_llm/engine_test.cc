@@ -44,6 +44,23 @@ TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
   }
 }
 
+TEST_F(GpuEngineTest, ARequestOfAMixtureGetsTheSameTokensAloneAndAmongOthers) {
+  directory_ = cpu::testing::FindTiny("qwen3_moe");
+  if (directory_.empty()) GTEST_SKIP() << "no test data for qwen3_moe";
+  options_.is_batch_invariant = true;
+  std::mt19937 random(6), again(6);
+  Start(true);
+  if (HasFatalFailure()) return;
+  std::vector<llm::TokenIds> alone;
+  for (int i = 0; i < 20; ++i) alone.push_back(Send(RandomRequest(random)).get().ids);
+  engine_.reset();
+  Start(true);  // without the cached blocks of earlier prompts
+  if (HasFatalFailure()) return;
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(Send(RandomRequest(again)));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(answers[i].get().ids, alone[i]) << i;
+}
+
 TEST_F(GpuEngineTest, APrefixThatIsCachedGivesTheSameTokens) {
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
     options_.is_batch_invariant = true;
