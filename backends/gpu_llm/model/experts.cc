@@ -119,7 +119,7 @@ int64_t Experts::InnerElements(const llm::DecoderSpec& spec, int64_t num_tokens)
 }
 
 int64_t Experts::GateUpBytes(const llm::DecoderSpec& spec, int64_t num_tokens) {
-  const int64_t scores = 4 * num_tokens * int64_t{spec.moe.num_experts};
+  const int64_t scores = 4 * RouteScoresSize(num_tokens, spec.moe.num_experts);
   return std::max(4 * InnerElements(spec, num_tokens), scores);
 }
 

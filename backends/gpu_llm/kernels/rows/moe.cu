@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(kRouteThreads) SelectExpertsKernel(RouteParams
   LaunchNext();
   WaitForPrevious();
   const int64_t row = int64_t{blockIdx.x} * kRouteWarps + threadIdx.x / 32;
-  if (row < p.num_rows) SelectExperts<kLaneExperts>(p, row);
+  if (row < p.num_rows) SelectExperts<false, kLaneExperts>(p, {1, 1, nullptr}, row);
 }
 
 // Grid: rows by groups of 8 columns for each thread.
