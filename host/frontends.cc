@@ -46,8 +46,7 @@ std::string WhoMayDoWhat(const Options& options) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{options.access,
-             LogSettings(ToLogValues(options)),
+      state_{options.access, LogSettings(ToLogValues(options)),
              SharedMemoryManager(options.access.allows_client_shm, options.client_shm_limits),
              nullptr,
              RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}

@@ -161,7 +161,7 @@ class Http2Connection final : private net::LoopTask {
   int64_t next_unread_check_ms_ = 0;  // of unread responses; 0: none is scheduled
   bool is_blocked_at_check_ = false;  // the socket had not accepted everything at the last check
   uint64_t sent_bytes_at_check_ = 0;
-  int64_t next_stall_check_ms_ = 0;   // of requests that stop arriving; 0: none is scheduled
+  int64_t next_stall_check_ms_ = 0;  // of requests that stop arriving; 0: none is scheduled
 };
 
 // [loop thread] Creates the nghttp2 session of `connection` and submits the server's SETTINGS; null

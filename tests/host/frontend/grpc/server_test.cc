@@ -390,13 +390,15 @@ TEST_F(GrpcLimitsTest, RejectsMessagesThatExpandBeyondTheLimit) {
 TEST_F(GrpcLimitsTest, RefusesOnlyTheCallThatExceedsTheBudget) {
   ByteReservation others(&budget_);
   ASSERT_TRUE(others.GrowTo(19 << 20));
-  RawClient client(server_->port());
-  client.Send(CompressedCall(1, 4 << 20) + WholeCall(3, kEcho, "x"));
-  EXPECT_EQ(EndOf(client, 3), 0u);
-  EXPECT_EQ(DataOf(client, 1), "");
-  others.Clear();
-  client.Send(CompressedCall(5, 4 << 20));
-  EXPECT_EQ(DataOf(client, 5).substr(5), "4194304 bytes");
+  {
+    RawClient client(server_->port());
+    client.Send(CompressedCall(1, 4 << 20) + WholeCall(3, kEcho, "x"));
+    EXPECT_EQ(EndOf(client, 3), 0u);
+    EXPECT_EQ(DataOf(client, 1), "");
+    others.Clear();
+    client.Send(CompressedCall(5, 4 << 20));
+    EXPECT_EQ(DataOf(client, 5).substr(5), "4194304 bytes");
+  }
   server_->Stop(std::chrono::seconds(60));
   EXPECT_EQ(budget_.used_bytes(), 0u);
 }
