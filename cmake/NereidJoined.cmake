@@ -9,6 +9,7 @@ set(apart
   backends/llm_core/checkpoint/trtllm_config.cc
   backends/llm_core/model/weight_map.cc
   backends/llm_core/sampling/sampling_params.cc
+  backends/tokenizer/lib/chat/chat_template.cc
   backends/tokenizer/lib/load/published_vocabularies.cc
   backends/tokenizer/lib/load/rank_tokenizer.cc
   backends/tokenizer/lib/normalize/normalizer.cc

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "backends/tokenizer/lib/chat/chat_template.h"
 #include "backends/tokenizer/lib/shared_tokenizer.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "backends/tokenizer/postprocessing.h"
@@ -42,9 +43,12 @@ class TokenizerModel : public Model {
       NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
       NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());
       NEREID_ASSIGN_OR_RETURN(const bool truncate, ReadTruncation());
+      NEREID_ASSIGN_OR_RETURN(const bool trusts, parameters().Bool("trust_special_tokens", false));
+      NEREID_ASSIGN_OR_RETURN(const auto chat_template, LoadChatTemplate());
       preprocessing_.emplace(
-          tokenizer,
-          EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid, .truncate = truncate});
+          tokenizer, chat_template,
+          EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid, .truncate = truncate},
+          trusts);
     } else {
       NEREID_ASSIGN_OR_RETURN(const bool skip, parameters().Bool("skip_special_tokens", true));
       NEREID_ASSIGN_OR_RETURN(
@@ -84,6 +88,21 @@ class TokenizerModel : public Model {
     if (value == nullptr || *value == "none") return false;
     if (*value == "file") return true;
     return InvalidArgError("parameter 'truncation': expected none or file, got '", *value, "'");
+  }
+
+  // The chat template beside the tokenizer's files; null if there is none. A template that cannot
+  // be parsed makes conversations fail, not the model, which also takes plain prompts.
+  Result<std::shared_ptr<const ChatTemplate>> LoadChatTemplate() const {
+    const std::filesystem::path path = TokenizerPath();
+    std::error_code error;
+    const bool is_folder = std::filesystem::is_directory(path, error);
+    auto chat_template = ChatTemplate::Load((is_folder ? path : path.parent_path()).string());
+    if (!chat_template.ok()) {
+      LogWarning(StrCat("model '", name(),
+                        "': conversations are not supported: ", chat_template.status().message()));
+      return std::shared_ptr<const ChatTemplate>();
+    }
+    return chat_template;
   }
 
   // `tokenizer_dir`, relative to the model's folder. The default is the version's folder.

@@ -2,9 +2,12 @@
 #include "backends/tokenizer/preprocessing.h"
 
 #include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "backends/tokenizer/tensor_specs.h"
 #include "backends/tokenizer/word_lists.h"
+#include "base/json_reader.h"
 #include "nereid/tensor_view.h"
 
 namespace nereid::tokenizer {
@@ -16,6 +19,25 @@ Status RefuseMultimodal(const RequestTensors& tensors) {
     if (view) return UnsupportedError("input '", name, "': images and videos are not supported");
   }
   return {};
+}
+
+using JsonRows = std::vector<nlohmann::ordered_json>;
+
+// Returns the JSON of each batch row; null where `view` is null or the text is empty.
+Result<JsonRows> ReadJsonRows(const RequestTensors& tensors, TensorView* view, const char* name) {
+  JsonRows rows(static_cast<size_t>(tensors.batch_size()));
+  if (view == nullptr) return rows;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
+  if (texts.size() != rows.size()) {
+    return InvalidArgError("input '", name, "': expected 1 text per row, got shape ",
+                           ToString(view->shape()));
+  }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (texts[r].empty()) continue;
+    NEREID_ASSIGN_OR_RETURN(
+        rows[r], ReadJson<nlohmann::ordered_json>(texts[r], StrCat("input '", name, "'")));
+  }
+  return rows;
 }
 
 // Returns the words of each batch row: [rows][words].
@@ -33,18 +55,19 @@ Result<std::vector<std::vector<std::string_view>>> ReadWords(const RequestTensor
 
 }  // namespace
 
-Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, EncodeOptions options)
+Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
+                             std::shared_ptr<const ChatTemplate> chat_template,
+                             EncodeOptions options, bool trusts_special_tokens)
     : tokenizer_(std::move(tokenizer)),
+      chat_template_(std::move(chat_template)),
       options_(options),
+      trusts_special_tokens_(trusts_special_tokens),
       end_id_(tokenizer_->special_ids().eos.value_or(-1)),
       pad_id_(tokenizer_->special_ids().pad.value_or(std::max(end_id_, 0))) {}
 
 Status Preprocessing::Process(Request& request, const ModelConfig& config) const {
   RequestTensors tensors(request, config);
-  NEREID_ASSIGN_OR_RETURN(TensorView query, request.Input("QUERY"));
-  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(query));
-  NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
-  NEREID_ASSIGN_OR_RETURN(const Rows ids, EncodeTexts(tensors, query));
+  NEREID_ASSIGN_OR_RETURN(const Rows ids, EncodePrompts(tensors, request));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> end_ids,
                           ReadIdsOr(tensors, "END_ID", end_id_));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> pad_ids,
@@ -67,6 +90,67 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
   for (const auto& row : ids) width = std::max(width, row.size());
   return tensors.SetOutput<uint64_t>("OUT_PROMPT_TABLE_EXTRA_IDS", {static_cast<int64_t>(width)},
                                      std::vector<uint64_t>(width * ids.size(), 0));
+}
+
+Result<Preprocessing::Rows> Preprocessing::EncodePrompts(RequestTensors& tensors,
+                                                         Request& request) const {
+  Result<TensorView> messages = request.Input("MESSAGES");
+  if (!messages.ok()) {
+    Result<TensorView> query = request.Input("QUERY");
+    if (!query.ok()) return InvalidArgError("expected input 'QUERY' or 'MESSAGES', got neither");
+    NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(*query));
+    NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
+    return EncodeTexts(tensors, *query);
+  }
+  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(*messages));
+  NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> query, tensors.OptionalInput("QUERY"));
+  if (query) {
+    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, query->Strings());
+    for (const std::string_view text : texts) {
+      if (!text.empty()) return InvalidArgError("input 'QUERY': must be empty beside 'MESSAGES'");
+    }
+  }
+  return EncodeConversations(tensors, *messages);
+}
+
+Result<Preprocessing::Rows> Preprocessing::EncodeConversations(const RequestTensors& tensors,
+                                                               TensorView& messages) const {
+  NEREID_ASSIGN_OR_RETURN(const JsonRows conversations,
+                          ReadJsonRows(tensors, &messages, "MESSAGES"));
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> tools_view, tensors.OptionalInput("TOOLS"));
+  NEREID_ASSIGN_OR_RETURN(const JsonRows tools,
+                          ReadJsonRows(tensors, tools_view ? &*tools_view : nullptr, "TOOLS"));
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> variables_view,
+                          tensors.OptionalInput("CHAT_TEMPLATE_KWARGS"));
+  NEREID_ASSIGN_OR_RETURN(
+      const JsonRows variables,
+      ReadJsonRows(tensors, variables_view ? &*variables_view : nullptr, "CHAT_TEMPLATE_KWARGS"));
+  const std::time_t time = std::time(nullptr);
+  std::tm now{};
+  localtime_r(&time, &now);
+  Rows rows;
+  for (size_t r = 0; r < conversations.size(); ++r) {
+    Result<std::vector<int32_t>> ids =
+        EncodeConversation({conversations[r], tools[r], variables[r]}, now);
+    if (!ids.ok()) return std::move(ids).status().WithContext("input 'MESSAGES'");
+    rows.push_back(std::move(ids).value());
+  }
+  return rows;
+}
+
+Result<std::vector<int32_t>> Preprocessing::EncodeConversation(Conversation conversation,
+                                                               const std::tm& now) const {
+  if (chat_template_ == nullptr) {
+    return UnsupportedError("the folder of the tokenizer has no chat template");
+  }
+  NEREID_ASSIGN_OR_RETURN(const MarkedText prompt,
+                          chat_template_->Render(std::move(conversation), now));
+  // The template writes BOS itself.
+  EncodeOptions options = options_;
+  options.add_special_tokens = false;
+  if (trusts_special_tokens_) return tokenizer_->Encode(prompt.bytes(), options);
+  return tokenizer_->EncodeMarked(prompt, options);
 }
 
 // Expects one text per batch row.

@@ -1,11 +1,12 @@
-// Mode "preprocessing": encodes prompts into the tensors that an LLM engine takes. [instance
-// threads, concurrently]
+// Mode "preprocessing": encodes prompts, or conversations through the chat template, into the
+// tensors that an LLM engine takes. [instance threads, concurrently]
 #pragma once
 
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/chat/chat_template.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "backends/tokenizer/request_tensors.h"
 #include "nereid/model_config.h"
@@ -16,7 +17,11 @@ namespace nereid::tokenizer {
 
 class Preprocessing {
  public:
-  Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, EncodeOptions options);
+  // `chat_template` may be null. If `trusts_special_tokens`, special tokens are also recognised in
+  // what clients write in conversations, as they always are in plain prompts.
+  Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
+                std::shared_ptr<const ChatTemplate> chat_template, EncodeOptions options,
+                bool trusts_special_tokens);
 
   // Fills the outputs of one request. The caller sends a returned error as the response.
   Status Process(Request& request, const ModelConfig& config) const;
@@ -24,6 +29,11 @@ class Preprocessing {
  private:
   using Rows = std::vector<std::vector<int32_t>>;
 
+  // Encodes the conversations of the input MESSAGES, else the texts of QUERY.
+  Result<Rows> EncodePrompts(RequestTensors& tensors, Request& request) const;
+  Result<Rows> EncodeConversations(const RequestTensors& tensors, TensorView& messages) const;
+  Result<std::vector<int32_t>> EncodeConversation(Conversation conversation,
+                                                  const std::tm& now) const;
   Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
   Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
@@ -35,7 +45,9 @@ class Preprocessing {
                                          int32_t fallback) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  const std::shared_ptr<const ChatTemplate> chat_template_;
   const EncodeOptions options_;
+  const bool trusts_special_tokens_;
   const int32_t end_id_;  // -1 if the tokenizer defines none
   const int32_t pad_id_;
 };

@@ -26,7 +26,7 @@ struct SupportedTensors {
 };
 
 const SupportedTensors& PreprocessingTensors() {
-  static const SupportedTensors lists = {{{"QUERY", kBytes, {1}, true},
+  static const SupportedTensors lists = {{{"QUERY", kBytes, {1}},
                                           {"REQUEST_OUTPUT_LEN", kInt32, {1}, true},
                                           {"BAD_WORDS_DICT", kBytes, {-1}},
                                           {"STOP_WORDS_DICT", kBytes, {-1}},
@@ -34,6 +34,9 @@ const SupportedTensors& PreprocessingTensors() {
                                           {"EMBEDDING_BIAS_WEIGHTS", kFp32, {-1}},
                                           {"END_ID", kInt32, {1}},
                                           {"PAD_ID", kInt32, {1}},
+                                          {"MESSAGES", kBytes, {1}},
+                                          {"TOOLS", kBytes, {1}},
+                                          {"CHAT_TEMPLATE_KWARGS", kBytes, {1}},
                                           {"DECODER_QUERY", kBytes, {1}},
                                           {"PROMPT_TABLE_EXTRA_ID", kUint64, {1}},
                                           {"IMAGE_BYTES", kAny, {}},
@@ -132,7 +135,7 @@ Result<BackendMode> ReadMode(const ModelConfig& config) {
     return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got '",
                            mode, "'");
   }
-  if (HasInput(config, "QUERY")) return BackendMode::kPreprocessing;
+  if (HasInput(config, "QUERY") || HasInput(config, "MESSAGES")) return BackendMode::kPreprocessing;
   if (HasInput(config, "TOKENS_BATCH")) return BackendMode::kPostprocessing;
   return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got none");
 }
@@ -156,6 +159,10 @@ Status CheckTensors(BackendMode mode, const ModelConfig& config) {
   const SupportedTensors& lists = TensorsOf(mode);
   NEREID_RETURN_IF_ERROR(CheckTensorList("input", mode, config.inputs(), lists.inputs));
   NEREID_RETURN_IF_ERROR(CheckTensorList("output", mode, config.outputs(), lists.outputs));
+  if (mode == BackendMode::kPreprocessing && !HasInput(config, "QUERY") &&
+      !HasInput(config, "MESSAGES")) {
+    return InvalidArgError("inputs 'QUERY' and 'MESSAGES' are both missing from config.pbtxt");
+  }
   for (const SupportedTensor& tensor : lists.inputs) {
     if (tensor.is_required && !HasInput(config, tensor.name)) {
       return InvalidArgError("input '", tensor.name, "' is missing from config.pbtxt");

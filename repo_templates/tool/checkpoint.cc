@@ -29,8 +29,9 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", 
                                            "tekken.json", "tiktoken.model"};
 
 // Optional files beside weights and tokenizer.
-constexpr const char* kOptionalFiles[] = {"generation_config.json", "tokenizer_config.json",
-                                          "special_tokens_map.json", "added_tokens.json"};
+constexpr const char* kOptionalFiles[] = {"generation_config.json",  "tokenizer_config.json",
+                                          "special_tokens_map.json", "added_tokens.json",
+                                          "chat_template.jinja",     "chat_template.json"};
 
 std::string PathOf(const std::string& directory, const std::string& file) {
   return (fs::path(directory) / file).string();

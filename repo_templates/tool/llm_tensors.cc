@@ -5,7 +5,10 @@ namespace nereid::repo {
 namespace {
 
 constexpr LlmTensor kPreprocessingInputs[] = {
-    {"QUERY", "STRING", "[1]", "[-1]", true},
+    {"QUERY", "STRING", "[1]", "[-1]", false},
+    {"MESSAGES", "STRING", "[1]", "", false},
+    {"TOOLS", "STRING", "[1]", "", false},
+    {"CHAT_TEMPLATE_KWARGS", "STRING", "[1]", "", false},
     {"REQUEST_OUTPUT_LEN", "INT32", "[1]", "[-1]", true},
     {"BAD_WORDS_DICT", "STRING", "[-1]", "", false},
     {"STOP_WORDS_DICT", "STRING", "[-1]", "", false},

@@ -15,7 +15,7 @@ CALLS = [
     (r"\bdump\(\)", "ShowJson of base/json_reader.h in messages, which cuts long values off",
      {"base/json_reader.h", "host/core/capi/server_options.cc", "host/core/config/proto_json.cc", "host/core/model/instance_specs.cc"}),
     (r"\bstd::ifstream\b|\bfopen\(", "ReadFile of base/file_content.h, which bounds the size and refuses FIFOs and devices",
-     {"base/host_binding.cc", "host/core/observe/metrics.cc"}),
+     {"base/host_binding.cc", "base/memory_limit.cc", "host/core/observe/metrics.cc"}),
     (r"\bstd::jthread\b|\bstd::thread\(|\bpthread_create\b", "StartThread of base/thread.h, which adds an alternate signal stack", {"base/thread.h"}),
 ]
 # Tests and benchmarks read their own files.

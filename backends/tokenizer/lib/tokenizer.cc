@@ -80,13 +80,29 @@ SharedTokenizer MakeTokenizer(ComponentsResult components) {
       std::make_shared<Tokenizer>(std::move(components).value()));
 }
 
-// Encodes the first section of a text with its alignment, which tells what is at the start.
-bool EncodeAligned(const TokenizerComponents& components, std::string_view section, ModelSink& sink,
-                   std::vector<int32_t>& ids) {
-  AlignedText aligned = AlignedText::Of(section);
+// Whether special tokens at [begin, end) of the text would contain bytes that a client wrote.
+AddedTokens::IsBarred BarsInput(const MarkedText* marks) {
+  if (marks == nullptr || !marks->has_input()) return {};
+  return [marks](const AddedToken& token, size_t begin, size_t end) {
+    return token.special && marks->HasInput(begin, end);
+  };
+}
+
+// Encodes the section that begins at byte `begin` of a text with its alignment, which tells what is
+// at the text's start and which bytes a client wrote. `marks` may be null.
+bool EncodeAligned(const TokenizerComponents& components, std::string_view section, size_t begin,
+                   const MarkedText* marks, ModelSink& sink, std::vector<int32_t>& ids) {
+  AlignedText aligned = AlignedText::Of(section, begin);
   if (!components.normalizer.NormalizeAligned(aligned)) return false;
+  AddedTokens::IsBarred is_barred;
+  if (marks != nullptr) {
+    is_barred = [&](const AddedToken& token, size_t from, size_t to) {
+      const TextSpan origin = aligned.Origin(from, to);
+      return token.special && marks->HasInput(origin.begin, origin.end);
+    };
+  }
   std::vector<AddedTokens::Split> splits;
-  components.added.SplitNormalized(aligned.text(), splits);
+  components.added.SplitNormalized(aligned.text(), splits, is_barred);
   std::vector<AlignedText> pretokens;
   for (const AddedTokens::Split& split : splits) {
     if (split.id >= 0) {
@@ -103,22 +119,24 @@ bool EncodeAligned(const TokenizerComponents& components, std::string_view secti
   return true;
 }
 
-// Encodes `text` in one pass. Returns false if a pattern exceeded its work limit or the sink
-// stopped (see its lacks_unk_token()).
-bool EncodeInto(const TokenizerComponents& components, std::string_view text, ModelSink& sink,
-                std::vector<int32_t>& ids) {
+// Encodes `text` in one pass. `marks`, if not null, tells which of its bytes a client wrote.
+// Returns false if a pattern exceeded its work limit or the sink stopped (see its
+// lacks_unk_token()).
+bool EncodeInto(const TokenizerComponents& components, std::string_view text,
+                const MarkedText* marks, ModelSink& sink, std::vector<int32_t>& ids) {
   std::vector<AddedTokens::Split> raw_splits, splits;
   std::string buffer;
-  components.added.SplitRaw(text, raw_splits);
+  components.added.SplitRaw(text, raw_splits, BarsInput(marks));
   for (const AddedTokens::Split& raw_split : raw_splits) {
     if (raw_split.id >= 0) {
       ids.push_back(raw_split.id);
       continue;
     }
     std::string_view section = text.substr(raw_split.begin, raw_split.end - raw_split.begin);
-    if (raw_split.begin == 0 &&
-        components.pre_tokenizer.needs_alignment(!components.normalizer.is_identity())) {
-      if (!EncodeAligned(components, section, sink, ids)) return false;
+    const bool needs_start = raw_split.begin == 0 && components.pre_tokenizer.needs_alignment(
+                                                         !components.normalizer.is_identity());
+    if (needs_start || (marks != nullptr && marks->HasInput(raw_split.begin, raw_split.end))) {
+      if (!EncodeAligned(components, section, raw_split.begin, marks, sink, ids)) return false;
       continue;
     }
     if (!components.normalizer.is_identity()) {
@@ -140,9 +158,9 @@ bool EncodeInto(const TokenizerComponents& components, std::string_view text, Mo
 }
 
 Status EncodeText(const TokenizerComponents& components, std::string_view text,
-                  std::vector<int32_t>& ids) {
+                  const MarkedText* marks, std::vector<int32_t>& ids) {
   ModelSink sink(*components.model, ids);
-  if (EncodeInto(components, text, sink, ids)) return {};
+  if (EncodeInto(components, text, marks, sink, ids)) return {};
   return EncodeError(text.size(), sink.lacks_unk_token());
 }
 
@@ -259,10 +277,25 @@ Result<std::vector<Encoding>> Tokenizer::EncodePairs(std::span<const TextPair> p
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
   NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
+  return EncodeValid(text, nullptr, options);
+}
+
+Result<std::vector<int32_t>> Tokenizer::EncodeMarked(const MarkedText& text,
+                                                     EncodeOptions options) const {
+  if (text.size() > UINT32_MAX) {
+    return InvalidArgError("text of ", text.size(), " bytes: expected at most ", UINT32_MAX);
+  }
+  std::string unused;
+  NEREID_RETURN_IF_ERROR(ValidText(text.bytes(), InvalidUtf8::kRefuse, unused).status());
+  return EncodeValid(text.bytes(), &text, options);
+}
+
+Result<std::vector<int32_t>> Tokenizer::EncodeValid(std::string_view text, const MarkedText* marks,
+                                                    EncodeOptions options) const {
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids = components_->post.prefix_ids();
-  NEREID_RETURN_IF_ERROR(EncodeText(*components_, text, ids));
+  NEREID_RETURN_IF_ERROR(EncodeText(*components_, text, marks, ids));
   if (options.truncate && components_->truncation) {
     NEREID_RETURN_IF_ERROR(TruncateIds(*components_, options.add_special_tokens, ids));
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/tokenizer/lib/post_process/encoding.h"
+#include "backends/tokenizer/lib/text/marked_text.h"
 #include "backends/tokenizer/lib/vocabulary/token_table.h"
 #include "nereid/status.h"
 
@@ -85,6 +86,13 @@ class Tokenizer {
   /// and `options` refuse that.
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
 
+  /// Returns the token ids of a prompt of which clients wrote parts. Special tokens are recognised
+  /// only where no byte of them came from a client: a message that contains "<|im_end|>" cannot end
+  /// its turn. Other added tokens are recognised everywhere. Without marks the ids are those of
+  /// Encode. Errors: those of Encode; invalid UTF-8 is always refused.
+  Result<std::vector<int32_t>> EncodeMarked(const MarkedText& text,
+                                            EncodeOptions options = {}) const;
+
   /// Returns ids with offsets, masks and the parts that truncation cut off, as encode() of PyPI
   /// tokenizers does. The truncation and padding of tokenizer.json are always applied.
   /// Errors: those of Encode; INVALID_ARG if truncation or padding cannot be applied, or if the
@@ -143,6 +151,9 @@ class Tokenizer {
 
  private:
   friend class IncrementalDecoder;
+  /// `text` is valid UTF-8. `marks` are those of `text`, or null if a client wrote nothing of it.
+  Result<std::vector<int32_t>> EncodeValid(std::string_view text, const MarkedText* marks,
+                                           EncodeOptions options) const;
   /// `texts` has one element, or two for a pair.
   Result<Encoding> EncodeUnpadded(std::span<const std::string_view> texts,
                                   EncodeOptions options) const;

@@ -110,7 +110,8 @@ TEST(TensorSpecsTest, EmptyConfigurationIsCompletedAndPasses) {
     const ModelConfig complete = Config(draft.json().Dump().c_str());
     EXPECT_TRUE(CheckTensors(mode, complete).ok());
     EXPECT_GE(complete.inputs().size(), 6u);
-    EXPECT_FALSE(complete.inputs()[0].is_optional);
+    EXPECT_EQ(complete.inputs()[0].is_optional, mode == BackendMode::kPreprocessing);
+    EXPECT_FALSE(complete.inputs()[1].is_optional);
     EXPECT_TRUE(complete.inputs()[2].is_optional);
   }
 }

@@ -146,7 +146,7 @@ Result<AddedTokens> AddedTokens::FromList(std::vector<AddedToken> tokens,
   return added;
 }
 
-void AddedTokens::SplitAt(const TokenTrie& trie, std::string_view text,
+void AddedTokens::SplitAt(const TokenTrie& trie, std::string_view text, const IsBarred& is_barred,
                           std::vector<Split>& out) const {
   out.clear();
   size_t done = 0;  // the text before this is in `out`
@@ -155,6 +155,10 @@ void AddedTokens::SplitAt(const TokenTrie& trie, std::string_view text,
     from = match->end;
     const AddedToken& token = tokens_[match->value];
     size_t begin = match->begin, end = match->end;
+    if (is_barred && is_barred(token, begin, end)) {
+      from = begin + 1;
+      continue;
+    }
     if (token.single_word && !IsSingleWord(text, begin, end)) continue;
     if (token.lstrip) {  // excludes spaces that the previous token took, although these may be part
                          // of this token

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -58,11 +59,17 @@ class AddedTokens {
     size_t begin, end;
     int32_t id;  // -1: a section of text
   };
+  // Whether the token at [begin, end) of the text is not to be recognised.
+  using IsBarred = std::function<bool(const AddedToken& token, size_t begin, size_t end)>;
   // Splits the raw text at tokens that are not normalized, or the normalized text at those that
-  // are.
-  void SplitRaw(std::string_view text, std::vector<Split>& out) const { SplitAt(raw_, text, out); }
-  void SplitNormalized(std::string_view text, std::vector<Split>& out) const {
-    SplitAt(normalized_, text, out);
+  // are. An empty `is_barred` bars none.
+  void SplitRaw(std::string_view text, std::vector<Split>& out,
+                const IsBarred& is_barred = {}) const {
+    SplitAt(raw_, text, is_barred, out);
+  }
+  void SplitNormalized(std::string_view text, std::vector<Split>& out,
+                       const IsBarred& is_barred = {}) const {
+    SplitAt(normalized_, text, is_barred, out);
   }
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
@@ -73,7 +80,8 @@ class AddedTokens {
   }
 
  private:
-  void SplitAt(const TokenTrie& trie, std::string_view text, std::vector<Split>& out) const;
+  void SplitAt(const TokenTrie& trie, std::string_view text, const IsBarred& is_barred,
+               std::vector<Split>& out) const;
 
   std::vector<AddedToken> tokens_;  // one per id
   std::vector<std::string> decoded_forms_;

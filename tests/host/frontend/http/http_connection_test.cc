@@ -31,8 +31,8 @@ bool Eventually(const std::function<bool()>& condition) {
 
 // /echo answers with the body. /sequence does the same and keeps its connection open for sequences.
 // /big answers with a borrowed megabyte. /wait never answers. /later answers with the body after
-// AnswerWaiting. /stream sends until its client disconnects, and pauses while more than the limit is
-// unsent. /posted receives everything after the leading bytes in posted memory, if there is any.
+// AnswerWaiting. /stream sends until its client disconnects, and pauses while more than the limit
+// is unsent. /posted receives everything after the leading bytes in posted memory, if there is any.
 class TestService final : public HttpService {
  public:
   static constexpr size_t kNumLeadingBytes = 10;

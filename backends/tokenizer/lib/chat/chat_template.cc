@@ -1,0 +1,226 @@
+// See chat_template.h.
+#include "backends/tokenizer/lib/chat/chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/file_content.h"
+#include "base/json_reader.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kConfig[] = "tokenizer_config.json";
+
+// The file's text, or nothing if there is no such file.
+Result<std::optional<std::string>> ReadOptional(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<std::string>();
+  NEREID_ASSIGN_OR_RETURN(std::string text, ReadFile(path.string(), kMaxTextFileBytes));
+  return std::optional<std::string>(std::move(text));
+}
+
+// The text of a token that is written as a string or as an object with "content".
+std::optional<std::string> TokenText(const Json& token) {
+  if (token.is_string()) return token.get<std::string>();
+  if (token.is_object() && token.contains("content") && token["content"].is_string()) {
+    return token["content"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+// Replaces a list of text parts by the text.
+Status JoinParts(Json& content, size_t index) {
+  std::string text;
+  bool is_first = true;
+  for (const Json& part : content) {
+    const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
+    if (!is_text && !part.is_string()) {
+      const std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
+                                   ? part["type"].get<std::string>()
+                                   : part.type_name();
+      return UnsupportedError("messages[", index, "].content: a part of type '", type.substr(0, 40),
+                              "' is not supported, only text");
+    }
+    if (!std::exchange(is_first, false)) text += '\n';
+    text +=
+        is_text ? part["text"].get_ref<const std::string&>() : part.get_ref<const std::string&>();
+  }
+  content = std::move(text);
+  return {};
+}
+
+// Replaces arguments that are JSON in a text by their value. Other texts stay.
+void ParseArguments(Json& call) {
+  Json& function = call.is_object() && call.contains("function") ? call["function"] : call;
+  if (!function.is_object() || !function.contains("arguments")) return;
+  Json& arguments = function["arguments"];
+  if (!arguments.is_string()) return;
+  Result<Json> parsed =
+      ReadJson<Json>(arguments.get_ref<const std::string&>(), "arguments of a tool call");
+  if (parsed.ok() && parsed->is_object()) arguments = std::move(parsed).value();
+}
+
+// Roles that templates know. Some templates build a special token of one, as "<|" + role + "|>", so
+// these count as written by the template; any other role counts as a client's text.
+bool IsKnownRole(const std::string& role) {
+  constexpr std::array<std::string_view, 9> kRoles = {"assistant", "developer", "environment",
+                                                      "function",  "ipython",   "observation",
+                                                      "system",    "tool",      "user"};
+  return std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
+}
+
+// The template's variable `messages`. Each message is an object with a role.
+Result<jinja::Value> ToMessages(const Json& messages) {
+  std::vector<jinja::Value> list;
+  for (const Json& message : messages) {
+    NEREID_ASSIGN_OR_RETURN(const jinja::Value value, jinja::FromJson(message, /*is_input=*/true));
+    jinja::Dict fields = value.AsDict();
+    const std::string& role = message["role"].get_ref<const std::string&>();
+    if (IsKnownRole(role)) fields.Set(jinja::Value("role"), jinja::Value(role));
+    list.emplace_back(std::move(fields));
+  }
+  return jinja::Value(jinja::List(std::move(list)));
+}
+
+Status PrepareMessage(Json& message, size_t index) {
+  if (!message.is_object()) {
+    return InvalidArgError("messages[", index, "]: expected an object, got ", message.type_name());
+  }
+  if (!message.contains("role") || !message["role"].is_string()) {
+    return InvalidArgError("messages[", index, "].role: expected a text, got ",
+                           message.contains("role") ? message["role"].type_name() : "nothing");
+  }
+  if (message.contains("content") && message["content"].is_array()) {
+    NEREID_RETURN_IF_ERROR(JoinParts(message["content"], index));
+  }
+  if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+    for (Json& call : message["tool_calls"]) ParseArguments(call);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& directory) {
+  const std::filesystem::path folder(directory);
+  NEREID_ASSIGN_OR_RETURN(const std::optional<std::string> config, ReadOptional(folder / kConfig));
+  NEREID_ASSIGN_OR_RETURN(std::optional<std::string> source,
+                          ReadOptional(folder / "chat_template.jinja"));
+  if (!source.has_value()) {
+    NEREID_ASSIGN_OR_RETURN(const std::optional<std::string> file,
+                            ReadOptional(folder / "chat_template.json"));
+    if (file.has_value()) {
+      NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(*file, "chat_template.json"));
+      if (!json.is_object() || !json.contains("chat_template") ||
+          !json["chat_template"].is_string()) {
+        return InvalidArgError(
+            "chat_template.json: expected an object with the text "
+            "'chat_template'");
+      }
+      source = json["chat_template"].get<std::string>();
+    }
+  }
+  return FromTexts(config.value_or(""), source.value_or(""));
+}
+
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::FromTexts(std::string_view config,
+                                                                    std::string_view source) {
+  const std::shared_ptr<ChatTemplate> chat(new ChatTemplate);
+  if (!source.empty()) {
+    NEREID_ASSIGN_OR_RETURN(chat->default_, jinja::Template::Parse(source));
+  }
+  if (!config.empty()) {
+    NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(config, kConfig));
+    NEREID_RETURN_IF_ERROR(chat->ReadConfig(json, !source.empty()));
+  }
+  if (chat->default_ == nullptr) return std::shared_ptr<const ChatTemplate>();
+  return std::shared_ptr<const ChatTemplate>(chat);
+}
+
+Status ChatTemplate::ReadConfig(const Json& config, bool has_source) {
+  if (!config.is_object()) {
+    return InvalidArgError(kConfig, ": expected an object, got ", config.type_name());
+  }
+  for (const char* role : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                           "cls_token", "mask_token"}) {
+    if (!config.contains(role)) continue;
+    if (const std::optional<std::string> text = TokenText(config[role])) {
+      special_tokens_.Set(jinja::Value(role), jinja::Value(*text));
+    }
+  }
+  if (has_source || !config.contains("chat_template")) return {};
+  const Json& source = config["chat_template"];
+  if (source.is_null()) return {};
+  if (source.is_array()) return ReadNamedTemplates(source);
+  if (!source.is_string()) {
+    return InvalidArgError(kConfig, ": chat_template: expected a text or a list, got ",
+                           source.type_name());
+  }
+  NEREID_ASSIGN_OR_RETURN(default_, jinja::Template::Parse(source.get_ref<const std::string&>()));
+  return {};
+}
+
+Status ChatTemplate::ReadNamedTemplates(const Json& list) {
+  for (const Json& entry : list) {
+    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() ||
+        !entry.contains("template") || !entry["template"].is_string()) {
+      return InvalidArgError(kConfig,
+                             ": chat_template: expected objects with the texts 'name' and "
+                             "'template'");
+    }
+    const std::string& name = entry["name"].get_ref<const std::string&>();
+    if (name != "default" && name != "tool_use") continue;
+    NEREID_ASSIGN_OR_RETURN(
+        (name == "default" ? default_ : tool_use_),
+        jinja::Template::Parse(entry["template"].get_ref<const std::string&>()));
+  }
+  if (default_ == nullptr) default_ = tool_use_;
+  return {};
+}
+
+Result<MarkedText> ChatTemplate::Render(Conversation conversation, const std::tm& now) const {
+  Json& messages = conversation.messages;
+  if (!messages.is_array() || messages.empty()) {
+    return InvalidArgError("messages: expected a list with at least one message, got ",
+                           messages.is_array() ? "none" : messages.type_name());
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    NEREID_RETURN_IF_ERROR(PrepareMessage(messages[i], i));
+  }
+  if (!conversation.tools.is_null() && !conversation.tools.is_array()) {
+    return InvalidArgError("tools: expected a list, got ", conversation.tools.type_name());
+  }
+  if (!conversation.variables.is_null() && !conversation.variables.is_object()) {
+    return InvalidArgError("template variables: expected an object, got ",
+                           conversation.variables.type_name());
+  }
+  const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
+
+  jinja::Dict context = special_tokens_;
+  const auto set_input = [&](const char* name, const Json& json) -> Status {
+    Result<jinja::Value> value = jinja::FromJson(json, /*is_input=*/true);
+    if (!value.ok()) return std::move(value).status().WithContext(name);
+    context.Set(jinja::Value(name), std::move(value).value());
+    return {};
+  };
+  Result<jinja::Value> list = ToMessages(messages);
+  if (!list.ok()) return std::move(list).status().WithContext("messages");
+  context.Set(jinja::Value("messages"), std::move(list).value());
+  NEREID_RETURN_IF_ERROR(set_input("tools", has_tools ? conversation.tools : Json()));
+  context.Set(jinja::Value("documents"), jinja::Value());
+  context.Set(jinja::Value("add_generation_prompt"),
+              jinja::Value(conversation.add_generation_prompt));
+  for (const auto& [name, value] : conversation.variables.items()) {
+    NEREID_RETURN_IF_ERROR(set_input(name.c_str(), value));
+  }
+  const SharedTemplate& chosen = has_tools && tool_use_ != nullptr ? tool_use_ : default_;
+  return chosen->Render(context, now);
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,34 @@
+// See template.h.
+#include "backends/tokenizer/lib/chat/jinja/template.h"
+
+#include <utility>
+
+#include "backends/tokenizer/lib/chat/jinja/ast.h"
+#include "backends/tokenizer/lib/chat/jinja/interpreter.h"
+#include "backends/tokenizer/lib/chat/jinja/parser.h"
+
+namespace nereid::tokenizer::jinja {
+
+struct Template::Tree {
+  Block block;
+};
+
+Template::Template(std::unique_ptr<const Tree> tree) : tree_(std::move(tree)) {}
+Template::~Template() = default;
+
+Result<std::shared_ptr<const Template>> Template::Parse(std::string_view source) {
+  Result<Block> block = jinja::Parse(source);
+  if (!block.ok()) return std::move(block).status().WithContext("chat template");
+  auto tree = std::make_unique<const Tree>(Tree{std::move(block).value()});
+  return std::shared_ptr<const Template>(new Template(std::move(tree)));
+}
+
+Result<MarkedText> Template::Render(const Dict& context, const std::tm& now,
+                                    const RenderLimits& limits) const {
+  Interpreter interpreter(context, limits, now);
+  Result<MarkedText> text = interpreter.Run(tree_->block);
+  if (!text.ok()) return std::move(text).status().WithContext("chat template");
+  return text;
+}
+
+}  // namespace nereid::tokenizer::jinja
