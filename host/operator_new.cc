@@ -2,6 +2,7 @@
 // library is compiled as C and cannot throw, so its own operator new ends the process where no
 // memory is left. A request that needs too much memory must fail alone: these operators throw
 // std::bad_alloc, as the standard requires. Linked only together with mimalloc.
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -14,7 +15,8 @@ void* AllocateOrNull(size_t size_bytes) {
 
 void* AllocateOrNull(size_t size_bytes, std::align_val_t alignment) {
   void* memory = nullptr;
-  const size_t bytes = static_cast<size_t>(alignment);
+  // posix_memalign refuses an alignment below that of a pointer.
+  const size_t bytes = std::max(static_cast<size_t>(alignment), sizeof(void*));
   return posix_memalign(&memory, bytes, size_bytes) == 0 ? memory : nullptr;
 }
 
