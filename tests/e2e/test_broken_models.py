@@ -91,7 +91,7 @@ def server(start_server, dist, tmp_path_factory):
     for name, (damage, _) in DAMAGES.items():
         shutil.copytree(repository / "tensorrt_llm", repository / name)
         damage(repository / name)
-    return start_server(repository, ["--model-control-mode=explicit", "--load-model=ensemble"])
+    return start_server(repository, ["--model-control-mode=explicit", "--load-model=ensemble", "--allow-inline-models"])
 
 
 def post(server, path, body=b"{}"):

@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/backends/tokenizer"))
 import template_oracle  # noqa: E402
 
-TEMPLATE = ("{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
+TEMPLATE = ("{% for m in messages %}{% if m.role == 'ghost' %}{{ raise_exception('no ghosts') }}{% endif %}"
+            "{{ '<|endoftext|>' + m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
             "{% if tools %}{{ tools|tojson }}{% endif %}{% if loud is defined %}!{% endif %}{% if add_generation_prompt %}assistant:{% endif %}")
 MESSAGES = [{"role": "system", "content": "Be brief. "}, {"role": "user", "content": "Once upon a time"}]
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
@@ -69,7 +70,7 @@ def test_a_message_cannot_contain_special_tokens(server):
     ({"MESSAGES": MESSAGES, "QUERY": "x"}, "must be empty"),
     ({"MESSAGES": "[1"}, "MESSAGES"),
     ({"MESSAGES": "[" * 10000}, "MESSAGES"),
-    ({"MESSAGES": [{"role": "user", "content": 3}]}, "line 1"),
+    ({"MESSAGES": [{"role": "ghost", "content": "x"}]}, "line 1: no ghosts"),
     ({"MESSAGES": MESSAGES, "TOOLS": {}}, "tools: expected a list"),
 ])
 def test_a_faulty_conversation_is_refused_by_name(server, texts, message):

@@ -147,7 +147,7 @@ def test_over_long_prompts_are_refused_with_limit_and_length(demo):
     ({"text_input": "", "max_tokens": 4}, ("input_ids", "empty")),
     ({"text_input": "a", "max_tokens": -1}, ("-1",)),
     ({"text_input": "a"}, ("max_tokens",)),
-    ({"max_tokens": 4}, ("text_input",)),
+    ({"max_tokens": 4}, ("QUERY", "MESSAGES")),
     ({"text_input": 7, "max_tokens": 4}, ("text_input",)),
     ({"text_input": "a", "max_tokens": "many"}, ("max_tokens",)),
     ({"text_input": "a", "max_tokens": 4, "temperature": -2.0}, ("temperature", "-2")),

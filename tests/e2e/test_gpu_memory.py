@@ -153,7 +153,7 @@ def test_classification_of_gpu_outputs_is_refused(server, regions):
 def test_regions_that_do_not_exist_are_refused(server, client):
     _, handle = client.allocate(1 << 20)
     path = "/v2/cudasharedmemory/region/wrong/register"
-    wrong = {"raw_handle": {"b64": handle}, "device_id": 0, "byte_size": 1 << 40}
+    wrong = {"raw_handle": {"b64": handle}, "device_id": 0, "byte_size": 1 << 35}
     assert "wrong" in post(server, path, wrong, 400)["error"]
     assert "wrong" in post(server, path, {**wrong, "device_id": 4711}, 400)["error"]
     assert "wrong" in post(server, path, {**wrong, "raw_handle": {"b64": "A" * 84 + "AA=="}}, 400)["error"]

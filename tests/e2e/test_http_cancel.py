@@ -149,4 +149,5 @@ def test_shutdown_cancels_requests_after_the_timeout(start_server, repository, t
     with Raw(server.http) as client:
         client.send(WAITS["infer"]())
         wait_running(server, 1)
-        assert server.stop() == 0
+        assert server.stop() == 1
+    assert "1 requests were cut off" in server.text()
