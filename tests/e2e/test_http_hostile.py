@@ -176,8 +176,8 @@ def test_a_body_that_grows_beyond_the_limit_is_refused(server):
     (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400),
     (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     (b"GET /v2 HTTP/1.1\r\n\r\n", 400), (b"GET /v2 HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
-    (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a\rb\r\nabc\r\n0\r\n\r\n", 400),
-    (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nnonsense\r\n\r\n", 400),
+    (b"POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a\rb\r\nabc\r\n0\r\n\r\n", 400),
+    (b"POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nnonsense\r\n\r\n", 400),
 ])
 def test_requests_that_are_not_http(server, request_bytes, status):
     with Raw(server.http) as client:
