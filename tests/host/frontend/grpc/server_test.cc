@@ -369,6 +369,8 @@ class GrpcLimitsTest : public GrpcTransportTest {
     options_.budget = &budget_;
     GrpcTransportTest::SetUp();
   }
+  void TearDown() override { server_.reset(); }  // the budget outlives its connections
+
   ByteBudget budget_{20 << 20};
 };
 

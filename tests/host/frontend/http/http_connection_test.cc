@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "host/frontend/http/transport/http_server.h"
@@ -161,6 +162,7 @@ class HttpConnectionTest : public ::testing::Test {
   }
 
   TestService service_;
+  std::optional<ByteBudget> budget_;  // outlives the connections that count against it
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -391,7 +393,7 @@ TEST_F(HttpConnectionTest, DetectsADisconnectBehindUnreadPipelinedBytes) {
 }
 
 TEST_F(HttpConnectionTest, RefusesABodyBeyondTheBudgetAndKeepsTheConnection) {
-  ByteBudget budget(1'000'000);
+  ByteBudget& budget = budget_.emplace(1'000'000);
   HttpLimits limits;
   limits.budget = &budget;
   Start(limits);
@@ -410,7 +412,7 @@ TEST_F(HttpConnectionTest, RefusesABodyBeyondTheBudgetAndKeepsTheConnection) {
 }
 
 TEST_F(HttpConnectionTest, CountsWhatHasArrivedOfABodyAndNotWhatItClaims) {
-  ByteBudget budget(0);
+  ByteBudget& budget = budget_.emplace(0);
   HttpLimits limits;
   limits.budget = &budget;
   Start(limits);
@@ -424,7 +426,7 @@ TEST_F(HttpConnectionTest, CountsWhatHasArrivedOfABodyAndNotWhatItClaims) {
 }
 
 TEST_F(HttpConnectionTest, ReadsABodyThatOutgrowsItsFirstMemory) {
-  ByteBudget budget(0);
+  ByteBudget& budget = budget_.emplace(0);
   HttpLimits limits;
   limits.budget = &budget;
   Start(limits);
