@@ -25,25 +25,30 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Parses an accepted body with nlohmann::json, which must accept it, too. Returns none if a member
-// is repeated, because the two parsers may then keep different values.
+// Parses an accepted body with nlohmann::json, which must accept its syntax, too. Returns none if
+// the two parsers may rightly read different values: a member is repeated, or a number exceeds the
+// range of a double (nlohmann::json refuses the text, our readers skip such a number where no value
+// is read from it).
 std::optional<Json> ParseWithNlohmann(std::string_view text) {
   std::vector<std::set<std::string>> names;
   bool is_repeated = false;
-  const Json json = Json::parse(
-      text,
-      [&](int, Json::parse_event_t event, Json& parsed) {
-        if (event == Json::parse_event_t::object_start) names.emplace_back();
-        if (event == Json::parse_event_t::object_end) names.pop_back();
-        if (event == Json::parse_event_t::key) {
-          is_repeated |= !names.back().insert(parsed.get<std::string>()).second;
-        }
-        return true;
-      },
-      false);
-  Require(!json.is_discarded());
-  if (is_repeated) return std::nullopt;
-  return json;
+  const auto note_names = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) names.emplace_back();
+    if (event == Json::parse_event_t::object_end) names.pop_back();
+    if (event == Json::parse_event_t::key) {
+      is_repeated |= !names.back().insert(parsed.get<std::string>()).second;
+    }
+    return true;
+  };
+  try {
+    const Json json = Json::parse(text, note_names);
+    if (is_repeated) return std::nullopt;
+    return json;
+  } catch (const Json::out_of_range&) {
+    return std::nullopt;
+  } catch (const Json::parse_error&) {
+    std::abort();
+  }
 }
 
 // Returns the member, or null.
