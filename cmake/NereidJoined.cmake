@@ -1,6 +1,6 @@
-# Files that are excluded from unity builds (CMAKE_UNITY_BUILD, used by scripts/test for builds with sanitizers). A unity build joins eight files of a
-# library, which takes less than half of the CPU time, mostly because headers are parsed once. All other builds, and all builds of tests, compile each
-# file separately. A file is listed here if another file of its library defines the same name in an unnamed namespace.
+# Files that are excluded from unity builds (CMAKE_UNITY_BUILD, used by scripts/build and by scripts/test for builds with sanitizers). A unity build
+# joins eight files of a library, which takes less than half of the CPU time, mostly because headers are parsed once. The dev preset, and all builds of
+# tests, compile each file separately. A file is listed here if another file of its library defines the same name in an unnamed namespace.
 if(NOT CMAKE_UNITY_BUILD)
   return()
 endif()
@@ -21,6 +21,7 @@ set(apart
   host/frontend/log_settings.cc
   host/frontend/tracing/otlp_exporter.cc
   host/option_table_frontend.cc
+  host/process_signals.cc
   host/trace_flags.cc
   repo_templates/tool/new_qaic.cc)
 foreach(file ${apart})
