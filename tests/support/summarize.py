@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums up the JUnit files of a test run and prints the final line: N passed, N failed[, N skipped].
+"""Sums up the JUnit files of a test run: prints the slowest 20 tests and the final line, N passed, N failed[, N skipped].
 
 usage: summarize.py RESULTS_DIR. A file `broken` in it names the steps that did not build or run; each counts as a failure. The exit code is 1 on failures.
 STEP.again.xml contains the second run of the cases that failed in STEP.xml. Its outcomes count, and cases that passed only then are printed.
@@ -25,8 +25,17 @@ def outcomes(path):
     return {f"{case.get('classname', '')} {case.get('name')}": outcome(case) for case in ElementTree.parse(path).getroot().iter("testcase")}
 
 
+def print_slowest(paths, count=20):
+    cases = [(float(case.get("time") or 0), f"{path.stem}: {case.get('classname', '')} {case.get('name')}")
+             for path in paths for case in ElementTree.parse(path).getroot().iter("testcase")]
+    print(f"the slowest {count} tests, in seconds:")
+    for seconds, name in sorted(cases, reverse=True)[:count]:
+        print(f"{seconds:8.1f} {name}")
+
+
 def main():
     results = pathlib.Path(sys.argv[1])
+    print_slowest(results.glob("*.xml"))
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for path in sorted(results.glob("*.xml")):
         if path.stem.endswith(".again"):
