@@ -1,9 +1,9 @@
-// The entry points of the ensemble backend. They convert handles to EnsembleModel and exceptions to
-// errors; all other code is behind that class.
+// The entry points of the backends `ensemble` and `bls`. They convert handles to ComposedModel and
+// exceptions to errors; all other code is behind that class.
 #include <exception>
 #include <memory>
 
-#include "backends/ensemble/model.h"
+#include "backends/ensemble/composed_model.h"
 #include "nereid/error.h"
 #include "nereid/ext/inline_execution.h"
 #include "triton/core/tritonbackend.h"
@@ -14,14 +14,15 @@ using nereid::Status;
 using nereid::ToError;
 using nereid::ToStatus;
 using nereid::ensemble::CancellationMonitor;
-using nereid::ensemble::EnsembleModel;
+using nereid::ensemble::ComposedModel;
+using nereid::ensemble::LoadComposedModel;
 
 template <typename Body>
 TRITONSERVER_Error* Guard(const Body& body) {
   try {
     return ToError(body());
   } catch (const std::exception& error) {
-    return ToError(nereid::InternalError("ensemble: ", error.what()));
+    return ToError(nereid::InternalError(error.what()));
   }
 }
 
@@ -31,9 +32,9 @@ Status CheckApiVersion() {
   if (major == TRITONBACKEND_API_VERSION_MAJOR && minor >= TRITONBACKEND_API_VERSION_MINOR) {
     return {};
   }
-  return nereid::UnsupportedError(
-      "ensemble: expected backend API ", TRITONBACKEND_API_VERSION_MAJOR, ".",
-      TRITONBACKEND_API_VERSION_MINOR, " or a later minor, got ", major, ".", minor);
+  return nereid::UnsupportedError("expected backend API ", TRITONBACKEND_API_VERSION_MAJOR, ".",
+                                  TRITONBACKEND_API_VERSION_MINOR, " or a later minor, got ", major,
+                                  ".", minor);
 }
 
 nereid::Result<CancellationMonitor*> MonitorOf(TRITONBACKEND_Model* model) {
@@ -44,12 +45,12 @@ nereid::Result<CancellationMonitor*> MonitorOf(TRITONBACKEND_Model* model) {
   return static_cast<CancellationMonitor*>(state);
 }
 
-nereid::Result<EnsembleModel*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
+nereid::Result<ComposedModel*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
   TRITONBACKEND_Model* model = nullptr;
   void* state = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceModel(instance, &model)));
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(model, &state)));
-  return static_cast<EnsembleModel*>(state);
+  return static_cast<ComposedModel*>(state);
 }
 
 // Sends an error response to a request that could not be started, and releases it.
@@ -90,8 +91,8 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Bac
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
   return Guard([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(CancellationMonitor * monitor, MonitorOf(model));
-    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EnsembleModel> state,
-                            EnsembleModel::Load(model, *monitor));
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<ComposedModel> state,
+                            LoadComposedModel(model, *monitor));
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelSetState(model, state.get())));
     state.release();
     return {};
@@ -102,7 +103,7 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEN
   return Guard([&]() -> Status {
     void* state = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(model, &state)));
-    delete static_cast<EnsembleModel*>(state);
+    delete static_cast<ComposedModel*>(state);
     return {};
   });
 }
@@ -118,7 +119,7 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
     TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
     const uint32_t request_count) {
   return Guard([&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(EnsembleModel * model, ModelOf(instance));
+    NEREID_ASSIGN_OR_RETURN(ComposedModel * model, ModelOf(instance));
     for (uint32_t i = 0; i < request_count; ++i) {
       const Status status = model->Execute(instance, requests[i]);
       if (!status.ok()) AnswerWithError(requests[i], status);
