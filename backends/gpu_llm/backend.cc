@@ -44,6 +44,13 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   return options;
 }
 
+// The model's own setting, or else that of the server's environment, which launch scripts set.
+std::string DeviceIds(const ConfigParameters& given) {
+  if (const std::string* text = given.Find("gpu_device_ids"); text != nullptr) return *text;
+  const char* const common = std::getenv("NEREID_GPU_DEVICE_IDS");
+  return common != nullptr ? common : "";
+}
+
 class GpuModel : public llm::LlmModel {
  public:
   static Status DescribeBackend(BackendAttributes& attributes) {
@@ -67,9 +74,8 @@ class GpuModel : public llm::LlmModel {
     options.on_warning = [model = std::string(name())](const std::string& what) {
       LogWarning(StrCat("model '", model, "': ", what));
     };
-    if (const std::string* text = context().parameters().Find("gpu_device_ids");
-        text != nullptr && !text->empty()) {
-      NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(*text));
+    if (const std::string text = DeviceIds(context().parameters()); !text.empty()) {
+      NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(text));
       if (devices.size() > 1) {
         NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                                 gpu::ShardedExecutor::Create(model, options, devices));

@@ -2,9 +2,11 @@
 // instances of a model, and all models that load the same files, share one tokenizer.
 #include "nereid/backend.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backends/tokenizer/lib/chat/chat_template.h"
 #include "backends/tokenizer/lib/shared_tokenizer.h"
@@ -40,7 +42,8 @@ class TokenizerModel : public Model {
     NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                             LoadShared(TokenizerPath().string()));
     if (mode == BackendMode::kPreprocessing) {
-      NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
+      NEREID_ASSIGN_OR_RETURN(const bool add,
+                              parameters().Bool("add_special_tokens", AddsSpecialTokens()));
       NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());
       NEREID_ASSIGN_OR_RETURN(const bool truncate, ReadTruncation());
       NEREID_ASSIGN_OR_RETURN(const bool trusts, parameters().Bool("trust_special_tokens", false));
@@ -70,6 +73,17 @@ class TokenizerModel : public Model {
   }
 
  private:
+  // The default of `add_special_tokens`. The templates of TensorRT-LLM 0.7 to 0.11, which declare
+  // QUERY with dims [ -1 ], mean false where the parameter is there and not filled in; all other
+  // releases mean true.
+  bool AddsSpecialTokens() const {
+    if (config().json()["parameters"]["add_special_tokens"].is_null()) return true;
+    const auto is_old = [](const TensorSpec& input) {
+      return input.name == "QUERY" && input.dims == std::vector<int64_t>{-1};
+    };
+    return std::none_of(config().inputs().begin(), config().inputs().end(), is_old);
+  }
+
   // Parameter `invalid_utf8`: how to handle texts that are not valid UTF-8.
   Result<InvalidUtf8> ReadInvalidUtf8() const {
     const std::string* value = parameters().Find("invalid_utf8");

@@ -99,6 +99,13 @@ const SupportedTensor* Find(const std::vector<SupportedTensor>& tensors, const s
   return nullptr;
 }
 
+// Templates of TensorRT-LLM before 0.7 declare the length of the output as UINT32. It is only
+// copied.
+bool Accepts(const SupportedTensor& tensor, DataType datatype) {
+  if (tensor.datatype == kAny || tensor.datatype == datatype) return true;
+  return std::string_view(tensor.name) == "REQUEST_OUTPUT_LEN" && datatype == DataType::kUint32;
+}
+
 Status CheckTensorList(const char* what, BackendMode mode,
                        const std::vector<TensorSpec>& configured,
                        const std::vector<SupportedTensor>& tensors) {
@@ -108,7 +115,7 @@ Status CheckTensorList(const char* what, BackendMode mode,
       return InvalidArgError(what, " '", spec.name, "': mode ", ModeName(mode),
                              " has none of this name");
     }
-    if (tensor->datatype != kAny && tensor->datatype != spec.datatype) {
+    if (!Accepts(*tensor, spec.datatype)) {
       return InvalidArgError(what, " '", spec.name, "': expected ", ConfigName(tensor->datatype),
                              ", config.pbtxt says ", ConfigName(spec.datatype));
     }

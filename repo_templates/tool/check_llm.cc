@@ -40,6 +40,8 @@ std::string DimsText(const std::vector<int64_t>& dims) {
 
 bool TypeAgrees(const core::TensorConfig& declared, const LlmTensor& known) {
   const DataType type = declared.data_type;
+  // Releases before 0.7 use UINT32 where later ones use INT32.
+  if (std::string_view(known.data_type) == "INT32" && type == DataType::kUint32) return true;
   if (known.data_type[0] != '*') return ConfigName(type) == StrCat("TYPE_", known.data_type);
   return type == DataType::kFp32 || type == DataType::kFp16 || type == DataType::kBf16;
 }

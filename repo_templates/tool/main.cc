@@ -30,6 +30,9 @@ constexpr const char* kUsage = R"(usage:
       --copy | --link                        put the checkpoint's files into the repository, as copies or links;
                                              by default the repository refers to DIR
       --templates DIR                        template files to use instead of the installed ones
+  nereid-repo new inflight --generation 0.5|0.9|0.13|0.18|main --checkpoint DIR --out REPO
+      creates a repository with the models and tensors of that release of TensorRT-LLM: those of `new llm` and
+      tensorrt_llm_bls; takes --backend, --decoupled, --max-batch-size, --max-queue-size and --templates, too
   nereid-repo new qaic-style --model_name NAME --hf_model_name DIR --out REPO
       creates the same with a model NAME in front, in the style of Qualcomm's LLM samples: input `prompt`, output
       `generation`; sample clients are in share/repo_templates/qaic/clients
@@ -116,6 +119,32 @@ int RunNewLlm(const CommandLine& line) {
   return ReportNew(options->out);
 }
 
+Result<NewInflightOptions> NewInflightOptionsFrom(const CommandLine& line) {
+  NewInflightOptions options;
+  options.generation = line.ValueOr("--generation", options.generation);
+  options.checkpoint = line.ValueOr("--checkpoint", "");
+  options.out = line.ValueOr("--out", "");
+  if (options.checkpoint.empty()) return InvalidArgError("new inflight: --checkpoint is missing");
+  if (options.out.empty()) return InvalidArgError("new inflight: --out is missing");
+  if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");
+  options.backend = line.ValueOr("--backend", options.backend);
+  options.decoupled = line.Has("--decoupled");
+  NEREID_ASSIGN_OR_RETURN(options.max_batch_size,
+                          line.IntOr("--max-batch-size", options.max_batch_size));
+  NEREID_ASSIGN_OR_RETURN(options.max_queue_size,
+                          line.IntOr("--max-queue-size", options.max_queue_size));
+  options.templates = line.ValueOr(
+      "--templates", (InstallPrefix() / "share/repo_templates/inflight_batcher_llm").string());
+  return options;
+}
+
+int RunNewInflight(const CommandLine& line) {
+  const Result<NewInflightOptions> options = NewInflightOptionsFrom(line);
+  if (!options.ok()) return Fail(options.status());
+  if (Status status = NewInflight(*options); !status.ok()) return Fail(status);
+  return ReportNew(options->out);
+}
+
 Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
   NewQaicOptions options;
   options.model_name = line.ValueOr("--model_name", "");
@@ -188,7 +217,7 @@ int main(int argc, char** argv) {
       {"--checkpoint", "--out", "--backend", "--max-batch-size", "--max-queue-size", "--templates",
        "--backend-directory", "--model_name", "--hf_model_name", "--model_type",
        "--compile_config_path", "--aic_binary_dir", "--python_backend_dir", "--name", "--right",
-       "--model", "--expires"},
+       "--model", "--expires", "--generation"},
       {"--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
@@ -198,6 +227,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string>& words = line->words;
   if (words.size() >= 2 && words[0] == "new" && words[1] == "llm") return RunNewLlm(*line);
   if (words.size() >= 2 && words[0] == "new" && words[1] == "qaic-style") return RunNewQaic(*line);
+  if (words.size() >= 2 && words[0] == "new" && words[1] == "inflight") {
+    return RunNewInflight(*line);
+  }
   if (words.size() >= 2 && words[0] == "new" && words[1] == "key") return RunNewKey(*line);
   if (!words.empty() && words[0] == "check") return RunCheck(*line);
   std::fputs(kUsage, stderr);

@@ -46,6 +46,21 @@ struct NewQaicOptions {
 // `notes` receives the names of the given settings that have no effect.
 Status NewQaic(const NewQaicOptions& options, std::vector<std::string>& notes);
 
+// `nereid-repo new inflight`: a repository with the models and tensors of one release of
+// TensorRT-LLM, for clients that were written for it.
+struct NewInflightOptions {
+  std::string generation = "main";  // 0.5, 0.9, 0.13, 0.18 or main, the last one upstream
+  std::string checkpoint;
+  std::string out;  // must not exist or must be empty
+  std::string backend = "auto";
+  bool decoupled = false;
+  int max_batch_size = 64;
+  int max_queue_size = 1024;
+  std::string templates;  // the folder of template files
+};
+
+Status NewInflight(const NewInflightOptions& options);
+
 // ---- templates
 
 // The values of placeholders, by name.
