@@ -36,19 +36,13 @@ bool IsPlain(char letter, bool is_at_end) {
   return letter >= (is_at_end ? 0x21 : 0x20) && letter <= 0x7e && letter != '%';
 }
 
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text) {
-  text = Trim(text);
+  text = TrimSpaces(text);
   if (text.empty()) return std::nullopt;
   const auto unit = UnitOf(text.back());
-  text = Trim(text.substr(0, text.size() - 1));
+  text = TrimSpaces(text.substr(0, text.size() - 1));
   if (!unit || text.empty()) return std::nullopt;
   int64_t count = 0;
   for (const char digit : text) {
@@ -75,10 +69,23 @@ std::string PercentEncode(std::string_view text) {
   return encoded;
 }
 
+std::string_view TrimSpaces(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+bool StartsWithIgnoringCase(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() &&
+         std::equal(prefix.begin(), prefix.end(), text.begin(), [](char expected, char letter) {
+           return letter == expected || (letter >= 'A' && letter <= 'Z' && letter + 32 == expected);
+         });
+}
+
 bool ListHas(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
-    if (Trim(list.substr(0, comma)) == name) return true;
+    if (TrimSpaces(list.substr(0, comma)) == name) return true;
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
   }
   return false;

@@ -17,6 +17,12 @@ std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text);
 // clients limit the size of headers.
 std::string PercentEncode(std::string_view text);
 
+// `text` without the spaces at its ends.
+std::string_view TrimSpaces(std::string_view text);
+
+// `prefix` is in lower case.
+bool StartsWithIgnoringCase(std::string_view text, std::string_view prefix);
+
 // True if a comma-separated list, such as grpc-accept-encoding, contains `name`.
 bool ListHas(std::string_view list, std::string_view name);
 

@@ -60,7 +60,7 @@ void Http2Stream::OnHeader(std::string_view name, std::string_view value) {
     if (name == ":path") path_ = value;
     if (name == ":method") is_post_ = value == "POST";
   } else if (name == "content-type") {
-    is_grpc_ = value.starts_with("application/grpc");
+    is_grpc_ = StartsWithIgnoringCase(value, "application/grpc");
   } else if (name == "grpc-encoding") {
     const auto encoding = http::ParseContentEncoding(value);
     has_unknown_encoding_ = !encoding.has_value();
@@ -75,12 +75,33 @@ void Http2Stream::OnHeader(std::string_view name, std::string_view value) {
 }
 
 void Http2Stream::StoreMetadata(std::string_view name, std::string_view value) {
-  std::optional<std::string> decoded;
-  if (name.ends_with("-bin")) decoded = http::DecodeBase64(value);
+  if (name.ends_with("-bin")) {
+    StoreBinaryMetadata(name, value);
+  } else {
+    AppendMetadata(name, value);
+  }
+}
+
+// `value` is one or more values in base64, separated by commas, as if each were a header.
+void Http2Stream::StoreBinaryMetadata(std::string_view name, std::string_view value) {
+  while (true) {
+    const size_t comma = value.find(',');
+    const auto decoded = http::DecodeBase64(TrimSpaces(value.substr(0, comma)));
+    if (!decoded) {
+      invalid_header_ = StrCat("header '", name, "': expected bytes in base64");
+      return;
+    }
+    AppendMetadata(name, *decoded);
+    if (comma == std::string_view::npos) return;
+    value.remove_prefix(comma + 1);
+  }
+}
+
+void Http2Stream::AppendMetadata(std::string_view name, std::string_view value) {
   const auto begin = static_cast<uint32_t>(metadata_text_.size());
   metadata_text_ += name;
   const auto middle = static_cast<uint32_t>(metadata_text_.size());
-  metadata_text_ += decoded ? std::string_view(*decoded) : value;
+  metadata_text_ += value;
   metadata_offsets_.push_back({begin, middle, static_cast<uint32_t>(metadata_text_.size())});
 }
 
@@ -94,7 +115,9 @@ void Http2Stream::BuildMetadataViews() {
 
 void Http2Stream::SetDeadline(std::string_view timeout) {
   const auto duration = ParseTimeout(timeout);
-  has_invalid_timeout_ = has_invalid_timeout_ || !duration;
+  if (!duration) {
+    invalid_header_ = "grpc-timeout: expected a number and one of H, M, S, m, u, n";
+  }
   if (!duration || deadline_event_ != nullptr) return;
   deadline_event_ = event_new(loop_.base(), -1, 0, &OnDeadline, this);
   const timeval after = ToTimeval(*duration);
@@ -128,10 +151,8 @@ void Http2Stream::OnHeadersEnd() {
     return Reject({GrpcCode::kUnimplemented,
                    "grpc-encoding: expected identity, deflate or gzip, got another"});
   }
-  if (has_invalid_timeout_) {  // as in gRPC
-    return Reject(
-        {GrpcCode::kInternal, "grpc-timeout: expected a number and one of H, M, S, m, u, n"});
-  }
+  // gRPC's C++ library ignores a malformed timeout, and closes the connection at malformed base64.
+  if (!invalid_header_.empty()) return Reject({GrpcCode::kInternal, std::move(invalid_header_)});
   LogStep("Process for ", ", rpc_ok=1, ", " step START");
   ChooseResponseEncoding();
   BuildMetadataViews();

@@ -103,6 +103,8 @@ class Http2Stream final : public Call, private net::LoopTask {
   void SetDeadline(std::string_view timeout);
   static void OnDeadline(int fd, short what, void* self);
   void StoreMetadata(std::string_view name, std::string_view value);
+  void StoreBinaryMetadata(std::string_view name, std::string_view value);
+  void AppendMetadata(std::string_view name, std::string_view value);
   void BuildMetadataViews();
   void Deliver();
   bool PrepareFront();
@@ -141,7 +143,7 @@ class Http2Stream final : public Call, private net::LoopTask {
   bool is_post_ = false;
   bool is_grpc_ = false;
   bool has_unknown_encoding_ = false;
-  bool has_invalid_timeout_ = false;
+  std::string invalid_header_;  // what is wrong with a header; empty: nothing
   bool is_headers_end_ = false;
   http::Encoding encoding_ = http::Encoding::kIdentity;
   http::Encoding response_encoding_ = http::Encoding::kIdentity;

@@ -24,6 +24,7 @@ constexpr char kEchoStream[] = "/test/EchoStream";
 constexpr char kNever[] = "/test/Never";
 constexpr char kFullStream[] = "/test/FullStream";
 constexpr char kSize[] = "/test/Size";
+constexpr char kMetadata[] = "/test/Metadata";
 
 // Two threads on which services answer.
 class Workers {
@@ -206,6 +207,15 @@ class GrpcTransportTest : public testing::Test {
                     return nullptr;
                   },
                   .stream = nullptr});
+    methods_.Add(kMetadata, {.unary = [](Call& call, const Slice&) -> CallHandler* {
+                               std::string text;
+                               for (const auto& [name, value] : call.metadata()) {
+                                 text.append(name).append("=").append(value).append(";");
+                               }
+                               call.FinishWith(WireMessage(Slice::Of(std::move(text))));
+                               return nullptr;
+                             },
+                             .stream = nullptr});
     methods_.Add(kEchoStream, {.unary = nullptr, .stream = [this](Call& call) {
                                  return std::make_shared<EchoStream>(context_, call)->Start();
                                }});
@@ -318,6 +328,27 @@ TEST_F(GrpcTransportTest, EndsAUnaryCallAtItsSecondMessage) {
 TEST_F(GrpcTransportTest, RejectsAnInvalidTimeout) {
   RawClient client(server_->port());
   client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEcho) + Header("grpc-timeout", "soon")) +
+              Frame(kData, kEndStream, 1, Framed("x")) + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  EXPECT_EQ(EndOf(client, 3), 0u);
+  EXPECT_EQ(context_.num_started, 1);
+}
+
+TEST_F(GrpcTransportTest, DecodesEachValueOfABinaryHeader) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1,
+                    CallHeaders(kMetadata) + Header("a-bin", "AGI=, Yw,,") + Header("b", "AGI=")) +
+              Frame(kData, kEndStream, 1, Framed("")));
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && frame.type != kData) {
+  }
+  const std::string expected("a-bin=\0b;a-bin=c;a-bin=;a-bin=;b=AGI=;", 38);
+  EXPECT_EQ(frame.payload, Framed(expected));
+}
+
+TEST_F(GrpcTransportTest, RejectsABinaryHeaderThatIsNotBase64) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEcho) + Header("a-bin", "AAEC,!!!!")) +
               Frame(kData, kEndStream, 1, Framed("x")) + WholeCall(3, kEcho, "x"));
   EXPECT_EQ(EndOf(client, 1), 0u);
   EXPECT_EQ(EndOf(client, 3), 0u);
