@@ -1,5 +1,6 @@
 """Sends random mutations of valid HTTP and gRPC requests. The process must survive and answer a valid request after each batch. The seed is fixed.
-Each test stops after a few seconds, unless NEREID_MUTATIONS gives the number of mutations to try (the full number: 100000)."""
+Each test stops after a few seconds, unless NEREID_MUTATIONS gives the number of mutations that each of the four tests tries (the full number: 250000).
+Then it also prints the server's resident memory before and after (`pytest -s`)."""
 import json
 import os
 import pathlib
@@ -28,6 +29,19 @@ def server(start_server, test_backends):
                                  *[f"--load-model={model}" for model in ("identity_fp32", "identity_string", "dtypes", "textgen", "repeat")],
                                  "--http-max-input-size=1048576", "--log-info=false", "--log-error=false", "--log-warning=false"],
                         "/v2/models/textgen/ready")
+
+
+def resident_mb(server):
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) // 1024
+
+
+@pytest.fixture(autouse=True)
+def print_memory(request, server):
+    before, begin = resident_mb(server), time.monotonic()
+    yield
+    if COUNT:
+        print(f"\n{request.node.name}: {COUNT} mutations in {time.monotonic() - begin:.0f} s, {before} MB before, {resident_mb(server)} MB after")
 
 
 def http_request(path, body, *headers):
