@@ -18,7 +18,7 @@ GOLDEN = HERE.parent / "golden/repo"
 
 @pytest.fixture(scope="module")
 def programs(test_backends):
-    folder = pathlib.Path(os.environ["NEREID_TEST_BACKENDS"]).parent / "grpc_oracle/bin"
+    folder = pathlib.Path(os.environ["NEREID_TEST_BACKENDS"]).parent / "programs"
     if not (folder / "grpc_oracle_server").exists():
         pytest.skip("tests/grpc_oracle is not built: libgrpc++-dev and protobuf-compiler-grpc are not installed")
     return folder
