@@ -186,6 +186,41 @@ def test_a_large_body_without_a_right_is_not_awaited(server, keys, length):
             assert (status, headers["connection"]) == (expected, "close")
 
 
+@pytest.fixture(scope="module")
+def cloud_ports(start_server, test_backends, keys):
+    sagemaker, vertex = free_ports(2)
+    start_server(GOLDEN, [test_backends, "--model-control-mode=explicit", "--load-model=identity_fp32", "--load-model=textgen",
+                          f"--api-key-file={keys.path}", "--allow-sagemaker=true", f"--sagemaker-port={sagemaker}", "--allow-vertex-ai=true",
+                          f"--vertex-ai-port={vertex}", "--vertex-ai-default-model=identity_fp32"],
+                 environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "identity_fp32", "AIP_PREDICT_ROUTE": "/predict", "AIP_HEALTH_ROUTE": "/health"})
+    return {"sagemaker": sagemaker, "vertex": vertex}
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 60000000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("port, path, redirect, name, expected", [
+    ("sagemaker", "/invocations", None, None, 401), ("sagemaker", "/invocations", None, "watch", 403), ("sagemaker", "/models", None, None, 401),
+    ("sagemaker", "/models/other/invoke", None, "client", 403), ("sagemaker", "/models/identity_x/invoke", None, "client", 404),
+    ("sagemaker", "/other", None, "client", 404), ("sagemaker", "/ping", None, None, 405), ("vertex", "/predict", None, None, 401),
+    ("vertex", "/predict", "v2/models/textgen/infer", "client", 403), ("vertex", "/predict", "v2/nosuch", "client", 404),
+    ("vertex", "/predict", "metrics", None, 401), ("vertex", "/health", None, None, 405), ("vertex", "/other", None, "client", 404)])
+def test_the_cloud_ports_do_not_await_a_body_without_a_right(cloud_ports, keys, port, path, redirect, name, expected, length):
+    with Raw(cloud_ports[port]) as client:
+        lines = [f"POST {path} HTTP/1.1", "Host: x", length, *(f"{header}: {value}" for header, value in keys.header(name).items())]
+        if redirect:
+            lines.append(f"X-Vertex-Ai-Triton-Redirect: {redirect}")
+        client.send("\r\n".join(lines).encode() + b"\r\n\r\n")
+        status, headers, _ = client.answer()
+        assert (status, headers["connection"]) == (expected, "close")
+
+
+@pytest.mark.parametrize("port, path", [("sagemaker", "/invocations"), ("vertex", "/predict")])
+def test_the_cloud_ports_read_a_large_body_with_a_right(cloud_ports, keys, port, path):
+    tensor = {**TENSOR, "shape": [300_000], "data": [1] * 300_000}
+    request = urllib.request.Request(f"http://127.0.0.1:{cloud_ports[port]}{path}", json.dumps({"inputs": [tensor]}).encode(),
+                                     {"Content-Type": "application/json", **keys.header("client")})
+    assert urllib.request.urlopen(request, timeout=60).status == 200
+
+
 def test_a_message_without_a_key_is_not_awaited(server):
     with RawHttp2(server.grpc) as client:
         client.send(frame(HEADERS, END_HEADERS, 1, request_headers(b"/inference.GRPCInferenceService/ModelInfer")))

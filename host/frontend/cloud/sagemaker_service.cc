@@ -63,18 +63,37 @@ Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
       new SageMakerService(server, std::move(service), options));
 }
 
+std::string SageMakerService::RedirectionOf(const RequestHead& head) const {
+  if (head.path == "/ping") return "/v2/health/ready";
+  if (head.path != "/invocations" || options_.default_model.empty()) return "";
+  return StrCat("/v2/models/", options_.default_model, "/", options_.inference);
+}
+
+bool SageMakerService::AwaitsBody(const HttpConnection& connection, const RequestHead& head) {
+  std::string path = RedirectionOf(head);
+  if (path.empty()) {
+    if (head.path != "/models" && !head.path.starts_with("/models/")) return false;
+    const auto [name, action] = ReadModelsPath(head.path);
+    if (name.empty()) {  // the model to load is named in the body
+      return head.method == Method::kPost &&
+             !kserve_->access().Authenticate(RequestCaller(connection, head),
+                                             ApiOperation::kLoadModel);
+    }
+    if (action != "invoke" || UrlOf(std::string(name)).empty()) return false;
+    path = StrCat("/v2/models/", name, "/infer");
+  }
+  RequestHead redirected = head;
+  redirected.path = path;
+  return kserve_->AwaitsBody(connection, redirected);
+}
+
 void SageMakerService::Handle(HttpConnection& connection, const RequestHead& head,
                               RequestBody body) {
-  if (head.path == "/ping") {
-    Redirect(connection, head, std::move(body), "/v2/health/ready");
+  if (const std::string path = RedirectionOf(head); !path.empty()) {
+    Redirect(connection, head, std::move(body), path);
   } else if (head.path == "/invocations") {
-    if (options_.default_model.empty()) {
-      ReplyError(connection,
-                 InvalidArgError("/invocations: SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set"));
-      return;
-    }
-    Redirect(connection, head, std::move(body),
-             StrCat("/v2/models/", options_.default_model, "/", options_.inference));
+    ReplyError(connection,
+               InvalidArgError("/invocations: SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set"));
   } else if (head.path == "/models" || head.path.starts_with("/models/")) {
     HandleModels(connection, head, std::move(body));
   } else {

@@ -24,6 +24,7 @@ class SageMakerService final : public HttpService {
                                                           const SageMakerOptions& options);
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
 
   KServeService& kserve() { return *kserve_; }
 
@@ -35,6 +36,9 @@ class SageMakerService final : public HttpService {
   void HandleModels(HttpConnection& connection, const RequestHead& head, RequestBody body);
   void HandleModel(HttpConnection& connection, const RequestHead& head, RequestBody body,
                    const std::string& name, std::string_view action);
+  // Returns the path of the inference protocol at which a request to /ping or /invocations is
+  // handled; empty if it is none, or if there is no default model.
+  std::string RedirectionOf(const RequestHead& head) const;
   // Handles the request as if it were sent to `path` of the inference protocol.
   void Redirect(HttpConnection& connection, const RequestHead& head, RequestBody body,
                 const std::string& path);

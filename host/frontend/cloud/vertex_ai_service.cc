@@ -70,31 +70,50 @@ Result<std::unique_ptr<VertexAiService>> VertexAiService::Create(const Server& s
       new VertexAiService(server, state, std::move(service), chosen));
 }
 
+std::optional<VertexAiService::Redirection> VertexAiService::RedirectionOf(const RequestHead& head,
+                                                                           bool has_body) const {
+  if (head.path == options_.health_route) return Redirection{"/v2/health/ready", head.method};
+  if (head.path != options_.predict_route || head.method != Method::kPost) return std::nullopt;
+  const std::string_view target = head.Header(kRedirectHeader);
+  if (target.data() == nullptr) {
+    return Redirection{StrCat("/v2/models/", options_.default_model, "/infer"), Method::kPost};
+  }
+  // Vertex AI always sends POST; the endpoint receives the method that it accepts.
+  std::string path = StrCat("/", target);
+  const Endpoint endpoint = FindRoute(path).endpoint;
+  const bool is_get = !has_body && AcceptsMethod(endpoint, Method::kGet);
+  const bool is_post = !is_get && AcceptsMethod(endpoint, Method::kPost);
+  return Redirection{std::move(path), is_post ? Method::kPost : Method::kGet};
+}
+
+// A chunked body may turn out to be empty, so that both methods are possible.
+bool VertexAiService::AwaitsBody(const HttpConnection& connection, const RequestHead& head) {
+  for (const bool has_body : {true, false}) {
+    if (!has_body && !head.is_chunked) continue;
+    const std::optional<Redirection> redirection = RedirectionOf(head, has_body);
+    if (!redirection || redirection->path == "/metrics") return false;
+    RequestHead redirected = head;
+    redirected.path = redirection->path;
+    redirected.method = redirection->method;
+    if (kserve_->AwaitsBody(connection, redirected)) return true;
+  }
+  return false;
+}
+
 void VertexAiService::Handle(HttpConnection& connection, const RequestHead& head,
                              RequestBody body) {
-  std::string path;
-  RequestHead redirected = head;
-  const std::string_view target = head.Header(kRedirectHeader);
-  if (head.path == options_.health_route) {
-    path = "/v2/health/ready";
-  } else if (head.path != options_.predict_route) {
-    connection.Reply({.status = 404}, ErrorBody("Not Found"));
-    return;
-  } else if (head.method != Method::kPost) {
-    connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
-    return;
-  } else if (target.data() == nullptr) {
-    path = StrCat("/v2/models/", options_.default_model, "/infer");
-  } else {
-    // Vertex AI always sends POST; the endpoint receives the method that it accepts.
-    path = StrCat("/", target);
-    const Endpoint endpoint = FindRoute(path).endpoint;
-    const bool is_get = body.bytes().empty() && AcceptsMethod(endpoint, Method::kGet);
-    redirected.method =
-        is_get || !AcceptsMethod(endpoint, Method::kPost) ? Method::kGet : Method::kPost;
+  // The body is empty, too, if AwaitsBody has refused it.
+  const bool has_body = !body.bytes().empty() || head.content_length.value_or(0) > 0;
+  const std::optional<Redirection> redirection = RedirectionOf(head, has_body);
+  if (!redirection) {
+    const bool is_known = head.path == options_.predict_route;
+    return connection.Reply({.status = is_known ? 405 : 404},
+                            ErrorBody(is_known ? "Method Not Allowed" : "Not Found"));
   }
-  redirected.path = path;
-  if (path == "/metrics") {
+  RequestHead redirected = head;
+  redirected.path = redirection->path;
+  redirected.method = redirection->method;
+  if (redirection->path == "/metrics") {
     metrics_.Handle(connection, redirected, std::move(body));
   } else {
     kserve_->Handle(connection, redirected, std::move(body));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "host/frontend/cloud/cloud_options.h"
@@ -22,6 +23,7 @@ class VertexAiService final : public HttpService {
                                                          const VertexAiOptions& options);
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
 
   KServeService& kserve() { return *kserve_; }
 
@@ -29,6 +31,14 @@ class VertexAiService final : public HttpService {
   VertexAiService(const Server& server, FrontendState& state, std::unique_ptr<KServeService> kserve,
                   const VertexAiOptions& options)
       : options_(options), metrics_(server, state), kserve_(std::move(kserve)) {}
+
+  // A request of the inference protocol, or one to /metrics.
+  struct Redirection {
+    std::string path;
+    Method method = Method::kOther;
+  };
+  // Returns none if the route does not exist or does not accept the method.
+  std::optional<Redirection> RedirectionOf(const RequestHead& head, bool has_body) const;
 
   const VertexAiOptions options_;
   MetricsService metrics_;
