@@ -28,6 +28,9 @@ class KServeService final : public HttpService {
   PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
 
   const AccessControl& access() const { return context_.access; }
+  // For services that start models of their own accord, on the same port.
+  KServeContext& context() { return context_; }
+  const std::atomic<bool>& is_draining() const { return is_draining_; }
   // Runs `work` on a thread that may block, then answers with 200 or with the error of `work`.
   void RunBlocking(HttpConnection& connection, std::function<Status()> work) {
     BlockingCall::Start(context_, pool_, connection, std::move(work));

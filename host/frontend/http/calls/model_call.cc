@@ -41,6 +41,16 @@ ModelCall::~ModelCall() {
 
 Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
                          TracedRequest trace) {
+  // The model may already have answered, but responses are handled only on this thread, so that the
+  // call still exists here.
+  ModelCall* const launched = call.get();
+  NEREID_RETURN_IF_ERROR(LaunchPart(std::move(call), std::move(request), std::move(trace)));
+  launched->connection_->BeginCall(launched);
+  return Status::Ok();
+}
+
+Status ModelCall::LaunchPart(std::unique_ptr<ModelCall> call, InferRequest request,
+                             TracedRequest trace) {
   NEREID_RETURN_IF_ERROR(
       request.SetCallbacks(call.get(), call->context_.allocator, call->shared_outputs()));
   call->handle_ = request.get();
@@ -48,10 +58,9 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(call->trace_);
   Status status = call->context_.server.InferAsync(std::move(request), core_trace);
   if (!status.ok()) return status;
-  // The model may already have answered, but responses are handled only on this thread. The request
-  // may already have been released, so from now on the call may delete itself.
-  ModelCall* const launched = call.release();
-  launched->connection_->BeginCall(launched);
+  // The request may already have been released, so from now on the call may delete itself, once its
+  // responses have been handled.
+  (void)call.release();
   return Status::Ok();
 }
 

@@ -32,6 +32,11 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   // [loop thread] Starts `request`. On an error no call was started, and the connection must still
   // be answered.
   static Status Launch(std::unique_ptr<ModelCall> call, InferRequest request, TracedRequest trace);
+  // [loop thread] The same for one of several calls that answer a request together. The caller
+  // begins the connection's call, and passes its events (InFlightCall) on to this one until
+  // OnModelEnd or DetachClient.
+  static Status LaunchPart(std::unique_ptr<ModelCall> call, InferRequest request,
+                           TracedRequest trace);
 
   virtual ~ModelCall();
 

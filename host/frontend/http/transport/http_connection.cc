@@ -299,7 +299,8 @@ bool HttpConnection::ReadsTooSlowly(int64_t now_s) {
 
 void HttpConnection::OnTick(int64_t now_s) {
   if (state_ == State::kHead && input_.empty()) input_ = ByteBuffer();  // idle: free the memory
-  if (HasStalled(now_s) || ReadsTooSlowly(now_s)) Close();
+  if (HasStalled(now_s) || ReadsTooSlowly(now_s)) return Close();
+  if (state_ == State::kRunning && call_ != nullptr) call_->OnSecond();
 }
 
 void HttpConnection::KeepOpenForSequences() {

@@ -49,6 +49,8 @@ class HttpConnection {
 
   // ---- For services: answer the current request exactly once, with a reply or with a stream.
   void Reply(const ResponseHead& head, std::string_view body);
+  // Adds whole header lines to the response of the current request, however it is answered.
+  void AddResponseHeaders(std::string_view lines) { added_headers_ += lines; }
   // Sends the response without copying its borrowed segments. `bytes_owner` keeps their bytes alive
   // until they are sent.
   void ReplySegments(const ResponseHead& head, std::span<const OutputSegment> body,
@@ -140,6 +142,7 @@ class HttpConnection {
   void HandleRequest(RequestBody body);
   void RefuseBody(Status reason);
   void RejectRequest(int status, std::string_view reason);
+  void ReplyRefusal(int status, std::string_view reason);
 
   // http_connection_output.cc: writing of responses.
   void AppendHead(std::string& text, const ResponseHead& head);
@@ -189,6 +192,8 @@ class HttpConnection {
   // Set if the current request is refused although the connection goes on: its body is read and
   // dropped before the request is answered with this error.
   std::optional<Status> refusal_;
+
+  std::string added_headers_;  // of the current response
 
   OutputQueue output_;  // declared after tls_, which it uses
   InFlightCall* call_ = nullptr;

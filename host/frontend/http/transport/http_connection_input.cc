@@ -81,6 +81,7 @@ bool HttpConnection::ParseNextHead() {
     return false;
   }
   if (!end || *end > limits_.max_head_bytes) {
+    head_ = RequestHead();  // its views belong to an earlier request
     RejectRequest(431, StrCat("the request header exceeds the maximum of ", limits_.max_head_bytes,
                               " bytes (--http-max-header-size)"));
     return false;
@@ -97,7 +98,7 @@ bool HttpConnection::ParseNextHead() {
 bool HttpConnection::PrepareBody() {
   const uint64_t length = head_.content_length.value_or(0);
   if (length > limits_.max_body_bytes) {
-    RejectRequest(400, TooLarge(head_, std::to_string(length), limits_));
+    RejectRequest(413, TooLarge(head_, std::to_string(length), limits_));
     return false;
   }
   const bool fits = !head_.is_chunked && head_bytes_ + length <= input_.capacity();
@@ -216,7 +217,7 @@ bool HttpConnection::DecodeChunks() {
       RejectRequest(400, "malformed chunked request body");
       return false;
     case ChunkedDecoder::State::kTooLarge:
-      RejectRequest(400, TooLarge(head_, "more", limits_));
+      RejectRequest(413, TooLarge(head_, "more", limits_));
       return false;
     default:
       return false;
@@ -295,7 +296,9 @@ RequestBody HttpConnection::TakeBody() {
 void HttpConnection::HandleRequest(RequestBody body) {
   const size_t body_bytes = body.bytes().size() + body.posted.size();
   try {
-    if (refusal_) return ReplyError(*this, *std::exchange(refusal_, std::nullopt));
+    if (const auto refusal = std::exchange(refusal_, std::nullopt)) {
+      return ReplyRefusal(DefaultHttpStatus(*refusal), refusal->message());
+    }
     service_.Handle(*this, head_, std::move(body));
   } catch (const std::bad_alloc&) {
     if (state_ != State::kRunning || call_ != nullptr) return Close();
@@ -313,7 +316,12 @@ void HttpConnection::RejectRequest(int status, std::string_view reason) {
   body_reservation_.Clear();
   state_ = State::kRunning;
   owner_.OnRequestStart();
-  Reply({.status = status}, ErrorBody(reason));
+  ReplyRefusal(status, reason);
+}
+
+void HttpConnection::ReplyRefusal(int status, std::string_view reason) {
+  const HttpService::Refusal refusal = service_.Refuse(head_, status, reason);
+  Reply({.status = refusal.status}, refusal.body);
 }
 
 }  // namespace nereid::http

@@ -34,6 +34,7 @@ void HttpConnection::AppendHead(std::string& text, const ResponseHead& head) {
   }
   text += "\r\n";
   text += head.extra_headers;
+  text += added_headers_;
   if (IsLast()) {
     text += "Connection: close\r\n";
   } else if (head_.is_http10) {
@@ -132,6 +133,7 @@ void HttpConnection::FinishRequest() {
   owner_.OnRequestEnd();
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
+  added_headers_.clear();
   is_stream_ = false;
   request_start_s_ = progress_s_ = owner_.now_s();
   if (IsLast()) {

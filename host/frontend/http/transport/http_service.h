@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/http/transport/http_status.h"
 
 namespace nereid::http {
 
@@ -23,6 +26,17 @@ class HttpService {
   // Returns false if Handle will refuse the request whatever its body contains. Asked before memory
   // is spent on a large body; Handle is then called at once with an empty one.
   virtual bool AwaitsBody(const HttpConnection&, const RequestHead&) { return true; }
+
+  struct Refusal {
+    int status;
+    std::string body;
+  };
+  // The answer to a request that the transport refuses with `status`: malformed, too large (413),
+  // or over a limit of the server. `head` may be incomplete.
+  virtual Refusal Refuse(const RequestHead&, int status, std::string_view reason) {
+    constexpr int kTooLarge = 413;  // Triton answers 400
+    return {status == kTooLarge ? 400 : status, ErrorBody(reason)};
+  }
 
   // Returns how many leading bytes of a large body must arrive before posted memory can be acquired
   // for the rest. None means that no posted memory is used.
@@ -43,6 +57,8 @@ class InFlightCall {
   virtual void OnDisconnect() = 0;
   // The client has read bytes of a stream that waited; `unsent_bytes` of it still wait.
   virtual void OnOutputSent(size_t /*unsent_bytes*/) {}
+  // Called once a second.
+  virtual void OnSecond() {}
 
  protected:
   ~InFlightCall() = default;
