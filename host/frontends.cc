@@ -7,6 +7,7 @@
 #include "base/memory_limit.h"
 #include "host/frontend/cloud/sagemaker_service.h"
 #include "host/frontend/cloud/vertex_ai_service.h"
+#include "host/frontend/openai/openai_service.h"
 #include "host/log.h"
 
 namespace nereid {
@@ -127,7 +128,9 @@ Status Frontends::StartHttp(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(auto service,
                           http::KServeService::Create(server_, state_, options.kserve));
   http::KServeService* const kserve = service.get();
-  return Listen(std::move(service), kserve, options.http, "HTTP");
+  auto openai = std::make_unique<openai::OpenAiService>(
+      std::move(service), options.openai, openai::IsLocalAddress(options.http.address));
+  return Listen(std::move(openai), kserve, options.http, "HTTP");
 }
 
 Status Frontends::StartSageMaker(const Options& options) {

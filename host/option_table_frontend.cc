@@ -222,6 +222,13 @@ const Flag kFlags[] = {
      "These groups of endpoints require the header <key> with this value. The flag may be given "
      "several times.",
      [](Options& o, Text text) { return o.kserve.restricted.Add(text); }},
+    {kHttp, "--cors-origin", "origin",
+     "Web pages of this origin, <scheme>://<host>[:<port>], may use the HTTP port; * means all "
+     "pages. The flag may be given several times.",
+     [](Options& o, Text text) {
+       o.openai.cors_origins.push_back(text);
+       return openai::CheckOrigin(text);
+     }},
     {kHttp, "--http-use-ssl", "boolean", "The HTTP port uses TLS (https). Default: false.",
      NEREID_BOOL(use_http_tls)},
     {kHttp, "--http-use-ssl-mutual", "boolean",

@@ -17,6 +17,7 @@
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_server.h"
+#include "host/frontend/openai/origin_policy.h"
 #include "host/frontend/shared_memory.h"
 #include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
@@ -74,6 +75,7 @@ struct Options {
   net::TlsOptions http_tls{.flag_prefix = "--http"};
   bool use_http_tls = false;
   http::KServeOptions kserve;
+  openai::OpenAiOptions openai;
   bool allow_grpc = true;
   GrpcOptions grpc;
   net::TlsOptions grpc_tls{.flag_prefix = "--grpc"};

@@ -18,6 +18,7 @@ LAYERS = {
     "host/core": ["handle", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "", "capi"],
     "backends/tokenizer/lib": ["text", "parse", "pattern", "vocabulary", "normalize", "pre_tokenize", "model", "post_process", "decode", "chat", "load", ""],
     "host/frontend/http": ["json", "transport", "bodies", "calls", "endpoints"],
+    "host/frontend/openai": ["fields", "tensors", "calls", "routes", ""],
 }
 
 

@@ -1,0 +1,71 @@
+#include "host/frontend/openai/calls/answers.h"
+
+#include <sys/random.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "host/frontend/http/json/json_writer.h"
+
+namespace nereid::openai {
+
+std::string_view Answer::FinishReason() const {
+  if (finish_reason.empty()) return {};
+  if (finish_reason == "length") return "length";
+  return has_tool_calls ? "tool_calls" : "stop";
+}
+
+Usage Answers::TotalUsage() const {
+  Usage usage;
+  for (const int64_t count : prompt_tokens) usage.prompt_tokens += count;
+  for (const Answer& answer : all) usage.completion_tokens += answer.num_tokens;
+  for (const std::optional<int64_t>& count : cached_tokens) {
+    if (count) usage.cached_tokens = usage.cached_tokens.value_or(0) + *count;
+  }
+  return usage;
+}
+
+std::string NewId(std::string_view prefix) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) std::abort();
+  std::string id(prefix);
+  for (const unsigned char byte : bytes) {
+    id += kDigits[byte >> 4];
+    id += kDigits[byte & 15];
+  }
+  return id;
+}
+
+void AppendUsage(std::string& json, const Usage& usage) {
+  json += "{\"prompt_tokens\":";
+  http::AppendJsonInt(json, usage.prompt_tokens);
+  json += ",\"completion_tokens\":";
+  http::AppendJsonInt(json, usage.completion_tokens);
+  json += ",\"total_tokens\":";
+  http::AppendJsonInt(json, usage.prompt_tokens + usage.completion_tokens);
+  if (usage.cached_tokens) {
+    json += ",\"prompt_tokens_details\":{\"cached_tokens\":";
+    http::AppendJsonInt(json, *usage.cached_tokens);
+    json += '}';
+  }
+  json += '}';
+}
+
+void AppendIds(std::string& json, std::string_view name, const std::vector<int64_t>& ids) {
+  json += ",\"";
+  json += name;
+  json += "\":[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i != 0) json += ',';
+    http::AppendJsonInt(json, ids[i]);
+  }
+  json += ']';
+}
+
+void AppendLogProb(std::string& json, float log_prob) {
+  constexpr double kLeast = -9999;
+  http::AppendJsonDouble(json, std::isfinite(log_prob) ? double{log_prob} : kLeast);
+}
+
+}  // namespace nereid::openai

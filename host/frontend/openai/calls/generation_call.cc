@@ -1,0 +1,261 @@
+// Each model request holds a reference to the object, which lives until the last one has ended.
+#include "host/frontend/openai/calls/generation_call.h"
+
+#include <utility>
+
+#include "host/log.h"
+
+namespace nereid::openai {
+namespace {
+
+// Proxies close streams that are silent for longer.
+constexpr int kKeepAliveSeconds = 15;
+
+Result<std::vector<OutputView>> OutputsOf(const InferResponse& response) {
+  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
+  std::vector<OutputView> outputs;
+  outputs.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
+    outputs.push_back(output);
+  }
+  return outputs;
+}
+
+}  // namespace
+
+// The model request of one prompt.
+class GenerationCall::PromptCall final : public http::ModelCall {
+ public:
+  PromptCall(http::KServeContext& context, http::HttpConnection& connection, http::RequestBody body,
+             http::InputTensors inputs, std::shared_ptr<GenerationCall> owner, size_t index)
+      : ModelCall(context, connection, std::move(body), std::move(inputs)),
+        owner_(std::move(owner)),
+        index_(index) {}
+
+  // The answer is not wanted any more.
+  void Abandon() {
+    DetachClient();
+    Cancel();
+    owner_.reset();
+  }
+
+ private:
+  // The owner may call Abandon meanwhile, so that it is held by a local reference.
+  void OnModelResponse(InferResponse response) override {
+    const std::shared_ptr<GenerationCall> owner = owner_;
+    owner->OnResponse(index_, response);
+  }
+  void OnModelEnd() override {
+    const std::shared_ptr<GenerationCall> owner = std::move(owner_);
+    owner->OnEnd(index_);
+  }
+
+  std::shared_ptr<GenerationCall> owner_;
+  const size_t index_;
+};
+
+GenerationCall::GenerationCall(http::HttpConnection& connection, GenerationRequest request,
+                               Answers answers, std::unique_ptr<AnswerFormat> format)
+    : connection_(&connection),
+      request_(std::move(request)),
+      answers_(std::move(answers)),
+      format_(std::move(format)) {
+  const size_t num_prompts = request_.prompts.size();
+  answers_.all.resize(num_prompts * request_.answers_per_prompt);
+  answers_.prompt_tokens.resize(num_prompts);
+  answers_.cached_tokens.resize(num_prompts);
+  open_.resize(num_prompts);
+}
+
+Status GenerationCall::Start(http::KServeContext& context, http::HttpConnection& connection,
+                             const http::RequestHead& head, GenerationRequest request,
+                             Answers answers, std::unique_ptr<AnswerFormat> format,
+                             ByteReservation reservation) {
+  const auto call = std::make_shared<GenerationCall>(connection, std::move(request),
+                                                     std::move(answers), std::move(format));
+  Status status = call->LaunchAll(context, head, std::move(reservation));
+  if (!status.ok()) {
+    call->CancelAll();
+    return status;
+  }
+  connection.BeginCall(call.get());
+  return Status::Ok();
+}
+
+Status GenerationCall::LaunchAll(http::KServeContext& context, const http::RequestHead& head,
+                                 ByteReservation reservation) {
+  const http::RequestedModel model{request_.model};
+  std::vector<http::RequestedOutput> outputs;
+  for (const std::string& name : request_.outputs) outputs.emplace_back().name = name;
+  for (size_t i = 0; i < request_.prompts.size(); ++i) {
+    http::InputTensors& inputs = request_.prompts[i];
+    http::RequestOptions options;
+    options.id = request_.id;
+    if (request_.prompts.size() > 1) options.id += StrCat("-", i);
+    NEREID_ASSIGN_OR_RETURN(InferRequest request,
+                            http::BuildRequest(context.server, model, options, inputs, outputs));
+    NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));
+    // One reservation stands for the inputs of all prompts; it goes with the first.
+    http::RequestBody body;
+    if (i == 0) body.reservation = std::move(reservation);
+    auto call = std::make_unique<PromptCall>(context, *connection_, std::move(body),
+                                             std::move(inputs), shared_from_this(), i);
+    PromptCall* const launched = call.get();
+    NEREID_RETURN_IF_ERROR(
+        http::ModelCall::LaunchPart(std::move(call), std::move(request),
+                                    http::SampleTrace(context, *connection_, head, model)));
+    open_[i] = launched;
+    ++num_open_;
+  }
+  return Status::Ok();
+}
+
+void GenerationCall::OnDisconnect() {
+  const std::shared_ptr<GenerationCall> self = shared_from_this();
+  connection_ = nullptr;
+  CancelAll();
+}
+
+void GenerationCall::OnOutputSent(size_t unsent_bytes) {
+  for (PromptCall* const call : open_) {
+    if (call != nullptr) static_cast<http::InFlightCall*>(call)->OnOutputSent(unsent_bytes);
+  }
+}
+
+void GenerationCall::OnSecond() {
+  if (!request_.is_stream || connection_ == nullptr || ++silent_s_ < kKeepAliveSeconds) return;
+  silent_s_ = 0;
+  if (connection_->unsent_bytes() != 0) return;  // the client has something to read
+  const std::shared_ptr<GenerationCall> self = shared_from_this();
+  BeginStream();
+  if (connection_ != nullptr) connection_->SendChunk(format_->KeepAlive());
+}
+
+void GenerationCall::CancelAll() {
+  for (PromptCall*& call : open_) {
+    if (PromptCall* const open = std::exchange(call, nullptr)) open->Abandon();
+  }
+  num_open_ = 0;
+}
+
+void GenerationCall::OnResponse(size_t prompt, const InferResponse& response) {
+  std::string events;
+  const Status status = AddResponse(prompt, response, events);
+  if (!status.ok()) return Fail(ToApiError(status));
+  if (events.empty()) return;
+  BeginStream();
+  if (connection_ != nullptr) connection_->SendChunk(events);
+}
+
+Status GenerationCall::AddResponse(size_t prompt, const InferResponse& response,
+                                   std::string& events) {
+  NEREID_RETURN_IF_ERROR(response.Error());
+  NEREID_ASSIGN_OR_RETURN(const std::vector<OutputView> outputs, OutputsOf(response));
+  NEREID_ASSIGN_OR_RETURN(std::vector<AnswerPiece> pieces, ReadAnswerPieces(outputs));
+  for (AnswerPiece& piece : pieces) {
+    if (piece.sequence >= request_.answers_per_prompt) {
+      return InternalError("model '", request_.model, "': expected at most ",
+                           request_.answers_per_prompt, " answers, got one of index ",
+                           piece.sequence);
+    }
+    if (piece.num_input_tokens) answers_.prompt_tokens[prompt] = *piece.num_input_tokens;
+    if (piece.num_cached_tokens) answers_.cached_tokens[prompt] = *piece.num_cached_tokens;
+    const size_t index = prompt * request_.answers_per_prompt + piece.sequence;
+    Collect(answers_.all[index], piece);
+    if (!request_.is_stream || piece.is_empty()) continue;
+    AppendPiece(events, index, piece);
+  }
+  return Status::Ok();
+}
+
+// Adds a piece to its answer, and removes from it what the client does not want.
+void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
+  if (request_.hides_reasoning) piece.reasoning.clear();
+  if (request_.keeps_first_tool_call_only) {
+    std::erase_if(piece.tool_calls, [](const ToolCallPiece& call) { return call.index > 0; });
+  }
+  if (!request_.has_log_probs) piece.log_probs.clear();
+  answer.has_tool_calls = answer.has_tool_calls || !piece.tool_calls.empty();
+  if (piece.num_output_tokens) answer.num_tokens = *piece.num_output_tokens;
+  if (!piece.finish_reason.empty()) answer.finish_reason = piece.finish_reason;
+  if (!piece.stop_reason.empty()) answer.stop_reason = piece.stop_reason;
+  if (!piece.prompt_ids.empty()) answer.prompt_ids = piece.prompt_ids;
+  if (request_.is_stream && !format_->NeedsWhole()) return;
+  answer.text += piece.text;
+  answer.reasoning += piece.reasoning;
+  answer.log_probs.insert(answer.log_probs.end(), piece.log_probs.begin(), piece.log_probs.end());
+  answer.token_ids.insert(answer.token_ids.end(), piece.token_ids.begin(), piece.token_ids.end());
+  for (const ToolCallPiece& part : piece.tool_calls) {
+    if (answer.tool_calls.empty() || answer.tool_calls.back().index != part.index) {
+      answer.tool_calls.push_back(part);
+      continue;
+    }
+    ToolCallPiece& call = answer.tool_calls.back();
+    if (call.id.empty()) call.id = part.id;
+    call.name += part.name;
+    call.arguments += part.arguments;
+  }
+}
+
+void GenerationCall::AppendPiece(std::string& events, size_t answer, const AnswerPiece& piece) {
+  if (!std::exchange(has_first_piece_, true)) format_->AppendBegin(events, answers_);
+  format_->AppendPiece(events, answers_, answer, piece);
+}
+
+void GenerationCall::OnEnd(size_t prompt) {
+  open_[prompt] = nullptr;
+  if (--num_open_ == 0) Finish();
+}
+
+void GenerationCall::Finish() {
+  std::string events;
+  for (size_t i = 0; i < answers_.all.size(); ++i) {
+    Answer& answer = answers_.all[i];
+    if (!answer.finish_reason.empty()) continue;
+    // The model has no output finish_reason.
+    answer.finish_reason = "stop";
+    AnswerPiece end;
+    end.finish_reason = answer.finish_reason;
+    if (!request_.is_stream) continue;
+    AppendPiece(events, i, end);
+  }
+  if (!request_.is_stream) {
+    const std::string headers = ResponseHeaders();
+    const std::string body = format_->Whole(answers_);
+    return std::exchange(connection_, nullptr)->Reply({.extra_headers = headers}, body);
+  }
+  format_->AppendEnd(events, answers_);
+  BeginStream();
+  if (connection_ != nullptr) connection_->SendChunk(events);
+  if (connection_ != nullptr) std::exchange(connection_, nullptr)->EndStream();
+}
+
+void GenerationCall::Fail(const ApiError& error) {
+  LogVerbose("Generation failed: ", error.message);
+  CancelAll();
+  if (!has_begun_) {
+    std::string headers = ResponseHeaders();
+    if (error.status == 429 || error.status == 503) headers += "Retry-After: 1\r\n";
+    return std::exchange(connection_, nullptr)
+        ->Reply({.status = error.status, .extra_headers = headers}, format_->Error(error));
+  }
+  std::string events;
+  format_->AppendError(events, error);
+  connection_->SendChunk(events);
+  if (connection_ != nullptr) std::exchange(connection_, nullptr)->EndStream();
+}
+
+void GenerationCall::BeginStream() {
+  silent_s_ = 0;
+  if (std::exchange(has_begun_, true)) return;
+  const std::string headers = "Cache-Control: no-cache\r\n" + ResponseHeaders();
+  connection_->BeginStream(
+      {.content_type = "text/event-stream; charset=utf-8", .extra_headers = headers});
+}
+
+std::string GenerationCall::ResponseHeaders() const {
+  return StrCat("X-Request-Id: ", request_.id, "\r\n");
+}
+
+}  // namespace nereid::openai

@@ -1,0 +1,247 @@
+// To add a field, add a line. Where routes give a name different meanings, each has a line.
+#include "host/frontend/openai/fields/field_table.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nereid::openai {
+namespace {
+
+using enum FieldKind;
+using enum Handling;
+
+constexpr double kMaxInt = INT32_MAX;
+constexpr double kMaxSeed = 9223372036854775807.0;
+
+constexpr char kStructured[] = "structured output is not supported yet";
+
+constexpr Field kFields[] = {
+    {"model", kGenerate | kTokenize | kDetokenize | kMessages | kResponses, kText, kRoute, "", 0, 0,
+     "", "the model that answers"},
+    {"messages", kChat | kTokenize, kArray, kRoute, "messages", 0, 0, "",
+     "the conversation: objects with `role` and `content`, which is a text or a list of parts of "
+     "type text"},
+    {"prompt", kCompletions | kTokenize, kAny, kRoute, "text_input", 0, 0, "",
+     "a text, a list of texts, a list of token ids, or a list of lists of token ids"},
+    {"stream", kGenerate | kMessages | kResponses, kBool, kRoute, "stream", 0, 0, "false",
+     "send the answer as server-sent events"},
+    {"stream_options", kGenerate, kObject, kRoute, "", 0, 0, "",
+     "`include_usage`: a last event with the usage; `continuous_usage_stats`: usage in every "
+     "event"},
+
+    // ---- how many tokens, how many answers
+    {"max_tokens", kGenerate, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
+     "the most tokens of an answer. Default of completions: 16; of chats: what the model's context "
+     "leaves"},
+    {"max_completion_tokens", kChat, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
+     "the newer name of `max_tokens`"},
+    {"min_tokens", kGenerate, kInteger, kTensor, "min_tokens", 0, kMaxInt, "0",
+     "the fewest tokens of an answer"},
+    {"n", kGenerate, kInteger, kRoute, "num_return_sequences", 1, 128, "1",
+     "the number of answers to each prompt"},
+    {"best_of", kCompletions, kInteger, kRoute, "", 1, 128, "",
+     "must be equal to `n`: every answer is returned"},
+
+    // ---- sampling
+    {"temperature", kGenerate, kNumber, kRoute, "temperature", 0, 2, "",
+     "0: the most likely token. Default: 1"},
+    {"top_p", kGenerate, kNumber, kRoute, "top_p", 0, 1, "", "nucleus sampling. Default: 1"},
+    {"top_k", kGenerate, kInteger, kRoute, "top_k", -1, kMaxInt, "",
+     "sample from so many most likely tokens; 0 and -1: from all"},
+    {"min_p", kGenerate, kNumber, kTensor, "min_p", 0, 1, "0",
+     "the least probability of a token, relative to the most likely one"},
+    {"seed", kGenerate, kInteger, kTensor, "seed", -kMaxSeed, kMaxSeed, "",
+     "the same seed gives the same answer"},
+    {"presence_penalty", kGenerate, kNumber, kTensor, "presence_penalty", -2, 2, "0",
+     "lowers the score of tokens that have occurred"},
+    {"frequency_penalty", kGenerate, kNumber, kTensor, "frequency_penalty", -2, 2, "0",
+     "lowers the score of tokens as often as they have occurred"},
+    {"repetition_penalty", kGenerate, kNumber, kTensor, "repetition_penalty", 0.01, 10, "1",
+     "divides the score of tokens that have occurred, also in the prompt"},
+    {"length_penalty", kGenerate, kNumber, kRefused, "", 0, 0, "1", "it belongs to beam search"},
+    {"logit_bias", kGenerate, kObject, kRoute, "logit_bias_ids", -100, 100, "",
+     "token ids and what is added to their scores"},
+    {"allowed_token_ids", kGenerate, kIntegers, kTensor, "allowed_token_ids", 0, kMaxInt, "",
+     "only these tokens are sampled"},
+    {"bad_words", kGenerate, kTexts, kTensor, "bad_words", 0, 64, "[]",
+     "texts that the answer must not contain"},
+    {"use_beam_search", kGenerate, kBool, kRefused, "", 0, 0, "false",
+     "beam search is not offered by this API"},
+
+    // ---- where an answer ends
+    {"stop", kGenerate, kTextOrTexts, kTensor, "stop_words", 0, 16, "[]",
+     "up to 16 texts before which the answer ends"},
+    {"stop_token_ids", kGenerate, kIntegers, kTensor, "stop_token_ids", 0, kMaxInt, "[]",
+     "tokens at which the answer ends"},
+    {"include_stop_str_in_output", kGenerate, kBool, kTensor, "include_stop_str_in_output", 0, 0,
+     "false", "the answer contains the text that ended it"},
+    {"ignore_eos", kGenerate, kBool, kTensor, "ignore_eos", 0, 0, "false",
+     "go on after the model's own end"},
+
+    // ---- what an answer contains
+    {"logprobs", kChat, kBool, kRoute, "return_log_probs", 0, 0, "false",
+     "the log probability of each token"},
+    {"top_logprobs", kChat, kInteger, kRoute, "num_top_logprobs", 0, 20, "",
+     "with `logprobs`: so many of the most likely tokens at each place"},
+    {"logprobs", kCompletions, kInteger, kRoute, "num_top_logprobs", 0, 20, "",
+     "the log probability of each token and of so many of the most likely tokens"},
+    {"prompt_logprobs", kGenerate, kInteger, kRefused, "", 0, 0, "",
+     "log probabilities of the prompt are not offered by this API"},
+    {"echo", kCompletions, kBool, kRoute, "exclude_input_in_output", 0, 0, "false",
+     "the answer begins with the prompt"},
+    {"skip_special_tokens", kGenerate, kBool, kTensor, "skip_special_tokens", 0, 0, "true",
+     "leave special tokens out of the text"},
+    {"spaces_between_special_tokens", kGenerate, kBool, kRefused, "", 0, 0, "true",
+     "special tokens are written as the tokenizer writes them"},
+    {"return_token_ids", kGenerate, kBool, kTensor, "return_token_ids", 0, 0, "false",
+     "the ids of the prompt and of the answer"},
+    {"suffix", kCompletions, kText, kRefused, "", 0, 0, "",
+     "the text after a gap is not supported"},
+
+    // ---- chats
+    {"tools", kChat | kTokenize, kArray, kRoute, "tools", 0, 0, "[]",
+     "the functions that the model may call"},
+    {"tool_choice", kChat, kAny, kRoute, "", 0, 0, "",
+     "`auto`, or `none`: the model does not see the tools"},
+    {"parallel_tool_calls", kChat, kBool, kRoute, "", 0, 0, "true",
+     "false: only the first call of an answer is returned"},
+    {"functions", kChat, kAny, kRefused, "", 0, 0, "[]", "send `tools`"},
+    {"function_call", kChat, kAny, kRefused, "", 0, 0, "", "send `tool_choice`"},
+    {"reasoning_effort", kChat, kText, kRoute, "chat_template_kwargs", 0, 0, "",
+     "`none`, `minimal`, `low`, `medium`, `high` or `xhigh`, for templates that know it; `none` "
+     "also "
+     "sets "
+     "`enable_thinking` to false"},
+    {"include_reasoning", kChat, kBool, kRoute, "", 0, 0, "true",
+     "false: the answer contains no reasoning"},
+    {"thinking_token_budget", kChat, kInteger, kRefused, "", 0, 0, "",
+     "the length of the reasoning cannot be limited"},
+    {"chat_template_kwargs", kChat | kTokenize, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",
+     "variables of the chat template, such as `enable_thinking`"},
+    {"add_generation_prompt", kChat | kTokenize, kBool, kRoute, "chat_template_kwargs", 0, 0,
+     "true", "the prompt ends with what begins the model's turn"},
+    {"continue_final_message", kChat | kTokenize, kBool, kRefused, "", 0, 0, "false",
+     "the model cannot continue the last message"},
+    {"documents", kChat, kArray, kRoute, "chat_template_kwargs", 0, 0, "[]",
+     "documents for templates that know them"},
+    {"chat_template", kChat | kTokenize, kText, kRefused, "", 0, 0, "",
+     "the template comes with the model"},
+    {"response_format", kGenerate, kObject, kRoute, "", 0, 0, "",
+     "only {\"type\": \"text\"}; " /* the others are refused */ "structured output is not "
+     "supported yet"},
+    {"structured_outputs", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"guided_json", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"guided_regex", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"guided_choice", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"guided_grammar", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"modalities", kChat, kTexts, kRoute, "", 0, 4, "[\"text\"]", "only [\"text\"]"},
+    {"audio", kChat, kAny, kRefused, "", 0, 0, "", "the model writes text only"},
+    {"prediction", kChat, kAny, kRefused, "", 0, 0, "", "predicted outputs are not supported"},
+    {"web_search_options", kChat, kAny, kRefused, "", 0, 0, "", "there is no web search"},
+    {"verbosity", kChat, kText, kRefused, "", 0, 0, "\"medium\"", "say it in the prompt"},
+
+    // ---- tokenize and detokenize
+    {"add_special_tokens", kTokenize, kBool, kRefused, "", 0, 0, "",
+     "the parameter add_special_tokens of the tokenizer's model decides"},
+    {"add_special_tokens", kGenerate, kBool, kRefused, "", 0, 0, "",
+     "the parameter add_special_tokens of the tokenizer's model decides"},
+    {"return_token_strs", kTokenize, kBool, kRoute, "", 0, 0, "false", "the text of each token"},
+    {"tokens", kDetokenize, kIntegers, kRoute, "", 0, kMaxInt, "", "the token ids"},
+
+    // ---- the server
+    {"priority", kGenerate, kInteger, kTensor, "priority", INT32_MIN, kMaxInt, "0",
+     "requests with a lower number come first"},
+    {"cache_salt", kGenerate, kText, kTensor, "cache_salt", 0, 0, "",
+     "requests share cached prompts only if their salts are equal"},
+    {"truncate_prompt_tokens", kGenerate, kInteger, kRefused, "", 0, 0, "",
+     "a prompt is never shortened"},
+    {"request_id", kGenerate, kText, kRoute, "", 0, 0, "",
+     "the id of the request; the header X-Request-Id comes first"},
+    {"user", kGenerate, kText, kNoEffect, "", 0, 0, "", "the client's end user"},
+    {"safety_identifier", kGenerate, kText, kNoEffect, "", 0, 0, "", "the client's end user"},
+    {"prompt_cache_key", kGenerate, kText, kNoEffect, "", 0, 0, "",
+     "a hint where cached prompts may lie"},
+    {"prompt_cache_retention", kGenerate, kText, kNoEffect, "", 0, 0, "",
+     "how long cached prompts stay"},
+    {"service_tier", kGenerate, kText, kNoEffect, "", 0, 0, "", "there is one tier"},
+    {"metadata", kGenerate, kObject, kNoEffect, "", 0, 0, "", "names and values of the client"},
+    {"store", kGenerate, kBool, kRefused, "", 0, 0, "false", "answers of this route are not kept"},
+    {"kv_transfer_params", kGenerate, kAny, kRefused, "", 0, 0, "",
+     "caches are not passed between servers"},
+};
+
+// The number of insertions, deletions and replacements that turn `a` into `b`.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const Field> Fields() {
+  return kFields;
+}
+
+const Field* FindField(RouteSet route, std::string_view name) {
+  for (const Field& field : kFields) {
+    if ((field.routes & route) != 0 && field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+std::string_view ClosestField(RouteSet route, std::string_view name) {
+  constexpr size_t kMaxName = 64;  // a longer name is no misspelling
+  if (name.size() > kMaxName) return {};
+  std::string_view closest;
+  size_t least = 1 + std::min<size_t>(2, name.size() / 3);
+  for (const Field& field : kFields) {
+    if ((field.routes & route) == 0 || field.handling == kRefused) continue;
+    const size_t distance = EditDistance(name, field.name);
+    if (distance >= least) continue;
+    least = distance;
+    closest = field.name;
+  }
+  return closest;
+}
+
+std::string_view Describe(FieldKind kind) {
+  switch (kind) {
+    case kBool:
+      return "a boolean";
+    case kInteger:
+      return "an integer";
+    case kNumber:
+      return "a number";
+    case kText:
+      return "a string";
+    case kTextOrTexts:
+      return "a string or an array of strings";
+    case kTexts:
+      return "an array of strings";
+    case kIntegers:
+      return "an array of integers";
+    case kObject:
+      return "an object";
+    case kArray:
+      return "an array";
+    case kAny:
+      break;
+  }
+  return "a value";
+}
+
+}  // namespace nereid::openai

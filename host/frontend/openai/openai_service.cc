@@ -1,0 +1,103 @@
+#include "host/frontend/openai/openai_service.h"
+
+#include <ctime>
+#include <utility>
+
+#include "host/frontend/http/bodies/compression.h"
+#include "host/frontend/http/calls/decompressing_call.h"
+#include "host/frontend/http/request_access.h"
+#include "host/log.h"
+
+namespace nereid::openai {
+
+using http::Method;
+
+OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
+                             const OpenAiOptions& options, bool is_local)
+    : kserve_(std::move(kserve)),
+      origins_(options.cors_origins, is_local),
+      context_{kserve_->context(), kserve_->is_draining(), std::time(nullptr)} {}
+
+bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
+                               const http::RequestHead& head) {
+  const ApiRoute* const route = FindApiRoute(head.method, head.path);
+  if (route == nullptr) return kserve_->AwaitsBody(connection, head);
+  const http::RequestCaller caller(connection, head);
+  return route->method == head.method &&
+         !context_.kserve.access.Authenticate(caller, route->operation);
+}
+
+http::HttpService::Refusal OpenAiService::Refuse(const http::RequestHead& head, int status,
+                                                 std::string_view reason) {
+  if (FindApiRoute(head.method, head.path) == nullptr) {
+    return kserve_->Refuse(head, status, reason);
+  }
+  return {status, ErrorJson({.status = status, .message = std::string(reason)})};
+}
+
+std::optional<size_t> OpenAiService::NumLeadingBytes(const http::RequestHead& head,
+                                                     uint64_t body_bytes) {
+  return kserve_->NumLeadingBytes(head, body_bytes);
+}
+
+http::PostedMemory OpenAiService::AcquirePostedMemory(const http::RequestHead& head,
+                                                      uint64_t rest_bytes) {
+  return kserve_->AcquirePostedMemory(head, rest_bytes);
+}
+
+// Handles what concerns web pages. Returns true if the request is answered.
+bool OpenAiService::AnswerPage(http::HttpConnection& connection, const http::RequestHead& head,
+                               bool is_api) {
+  const std::string_view origin = head.Header("Origin");
+  const bool is_listed = origins_.IsListed(origin);
+  if (is_listed) {
+    connection.AddResponseHeaders(StrCat("Access-Control-Allow-Origin: ", origin,
+                                         "\r\nVary: Origin\r\n"
+                                         "Access-Control-Expose-Headers: X-Request-Id\r\n"));
+  }
+  const std::string_view method = head.Header("Access-Control-Request-Method");
+  if (is_listed && head.method == Method::kOptions && method.data() != nullptr) {
+    const std::string_view headers = head.Header("Access-Control-Request-Headers");
+    connection.AddResponseHeaders(
+        "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n"
+        "Access-Control-Max-Age: 600\r\n");
+    if (!headers.empty()) {
+      connection.AddResponseHeaders(StrCat("Access-Control-Allow-Headers: ", headers, "\r\n"));
+    }
+    connection.Reply({.status = 204, .content_type = ""}, "");
+    return true;
+  }
+  // A key does what the checks do: no page has it unless its user gave it.
+  if (!is_api || context_.kserve.state.access.keys != nullptr) return false;
+  const Status status = origins_.Check(origin, head.Header("Host"));
+  if (status.ok()) return false;
+  ReplyApiError(connection, {.status = 403, .message = status.message()});
+  return true;
+}
+
+void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
+                           http::RequestBody body) {
+  const ApiRoute* const route = FindApiRoute(head.method, head.path);
+  if (AnswerPage(connection, head, route != nullptr)) return;
+  if (route == nullptr) return kserve_->Handle(connection, head, std::move(body));
+  LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
+  if (route->method != head.method) {
+    return ReplyApiError(connection,
+                         {.status = 405, .message = StrCat(head.path, ": method not allowed")});
+  }
+  if (!CheckApiAccess(context_, connection, head, route->operation)) return;
+  const auto encoding = http::ParseContentEncoding(head.Header("Content-Encoding"));
+  if (!encoding) {
+    return ReplyApiError(connection,
+                         {.status = 415, .message = "Content-Encoding: expected gzip or deflate"});
+  }
+  if (*encoding == http::Encoding::kIdentity) {
+    return route->handle(context_, connection, head, std::move(body));
+  }
+  http::DecompressingCall::Start(connection, std::move(body),
+                                 [this, &connection, head, route](http::RequestBody plain) {
+                                   route->handle(context_, connection, head, std::move(plain));
+                                 });
+}
+
+}  // namespace nereid::openai

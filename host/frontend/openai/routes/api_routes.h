@@ -1,0 +1,67 @@
+// The routes: the table by which the service finds them, and their functions. [loop thread]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "host/frontend/api_operation.h"
+#include "host/frontend/http/kserve_context.h"
+#include "host/frontend/http/transport/http_connection.h"
+#include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/openai/fields/api_error.h"
+
+namespace nereid::openai {
+
+// What the routes of one port share. Outlives every call.
+struct ApiContext {
+  http::KServeContext& kserve;
+  const std::atomic<bool>& is_draining;
+  const int64_t started_s;  // Unix time
+};
+
+struct ApiRoute {
+  http::Method method;
+  // A path that ends with '/' stands for all longer ones.
+  std::string_view path;
+  ApiOperation operation;
+  void (*handle)(ApiContext& context, http::HttpConnection& connection,
+                 const http::RequestHead& head, http::RequestBody body);
+  std::string_view summary;
+};
+
+std::span<const ApiRoute> ApiRoutes();
+
+// Null if no route has this path. If one has, but not with this method, its method differs.
+const ApiRoute* FindApiRoute(http::Method method, std::string_view path);
+
+// Answers with an error in OpenAI's form.
+void ReplyApiError(http::HttpConnection& connection, const ApiError& error);
+
+// Returns false after it has answered a request that is not permitted. With an empty model, only
+// what is known before the body is read is checked.
+bool CheckApiAccess(const ApiContext& context, http::HttpConnection& connection,
+                    const http::RequestHead& head, ApiOperation operation,
+                    std::string_view model = {});
+
+// ---- one function for each route
+using http::HttpConnection;
+using http::RequestBody;
+using http::RequestHead;
+
+void HandleChatCompletions(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                           RequestBody body);
+void HandleCompletions(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                       RequestBody body);
+void HandleModels(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                  RequestBody body);
+void HandleModel(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                 RequestBody body);
+void HandleHealth(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                  RequestBody body);
+void HandleVersion(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                   RequestBody body);
+
+}  // namespace nereid::openai

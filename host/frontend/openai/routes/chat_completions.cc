@@ -1,0 +1,343 @@
+#include "host/frontend/openai/routes/chat_completions.h"
+
+#include <utility>
+
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/routes/conversation_fields.h"
+#include "host/frontend/openai/routes/generation_fields.h"
+
+namespace nereid::openai {
+namespace {
+
+using http::AppendJsonInt;
+using http::AppendJsonString;
+using http::AppendLossyJsonString;
+
+// True if the model sees the tools.
+Result<bool> UsesTools(ParsedBody& body) {
+  const FieldValue* const choice = body.Find("tool_choice");
+  const FieldValue* const tools = body.Find("tools");
+  const bool has_tools = tools != nullptr && !tools->IsNeutral();
+  if (choice == nullptr) return has_tools;
+  http::JsonReader reader = body.ReaderOf(*choice);
+  std::string text = "an object";
+  if (reader.Peek() == http::JsonKind::kString) {
+    NEREID_ASSIGN_OR_RETURN(text, reader.ReadString());
+  }
+  if (text == "none") return false;
+  if (text == "auto") return has_tools;
+  return body.Refuse("tool_choice", "unsupported_parameter", "tool_choice: '", text.substr(0, 40),
+                     "' is not supported yet, only 'auto' and 'none'");
+}
+
+Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
+  const FieldValue* const log_probs = body.Find("logprobs");
+  const FieldValue* const top = body.Find("top_logprobs");
+  if (log_probs == nullptr || !log_probs->boolean) {
+    if (top == nullptr || top->integer == 0) return Status::Ok();
+    return body.Refuse("top_logprobs", "invalid_value", "top_logprobs: only with 'logprobs': true");
+  }
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "return_log_probs"));
+  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "output_log_probs"));
+  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "token_texts"));
+  request.has_log_probs = true;
+  request.outputs.insert(request.outputs.end(), {"output_log_probs", "token_texts"});
+  if (top == nullptr || top->integer == 0) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(*top, "num_top_logprobs"));
+  for (const char* const output : {"top_logprobs", "top_token_texts"}) {
+    NEREID_RETURN_IF_ERROR(fields.RequireOutput(*top, output));
+    request.outputs.emplace_back(output);
+  }
+  return Status::Ok();
+}
+
+void AppendCandidate(std::string& json, const TokenLogProb::Candidate& candidate) {
+  json += "{\"token\":";
+  AppendLossyJsonString(json, candidate.bytes);
+  json += ",\"logprob\":";
+  AppendLogProb(json, candidate.log_prob);
+  json += ",\"bytes\":[";
+  for (size_t i = 0; i < candidate.bytes.size(); ++i) {
+    if (i != 0) json += ',';
+    AppendJsonInt(json, static_cast<unsigned char>(candidate.bytes[i]));
+  }
+  json += ']';
+}
+
+void AppendLogProbs(std::string& json, const std::vector<TokenLogProb>& tokens) {
+  json += "{\"content\":[";
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i != 0) json += ',';
+    AppendCandidate(json, tokens[i].chosen);
+    json += ",\"top_logprobs\":[";
+    for (size_t k = 0; k < tokens[i].top.size(); ++k) {
+      if (k != 0) json += ',';
+      AppendCandidate(json, tokens[i].top[k]);
+      json += '}';
+    }
+    json += "]}";
+  }
+  json += "],\"refusal\":null}";
+}
+
+void AppendReasoning(std::string& json, std::string_view reasoning) {
+  // Clients read the one or the other.
+  json += ",\"reasoning_content\":";
+  AppendLossyJsonString(json, reasoning);
+  json += ",\"reasoning\":";
+  AppendLossyJsonString(json, reasoning);
+}
+
+class ChatFormat final : public AnswerFormat {
+ public:
+  explicit ChatFormat(const GenerationRequest& request)
+      : has_log_probs_(request.has_log_probs),
+        has_token_ids_(request.has_token_ids),
+        has_usage_event_(request.has_usage_event),
+        has_usage_everywhere_(request.has_usage_everywhere) {}
+
+  std::string Whole(const Answers& answers) override {
+    std::string json;
+    AppendHead(json, answers, "chat.completion");
+    for (size_t i = 0; i < answers.all.size(); ++i) {
+      if (i != 0) json += ',';
+      AppendChoice(json, answers.all[i], i);
+    }
+    json += ']';
+    if (has_token_ids_) AppendIds(json, "prompt_token_ids", answers.all[0].prompt_ids);
+    json += ",\"usage\":";
+    AppendUsage(json, answers.TotalUsage());
+    json += '}';
+    return json;
+  }
+
+  void AppendBegin(std::string&, const Answers& answers) override {
+    AppendHead(head_, answers, "chat.completion.chunk");
+    has_role_.resize(answers.all.size());
+  }
+
+  void AppendPiece(std::string& events, const Answers& answers, size_t index,
+                   const AnswerPiece& piece) override {
+    const Answer& answer = answers.all[index];
+    if (!has_role_[index]) {
+      has_role_[index] = true;
+      BeginChunk(events, index);
+      events +=
+          "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
+      EndChunk(events, answers);
+    }
+    BeginChunk(events, index);
+    AppendDelta(events, piece);
+    events += ",\"logprobs\":";
+    if (has_log_probs_ && !piece.log_probs.empty()) {
+      AppendLogProbs(events, piece.log_probs);
+    } else {
+      events += "null";
+    }
+    AppendFinish(events, piece.finish_reason.empty() ? "" : answer.FinishReason(),
+                 piece.stop_reason);
+    if (has_token_ids_) AppendIds(events, "token_ids", piece.token_ids);
+    events += "}]";
+    if (has_token_ids_ && !piece.prompt_ids.empty()) {
+      AppendIds(events, "prompt_token_ids", piece.prompt_ids);
+    }
+    EndChunk(events, answers);
+  }
+
+  void AppendEnd(std::string& events, const Answers& answers) override {
+    if (has_usage_event_) {
+      if (head_.empty()) AppendBegin(events, answers);
+      events += "data: " + head_ + "],\"usage\":";
+      AppendUsage(events, answers.TotalUsage());
+      events += "}\n\n";
+    }
+    events += "data: [DONE]\n\n";
+  }
+
+  void AppendError(std::string& events, const ApiError& error) override {
+    events += "data: " + ErrorJson(error) + "\n\ndata: [DONE]\n\n";
+  }
+
+ private:
+  static void AppendHead(std::string& json, const Answers& answers, std::string_view object) {
+    json += "{\"id\":\"";
+    json += answers.id;
+    json += "\",\"object\":\"";
+    json += object;
+    json += "\",\"created\":";
+    AppendJsonInt(json, answers.created);
+    json += ",\"model\":";
+    AppendLossyJsonString(json, answers.model);
+    json += ",\"choices\":[";
+  }
+
+  static void AppendFinish(std::string& json, std::string_view reason, std::string_view stop) {
+    json += ",\"finish_reason\":";
+    json += reason.empty() ? "null" : StrCat('"', reason, '"');
+    if (reason.empty()) return;
+    json += ",\"stop_reason\":";
+    if (stop.empty()) {
+      json += "null";
+    } else {
+      AppendLossyJsonString(json, stop);
+    }
+  }
+
+  void AppendChoice(std::string& json, const Answer& answer, size_t index) const {
+    json += "{\"index\":";
+    AppendJsonInt(json, static_cast<int64_t>(index));
+    json += ",\"message\":{\"role\":\"assistant\",\"content\":";
+    if (answer.text.empty() && !answer.tool_calls.empty()) {
+      json += "null";
+    } else {
+      AppendLossyJsonString(json, answer.text);
+    }
+    json += ",\"refusal\":null";
+    if (!answer.reasoning.empty()) AppendReasoning(json, answer.reasoning);
+    if (!answer.tool_calls.empty()) {
+      json += ",\"tool_calls\":[";
+      for (size_t i = 0; i < answer.tool_calls.size(); ++i) {
+        const ToolCallPiece& call = answer.tool_calls[i];
+        json += i == 0 ? "{\"id\":" : ",{\"id\":";
+        AppendLossyJsonString(json, call.id);
+        json += ",\"type\":\"function\",\"function\":{\"name\":";
+        AppendLossyJsonString(json, call.name);
+        json += ",\"arguments\":";
+        AppendLossyJsonString(json, call.arguments);
+        json += "}}";
+      }
+      json += ']';
+    }
+    json += "},\"logprobs\":";
+    if (has_log_probs_) {
+      AppendLogProbs(json, answer.log_probs);
+    } else {
+      json += "null";
+    }
+    AppendFinish(json, answer.FinishReason(), answer.stop_reason);
+    if (has_token_ids_) AppendIds(json, "token_ids", answer.token_ids);
+    json += '}';
+  }
+
+  static void AppendDelta(std::string& json, const AnswerPiece& piece) {
+    json += '{';
+    if (!piece.text.empty()) {
+      json += "\"content\":";
+      AppendLossyJsonString(json, piece.text);
+    }
+    if (!piece.reasoning.empty()) {
+      std::string reasoning;
+      AppendReasoning(reasoning, piece.reasoning);
+      json += std::string_view(reasoning).substr(piece.text.empty() ? 1 : 0);
+    }
+    if (!piece.tool_calls.empty()) {
+      if (json.back() != '{') json += ',';
+      json += "\"tool_calls\":[";
+      for (size_t i = 0; i < piece.tool_calls.size(); ++i) {
+        if (i != 0) json += ',';
+        AppendToolCall(json, piece.tool_calls[i]);
+      }
+      json += ']';
+    }
+    json += '}';
+  }
+
+  // The first piece of a call has its id and name.
+  static void AppendToolCall(std::string& json, const ToolCallPiece& call) {
+    json += "{\"index\":";
+    AppendJsonInt(json, call.index);
+    if (!call.id.empty()) {
+      json += ",\"id\":";
+      AppendLossyJsonString(json, call.id);
+      json += ",\"type\":\"function\"";
+    }
+    json += ",\"function\":{";
+    if (!call.name.empty()) {
+      json += "\"name\":";
+      AppendLossyJsonString(json, call.name);
+      json += ',';
+    }
+    json += "\"arguments\":";
+    AppendLossyJsonString(json, call.arguments);
+    json += "}}";
+  }
+
+  void BeginChunk(std::string& events, size_t index) const {
+    events += "data: ";
+    events += head_;
+    events += "{\"index\":";
+    AppendJsonInt(events, static_cast<int64_t>(index));
+    events += ",\"delta\":";
+  }
+
+  void EndChunk(std::string& events, const Answers& answers) const {
+    if (has_usage_everywhere_) {
+      events += ",\"usage\":";
+      AppendUsage(events, answers.TotalUsage());
+    } else if (has_usage_event_) {
+      events += ",\"usage\":null";
+    }
+    events += "}\n\n";
+  }
+
+  const bool has_log_probs_, has_token_ids_, has_usage_event_, has_usage_everywhere_;
+  std::string head_;  // the beginning of each chunk
+  std::vector<bool> has_role_;
+};
+
+}  // namespace
+
+Status WriteConversation(ParsedBody& body, const LlmSignature& model, http::InputTensors& inputs) {
+  GenerationFields fields(body, model);
+  InputWriter writer(model, inputs);
+  std::string messages;
+  NEREID_RETURN_IF_ERROR(AppendMessages(body, model, messages));
+  NEREID_RETURN_IF_ERROR(writer.AddText("messages", messages));
+  NEREID_RETURN_IF_ERROR(CheckTools(body));
+  NEREID_ASSIGN_OR_RETURN(const bool uses_tools, UsesTools(body));
+  if (uses_tools) {
+    const FieldValue& tools = *body.Find("tools");
+    NEREID_RETURN_IF_ERROR(fields.RequireInput(tools, "tools"));
+    NEREID_RETURN_IF_ERROR(writer.AddText("tools", tools.json));
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::string variables, TemplateVariables(body));
+  if (variables.empty()) return Status::Ok();
+  if (!writer.Has("chat_template_kwargs")) {
+    return body.Refuse("chat_template_kwargs", "unsupported_parameter", "model '", model.name,
+                       "' takes no variables of the chat template: it has no input "
+                       "'chat_template_kwargs'");
+  }
+  return writer.AddText("chat_template_kwargs", variables);
+}
+
+Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRequest& request) {
+  GenerationFields fields(body, model);
+  NEREID_RETURN_IF_ERROR(fields.ReadRequest(request));
+  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  request.keeps_first_tool_call_only = !body.BoolOr("parallel_tool_calls", true);
+  request.hides_reasoning = !body.BoolOr("include_reasoning", true);
+
+  http::InputTensors& inputs = request.prompts.emplace_back();
+  NEREID_RETURN_IF_ERROR(WriteConversation(body, model, inputs));
+  NEREID_RETURN_IF_ERROR(fields.WriteInputs(request, /*default_max_tokens=*/0, inputs));
+  InputWriter writer(model, inputs);
+  if (writer.Has("exclude_input_in_output")) {
+    NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", true));
+  }
+  if (request.has_log_probs) {
+    NEREID_RETURN_IF_ERROR(writer.AddBool("return_log_probs", true));
+    const int64_t num_top = body.IntegerOr("top_logprobs", 0);
+    if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
+  }
+  if (!writer.Has("parse_output")) return Status::Ok();
+  for (const char* const output : {"reasoning", "tool_calls"}) {
+    if (model.HasOutput(output)) request.outputs.emplace_back(output);
+  }
+  return writer.AddBool("parse_output", true);
+}
+
+std::unique_ptr<AnswerFormat> NewChatFormat(const GenerationRequest& request) {
+  return std::make_unique<ChatFormat>(request);
+}
+
+}  // namespace nereid::openai

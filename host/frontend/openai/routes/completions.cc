@@ -1,0 +1,308 @@
+#include "host/frontend/openai/routes/completions.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/routes/generation_fields.h"
+
+namespace nereid::openai {
+namespace {
+
+using http::AppendJsonInt;
+using http::AppendLossyJsonString;
+using http::JsonKind;
+
+constexpr size_t kMaxAnswers = 2048;  // of one request
+constexpr int64_t kDefaultMaxTokens = 16;
+
+class PromptReader {
+ public:
+  explicit PromptReader(ParsedBody& body, const FieldValue& value)
+      : body_(body), reader_(body.ReaderOf(value)) {}
+
+  Result<std::vector<Prompt>> Read() {
+    if (reader_.Peek() == JsonKind::kString) {
+      NEREID_RETURN_IF_ERROR(ReadText());
+      return std::move(prompts_);
+    }
+    if (reader_.Peek() != JsonKind::kArray) {
+      return Mismatch("prompt", "a string or an array of strings, of token ids or of their arrays");
+    }
+    bool is_list_of_ids = false;
+    size_t index = 0;
+    NEREID_RETURN_IF_ERROR(reader_.ReadArray([&]() -> Status {
+      const std::string path = StrCat("prompt[", index++, "]");
+      const JsonKind kind = reader_.Peek();
+      if (index == 1 && kind == JsonKind::kNumber) {
+        is_list_of_ids = true;
+        prompts_.push_back({.is_text = false});
+      }
+      if (is_list_of_ids) return ReadId(path, prompts_.back());
+      if (prompts_.size() == kMaxAnswers) {
+        return body_.Refuse("prompt", "invalid_value", "prompt: expected at most ", kMaxAnswers,
+                            " prompts");
+      }
+      if (kind == JsonKind::kString) return ReadText();
+      if (kind == JsonKind::kArray) return ReadIds(path);
+      return Mismatch(path, "a string or an array of token ids");
+    }));
+    if (prompts_.empty()) {
+      return body_.Refuse("prompt", "invalid_value", "prompt: expected at least one prompt");
+    }
+    return std::move(prompts_);
+  }
+
+ private:
+  Status Mismatch(const std::string& path, std::string_view expected) {
+    return body_.Refuse(path, "invalid_type", path, ": expected ", expected, ", got ",
+                        http::Describe(reader_.Peek()));
+  }
+  Status ReadText() {
+    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader_.ReadTransientString());
+    prompts_.push_back({.text = std::string(text)});
+    return Status::Ok();
+  }
+  Status ReadId(const std::string& path, Prompt& prompt) {
+    if (reader_.Peek() != JsonKind::kNumber) return Mismatch(path, "a token id");
+    const Result<int64_t> id = reader_.ReadInt64();
+    if (!id.ok() || *id < 0 || *id > INT32_MAX) {
+      return body_.Refuse(path, "invalid_value", path, ": expected a token id, from 0 to ",
+                          INT32_MAX);
+    }
+    prompt.ids.push_back(*id);
+    return Status::Ok();
+  }
+  Status ReadIds(const std::string& path) {
+    prompts_.push_back({.is_text = false});
+    size_t index = 0;
+    NEREID_RETURN_IF_ERROR(reader_.ReadArray(
+        [&] { return ReadId(StrCat(path, "[", index++, "]"), prompts_.back()); }));
+    if (index != 0) return Status::Ok();
+    return body_.Refuse(path, "invalid_value", path, ": expected at least one token id");
+  }
+
+  ParsedBody& body_;
+  http::JsonReader reader_;
+  std::vector<Prompt> prompts_;
+};
+
+Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
+  const FieldValue* const log_probs = body.Find("logprobs");
+  if (log_probs == nullptr) return Status::Ok();
+  if (body.BoolOr("echo", false)) {
+    return body.Refuse("logprobs", "unsupported_parameter",
+                       "logprobs: not with 'echo', because log probabilities of the prompt are not "
+                       "offered");
+  }
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "return_log_probs"));
+  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "output_log_probs"));
+  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "token_texts"));
+  request.has_log_probs = true;
+  request.outputs.insert(request.outputs.end(), {"output_log_probs", "token_texts"});
+  if (log_probs->integer == 0) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "num_top_logprobs"));
+  for (const char* const output : {"top_logprobs", "top_token_texts"}) {
+    NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, output));
+    request.outputs.emplace_back(output);
+  }
+  return Status::Ok();
+}
+
+class CompletionFormat final : public AnswerFormat {
+ public:
+  explicit CompletionFormat(const GenerationRequest& request)
+      : has_log_probs_(request.has_log_probs),
+        has_token_ids_(request.has_token_ids),
+        has_usage_event_(request.has_usage_event),
+        has_usage_everywhere_(request.has_usage_everywhere) {}
+
+  std::string Whole(const Answers& answers) override {
+    std::string json;
+    AppendHead(json, answers);
+    for (size_t i = 0; i < answers.all.size(); ++i) {
+      const Answer& answer = answers.all[i];
+      if (i != 0) json += ',';
+      size_t offset = 0;
+      AppendChoice(json, i, answer.text, answer.log_probs, offset, answer.FinishReason(),
+                   answer.stop_reason);
+      if (has_token_ids_) {
+        AppendIds(json, "token_ids", answer.token_ids);
+        AppendIds(json, "prompt_token_ids", answer.prompt_ids);
+      }
+      json += '}';
+    }
+    json += "],\"usage\":";
+    AppendUsage(json, answers.TotalUsage());
+    json += '}';
+    return json;
+  }
+
+  void AppendBegin(std::string&, const Answers& answers) override {
+    AppendHead(head_, answers);
+    text_bytes_.resize(answers.all.size());
+  }
+
+  void AppendPiece(std::string& events, const Answers& answers, size_t index,
+                   const AnswerPiece& piece) override {
+    events += "data: ";
+    events += head_;
+    const std::string_view reason =
+        piece.finish_reason.empty() ? std::string_view() : answers.all[index].FinishReason();
+    AppendChoice(events, index, piece.text, piece.log_probs, text_bytes_[index], reason,
+                 piece.stop_reason);
+    if (has_token_ids_) {
+      AppendIds(events, "token_ids", piece.token_ids);
+      if (!piece.prompt_ids.empty()) AppendIds(events, "prompt_token_ids", piece.prompt_ids);
+    }
+    events += "}]";
+    if (has_usage_everywhere_) {
+      events += ",\"usage\":";
+      AppendUsage(events, answers.TotalUsage());
+    } else if (has_usage_event_) {
+      events += ",\"usage\":null";
+    }
+    events += "}\n\n";
+  }
+
+  void AppendEnd(std::string& events, const Answers& answers) override {
+    if (has_usage_event_) {
+      if (head_.empty()) AppendBegin(events, answers);
+      events += "data: " + head_ + "],\"usage\":";
+      AppendUsage(events, answers.TotalUsage());
+      events += "}\n\n";
+    }
+    events += "data: [DONE]\n\n";
+  }
+
+  void AppendError(std::string& events, const ApiError& error) override {
+    events += "data: " + ErrorJson(error) + "\n\ndata: [DONE]\n\n";
+  }
+
+ private:
+  static void AppendHead(std::string& json, const Answers& answers) {
+    json += "{\"id\":\"";
+    json += answers.id;
+    json += "\",\"object\":\"text_completion\",\"created\":";
+    AppendJsonInt(json, answers.created);
+    json += ",\"model\":";
+    AppendLossyJsonString(json, answers.model);
+    json += ",\"choices\":[";
+  }
+
+  // Appends a choice without its closing brace. `offset` is where the text of the first token
+  // begins, and afterwards where the next one does.
+  void AppendChoice(std::string& json, size_t index, std::string_view text,
+                    const std::vector<TokenLogProb>& tokens, size_t& offset,
+                    std::string_view reason, std::string_view stop) const {
+    json += "{\"index\":";
+    AppendJsonInt(json, static_cast<int64_t>(index));
+    json += ",\"text\":";
+    AppendLossyJsonString(json, text);
+    json += ",\"logprobs\":";
+    if (has_log_probs_) {
+      AppendLogProbs(json, tokens, offset);
+    } else {
+      json += "null";
+    }
+    json += ",\"finish_reason\":";
+    json += reason.empty() ? "null" : StrCat('"', reason, '"');
+    json += ",\"stop_reason\":";
+    if (stop.empty()) {
+      json += "null";
+    } else {
+      AppendLossyJsonString(json, stop);
+    }
+  }
+
+  static void AppendLogProbs(std::string& json, const std::vector<TokenLogProb>& tokens,
+                             size_t& offset) {
+    std::string log_probs, top, offsets;
+    json += "{\"tokens\":[";
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const char* const separator = i == 0 ? "" : ",";
+      json += separator;
+      AppendLossyJsonString(json, tokens[i].chosen.bytes);
+      log_probs += separator;
+      AppendLogProb(log_probs, tokens[i].chosen.log_prob);
+      top += separator;
+      AppendTop(top, tokens[i].top);
+      offsets += separator;
+      AppendJsonInt(offsets, static_cast<int64_t>(offset));
+      offset += tokens[i].chosen.bytes.size();
+    }
+    json += "],\"token_logprobs\":[" + log_probs + "],\"top_logprobs\":[" + top +
+            "],\"text_offset\":[" + offsets + "]}";
+  }
+
+  static void AppendTop(std::string& json, const std::vector<TokenLogProb::Candidate>& top) {
+    json += '{';
+    for (size_t k = 0; k < top.size(); ++k) {
+      if (k != 0) json += ',';
+      AppendLossyJsonString(json, top[k].bytes);
+      json += ':';
+      AppendLogProb(json, top[k].log_prob);
+    }
+    json += '}';
+  }
+
+  const bool has_log_probs_, has_token_ids_, has_usage_event_, has_usage_everywhere_;
+  std::string head_;                // the beginning of each chunk
+  std::vector<size_t> text_bytes_;  // of the tokens so far, by answer
+};
+
+}  // namespace
+
+Result<std::vector<Prompt>> ReadPrompts(ParsedBody& body) {
+  const FieldValue* const prompt = body.Find("prompt");
+  if (prompt == nullptr) {
+    return body.Refuse("prompt", "missing", "prompt: this field is required");
+  }
+  return PromptReader(body, *prompt).Read();
+}
+
+Status WritePrompt(ParsedBody& body, const LlmSignature& model, const Prompt& prompt,
+                   http::InputTensors& inputs) {
+  InputWriter writer(model, inputs);
+  const FieldValue& value = *body.Find("prompt");
+  const std::string_view tensor = prompt.is_text ? "text_input" : "prompt_token_ids";
+  NEREID_RETURN_IF_ERROR(GenerationFields(body, model).RequireInput(value, tensor));
+  return prompt.is_text ? writer.AddText(tensor, prompt.text)
+                        : writer.AddIntegers(tensor, prompt.ids);
+}
+
+Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
+                             GenerationRequest& request) {
+  GenerationFields fields(body, model);
+  NEREID_RETURN_IF_ERROR(fields.ReadRequest(request));
+  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  const bool echo = body.BoolOr("echo", false);
+  if (echo) {
+    NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("echo"), "exclude_input_in_output"));
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, ReadPrompts(body));
+  if (prompts.size() * request.answers_per_prompt > kMaxAnswers) {
+    return body.Refuse("n", "invalid_value", "n: ", request.answers_per_prompt, " answers to ",
+                       prompts.size(), " prompts are more than ", kMaxAnswers);
+  }
+  for (const Prompt& prompt : prompts) {
+    http::InputTensors& inputs = request.prompts.emplace_back();
+    NEREID_RETURN_IF_ERROR(WritePrompt(body, model, prompt, inputs));
+    NEREID_RETURN_IF_ERROR(fields.WriteInputs(request, kDefaultMaxTokens, inputs));
+    InputWriter writer(model, inputs);
+    if (writer.Has("exclude_input_in_output")) {
+      NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", !echo));
+    }
+    if (!request.has_log_probs) continue;
+    NEREID_RETURN_IF_ERROR(writer.AddBool("return_log_probs", true));
+    const int64_t num_top = body.IntegerOr("logprobs", 0);
+    if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
+  }
+  return Status::Ok();
+}
+
+std::unique_ptr<AnswerFormat> NewCompletionFormat(const GenerationRequest& request) {
+  return std::make_unique<CompletionFormat>(request);
+}
+
+}  // namespace nereid::openai

@@ -1,0 +1,36 @@
+// POST /v1/completions: texts that continue prompts. [one thread]
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host/frontend/openai/calls/answers.h"
+#include "host/frontend/openai/calls/generation_request.h"
+#include "host/frontend/openai/fields/parsed_body.h"
+#include "host/frontend/openai/tensors/llm_signature.h"
+#include "nereid/status.h"
+
+namespace nereid::openai {
+
+// A prompt: a text or token ids.
+struct Prompt {
+  std::string text = {};
+  std::vector<int64_t> ids = {};
+  bool is_text = true;
+};
+
+// Reads the field `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
+Result<std::vector<Prompt>> ReadPrompts(ParsedBody& body);
+
+// Writes the input that carries a prompt.
+Status WritePrompt(ParsedBody& body, const LlmSignature& model, const Prompt& prompt,
+                   http::InputTensors& inputs);
+
+// Reads the body, which ParsedBody::Read has checked, for `model`.
+Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
+                             GenerationRequest& request);
+
+std::unique_ptr<AnswerFormat> NewCompletionFormat(const GenerationRequest& request);
+
+}  // namespace nereid::openai

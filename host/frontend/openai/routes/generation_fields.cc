@@ -1,0 +1,252 @@
+#include "host/frontend/openai/routes/generation_fields.h"
+
+#include <charconv>
+#include <cstdint>
+#include <vector>
+
+#include "host/frontend/client_input.h"
+#include "host/frontend/http/transport/http_request.h"
+
+namespace nereid::openai {
+namespace {
+
+constexpr size_t kMaxRequestId = 128;
+constexpr size_t kMaxBiases = 1024;
+// For models whose max_tokens is required. The engine reduces it to what the context leaves.
+constexpr int64_t kUnlimitedTokens = 1 << 30;
+
+}  // namespace
+
+Result<std::string> ReadModelName(ParsedBody& body) {
+  const FieldValue* const model = body.Find("model");
+  if (model == nullptr) return body.Refuse("model", "missing", "model: this field is required");
+  NEREID_RETURN_IF_ERROR(RejectZeroByte("model", model->text));
+  return std::string(model->text);
+}
+
+Status GenerationFields::RequireInput(const FieldValue& value, std::string_view tensor) {
+  if (model_.FindInput(tensor) != nullptr) return Status::Ok();
+  return body_.Refuse(value.field->name, "unsupported_parameter", "field '", value.field->name,
+                      "' is not supported by model '", model_.name, "': it has no input '", tensor,
+                      "'");
+}
+
+Status GenerationFields::RequireOutput(const FieldValue& value, std::string_view tensor) {
+  if (model_.HasOutput(tensor)) return Status::Ok();
+  return body_.Refuse(value.field->name, "unsupported_parameter", "field '", value.field->name,
+                      "' is not supported by model '", model_.name, "': it has no output '", tensor,
+                      "'");
+}
+
+Status GenerationFields::ReadRequest(GenerationRequest& request) {
+  NEREID_RETURN_IF_ERROR(ReadStreamOptions(request));
+  NEREID_RETURN_IF_ERROR(CheckChoices());
+  if (const FieldValue* const n = body_.Find("n"); n != nullptr && n->integer > 1) {
+    NEREID_RETURN_IF_ERROR(RequireInput(*n, "num_return_sequences"));
+    request.answers_per_prompt = static_cast<size_t>(n->integer);
+  }
+  if (const FieldValue* const id = body_.Find("request_id"); id != nullptr && request.id.empty()) {
+    if (id->text.size() > kMaxRequestId || http::HasControlCharacter(id->text)) {
+      return body_.Refuse("request_id", "invalid_value", "request_id: expected at most ",
+                          kMaxRequestId, " characters without control characters");
+    }
+    request.id = id->text;
+  }
+  request.outputs = {"text_output"};
+  for (const char* const output : {"finish_reason", "stop_reason", "num_input_tokens",
+                                   "num_output_tokens", "num_cached_tokens", "sequence_index"}) {
+    if (model_.HasOutput(output)) request.outputs.emplace_back(output);
+  }
+  if (const FieldValue* const ids = body_.Find("return_token_ids"); ids && ids->boolean) {
+    NEREID_RETURN_IF_ERROR(RequireOutput(*ids, "output_token_ids"));
+    request.has_token_ids = true;
+    request.outputs.emplace_back("output_token_ids");
+    if (model_.HasOutput("prompt_ids")) request.outputs.emplace_back("prompt_ids");
+  }
+  return Status::Ok();
+}
+
+Status GenerationFields::ReadStreamOptions(GenerationRequest& request) {
+  request.is_stream = body_.BoolOr("stream", false);
+  const FieldValue* const options = body_.Find("stream_options");
+  if (options == nullptr) return Status::Ok();
+  if (!request.is_stream) {
+    return body_.Refuse("stream_options", "invalid_value",
+                        "stream_options: only with 'stream': true");
+  }
+  http::JsonReader reader = body_.ReaderOf(*options);
+  return reader.ReadObject([&](std::string_view name) -> Status {
+    bool* const target = name == "include_usage"            ? &request.has_usage_event
+                         : name == "continuous_usage_stats" ? &request.has_usage_everywhere
+                                                            : nullptr;
+    if (target == nullptr && name != "include_obfuscation") {
+      return body_.Refuse(StrCat("stream_options.", name), "unknown_parameter",
+                          "stream_options: unknown field '", name, "'");
+    }
+    if (reader.Peek() == http::JsonKind::kNull) return reader.SkipValue();
+    if (reader.Peek() != http::JsonKind::kBool) {
+      return body_.Refuse(StrCat("stream_options.", name), "invalid_type", "stream_options.", name,
+                          ": expected a boolean, got ", http::Describe(reader.Peek()));
+    }
+    NEREID_ASSIGN_OR_RETURN(const bool value, reader.ReadBool());
+    if (target != nullptr) *target = value;
+    return Status::Ok();
+  });
+}
+
+// Fields that have one supported value.
+Status GenerationFields::CheckChoices() {
+  if (const FieldValue* const format = body_.Find("response_format")) {
+    http::JsonReader reader = body_.ReaderOf(*format);
+    std::string type;
+    NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view name) -> Status {
+      if (name != "type" || reader.Peek() != http::JsonKind::kString) return reader.SkipValue();
+      NEREID_ASSIGN_OR_RETURN(type, reader.ReadString());
+      return Status::Ok();
+    }));
+    if (type != "text") {
+      return body_.Refuse("response_format", "unsupported_parameter", "response_format: type '",
+                          type, "' is not supported yet, only 'text'");
+    }
+  }
+  if (const FieldValue* const modalities = body_.Find("modalities")) {
+    for (const std::string_view modality : modalities->texts) {
+      if (modality == "text") continue;
+      return body_.Refuse("modalities", "unsupported_parameter", "modalities: '", modality,
+                          "' is not supported, only 'text'");
+    }
+  }
+  if (const FieldValue* const best_of = body_.Find("best_of")) {
+    const int64_t n = body_.IntegerOr("n", 1);
+    if (best_of->integer != n) {
+      return body_.Refuse("best_of", "unsupported_parameter", "best_of: expected ", n,
+                          ", the value of 'n', got ", best_of->integer);
+    }
+  }
+  return Status::Ok();
+}
+
+Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t default_max_tokens,
+                                     http::InputTensors& inputs) {
+  InputWriter writer(model_, inputs);
+  for (const FieldValue& value : body_.values()) {
+    if (value.field->handling != Handling::kTensor || value.IsNeutral()) continue;
+    NEREID_RETURN_IF_ERROR(RequireInput(value, value.field->tensor));
+    Status status = WriteTensor(value, writer);
+    if (!status.ok()) return body_.Refuse(value.field->name, "invalid_value", status.message());
+  }
+  NEREID_RETURN_IF_ERROR(WriteSampling(writer));
+  NEREID_RETURN_IF_ERROR(WriteLogitBias(writer));
+  NEREID_RETURN_IF_ERROR(WriteMaxTokens(default_max_tokens, writer));
+  if (request.is_stream && writer.Has("stream")) {
+    NEREID_RETURN_IF_ERROR(writer.AddBool("stream", true));
+  }
+  if (request.answers_per_prompt > 1) {
+    const auto count = static_cast<int64_t>(request.answers_per_prompt);
+    NEREID_RETURN_IF_ERROR(writer.AddInteger("num_return_sequences", count));
+  }
+  return Status::Ok();
+}
+
+Status GenerationFields::WriteTensor(const FieldValue& value, InputWriter& writer) {
+  const std::string_view tensor = value.field->tensor;
+  switch (value.field->kind) {
+    case FieldKind::kBool:
+      return writer.AddBool(tensor, value.boolean);
+    case FieldKind::kInteger:
+      return writer.AddInteger(tensor, value.integer);
+    case FieldKind::kNumber:
+      return writer.AddNumber(tensor, value.number);
+    case FieldKind::kText:
+      return writer.AddText(tensor, value.text);
+    case FieldKind::kTextOrTexts:
+    case FieldKind::kTexts:
+      return writer.AddTexts(tensor, value.texts);
+    case FieldKind::kIntegers:
+      return writer.AddIntegers(tensor, value.integers);
+    default:
+      return InternalError("field '", value.field->name, "' has no form as a tensor");
+  }
+}
+
+// OpenAI samples from all tokens unless the client limits them. Where the engine has defaults from
+// the checkpoint, it uses them for what the client leaves open.
+Status GenerationFields::WriteSampling(InputWriter& writer) {
+  const FieldValue* const temperature = body_.Find("temperature");
+  const FieldValue* const top_p = body_.Find("top_p");
+  const FieldValue* const top_k = body_.Find("top_k");
+  for (const FieldValue* const value : {temperature, top_p, top_k}) {
+    if (value != nullptr) NEREID_RETURN_IF_ERROR(RequireInput(*value, value->field->tensor));
+  }
+  const bool has_defaults = model_.has_sampling_defaults;
+  if (writer.Has("temperature") && (temperature != nullptr || !has_defaults)) {
+    const double value = temperature == nullptr ? 1.0 : temperature->number;
+    NEREID_RETURN_IF_ERROR(writer.AddNumber("temperature", value));
+  }
+  // To the engine, a top_p of 0 means that none is set, so that one token stands for it.
+  const bool is_one_token = top_p != nullptr && top_p->number == 0;
+  if (writer.Has("top_k") && (top_k != nullptr || is_one_token || !has_defaults)) {
+    int64_t value = top_k == nullptr || top_k->integer < 0 ? 0 : top_k->integer;
+    if (is_one_token) value = 1;
+    NEREID_RETURN_IF_ERROR(writer.AddInteger("top_k", value));
+  }
+  if (writer.Has("top_p") && (top_p != nullptr || !has_defaults)) {
+    const double value = top_p == nullptr || is_one_token ? 1.0 : top_p->number;
+    NEREID_RETURN_IF_ERROR(writer.AddNumber("top_p", value));
+  }
+  return Status::Ok();
+}
+
+Status GenerationFields::WriteLogitBias(InputWriter& writer) {
+  const FieldValue* const value = body_.Find("logit_bias");
+  if (value == nullptr) return Status::Ok();
+  std::vector<int64_t> ids;
+  std::vector<double> biases;
+  http::JsonReader reader = body_.ReaderOf(*value);
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view name) -> Status {
+    int64_t id = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    const std::string path = StrCat("logit_bias.", name);
+    if (error != std::errc() || end != name.data() + name.size() || id < 0 || id > INT32_MAX) {
+      return body_.Refuse(path, "invalid_value", path, ": expected a token id as name");
+    }
+    if (reader.Peek() != http::JsonKind::kNumber) {
+      return body_.Refuse(path, "invalid_type", path, ": expected a number, got ",
+                          http::Describe(reader.Peek()));
+    }
+    NEREID_ASSIGN_OR_RETURN(const double bias, reader.ReadDouble());
+    if (bias < value->field->min || bias > value->field->max || ids.size() == kMaxBiases) {
+      return body_.Refuse(path, "invalid_value", path, ": expected at most ", kMaxBiases,
+                          " values from ", value->field->min, " to ", value->field->max, ", got ",
+                          bias);
+    }
+    ids.push_back(id);
+    biases.push_back(bias);
+    return Status::Ok();
+  }));
+  if (ids.empty()) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(RequireInput(*value, "logit_bias_ids"));
+  NEREID_RETURN_IF_ERROR(RequireInput(*value, "logit_bias_values"));
+  NEREID_RETURN_IF_ERROR(writer.AddIntegers("logit_bias_ids", ids));
+  return writer.AddNumbers("logit_bias_values", biases);
+}
+
+Status GenerationFields::WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer) {
+  const FieldValue* const old_name = body_.Find("max_tokens");
+  const FieldValue* const new_name = body_.Find("max_completion_tokens");
+  const FieldValue* const value = new_name != nullptr ? new_name : old_name;
+  if (old_name != nullptr && new_name != nullptr && old_name->integer != new_name->integer) {
+    return body_.Refuse("max_tokens", "invalid_value", "max_tokens: ", old_name->integer,
+                        " contradicts 'max_completion_tokens': ", new_name->integer);
+  }
+  if (value != nullptr) {
+    NEREID_RETURN_IF_ERROR(RequireInput(*value, "max_tokens"));
+    return writer.AddInteger("max_tokens", value->integer);
+  }
+  const LlmInput* const input = model_.FindInput("max_tokens");
+  if (input == nullptr || (default_max_tokens == 0 && input->is_optional)) return Status::Ok();
+  return writer.AddInteger("max_tokens",
+                           default_max_tokens == 0 ? kUnlimitedTokens : default_max_tokens);
+}
+
+}  // namespace nereid::openai

@@ -1,0 +1,27 @@
+// What several routes need of the server. [loop thread]
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/frontend/openai/routes/api_routes.h"
+#include "host/frontend/openai/tensors/llm_signature.h"
+
+namespace nereid::openai {
+
+// Finds the language model that a request names and checks that the client may use it. Null after
+// it has answered with an error; an unknown model gets 404 with the list of those that the client
+// may see.
+std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpConnection& connection,
+                                              const RequestHead& head, const std::string& name);
+
+// The names of the ready language models whose metadata the client may read.
+std::vector<std::string> VisibleModels(const ApiContext& context, const HttpConnection& connection,
+                                       const RequestHead& head);
+
+// The header X-Request-Id; empty if it is absent or has an unusual form.
+std::string RequestIdOf(const RequestHead& head);
+
+}  // namespace nereid::openai

@@ -1,0 +1,78 @@
+// Each loop keeps the signatures that it has used.
+#include "host/frontend/openai/tensors/llm_models.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+#include <utility>
+
+#include "host/frontend/http/json/json_reader.h"
+
+namespace nereid::openai {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct CachedLlm {
+  std::string metadata;
+  Clock::time_point read_at;
+  std::shared_ptr<const LlmSignature> signature;
+};
+
+// A model that was loaded again may have another configuration with the same tensors.
+constexpr std::chrono::seconds kMaxAge(1);
+constexpr size_t kMaxEntries = 256;  // models may come and go under ever new names
+
+Result<std::string> ReadConfig(const Server& server, const std::string& model) {
+  NEREID_ASSIGN_OR_RETURN(const Message message, server.ModelConfig(model.c_str()));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, message.Json());
+  return std::string(json);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name) {
+  thread_local std::unordered_map<std::string, CachedLlm> cache;
+  NEREID_ASSIGN_OR_RETURN(const Message message, server.ModelMetadata(name.c_str()));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view metadata, message.Json());
+  if (cache.size() > kMaxEntries) cache.clear();
+  CachedLlm& entry = cache[name];
+  const Clock::time_point now = Clock::now();
+  if (entry.signature == nullptr || entry.metadata != metadata || now - entry.read_at > kMaxAge) {
+    NEREID_ASSIGN_OR_RETURN(LlmSignature signature,
+                            MakeLlmSignature(metadata, [&](const std::string& model) {
+                              return ReadConfig(server, model);
+                            }));
+    // The name under which the client knows it.
+    signature.name = name;
+    entry = {std::string(metadata), now,
+             std::make_shared<const LlmSignature>(std::move(signature))};
+  }
+  if (!entry.signature->is_language_model()) {
+    return NotFoundError("model '", name,
+                         "' is no language model: it needs an output 'text_output' and an input "
+                         "'messages' or 'text_input'");
+  }
+  return entry.signature;
+}
+
+Result<std::vector<std::string>> ListLlms(const Server& server) {
+  NEREID_ASSIGN_OR_RETURN(const Message index, server.ModelIndex(/*ready_only=*/true));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, index.Json());
+  std::vector<std::string> names;
+  http::JsonReader reader(json, /*max_depth=*/8);
+  NEREID_RETURN_IF_ERROR(reader.ReadArray([&]() -> Status {
+    return reader.ReadObject([&](std::string_view key) -> Status {
+      if (key != "name") return reader.SkipValue();
+      NEREID_ASSIGN_OR_RETURN(const std::string_view name, reader.ReadString());
+      names.emplace_back(name);
+      return Status::Ok();
+    });
+  }));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // a line for each version
+  std::erase_if(names, [&](const std::string& name) { return !FindLlm(server, name).ok(); });
+  return names;
+}
+
+}  // namespace nereid::openai

@@ -1,0 +1,113 @@
+#include "host/frontend/openai/tensors/llm_signature.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json_reader.h"
+#include "host/frontend/http/bodies/data_type.h"
+
+namespace nereid::openai {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json* Member(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::string TextOf(const Json& object, const char* name) {
+  const Json* const member = Member(object, name);
+  return member != nullptr && member->is_string() ? member->get<std::string>() : std::string();
+}
+
+LlmInput ReadInput(const Json& json) {
+  LlmInput input;
+  input.name = TextOf(json, "name");
+  input.datatype = http::ParseDataType(TextOf(json, "datatype"));
+  const Json* const shape = Member(json, "shape");
+  if (shape == nullptr || !shape->is_array()) return input;
+  for (const Json& dim : *shape) input.shape.push_back(dim.is_number() ? dim.get<int64_t>() : -1);
+  return input;
+}
+
+void MarkRequiredInputs(const Json& config, LlmSignature& model) {
+  const Json* const inputs = Member(config, "input");
+  if (inputs == nullptr) return;
+  for (const Json& json : *inputs) {
+    const std::string name = TextOf(json, "name");
+    const Json* const optional = Member(json, "optional");
+    const bool is_optional = optional != nullptr && optional->is_boolean() && optional->get<bool>();
+    for (LlmInput& input : model.inputs) {
+      if (input.name == name) input.is_optional = is_optional;
+    }
+  }
+}
+
+// Reads a map from a step's tensors to the ensemble's, in the opposite direction.
+std::map<std::string, std::string, std::less<>> ReadMap(const Json& step, const char* name) {
+  std::map<std::string, std::string, std::less<>> map;
+  const Json* const member = Member(step, name);
+  if (member == nullptr || !member->is_object()) return map;
+  for (const auto& [of_step, of_ensemble] : member->items()) {
+    if (of_ensemble.is_string()) map.emplace(of_ensemble.get<std::string>(), of_step);
+  }
+  return map;
+}
+
+bool UsesGenerationConfig(const Json& config) {
+  const Json* const parameters = Member(config, "parameters");
+  const Json* const defaults =
+      parameters == nullptr ? nullptr : Member(*parameters, "sampling_defaults");
+  return defaults != nullptr && TextOf(*defaults, "string_value") == "generation_config";
+}
+
+void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) {
+  LlmStep step{TextOf(json, "model_name"), ReadMap(json, "input_map"), ReadMap(json, "output_map")};
+  if (step.outputs.contains("text_output")) model.postprocessing = step;
+  if (step.inputs.contains("text_input") || step.inputs.contains("messages")) {
+    model.preprocessing = step;
+  }
+  const Result<std::string> text = config_of(step.model);
+  if (!text.ok()) return;
+  const Result<Json> config = ReadJsonObject<Json>(*text, "configuration");
+  if (config.ok() && UsesGenerationConfig(*config)) model.has_sampling_defaults = true;
+}
+
+}  // namespace
+
+const LlmInput* LlmSignature::FindInput(std::string_view input) const {
+  const auto found = std::find_if(inputs.begin(), inputs.end(),
+                                  [&](const LlmInput& each) { return each.name == input; });
+  return found == inputs.end() ? nullptr : &*found;
+}
+
+bool LlmSignature::HasOutput(std::string_view output) const {
+  return std::find(outputs.begin(), outputs.end(), output) != outputs.end();
+}
+
+Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf& config_of) {
+  NEREID_ASSIGN_OR_RETURN(const Json json, ReadJsonObject<Json>(metadata, "metadata"));
+  LlmSignature model;
+  model.name = TextOf(json, "name");
+  if (const Json* const inputs = Member(json, "inputs")) {
+    for (const Json& input : *inputs) model.inputs.push_back(ReadInput(input));
+  }
+  if (const Json* const outputs = Member(json, "outputs")) {
+    for (const Json& output : *outputs) model.outputs.push_back(TextOf(output, "name"));
+  }
+  if (!model.is_language_model()) return model;  // its configuration is of no interest
+  NEREID_ASSIGN_OR_RETURN(const std::string text, config_of(model.name));
+  NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonObject<Json>(text, "configuration"));
+  MarkRequiredInputs(config, model);
+  model.has_sampling_defaults = UsesGenerationConfig(config);
+  const Json* const ensemble = Member(config, "ensemble_scheduling");
+  const Json* const steps = ensemble == nullptr ? nullptr : Member(*ensemble, "step");
+  if (steps != nullptr) {
+    for (const Json& step : *steps) ReadStep(step, config_of, model);
+  }
+  return model;
+}
+
+}  // namespace nereid::openai

@@ -1,0 +1,51 @@
+// What a language model offers: its tensors, by which the routes decide which fields they can
+// honour, and the models that turn text to token ids and back. [any thread]
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/frontend/http/bodies/generate_body.h"
+#include "nereid/status.h"
+
+namespace nereid::openai {
+
+struct LlmInput : http::InputSignature {
+  bool is_optional = true;
+};
+
+// A step of an ensemble that can also be called alone. The maps lead from the ensemble's tensors to
+// those of the step's model.
+struct LlmStep {
+  std::string model;  // empty: there is no such step
+  std::map<std::string, std::string, std::less<>> inputs, outputs;
+};
+
+struct LlmSignature {
+  std::string name;
+  std::vector<LlmInput> inputs;
+  std::vector<std::string> outputs;
+  LlmStep preprocessing;   // the step that reads text_input or messages
+  LlmStep postprocessing;  // the step that writes text_output
+  // The engine takes what a request leaves open from the checkpoint's generation_config.json.
+  bool has_sampling_defaults = false;
+
+  const LlmInput* FindInput(std::string_view name) const;
+  bool HasOutput(std::string_view name) const;
+  bool can_complete() const { return HasOutput("text_output") && FindInput("text_input"); }
+  bool can_chat() const { return HasOutput("text_output") && FindInput("messages"); }
+  // A model that /v1/models lists.
+  bool is_language_model() const { return can_complete() || can_chat(); }
+};
+
+// Returns the JSON of a model's configuration.
+using ConfigOf = std::function<Result<std::string>(const std::string& model)>;
+
+// `metadata` is the result of the C API's metadata call. `config_of` is called for the model and
+// for the steps of an ensemble; a step without a configuration is left out.
+Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf& config_of);
+
+}  // namespace nereid::openai

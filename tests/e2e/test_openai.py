@@ -1,0 +1,246 @@
+"""The OpenAI API, asked by OpenAI's own client: against the demo checkpoint with a chat template, and against a model without weights that has every
+tensor that the routes know (openai_models/oracle)."""
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from python_support import python_flags
+from raw_http import Raw, post
+
+openai = pytest.importorskip("openai")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEMPLATE = ("{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}assistant:{% endif %}")
+MESSAGES = [{"role": "user", "content": "Once upon a time"}]
+
+
+@pytest.fixture(scope="module")
+def cancelled(tmp_path_factory):
+    return tmp_path_factory.mktemp("cancelled") / "file"
+
+
+@pytest.fixture(scope="module")
+def server(start_server, dist, tmp_path_factory, cancelled):
+    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
+    shutil.copytree(ROOT / "demo/model", checkpoint)
+    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
+    repository = tmp_path_factory.mktemp("repository") / "models"
+    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
+    shutil.copytree(ROOT / "tests/e2e/openai_models/oracle", repository / "oracle")
+    return start_server(repository, python_flags("--cors-origin=https://chat.example", "--http-max-input-size=1000000"),
+                        environment={"ORACLE_CANCELLED": str(cancelled)})
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
+        yield client
+
+
+def ask(client, content, **fields):
+    return client.chat.completions.create(model="oracle", messages=[{"role": "user", "content": content}], **fields)
+
+
+def ask_pieces(client, pieces, **fields):
+    return ask(client, json.dumps(pieces), **fields)
+
+
+def error_of(client, **fields):
+    with pytest.raises(openai.APIStatusError) as error:
+        client.chat.completions.create(**{"model": "oracle", "messages": MESSAGES, **fields})
+    return error.value
+
+
+def http(server, path, body=None, method=None, **headers):
+    """Returns (status, headers, body) of one request."""
+    request = urllib.request.Request(server.url + path, data=body, headers={name.replace("_", "-"): value for name, value in headers.items()},
+                                     method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return reply.status, reply.headers, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_a_chat_is_answered_whole_and_as_a_stream(client):
+    fields = {"model": "ensemble", "messages": MESSAGES, "max_tokens": 8, "temperature": 0}
+    whole = client.chat.completions.create(**fields)
+    assert whole.object == "chat.completion" and whole.model == "ensemble" and whole.id.startswith("chatcmpl-")
+    assert whole.choices[0].message.role == "assistant" and whole.choices[0].finish_reason == "length"
+    assert whole.usage.completion_tokens == 8 and whole.usage.total_tokens == whole.usage.prompt_tokens + 8
+    chunks = list(client.chat.completions.create(**fields, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant" and chunks[0].choices[0].delta.content == ""
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == whole.choices[0].message.content
+    assert chunks[-2].choices[0].finish_reason == "length" and all(chunk.usage is None for chunk in chunks[:-1])
+    assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_prompts_are_completed_alone_and_in_a_list(client):
+    fields = {"model": "ensemble", "max_tokens": 6, "temperature": 0}
+    alone = [client.completions.create(prompt=prompt, **fields) for prompt in ("Once upon a time", "The dog")]
+    together = client.completions.create(prompt=["Once upon a time", "The dog"], **fields)
+    assert [choice.text for choice in together.choices] == [each.choices[0].text for each in alone]
+    assert [choice.index for choice in together.choices] == [0, 1]
+    assert together.usage.prompt_tokens == sum(each.usage.prompt_tokens for each in alone) and together.usage.completion_tokens == 12
+    echo = client.completions.create(prompt="The dog", echo=True, **fields)
+    assert echo.choices[0].text == "The dog" + alone[1].choices[0].text
+    texts = ["", ""]
+    for chunk in client.completions.create(prompt=["Once upon a time", "The dog"], stream=True, **fields):
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+    assert texts == [choice.text for choice in together.choices]
+
+
+def test_a_temperature_alone_samples(client):
+    fields = {"model": "ensemble", "prompt": "The", "max_tokens": 8}
+    texts = {client.completions.create(temperature=1.5, seed=seed, **fields).choices[0].text for seed in range(4)}
+    assert len(texts) > 1
+    assert len({client.completions.create(temperature=0, seed=seed, **fields).choices[0].text for seed in range(2)}) == 1
+
+
+def test_fields_reach_the_model_as_tensors(client):
+    extra = {"top_k": 5, "chat_template_kwargs": {"enable_thinking": False}, "return_token_ids": True}
+    inputs = json.loads(ask(client, "inputs", max_tokens=9, seed=-1, stop=["a", "b"], logit_bias={"7": -1.5}, temperature=0.5, top_p=0.25, n=2,
+                            logprobs=True, top_logprobs=3, reasoning_effort="low", extra_body=extra,
+                            tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]).choices[0].message.content)
+    assert json.loads(inputs.pop("messages")[0]) == [{"role": "user", "content": "inputs"}]
+    assert json.loads(inputs.pop("tools")[0])[0]["function"]["name"] == "f"
+    assert json.loads(inputs.pop("chat_template_kwargs")[0]) == {"reasoning_effort": "low", "enable_thinking": False}
+    assert inputs == {"max_tokens": [9], "seed": [2**64 - 1], "stop_words": ["a", "b"], "logit_bias_ids": [7], "logit_bias_values": [-1.5],
+                      "temperature": [0.5], "top_p": [0.25], "top_k": [5], "num_return_sequences": [2], "return_log_probs": [True],
+                      "num_top_logprobs": [3], "return_token_ids": [True], "parse_output": [True]}
+    ids = json.loads(client.completions.create(model="oracle", prompt=[[3, 4]], stream=False).choices[0].text)
+    assert ids["prompt_token_ids"] == [3, 4] and ids["max_tokens"] == [16] and "text_input" not in ids
+
+
+CALL = [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}},
+        {"index": 0, "function": {"arguments": "{\"a\":1}"}}, {"index": 1, "id": "call_2", "type": "function",
+                                                              "function": {"name": "g", "arguments": "{}"}}]
+TOOL_PIECES = [{"text_output": [""], "reasoning": ["think"], "num_input_tokens": [5], "num_cached_tokens": [4], "num_output_tokens": [1]},
+               {"text_output": ["hi"], "tool_calls": [json.dumps(CALL[:1])]},
+               {"text_output": [""], "tool_calls": [json.dumps(CALL[1:])], "finish_reason": ["stop"], "num_output_tokens": [3]}]
+
+
+def test_tool_calls_and_reasoning_are_passed_on(client):
+    choice = (whole := ask_pieces(client, TOOL_PIECES)).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content == "hi"
+    assert choice.message.reasoning_content == choice.message.reasoning == "think"
+    assert [(call.id, call.function.name, call.function.arguments) for call in choice.message.tool_calls] == \
+        [("call_1", "f", '{"a":1}'), ("call_2", "g", "{}")]
+    assert whole.usage.prompt_tokens_details.cached_tokens == 4 and whole.usage.completion_tokens == 3
+    with client.chat.completions.stream(model="oracle", messages=[{"role": "user", "content": json.dumps(TOOL_PIECES)}]) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    assert streamed.finish_reason == "tool_calls"
+    assert [(call.id, call.function.name, call.function.arguments) for call in streamed.message.tool_calls] == \
+        [("call_1", "f", '{"a":1}'), ("call_2", "g", "{}")]
+    single = ask_pieces(client, TOOL_PIECES, parallel_tool_calls=False, extra_body={"include_reasoning": False}).choices[0].message
+    assert len(single.tool_calls) == 1 and not hasattr(single, "reasoning")
+
+
+def test_several_answers_and_their_log_probabilities_are_passed_on(client):
+    pieces = [{"text_output": [text], "sequence_index": [index], "finish_reason": ["stop"], "num_input_tokens": [2], "num_output_tokens": [1],
+               "token_texts": [text], "output_log_probs": [-0.5], "top_token_texts": [[text, "z"]], "top_logprobs": [[-0.5, -2.0]],
+               "output_token_ids": [7], "stop_reason": ["5"]} for index, text in ((1, "b"), (0, "a"))]
+    answer = ask_pieces(client, pieces, n=2, logprobs=True, top_logprobs=2, extra_body={"return_token_ids": True})
+    assert [choice.message.content for choice in answer.choices] == ["a", "b"] and answer.usage.completion_tokens == 2
+    token = answer.choices[1].logprobs.content[0]
+    assert (token.token, token.logprob, token.bytes) == ("b", -0.5, [98]) and token.top_logprobs[1].token == "z"
+    assert answer.choices[0].token_ids == [7] and answer.choices[0].stop_reason == "5"
+    choice = client.completions.create(model="oracle", prompt=json.dumps(pieces[1:]), logprobs=2).choices[0]
+    assert choice.logprobs.tokens == ["a"] and choice.logprobs.top_logprobs == [{"a": -0.5, "z": -2.0}]
+
+
+def test_a_model_that_fails_is_reported_where_the_client_can_see_it(client):
+    error = error_of(client, messages=[{"role": "user", "content": "error"}])
+    assert error.status_code == 400 and error.code == "context_length_exceeded" and "9" in error.message and "8" in error.message
+    late = [{"text_output": ["a"]}, {"error": "broken"}]
+    assert error_of(client, messages=[{"role": "user", "content": json.dumps(late)}]).status_code == 500
+    seen = []
+    with pytest.raises(openai.APIError, match="broken"):
+        for chunk in ask_pieces(client, late, stream=True):
+            seen.append(chunk.choices[0].delta.content)
+    assert seen == ["", "a"]
+
+
+@pytest.mark.parametrize("fields, status, param", [
+    ({"model": "absent"}, 404, "model"),
+    ({"model": ""}, 404, "model"),
+    ({"messages": []}, 400, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400, "messages[0].content[0]"),
+    ({"temperature": 3}, 400, "temperature"),
+    ({"response_format": {"type": "json_object"}}, 400, "response_format"),
+    ({"tool_choice": "required"}, 400, "tool_choice"),
+    ({"model": "ensemble", "n": 2}, 400, "n"),
+    ({"extra_body": {"top_kk": 1}}, 400, "top_kk"),
+    ({"extra_body": {"stop": 5}}, 400, "stop"),
+    ({"stop": ["x"] * 17}, 400, "stop"),
+])
+def test_a_faulty_request_is_refused_by_name(client, fields, status, param):
+    error = error_of(client, **fields)
+    assert error.status_code == status and error.param == param, error.message
+    if status == 404:
+        assert error.code == "model_not_found" and "'ensemble', 'oracle'" in error.message
+
+
+def test_the_models_with_text_are_listed(client, server):
+    assert [model.id for model in client.models.list()] == ["ensemble", "oracle"]
+    assert client.models.retrieve("oracle").object == "model"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("preprocessing")
+    assert http(server, "/health")[0] == http(server, "/ping")[0] == 200
+    assert json.loads(http(server, "/version")[2])["version"]
+
+
+def test_bodies_that_are_no_request_are_refused(server):
+    def error(path, body, **headers):
+        status, _, text = http(server, path, body, **headers)
+        return status, json.loads(text)["error"]["message"]
+
+    assert error("/v1/completions", b'{"model":"ensemble",}') == (400, "invalid JSON at byte 20: expected a member name, got '}'")
+    assert error("/v1/chat/completions", b"") == (400, "invalid JSON at byte 0: expected an object, got the end of the text")
+    assert error("/v1/chat/completions", b"{}") == (400, "model: this field is required")
+    assert error("/v1/chat/completions", b"[" * 5000)[0] == 400
+    assert error("/v1/chat/completions", b" " * 1000001)[0] == 413
+    assert error("/v1/chat/completions", None)[0] == 405
+    assert error("/v1/models", b"{}")[0] == 405
+    assert error("/v1/chat/completions", b"{}", Content_Encoding="br")[0] == 415
+
+
+def test_a_request_keeps_its_id(server):
+    body = json.dumps({"model": "oracle", "prompt": "inputs"}).encode()
+    assert http(server, "/v1/completions", body, X_Request_Id="mine-1")[1]["X-Request-Id"] == "mine-1"
+    status, headers, answer = http(server, "/v1/completions", body)
+    assert headers["X-Request-Id"] == json.loads(answer)["id"]
+
+
+def test_web_pages_may_use_the_server_if_they_are_listed(server):
+    body = json.dumps({"model": "oracle", "prompt": "inputs"}).encode()
+    status, headers, _ = http(server, "/v1/completions", body, Origin="https://chat.example")
+    assert status == 200 and headers["Access-Control-Allow-Origin"] == "https://chat.example"
+    status, headers, _ = http(server, "/v1/completions", body, Origin="https://evil.example")
+    assert status == 403 and headers["Access-Control-Allow-Origin"] is None
+    assert http(server, "/v1/models", Host="evil.example:1")[0] == 403
+    preflight = {"Origin": "https://chat.example", "Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization,x-a"}
+    status, headers, _ = http(server, "/v1/completions", method="OPTIONS", **preflight)
+    assert status == 204 and headers["Access-Control-Allow-Headers"] == "authorization,x-a" and "POST" in headers["Access-Control-Allow-Methods"]
+    assert http(server, "/v1/completions", method="OPTIONS", **{**preflight, "Origin": "https://evil.example"})[0] >= 400
+
+
+def test_a_client_that_leaves_cancels_its_request(server, client, cancelled):
+    raw = Raw(server.http)
+    body = {"model": "oracle", "messages": [{"role": "user", "content": "forever"}], "stream": True}
+    raw.send(post("/v1/chat/completions", body).replace(b"Host: x\r\n", b"Host: localhost\r\n"))
+    raw.read_until(b"more ")
+    assert not cancelled.exists()
+    raw.close()
+    deadline = time.monotonic() + 60
+    while not cancelled.exists():
+        assert time.monotonic() < deadline, "the model still generates"
+        time.sleep(0.01)
+    assert ask(client, "inputs").choices[0].finish_reason == "stop"

@@ -1,0 +1,62 @@
+// Tests of LlmSignature: what the metadata and the configurations of an ensemble say.
+#include "host/frontend/openai/tensors/llm_signature.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/host/frontend/openai/test_models.h"
+
+namespace nereid::openai {
+namespace {
+
+constexpr char kMetadata[] = R"({"name":"e","platform":"ensemble",
+    "inputs":[{"name":"text_input","datatype":"BYTES","shape":[-1,1]},
+              {"name":"max_tokens","datatype":"INT32","shape":[-1,1]}],
+    "outputs":[{"name":"text_output","datatype":"BYTES","shape":[-1]}]})";
+constexpr char kConfig[] = R"({"name":"e",
+    "input":[{"name":"text_input","optional":true},{"name":"max_tokens"}],
+    "ensemble_scheduling":{"step":[
+      {"model_name":"pre","input_map":{"QUERY":"text_input"},"output_map":{"INPUT_ID":"_ids"}},
+      {"model_name":"llm","input_map":{"input_ids":"_ids"},"output_map":{"output_ids":"_out"}},
+      {"model_name":"post","input_map":{"TOKENS_BATCH":"_out"},"output_map":{"OUTPUT":"text_output"}}]}})";
+
+Result<std::string> ConfigOfDemo(const std::string& model) {
+  if (model == "e") return std::string(kConfig);
+  if (model == "llm") {
+    return std::string(
+        R"({"parameters":{"sampling_defaults":{"string_value":"generation_config"}}})");
+  }
+  return NotFoundError(model);
+}
+
+TEST(LlmSignatureTest, AnEnsembleHasItsStepsAndDefaults) {
+  const Result<LlmSignature> model = MakeLlmSignature(kMetadata, &ConfigOfDemo);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_TRUE(model->can_complete() && !model->can_chat() && model->has_sampling_defaults);
+  EXPECT_EQ(model->preprocessing.model, "pre");
+  EXPECT_EQ(model->preprocessing.inputs.at("text_input"), "QUERY");
+  EXPECT_EQ(model->postprocessing.model, "post");
+  EXPECT_EQ(model->postprocessing.outputs.at("text_output"), "OUTPUT");
+  EXPECT_TRUE(model->FindInput("text_input")->is_optional);
+  EXPECT_FALSE(model->FindInput("max_tokens")->is_optional);
+}
+
+TEST(LlmSignatureTest, AModelWithoutTextIsNoLanguageModel) {
+  const LlmSignature model =
+      MakeModel({{"INPUT", "FP32", "[4]"}}, {{"text_output", "BYTES", "[1]"}});
+  EXPECT_FALSE(model.is_language_model());
+  EXPECT_FALSE(MakeModel({{"text_input", "BYTES", "[1]"}}, {}).is_language_model());
+}
+
+TEST(LlmSignatureTest, AConfigurationOfAnyFormIsReadWithoutFault) {
+  for (const char* const config :
+       {R"({"input":5})", R"({"input":[3]})", R"({"ensemble_scheduling":{"step":7}})",
+        R"({"ensemble_scheduling":{"step":[{"input_map":[]}]}})", R"({"parameters":[1]})"}) {
+    (void)MakeLlmSignature(kMetadata, [&](const std::string&) { return std::string(config); });
+  }
+  EXPECT_FALSE(MakeLlmSignature(kMetadata, [](const std::string&) {
+                 return Result<std::string>(InternalError("x"));
+               }).ok());
+}
+
+}  // namespace
+}  // namespace nereid::openai
