@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 
 namespace nereid::ensemble {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 
 namespace nereid::repo {
 namespace {
@@ -90,7 +90,7 @@ void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Fin
       FindingAt(model.folder, "backend",
                 StrCat("backend '", config.backend, "': no libtriton_", config.backend,
                        ".so in the model's folders nor in ", where,
-                       ensemble::DidYouMean(config.backend, KnownBackends(options)))));
+                       DidYouMean(config.backend, KnownBackends(options)))));
 }
 
 }  // namespace

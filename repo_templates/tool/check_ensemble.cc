@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backends/ensemble/closest_name.h"
 #include "backends/ensemble/validate.h"
+#include "base/closest_name.h"
 
 namespace nereid::repo {
 namespace {
@@ -18,7 +18,7 @@ Result<ensemble::ModelSpec> SpecOf(const core::EnsembleStep& step, const Reposit
     std::vector<std::string> names;
     for (const RepositoryModel& known : repository) names.push_back(known.folder.name);
     return NotFoundError("which is not in the repository",
-                         ensemble::DidYouMean(step.model_name, names));
+                         DidYouMean(step.model_name, names));
   }
   ensemble::ModelSpec unknown;
   unknown.is_complete = false;

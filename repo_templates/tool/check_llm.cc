@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 #include "nereid/data_type.h"
 #include "repo_templates/tool/checkpoint.h"
 #include "repo_templates/tool/llm_tables.h"
@@ -74,7 +74,7 @@ void CheckTensors(const RepositoryModel& model, const char* field,
       CheckTensor(model, key, declared[i], *tensor, findings);
       continue;
     }
-    const std::string meant = ensemble::DidYouMean(declared[i].name, NamesOf(known));
+    const std::string meant = DidYouMean(declared[i].name, NamesOf(known));
     Finding finding = FindingAt(model.folder, key + ".name",
                                 StrCat("tensor '", declared[i].name, "' is unknown to backend '",
                                        model.config->backend, "'", meant));
@@ -106,7 +106,7 @@ void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findi
       findings.push_back(
           AsWarning(FindingAtMapEntry(model.folder, "parameters", key,
                                       StrCat("unknown to backend '", model.config->backend, "'",
-                                             ensemble::DidYouMean(key, names)))));
+                                             DidYouMean(key, names)))));
     } else if (!value.empty() && IsUnset(value)) {
       findings.push_back(AsWarning(FindingAtMapEntry(
           model.folder, "parameters", key,

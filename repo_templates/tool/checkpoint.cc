@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 #include "base/file_content.h"
 #include "base/json_reader.h"
 
@@ -57,10 +58,21 @@ std::string TextOr(const Json& json, const char* key, const std::string& fallbac
   return it != json.end() && it->is_string() ? it->get<std::string>() : fallback;
 }
 
+constexpr const char* kQuantKeys[] = {"quantization_config", "compression_config", "quantization"};
+
+// The method of a quantized checkpoint; empty for any other.
+std::string QuantMethod(const Json& config) {
+  for (const char* key : kQuantKeys) {
+    if (config.contains(key))
+      return TextOr(config[key], "quant_method", TextOr(config[key], "quant_algo", key));
+  }
+  return "";
+}
+
 Status CheckModelType(const std::string& path, const Json& config) {
   const std::string model_type = TextOr(config, "model_type", "");
   const std::vector<std::string> known = SupportedModelTypes();
-  for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
+  for (const char* key : kQuantKeys) {
     if (!config.contains(key)) continue;
     const std::string method = TextOr(config[key], "quant_method", "");
     if (std::find(std::begin(kQuantMethods), std::end(kQuantMethods), method) ==
@@ -74,7 +86,7 @@ Status CheckModelType(const std::string& path, const Json& config) {
   std::string list;
   for (const std::string& name : known) list += StrCat(list.empty() ? "" : ", ", name);
   return UnsupportedError("'", path, "': model_type '", model_type, "' is not supported",
-                          ensemble::DidYouMean(model_type, known), "; known: ", list);
+                          DidYouMean(model_type, known), "; known: ", list);
 }
 
 // The name in config.json; a TensorRT-LLM checkpoint has a single `architecture`.
@@ -86,8 +98,26 @@ std::string Architecture(const Json& config) {
   return TextOr(config, "architecture", TextOr(config, "model_type", ""));
 }
 
+// What the headers of the weight files declare.
+struct WeightTotals {
+  uint64_t num_elements = 0;
+  std::map<std::string, uint64_t> bytes_by_type;
+};
+
+// Sizes beyond 2^62 are claims of a damaged file; they only spoil the totals, which are shown.
+void AddTensor(const Json& tensor, uint64_t size_bytes, WeightTotals& totals) {
+  totals.bytes_by_type[TextOr(tensor, "dtype", "")] += size_bytes;
+  const auto shape = tensor.find("shape");
+  if (shape == tensor.end() || !shape->is_array()) return;
+  uint64_t num_elements = 1;
+  for (const Json& extent : *shape) {
+    num_elements *= extent.is_number_unsigned() ? extent.get<uint64_t>() : 0;
+  }
+  totals.num_elements += num_elements;
+}
+
 // The end of the last tensor in bytes, from the header of a safetensors file.
-Result<uint64_t> DeclaredBytes(const std::string& path, uint64_t size) {
+Result<uint64_t> DeclaredBytes(const std::string& path, uint64_t size, WeightTotals& totals) {
   constexpr size_t kPrefix = 8;
   constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the loader
   NEREID_ASSIGN_OR_RETURN(const std::string prefix, ReadFileBeginning(path, kPrefix));
@@ -116,19 +146,20 @@ Result<uint64_t> DeclaredBytes(const std::string& path, uint64_t size) {
     if (name == "__metadata__") continue;
     const auto offsets = tensor.find("data_offsets");
     if (offsets == tensor.end() || !offsets->is_array() || offsets->size() != 2 ||
-        !offsets->at(1).is_number_unsigned()) {
+        !offsets->at(0).is_number_unsigned() || !offsets->at(1).is_number_unsigned()) {
       return InvalidArgError("'", path, "': tensor '", name, "' has no data_offsets");
     }
     end = std::max(end, offsets->at(1).get<uint64_t>());
+    AddTensor(tensor, offsets->at(1).get<uint64_t>() - offsets->at(0).get<uint64_t>(), totals);
   }
   return kPrefix + header_bytes + end;
 }
 
-Status CheckWeightFile(const std::string& path) {
+Status CheckWeightFile(const std::string& path, WeightTotals& totals) {
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
   if (error) return NotFoundError("'", path, "': cannot be opened");
-  NEREID_ASSIGN_OR_RETURN(const uint64_t declared, DeclaredBytes(path, size));
+  NEREID_ASSIGN_OR_RETURN(const uint64_t declared, DeclaredBytes(path, size, totals));
   if (declared <= size) return {};
   return InvalidArgError("'", path, "': is cut off: its header declares ", declared,
                          " bytes, the file has ", size);
@@ -145,6 +176,26 @@ std::string FileThatEndsIn(const std::string& directory,
     }
   }
   return "";
+}
+
+// "; found: config.json, README.md, ...", for a folder that lacks what it needs.
+std::string FoundIn(const std::string& directory) {
+  constexpr size_t kMaxShown = 8;
+  std::set<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    std::string name = entry.path().filename().string();
+    if (!name.starts_with(".")) names.insert(std::move(name));
+  }
+  if (names.empty()) return "; the folder is empty";
+  std::string text;
+  size_t num_shown = 0;
+  for (const std::string& name : names) {
+    if (++num_shown > kMaxShown) break;
+    text += StrCat(text.empty() ? "; found: " : ", ", name);
+  }
+  if (names.size() > kMaxShown) text += StrCat(" and ", names.size() - kMaxShown, " more");
+  return text;
 }
 
 constexpr const char* kWeights = "model.safetensors";
@@ -179,7 +230,7 @@ Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
     return NotFoundError("'", directory, "': has neither model.safetensors nor ", index_name,
                          IsFile(PathOf(directory, "pytorch_model.bin"))
                              ? " (pytorch_model.bin is not read: save it as safetensors)"
-                             : "");
+                             : FoundIn(directory));
   }
   NEREID_ASSIGN_OR_RETURN(const Json index, ReadJsonFile(index_path));
   const auto map = index.find("weight_map");
@@ -194,6 +245,29 @@ Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
   std::vector<std::string> files{index_name};
   files.insert(files.end(), shards.begin(), shards.end());
   return files;
+}
+
+void SummarizeWeights(const Json& config, const WeightTotals& totals, CheckpointSummary& summary) {
+  uint64_t most = 0;
+  for (const auto& [type, bytes] : totals.bytes_by_type) {
+    summary.weight_bytes += bytes;
+    if (bytes > most) summary.data_type = type;
+    most = std::max(most, bytes);
+  }
+  const std::string method = QuantMethod(config);
+  if (method.empty()) {
+    summary.num_parameters = totals.num_elements;
+  } else {
+    summary.data_type = method;
+  }
+}
+
+// Whether the tokenizer will find a template, as ChatTemplate::Load looks for it. An unreadable
+// file is reported when the model is loaded.
+bool HasChatTemplate(const std::string& directory) {
+  if (HasOneOf(directory, {"chat_template.jinja", "chat_template.json"})) return true;
+  const Result<Json> config = ReadJsonFile(PathOf(directory, "tokenizer_config.json"));
+  return config.ok() && config->contains("chat_template") && !(*config)["chat_template"].is_null();
 }
 
 }  // namespace
@@ -218,7 +292,9 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   CheckpointSummary summary;
   summary.directory = fs::canonical(directory, ignored).string();
   const std::string config_path = PathOf(directory, "config.json");
-  if (!IsFile(config_path)) return NotFoundError("'", config_path, "': is missing");
+  if (!IsFile(config_path)) {
+    return NotFoundError("'", config_path, "': is missing", FoundIn(directory));
+  }
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonFile(config_path));
   if (!is_trtllm) NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
   summary.architecture = Architecture(config);
@@ -235,10 +311,15 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   if (!is_trtllm) {
     NEREID_ASSIGN_OR_RETURN(weights, WeightFiles(directory));
   }
+  WeightTotals totals;
   for (const std::string& file : weights) {
-    if (!file.ends_with(".json")) NEREID_RETURN_IF_ERROR(CheckWeightFile(PathOf(directory, file)));
+    if (!file.ends_with(".json")) {
+      NEREID_RETURN_IF_ERROR(CheckWeightFile(PathOf(directory, file), totals));
+    }
     summary.files.push_back(file);
   }
+  SummarizeWeights(config, totals, summary);
+  summary.has_chat_template = HasChatTemplate(directory);
   return summary;
 }
 

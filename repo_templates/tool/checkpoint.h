@@ -17,6 +17,12 @@ struct CheckpointSummary {
   std::string architecture;
   int64_t context_length = 0;  // in tokens; 0: not stated
   int64_t vocabulary_size = 0;
+  uint64_t weight_bytes = 0;
+  // The weights in the files, without block scales and packed integers: 0 if it is quantized.
+  uint64_t num_parameters = 0;
+  std::string data_type;  // that of most weight bytes, such as "BF16"; of a quantized checkpoint,
+                          // the method, such as "awq"
+  bool has_chat_template = false;
   std::string tokenizer_file;      // tokenizer.json, tokenizer.model, ...
   std::vector<std::string> files;  // the files that serving needs, relative to the directory
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 
 namespace nereid::repo {
 namespace {
@@ -46,7 +46,7 @@ Result<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments,
     } else if (!Contains(valued, name)) {
       std::vector<std::string> known = valued;
       known.insert(known.end(), switches.begin(), switches.end());
-      return InvalidArgError("unknown option '", argument, "'", ensemble::DidYouMean(name, known));
+      return InvalidArgError("unknown option '", argument, "'", DidYouMean(name, known));
     } else if (equals != std::string::npos) {
       line.values[name].push_back(argument.substr(equals + 1));
     } else if (i + 1 < arguments.size()) {

@@ -21,8 +21,18 @@ std::string Escape(const std::string& value) {
   return escaped;
 }
 
-constexpr const char* kModels[] = {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"};
 constexpr const char* kVersion = "1";
+constexpr const char* kChatTemplate = "chat_template.jinja";
+
+// The names of the template folders, which are those of the models in a repository without a name.
+constexpr const char* kTemplates[] = {"ensemble", "preprocessing", "tensorrt_llm",
+                                      "postprocessing"};
+
+// The models in the order of kTemplates.
+std::vector<std::string> ModelNames(const NewLlmOptions& options) {
+  const LlmModelNames names = NamesOfLlmModels(options.model_name);
+  return {names.ensemble, names.preprocessing, names.engine, names.postprocessing};
+}
 
 std::string Summarize(const CheckpointSummary& checkpoint) {
   std::string text = checkpoint.architecture;
@@ -37,7 +47,11 @@ std::string Summarize(const CheckpointSummary& checkpoint) {
 
 TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
   const bool inside = options.files != NewLlmOptions::Files::kReference;
+  const LlmModelNames names = NamesOfLlmModels(options.model_name);
   return {
+      {"preprocessing_model", names.preprocessing},
+      {"engine_model", names.engine},
+      {"postprocessing_model", names.postprocessing},
       {"triton_backend", options.backend == "auto" ? "tensorrtllm" : options.backend},
       {"triton_max_batch_size", StrCat(options.max_batch_size)},
       {"decoupled_mode", options.decoupled ? "true" : "false"},
@@ -45,7 +59,7 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"max_queue_size", StrCat(options.max_queue_size)},
       {"checkpoint_summary", Summarize(checkpoint)},
       {"engine_dir", inside ? kVersion : checkpoint.directory},
-      {"tokenizer_dir", inside ? StrCat("../tensorrt_llm/", kVersion) : checkpoint.directory},
+      {"tokenizer_dir", inside ? StrCat("../", names.engine, "/", kVersion) : checkpoint.directory},
       {"engine_tokenizer_dir", inside ? kVersion : checkpoint.directory},
       {"add_special_tokens", "true"},
       {"sampling_defaults", "generation_config"},
@@ -59,9 +73,18 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
   };
 }
 
-Status WriteModel(const NewLlmOptions& options, const std::string& model,
+std::string ParameterLines(const std::map<std::string, std::string>& parameters) {
+  std::string text;
+  for (const auto& [key, value] : parameters) {
+    text += StrCat("parameters { key: \"", Escape(key), "\" value { string_value: \"",
+                   Escape(value), "\" } }\n");
+  }
+  return text;
+}
+
+Status WriteModel(const NewLlmOptions& options, const std::string& name, const std::string& model,
                   const TemplateValues& values) {
-  const fs::path source = fs::path(options.templates) / model / "config.pbtxt";
+  const fs::path source = fs::path(options.templates) / name / "config.pbtxt";
   Result<std::string> text = ReadFile(source.string(), kMaxTextFileBytes);
   if (!text.ok()) return std::move(text).status().WithContext("template");
   NEREID_ASSIGN_OR_RETURN(const std::string filled, FillTemplate(*text, values, source.string()));
@@ -72,6 +95,9 @@ Status WriteModel(const NewLlmOptions& options, const std::string& model,
   if (error) return InternalError("'", target.string(), "': ", error.message());
   std::ofstream config(target / "config.pbtxt", std::ios::binary);
   config << filled;
+  if (model == NamesOfLlmModels(options.model_name).engine) {
+    config << ParameterLines(options.engine_parameters);
+  }
   config.close();
   if (!config) {
     return InternalError("'", (target / "config.pbtxt").string(), "': cannot be written");
@@ -80,10 +106,16 @@ Status WriteModel(const NewLlmOptions& options, const std::string& model,
 }
 
 Status CopyOrLinkFiles(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
-  const fs::path folder = fs::path(options.out) / "tensorrt_llm" / kVersion;
+  const fs::path folder =
+      fs::path(options.out) / NamesOfLlmModels(options.model_name).engine / kVersion;
+  std::error_code error;
+  if (!options.chat_template.empty()) {
+    fs::copy_file(options.chat_template, folder / kChatTemplate, error);
+    if (error) return InternalError("'", options.chat_template, "': ", error.message());
+  }
   for (const std::string& name : checkpoint.files) {
+    if (!options.chat_template.empty() && name == kChatTemplate) continue;
     const fs::path source = fs::path(checkpoint.directory) / name;
-    std::error_code error;
     if (options.files == NewLlmOptions::Files::kCopy) {
       fs::copy_file(source, folder / name, error);
     } else {
@@ -96,7 +128,10 @@ Status CopyOrLinkFiles(const NewLlmOptions& options, const CheckpointSummary& ch
 
 Status WriteRepository(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
   const TemplateValues values = ValuesFor(options, checkpoint);
-  for (const char* model : kModels) NEREID_RETURN_IF_ERROR(WriteModel(options, model, values));
+  const std::vector<std::string> models = ModelNames(options);
+  for (size_t i = 0; i < models.size(); ++i) {
+    NEREID_RETURN_IF_ERROR(WriteModel(options, kTemplates[i], models[i], values));
+  }
   if (options.files == NewLlmOptions::Files::kReference) return {};
   return CopyOrLinkFiles(options, checkpoint);
 }
@@ -110,6 +145,10 @@ Status ValidateOptions(const NewLlmOptions& options) {
   if (options.max_batch_size < 1) {
     return InvalidArgError("--max-batch-size: expected 1 or more, got ", options.max_batch_size);
   }
+  if (!options.model_name.empty()) NEREID_RETURN_IF_ERROR(CheckModelName(options.model_name));
+  if (!options.chat_template.empty() && options.files == NewLlmOptions::Files::kReference) {
+    return InvalidArgError("a chat template of its own needs a repository with copies or links");
+  }
   std::error_code ignored;
   if (fs::exists(options.out, ignored) &&
       !(fs::is_directory(options.out, ignored) && fs::is_empty(options.out, ignored))) {
@@ -120,6 +159,27 @@ Status ValidateOptions(const NewLlmOptions& options) {
 
 }  // namespace
 
+LlmModelNames NamesOfLlmModels(const std::string& model_name) {
+  if (model_name.empty()) return {kTemplates[0], kTemplates[1], kTemplates[2], kTemplates[3]};
+  return {model_name, model_name + "_preprocessing", model_name + "_tensorrt_llm",
+          model_name + "_postprocessing"};
+}
+
+Status CheckModelName(const std::string& name) {
+  constexpr size_t kMaxBytes = 128;
+  const auto is_alnum = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  const bool is_valid = !name.empty() && name.size() <= kMaxBytes && is_alnum(name.front()) &&
+                        std::all_of(name.begin(), name.end(), [&](char c) {
+                          return is_alnum(c) || c == '.' || c == '_' || c == '-';
+                        });
+  if (is_valid) return {};
+  return InvalidArgError("'", name, "' cannot be the name of a model: expected 1 to ", kMaxBytes,
+                         " letters, digits, '.', '_' and '-', of which the first is a letter or a ",
+                         "digit");
+}
+
 Status NewLlm(const NewLlmOptions& options) {
   NEREID_RETURN_IF_ERROR(ValidateOptions(options));
   NEREID_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint,
@@ -128,7 +188,9 @@ Status NewLlm(const NewLlmOptions& options) {
   const bool existed = fs::exists(options.out, ignored);
   Status status = WriteRepository(options, checkpoint);
   if (status.ok()) return status;
-  for (const char* model : kModels) fs::remove_all(fs::path(options.out) / model, ignored);
+  for (const std::string& model : ModelNames(options)) {
+    fs::remove_all(fs::path(options.out) / model, ignored);
+  }
   if (!existed) fs::remove(options.out, ignored);
   return status;
 }

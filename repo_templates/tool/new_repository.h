@@ -24,7 +24,25 @@ struct NewLlmOptions {
   Files files = Files::kReference;  // the repository refers to the checkpoint's path, or has copies
                                     // of or links to its files
   std::string templates;            // the folder of template files
+
+  // The model that clients call. Empty: `ensemble`, whose steps have their usual names; otherwise
+  // the steps are named after it, so that several such repositories can be served together.
+  std::string model_name;
+  // A file to use in place of the checkpoint's chat template, or empty. Not with kReference,
+  // because the tokenizer reads the template from the folder of its own files.
+  std::string chat_template;
+  std::map<std::string, std::string> engine_parameters;  // added to the engine's configuration
 };
+
+// The names of the models of a repository, see NewLlmOptions::model_name.
+struct LlmModelNames {
+  std::string ensemble, preprocessing, engine, postprocessing;
+};
+LlmModelNames NamesOfLlmModels(const std::string& model_name);
+
+// INVALID_ARG if `name` is not the name of a model: letters, digits, '.', '_' and '-', at most 128,
+// of which the first is a letter or a digit.
+Status CheckModelName(const std::string& name);
 
 Status NewLlm(const NewLlmOptions& options);
 

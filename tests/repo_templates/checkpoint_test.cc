@@ -38,6 +38,36 @@ TEST_F(CheckpointTest, ReadsArchitectureAndLengthsAndListsTheFiles) {
                                                       "model.safetensors", "tokenizer.json"}));
 }
 
+TEST_F(CheckpointTest, CountsTheWeightsAndNamesTheirType) {
+  const auto summary = InspectCheckpoint(path_);
+  EXPECT_EQ(summary->weight_bytes, 4u);
+  EXPECT_EQ(summary->num_parameters, 4u);
+  EXPECT_EQ(summary->data_type, "U8");
+  WriteFile(fs::path(path_) / "config.json",
+            R"({"model_type":"llama","quantization_config":{"quant_method":"awq"}})");
+  const auto quantized = InspectCheckpoint(path_);
+  EXPECT_EQ(quantized->num_parameters, 0u);
+  EXPECT_EQ(quantized->data_type, "awq");
+}
+
+TEST_F(CheckpointTest, KnowsWhetherThereIsAChatTemplate) {
+  EXPECT_FALSE(InspectCheckpoint(path_)->has_chat_template);
+  WriteFile(fs::path(path_) / "tokenizer_config.json", R"({"chat_template":null})");
+  EXPECT_FALSE(InspectCheckpoint(path_)->has_chat_template);
+  WriteFile(fs::path(path_) / "tokenizer_config.json", R"({"chat_template":"x"})");
+  EXPECT_TRUE(InspectCheckpoint(path_)->has_chat_template);
+  fs::remove(fs::path(path_) / "tokenizer_config.json");
+  WriteFile(fs::path(path_) / "chat_template.jinja", "x");
+  EXPECT_TRUE(InspectCheckpoint(path_)->has_chat_template);
+}
+
+TEST_F(CheckpointTest, SaysWhatAFolderWithoutACheckpointHas) {
+  fs::remove(fs::path(path_) / "config.json");
+  EXPECT_EQ(Failure(),
+            "'DIR/config.json': is missing; found: generation_config.json, model.safetensors, "
+            "tokenizer.json");
+}
+
 TEST_F(CheckpointTest, NamesAnUnknownArchitecture) {
   WriteFile(fs::path(path_) / "config.json", R"({"model_type":"lama"})");
   EXPECT_EQ(Failure().find("'DIR/config.json': model_type 'lama' is not supported (did you mean "
@@ -68,7 +98,8 @@ TEST_F(CheckpointTest, NamesMissingFiles) {
             "'DIR': has neither model.safetensors nor model.safetensors.index.json "
             "(pytorch_model.bin is not read: save it as safetensors)");
   fs::remove(fs::path(path_) / "config.json");
-  EXPECT_EQ(Failure(), "'DIR/config.json': is missing");
+  EXPECT_EQ(Failure(),
+            "'DIR/config.json': is missing; found: generation_config.json, pytorch_model.bin");
   fs::remove_all(path_);
   EXPECT_EQ(Failure(), "'DIR': no such checkpoint directory");
 }

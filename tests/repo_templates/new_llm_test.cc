@@ -76,6 +76,42 @@ TEST_F(NewLlmTest, LinksTheCheckpoint) {
   EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
 }
 
+TEST_F(NewLlmTest, NamesTheModelsAfterTheOneThatClientsCall) {
+  options_.model_name = "Llama-3.1_8B";
+  options_.engine_parameters = {{"max_seq_len", "96"}};
+  ASSERT_TRUE(NewLlm(options_).ok());
+  EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
+  const LlmModelNames names = NamesOfLlmModels("Llama-3.1_8B");
+  EXPECT_EQ(names.ensemble, "Llama-3.1_8B");
+  const core::ModelConfig ensemble = Config(names.ensemble);
+  EXPECT_EQ(ensemble.ensemble_scheduling->steps.at(1).model_name, names.engine);
+  EXPECT_EQ(Config(names.engine).parameters.at("max_seq_len"), "96");
+  EXPECT_FALSE(Config(names.preprocessing).parameters.contains("max_seq_len"));
+}
+
+TEST_F(NewLlmTest, RefusesNamesThatCannotBeModels) {
+  for (const char* name : {".hidden", "-x", "a/b", "a b", "a\"b"}) {
+    options_.model_name = name;
+    EXPECT_EQ(NewLlm(options_).code(), StatusCode::kInvalidArg) << name;
+  }
+  EXPECT_EQ(CheckModelName("").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(CheckModelName(std::string(129, 'a')).code(), StatusCode::kInvalidArg);
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
+TEST_F(NewLlmTest, PutsAnotherChatTemplateBesideTheTokenizer) {
+  WriteFile(fs::path(options_.checkpoint) / "chat_template.jinja", "theirs");
+  options_.chat_template = folder_ / "own.jinja";
+  WriteFile(options_.chat_template, "ours");
+  EXPECT_EQ(NewLlm(options_).code(), StatusCode::kInvalidArg);  // by reference
+  options_.files = NewLlmOptions::Files::kLink;
+  ASSERT_TRUE(NewLlm(options_).ok());
+  const fs::path files = fs::path(options_.out) / "tensorrt_llm/1";
+  EXPECT_EQ(ReadFile(files / "chat_template.jinja"), "ours");
+  EXPECT_TRUE(fs::is_symlink(files / "tokenizer.json"));
+  EXPECT_EQ(ReadFile(fs::path(options_.checkpoint) / "chat_template.jinja"), "theirs");
+}
+
 TEST_F(NewLlmTest, LeavesNothingBehindWhenItFails) {
   options_.templates = folder_ / "templates";
   WriteFile(fs::path(options_.templates) / "ensemble/config.pbtxt", "a: 1\nb: ${nobody_knows}\n");

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/ensemble/closest_name.h"
 #include "tests/backends/ensemble/ensemble_fixture.h"
 
 namespace nereid::ensemble {
@@ -181,17 +180,6 @@ TEST(ValidateTest, GathersAllIssuesIntoOneStatus) {
       "'B' is not connected: input 'IN' of step 1 ('m1') reads what is neither an input of "
       "the ensemble nor an output of a step; ensemble output 'RESULT' for ensemble 'ens' is "
       "not used: no step produces it");
-}
-
-TEST(ClosestNameTest, FindsTheNearestOfSeveral) {
-  EXPECT_EQ(ClosestName("max_batch_sizes", {"max_queue_size", "max_batch_size", "name"}),
-            "max_batch_size");
-  EXPECT_EQ(ClosestName("input_ids", {"INPUT_IDS", "input_lengths"}), "INPUT_IDS");
-}
-
-TEST(ClosestNameTest, FindsNothingWhenNothingIsNear) {
-  EXPECT_EQ(ClosestName("tokenizer", {"logits", "beam_width"}), "");
-  EXPECT_EQ(DidYouMean("X", {"Y"}), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "backends/ensemble/closest_name.h"
+#include "base/closest_name.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 
 #include "nereid/status.h"
 
-namespace nereid::ensemble {
+namespace nereid {
 namespace {
 
 // Levenshtein distance. A change of case costs nothing, so that such a candidate always wins.
@@ -47,4 +47,4 @@ std::string DidYouMean(std::string_view name, const std::vector<std::string>& ca
   return closest.empty() ? std::string() : StrCat(" (did you mean '", closest, "'?)");
 }
 
-}  // namespace nereid::ensemble
+}  // namespace nereid

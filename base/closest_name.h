@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nereid::ensemble {
+namespace nereid {
 
 // Returns the candidate with the smallest edit distance, at most a third of the name's length (but
 // at least 2). Empty if no candidate is that close.
@@ -14,4 +14,4 @@ std::string ClosestName(std::string_view name, const std::vector<std::string>& c
 // " (did you mean 'X'?)", or an empty string.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
 
-}  // namespace nereid::ensemble
+}  // namespace nereid
