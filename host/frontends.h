@@ -40,6 +40,11 @@ class Frontends {
     return grpc_ == nullptr || grpc_->num_calls() == 0;
   }
 
+  // The ports that were opened; 0 for one that is not enabled.
+  uint16_t http_port() const { return http_ports_.empty() ? 0 : http_ports_[0].server->port(); }
+  uint16_t grpc_port() const { return grpc_ == nullptr ? 0 : grpc_->port(); }
+  uint16_t metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }
+
  private:
   Frontends(const Server& server, const Options& options);
   // A port that serves the inference protocol, at its own paths or at those of a cloud platform.

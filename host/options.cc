@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/closest_name.h"
 #include "host/option_table.h"
 
 namespace nereid {
@@ -29,7 +30,10 @@ Result<const Flag*> FindFlag(std::string_view name) {
       possible += StrCat(possible.empty() ? "'" : " '", flag.name, "'");
     }
   }
-  if (found == nullptr) return InvalidArgError("unknown option '", name, "'");
+  if (found == nullptr) {
+    return InvalidArgError("unknown option '", name, "'",
+                           name.size() > 2 ? DidYouMean(name, FlagNames()) : "");
+  }
   if (possible.find(' ') == std::string::npos) return found;
   return InvalidArgError("option '", name, "' is ambiguous; possibilities: ", possible);
 }
@@ -204,6 +208,19 @@ Result<Options> ParseOptions(const std::vector<std::string>& args, Program progr
   NEREID_RETURN_IF_ERROR(ApplyTraceEnvironment(options.trace));
   NEREID_RETURN_IF_ERROR(CheckOptions(options));
   return options;
+}
+
+Result<bool> TakesNextArgument(std::string_view name) {
+  NEREID_ASSIGN_OR_RETURN(const Flag* const flag, FindFlag(name));
+  return !flag->value.empty() && !IsValueOptional(*flag);
+}
+
+std::vector<std::string> FlagNames() {
+  std::vector<std::string> names;
+  for (const std::span<const Flag> flags : {CoreFlags(), FrontendFlags()}) {
+    for (const Flag& flag : flags) names.emplace_back(flag.name);
+  }
+  return names;
 }
 
 std::string UsageText(std::string_view program) {

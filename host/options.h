@@ -113,6 +113,13 @@ struct Options {
 Result<Options> ParseOptions(const std::vector<std::string>& args,
                              Program program = Program::kNereid);
 
+// Whether the flag `name`, which may be abbreviated, takes its value from the next argument if none
+// follows an equals sign. INVALID_ARG for an unknown flag.
+Result<bool> TakesNextArgument(std::string_view name);
+
+// The names of all flags, including the dashes.
+std::vector<std::string> FlagNames();
+
 std::string UsageText(std::string_view program);
 
 }  // namespace nereid

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 namespace nereid {
@@ -25,8 +26,17 @@ int wake_fd = -1;
 std::atomic<bool> is_serving{false};
 std::atomic<bool> was_signalled{false};
 
+std::atomic<void (*)()> exit_action{nullptr};
+
+void RunExitAction() {
+  if (void (*const action)() = exit_action.load()) action();
+}
+
 void OnSignal(int) {
-  if (!is_serving.load() || was_signalled.exchange(true)) _exit(1);
+  if (!is_serving.load() || was_signalled.exchange(true)) {
+    RunExitAction();
+    _exit(1);
+  }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
 }
@@ -97,6 +107,7 @@ void OnCrash(int signal_number) {
 }  // namespace
 
 void ShutdownSignal::Install() {
+  if (wake_fd >= 0) return;
   wake_fd = eventfd(0, EFD_CLOEXEC);
   Handle(SIGINT, &OnSignal);
   Handle(SIGTERM, &OnSignal);
@@ -119,6 +130,15 @@ bool ShutdownSignal::Wait(std::chrono::milliseconds timeout) {
     poll(&waited, 1, static_cast<int>(std::min(left, milliseconds(INT_MAX)).count()));
   }
   return was_signalled.load();
+}
+
+void SetExitAction(void (*action)()) {
+  exit_action.store(action);
+}
+
+void ExitNow(int status) {
+  RunExitAction();
+  std::_Exit(status);
 }
 
 void CrashHandler::Install(const std::string& log_file) {

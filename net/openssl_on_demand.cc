@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/opensslv.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
@@ -24,6 +25,13 @@
   F(unsigned long, ERR_get_error, (), ())                                                    \
   F(unsigned long, ERR_peek_error, (), ())                                                   \
   F(const char*, ERR_reason_error_string, (unsigned long a), (a))                            \
+  F(int, EVP_DigestFinal_ex, (EVP_MD_CTX * a, unsigned char* b, unsigned* c), (a, b, c))     \
+  F(int, EVP_DigestInit_ex, (EVP_MD_CTX * a, const EVP_MD* b, ENGINE* c), (a, b, c))         \
+  F(int, EVP_DigestUpdate, (EVP_MD_CTX * a, const void* b, size_t c), (a, b, c))             \
+  F(void, EVP_MD_CTX_free, (EVP_MD_CTX * a), (a))                                            \
+  F(EVP_MD_CTX*, EVP_MD_CTX_new, (), ())                                                     \
+  F(const EVP_MD*, EVP_sha1, (), ())                                                         \
+  F(const EVP_MD*, EVP_sha256, (), ())                                                       \
   F(int, SSL_CTX_check_private_key, (const SSL_CTX* a), (a))                                 \
   F(long, SSL_CTX_ctrl, (SSL_CTX * a, int b, long c, void* d), (a, b, c, d))                 \
   F(void, SSL_CTX_free, (SSL_CTX * a), (a))                                                  \

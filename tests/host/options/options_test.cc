@@ -49,6 +49,8 @@ TEST(OptionsTest, AcceptsFourSpellingsOfBooleans) {
 TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
   EXPECT_EQ(ErrorOf({"--nope=1"}), "unknown option '--nope'");
   EXPECT_EQ(ErrorOf({"models"}), "unknown option 'models'");
+  EXPECT_EQ(ErrorOf({"--grpc-prot=1"}),
+            "unknown option '--grpc-prot' (did you mean '--grpc-port'?)");
   EXPECT_EQ(ErrorOf({"--http-port=70000"}),
             "Bad option: \"--http-port\": expected an integer from 0 to 65535, got '70000'");
   EXPECT_EQ(ErrorOf({"--disable-auto-complete-config=1"}),

@@ -1,0 +1,30 @@
+// Finds the checkpoint of a model on a hub: in the local cache, or by downloading what serving
+// needs. [one thread]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "host/cli/hub_cache.h"
+#include "host/cli/hub_file.h"
+#include "host/cli/hub_id.h"
+#include "nereid/status.h"
+
+namespace nereid::cli {
+
+// Downloads the files of id.revision that serving needs and that the cache lacks. Returns the
+// folder of the snapshot.
+Result<std::string> DownloadSnapshot(const HubId& id, const HubCache& cache,
+                                     const HubConnection& hub, const DownloadEvents& events);
+
+// The files of a repository that serving needs besides weights: the texts of configuration,
+// tokenizer and chat template. INVALID_ARG if a name is not a plain file name or a path of such
+// names.
+Result<std::vector<std::string>> SideFiles(const std::vector<std::string>& files);
+
+// The weight files: those that the text of model.safetensors.index.json lists, or, without one
+// (empty text), model.safetensors. NOT_FOUND if the repository has none, with what it has.
+Result<std::vector<std::string>> WeightFilesToDownload(const std::vector<std::string>& files,
+                                                       const std::string& index_text);
+
+}  // namespace nereid::cli

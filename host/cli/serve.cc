@@ -1,0 +1,86 @@
+#include "host/cli/serve.h"
+
+#include <cstdio>
+
+#include "host/cli/serve_options.h"
+#include "host/cli/serve_report.h"
+#include "host/cli/served_model.h"
+#include "host/cli/temporary_folder.h"
+#include "host/process_signals.h"
+#include "host/run_server.h"
+#include "net/listener.h"
+
+namespace nereid::cli {
+namespace {
+
+int Fail(const Status& status, int exit_status) {
+  std::fprintf(stderr, "nereid serve: %s\n", status.message().c_str());
+  return exit_status;
+}
+
+void Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+Status CheckPort(const std::string& address, uint16_t port, bool is_reused, const char* flag) {
+  Status opened = net::Listener::Open({address, port, is_reused, false}).status();
+  if (opened.ok()) return opened;
+  return UnavailableError(opened.message(), "; ", flag, " chooses another port");
+}
+
+// Opens and closes each port, so that one in use is reported before weights are read. The server
+// opens them when the models are ready.
+Status CheckPorts(const Options& options) {
+  if (options.allow_http) {
+    NEREID_RETURN_IF_ERROR(
+        CheckPort(options.http.address, options.http.port, options.http.reuse_port, "--port"));
+  }
+  if (options.allow_grpc) {
+    NEREID_RETURN_IF_ERROR(CheckPort(options.grpc.address, options.grpc.port,
+                                     options.grpc.is_port_reused, "--grpc-port"));
+  }
+  if (!options.allow_metrics) return Status::Ok();
+  return CheckPort(options.metrics.address, options.metrics.port, options.metrics.reuse_port,
+                   "--metrics-port");
+}
+
+int Serve(ServeOptions& options) {
+  if (Status ports = CheckPorts(options.server); !ports.ok()) return Fail(ports, 1);
+  // From now on a signal removes what this process has written.
+  ShutdownSignal::Install();
+  const std::string root = InstallRoot();
+  ProgressBar progress(stdout);
+  const Result<std::vector<ServedModel>> models = FindModels(options, root, progress);
+  if (!models.ok()) return Fail(models.status(), 1);
+  const Result<TemporaryFolder> folder = TemporaryFolder::Create();
+  if (!folder.ok()) return Fail(folder.status(), 1);
+  Result<std::vector<std::string>> repositories =
+      WriteRepositories(options, *models, root, folder->path());
+  if (!repositories.ok()) return Fail(repositories.status(), 1);
+  folder->RemoveAtExit();
+  options.server.repositories = std::move(*repositories);
+  for (const ServedModel& model : *models) Print(StrCat("model     ", DescribeModel(model), "\n"));
+  Print("loading weights ...\n");
+  return RunServer(options.server, [&](const Server& server, const Frontends& frontends) {
+    Print(DescribeServer(*models, options.server, server, frontends));
+  });
+}
+
+}  // namespace
+
+int RunServe(const std::vector<std::string>& args) {
+  Result<ServeOptions> options = ParseServeOptions(args);
+  if (!options.ok()) {
+    const bool is_understood = options.status().code() == StatusCode::kUnsupported;
+    const char* const hint = is_understood ? "" : "; see 'nereid serve --help'";
+    return Fail(Status(options.status().code(), StrCat(options.status().message(), hint)), 2);
+  }
+  if (options->show_help) {
+    Print(ServeUsageText());
+    return 0;
+  }
+  return Serve(*options);
+}
+
+}  // namespace nereid::cli

@@ -1,0 +1,181 @@
+#include "host/cli/serve_options.h"
+
+#include <optional>
+#include <span>
+
+#include "base/closest_name.h"
+#include "host/option_values.h"
+
+namespace nereid::cli {
+namespace {
+
+using Text = const std::string&;
+
+// Flags of the server that `nereid serve` passes on.
+using ServerFlags = std::vector<std::string>;
+
+struct ServeFlag {
+  const char* name;
+  const char* value;  // placeholder in the help text
+  const char* help;   // empty: the flag is not in the help text
+  Status (*apply)(ServeOptions& options, ServerFlags& server, Text value);
+};
+
+Status ApplyEngine(ServeOptions& options, ServerFlags&, Text value) {
+  constexpr const char* kEngines[] = {"auto", "gpu", "cpu"};
+  constexpr const char* kBackends[] = {"auto", "gpu_llm", "cpu_reference"};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(value, kEngines));
+  options.engine = kBackends[choice];
+  return Status::Ok();
+}
+
+Status ApplyMaxModelLen(ServeOptions& options, ServerFlags&, Text value) {
+  NEREID_ASSIGN_OR_RETURN(options.max_model_len, ParseIntValue(value, 1, INT32_MAX));
+  return Status::Ok();
+}
+
+Status ApplyPort(ServeOptions&, ServerFlags& server, Text value) {
+  NEREID_RETURN_IF_ERROR(ParseIntValue(value, 0, 65535).status());
+  server.push_back("--http-port=" + value);
+  return Status::Ok();
+}
+
+template <const char* name>
+Status PassOn(ServeOptions&, ServerFlags& server, Text value) {
+  server.push_back(StrCat(name, "=", value));
+  return Status::Ok();
+}
+constexpr char kHost[] = "--host";
+constexpr char kApiKeyFile[] = "--api-key-file";
+constexpr char kGrpcPort[] = "--grpc-port";
+
+Status RefuseLora(ServeOptions&, ServerFlags&, Text) {
+  return UnsupportedError("not supported yet: the engine has no LoRA adapters");
+}
+
+Status RefuseSpeculation(ServeOptions&, ServerFlags&, Text) {
+  return UnsupportedError("not supported yet: the engine has no speculative decoding");
+}
+
+Status RefuseRepository(ServeOptions&, ServerFlags&, Text) {
+  return UnsupportedError(
+      "not supported with 'nereid serve', which makes its repository itself; 'nereid "
+      "--model-repository' serves one");
+}
+
+constexpr ServeFlag kFlags[] = {
+    {"--name", "name",
+     "the name of the model; once for each checkpoint. Default: the last part of the folder or id",
+     [](ServeOptions& options, ServerFlags&, Text value) {
+       options.names.push_back(value);
+       return Status::Ok();
+     }},
+    {"--chat-template", "file", "a chat template to use in place of the checkpoint's",
+     [](ServeOptions& options, ServerFlags&, Text value) {
+       options.chat_template = value;
+       return Status::Ok();
+     }},
+    {"--max-model-len", "tokens", "the longest sequence. Default: the limit of the model",
+     &ApplyMaxModelLen},
+    {"--engine", "auto|gpu|cpu", "where the model runs. Default: auto, a GPU if there is one",
+     &ApplyEngine},
+    {kHost, "address", "the address of all ports. Default: 127.0.0.1", &PassOn<kHost>},
+    {"--port", "number", "the HTTP port. Default: 8000", &ApplyPort},
+    {kGrpcPort, "number", "the gRPC port. Default: 8001", &PassOn<kGrpcPort>},
+    {kApiKeyFile, "file", "API keys and their rights; then every request needs a key",
+     &PassOn<kApiKeyFile>},
+    {"--lora", "name=folder", "", &RefuseLora},
+    {"--speculate", "method", "", &RefuseSpeculation},
+    {"--model-repository", "path", "", &RefuseRepository},
+    {"--model-store", "path", "", &RefuseRepository},
+};
+
+const ServeFlag* FindServeFlag(const std::string& name) {
+  for (const ServeFlag& flag : kFlags) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+std::string UnknownOption(const std::string& name) {
+  std::vector<std::string> names = FlagNames();
+  for (const ServeFlag& flag : kFlags) names.emplace_back(flag.name);
+  return StrCat("unknown option '", name, "'", DidYouMean(name, names));
+}
+
+Status CheckServeOptions(const ServeOptions& options) {
+  if (options.checkpoints.empty()) {
+    return InvalidArgError("expected a checkpoint: a folder, organization/model of a hub, or demo");
+  }
+  if (!options.names.empty() && options.names.size() != options.checkpoints.size()) {
+    return InvalidArgError("--name: expected one for each checkpoint, got ", options.names.size(),
+                           " for ", options.checkpoints.size());
+  }
+  if (!options.chat_template.empty() && options.checkpoints.size() > 1) {
+    return InvalidArgError("--chat-template: expected one checkpoint, got ",
+                           options.checkpoints.size());
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<ServeOptions> ParseServeOptions(const std::vector<std::string>& args) {
+  ServeOptions options;
+  // Log lines of a server are for operators. These come first, so that flags change them.
+  ServerFlags server{"--log-info=false"};
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    if (!arg.starts_with("-")) {
+      options.checkpoints.push_back(arg);
+      continue;
+    }
+    const size_t equals = arg.find('=');
+    const std::string name = arg.substr(0, equals);
+    if (name == "--help" || name == "-h") {
+      options.show_help = true;
+      return options;
+    }
+    const ServeFlag* const flag = FindServeFlag(name);
+    bool takes_next = true;
+    if (flag == nullptr) {
+      const Result<bool> known = TakesNextArgument(name);
+      if (!known.ok()) {
+        const bool is_ambiguous = known.status().message().find("ambiguous") != std::string::npos;
+        return is_ambiguous ? known.status() : InvalidArgError(UnknownOption(name));
+      }
+      takes_next = *known;
+    }
+    std::string value = equals == std::string::npos ? "" : arg.substr(equals + 1);
+    if (equals == std::string::npos && takes_next) {
+      if (i + 1 == args.size()) return InvalidArgError(name, ": expected a value");
+      value = args[++i];
+    }
+    if (flag != nullptr) {
+      NEREID_RETURN_IF_ERROR(flag->apply(options, server, value).WithContext(name));
+    } else {
+      const bool has_value = equals != std::string::npos || takes_next;
+      server.push_back(has_value ? StrCat(name, "=", value) : name);
+    }
+  }
+  NEREID_RETURN_IF_ERROR(CheckServeOptions(options));
+  NEREID_ASSIGN_OR_RETURN(options.server, ParseOptions(server));
+  return options;
+}
+
+std::string ServeUsageText() {
+  std::string text =
+      "Usage: nereid serve CHECKPOINT... [options]\n"
+      "CHECKPOINT is a folder in Hugging Face's layout, organization/model[@revision] of a hub, "
+      "or\n"
+      "demo, a small story model. Other flags of the server work, too ('nereid --help').\n\n";
+  for (const ServeFlag& flag : kFlags) {
+    if (*flag.help == '\0') continue;
+    std::string line = StrCat("  ", flag.name, " <", flag.value, ">");
+    line.resize(std::max<size_t>(line.size() + 1, 28), ' ');
+    text += StrCat(line, flag.help, "\n");
+  }
+  return text;
+}
+
+}  // namespace nereid::cli

@@ -1,0 +1,29 @@
+// The command line of `nereid serve`: its own options, and the flags of a server. [main thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "host/options.h"
+#include "nereid/status.h"
+
+namespace nereid::cli {
+
+struct ServeOptions {
+  bool show_help = false;
+  std::vector<std::string> checkpoints;  // folders, hub ids, or "demo"
+  std::vector<std::string> names;        // of the models; empty: named after the checkpoints
+  std::string chat_template;             // a file; empty: that of the checkpoint
+  int64_t max_model_len = 0;             // tokens of a sequence; 0: the limit of the model
+  std::string engine = "auto";           // a value of nereid-repo's --backend
+  Options server;
+};
+
+// `args` excludes the command. INVALID_ARG for an unknown option suggests the closest one;
+// UNSUPPORTED for options of engines that do not exist yet.
+Result<ServeOptions> ParseServeOptions(const std::vector<std::string>& args);
+
+std::string ServeUsageText();
+
+}  // namespace nereid::cli

@@ -1,0 +1,132 @@
+#include "host/cli/serve_report.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+
+#include "base/file_content.h"
+#include "repo_templates/tool/new_repository.h"
+
+namespace nereid::cli {
+namespace {
+
+// The value of the sample whose line has all of these texts; 0 if there is none.
+double SampleOf(std::string_view metrics, const std::vector<std::string>& parts) {
+  while (!metrics.empty()) {
+    const size_t end = std::min(metrics.find('\n'), metrics.size());
+    const std::string line(metrics.substr(0, end));
+    metrics.remove_prefix(std::min(end + 1, metrics.size()));
+    bool has_all = !line.starts_with('#');
+    for (const std::string& part : parts) has_all = has_all && line.find(part) != std::string::npos;
+    const size_t space = line.rfind(' ');
+    if (has_all && space != std::string::npos) return std::strtod(line.c_str() + space, nullptr);
+  }
+  return 0;
+}
+
+std::string MetricsText(const Server& server) {
+  const Result<MetricsPage> page = server.Metrics();
+  if (!page.ok()) return "";
+  const Result<std::string_view> text = page->PrometheusText();
+  return text.ok() ? std::string(*text) : "";
+}
+
+// The engine publishes its cache on its own thread, right after the load.
+std::vector<uint64_t> WaitForCacheTokens(const std::vector<ServedModel>& models,
+                                         const Server& server) {
+  std::vector<uint64_t> tokens(models.size(), 0);
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    const std::string metrics = MetricsText(server);
+    bool has_all = true;
+    for (size_t i = 0; i < models.size(); ++i) {
+      tokens[i] = CacheTokens(metrics, repo::NamesOfLlmModels(models[i].name).engine);
+      has_all = has_all && tokens[i] > 0;
+    }
+    if (has_all || metrics.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return tokens;
+}
+
+// Which engine the core has chosen is known by the library that it has opened.
+std::string EngineText() {
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  const Result<std::string> maps = ReadFileBeginning("/proc/self/maps", kMaxBytes);
+  const bool has_gpu = maps.ok() && maps->find("/libtriton_gpu_llm.so") != std::string::npos;
+  const bool has_cpu = maps.ok() && maps->find("/libtriton_cpu_reference.so") != std::string::npos;
+  if (has_gpu && has_cpu) return "GPU and CPU";
+  if (has_gpu) return "GPU (gpu_llm)";
+  return has_cpu ? "CPU (cpu_reference)" : "unknown";
+}
+
+// The address under which this machine reaches the port.
+std::string LocalAddress(const std::string& address) {
+  if (address == "0.0.0.0" || address == "::") return "127.0.0.1";
+  return address.find(':') == std::string::npos ? address : "[" + address + "]";
+}
+
+}  // namespace
+
+std::string DescribeModel(const ServedModel& model) {
+  const repo::CheckpointSummary& checkpoint = model.checkpoint;
+  std::string text = StrCat(model.name, ": ", checkpoint.architecture);
+  if (checkpoint.num_parameters > 0) {
+    text += StrCat(", ", ShowCount(checkpoint.num_parameters), " parameters");
+  }
+  text += StrCat(", ", checkpoint.data_type, ", ", ShowBytes(checkpoint.weight_bytes));
+  if (checkpoint.context_length > 0) {
+    text += StrCat(", context of ", ShowGrouped(static_cast<uint64_t>(checkpoint.context_length)),
+                   " tokens");
+  }
+  return text;
+}
+
+uint64_t CacheTokens(std::string_view metrics, const std::string& engine_model) {
+  const std::string family = "nv_trt_llm_kv_cache_block_metrics{";
+  const std::string model = StrCat("model=\"", engine_model, "\"");
+  const double num_blocks = SampleOf(metrics, {family, model, "=\"max\""});
+  const double block_size = SampleOf(metrics, {family, model, "=\"tokens_per\""});
+  const double tokens = num_blocks * block_size;
+  return tokens >= 1 && tokens < 1e18 ? static_cast<uint64_t>(std::llround(tokens)) : 0;
+}
+
+std::string CurlLine(const ServedModel& model, const std::string& url, bool needs_key) {
+  // The name of a model has no character that JSON or a shell would need to escape.
+  const std::string ask =
+      model.has_chat_template
+          ? R"("messages": [{"role": "user", "content": "Why is the sky blue?"}])"
+          : R"("prompt": "Once upon a time", "max_tokens": 60)";
+  return StrCat("curl ", url, model.has_chat_template ? "/v1/chat/completions" : "/v1/completions",
+                " -H 'Content-Type: application/json'",
+                needs_key ? " -H \"Authorization: Bearer $NEREID_API_KEY\"" : "",
+                " -d '{\"model\": \"", model.name, "\", ", ask, "}'");
+}
+
+std::string DescribeServer(const std::vector<ServedModel>& models, const Options& options,
+                           const Server& server, const Frontends& frontends) {
+  std::string text = StrCat("engine    ", EngineText(), "\n");
+  const std::vector<uint64_t> cache_tokens = WaitForCacheTokens(models, server);
+  for (size_t i = 0; i < models.size(); ++i) {
+    text += StrCat("memory    ", models.size() > 1 ? models[i].name + ": " : "", "weights ",
+                   ShowBytes(models[i].checkpoint.weight_bytes));
+    if (cache_tokens[i] > 0)
+      text += StrCat(", KV cache of ", ShowGrouped(cache_tokens[i]), " tokens");
+    text += "\n";
+  }
+  const std::string scheme = options.use_http_tls ? "https://" : "http://";
+  const std::string url =
+      StrCat(scheme, LocalAddress(options.http.address), ":", frontends.http_port());
+  text += StrCat("ready     ", url);
+  if (options.allow_grpc) {
+    text += StrCat(", gRPC ", LocalAddress(options.grpc.address), ":", frontends.grpc_port());
+  }
+  if (options.allow_metrics) {
+    text += StrCat(", metrics http://", LocalAddress(options.metrics.address), ":",
+                   frontends.metrics_port(), "/metrics");
+  }
+  text += "\n";
+  return StrCat(text, "\n", CurlLine(models[0], url, !options.api_key_file.empty()), "\n");
+}
+
+}  // namespace nereid::cli

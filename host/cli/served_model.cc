@@ -1,0 +1,155 @@
+#include "host/cli/served_model.h"
+
+#include <filesystem>
+
+#include "host/cli/hub_download.h"
+#include "repo_templates/tool/new_repository.h"
+
+namespace nereid::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kDemo[] = "demo";
+
+bool IsFolder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+DownloadEvents ShowOn(ProgressBar& progress) {
+  DownloadEvents events;
+  events.on_bytes = [&](const std::string& file, uint64_t done, uint64_t total) {
+    progress.Update(file, done, total);
+  };
+  events.on_note = [&](const std::string& note) { progress.Note(note); };
+  return events;
+}
+
+Result<std::string> FindHubCheckpoint(const HubId& id, ProgressBar& progress) {
+  const Result<std::string> cached = HubCache::FromEnvironment().FindSnapshot(id);
+  if (cached.ok() && repo::InspectCheckpoint(*cached).ok()) return *cached;
+  return PullCheckpoint(id, progress);
+}
+
+// The last part of a folder's path or of a hub id.
+std::string NameOf(const std::string& checkpoint, const std::string& folder) {
+  if (checkpoint == kDemo) return kDemo;
+  if (!IsFolder(checkpoint)) {
+    if (const Result<HubId> id = ParseHubId(checkpoint); id.ok()) return id->model;
+  }
+  std::error_code ignored;
+  return fs::canonical(folder, ignored).filename().string();
+}
+
+Result<ServedModel> FindModel(const ServeOptions& options, size_t index,
+                              const std::string& install_root, ProgressBar& progress) {
+  const std::string& checkpoint = options.checkpoints[index];
+  NEREID_ASSIGN_OR_RETURN(const std::string folder,
+                          FindCheckpoint(checkpoint, install_root, progress));
+  ServedModel model;
+  model.name = options.names.empty() ? NameOf(checkpoint, folder) : options.names[index];
+  Status valid = repo::CheckModelName(model.name);
+  if (!valid.ok()) return std::move(valid).WithContext("--name");
+  NEREID_ASSIGN_OR_RETURN(model.checkpoint, repo::InspectCheckpoint(folder));
+  model.has_chat_template = model.checkpoint.has_chat_template || !options.chat_template.empty();
+  return model;
+}
+
+// Models of several checkpoints must not have the same name, nor that of another one's step.
+Status CheckNames(const std::vector<ServedModel>& models) {
+  for (const ServedModel& a : models) {
+    for (const ServedModel& b : models) {
+      if (&a == &b) continue;
+      const repo::LlmModelNames steps = repo::NamesOfLlmModels(b.name);
+      for (const std::string& name :
+           {steps.ensemble, steps.preprocessing, steps.engine, steps.postprocessing}) {
+        if (a.name != name) continue;
+        return AlreadyExistsError("two models would have the name '", name, "': '",
+                                  a.checkpoint.directory, "' and '", b.checkpoint.directory,
+                                  "'; give each checkpoint a --name");
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::string> PullCheckpoint(const HubId& id, ProgressBar& progress) {
+  const HubCache cache = HubCache::FromEnvironment();
+  NEREID_ASSIGN_OR_RETURN(const HubConnection hub, HubConnection::FromEnvironment());
+  if (!hub.is_offline) {
+    progress.Note(StrCat("downloading ", id.repository(), " (", id.revision, ") from ",
+                         hub.endpoint, " to ", cache.root()));
+  }
+  Result<std::string> folder = DownloadSnapshot(id, cache, hub, ShowOn(progress));
+  progress.Finish();
+  return folder;
+}
+
+Result<std::string> FindCheckpoint(const std::string& checkpoint, const std::string& install_root,
+                                   ProgressBar& progress) {
+  if (checkpoint == kDemo) {
+    std::string folder = install_root + "/share/demo_model";
+    if (IsFolder(folder)) return folder;
+    return NotFoundError("'", folder, "': the demo model is not installed");
+  }
+  std::error_code ignored;
+  if (IsFolder(checkpoint)) return checkpoint;
+  if (fs::exists(checkpoint, ignored)) {
+    return InvalidArgError("'", checkpoint, "': expected the checkpoint's folder, got a file");
+  }
+  const Result<HubId> id = ParseHubId(checkpoint);
+  if (id.ok()) return FindHubCheckpoint(*id, progress);
+  return NotFoundError("'", checkpoint, "': no such folder, and no organization/model of a hub");
+}
+
+Result<std::vector<ServedModel>> FindModels(const ServeOptions& options,
+                                            const std::string& install_root,
+                                            ProgressBar& progress) {
+  std::error_code ignored;
+  if (!options.chat_template.empty() && !fs::is_regular_file(options.chat_template, ignored)) {
+    return NotFoundError("--chat-template: '", options.chat_template, "': no such file");
+  }
+  std::vector<ServedModel> models;
+  for (size_t i = 0; i < options.checkpoints.size(); ++i) {
+    NEREID_ASSIGN_OR_RETURN(ServedModel model, FindModel(options, i, install_root, progress));
+    models.push_back(std::move(model));
+  }
+  NEREID_RETURN_IF_ERROR(CheckNames(models));
+  return models;
+}
+
+Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
+                                                   const std::vector<ServedModel>& models,
+                                                   const std::string& install_root,
+                                                   const std::string& folder) {
+  std::vector<std::string> repositories;
+  for (const ServedModel& model : models) {
+    repo::NewLlmOptions llm;
+    llm.model_name = model.name;
+    llm.checkpoint = model.checkpoint.directory;
+    llm.out = StrCat(folder, "/", model.name);
+    llm.backend = options.engine;
+    llm.decoupled = true;
+    llm.templates = install_root + "/share/repo_templates/llm";
+    llm.chat_template = options.chat_template;
+    if (!llm.chat_template.empty()) llm.files = repo::NewLlmOptions::Files::kLink;
+    if (options.max_model_len > 0) {
+      llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);
+    }
+    // Several models share the memory that the weights leave on a GPU. Each takes its part of what
+    // is free when it is loaded.
+    if (models.size() > 1) {
+      constexpr double kShared = 0.9;
+      llm.engine_parameters["kv_cache_free_gpu_mem_fraction"] =
+          StrCat(kShared / static_cast<double>(models.size()));
+    }
+    NEREID_RETURN_IF_ERROR(repo::NewLlm(llm));
+    repositories.push_back(llm.out);
+  }
+  return repositories;
+}
+
+}  // namespace nereid::cli

@@ -1,0 +1,40 @@
+// Turns what the command line calls a checkpoint into a model to serve: finds its folder, downloads
+// it if necessary, and writes its repository. [main thread]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "host/cli/hub_id.h"
+#include "host/cli/progress_bar.h"
+#include "host/cli/serve_options.h"
+#include "nereid/status.h"
+#include "repo_templates/tool/checkpoint.h"
+
+namespace nereid::cli {
+
+struct ServedModel {
+  std::string name;
+  repo::CheckpointSummary checkpoint;
+  bool has_chat_template = false;
+};
+
+// Finds the checkpoint's folder. A hub id whose snapshot is complete in the cache needs no network.
+Result<std::string> FindCheckpoint(const std::string& checkpoint, const std::string& install_root,
+                                   ProgressBar& progress);
+
+// Asks the hub for id.revision and downloads what the cache lacks. Returns the folder.
+Result<std::string> PullCheckpoint(const HubId& id, ProgressBar& progress);
+
+// The checkpoints of the command line with their names, after all have been inspected. Errors name
+// what is wrong with which checkpoint.
+Result<std::vector<ServedModel>> FindModels(const ServeOptions& options,
+                                            const std::string& install_root, ProgressBar& progress);
+
+// Writes one repository for each model below `folder`. Returns their paths.
+Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
+                                                   const std::vector<ServedModel>& models,
+                                                   const std::string& install_root,
+                                                   const std::string& folder);
+
+}  // namespace nereid::cli

@@ -1,0 +1,25 @@
+// Starts the core and the frontends, waits for a signal, and stops them in reverse order. [main
+// thread]
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "host/frontends.h"
+#include "host/options.h"
+#include "nereid/server.h"
+
+namespace nereid {
+
+// The folder that contains bin/ with this executable.
+std::string InstallRoot();
+
+// Called on the main thread when every model is loaded or failed and every port listens.
+using StartedCallback = std::function<void(const Server&, const Frontends&)>;
+
+// Returns the exit status of the process: 0 after a signal; 1 if the start failed, the shutdown did
+// not complete in time, or it cut off requests. Where code is still running that cannot be stopped,
+// it ends the process itself.
+int RunServer(const Options& options, const StartedCallback& on_started = {});
+
+}  // namespace nereid

@@ -1,0 +1,283 @@
+"""`nereid serve`, `nereid pull` and the command line around them."""
+import hashlib
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+
+import pytest
+from hub_server import COMMIT, Hub, files_of
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ANY_PORTS = ["--port=0", "--grpc-port=0", "--metrics-port=0"]
+PROMPT = {"text_input": "Once upon a time", "max_tokens": 8}
+
+
+class Serving:
+    """A running `nereid serve`. `temporary` is the folder in which it makes its private one."""
+
+    def __init__(self, dist, temporary, *arguments, environment=None):
+        self.temporary = temporary
+        self.process = subprocess.Popen([dist / "bin/nereid", "serve", *map(str, arguments), *ANY_PORTS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True, env={**os.environ, "TMPDIR": str(temporary), **(environment or {})})
+        self.output = ""
+        for line in self.process.stdout:
+            self.output += line
+            if line.startswith("curl "):
+                break
+        else:
+            pytest.fail(f"the server ended: {self.output}")
+        self.curl = line
+        self.url = re.search(r"ready +(\S+?),", self.output)[1]
+
+    def ask(self, model, endpoint="generate", **fields):
+        request = urllib.request.Request(f"{self.url}/v2/models/{model}/{endpoint}", data=json.dumps({**PROMPT, **fields}).encode())
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.read().decode()
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        self.output += self.process.stdout.read()
+        return self.process.wait(timeout=60)
+
+
+def run(dist, *arguments, environment=None):
+    return subprocess.run([dist / "bin/nereid", *map(str, arguments)], capture_output=True, text=True, timeout=60, env={**os.environ, **(environment or {})})
+
+
+@pytest.fixture(scope="module")
+def demo_model():
+    return ROOT / "demo/model"
+
+
+@pytest.fixture
+def hub(demo_model):
+    running = Hub("org/story", {**files_of(demo_model), "README.md": b"text", "pytorch_model.bin": b"x" * 5000})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def hub_environment(hub, tmp_path):
+    return {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": "", "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": "", "no_proxy": "127.0.0.1"}
+
+
+def pull(dist, environment, model="org/story"):
+    return run(dist, "pull", model, environment=environment)
+
+
+# ---- serving
+
+def test_serve_demo_answers_streams_and_leaves_nothing_behind(dist, tmp_path):
+    serving = Serving(dist, tmp_path, "demo")
+    assert [path.name.startswith("nereid-serve-") for path in tmp_path.iterdir()] == [True]
+    assert "model     demo: LlamaForCausalLM, 12.1 M parameters, BF16, 24.1 MB, context of 1,024 tokens\n" in serving.output
+    assert "engine    " in serving.output and re.search(r"weights 24.1 MB, KV cache of [\d,]+ tokens", serving.output)
+    assert serving.url.startswith("http://127.0.0.1:")
+    whole = json.loads(serving.ask("demo"))
+    assert whole["num_output_tokens"] == 8
+    events = [json.loads(event[6:]) for event in serving.ask("demo", "generate_stream", stream=True).split("\n\n") if event]
+    assert len(events) > 2 and "".join(event["text_output"] for event in events) == whole["text_output"]
+    assert serving.curl.startswith(f"curl {serving.url}/v1/completions ") and '"model": "demo"' in serving.curl
+    assert serving.stop() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
+    shutil.copytree(demo_model, tmp_path / "tales")
+    (tmp_path / "own.jinja").write_text("{{ messages[0].content }}")
+    (tmp_path / "private").mkdir()
+    serving = Serving(dist, tmp_path / "private", tmp_path / "tales", "demo", "--max-model-len", "32", "--engine=cpu")
+    assert json.loads(serving.ask("tales"))["text_output"] == json.loads(serving.ask("demo"))["text_output"]
+    assert "engine    CPU" in serving.output
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        serving.ask("tales", text_input="Once " * 40)
+    assert "32" in caught.value.read().decode()
+    assert serving.stop(signal.SIGINT) == 0
+    assert list((tmp_path / "private").iterdir()) == []
+
+
+def test_serve_uses_the_given_chat_template_and_name(dist, tmp_path, demo_model):
+    (tmp_path / "own.jinja").write_text("Once upon {{ messages[0].content }}")
+    serving = Serving(dist, tmp_path, demo_model, "--name", "teller", "--chat-template", tmp_path / "own.jinja")
+    assert "/v1/chat/completions" in serving.curl
+    messages = json.dumps([{"role": "user", "content": "a time"}])
+    body = json.dumps({"messages": messages, "max_tokens": 8}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{serving.url}/v2/models/teller/generate", data=body), timeout=60) as reply:
+        assert json.load(reply)["text_output"] == json.loads(serving.ask("teller"))["text_output"]
+    assert serving.stop() == 0
+
+
+def test_a_signal_while_weights_load_removes_the_folder(dist, tmp_path):
+    process = subprocess.Popen([dist / "bin/nereid", "serve", "demo", *ANY_PORTS], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    for line in process.stdout:
+        if line.startswith("loading"):
+            break
+    process.send_signal(signal.SIGTERM)
+    process.stdout.read()
+    assert process.wait(timeout=60) in (0, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--port", "--grpc-port", "--metrics-port"])
+def test_a_port_in_use_is_reported_before_anything_else(dist, flag):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run(dist, "serve", "demo", *(each for each in ANY_PORTS if not each.startswith(flag + "=")), f"{flag}={port}")
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert str(port) in ended.stderr and f"{flag} chooses another port" in ended.stderr and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("make, expected", [
+    (lambda folder: None, "no such folder, and no organization/model of a hub"),
+    (lambda folder: folder.mkdir(), "config.json': is missing; the folder is empty"),
+    (lambda folder: (folder.mkdir(), (folder / "model.gguf").write_text("x")), "config.json': is missing; found: model.gguf"),
+    (lambda folder: (folder.mkdir(), (folder / "config.json").write_text('{"model_type": "rwkv"}')), "model_type 'rwkv' is not supported"),
+], ids=["absent", "empty", "gguf", "unknown"])
+def test_serve_says_what_is_wrong_with_a_checkpoint(dist, tmp_path, make, expected):
+    make(tmp_path / "checkpoint")
+    ended = run(dist, "serve", tmp_path / "checkpoint", *ANY_PORTS)
+    assert ended.returncode == 1 and expected in ended.stderr and str(tmp_path) in ended.stderr
+
+
+def test_a_command_line_that_is_not_understood_ends_with_one_line(dist):
+    for arguments, expected in [(["srve"], "unknown command 'srve' (did you mean 'serve'?)"), (["serve", "demo", "--prot=1"], "did you mean '--port'?"),
+                                (["serve"], "expected a checkpoint"), (["serve", "demo", "--lora", "a=b"], "--lora: not supported yet"),
+                                (["serve", "demo", "--speculate", "ngram"], "--speculate: not supported yet"), (["chat", "--ulr=x"], "did you mean '--url'?")]:
+        ended = run(dist, *arguments)
+        assert ended.returncode == 2 and expected in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr
+    ended = run(dist, "--grpc-prot=1")
+    assert ended.returncode == 1 and "did you mean '--grpc-port'?" in ended.stderr and ended.stderr.count("\n") == 1
+
+
+def test_help_is_short_and_lists_the_commands(dist):
+    text = run(dist, "serve", "--help")
+    assert text.returncode == 0 and text.stdout.count("\n") < 20 and "--chat-template" in text.stdout
+    assert run(dist, "--help").stdout.startswith("Usage: nereid serve CHECKPOINT...")
+    assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
+
+
+def test_there_are_no_commands_under_the_name_of_triton(dist):
+    ended = subprocess.run([dist / "bin/tritonserver", "serve", "demo"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "unknown option 'serve'" in ended.stderr and "--model-repository" in ended.stderr
+
+
+# ---- the hub
+
+def test_serve_downloads_once_and_then_needs_no_network(dist, tmp_path, hub, hub_environment):
+    (tmp_path / "private").mkdir()
+    serving = Serving(dist, tmp_path / "private", "org/story", environment=hub_environment)
+    assert "model.safetensors  24.2 MB of 24.2 MB\n" in serving.output
+    assert json.loads(serving.ask("story"))["num_output_tokens"] == 8
+    assert serving.stop() == 0
+    snapshot = tmp_path / f"hf/hub/models--org--story/snapshots/{COMMIT}"
+    assert sorted(path.name for path in snapshot.iterdir()) == sorted(name for name in hub.files if name not in ("README.md", "pytorch_model.bin"))
+    assert all(path.is_symlink() and path.resolve().parent.name == "blobs" for path in snapshot.iterdir())
+    assert (tmp_path / "hf/hub/models--org--story/refs/main").read_text() == COMMIT
+    assert (snapshot / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+    hub.stop()
+    serving = Serving(dist, tmp_path / "private", "org/story@main", "--name=again", environment={**hub_environment, "HF_HUB_OFFLINE": "1"})
+    assert json.loads(serving.ask("again"))["num_output_tokens"] == 8
+    assert serving.stop() == 0
+
+
+def test_a_cut_connection_is_resumed_where_it_was_cut(dist, tmp_path, hub, hub_environment):
+    hub.cuts = 2
+    done = pull(dist, hub_environment)
+    assert done.returncode == 0, done.stderr
+    assert "trying again" in done.stderr
+    assert (pathlib.Path(done.stdout.strip()) / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+    size = len(hub.files["model.safetensors"])
+    ranges = [headers.get("Range") for role, method, path, headers in hub.requests if role == "store" and method == "GET"]
+    assert ranges == [None, f"bytes={size // 2}-", f"bytes={size // 2 + (size - size // 2) // 2}-"]
+    assert not list((tmp_path / "hf").rglob("*.incomplete"))
+
+
+def test_a_store_without_ranges_starts_again(dist, hub, hub_environment):
+    hub.cuts, hub.has_ranges = 1, False
+    done = pull(dist, hub_environment)
+    assert done.returncode == 0, done.stderr
+    assert (pathlib.Path(done.stdout.strip()) / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+
+
+def test_an_earlier_process_left_a_damaged_part(dist, tmp_path, hub, hub_environment):
+    blobs = tmp_path / "hf/hub/models--org--story/blobs"
+    blobs.mkdir(parents=True)
+    part = blobs / (hashlib.sha256(hub.files["model.safetensors"]).hexdigest() + ".incomplete")
+    part.write_bytes(b"damage" * 100)
+    done = pull(dist, hub_environment)
+    assert done.returncode == 0 and "the download is damaged" in done.stderr, done.stderr
+    assert (pathlib.Path(done.stdout.strip()) / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_damaged_contents_are_refused(dist, tmp_path, hub, hub_environment, name):
+    hub.damaged = {name}
+    done = pull(dist, hub_environment)
+    assert done.returncode == 1 and f"{name}: the download is damaged: expected" in done.stderr, done.stderr
+    assert not (tmp_path / f"hf/hub/models--org--story/snapshots/{COMMIT}/{name}").exists()
+
+
+def test_a_busy_hub_is_asked_again(dist, hub, hub_environment):
+    hub.failures = 1
+    assert pull(dist, hub_environment).returncode == 0
+
+
+def test_the_token_reaches_the_hub_and_not_the_file_store(dist, hub, hub_environment):
+    hub.gated_for = "hf_right"
+    assert pull(dist, {**hub_environment, "HF_TOKEN": "hf_right"}).returncode == 0
+    assert all(headers.get("Authorization") == "Bearer hf_right" for role, _, _, headers in hub.of("hub"))
+    assert hub.of("store") and not any("Authorization" in headers for role, _, _, headers in hub.of("store"))
+
+
+def test_a_token_file_is_read(dist, tmp_path, hub, hub_environment):
+    hub.gated_for = "hf_file"
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf/token").write_text("hf_file\n")
+    assert pull(dist, hub_environment).returncode == 0
+
+
+def test_what_may_not_be_read_is_explained(dist, hub, hub_environment):
+    hub.gated_for = "hf_right"
+    done = pull(dist, hub_environment)
+    assert done.returncode == 1 and f"accept its conditions at {hub.endpoint}/org/story and set HF_TOKEN" in done.stderr
+    assert "set HF_TOKEN to a token that may read it" in pull(dist, hub_environment, "org/other").stderr
+    assert "the revision is 'v2'" in pull(dist, hub_environment, "org/story@v2").stderr
+    done = pull(dist, {**hub_environment, "HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 1 and "HF_HUB_OFFLINE forbids to download it" in done.stderr
+    assert "has the form organization/model" in pull(dist, hub_environment, "story").stderr
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda hub: setattr(hub, "listed", ["config.json", "../../evil.json"]), "'../../evil.json', which is no path inside of the repository"),
+    (lambda hub: setattr(hub, "listed", ["config.json", "/etc/evil.json"]), "'/etc/evil.json', which is no path inside of the repository"),
+    (lambda hub: setattr(hub, "commit", "../../elsewhere"), "expected a commit of 40 hexadecimal digits"),
+    (lambda hub: setattr(hub, "listed", ["config.json", "model.gguf"]), "found: config.json, model.gguf"),
+    (lambda hub: hub.files.update({"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'}), "no safetensors file of the repository"),
+], ids=["parent", "absolute", "commit", "no weights", "index"])
+def test_names_that_a_hub_answers_are_not_trusted(dist, tmp_path, hub, hub_environment, change, expected):
+    change(hub)
+    done = pull(dist, hub_environment)
+    assert done.returncode == 1 and expected in done.stderr, done.stderr
+    assert not [path for path in tmp_path.rglob("*") if "evil" in path.name or "elsewhere" in path.name]
+
+
+def test_a_progress_bar_is_drawn_on_a_terminal(dist, hub, hub_environment):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([dist / "bin/nereid", "pull", "org/story"], stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **hub_environment})
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the end of a terminal
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert b"\rmodel.safetensors" in shown.replace(b"\x1b[K", b"") and b"[########################]" in shown

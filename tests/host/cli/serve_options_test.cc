@@ -1,0 +1,75 @@
+#include "host/cli/serve_options.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::cli {
+namespace {
+
+std::string ErrorOf(const std::vector<std::string>& args) {
+  const Result<ServeOptions> options = ParseServeOptions(args);
+  return options.ok() ? "" : options.status().message();
+}
+
+TEST(ServeOptionsTest, TakeCheckpointsOwnOptionsAndFlagsOfTheServer) {
+  const Result<ServeOptions> options = ParseServeOptions(
+      {"/models/a", "--name", "first", "org/b", "--name=second", "--max-model-len=4096", "--engine",
+       "cpu", "--port", "9000", "--host", "0.0.0.0", "--grpc-port=9001", "--log-verbose", "1"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->checkpoints, (std::vector<std::string>{"/models/a", "org/b"}));
+  EXPECT_EQ(options->names, (std::vector<std::string>{"first", "second"}));
+  EXPECT_EQ(options->max_model_len, 4096);
+  EXPECT_EQ(options->engine, "cpu_reference");
+  EXPECT_EQ(options->server.http.port, 9000);
+  EXPECT_EQ(options->server.http.address, "0.0.0.0");
+  EXPECT_EQ(options->server.grpc.port, 9001);
+  EXPECT_EQ(options->server.log_verbose, 1u);
+}
+
+TEST(ServeOptionsTest, HaveTheDefaultsOfTheServer) {
+  const Result<ServeOptions> options = ParseServeOptions({"demo"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->engine, "auto");
+  EXPECT_EQ(options->server.http.port, 8000);
+  EXPECT_EQ(options->server.http.address, "127.0.0.1");
+  EXPECT_FALSE(options->server.log_info);
+  EXPECT_TRUE(ParseServeOptions({"demo", "--log-info=true"})->server.log_info);
+}
+
+TEST(ServeOptionsTest, SuggestWhatAnUnknownOptionMeans) {
+  EXPECT_EQ(ErrorOf({"demo", "--nme", "x"}), "unknown option '--nme' (did you mean '--name'?)");
+  EXPECT_EQ(ErrorOf({"demo", "--metrics-prot=1"}),
+            "unknown option '--metrics-prot' (did you mean '--metrics-port'?)");
+}
+
+TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
+  EXPECT_EQ(ErrorOf({"demo", "--lora", "a=/b"}),
+            "--lora: not supported yet: the engine has no LoRA adapters");
+  EXPECT_EQ(ErrorOf({"demo", "--speculate=ngram"}),
+            "--speculate: not supported yet: the engine has no speculative decoding");
+  EXPECT_EQ(ParseServeOptions({"demo", "--model-repository", "/m"}).status().code(),
+            StatusCode::kUnsupported);
+}
+
+TEST(ServeOptionsTest, CheckValues) {
+  EXPECT_NE(ErrorOf({}).find("expected a checkpoint"), std::string::npos);
+  EXPECT_EQ(ErrorOf({"demo", "--name"}), "--name: expected a value");
+  EXPECT_EQ(ErrorOf({"a", "b", "--name", "x"}),
+            "--name: expected one for each checkpoint, got 1 for 2");
+  EXPECT_EQ(ErrorOf({"a", "b", "--chat-template", "x"}),
+            "--chat-template: expected one checkpoint, got 2");
+  EXPECT_NE(ErrorOf({"demo", "--engine", "tpu"}).find("--engine: "), std::string::npos);
+  EXPECT_NE(ErrorOf({"demo", "--max-model-len", "0"}).find("--max-model-len: "), std::string::npos);
+  EXPECT_NE(ErrorOf({"demo", "--port", "70000"}).find("--port: "), std::string::npos);
+}
+
+TEST(ServeOptionsTest, AreListedInTheHelpText) {
+  const std::string text = ServeUsageText();
+  for (const char* name : {"--name", "--chat-template", "--max-model-len", "--engine", "--host",
+                           "--port", "--grpc-port", "--api-key-file"}) {
+    EXPECT_NE(text.find(StrCat("  ", name, " <")), std::string::npos) << name;
+  }
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20);
+}
+
+}  // namespace
+}  // namespace nereid::cli
