@@ -106,13 +106,15 @@ Status FailedToCreate(const Status& status) {
   return worded;
 }
 
-Status Serve(const Options& options, const StartedCallback& on_started) {
+Status Serve(const Options& options, const ServerCallbacks& callbacks) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
   if (!options.api_key_file.empty()) {
     // The frontends read the file later; an error is reported before models are loaded.
     NEREID_RETURN_IF_ERROR(ApiKeyFile::Open(options.api_key_file).status());
   }
+  if (callbacks.on_loading) callbacks.on_loading();
   Result<Server> created = Server::Start(core);
+  if (callbacks.on_loaded) callbacks.on_loaded();
   if (!created.ok()) return FailedToCreate(created.status());
   Server server = std::move(created).value();
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
@@ -124,7 +126,7 @@ Status Serve(const Options& options, const StartedCallback& on_started) {
     return std::move(frontends).status();
   }
   RepositoryPoller poller(server, PollInterval(options));
-  if (on_started) on_started(server, **frontends);
+  if (callbacks.on_started) callbacks.on_started(server, **frontends);
   while (!ShutdownSignal::Wait(std::chrono::hours(1))) {
   }
   const StopOutcome outcome = StopServing(server, **frontends, poller, options);
@@ -148,7 +150,7 @@ std::string InstallRoot() {
   return error ? "." : executable.parent_path().parent_path().string();
 }
 
-int RunServer(const Options& options, const StartedCallback& on_started) {
+int RunServer(const Options& options, const ServerCallbacks& callbacks) {
   for (const std::string& warning : options.warnings) {
     std::fprintf(stderr, "%s\n", warning.c_str());
   }
@@ -161,7 +163,7 @@ int RunServer(const Options& options, const StartedCallback& on_started) {
   if (options.log_format == "json") setenv("NEREID_LOG_FORMAT", "json", 1);
   ShutdownSignal::Install();
   CrashHandler::Install(options.log_file);
-  const Status status = Serve(options, on_started);
+  const Status status = Serve(options, callbacks);
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
   // Code that a failed start left running must not run concurrently with static destructors.

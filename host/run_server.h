@@ -14,12 +14,16 @@ namespace nereid {
 // The folder that contains bin/ with this executable.
 std::string InstallRoot();
 
-// Called on the main thread when every model is loaded or failed and every port listens.
-using StartedCallback = std::function<void(const Server&, const Frontends&)>;
+// Called on the main thread; null functions are not called.
+struct ServerCallbacks {
+  std::function<void()> on_loading;  // before models are loaded
+  std::function<void()> on_loaded;   // when each is loaded or has failed
+  std::function<void(const Server&, const Frontends&)> on_started;  // when every port listens
+};
 
 // Returns the exit status of the process: 0 after a signal; 1 if the start failed, the shutdown did
 // not complete in time, or it cut off requests. Where code is still running that cannot be stopped,
 // it ends the process itself.
-int RunServer(const Options& options, const StartedCallback& on_started = {});
+int RunServer(const Options& options, const ServerCallbacks& callbacks = {});
 
 }  // namespace nereid

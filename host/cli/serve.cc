@@ -1,7 +1,11 @@
 #include "host/cli/serve.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <set>
 
+#include "host/cli/load_progress.h"
 #include "host/cli/serve_options.h"
 #include "host/cli/serve_report.h"
 #include "host/cli/served_model.h"
@@ -45,6 +49,27 @@ Status CheckPorts(const Options& options) {
                    "--metrics-port");
 }
 
+// Their paths without symbolic links, as the kernel shows mappings.
+std::set<std::string> WeightFiles(const std::vector<ServedModel>& models) {
+  std::set<std::string> files;
+  for (const ServedModel& model : models) {
+    for (const std::string& name : model.checkpoint.files) {
+      std::error_code ignored;
+      const std::filesystem::path path = std::filesystem::path(model.checkpoint.directory) / name;
+      if (name.ends_with(".safetensors")) {
+        files.insert(std::filesystem::canonical(path, ignored).string());
+      }
+    }
+  }
+  return files;
+}
+
+uint64_t WeightBytes(const std::vector<ServedModel>& models) {
+  uint64_t num_bytes = 0;
+  for (const ServedModel& model : models) num_bytes += model.checkpoint.weight_bytes;
+  return num_bytes;
+}
+
 int Serve(ServeOptions& options) {
   if (Status ports = CheckPorts(options.server); !ports.ok()) return Fail(ports, 1);
   // From now on a signal removes what this process has written.
@@ -61,10 +86,16 @@ int Serve(ServeOptions& options) {
   folder->RemoveAtExit();
   options.server.repositories = std::move(*repositories);
   for (const ServedModel& model : *models) Print(StrCat("model     ", DescribeModel(model), "\n"));
-  Print("loading weights ...\n");
-  return RunServer(options.server, [&](const Server& server, const Frontends& frontends) {
+  std::optional<LoadProgress> load;
+  ServerCallbacks callbacks;
+  callbacks.on_loading = [&] {
+    load.emplace(WeightFiles(*models), WeightBytes(*models), progress);
+  };
+  callbacks.on_loaded = [&] { load.reset(); };
+  callbacks.on_started = [&](const Server& server, const Frontends& frontends) {
     Print(DescribeServer(*models, options.server, server, frontends));
-  });
+  };
+  return RunServer(options.server, callbacks);
 }
 
 }  // namespace

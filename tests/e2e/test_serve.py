@@ -117,7 +117,7 @@ def test_serve_uses_the_given_chat_template_and_name(dist, tmp_path, demo_model)
 def test_a_signal_while_weights_load_removes_the_folder(dist, tmp_path):
     process = subprocess.Popen([dist / "bin/nereid", "serve", "demo", *ANY_PORTS], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     for line in process.stdout:
-        if line.startswith("loading"):
+        if line.startswith("loading weights  "):
             break
     process.send_signal(signal.SIGTERM)
     process.stdout.read()
