@@ -67,7 +67,7 @@ Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
 
 Status Preprocessing::Process(Request& request, const ModelConfig& config) const {
   RequestTensors tensors(request, config);
-  NEREID_ASSIGN_OR_RETURN(const Rows ids, EncodePrompts(tensors, request));
+  NEREID_ASSIGN_OR_RETURN(const Rows ids, ReadPrompts(tensors, request));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> end_ids,
                           ReadIdsOr(tensors, "END_ID", end_id_));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> pad_ids,
@@ -75,8 +75,10 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
 
   NEREID_RETURN_IF_ERROR(WriteIds(tensors, "INPUT_ID", "REQUEST_INPUT_LEN", ids, pad_ids));
   NEREID_RETURN_IF_ERROR(WriteDecoderIds(tensors, pad_ids));
-  NEREID_RETURN_IF_ERROR(tensors.RequiredInput("REQUEST_OUTPUT_LEN").status());
-  NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("REQUEST_OUTPUT_LEN", "REQUEST_OUTPUT_LEN"));
+  NEREID_ASSIGN_OR_RETURN(const auto max_tokens, tensors.OptionalInput("REQUEST_OUTPUT_LEN"));
+  // Without the input there is no output either: the engine takes the limit from the context.
+  if (max_tokens)
+    NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("REQUEST_OUTPUT_LEN", "REQUEST_OUTPUT_LEN"));
   NEREID_RETURN_IF_ERROR(tensors.SetOutput<int32_t>("OUT_END_ID", {1}, end_ids));
   NEREID_RETURN_IF_ERROR(tensors.SetOutput<int32_t>("OUT_PAD_ID", {1}, pad_ids));
   NEREID_RETURN_IF_ERROR(WriteWordList(tensors, "BAD_WORDS_IDS", "BAD_WORDS_DICT"));
@@ -92,26 +94,50 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
                                      std::vector<uint64_t>(width * ids.size(), 0));
 }
 
-Result<Preprocessing::Rows> Preprocessing::EncodePrompts(RequestTensors& tensors,
-                                                         Request& request) const {
+Result<Preprocessing::Rows> Preprocessing::ReadPrompts(RequestTensors& tensors,
+                                                       Request& request) const {
   Result<TensorView> messages = request.Input("MESSAGES");
-  if (!messages.ok()) {
-    Result<TensorView> query = request.Input("QUERY");
-    if (!query.ok()) return InvalidArgError("expected input 'QUERY' or 'MESSAGES', got neither");
-    NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(*query));
-    NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
-    return EncodeTexts(tensors, *query);
+  Result<TensorView> ids = request.Input("PROMPT_TOKEN_IDS");
+  Result<TensorView> query = request.Input("QUERY");
+  if (!messages.ok() && !ids.ok() && !query.ok()) {
+    return InvalidArgError(
+        "expected one of the inputs 'QUERY', 'MESSAGES' and 'PROMPT_TOKEN_IDS', got none");
   }
-  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(*messages));
+  TensorView& prompt = messages.ok() ? *messages : ids.ok() ? *ids : *query;
+  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(prompt));
   NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> query, tensors.OptionalInput("QUERY"));
-  if (query) {
+  if (messages.ok() && ids.ok()) {
+    return InvalidArgError("expected one of the inputs 'MESSAGES' and 'PROMPT_TOKEN_IDS', ",
+                           "got both");
+  }
+  if (!messages.ok() && !ids.ok()) return EncodeTexts(tensors, prompt);
+  if (query.ok()) {
     NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, query->Strings());
     for (const std::string_view text : texts) {
-      if (!text.empty()) return InvalidArgError("input 'QUERY': must be empty beside 'MESSAGES'");
+      if (!text.empty())
+        return InvalidArgError("input 'QUERY': must be empty beside '", prompt.name(), "'");
     }
   }
-  return EncodeConversations(tensors, *messages);
+  return messages.ok() ? EncodeConversations(tensors, prompt) : ReadTokenIds(tensors, prompt);
+}
+
+Result<Preprocessing::Rows> Preprocessing::ReadTokenIds(const RequestTensors& tensors,
+                                                        TensorView& view) const {
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids, view.As<int32_t>());
+  NEREID_ASSIGN_OR_RETURN(const size_t per_row, tensors.ElementsPerRow(view, ids.size()));
+  const int32_t vocab_size = tokenizer_->vocab_size();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    return InvalidArgError("input '", view.name(), "': token id ", ids[i], " at index ",
+                           i % per_row, ", expected 0 to ", vocab_size - 1, " (the vocabulary of ",
+                           vocab_size, " tokens)");
+  }
+  Rows rows;
+  for (int64_t row = 0; row < tensors.batch_size(); ++row) {
+    const auto first = ids.begin() + static_cast<ptrdiff_t>(row * per_row);
+    rows.emplace_back(first, first + static_cast<ptrdiff_t>(per_row));
+  }
+  return rows;
 }
 
 Result<Preprocessing::Rows> Preprocessing::EncodeConversations(const RequestTensors& tensors,

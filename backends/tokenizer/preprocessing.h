@@ -1,5 +1,5 @@
 // Mode "preprocessing": encodes prompts, or conversations through the chat template, into the
-// tensors that an LLM engine takes. [instance threads, concurrently]
+// tensors that an LLM engine takes. Prompts of token ids are passed through. [instance threads, concurrently]
 #pragma once
 
 #include <memory>
@@ -29,8 +29,11 @@ class Preprocessing {
  private:
   using Rows = std::vector<std::vector<int32_t>>;
 
-  // Encodes the conversations of the input MESSAGES, else the texts of QUERY.
-  Result<Rows> EncodePrompts(RequestTensors& tensors, Request& request) const;
+  // Encodes the conversations of the input MESSAGES or the texts of QUERY, or takes the ids of
+  // PROMPT_TOKEN_IDS. INVALID_ARG if a request has more than one of them, or none.
+  Result<Rows> ReadPrompts(RequestTensors& tensors, Request& request) const;
+  // INVALID_ARG names an id outside the vocabulary.
+  Result<Rows> ReadTokenIds(const RequestTensors& tensors, TensorView& view) const;
   Result<Rows> EncodeConversations(const RequestTensors& tensors, TensorView& messages) const;
   Result<std::vector<int32_t>> EncodeConversation(Conversation conversation,
                                                   const std::tm& now) const;

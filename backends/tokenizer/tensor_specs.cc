@@ -35,6 +35,7 @@ const SupportedTensors& PreprocessingTensors() {
                                           {"END_ID", kInt32, {1}},
                                           {"PAD_ID", kInt32, {1}},
                                           {"MESSAGES", kBytes, {1}},
+                                          {"PROMPT_TOKEN_IDS", kInt32, {-1}},
                                           {"TOOLS", kBytes, {1}},
                                           {"CHAT_TEMPLATE_KWARGS", kBytes, {1}},
                                           {"DECODER_QUERY", kBytes, {1}},
@@ -128,6 +129,11 @@ bool HasInput(const ModelConfig& config, const char* name) {
                      [&](const TensorSpec& spec) { return spec.name == name; });
 }
 
+bool HasPrompt(const ModelConfig& config) {
+  return HasInput(config, "QUERY") || HasInput(config, "MESSAGES") ||
+         HasInput(config, "PROMPT_TOKEN_IDS");
+}
+
 }  // namespace
 
 const char* ModeName(BackendMode mode) {
@@ -142,7 +148,7 @@ Result<BackendMode> ReadMode(const ModelConfig& config) {
     return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got '",
                            mode, "'");
   }
-  if (HasInput(config, "QUERY") || HasInput(config, "MESSAGES")) return BackendMode::kPreprocessing;
+  if (HasPrompt(config)) return BackendMode::kPreprocessing;
   if (HasInput(config, "TOKENS_BATCH")) return BackendMode::kPostprocessing;
   return InvalidArgError("parameter 'mode': expected preprocessing or postprocessing, got none");
 }
@@ -166,9 +172,9 @@ Status CheckTensors(BackendMode mode, const ModelConfig& config) {
   const SupportedTensors& lists = TensorsOf(mode);
   NEREID_RETURN_IF_ERROR(CheckTensorList("input", mode, config.inputs(), lists.inputs));
   NEREID_RETURN_IF_ERROR(CheckTensorList("output", mode, config.outputs(), lists.outputs));
-  if (mode == BackendMode::kPreprocessing && !HasInput(config, "QUERY") &&
-      !HasInput(config, "MESSAGES")) {
-    return InvalidArgError("inputs 'QUERY' and 'MESSAGES' are both missing from config.pbtxt");
+  if (mode == BackendMode::kPreprocessing && !HasPrompt(config)) {
+    return InvalidArgError(
+        "inputs 'QUERY', 'MESSAGES' and 'PROMPT_TOKEN_IDS' are all missing from config.pbtxt");
   }
   for (const SupportedTensor& tensor : lists.inputs) {
     if (tensor.is_required && !HasInput(config, tensor.name)) {

@@ -9,6 +9,7 @@ constexpr LlmTensor kPreprocessingInputs[] = {
     {"MESSAGES", "STRING", "[1]", "", false},
     {"TOOLS", "STRING", "[1]", "", false},
     {"CHAT_TEMPLATE_KWARGS", "STRING", "[1]", "", false},
+    {"PROMPT_TOKEN_IDS", "INT32", "[-1]", "", false},
     {"REQUEST_OUTPUT_LEN", "INT32", "[1]", "[-1]", true},
     {"BAD_WORDS_DICT", "STRING", "[-1]", "", false},
     {"STOP_WORDS_DICT", "STRING", "[-1]", "", false},

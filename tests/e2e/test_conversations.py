@@ -66,7 +66,7 @@ def test_a_message_cannot_contain_special_tokens(server):
 
 
 @pytest.mark.parametrize("texts, message", [
-    ({}, "got neither"),
+    ({}, "got none"),
     ({"MESSAGES": MESSAGES, "QUERY": "x"}, "must be empty"),
     ({"MESSAGES": "[1"}, "MESSAGES"),
     ({"MESSAGES": "[" * 10000}, "MESSAGES"),

@@ -146,13 +146,16 @@ def test_over_long_prompts_are_refused_with_limit_and_length(demo):
 @pytest.mark.parametrize("fields, needles", [
     ({"text_input": "", "max_tokens": 4}, ("input_ids", "empty")),
     ({"text_input": "a", "max_tokens": -1}, ("-1",)),
-    ({"text_input": "a"}, ("max_tokens",)),
-    ({"max_tokens": 4}, ("QUERY", "MESSAGES")),
+    ({"max_tokens": 4}, ("QUERY", "MESSAGES", "PROMPT_TOKEN_IDS")),
+    ({"text_input": "a", "prompt_token_ids": [5], "max_tokens": 4}, ("QUERY", "PROMPT_TOKEN_IDS")),
+    ({"messages": "[]", "prompt_token_ids": [5], "max_tokens": 4}, ("MESSAGES", "PROMPT_TOKEN_IDS")),
+    ({"prompt_token_ids": [5, 123456], "max_tokens": 4}, ("PROMPT_TOKEN_IDS", "token id 123456 at index 1", "vocabulary of")),
+    ({"prompt_token_ids": [-1], "max_tokens": 4}, ("PROMPT_TOKEN_IDS", "token id -1 at index 0")),
     ({"text_input": 7, "max_tokens": 4}, ("text_input",)),
     ({"text_input": "a", "max_tokens": "many"}, ("max_tokens",)),
     ({"text_input": "a", "max_tokens": 4, "temperature": -2.0}, ("temperature", "-2")),
     ({"text_input": "a", "max_tokens": 4, "top_p": 3.0}, ("top_p", "3")),
-], ids=["empty prompt", "negative length", "no length", "no prompt", "number for text", "text for number", "temperature", "top_p"])
+], ids=["empty prompt", "negative length", "no prompt", "text and ids", "messages and ids", "unknown id", "negative id", "number for text", "text for number", "temperature", "top_p"])
 def test_bad_requests_are_refused_by_name(demo, fields, needles):
     code, message = refused(demo, fields)
     assert code == 400 and all(needle in message for needle in needles), message

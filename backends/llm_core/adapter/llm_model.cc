@@ -153,6 +153,7 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->stop = std::move(client.items[item].stop);
     engine_request->beams = client.items[item].beams;
     engine_request->num_sequences = client.items[item].num_sequences;
+    engine_request->output_fills_cache = client.items[item].output_fills_context;
     engine_request->priority = client.items[item].priority;
     engine_request->cache_salt = client.items[item].cache_salt;
     engine_request->returns_context_logits = client.items[item].returns_context_logits;

@@ -2,6 +2,7 @@
 #include "backends/llm_core/adapter/request_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <type_traits>
 
@@ -249,9 +250,9 @@ Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
 Status ReadStop(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
                 RequestItem& out) {
   llm::StopCriteria& stop = out.stop;
-  if (inputs.Find("request_output_len") == nullptr) {
-    return InvalidArgError("input 'request_output_len' is missing");
-  }
+  // Only a configuration that declares the input as optional lets a request without it pass.
+  out.output_fills_context = inputs.Find("request_output_len") == nullptr;
+  stop.max_tokens = std::numeric_limits<int32_t>::max();
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("request_output_len", row, stop.max_tokens));
   NEREID_RETURN_IF_ERROR(ReadMinTokens(inputs, row, stop.min_tokens));
   stop.end_ids = defaults.end_ids;

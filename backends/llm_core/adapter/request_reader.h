@@ -35,6 +35,7 @@ struct RequestItem {
   std::shared_ptr<const StopStrings> stop_strings;  // null: none
   llm::BeamParams beams;
   int32_t num_sequences = 1;
+  bool output_fills_context = false;  // the request has no request_output_len
   int32_t priority = 0;
   uint64_t cache_salt = 0;
   bool returns_context_logits = false;

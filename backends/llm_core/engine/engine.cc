@@ -35,8 +35,11 @@ Engine::~Engine() {
 
 Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
   NEREID_RETURN_IF_ERROR(CheckRequest(*request, limits_, executor_->features()));
-  NEREID_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request->prompt.size()),
-                                              request->stop.max_tokens, request->num_running()));
+  const auto num_prompt = static_cast<int64_t>(request->prompt.size());
+  int32_t max_tokens = request->stop.max_tokens;
+  if (request->output_fills_cache)
+    max_tokens = scheduler_.FittingTokens(num_prompt, max_tokens, request->num_running());
+  NEREID_RETURN_IF_ERROR(scheduler_.CheckFits(num_prompt, max_tokens, request->num_running()));
   const std::lock_guard lock(inbox_mutex_);
   NEREID_RETURN_IF_ERROR(health_);
   if (stop_) return UnavailableError("the engine is shutting down");
@@ -45,6 +48,7 @@ Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
     return UnavailableError("Exceeds maximum queue size of ", options_.max_queue_size,
                             " waiting requests");
   }
+  request->stop.max_tokens = max_tokens;
   inbox_.push_back(std::move(request));
   if (inbox_.size() == 1) inbox_changed_.notify_one();
   return Status::Ok();

@@ -71,6 +71,8 @@ struct GenerationRequest {
   // outputs are emitted, once, at the end of the search.
   int32_t num_sequences = 1;
   BeamParams beams;
+  // StopCriteria::max_tokens is lowered to what the KV cache can hold, where it is larger.
+  bool output_fills_cache = false;
   // Smaller values are scheduled first. A request overtakes only those requests of the next level
   // that arrived up to SchedulerOptions::steps_per_priority steps earlier. No request starves.
   int32_t priority = 0;

@@ -59,6 +59,18 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_
   return Status::Ok();
 }
 
+int32_t Scheduler::FittingTokens(int64_t num_prompt, int32_t max_tokens,
+                                 int32_t num_sequences) const {
+  int64_t fits = 1;
+  int64_t too_many = std::min<int64_t>(max_tokens, limits_.max_positions - num_prompt) + 1;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    const int64_t needed = kv_cache_.NumNeeded(num_prompt, num_prompt + middle, num_sequences);
+    (needed <= limits_.num_blocks ? fits : too_many) = middle;
+  }
+  return static_cast<int32_t>(fits);
+}
+
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   const int64_t due = step_ + int64_t{sequence->request->priority} * options_.steps_per_priority;
   sequence->rank = {due, next_number_++};

@@ -59,6 +59,9 @@ class Scheduler {
   // Checks whether such a request can run at all; the error message contains the numbers. [any
   // thread]
   Status CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_sequences = 1) const;
+  // Returns the greatest number of output tokens up to `max_tokens` with which the request fits the
+  // context and the KV cache; 1 if none does. [any thread]
+  int32_t FittingTokens(int64_t num_prompt, int32_t max_tokens, int32_t num_sequences = 1) const;
 
   // Queues the first sequence of a request, which owns its siblings. The request must have passed
   // CheckFits.

@@ -385,6 +385,9 @@ TEST(SchedulerTest, RejectsRequestsThatCanNeverFitAndNamesTheNumbers) {
   EXPECT_THAT(scheduler.CheckFits(10, 31).message(),
               HasSubstr("need 11 KV cache blocks of 4 tokens; the cache has 10"));
   EXPECT_THAT(scheduler.CheckFits(17, 1).message(), HasSubstr("over the 16 tokens of one step"));
+  EXPECT_EQ(scheduler.FittingTokens(10, 5), 5);
+  EXPECT_EQ(scheduler.FittingTokens(10, INT32_MAX), 30);  // the cache is smaller than the context
+  EXPECT_EQ(scheduler.FittingTokens(64, INT32_MAX), 1);   // CheckFits then names the prompt
 }
 
 TEST(SchedulerTest, RejectsTooManySequencesAndNamesTheNumbers) {
@@ -392,6 +395,7 @@ TEST(SchedulerTest, RejectsTooManySequencesAndNamesTheNumbers) {
   limits.num_blocks = 10;
   const Scheduler scheduler({}, limits);
   EXPECT_TRUE(scheduler.CheckFits(9, 7, 4).ok());  // 2 shared blocks, 2 per sequence
+  EXPECT_EQ(scheduler.FittingTokens(9, 64, 4), 7);
   EXPECT_THAT(scheduler.CheckFits(9, 7, 5).message(),
               HasSubstr("5 sequences, need 12 KV cache blocks of 4 tokens; the cache has 10"));
   EXPECT_THAT(scheduler.CheckFits(1, 1, 7).message(),
