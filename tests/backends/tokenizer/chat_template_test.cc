@@ -51,6 +51,18 @@ TEST(ChatTemplateTest, TextPartsAndArgumentsAreWhatTemplatesExpect) {
   EXPECT_EQ(text->bytes(), "a\nb|2");
 }
 
+TEST(ChatTemplateTest, ATemplateThatAppendsArgumentsToATextGetsThemAsText) {
+  const auto chat = MustMake(
+      "{{ 'args: ' + messages[0].tool_calls[0].function.arguments + messages[1].content }}");
+  constexpr char kCall[] = R"([{"role": "assistant", "tool_calls": [
+      {"function": {"name": "f", "arguments": "{\"x\": 1}"}}]}, {"role": "user", "content": "!"}])";
+  const auto text = Render(*chat, kCall);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->bytes(), "args: {\"x\":1}!");
+  const auto faulty = MustMake("{{ raise_exception('no ' + messages[0].tool_calls[0].type) }}");
+  EXPECT_NE(Render(*faulty, kCall).status().message().find("line 1"), std::string::npos);
+}
+
 TEST(ChatTemplateTest, FaultsNameTheMessage) {
   const auto chat = MustMake("{{ messages|length }}");
   const auto fault = [&](const char* messages, const char* tools = "null") {

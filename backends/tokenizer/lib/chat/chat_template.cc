@@ -88,6 +88,23 @@ Result<jinja::Value> ToMessages(const Json& messages) {
   return jinja::Value(jinja::List(std::move(list)));
 }
 
+// Replaces the arguments of all tool calls by their JSON text. False if there are none.
+bool WriteArgumentsAsText(Json& messages) {
+  bool has_arguments = false;
+  for (Json& message : messages) {
+    if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) continue;
+    for (Json& call : message["tool_calls"]) {
+      Json& function = call.is_object() && call.contains("function") ? call["function"] : call;
+      if (!function.is_object() || !function.contains("arguments")) continue;
+      Json& arguments = function["arguments"];
+      if (!arguments.is_object()) continue;
+      arguments = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+      has_arguments = true;
+    }
+  }
+  return has_arguments;
+}
+
 Status PrepareMessage(Json& message, size_t index) {
   if (!message.is_object()) {
     return InvalidArgError("messages[", index, "]: expected an object, got ", message.type_name());
@@ -200,6 +217,15 @@ Result<MarkedText> ChatTemplate::Render(Conversation conversation, const std::tm
     return InvalidArgError("template variables: expected an object, got ",
                            conversation.variables.type_name());
   }
+  Result<MarkedText> text = RenderPrepared(conversation, now);
+  if (text.ok() || !WriteArgumentsAsText(messages)) return text;
+  // Some templates, such as DeepSeek's, append the arguments to a text as they are.
+  Result<MarkedText> retried = RenderPrepared(conversation, now);
+  return retried.ok() ? std::move(retried) : std::move(text);
+}
+
+Result<MarkedText> ChatTemplate::RenderPrepared(const Conversation& conversation,
+                                                const std::tm& now) const {
   const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
 
   jinja::Dict context = special_tokens_;
@@ -209,7 +235,7 @@ Result<MarkedText> ChatTemplate::Render(Conversation conversation, const std::tm
     context.Set(jinja::Value(name), std::move(value).value());
     return {};
   };
-  Result<jinja::Value> list = ToMessages(messages);
+  Result<jinja::Value> list = ToMessages(conversation.messages);
   if (!list.ok()) return std::move(list).status().WithContext("messages");
   context.Set(jinja::Value("messages"), std::move(list).value());
   NEREID_RETURN_IF_ERROR(set_input("tools", has_tools ? conversation.tools : Json()));

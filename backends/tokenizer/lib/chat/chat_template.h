@@ -41,13 +41,15 @@ class ChatTemplate {
   ///
   /// Before rendering, a content that is a list of text parts becomes one text, joined by line
   /// breaks, and the `arguments` of a tool call that are JSON in a text become an object, which is
-  /// what templates expect. INVALID_ARG names the message and what is wrong with it, or the line
-  /// of the template and what it raised.
+  /// what most templates expect; a template that fails with objects is rendered with texts.
+  /// INVALID_ARG names the message and what is wrong with it, or the line of the template and what
+  /// it raised.
   Result<MarkedText> Render(Conversation conversation, const std::tm& now) const;
 
  private:
   using SharedTemplate = std::shared_ptr<const jinja::Template>;
   ChatTemplate() = default;
+  Result<MarkedText> RenderPrepared(const Conversation& conversation, const std::tm& now) const;
   Status ReadConfig(const nlohmann::ordered_json& config, bool has_source);
   Status ReadNamedTemplates(const nlohmann::ordered_json& list);
 

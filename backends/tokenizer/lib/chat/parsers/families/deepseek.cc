@@ -1,0 +1,76 @@
+// DeepSeek V3 and R1: calls with the arguments in a block of code of the language json. DeepSeek
+// V3.1: the name and the arguments alone.
+#include "backends/tokenizer/lib/chat/parsers/families/families.h"
+#include "backends/tokenizer/lib/chat/parsers/header_calls.h"
+#include "backends/tokenizer/lib/chat/parsers/json_text.h"
+#include "backends/tokenizer/lib/chat/parsers/staged_parser.h"
+
+namespace nereid::tokenizer::parsers {
+namespace {
+
+constexpr std::string_view kDeepSeekMarkers[] = {"<think>",
+                                                 "</think>",
+                                                 "<｜tool▁calls▁begin｜>",
+                                                 "<｜tool▁calls▁end｜>",
+                                                 "<｜tool▁call▁begin｜>",
+                                                 "<｜tool▁call▁end｜>",
+                                                 "<｜tool▁sep｜>"};
+constexpr std::string_view kDeepSeekOpens[] = {"<think>"};
+constexpr std::string_view kDeepSeekCloses[] = {"</think>"};
+constexpr std::string_view kDeepSeekEndsBefore[] = {"<｜tool▁calls▁begin｜>"};
+constexpr ReasoningFormat kDeepSeekReasoning = {
+    .opens = kDeepSeekOpens, .closes = kDeepSeekCloses, .ends_before = kDeepSeekEndsBefore};
+constexpr std::string_view kDeepSeekSeparator = "<｜tool▁sep｜>";
+constexpr std::string_view kDeepSeekV3Ends[] = {"```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"};
+
+// function<｜tool▁sep｜>name
+bool ReadDeepSeekV3Header(std::string_view header, std::string_view& name, std::string_view&) {
+  const size_t separator = header.find(kDeepSeekSeparator);
+  if (separator == std::string_view::npos) return false;
+  name = TrimSpace(header.substr(separator + kDeepSeekSeparator.size()));
+  return true;
+}
+
+bool ReadDeepSeekV31Header(std::string_view header, std::string_view& name, std::string_view&) {
+  name = TrimSpace(header);
+  return true;
+}
+
+constexpr HeaderFormat kDeepSeekV3Format = {.section_begin = "<｜tool▁calls▁begin｜>",
+                                            .section_end = "<｜tool▁calls▁end｜>",
+                                            .call_begin = "<｜tool▁call▁begin｜>",
+                                            .header_end = "```json",
+                                            .call_ends = kDeepSeekV3Ends,
+                                            .read_header = ReadDeepSeekV3Header};
+constexpr std::string_view kDeepSeekV31Ends[] = {"<｜tool▁call▁end｜>"};
+constexpr HeaderFormat kDeepSeekV31Format = {.section_begin = "<｜tool▁calls▁begin｜>",
+                                             .section_end = "<｜tool▁calls▁end｜>",
+                                             .call_begin = "<｜tool▁call▁begin｜>",
+                                             .header_end = kDeepSeekSeparator,
+                                             .call_ends = kDeepSeekV31Ends,
+                                             .read_header = ReadDeepSeekV31Header};
+
+template <const HeaderFormat& format>
+std::unique_ptr<ChatParser> MakeDeepSeek(const ParserOptions& options) {
+  return std::make_unique<StagedParser>(options, kDeepSeekReasoning, [](AnswerWriter& writer) {
+    return std::make_unique<HeaderCalls>(writer, format);
+  });
+}
+
+bool HasDeepSeekCalls(std::string_view source) {
+  return Contains(source, "tool▁call▁begin") && Contains(source, kDeepSeekSeparator);
+}
+
+}  // namespace
+
+constexpr ParserFamily kDeepSeekV3 = {
+    "deepseek_v3", "calls with the arguments in ```json, <think> reasoning (DeepSeek V3 and R1)",
+    kDeepSeekMarkers,
+    [](std::string_view source) { return HasDeepSeekCalls(source) && Contains(source, "```json"); },
+    MakeDeepSeek<kDeepSeekV3Format>};
+
+constexpr ParserFamily kDeepSeekV31 = {
+    "deepseek_v31", "calls with the arguments behind the name, <think> reasoning (DeepSeek V3.1)",
+    kDeepSeekMarkers, HasDeepSeekCalls, MakeDeepSeek<kDeepSeekV31Format>};
+
+}  // namespace nereid::tokenizer::parsers

@@ -1,0 +1,17 @@
+// The table's entries, each defined in the file of its family.
+#pragma once
+
+#include <string_view>
+
+#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
+
+namespace nereid::tokenizer::parsers {
+
+extern const ParserFamily kDeepSeekV3, kDeepSeekV31, kGemma, kGlm, kGranite, kHarmony, kHermes,
+    kKimi, kLlama, kMiniMax, kMiniMaxM1, kMistral, kPhi, kPythonic, kQwenCoder, kThink;
+
+inline bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace nereid::tokenizer::parsers

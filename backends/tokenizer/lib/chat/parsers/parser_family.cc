@@ -1,0 +1,37 @@
+// See parser_family.h.
+#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
+
+#include "backends/tokenizer/lib/chat/parsers/families/families.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+// Families with markers of their own come before those whose markers others also use.
+constexpr const ParserFamily* kAllFamilies[] = {
+    &parsers::kHarmony, &parsers::kKimi,    &parsers::kDeepSeekV3, &parsers::kDeepSeekV31,
+    &parsers::kGlm,     &parsers::kMiniMax, &parsers::kMiniMaxM1,  &parsers::kQwenCoder,
+    &parsers::kMistral, &parsers::kGranite, &parsers::kPhi,        &parsers::kHermes,
+    &parsers::kLlama,   &parsers::kGemma,   &parsers::kPythonic,   &parsers::kThink,
+};
+
+}  // namespace
+
+std::span<const ParserFamily* const> ParserFamilies() {
+  return kAllFamilies;
+}
+
+const ParserFamily* FindParserFamily(std::string_view name) {
+  for (const ParserFamily* family : kAllFamilies) {
+    if (family->name == name) return family;
+  }
+  return nullptr;
+}
+
+const ParserFamily* ParserFamilyOfTemplate(std::string_view source) {
+  for (const ParserFamily* family : kAllFamilies) {
+    if (family->recognizes(source)) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace nereid::tokenizer

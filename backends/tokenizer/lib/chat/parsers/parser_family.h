@@ -1,0 +1,35 @@
+/// \file
+/// The families of models whose answers can be parsed. A family is one file in families/, and one
+/// line in parser_family.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "backends/tokenizer/lib/chat/parsers/chat_parser.h"
+
+namespace nereid::tokenizer {
+
+/// Immutable. [any thread]
+struct ParserFamily {
+  /// The value of the parameter `chat_parser`.
+  std::string_view name;
+  /// What it parses, for documents and messages.
+  std::string_view summary;
+  /// The markers of the family. A parser must see those that are special tokens.
+  std::span<const std::string_view> markers;
+  /// Whether a chat template is of this family, by markers that no other family has. `source` is
+  /// the template's text.
+  bool (*recognizes)(std::string_view source);
+  std::unique_ptr<ChatParser> (*make)(const ParserOptions& options);
+};
+
+/// All families, in the order in which they are asked whether they recognise a template.
+std::span<const ParserFamily* const> ParserFamilies();
+/// The family of this name; null if there is none.
+const ParserFamily* FindParserFamily(std::string_view name);
+/// The family of a chat template; null if none recognises it.
+const ParserFamily* ParserFamilyOfTemplate(std::string_view source);
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,613 @@
+// Parsers of answers: what each family's text becomes, and that it does not depend on how the text
+// is cut. Calls that a published template renders parse back to the same calls; the templates come
+// from NEREID_TEST_DATA.
+#include "backends/tokenizer/lib/chat/parsers/chat_parser.h"
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "backends/tokenizer/lib/chat/chat_template.h"
+#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
+#include "backends/tokenizer/lib/text/utf8.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kTools[] = R"([
+  {"type": "function", "function": {"name": "get_weather", "description": "The weather.",
+    "parameters": {"type": "object", "required": ["city"], "properties": {
+      "city": {"type": "string", "description": "c"}, "days": {"type": "integer", "description": "d"},
+      "exact": {"type": "boolean", "description": "e"}, "zip": {"type": "string", "description": "z"},
+      "tags": {"type": "array", "items": {"type": "string"}, "description": "t"},
+      "place": {"type": "object", "description": "p"}, "code": {"type": "string", "description": "x"}}}}},
+  {"type": "function", "function": {"name": "now", "description": "The time.",
+    "parameters": {"type": "object", "properties": {}}}}])";
+
+struct Call {
+  std::string name, arguments, id;
+};
+
+struct Answer {
+  std::string reasoning, content;
+  std::vector<Call> calls;
+
+  // For comparisons: arguments as texts.
+  std::string Show() const {
+    std::string text = "reasoning: " + reasoning + "\ncontent: " + content + "\n";
+    for (const Call& call : calls) {
+      text += "call: ";
+      text += call.id + " " + call.name + " " + call.arguments + "\n";
+    }
+    return text;
+  }
+};
+
+// Adds up deltas as a client does.
+void Add(const AnswerDelta& delta, Answer& answer) {
+  answer.reasoning += delta.reasoning;
+  answer.content += delta.content;
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    if (!call.name.empty()) {
+      ASSERT_EQ(call.index, answer.calls.size());
+      ASSERT_FALSE(call.id.empty());
+      answer.calls.push_back({call.name, "", call.id});
+    }
+    ASSERT_LT(call.index, answer.calls.size());
+    answer.calls[call.index].arguments += call.arguments;
+  }
+}
+
+ParserOptions Options(std::string_view prompt_end = "", const char* tools = kTools) {
+  auto schemas = ToolSchemas::Parse(tools);
+  EXPECT_TRUE(schemas.ok()) << schemas.status().message();
+  return {.prompt_end = prompt_end, .tools = *schemas, .id_seed = 7};
+}
+
+Answer ParsePieces(std::string_view family, const ParserOptions& options,
+                   const std::vector<std::string_view>& pieces) {
+  const ParserFamily* found = FindParserFamily(family);
+  EXPECT_NE(found, nullptr) << family;
+  const std::unique_ptr<ChatParser> parser = found->make(options);
+  Answer answer;
+  for (const std::string_view piece : pieces) {
+    AnswerDelta delta;
+    parser->Push(piece, delta);
+    if (IsValidUtf8(piece)) {
+      EXPECT_TRUE(IsValidUtf8(delta.content) && IsValidUtf8(delta.reasoning)) << piece;
+    }
+    Add(delta, answer);
+  }
+  AnswerDelta last;
+  parser->Finish(last);
+  Add(last, answer);
+  return answer;
+}
+
+Answer Parse(std::string_view family, std::string_view text,
+             const ParserOptions& options = Options()) {
+  return ParsePieces(family, options, {text});
+}
+
+// Parses the text cut at every byte, at every pair of bytes if it is short, and into single bytes.
+void ExpectSameHoweverCut(std::string_view family, std::string_view text,
+                          const ParserOptions& options = Options()) {
+  const std::string whole = Parse(family, text, options).Show();
+  const auto expect_same = [&](const std::vector<std::string_view>& pieces, size_t at) {
+    ASSERT_EQ(ParsePieces(family, options, pieces).Show(), whole) << family << " at " << at << text;
+  };
+  std::vector<std::string_view> bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    bytes.push_back(text.substr(i, 1));
+    expect_same({text.substr(0, i), text.substr(i)}, i);
+    for (size_t k = i + 1; text.size() < 160 && k < text.size(); ++k) {
+      expect_same({text.substr(0, i), text.substr(i, k - i), text.substr(k)}, i);
+    }
+  }
+  expect_same(bytes, 0);
+}
+
+struct Case {
+  const char* family;
+  const char* text;
+  const char* reasoning;
+  const char* content;
+  std::vector<std::pair<const char*, const char*>> calls;
+};
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> kCases = {
+      {"hermes",
+       "<think>\nHm.\n\n</think>\n\nLet me look.\n<tool_call>\n{\"name\": \"get_weather\", "
+       "\"arguments\": {\"city\": \"Zürich </tool_call>\", \"days\": "
+       "3}}\n</tool_call>\n<tool_call>\n"
+       "{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+       "Hm.",
+       "Let me look.",
+       {{"get_weather", "{\"city\": \"Zürich </tool_call>\", \"days\": 3}"}, {"now", "{}"}}},
+      {"hermes",
+       "<tool_call>{\"arguments\": {\"city\": \"a\\\"}\"}, \"name\": \"get_weather\"}</tool_call> "
+       "done\n",
+       "",
+       "done",
+       {{"get_weather", "{\"city\": \"a\\\"}\"}"}}},
+      {"hermes",
+       "<tool_call>{\"name\": \"now\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
+       "",
+       "",
+       {{"now", "{\"a\": 1}"}}},
+      {"qwen3_coder",
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</"
+       "parameter>\n<parameter=days>\n"
+       "2\n</parameter>\n<parameter=zip>\n0123\n</parameter>\n<parameter=tags>\n[\"a\", "
+       "1]\n</parameter>\n"
+       "<parameter=exact>\nTrue\n</parameter>\n</function>\n</tool_call>",
+       "",
+       "",
+       {{"get_weather",
+         "{\"city\": \"Paris\", \"days\": 2, \"zip\": \"0123\", \"tags\": [\"a\", 1], \"exact\": "
+         "true}"}}},
+      {"qwen3_coder",
+       "<tool_call>\n<function=get_weather>\n<parameter=code>\n\nif a < b:\n  "
+       "\"x\"\n\n</parameter>\n"
+       "</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+       "",
+       "",
+       {{"get_weather", "{\"code\": \"\\nif a < b:\\n  \\\"x\\\"\\n\"}"}, {"now", "{}"}}},
+      {"llama",
+       "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\"}}",
+       "",
+       "",
+       {{"get_weather", "{\"city\": \"Oslo\"}"}}},
+      {"llama",
+       "<|python_tag|>{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}; "
+       "{\"name\": \"now\", \"parameters\": {\"a\": null}}",
+       "",
+       "",
+       {{"now", "{}"}, {"now", "{\"a\": null}"}}},
+      {"llama",
+       "<|python_tag|>brave_search.call(query=\"a b\")",
+       "",
+       "",
+       {{"brave_search", "{\"query\": \"a b\"}"}}},
+      {"llama",
+       "[get_weather(city='It\\'s', days=-2, tags=[1, None], place={'a': True}), now()]",
+       "",
+       "",
+       {{"get_weather",
+         "{\"city\": \"It's\", \"days\": -2, \"tags\": [1, null], \"place\": {\"a\": true}}"},
+        {"now", "{}"}}},
+      {"llama", "<|python_start|>[now()]<|python_end|>", "", "", {{"now", "{}"}}},
+      {"pythonic",
+       "[now(), get_weather(city=\"]\")]",
+       "",
+       "",
+       {{"now", "{}"}, {"get_weather", "{\"city\": \"]\"}"}}},
+      {"mistral",
+       "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\"}}, "
+       "{\"name\": \"now\", \"arguments\": {}, \"id\": \"abcdef123\"}]",
+       "",
+       "",
+       {{"get_weather", "{\"city\": \"a\"}"}, {"now", "{}"}}},
+      {"mistral",
+       "[THINK]so[/THINK]ok[TOOL_CALLS]get_weather[ARGS]{\"city\": \"[\"}[TOOL_CALLS]now[CALL_ID]"
+       "abcdef123[ARGS]{}",
+       "so",
+       "ok",
+       {{"get_weather", "{\"city\": \"[\"}"}, {"now", "{}"}}},
+      {"mistral", "[TOOL_CALLS]now{\"a\": {}}", "", "", {{"now", "{\"a\": {}}"}}},
+      {"deepseek_v3",
+       "<think>a</"
+       "think>b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```"
+       "json\n"
+       "{\"city\": "
+       "\"é\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}"
+       "\n```"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "a",
+       "b",
+       {{"get_weather", "{\"city\": \"é\"}"}, {"now", "{}"}}},
+      {"deepseek_v31",
+       "b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": "
+       "\"é\"}<｜tool▁call▁end｜>"
+       "<｜tool▁call▁begin｜>now<｜tool▁sep｜><｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "",
+       "b",
+       {{"get_weather", "{\"city\": \"é\"}"}, {"now", "{}"}}},
+      {"harmony",
+       "<|channel|>analysis<|message|>think "
+       "<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
+       "<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather "
+       "<|constrain|>json<|message|>"
+       "{\"city\": \"a\"}<|call|>",
+       "think",
+       "I look.",
+       {{"get_weather", "{\"city\": \"a\"}"}}},
+      {"harmony",
+       " to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
+       "",
+       "",
+       {{"now", "{}"}}},
+      {"harmony",
+       "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Hi < "
+       "there.",
+       "a",
+       "Hi < there.",
+       {}},
+      {"glm",
+       "\n<think>r</think>\nok\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</"
+       "arg_value>\n"
+       "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n"
+       "</tool_call>\n<tool_call>now</tool_call>",
+       "r",
+       "ok",
+       {{"get_weather", "{\"city\": \"Oslo\", \"days\": 3}"}, {"now", "{}"}}},
+      {"kimi",
+       "x<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_"
+       "argument_begin|>"
+       "{\"city\": "
+       "\"a\"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}"
+       "<|tool_call_end|><|tool_calls_section_end|>",
+       "",
+       "x",
+       {{"get_weather", "{\"city\": \"a\"}"}, {"now", "{}"}}},
+      {"gemma",
+       "Sure:\n```tool_code\nget_weather(city=\"a\", days=1)\nnow()\n```\n",
+       "",
+       "Sure:",
+       {{"get_weather", "{\"city\": \"a\", \"days\": 1}"}, {"now", "{}"}}},
+      {"gemma",
+       "```tool_code\n{\"name\": \"now\", \"parameters\": {}}\n```",
+       "",
+       "",
+       {{"now", "{}"}}},
+      {"phi",
+       "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", \"arguments\": "
+       "{}}]<|/tool_call|>",
+       "",
+       "",
+       {{"now", "{}"}, {"now", "{}"}}},
+      {"phi",
+       "functools[{\"name\": \"now\", \"arguments\": {\"a\": [1]}}]",
+       "",
+       "",
+       {{"now", "{\"a\": [1]}"}}},
+      {"granite",
+       "Here is my thought process: t\nHere is my response: r<|tool_call|>[{\"name\": \"now\", "
+       "\"arguments\": {}}]",
+       "t",
+       "r",
+       {{"now", "{}"}}},
+      {"granite",
+       "<think>t</think><response>r</response><tool_call>\n{\"name\": \"now\", \"arguments\": "
+       "{}}\n</tool_call>",
+       "t",
+       "r",
+       {{"now", "{}"}}},
+      {"minimax",
+       "\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
+       "name=\"city\">a\nb</parameter>\n"
+       "<parameter name=\"tags\">[1, 2]</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n"
+       "</minimax:tool_call>",
+       "",
+       "",
+       {{"get_weather", "{\"city\": \"a\\nb\", \"tags\": [1, 2]}"}, {"now", "{}"}}},
+      {"minimax_m1",
+       "<tool_calls>\n{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"arguments\": "
+       "{}}\n</tool_calls>",
+       "",
+       "",
+       {{"now", "{}"}, {"now", "{}"}}},
+      {"think", "<think>a</think>b<tool_call>", "a", "b<tool_call>", {}},
+  };
+  return kCases;
+}
+
+TEST(ChatParserTest, EachFamilyReadsItsOwnForm) {
+  std::map<std::string_view, int> num_cases;
+  for (const Case& each : Cases()) {
+    SCOPED_TRACE(each.text);
+    ++num_cases[each.family];
+    const Answer answer = Parse(each.family, each.text);
+    EXPECT_EQ(answer.reasoning, each.reasoning);
+    EXPECT_EQ(answer.content, each.content);
+    ASSERT_EQ(answer.calls.size(), each.calls.size()) << answer.Show();
+    for (size_t i = 0; i < each.calls.size(); ++i) {
+      EXPECT_EQ(answer.calls[i].name, each.calls[i].first);
+      EXPECT_EQ(answer.calls[i].arguments, each.calls[i].second);
+      EXPECT_TRUE(Json::accept(answer.calls[i].arguments));
+    }
+  }
+  for (const ParserFamily* family : ParserFamilies())
+    EXPECT_GT(num_cases[family->name], 0) << family->name;
+}
+
+TEST(ChatParserTest, TheResultDoesNotDependOnHowTheTextIsCut) {
+  for (const Case& each : Cases()) ExpectSameHoweverCut(each.family, each.text);
+}
+
+TEST(ChatParserTest, EveryFamilyGivesTheSameForTextsOfOthersHoweverCut) {
+  for (const ParserFamily* family : ParserFamilies()) {
+    for (const Case& each : Cases()) {
+      const std::string_view text = each.text;
+      const std::string whole = Parse(family->name, text).Show();
+      for (size_t step : {1, 2, 3, 7}) {
+        std::vector<std::string_view> pieces;
+        for (size_t i = 0; i < text.size(); i += step) pieces.push_back(text.substr(i, step));
+        ASSERT_EQ(ParsePieces(family->name, Options(), pieces).Show(), whole)
+            << family->name << text;
+      }
+    }
+  }
+}
+
+TEST(ChatParserTest, TruncatedAnswersAreTheSameHoweverCutAndLoseNoCall) {
+  for (const Case& each : Cases()) {
+    const std::string_view text = each.text;
+    for (size_t end = 0; end < text.size(); end += 3) {
+      const std::string_view part = text.substr(0, end);
+      std::vector<std::string_view> bytes;
+      for (size_t i = 0; i < part.size(); ++i) bytes.push_back(part.substr(i, 1));
+      const Answer whole = Parse(each.family, part);
+      ASSERT_EQ(ParsePieces(each.family, Options(), bytes).Show(), whole.Show()) << part;
+      ASSERT_LE(whole.calls.size(), each.calls.size());
+    }
+  }
+}
+
+TEST(ChatParserTest, BrokenCallsAreContent) {
+  const std::vector<std::pair<const char*, const char*>> texts = {
+      {"hermes", "a <tool_call>nothing</tool_call>"},
+      {"hermes", "<tool_call>{\"nome\": 1}</tool_call>"},
+      {"hermes", "<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>"},
+      {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>"},
+      {"hermes", "<tool_call>{\"name\" \"f\"}"},
+      {"hermes", "<tool_call>{\"name\": \"f"},
+      {"qwen3_coder", "<tool_call>{}</tool_call>"},
+      {"qwen3_coder", "<tool_call>\n<function=a b>\n</function>"},
+      {"glm", "<tool_call>get weather\n</tool_call>"},
+      {"glm", "<tool_call>now\n<arg_key>k</arg_key> <arg>"},
+      {"llama", "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}"},
+      {"llama", "[1, 2, 3] is a list"},
+      {"llama", "[get_weather(5)]"},
+      {"llama", "<|python_tag|>print(1 + 1)"},
+      {"mistral", "[TOOL_CALLS] no call"},
+      {"mistral", "[TOOL_CALLS]now[ARGS]none"},
+      {"deepseek_v3", "<｜tool▁calls▁begin｜>nothing"},
+      {"deepseek_v31", "<｜tool▁call▁begin｜>now<｜tool▁sep｜>none<｜tool▁call▁end｜>"},
+      {"kimi", "<|tool_call_begin|>now<|tool_call_argument_begin|>{}<|tool_call_end|>"},
+      {"phi", "functools are useful"},
+      {"minimax", "<minimax:tool_call>f()</minimax:tool_call>"},
+  };
+  for (const auto& [family, text] : texts) {
+    const Answer answer = Parse(family, text);
+    EXPECT_EQ(answer.content, text) << family;
+    EXPECT_TRUE(answer.calls.empty()) << answer.Show();
+    ExpectSameHoweverCut(family, text);
+  }
+}
+
+TEST(ChatParserTest, ArgumentsOfACallThatWasBegunAreSentAsTheModelWroteThem) {
+  const Answer answer =
+      Parse("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1,,");
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].arguments, "{\"a\": 1,,");
+}
+
+TEST(ChatParserTest, NamesComeBeforeArgumentsAndArgumentsInPieces) {
+  const auto parser = FindParserFamily("hermes")->make(Options());
+  const auto push = [&](std::string_view text) {
+    AnswerDelta delta;
+    parser->Push(text, delta);
+    return delta;
+  };
+  EXPECT_EQ(push("Look <too").content, "Look");  // the space may separate a call
+  EXPECT_TRUE(push("l_call>{\"name\": \"now\", \"argu").tool_calls.empty());
+  const AnswerDelta begin = push("ments\": {\"a\": \"b");
+  ASSERT_EQ(begin.tool_calls.size(), 1u);
+  EXPECT_EQ(begin.tool_calls[0].name, "now");
+  EXPECT_EQ(begin.tool_calls[0].arguments, "{\"a\": \"b");
+  const AnswerDelta more = push("c\"}");
+  ASSERT_EQ(more.tool_calls.size(), 1u);
+  EXPECT_TRUE(more.tool_calls[0].name.empty() && more.tool_calls[0].id.empty());
+  EXPECT_EQ(more.tool_calls[0].arguments, "c\"}");
+  EXPECT_EQ(ToolCallsJson(more.tool_calls), R"([{"index": 0, "function": {"arguments": "c\"}"}}])");
+}
+
+TEST(ChatParserTest, OnlyTheBeginningOfAMarkerIsHeldBack) {
+  for (const ParserFamily* family : ParserFamilies()) {
+    const auto parser = family->make(Options());
+    AnswerDelta delta;
+    parser->Push("Well, a < b and [x] is", delta);
+    EXPECT_EQ(delta.content, "Well, a < b and [x] is") << family->name;
+  }
+}
+
+TEST(ChatParserTest, APromptThatOpensTheReasoningBeginsTheAnswerInside) {
+  const Answer open =
+      Parse("hermes", "a\n</think>\n\nb", Options("<|im_start|>assistant\n<think>\n"));
+  EXPECT_EQ(open.reasoning, "a");
+  EXPECT_EQ(open.content, "b");
+  const Answer closed = Parse("hermes", "a b", Options("<think>\n\n</think>\n\n"));
+  EXPECT_EQ(closed.reasoning, "");
+  EXPECT_EQ(closed.content, "a b");
+  EXPECT_EQ(Parse("hermes", "only this", Options("<think>")).reasoning, "only this");
+  EXPECT_EQ(Parse("deepseek_v31", "a</think>b", Options("<｜Assistant｜><think>")).reasoning, "a");
+}
+
+TEST(ChatParserTest, WithoutOfferedFunctionsThereAreNoCalls) {
+  for (const Case& each : Cases()) {
+    const Answer answer = Parse(each.family, each.text, Options("", ""));
+    EXPECT_TRUE(answer.calls.empty()) << each.text;
+    EXPECT_EQ(answer.reasoning, each.reasoning);
+  }
+  EXPECT_EQ(Parse("hermes", "{\"a\": 1} \n", Options("", "")).content, "{\"a\": 1} \n");
+}
+
+TEST(ChatParserTest, IdsAreThoseOfTheModelOrOfTheFamilysForm) {
+  const Answer kimi = Parse(
+      "kimi", "<|tool_call_begin|>functions.now:3<|tool_call_argument_begin|>{}<|tool_call_end|>");
+  EXPECT_EQ(kimi.calls.at(0).id, "functions.now:3");
+  const Answer mistral =
+      Parse("mistral", "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[CALL_ID]abcdef123[ARGS]{}");
+  EXPECT_EQ(mistral.calls.at(0).id.size(), 9u);
+  EXPECT_EQ(mistral.calls.at(1).id, "abcdef123");
+  const Answer hermes =
+      Parse("hermes",
+            "<tool_call>{\"name\": \"now\"}</tool_call><tool_call>{\"name\": \"now\"}</tool_call>");
+  EXPECT_TRUE(hermes.calls.at(0).id.starts_with("call_"));
+  EXPECT_EQ(hermes.calls.at(0).id.size(), 29u);
+  EXPECT_NE(hermes.calls.at(0).id, hermes.calls.at(1).id);
+}
+
+TEST(ChatParserTest, LargeAndDeepTextsAreReadInBoundedStackAndLinearTime) {
+  const std::string deep(100'000, '[');
+  const std::string braces(100'000, '{');
+  std::string large;
+  while (large.size() < (10u << 20)) large += "<tool_call>{\"a\": \"[TOOL_CALLS]<｜tool <|chan\n\n";
+  for (const ParserFamily* family : ParserFamilies()) {
+    const std::string_view text =
+        std::string_view(large).substr(0, family->name == "hermes" ? large.size() : 1u << 20);
+    const Answer answer = Parse(family->name, text);
+    EXPECT_GE(answer.content.size() + answer.reasoning.size(), text.size() / 2) << family->name;
+    std::string marked;
+    for (const std::string_view marker : family->markers)
+      marked += std::string(marker) + deep + braces;
+    (void)Parse(family->name, deep);
+    (void)Parse(family->name, marked);
+  }
+  const std::string call = "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": " + deep;
+  std::vector<std::string_view> pieces;
+  for (size_t i = 0; i < call.size(); i += 4) pieces.push_back(std::string_view(call).substr(i, 4));
+  EXPECT_EQ(ParsePieces("hermes", Options(), pieces).calls.at(0).arguments, "{\"a\": " + deep);
+  EXPECT_EQ(Parse("llama", "[now(a=" + deep + ")]").content.size(), deep.size() + 9);
+}
+
+TEST(ChatParserTest, SchemasDecideTheTypesOfPlainText) {
+  const auto json = [](const char* text, uint8_t bits) { return ArgumentJson(text, {bits}); };
+  using Types = ArgumentTypes;
+  EXPECT_EQ(json("5", Types::kString), "\"5\"");
+  EXPECT_EQ(json(" 5 ", Types::kNumber), "5");
+  EXPECT_EQ(json("five", Types::kNumber), "\"five\"");
+  EXPECT_EQ(json("5", 0), "5");
+  EXPECT_EQ(json("x\ny", 0), "\"x\\ny\"");
+  EXPECT_EQ(json("False", Types::kBoolean), "false");
+  EXPECT_EQ(json("null", Types::kString | Types::kNull), "null");
+  EXPECT_EQ(json("5", Types::kString | Types::kNull), "\"5\"");
+  EXPECT_EQ(json("{'a': [1, 'b']}", Types::kStructured), "{\"a\": [1, \"b\"]}");
+  const auto schemas = *ToolSchemas::Parse(R"([{"name": "f", "parameters": {"properties": {
+      "a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "b": {"enum": ["x", "y"]},
+      "c": {"$ref": "#/x"}, "d": {"type": "string"}}}}])");
+  EXPECT_EQ(schemas->TypesOf("f", "a").bits, Types::kNumber | Types::kNull);
+  EXPECT_TRUE(schemas->TypesOf("f", "b").IsOnlyString());
+  EXPECT_EQ(schemas->TypesOf("f", "c").bits, 0);
+  EXPECT_EQ(schemas->TypesOf("g", "d").bits, 0);
+  EXPECT_FALSE(ToolSchemas::Parse("{").ok());
+  EXPECT_FALSE(ToolSchemas::Parse("{}").ok());
+  EXPECT_EQ(*ToolSchemas::Parse("[]"), nullptr);
+}
+
+// A published template and the family that reads its calls.
+struct TemplateCase {
+  const char* file;  // in chat_templates/ of the test data
+  const char* family;
+  bool has_one_call = false;  // it renders one call only
+  const char* id = "abcdef123";
+};
+
+std::string ReadTemplate(const std::string& name) {
+  const auto data = TestData();
+  if (!data) return "";
+  std::ifstream file(*data / "chat_templates" / name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class PublishedTemplateTest : public ::testing::TestWithParam<TemplateCase> {};
+
+TEST_P(PublishedTemplateTest, ACallThatItRendersParsesBackToTheSameCall) {
+  const TemplateCase& each = GetParam();
+  const std::string source = ReadTemplate(each.file);
+  if (source.empty()) GTEST_SKIP() << "chat_templates/" << each.file << " is not in the test data";
+  ASSERT_NE(ParserFamilyOfTemplate(source), nullptr);
+  EXPECT_EQ(ParserFamilyOfTemplate(source)->name, each.family);
+  const auto chat = ChatTemplate::FromTexts(R"({"bos_token": "", "eos_token": ""})", source);
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+
+  const Json calls = Json::parse(R"([
+    {"id": "ID0", "type": "function", "function": {"name": "get_weather", "arguments": {
+      "city": "Zürich \"x\" {", "days": 3, "exact": true, "tags": ["a", 1.5, null],
+      "zip": "0123", "place": {"k": {"z": "<b>"}}, "code": "if a:\n  b\n"}}},
+    {"id": "ID1", "type": "function", "function": {"name": "now", "arguments": {}}}])");
+  for (size_t num_calls = 1; num_calls <= (each.has_one_call ? 1u : 2u); ++num_calls) {
+    Json messages = Json::parse(R"([{"role": "user", "content": "hi"}])");
+    const auto render = [&](bool adds_prompt) {
+      auto text = (*chat)->Render({messages, Json::parse(kTools), Json(), adds_prompt}, std::tm{});
+      EXPECT_TRUE(text.ok()) << text.status().message();
+      return text.ok() ? text->bytes() : std::string();
+    };
+    const std::string prompt = render(true);
+    Json assistant = {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array()}};
+    if (std::string_view(each.family).starts_with("deepseek")) assistant["content"] = nullptr;
+    for (size_t i = 0; i < num_calls; ++i) {
+      Json call = calls[i];
+      call["id"] = std::string(each.family) == "kimi"
+                       ? "functions." + call["function"]["name"].get<std::string>() + ":0"
+                       : each.id;
+      assistant["tool_calls"].push_back(call);
+    }
+    messages.push_back(assistant);
+    const std::string whole = render(false);
+    size_t common = 0;
+    while (common < std::min(prompt.size(), whole.size()) && prompt[common] == whole[common]) {
+      ++common;
+    }
+    // A prompt that opens the reasoning is not the beginning of a conversation without one.
+    if (common < prompt.size()) common = whole.find_last_of(">\n", common - 1) + 1;
+    const std::string answer = whole.substr(common);
+    const ParserOptions options = Options(std::string_view(whole).substr(0, common));
+    const Answer parsed = Parse(each.family, answer, options);
+    ASSERT_EQ(parsed.calls.size(), num_calls) << answer << "\n" << parsed.Show();
+    for (size_t i = 0; i < num_calls; ++i) {
+      EXPECT_EQ(parsed.calls[i].name, calls[i]["function"]["name"]);
+      EXPECT_EQ(Json::parse(parsed.calls[i].arguments), calls[i]["function"]["arguments"])
+          << answer;
+    }
+    ExpectSameHoweverCut(each.family, answer, options);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, PublishedTemplateTest,
+    ::testing::Values(TemplateCase{"NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", "hermes"},
+                      TemplateCase{"Qwen-Qwen2.5-7B-Instruct.jinja", "hermes"},
+                      TemplateCase{"Qwen-Qwen3-0.6B.jinja", "hermes"},
+                      TemplateCase{"Qwen-QwQ-32B.jinja", "hermes"},
+                      TemplateCase{"meta-llama-Llama-3.1-8B-Instruct.jinja", "llama", true},
+                      TemplateCase{"meta-llama-Llama-3.2-3B-Instruct.jinja", "llama", true},
+                      TemplateCase{"meta-llama-Llama-3.3-70B-Instruct.jinja", "llama", true},
+                      TemplateCase{"mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral"},
+                      TemplateCase{"Mistral-Small-3.2-24B-Instruct-2506.jinja", "mistral"},
+                      TemplateCase{"unsloth-mistral-Devstral-Small-2507.jinja", "mistral"},
+                      TemplateCase{"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", "deepseek_v3"},
+                      TemplateCase{"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", "deepseek_v3"},
+                      TemplateCase{"deepseek-ai-DeepSeek-V3.1.jinja", "deepseek_v31"},
+                      TemplateCase{"openai-gpt-oss-120b.jinja", "harmony", true},
+                      TemplateCase{"glm_4_5.jinja", "glm"}, TemplateCase{"GLM-4.6.jinja", "glm"},
+                      TemplateCase{"moonshotai-Kimi-K2.jinja", "kimi"},
+                      TemplateCase{"moonshotai-Kimi-K2-Thinking.jinja", "kimi"},
+                      TemplateCase{"unsloth-MiniMax-M2.jinja", "minimax"},
+                      TemplateCase{"Qwen3-Coder-30B-A3B-Instruct.jinja", "qwen3_coder"},
+                      TemplateCase{"llama-cpp-microsoft-Phi-4-mini-instruct.jinja", "phi"}),
+    [](const auto& info) {
+      std::string name;
+      for (const char byte : std::string(info.param.file)) name += isalnum(byte) ? byte : '_';
+      return name;
+    });
+
+}  // namespace
+}  // namespace nereid::tokenizer
