@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -139,8 +140,22 @@ void SocketServer::OnAcceptable() {
 void SocketServer::AssignToLoop(int fd) {
   const size_t index = ChooseLoop(fd);
   num_open_[index].fetch_add(1);
-  if (index == 0) return handler_->AddConnection(index, fd);
-  loops_[index]->PostFunction([this, index, fd] { handler_->AddConnection(index, fd); });
+  if (index == 0) return AddConnection(index, fd);
+  try {
+    loops_[index]->PostFunction([this, index, fd] { AddConnection(index, fd); });
+  } catch (const std::bad_alloc&) {
+    close(fd);
+    OnClosed(index);
+  }
+}
+
+// [the loop of that index] Without memory for its connection a client is turned away.
+void SocketServer::AddConnection(size_t index, int fd) {
+  try {
+    handler_->AddConnection(index, fd);
+  } catch (const std::bad_alloc&) {
+    OnClosed(index);
+  }
 }
 
 // [first loop] Returns the loop with the fewest connections. Connections from one thread of a

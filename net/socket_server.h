@@ -3,11 +3,15 @@
 // unless stated otherwise]
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "nereid/status.h"
@@ -32,12 +36,25 @@ class ConnectionHandler {
   // [first loop] Returns false if the connection limit is reached. The server then closes `fd`.
   virtual bool Admit(int fd) = 0;
   // [the loop of that index] Takes ownership of the admitted `fd`. The handler calls
-  // SocketServer::OnClosed when the connection has closed.
+  // SocketServer::OnClosed when the connection has closed. If it throws std::bad_alloc, it has
+  // closed `fd`, and does not call OnClosed.
   virtual void AddConnection(size_t loop, int fd) = 0;
 
  protected:
   ~ConnectionHandler() = default;
 };
+
+// Returns a new connection that owns `fd`. If there is no memory for it, closes `fd` and throws
+// std::bad_alloc.
+template <typename Connection, typename... Args>
+std::unique_ptr<Connection> MakeConnection(int fd, Args&&... args) {
+  try {
+    return std::make_unique<Connection>(fd, std::forward<Args>(args)...);
+  } catch (const std::bad_alloc&) {
+    close(fd);
+    throw;
+  }
+}
 
 class SocketServer {
  public:
@@ -68,6 +85,7 @@ class SocketServer {
       : loop_name_(loop_name), listener_(std::move(listener)) {}
   void OnAcceptable();
   void AssignToLoop(int fd);
+  void AddConnection(size_t index, int fd);
   size_t ChooseLoop(int fd) const;
   static void OnAcceptEvent(int fd, short what, void* self);
   static void OnAcceptPauseEnd(int fd, short what, void* self);

@@ -1,5 +1,6 @@
 """The memory of requests in flight: what clients send is bounded by one budget, grows with what has arrived, and its end fails one request only."""
 import json
+import random
 import resource
 import socket
 import threading
@@ -127,6 +128,35 @@ def test_a_failed_allocation_fails_the_request_and_not_the_server(start_server, 
     for thread in threads:
         thread.join()
     assert len(statuses) == 5 and set(statuses) <= {200, 503} and 503 in statuses
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert http_answers(server) and grpc_answers(server)
+    assert server.stop() == 0
+
+
+def test_a_response_without_memory_fails_its_request_and_not_the_server(start_server, repository, test_backends):
+    """The text of a JSON response, and a compressed message, need memory after the model has answered."""
+    server = start_server(repository, [test_backends, "--max-request-memory-size=0", "--grpc-infer-response-compression-level=high"])
+    assert http_answers(server) and grpc_answers(server)
+    size = 20 * MIB
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "UINT8", "shape": [size], "parameters": {"binary_data_size": size}}]}).encode()
+    limit = status_field(server, "VmSize") + 60 * MIB
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    with Raw(server.http) as client:
+        client.send(post("/v2/models/bytes/infer", head + b"\xff" * size, f"Inference-Header-Content-Length: {len(head)}"))
+        assert client.answer()[0] == 503
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        client.send(post("/v2/models/bytes/infer", {"inputs": [{"name": "INPUT0", "datatype": "UINT8", "shape": [1], "data": [1]}]}))
+        assert client.answer()[0] == 200
+    limit = status_field(server, "VmSize") + 50 * MIB
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.max_receive_message_length", -1)]) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        request = grpc_request(0)
+        request.inputs[0].shape[:] = [size]
+        request.raw_input_contents[:] = [random.Random(1).randbytes(size)]  # it cannot be made shorter
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ModelInfer(request, timeout=60)
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE and "cannot allocate" in error.value.details()
     resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert http_answers(server) and grpc_answers(server)
     assert server.stop() == 0

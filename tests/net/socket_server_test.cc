@@ -7,9 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace nereid::net {
@@ -53,6 +55,44 @@ class RecordingHandler final : public ConnectionHandler {
   std::vector<size_t> loops_;
   std::vector<int> fds_;
 };
+
+// Has memory for every second connection only.
+class ForgetfulHandler final : public ConnectionHandler {
+ public:
+  bool Admit(int) override { return true; }
+  void AddConnection(size_t loop, int fd) override {
+    if (num_added_++ % 2 == 0) {
+      close(fd);
+      throw std::bad_alloc();
+    }
+    handler_.AddConnection(loop, fd);
+  }
+  std::vector<size_t> Loops(size_t count) { return handler_.Loops(count); }
+
+ private:
+  std::atomic<int> num_added_{0};
+  RecordingHandler handler_;
+};
+
+TEST(SocketServerMemoryTest, TurnsClientsAwayWithoutMemoryForTheirConnections) {
+  ForgetfulHandler handler;
+  Result<std::unique_ptr<SocketServer>> server =
+      SocketServer::Open({.address = {.host = kServer}, .num_loops = 2, .loop_name = "test-loop"});
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  ASSERT_TRUE((*server)->Serve(handler).ok());
+  const sockaddr_in address = Address(kServer, (*server)->port());
+  std::vector<int> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(clients.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+              0);
+  }
+  handler.Loops(4);
+  (*server)->StopAccepting();
+  (*server)->StopLoops();
+  EXPECT_EQ((*server)->num_open(), 4u);
+  for (const int client : clients) close(client);
+}
 
 class SocketServerTest : public testing::Test {
  protected:

@@ -1,11 +1,12 @@
 """Thousands of slow and idle clients: the server's memory stays flat and other clients are answered. Not part of scripts/test; it takes some minutes.
 
-    python tests/soak/slow_clients.py --dist dist --backends build/release/tests/backends [--scale 1.0]
+    python tests/soak/slow_clients.py --dist dist --backends build/release/tests/backends [--scale 1.0] [--csv FILE]
 
 Three loads, one after the other, on loopback: clients that read a stream of tokens slowly (half of them over HTTP, half over gRPC), idle connections with
 connections that have sent half of a request, and streams that their clients drop. While each lasts, another client sends requests and measures. All
-clients run in this process; for 25,000 connections the limit of open files has to be 65,536 or more (`ulimit -n`)."""
+clients run in this process; for 15,000 connections at a time the limit of open files has to be 16,384 or more (`ulimit -n`)."""
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -63,10 +64,10 @@ class Others:
         self._stop.set()
         self._thread.join()
 
-    def report(self):
+    def numbers(self):
         ordered = sorted(self.seconds)
-        return (f"{len(ordered)} requests of others, {self.failures} failed, median {1000 * statistics.median(ordered):.1f} ms, "
-                f"99th percentile {1000 * ordered[len(ordered) * 99 // 100]:.1f} ms, longest {1000 * ordered[-1]:.0f} ms")
+        return {"others": len(ordered), "others failed": self.failures, "median ms": round(1000 * statistics.median(ordered), 1),
+                "99th percentile ms": round(1000 * ordered[len(ordered) * 99 // 100], 1), "longest ms": round(1000 * ordered[-1])}
 
 
 def connect(port, receive_buffer=4096):
@@ -123,6 +124,7 @@ def main():
     parser.add_argument("--dist", required=True)
     parser.add_argument("--backends", required=True)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of all numbers of clients")
+    parser.add_argument("--csv", help="file for the numbers")
     parser.add_argument("--seconds", type=float, default=20, help="duration of each load")
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -138,28 +140,36 @@ def main():
     server = ServerProcess([options.dist + "/bin/nereid"], [f"--model-repository={repository}", f"--backend-directory={options.backends}",
                                                             "--http-max-connections=40000"], folder / "log", dict(os.environ))
     try:
-        run(server, count, options.seconds)
+        run(server, count, options.seconds, options.csv)
     finally:
         print(f"the server ended with {server.stop()}")
         shutil.rmtree(folder)
 
 
-def run(server, count, seconds):
-    print(f"before: {memory_mb(server)} MB")
+def run(server, count, seconds, csv_file):
+    """Prints one row per load: memory in MB before, while all clients were connected, at the end of the load and after the clients had left, and what
+    other clients saw."""
     request = pb.ModelInferRequest(model_name="fountain")
     for name, value in (("COUNT", NUM_TOKENS), ("INTERVAL_MS", INTERVAL_MS), ("SIZE", TOKEN_BYTES)):
         request.inputs.add(name=name, datatype="INT32", shape=[1]).contents.int_contents.append(value)
     message = request.SerializeToString()
+    rows = []
+
+    def finish(load, before, opened, end, others, note):
+        rows.append({"load": load, "before MB": before, "connected MB": opened, "end MB": end, "after MB": settle(server), **others.numbers(), "note": note})
+        print(", ".join(f"{name}: {value}" for name, value in rows[-1].items()), flush=True)
+
+    before = memory_mb(server)
     with Others(server) as others:
         num = count(10_000)
         clients = [stream_over_http(server) if index % 2 else stream_over_grpc(server, message) for index in range(num)]
         opened = memory_mb(server)
         num_bytes, num_closed = read_slowly(clients, seconds)
-        print(f"{num} slow readers of streams: {opened} MB when all were open, {memory_mb(server)} MB after {seconds:.0f} s, "
-              f"{num_bytes / 1e6:.1f} MB read, {num_closed} connections closed")
+        end = memory_mb(server)
         close(clients)
-    print(f"  {others.report()}; {settle(server)} MB afterwards")
+    finish(f"{num} slow readers of streams", before, opened, end, others, f"{num_bytes / 1e6:.1f} MB read, {num_closed} connections closed")
 
+    before = memory_mb(server)
     with Others(server) as others:
         idle = [connect(server.http if index % 2 else server.grpc) for index in range(count(10_000))]
         half = [connect(server.http if index % 2 else server.grpc) for index in range(count(5_000))]
@@ -167,10 +177,11 @@ def run(server, count, seconds):
             each.sendall(b"POST /v2/models/counters/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{" if index % 2 else raw_http2.PREFACE[:20])
         opened = memory_mb(server)
         time.sleep(seconds)
-        print(f"{len(idle)} idle and {len(half)} half-open connections: {opened} MB when all were open, {memory_mb(server)} MB after {seconds:.0f} s")
+        end = memory_mb(server)
         close(idle + half)
-    print(f"  {others.report()}; {settle(server)} MB afterwards")
+    finish(f"{len(idle)} idle and {len(half)} half-open connections", before, opened, end, others, "")
 
+    before = memory_mb(server)
     with Others(server) as others:
         num = count(2_000)
         for index in range(num):
@@ -178,10 +189,16 @@ def run(server, count, seconds):
             if index % 3:
                 one.recv(64)
             one.close()
-        print(f"{num} dropped streams: {memory_mb(server)} MB")
+        end = memory_mb(server)
     with urllib.request.urlopen(server.url + "/v2/models/fountain/stats", timeout=60) as answer:
         entry = json.load(answer)["model_stats"][0]["inference_stats"]
-    print(f"  {others.report()}; {settle(server)} MB afterwards; {entry['success']['count']} streams ended well, {entry['fail']['count']} were cancelled")
+    finish(f"{num} dropped streams", before, end, end, others,
+           f"of all streams {entry['success']['count']} ended well and {entry['fail']['count']} were cancelled")
+    if csv_file:
+        with open(csv_file, "w", newline="") as out:
+            writer = csv.DictWriter(out, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":

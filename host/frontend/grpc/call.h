@@ -86,7 +86,8 @@ class Call {
   virtual void Write(WireMessage message) = 0;
 
   // Ends the call. Called exactly once, and not while a write is pending. Afterwards the call may
-  // be used only within OnDone. A message passed to FinishWith is sent before the status.
+  // be used only within OnDone. A message passed to FinishWith is sent before the status. Write and
+  // FinishWith do nothing if they throw std::bad_alloc; Finish and Abort do not throw.
   virtual void Finish(CallStatus status) = 0;
   virtual void FinishWith(WireMessage message) = 0;
 

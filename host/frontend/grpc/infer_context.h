@@ -71,6 +71,17 @@ Status WithoutBadAlloc(size_t message_bytes, const Work& work) {
   }
 }
 
+// The end of a call for whose response memory is exhausted. The text is left out if there is no
+// memory for it either.
+inline CallStatus ResponseWithoutMemory() noexcept {
+  CallStatus status{GrpcCode::kUnavailable};
+  try {
+    status.message = "cannot allocate memory for the response";
+  } catch (const std::bad_alloc&) {
+  }
+  return status;
+}
+
 // Writes the verbose log line that Triton writes for a rejected request.
 inline void LogInferFailed(const std::string& request_id, const Status& status) {
   LogVerbose("[request id: ", request_id.empty() ? "<id_unknown>" : request_id,

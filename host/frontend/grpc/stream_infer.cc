@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -59,6 +60,10 @@ class StreamInfer final : public CallHandler,
   using Lock = std::unique_lock<std::mutex>;
   void Admit(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
   void Enqueue(StreamReply reply, const Lock& lock);
+  // Passes on a reply, or keeps it until those of earlier requests have ended.
+  void Pass(StreamReply reply, const Lock& lock);
+  // Ends the call, because a reply was lost for lack of memory.
+  void EndForLackOfMemory(const Lock& lock) noexcept;
   void Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
   // The replies that the client has not read exceed the limit.
   bool is_full() const { return unsent_bytes_ > context_.options().max_unsent_bytes_per_stream; }
@@ -186,16 +191,34 @@ void StreamInfer::OnReply(StreamReply reply) {
     reply.response = InferResponse();
   }
   if (!end_status_.has_value()) {
-    unsent_bytes_ += reply.size_bytes;
-    if (request->is_ordered() && ordered_requests_.front() != request) {
-      request->stream_state.queued_replies.push_back(std::move(reply));
-    } else {
-      Enqueue(std::move(reply), lock);
+    try {
+      Pass(std::move(reply), lock);
+    } catch (const std::bad_alloc&) {
+      EndForLackOfMemory(lock);
     }
-    if (!is_final && is_full()) Hold(request, lock);
   }
   if (is_final) Retire(request, lock);
   Advance(lock);
+}
+
+void StreamInfer::Pass(StreamReply reply, const Lock& lock) {
+  const std::shared_ptr<StreamRequest> request = reply.request;
+  const bool is_final = reply.is_final;
+  unsent_bytes_ += reply.size_bytes;
+  if (request->is_ordered() && ordered_requests_.front() != request) {
+    request->stream_state.queued_replies.push_back(std::move(reply));
+  } else {
+    Enqueue(std::move(reply), lock);
+  }
+  if (!is_final && is_full()) Hold(request, lock);
+}
+
+void StreamInfer::EndForLackOfMemory(const Lock&) noexcept {
+  end_status_ = ResponseWithoutMemory();
+  send_queue_.clear();
+  for (const auto& request : ordered_requests_) request->stream_state.queued_replies.clear();
+  unsent_bytes_ = 0;
+  call_.Abort();  // OnCancel cancels the requests
 }
 
 void StreamInfer::Hold(const std::shared_ptr<StreamRequest>& request, const Lock&) {
@@ -276,7 +299,13 @@ void StreamInfer::Advance(Lock& lock) {
     is_writing_ = true;  // prevents Finish while the lock is released
     LetGo(lock);
     lock.unlock();
-    call_.Write(reply.Encode());
+    try {
+      call_.Write(reply.Encode());
+    } catch (const std::bad_alloc&) {
+      lock.lock();
+      is_writing_ = false;
+      EndForLackOfMemory(lock);
+    }
   } else if (end_status_.has_value() || (has_reads_ended_ && in_flight_.empty())) {
     is_finished_ = true;
     const CallStatus status = end_status_.value_or(CallStatus());

@@ -104,10 +104,14 @@ void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
     return;
   }
   resources_.ReleaseSharedRegions();
-  if (num_responses_ != 1) {
-    FinishOnce(InternalError("expected a single response, got ", num_responses_.load()));
-  } else {
-    FinishWithOnly(response.empty() ? std::move(pending_response_) : std::move(response));
+  try {
+    if (num_responses_ != 1) {
+      FinishOnce(InternalError("expected a single response, got ", num_responses_.load()));
+    } else {
+      FinishWithOnly(response.empty() ? std::move(pending_response_) : std::move(response));
+    }
+  } catch (const std::bad_alloc&) {
+    FinishOnce(ResponseWithoutMemory());
   }
   Unref();
 }
@@ -126,7 +130,11 @@ void UnaryInfer::FinishWithOnly(InferResponse response) {
 void UnaryInfer::FinishOnce(WireMessage response) {
   if (!ClaimFinish()) return;
   RecordTraceEvent(trace_, "GRPC_SEND_START");
-  call_.FinishWith(std::move(response));
+  try {
+    call_.FinishWith(std::move(response));
+  } catch (const std::bad_alloc&) {  // FinishWith has then done nothing
+    call_.Finish(ResponseWithoutMemory());
+  }
 }
 
 void UnaryInfer::OnCancel() {

@@ -1,6 +1,7 @@
 #include "host/frontend/tracing/tracer.h"
 
 #include <chrono>
+#include <new>
 #include <optional>
 
 #include "host/frontend/tracing/span_ids.h"
@@ -168,7 +169,12 @@ TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request) {
 }
 
 void RecordTraceEvent(const TracedRequest& request, std::string_view event) {
-  if (request != nullptr) request->Add(event, SteadyNowNs());
+  if (request == nullptr) return;
+  try {
+    request->Add(event, SteadyNowNs());
+  } catch (const std::bad_alloc&) {
+    // The trace lacks the event.
+  }
 }
 
 }  // namespace nereid

@@ -1,6 +1,7 @@
 // See http2_server.h.
 #include "host/frontend/grpc/transport/http2_server.h"
 
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -57,12 +58,19 @@ void Http2Server::AddConnection(size_t index, int fd) {
       socket_server_->OnClosed(index);
     });
   };
-  auto connection = std::make_unique<Http2Connection>(fd, loop, context_, on_closed);
-  if (loop_state.is_stopping || !connection->Open().ok()) {
+  auto connection = net::MakeConnection<Http2Connection>(fd, loop, context_, on_closed);
+  Http2Connection* const key = connection.get();
+  if (loop_state.is_stopping) {
     socket_server_->OnClosed(index);
     return;
   }
-  loop_state.connections.emplace(connection.get(), std::move(connection));
+  loop_state.connections.emplace(key, std::move(connection));
+  try {
+    if (key->Open().ok()) return;
+  } catch (const std::bad_alloc&) {
+  }
+  loop_state.connections.erase(key);
+  socket_server_->OnClosed(index);
 }
 
 template <typename Visit>

@@ -419,6 +419,13 @@ void Http2Stream::Abort() {
   PostActions([](Actions& actions) { actions.is_abort_requested = true; });
 }
 
+// The service has requested actions that could not be taken. Its connection cannot go on.
+void Http2Stream::CloseForLackOfMemory(bool is_last, bool has_message) {
+  is_finished_ = is_finished_ || is_last;
+  is_write_pending_ = is_write_pending_ || (has_message && !is_last);  // the service awaits its end
+  if (connection_ != nullptr) connection_->Close();
+}
+
 void Http2Stream::RunOnLoop() {
   while (true) {
     Actions actions;
@@ -432,7 +439,12 @@ void Http2Stream::RunOnLoop() {
       actions_ = Actions();
     }
     const bool is_last = actions.status.has_value();
-    RunActions(std::move(actions));
+    const bool has_message = actions.message.has_value();
+    try {
+      RunActions(std::move(actions));
+    } catch (const std::bad_alloc&) {
+      CloseForLackOfMemory(is_last, has_message);
+    }
     if (is_last) return;  // this may have been deleted
   }
 }

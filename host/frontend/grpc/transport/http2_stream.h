@@ -97,6 +97,7 @@ class Http2Stream final : public Call, private net::LoopTask {
   template <typename Change>
   void PostActions(Change change);
   void RunActions(Actions actions);
+  void CloseForLackOfMemory(bool is_last, bool has_message);
   void QueueMessage(OutMessage message);
   void FinishWithStatus(CallStatus status);
 

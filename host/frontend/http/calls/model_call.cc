@@ -1,6 +1,7 @@
 // Passes responses from the backend's threads to the loop.
 #include "host/frontend/http/calls/model_call.h"
 
+#include <new>
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
@@ -73,15 +74,25 @@ void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
   bool must_post;
   {
     const std::lock_guard lock(events_mutex_);
-    events_.push_back({std::move(response), is_final, size_bytes});
-    must_post = !std::exchange(is_posted_, true);
-    if (queued_bytes_.fetch_add(size_bytes) + size_bytes + unsent_bytes_ > max_unsent_bytes_ &&
-        !is_final && has_room_.exchange(false)) {
-      InferRequest::SetRoom(handle_, false);
+    try {
+      if (!response.empty()) Queue(std::move(response), size_bytes);
+    } catch (const std::bad_alloc&) {
+      has_lost_response_ = true;
     }
+    has_ended_ = has_ended_ || is_final;
+    must_post = !std::exchange(is_posted_, true);
   }
   // If the call was already posted, the loop may have handled this event and deleted the call.
   if (must_post) loop.Post(this);
+}
+
+// [backend thread] Requires events_mutex_. The final response counts no bytes.
+void ModelCall::Queue(InferResponse response, size_t size_bytes) {
+  events_.push_back({std::move(response), size_bytes});
+  const size_t unsent_bytes = queued_bytes_.fetch_add(size_bytes) + size_bytes + unsent_bytes_;
+  if (size_bytes > 0 && unsent_bytes > max_unsent_bytes_ && has_room_.exchange(false)) {
+    InferRequest::SetRoom(handle_, false);
+  }
 }
 
 // [backend thread]
@@ -97,29 +108,47 @@ void ModelCall::AddStage(unsigned stage) {
 
 void ModelCall::RunOnLoop() {
   Events events;
+  bool has_ended, has_lost_response;
   {
     const std::lock_guard lock(events_mutex_);
     events = std::exchange(events_, {});
+    has_ended = has_ended_;
+    has_lost_response = has_lost_response_;
     is_posted_ = false;
   }
-  bool is_final = false;
   for (Event& event : events) {
-    if (connection_ != nullptr && !event.response.empty()) {
-      OnModelResponse(std::move(event.response));
-    }
+    AnswerOrFail([&] { OnModelResponse(std::move(event.response)); });
     event.response = InferResponse();
     unsent_bytes_ = connection_ != nullptr ? connection_->unsent_bytes() : 0;
     queued_bytes_.fetch_sub(event.size_bytes);
-    is_final = is_final || event.is_final;
   }
-  if (!is_final) return UpdateRoom();
+  if (has_lost_response) FailForMemory();
+  if (!has_ended) return UpdateRoom();
   ReleaseSharedMemory();
   RecordTraceEvent(trace_, "HTTP_SEND_START");
-  if (connection_ != nullptr) OnModelEnd();
+  AnswerOrFail([&] { OnModelEnd(); });
   RecordTraceEvent(trace_, "HTTP_SEND_END");
   connection_ = nullptr;
   events.clear();
   AddStage(kResponsesHandled);
+}
+
+template <typename Work>
+void ModelCall::AnswerOrFail(const Work& work) {
+  if (connection_ == nullptr) return;
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    FailForMemory();
+  }
+}
+
+void ModelCall::FailForMemory() {
+  if (connection_ == nullptr) return;
+  HttpConnection* const connection = connection_;
+  DetachClient();
+  Cancel();
+  connection->FailForMemory(this);
 }
 
 // Runs before the client is answered, because it may then unregister its regions.

@@ -66,7 +66,6 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
  private:
   struct Event {
     InferResponse response;
-    bool is_final;
     size_t size_bytes;  // counted in queued_bytes_
   };
   using Events = InlineVector<Event, 1>;
@@ -77,6 +76,11 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   void RunOnLoop() final;
   void OnDisconnect() final;
   void OnOutputSent(size_t unsent_bytes) final;
+  void Queue(InferResponse response, size_t size_bytes);
+  // Runs `work`, which answers the client. If memory is exhausted, the call ends for the client.
+  template <typename Work>
+  void AnswerOrFail(const Work& work);
+  void FailForMemory();
   void UpdateRoom();
   void AddStage(unsigned stage);
   void ReleaseSharedMemory();
@@ -100,8 +104,10 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
   std::atomic<bool> drops_responses_{false};
   std::atomic<bool> has_room_{true};  // as reported; written under events_mutex_
 
-  std::mutex events_mutex_;  // guards the two members below
+  std::mutex events_mutex_;  // guards the members below
   Events events_;
+  bool has_ended_ = false;          // the final response has arrived
+  bool has_lost_response_ = false;  // there was no memory to queue one
   bool is_posted_ = false;
 };
 

@@ -71,6 +71,9 @@ class HttpConnection {
   void KeepOpenForSequences();
   // Closes the connection as if the client had disconnected. The call is notified.
   void Abort() { Close(); }
+  // Ends the request of `call`, for whose response memory is exhausted: with 503 if none of the
+  // response was sent, else by closing the connection.
+  void FailForMemory(const InFlightCall* call) noexcept;
 
   net::EventLoop& loop() { return loop_; }
   // True if the client's socket is on this machine; false if it is closed.
@@ -170,7 +173,8 @@ class HttpConnection {
   bool watches_writes_ = false;
   bool is_stream_ = false;  // the head of a streamed response has been sent
   bool is_chunked_stream_ = false;
-  int64_t progress_s_ = 0;  // time of the last transferred byte
+  bool has_sent_response_ = false;  // a part of the current request's response
+  int64_t progress_s_ = 0;          // time of the last transferred byte
   // A period of write_timeout_s while bytes wait: its start, and what was unsent and sent then.
   int64_t write_period_s_ = 0;
   size_t write_period_unsent_ = 0;

@@ -1,5 +1,6 @@
 // Writes replies and streams, and continues with the next request.
 #include <charconv>
+#include <new>
 
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/http/transport/http_status.h"
@@ -112,6 +113,7 @@ void HttpConnection::EndStream() {
 void HttpConnection::WriteOut(std::span<const OutputSegment> segments,
                               std::shared_ptr<const void> bytes_owner) {
   if (state_ == State::kClosed) return;
+  has_sent_response_ = state_ == State::kRunning;
   const bool was_empty = output_.empty();
   if (was_empty) progress_s_ = owner_.now_s();
   switch (output_.Send(fd_, segments, std::move(bytes_owner))) {
@@ -127,6 +129,18 @@ void HttpConnection::WriteOut(std::span<const OutputSegment> segments,
   }
 }
 
+void HttpConnection::FailForMemory(const InFlightCall* call) noexcept {
+  const bool is_next = call_ != nullptr && call_ != call;  // a pipelined request has begun
+  if (state_ == State::kRunning && !has_sent_response_ && !is_next) {
+    try {
+      return ReplyError(*this, UnavailableError("cannot allocate memory for the response"));
+    } catch (const std::bad_alloc&) {
+      // Not even for the error.
+    }
+  }
+  Close();
+}
+
 // The response is complete, though perhaps not sent yet.
 void HttpConnection::FinishRequest() {
   if (state_ == State::kClosed) return;
@@ -134,7 +148,7 @@ void HttpConnection::FinishRequest() {
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
   added_headers_.clear();
-  is_stream_ = false;
+  is_stream_ = has_sent_response_ = false;
   request_start_s_ = progress_s_ = owner_.now_s();
   if (IsLast()) {
     state_ = State::kFlushing;

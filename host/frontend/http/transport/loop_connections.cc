@@ -1,18 +1,25 @@
 // Adds, checks and removes the connections of a loop.
 #include "host/frontend/http/transport/loop_connections.h"
 
+#include <new>
 #include <vector>
 
 namespace nereid::http {
 
 void LoopConnections::AddConnection(int fd) {
-  auto connection = std::make_unique<HttpConnection>(fd, loop_, *this, service_, limits_);
-  if (is_draining_ || !connection->Open(tls_).ok()) {
+  auto connection = net::MakeConnection<HttpConnection>(fd, loop_, *this, service_, limits_);
+  HttpConnection* const key = connection.get();
+  if (is_draining_) {
     socket_server_.OnClosed(index_);
     return;
   }
-  HttpConnection* key = connection.get();
   connections_.emplace(key, std::move(connection));
+  try {
+    if (key->Open(tls_).ok()) return;
+  } catch (const std::bad_alloc&) {
+  }
+  connections_.erase(key);
+  socket_server_.OnClosed(index_);
 }
 
 void LoopConnections::Remove(HttpConnection* connection) {
