@@ -111,6 +111,7 @@ void CpuExecutor::Sample(const llm::StepBatch& batch) {
     first_row[i] = rows;
     rows += sequence.num_logits;
     if (sequence.num_candidates > 0) result_.candidates.resize(num_sequences);
+    if (sequence.num_top_tokens > 0) result_.top_tokens.resize(num_sequences);
     if (sequence.returns_logits) result_.logits.resize(num_sequences);
     if (!sequence.next_ids.empty()) result_.prompt_log_probs.resize(num_sequences);
   }
@@ -134,6 +135,8 @@ void CpuExecutor::SampleEntry(const llm::StepBatch& batch, size_t index, std::sp
   }
   if (!sequence.samples) return;
   const std::span<float> last = logits.last(vocab_size);
+  if (sequence.num_top_tokens > 0)
+    llm::FindTopTokens(last, sequence.num_top_tokens, result_.top_tokens[index]);
   if (sequence.num_candidates > 0) {
     result_.candidates[index] =
         sampler.Candidates(last, sequence.sampling, sequence.num_candidates);

@@ -41,6 +41,7 @@ class CpuExecutor : public llm::Executor {
             .candidates = true,
             .logits = true,
             .prompt_log_probs = true,
+            .top_tokens = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {

@@ -58,11 +58,18 @@ LogitEdit* DrawPlanner::Edit(int32_t id) {
 
 bool DrawPlanner::AddEdits(const llm::SamplingInput& input) {
   const llm::SamplingParams& params = *input.params;
+  // Their complement is nearly the whole vocabulary.
+  if (!params.allowed_ids.empty()) return false;
   for (size_t id = 0; id < params.embedding_bias.size(); ++id) {
     if (params.embedding_bias[id] == 0.0f) continue;
     LogitEdit* edit = Edit(static_cast<int32_t>(id));
     if (edit == nullptr) return false;
     edit->bias = params.embedding_bias[id];
+  }
+  for (const llm::LogitBias& bias : params.logit_bias) {
+    LogitEdit* edit = Edit(bias.id);
+    if (edit == nullptr) return false;
+    edit->bias += bias.value;
   }
   if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
       params.frequency_penalty != 0.0f) {

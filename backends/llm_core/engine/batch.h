@@ -43,6 +43,8 @@ struct BatchEntry {
   int32_t num_candidates = 0;
   /// Copy the num_logits rows into StepResult::logits, before any sampling rule changes them.
   bool returns_logits = false;
+  /// With `samples`: the executor returns this many most likely tokens in StepResult::top_tokens.
+  uint8_t num_top_tokens = 0;
   /// [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
   /// tokens. Its log probability goes to StepResult::prompt_log_probs.
   std::span<const int32_t> next_ids;
@@ -80,6 +82,8 @@ struct StepResult {
   /// [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the
   /// whole vocabulary after bias, penalties, bans and temperature.
   std::vector<std::vector<SampledToken>> candidates;
+  /// [num_top_tokens], most likely first, ties by id, from the logits before any rule.
+  std::vector<std::vector<SampledToken>> top_tokens;
   std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
 };

@@ -118,6 +118,7 @@ void BeamGroup::EmitHypotheses() const {
     output.sequence_index = i;
     output.num_reused_blocks = any.num_reused_blocks;
     output.num_new_blocks = any.num_new_blocks;
+    output.num_cached_tokens = request.num_cached_tokens;
     if (i == 0 && prompt_logits_ != nullptr) {
       output.prompt_log_probs = prompt_logits_->prompt_log_probs;
       output.context_logits = prompt_logits_->context_logits;

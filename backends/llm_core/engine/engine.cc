@@ -150,7 +150,9 @@ void Engine::CancelSequence(Sequence& sequence) {
     sequence.request->sink->OnOutput(output);
     return;
   }
-  EmitOutput(sequence, static_cast<int32_t>(sequence.output_ids().size()), limits_.vocab_size);
+  EmitOutput(sequence,
+             {FinishReason::kCancelled, static_cast<int32_t>(sequence.output_ids().size())},
+             limits_.vocab_size);
 }
 
 Status Engine::RunStep() {
@@ -241,7 +243,8 @@ void Engine::FailStuckRequests(std::span<const StuckRequest> stuck) {
     request->sink->OnError(InvalidArgError(
         "output token ", stuck[i].output_token, ": the request's rules ban all ",
         limits_.vocab_size, " tokens of the vocabulary (bad_words_list, embedding_bias, ",
-        "no_repeat_ngram_size and, before min_tokens, the end ids)"));
+        "logit_bias, allowed_token_ids, no_repeat_ngram_size and, before min_tokens, the end "
+        "ids)"));
     steps_in_flight_.Retire(std::move(removed));
   }
 }
@@ -259,7 +262,7 @@ void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
   const StopResult stop = Combine(CheckStop(request.stop, sequence.output_ids()),
                                   request.sink->OnToken(sequence.index, sequence.output_ids()));
   sequence.finish = stop.finish;
-  EmitOutput(sequence, stop.num_visible, limits_.vocab_size);
+  EmitOutput(sequence, stop, limits_.vocab_size);
 }
 
 void Engine::PublishStats() {

@@ -32,6 +32,11 @@ Status CheckBeams(const GenerationRequest& request) {
                            ", expected 0 to 1e6");
   }
   if (!request.uses_beams()) return Status::Ok();
+  if (request.sampling.num_top_log_probs > 0) {
+    return UnsupportedError("'num_top_logprobs' is ", request.sampling.num_top_log_probs,
+                            " and 'beam_width' is ", beams.width,
+                            ": beam search has no list of likely tokens, expected 0");
+  }
   if (request.num_sequences > beams.width) {
     return InvalidArgError("'num_return_sequences' is ", request.num_sequences,
                            ", expected at most the beam_width, ", beams.width);
@@ -49,6 +54,9 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
     return refuse("return_generation_logits");
   if (request.returns_prompt_log_probs && !features.prompt_log_probs) {
     return refuse("return_prompt_log_probs");
+  }
+  if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
+    return refuse("num_top_logprobs");
   }
   return Status::Ok();
 }

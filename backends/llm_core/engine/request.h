@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/sampling/sampler.h"
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "nereid/status.h"
 
@@ -29,7 +30,12 @@ struct SequenceOutput {
   std::span<const float> log_probs;  // parallel to ids; empty if not requested
   size_t first_new = 0;              // ids before this index were in an earlier call
   float cum_log_prob = 0.0f;         // sum over ids
+  // [ids.size(), SamplingParams::num_top_log_probs], most likely first; empty if not requested
+  std::span<const SampledToken> top_tokens;
   FinishReason finish = FinishReason::kNone;
+  // Why it finished, as in StopResult. -1 also where the sink or a beam search ended the sequence.
+  int32_t end_id = -1;
+  int32_t stop_word = -1;
   // Index among the sequences of the request. With beam search, 0 is the best.
   int32_t sequence_index = 0;
   // If requested, for sequence 0 and in its first call:
@@ -39,6 +45,7 @@ struct SequenceOutput {
   std::span<const float> generation_logits;
   int32_t num_reused_blocks = 0;  // KV blocks found in the prefix cache
   int32_t num_new_blocks = 0;     // KV blocks allocated
+  int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache
 };
 
 // Receives the output of one request. The engine calls it on its own thread only, and a call must
@@ -84,7 +91,9 @@ struct GenerationRequest {
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
 
-  // Used by the engine: the last polling round, and the sink's answer in it.
+  // Used by the engine: prompt tokens found in the prefix cache when the request was first
+  // admitted, the last polling round, and the sink's answer in it.
+  int32_t num_cached_tokens = 0;
   int64_t last_cancel_check = 0;
   bool is_cancelled = false;
 

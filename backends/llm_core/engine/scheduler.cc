@@ -182,6 +182,8 @@ void Scheduler::Admit(int32_t chunk, StepBatch& batch) {
   Sequence& sequence = *owned;
   num_waiting_prompts_ -= sequence.num_prompt;
   kv_cache_.Admit(admission_, sequence);
+  // A preempted sequence also finds its own blocks again.
+  if (sequence.num_preemptions == 0) sequence.request->num_cached_tokens = sequence.num_cached;
   if (kv_cache_.has_prefix_cache()) {
     ++counts_.num_prefix_lookups;
     counts_.num_reused_blocks += sequence.num_reused_blocks;

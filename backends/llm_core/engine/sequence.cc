@@ -14,9 +14,11 @@ std::unique_ptr<Sequence> MakeSequence(std::shared_ptr<GenerationRequest> reques
   sequence->num_prompt = static_cast<int32_t>(request->prompt.size());
   sequence->token_ids = request->prompt;
   sequence->index = index;
-  if (index == 0 && (request->needs_whole_prompt() || request->returns_generation_logits)) {
+  const bool keeps_each_step =
+      request->returns_generation_logits || request->sampling.num_top_log_probs > 0;
+  if (index == 0 && (request->needs_whole_prompt() || keeps_each_step)) {
     sequence->kept_logits = std::make_unique<SequenceLogits>();
-  } else if (request->returns_generation_logits) {
+  } else if (keeps_each_step) {
     sequence->kept_logits = std::make_unique<SequenceLogits>();
     sequence->kept_logits->num_prompt_done =
         sequence->num_prompt;  // the first sequence emits the prompt's outputs

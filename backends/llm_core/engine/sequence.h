@@ -27,6 +27,7 @@ struct SequenceLogits {
   std::vector<float> prompt_log_probs;
   std::vector<float> context_logits;
   std::vector<float> generation_logits;
+  std::vector<SampledToken> top_tokens;  // of each sampled token
   // Of a beam: the logits of the present step, and those of each sampled token. Forks share them.
   LogitsRow step_logits;
   std::vector<LogitsRow> beam_logits;
@@ -64,7 +65,7 @@ struct alignas(128) Sequence {
   int32_t index = 0;                     // index among the sequences of its request
   std::shared_ptr<BeamGroup> beams;      // with beam search
   std::vector<SampledToken> candidates;  // of this step, until all beams have theirs
-  // if logits or prompt log probabilities are requested
+  // if logits, likely tokens or prompt log probabilities are requested
   std::unique_ptr<SequenceLogits> kept_logits;
   // The other sequences of its request, until all are admitted together.
   std::vector<std::unique_ptr<Sequence>> siblings;

@@ -18,6 +18,9 @@ void AddOptionalOutputs(const Sequence& sequence, BatchEntry& entry) {
   }
   if (sequence.kept_logits == nullptr) return;
   entry.returns_logits = entry.samples && request.returns_generation_logits;
+  if (entry.samples) {
+    entry.num_top_tokens = static_cast<uint8_t>(request.sampling.num_top_log_probs);
+  }
   if (!request.needs_whole_prompt() ||
       sequence.kept_logits->num_prompt_done >= sequence.num_prompt) {
     return;
@@ -84,6 +87,10 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
     }
     kept.num_prompt_done = std::max(kept.num_prompt_done, entry.num_cached + end);
   }
+  if (entry.num_top_tokens > 0) {
+    const std::vector<SampledToken>& top = result.top_tokens[i];
+    kept.top_tokens.insert(kept.top_tokens.end(), top.begin(), top.end());
+  }
   if (entry.samples && request.returns_generation_logits) {
     const std::vector<float>& logits = result.logits[i];
     if (request.uses_beams()) {
@@ -96,12 +103,15 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
   }
 }
 
-void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size) {
+void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) {
+  const int32_t num_visible = stop.num_visible;
   if (num_visible <= sequence.num_emitted && sequence.finish == FinishReason::kNone) return;
   SequenceOutput output;
   output.ids = sequence.output_ids().first(num_visible);
   output.first_new = sequence.num_emitted;
   output.finish = sequence.finish;
+  output.end_id = stop.end_id;
+  output.stop_word = stop.stop_word;
   if (sequence.request->sampling.returns_log_probs) {
     output.log_probs = std::span<const float>(sequence.log_probs).first(num_visible);
     for (int32_t i = sequence.num_emitted; i < num_visible; ++i) {
@@ -112,6 +122,7 @@ void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size) {
   output.sequence_index = sequence.index;
   output.num_reused_blocks = sequence.num_reused_blocks;
   output.num_new_blocks = sequence.num_new_blocks;
+  output.num_cached_tokens = sequence.request->num_cached_tokens;
   if (sequence.kept_logits != nullptr) {
     const SequenceLogits& kept = *sequence.kept_logits;
     if (!std::exchange(sequence.was_emitted, true)) {
@@ -122,6 +133,8 @@ void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size) {
     if (kept.generation_logits.size() >= num_logits) {
       output.generation_logits = std::span<const float>(kept.generation_logits).first(num_logits);
     }
+    const auto num_top = static_cast<size_t>(sequence.request->sampling.num_top_log_probs);
+    output.top_tokens = std::span<const SampledToken>(kept.top_tokens).first(num_top * num_visible);
   }
   sequence.num_emitted = num_visible;
   sequence.request->sink->OnOutput(output);

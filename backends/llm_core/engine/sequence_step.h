@@ -26,8 +26,8 @@ inline void PrefetchEntry(const StepBatch& batch, size_t num_ahead) {
 void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
                 Sequence& sequence);
 
-// Emits the first `num_visible` output tokens, if that is more than before, and the finish reason.
+// Emits the output tokens that are visible, if they are more than before, and the finish reason.
 // Not for beam search.
-void EmitOutput(Sequence& sequence, int32_t num_visible, int32_t vocab_size);
+void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size);
 
 }  // namespace nereid::llm

@@ -19,6 +19,19 @@ size_t PartialMatch(std::span<const int32_t> ids, std::span<const int32_t> word)
   return 0;
 }
 
+// Returns the index of the longest stop word with which `ids` end, or -1.
+int32_t FindStopWord(const StopCriteria& rules, std::span<const int32_t> ids) {
+  int32_t found = -1;
+  size_t longest = 0;
+  for (size_t i = 0; i < rules.stop_words.size(); ++i) {
+    const TokenIds& word = rules.stop_words[i];
+    if (word.size() <= longest || !EndsWith(ids, word)) continue;
+    longest = word.size();
+    found = static_cast<int32_t>(i);
+  }
+  return found;
+}
+
 bool Contains(const TokenIds& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -41,7 +54,8 @@ std::string_view FinishReasonText(FinishReason reason) {
 
 StopResult Combine(StopResult rules, StopResult other) {
   if (rules.finish == other.finish) {
-    return {rules.finish, std::min(rules.num_visible, other.num_visible)};
+    rules.num_visible = std::min(rules.num_visible, other.num_visible);
+    return rules;
   }
   if (other.finish == FinishReason::kStop) return other;
   return rules.finish == FinishReason::kNone ? other : rules;
@@ -50,14 +64,18 @@ StopResult Combine(StopResult rules, StopResult other) {
 StopResult CheckStop(const StopCriteria& rules, std::span<const int32_t> output_ids) {
   const auto num_output = static_cast<int32_t>(output_ids.size());
   if (num_output > rules.min_tokens) {
-    if (Contains(rules.end_ids, output_ids.back())) return {FinishReason::kStop, num_output - 1};
-    size_t longest = 0;
-    for (const TokenIds& word : rules.stop_words) {
-      if (!word.empty() && EndsWith(output_ids, word)) longest = std::max(longest, word.size());
+    if (Contains(rules.end_ids, output_ids.back())) {
+      const int32_t num_visible = rules.includes_stop ? num_output : num_output - 1;
+      return {FinishReason::kStop, num_visible, output_ids.back()};
     }
-    if (longest > 0) return {FinishReason::kStop, num_output - static_cast<int32_t>(longest)};
+    const int32_t word = FindStopWord(rules, output_ids);
+    if (word >= 0) {
+      const auto size = static_cast<int32_t>(rules.stop_words[word].size());
+      return {FinishReason::kStop, rules.includes_stop ? num_output : num_output - size, -1, word};
+    }
   }
   if (num_output >= rules.max_tokens) return {FinishReason::kLength, num_output};
+  if (rules.includes_stop) return {FinishReason::kNone, num_output};
   size_t held_back = 0;
   for (const TokenIds& word : rules.stop_words) {
     if (!word.empty()) held_back = std::max(held_back, PartialMatch(output_ids, word));

@@ -18,8 +18,12 @@ std::string_view FinishReasonText(FinishReason reason);
 struct StopResult {
   FinishReason finish = FinishReason::kNone;
   // Number of output tokens that may be emitted now. An end id and a completed stop word are cut
-  // off. Tokens that may begin a stop word are held back until the sequence continues or ends.
+  // off unless StopCriteria::includes_stop. Tokens that may begin a stop word are held back until
+  // the sequence continues or ends.
   int32_t num_visible = 0;
+  // With kStop, what ended the sequence: an end id, else the index of a stop word. -1: not that.
+  int32_t end_id = -1;
+  int32_t stop_word = -1;
 };
 
 // When a sequence ends.
@@ -28,6 +32,7 @@ struct StopCriteria {
   int32_t min_tokens = 0;  // end ids and stop words do not count before this many output tokens
   TokenIds end_ids;        // any of them ends the sequence and is not emitted
   std::vector<TokenIds> stop_words;  // completing one ends the sequence; its tokens are not emitted
+  bool includes_stop = false;        // end id and stop word are emitted
 };
 
 // Checks `output_ids` after its last token was added. Stop words are matched in the output only,

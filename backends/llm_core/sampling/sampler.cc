@@ -65,6 +65,27 @@ float LogProb(std::span<const float> logits, int32_t token) {
   return logits[token] - LogSumExp(logits, logits[ArgMax(logits)]);
 }
 
+void FindTopTokens(std::span<const float> logits, size_t count, std::vector<SampledToken>& top) {
+  // A heap whose first element is the least likely one; ids arrive in rising order.
+  const auto is_likelier = [](const SampledToken& a, const SampledToken& b) {
+    return a.log_prob > b.log_prob || (a.log_prob == b.log_prob && a.id < b.id);
+  };
+  top.clear();
+  if (count == 0) return;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (top.size() == count) {
+      if (!(logits[i] > top.front().log_prob)) continue;
+      std::pop_heap(top.begin(), top.end(), is_likelier);
+      top.pop_back();
+    }
+    top.push_back({static_cast<int32_t>(i), logits[i]});
+    std::push_heap(top.begin(), top.end(), is_likelier);
+  }
+  std::sort_heap(top.begin(), top.end(), is_likelier);
+  const float sum = LogSumExp(logits, top.front().log_prob);
+  for (SampledToken& token : top) token.log_prob -= sum;
+}
+
 // Searches in blocks of 64 values. Within a block only the maximum is computed, and its index is
 // searched afterwards.
 int32_t ArgMax(std::span<const float> values) {
@@ -149,9 +170,19 @@ std::vector<SampledToken> Sampler::Candidates(std::span<float> logits, const Sam
 void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
   const SamplingParams& params = *input.params;
   for (size_t i = 0; i < params.embedding_bias.size(); ++i) logits[i] += params.embedding_bias[i];
+  for (const LogitBias& bias : params.logit_bias) logits[bias.id] += bias.value;
   ApplyPenalties(logits, input);
+  BanOtherThan(params.allowed_ids, logits);
   FindBannedIds(input, static_cast<int32_t>(logits.size()), banned_);
   for (const int32_t id : banned_) logits[id] = kBanned;
+}
+
+void Sampler::BanOtherThan(const TokenIds& allowed_ids, std::span<float> logits) {
+  if (allowed_ids.empty()) return;
+  allowed_.clear();
+  for (const int32_t id : allowed_ids) allowed_.push_back(logits[id]);
+  std::fill(logits.begin(), logits.end(), kBanned);
+  for (size_t i = 0; i < allowed_ids.size(); ++i) logits[allowed_ids[i]] = allowed_[i];
 }
 
 void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input) {

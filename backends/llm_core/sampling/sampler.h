@@ -50,6 +50,8 @@ class Sampler {
   };
 
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
+  /// Bans all tokens but these; none if there are no ids.
+  void BanOtherThan(const TokenIds& allowed_ids, std::span<float> logits);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
   int32_t Draw(std::span<const float> logits, int32_t likeliest, const SamplingInput& input);
   /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
@@ -59,6 +61,7 @@ class Sampler {
   std::vector<float> scaled_;
   std::vector<int32_t> counts_;  ///< [vocab_size], all zero between calls
   std::vector<int32_t> banned_;
+  std::vector<float> allowed_;
   std::vector<Candidate> heap_;
   std::vector<Candidate> candidates_;
 };
@@ -72,6 +75,10 @@ float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_
 
 /// log_softmax(logits)[token], with the sum in double precision.
 float LogProb(std::span<const float> logits, int32_t token);
+
+/// Stores in `top` the `count` most likely tokens, most likely first, ties by id, with their log
+/// probabilities in the distribution of `logits`. Fewer if there are fewer logits.
+void FindTopTokens(std::span<const float> logits, size_t count, std::vector<SampledToken>& top);
 
 /// The lowest index of the greatest value. Requires at least one value; 0 if the first is NaN.
 int32_t ArgMax(std::span<const float> values);

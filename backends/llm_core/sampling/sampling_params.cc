@@ -1,6 +1,7 @@
 // Range checks of the sampling parameters.
 #include "backends/llm_core/sampling/sampling_params.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,13 +13,13 @@ Status CheckRange(const char* name, float value, float low, float high) {
   return InvalidArgError("'", name, "' is ", value, ", expected ", low, " to ", high);
 }
 
+Status CheckId(const char* name, int32_t id, int32_t vocab_size) {
+  if (id >= 0 && id < vocab_size) return Status::Ok();
+  return InvalidArgError("'", name, "' holds token id ", id, ", expected 0 to ", vocab_size - 1);
+}
+
 Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
-  for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab_size) {
-      return InvalidArgError("'", name, "' holds token id ", id, ", expected 0 to ",
-                             vocab_size - 1);
-    }
-  }
+  for (const int32_t id : ids) NEREID_RETURN_IF_ERROR(CheckId(name, id, vocab_size));
   return Status::Ok();
 }
 
@@ -57,6 +58,27 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
     if (!(bias < std::numeric_limits<float>::infinity())) {
       return InvalidArgError("'embedding_bias' holds ", bias, ", expected finite numbers or -inf");
     }
+  }
+  if (params.logit_bias.size() > kMaxLogitBias) {
+    return InvalidArgError("'logit_bias_ids' has ", params.logit_bias.size(),
+                           " values, expected at most ", kMaxLogitBias);
+  }
+  for (const LogitBias& bias : params.logit_bias) {
+    NEREID_RETURN_IF_ERROR(CheckId("logit_bias_ids", bias.id, vocab_size));
+    if (!(bias.value < std::numeric_limits<float>::infinity())) {
+      return InvalidArgError("'logit_bias_values' holds ", bias.value,
+                             ", expected finite numbers or -inf");
+    }
+  }
+  if (params.allowed_ids.size() > static_cast<size_t>(vocab_size)) {
+    return InvalidArgError("'allowed_token_ids' has ", params.allowed_ids.size(),
+                           " values, expected at most ", vocab_size, " (the vocabulary size)");
+  }
+  NEREID_RETURN_IF_ERROR(CheckIds("allowed_token_ids", params.allowed_ids, vocab_size));
+  const int32_t max_top = std::min(kMaxTopLogProbs, vocab_size);
+  if (params.num_top_log_probs < 0 || params.num_top_log_probs > max_top) {
+    return InvalidArgError("'num_top_logprobs' is ", params.num_top_log_probs, ", expected 0 to ",
+                           max_top);
   }
   for (const TokenIds& word : params.bad_words) {
     NEREID_RETURN_IF_ERROR(CheckIds("bad_words_list", word, vocab_size));

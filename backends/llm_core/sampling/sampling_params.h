@@ -11,9 +11,19 @@ namespace nereid::llm {
 
 using TokenIds = std::vector<int32_t>;
 
-/// The rules apply in this order: embedding bias; repetition, presence and frequency penalties;
-/// bans by bad words, repeated n-grams and banned ids; temperature; top-k; top-p over the tokens
-/// that top-k kept; min-p; draw. Penalties count every token of the sequence, prompt included.
+inline constexpr size_t kMaxLogitBias = 1024;
+inline constexpr int32_t kMaxTopLogProbs = 20;
+
+/// What is added to the logit of one token.
+struct LogitBias {
+  int32_t id = 0;
+  float value = 0.0f;
+};
+
+/// The rules apply in this order: embedding and logit bias; repetition, presence and frequency
+/// penalties; bans by bad words, repeated n-grams, allowed and banned ids; temperature; top-k;
+/// top-p over the tokens that top-k kept; min-p; draw. Penalties count every token of the sequence,
+/// prompt included.
 struct SamplingParams {
   float temperature = 1.0f;  ///< 0: greedy
   int32_t top_k = 0;         ///< 0: no limit; 1: greedy
@@ -28,16 +38,22 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
   std::vector<float> embedding_bias;  ///< [vocab_size] or empty; added to the logits
+  std::vector<LogitBias> logit_bias;  ///< at most kMaxLogitBias; those of one id add up
+  TokenIds allowed_ids;               ///< no other token may be sampled; empty: all
   std::vector<TokenIds> bad_words;    ///< token sequences that must not be completed
   int32_t no_repeat_ngram_size = 0;   ///< > 0: no n-gram of this size may occur twice; 0: off
   bool returns_log_probs = false;
+  /// How many of the most likely tokens are returned with each sampled one: up to kMaxTopLogProbs
+  /// and the vocabulary.
+  int32_t num_top_log_probs = 0;
 
   bool is_greedy() const {
     return top_k == 1 || temperature == 0.0f || (top_k == 0 && top_p == 0.0f && min_p == 0.0f);
   }
   bool changes_logits() const {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
-           !embedding_bias.empty() || !bad_words.empty() || no_repeat_ngram_size > 0;
+           !embedding_bias.empty() || !logit_bias.empty() || !allowed_ids.empty() ||
+           !bad_words.empty() || no_repeat_ngram_size > 0;
   }
   /// Whether the distribution of the next token depends on the sampled tokens themselves rather
   /// than only on their number. The model's own dependence is not counted.

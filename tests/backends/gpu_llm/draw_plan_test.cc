@@ -56,6 +56,7 @@ TEST_F(DrawPlanTest, EditsEqualTheRules) {
       params.embedding_bias[tokens[0]] = 2.0f;
       params.embedding_bias[40] = -1.0f;
     }
+    if (random() % 2 == 0) params.logit_bias = {{tokens[0], 1.5f}, {tokens[0], 0.25f}, {41, -8.0f}};
     const std::vector<int32_t> banned = {9, 45, kVocab + 3};
     batch_.Clear();
     Add(params, tokens,
@@ -71,6 +72,17 @@ TEST_F(DrawPlanTest, EditsEqualTheRules) {
     for (int32_t id = 0; id < kVocab; ++id) EXPECT_FLOAT_EQ(got[id], expected[id]) << id;
     ASSERT_EQ(candidates.size(), 1u);
   }
+}
+
+TEST_F(DrawPlanTest, RowsWithAllowedIdsAreSampledOnTheHost) {
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  llm::SamplingParams params;
+  params.allowed_ids = {4, 5};
+  Add(params, tokens);
+  DrawPlanner planner(kVocab, 1000);
+  planner.Plan(batch_);
+  EXPECT_TRUE(planner.items().empty());
+  ASSERT_EQ(planner.on_host().size(), 1u);
 }
 
 TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {

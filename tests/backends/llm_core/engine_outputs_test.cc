@@ -35,6 +35,9 @@ struct Answer {
   std::map<int32_t, FinishReason> finish;
   std::map<int32_t, std::vector<float>> generation_logits;
   std::vector<float> log_probs, prompt_log_probs, context_logits;
+  std::map<int32_t, std::vector<SampledToken>> top_tokens;
+  int32_t num_cached_tokens = 0;
+  int32_t end_id = -1;
   float cum_log_prob = 0.0f;
   Status error;
 };
@@ -52,6 +55,9 @@ class CollectingSink : public OutputSink {
       if (!from.empty()) to.assign(from.begin(), from.end());
     };
     keep(answer_.generation_logits[index], output.generation_logits);
+    answer_.top_tokens[index].assign(output.top_tokens.begin(), output.top_tokens.end());
+    answer_.num_cached_tokens = output.num_cached_tokens;
+    answer_.end_id = output.end_id;
     if (index == 0) {
       answer_.log_probs.assign(output.log_probs.begin(), output.log_probs.end());
       answer_.cum_log_prob = output.cum_log_prob;
@@ -118,6 +124,7 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
                                        .candidates = true,
                                        .logits = true,
                                        .prompt_log_probs = true,
+                                       .top_tokens = true,
                                        .overlap = GetParam().overlap};
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<FakeExecutor>(limits_, features));
@@ -239,6 +246,58 @@ TEST_P(EngineOutputsTest, ReturnsLogitsAndLogProbsOfEachPosition) {
   for (auto& other : others) other.wait();
 }
 
+TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPosition) {
+  const TokenIds prompt = {1, 2, 0, 1, 1};
+  std::vector<std::future<Answer>> answers;
+  for (int32_t num_sequences : {1, 3}) {
+    auto request = MakeRequest(prompt, 6);
+    request->num_sequences = num_sequences;
+    request->sampling.top_k = 5;
+    request->sampling.num_top_log_probs = 4;
+    answers.push_back(Send(*engine_, std::move(request)));
+    answers.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
+  }
+  for (const size_t i : {0, 2}) {
+    const Answer answer = answers[i].get();
+    ASSERT_EQ(answer.ids.size(), i == 0 ? 1u : 3u);
+    for (const auto& [index, ids] : answer.ids) {
+      ASSERT_EQ(answer.top_tokens.at(index).size(), ids.size() * 4);
+      TokenIds tokens = prompt;
+      for (size_t j = 0; j < ids.size(); tokens.push_back(ids[j++])) {
+        std::vector<SampledToken> expected;
+        FindTopTokens(LogitsAfter(tokens, limits_), 4, expected);
+        for (size_t k = 0; k < 4; ++k) {
+          EXPECT_EQ(answer.top_tokens.at(index)[j * 4 + k].id, expected[k].id);
+          EXPECT_FLOAT_EQ(answer.top_tokens.at(index)[j * 4 + k].log_prob, expected[k].log_prob);
+        }
+      }
+    }
+  }
+  answers[1].wait();
+  answers[3].wait();
+}
+
+TEST_P(EngineOutputsTest, CountsThePromptTokensThatWereCached) {
+  const TokenIds prompt = {1, 2, 0, 1, 1, 5, 6, 7, 8, 9};  // two blocks of four, and the rest
+  EXPECT_EQ(Send(*engine_, MakeRequest(prompt, 2)).get().num_cached_tokens, 0);
+  auto several = MakeRequest(prompt, 2);
+  several->num_sequences = 2;
+  const int32_t cached = GetParam().prefix_cache ? 8 : 0;
+  EXPECT_EQ(Send(*engine_, std::move(several)).get().num_cached_tokens, cached);
+}
+
+TEST_P(EngineOutputsTest, NamesTheEndId) {
+  const TokenIds prompt = {2, 1};
+  auto request = MakeRequest(prompt, 3);
+  const int32_t end_id = ContinueAlone(prompt, 3, limits_, 0)[1];
+  request->stop.end_ids = {end_id};
+  request->stop.min_tokens = 1;
+  request->stop.includes_stop = true;
+  const Answer answer = Send(*engine_, std::move(request)).get();
+  EXPECT_EQ(answer.end_id, end_id);
+  EXPECT_EQ(answer.ids.at(0).back(), end_id);
+}
+
 TEST_P(EngineOutputsTest, EveryBeamHasTheLogitsOfItsOwnTokens) {
   std::vector<std::future<Answer>> answers;
   std::vector<TokenIds> prompts;
@@ -309,6 +368,8 @@ TEST(EngineFeaturesTest, RejectsRequestsThatNeedAMissingFeature) {
               HasSubstr("'return_generation_logits'"));
   EXPECT_THAT(refusal([](auto& r) { r.returns_prompt_log_probs = true; }),
               HasSubstr("'return_prompt_log_probs'"));
+  EXPECT_THAT(refusal([](auto& r) { r.sampling.num_top_log_probs = 2; }),
+              HasSubstr("'num_top_logprobs'"));
 }
 
 TEST(EngineFeaturesTest, NamesTheFieldAndItsRange) {

@@ -127,6 +127,7 @@ class FakeExecutor : public Executor {
     result_.tokens.resize(batch.entries.size());
     result_.candidates.resize(batch.entries.size());
     result_.logits.resize(batch.entries.size());
+    result_.top_tokens.resize(batch.entries.size());
     result_.prompt_log_probs.resize(batch.entries.size());
     for (const BatchEntry& sequence : batch.entries) Write(batch, sequence);
     for (size_t i = 0; i < batch.entries.size(); ++i) Answer(batch.entries[i], i);
@@ -201,6 +202,10 @@ class FakeExecutor : public Executor {
       }
     }
     if (!sequence.samples) return;
+    if (sequence.num_top_tokens > 0) {
+      FindTopTokens(LogitsAfter(Read(sequence, count), limits_), sequence.num_top_tokens,
+                    result_.top_tokens[index]);
+    }
     if (sequence.num_candidates > 0) {
       std::vector<float> logits = LogitsAfter(Read(sequence, count), limits_);
       result_.candidates[index] =

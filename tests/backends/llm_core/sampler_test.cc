@@ -214,6 +214,43 @@ TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
   EXPECT_NEAR(token.log_prob, std::log(0.25f), 1e-5f);
 }
 
+TEST(SamplerTest, LogitBiasChangesTheTokensItNames) {
+  SamplingParams params;
+  params.logit_bias = {{2, 3.0f}, {2, 1.5f}, {1, -INFINITY}};
+  EXPECT_EQ(Greedy({1, 5, 1, 5}, params, {0}), 2);
+  params.logit_bias = {{1, -INFINITY}};
+  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), 3);
+}
+
+TEST(SamplerTest, OnlyAllowedTokensAreSampled) {
+  SamplingParams params;
+  params.allowed_ids = {3, 0, 3};
+  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), 3);
+  const std::vector<int32_t> banned = {3};
+  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}, banned), 0);
+  params.top_p = 1.0f;
+  for (const auto& [id, count] : Histogram({1, 5, 1, 1}, params, 200)) EXPECT_TRUE(id % 3 == 0);
+  params.allowed_ids = {3};
+  params.logit_bias = {{3, -INFINITY}};
+  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), kNoToken);
+}
+
+TEST(SamplerTest, TopTokensAreSortedByLogitAndId) {
+  std::vector<SampledToken> top;
+  FindTopTokens(std::vector<float>{1, 3, 2, 3, 3, 0}, 4, top);
+  ASSERT_EQ(top.size(), 4u);
+  const std::vector<int32_t> expected = {1, 3, 4, 2};
+  const std::vector<float> logits = {1, 3, 2, 3, 3, 0};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(top[i].id, expected[i]);
+    EXPECT_FLOAT_EQ(top[i].log_prob, LogProb(logits, expected[i]));
+  }
+  FindTopTokens(std::vector<float>{1, 2}, 4, top);
+  EXPECT_EQ(top.size(), 2u);
+  FindTopTokens(logits, 0, top);
+  EXPECT_TRUE(top.empty());
+}
+
 TEST(SamplerTest, TopPDecaysAndRestartsAfterTheResetId) {
   SamplingParams params;
   params.top_p = 0.8f;
@@ -258,6 +295,22 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
   EXPECT_THAT(message([](auto& p) { p.embedding_bias.assign(10, INFINITY); }),
               HasSubstr("'embedding_bias' holds inf, expected finite numbers or -inf"));
   EXPECT_EQ(message([](auto& p) { p.embedding_bias.assign(10, -INFINITY); }), "");
+  EXPECT_THAT(message([](auto& p) {
+                p.logit_bias = {{10, 1.0f}};
+              }),
+              HasSubstr("'logit_bias_ids' holds token id 10, expected 0 to 9"));
+  EXPECT_THAT(message([](auto& p) {
+                p.logit_bias = {{1, NAN}};
+              }),
+              HasSubstr("'logit_bias_values' holds nan, expected finite numbers or -inf"));
+  EXPECT_THAT(message([](auto& p) { p.logit_bias.resize(kMaxLogitBias + 1); }),
+              HasSubstr("'logit_bias_ids' has 1025 values, expected at most 1024"));
+  EXPECT_THAT(message([](auto& p) { p.allowed_ids = {-1}; }),
+              HasSubstr("'allowed_token_ids' holds token id -1, expected 0 to 9"));
+  EXPECT_THAT(message([](auto& p) { p.allowed_ids.assign(11, 1); }),
+              HasSubstr("'allowed_token_ids' has 11 values, expected at most 10"));
+  EXPECT_THAT(message([](auto& p) { p.num_top_log_probs = 21; }),
+              HasSubstr("'num_top_logprobs' is 21, expected 0 to 10"));
   EXPECT_THAT(message([](auto& p) {
                 p.embedding_bias = {1, 2};
               }),

@@ -56,6 +56,24 @@ TEST(StopCriteriaTest, NothingEndsBeforeMinTokens) {
   Expect(Rules({}, 2), {1, 1, 100}, FinishReason::kStop, 2);
 }
 
+TEST(StopCriteriaTest, AResultNamesWhatEndedTheSequence) {
+  const StopCriteria rules = Rules({{6, 7}, {5, 6, 7}});
+  EXPECT_EQ(CheckStop(rules, TokenIds{1, 101}).end_id, 101);
+  EXPECT_EQ(CheckStop(rules, TokenIds{1, 101}).stop_word, -1);
+  EXPECT_EQ(CheckStop(rules, TokenIds{5, 6, 7}).stop_word, 1);
+  EXPECT_EQ(CheckStop(rules, TokenIds{1, 6, 7}).stop_word, 0);
+  EXPECT_EQ(CheckStop(rules, TokenIds{1, 6, 7}).end_id, -1);
+  EXPECT_EQ(CheckStop(rules, TokenIds(10, 1)).end_id, -1);
+}
+
+TEST(StopCriteriaTest, WhatEndsTheSequenceIsVisibleIfItIsIncluded) {
+  StopCriteria rules = Rules({{5, 6, 7}});
+  rules.includes_stop = true;
+  Expect(rules, {1, 5}, FinishReason::kNone, 2);  // nothing needs to be held back
+  Expect(rules, {1, 5, 6, 7}, FinishReason::kStop, 4);
+  Expect(rules, {1, 101}, FinishReason::kStop, 2);
+}
+
 TEST(StopCriteriaTest, EmptyStopWordsStopNothing) {
   Expect(Rules({{}}), {1, 2}, FinishReason::kNone, 2);
 }
