@@ -9,6 +9,7 @@
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 
 namespace nereid::gpu {
 namespace {
@@ -222,12 +223,14 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   in_flight.rows.clear();
   in_flight.result = {};
   in_flight.log_prob_rows.clear();
+  in_flight.top_tokens.clear();
   int32_t num_sampled = 0;
-  bool needs_logits = false;
+  bool needs_logits = false, needs_top_tokens = false;
   for (const llm::BatchEntry& sequence : batch.entries) {
     in_flight.rows.push_back(sequence.samples ? num_sampled++ : -1);
     needs_logits |=
         sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
+    needs_top_tokens |= sequence.num_top_tokens > 0;
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
   NEREID_RETURN_IF_ERROR(Upload(buffer_index));
@@ -256,6 +259,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
     NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
     NEREID_RETURN_IF_ERROR(FindCandidates(batch, buffer_index));
   }
+  if (needs_top_tokens && options_.rank == 0)
+    NEREID_RETURN_IF_ERROR(FindTopTokensOfRows(batch, buffer_index));
   NEREID_RETURN_IF_ERROR(Draw(shape));
   for (const int32_t i : draw_planner_.on_host()) {
     NEREID_RETURN_IF_ERROR(DrawOnHost(batch.entries[i], in_flight.rows[i], buffer_index));
@@ -413,6 +418,38 @@ Status GpuExecutor::FindCandidates(const llm::StepBatch& batch, int32_t buffer_i
   return {};
 }
 
+Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index) {
+  const int32_t half = max_num_logits_ * kMaxTopTokens;  // ids of one of the two steps
+  if (top_tokens_.size_bytes() == 0) {
+    NEREID_ASSIGN_OR_RETURN(top_tokens_, PinnedMemory::Allocate(size_t{16} * half));
+  }
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  TopTokensParams params = {};
+  params.logits = decoder_->logits();
+  params.log_sums = log_sums_.as<float>();
+  params.vocab_size = limits_.vocab_size;
+  params.stride = decoder_->logits_stride();
+  const auto launch = [&] {
+    const auto first = static_cast<int32_t>(in_flight.top_tokens.size()) - params.num_rows;
+    params.ids = top_tokens_.as<int32_t>() + buffer_index * half + first * kMaxTopTokens;
+    params.log_probs = top_tokens_.as<float>() + (2 + buffer_index) * half + first * kMaxTopTokens;
+    FindTopTokens(params, stream_.get());
+    params.num_rows = 0;
+  };
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
+    if (sequence.num_top_tokens == 0 || in_flight.rows[i] < 0) continue;
+    const int32_t count =
+        std::min({int32_t{sequence.num_top_tokens}, limits_.vocab_size, int32_t{kMaxTopTokens}});
+    in_flight.top_tokens.push_back({static_cast<int32_t>(i), count});
+    params.rows[params.num_rows] = in_flight.rows[i];
+    params.counts[params.num_rows] = static_cast<uint8_t>(count);
+    if (++params.num_rows == kMaxTopTokenRows) launch();
+  }
+  if (params.num_rows > 0) launch();
+  return CudaStatus(cudaGetLastError(), "most likely tokens");
+}
+
 Status GpuExecutor::Draw(const StepShape& shape) {
   if (draw_planner_.items().empty()) return {};
   DrawParams params = {};
@@ -459,6 +496,16 @@ Result<llm::StepResult> GpuExecutor::Collect() {
   for (const auto& [sequence, at] : in_flight.log_prob_rows) {
     result.prompt_log_probs.resize(in_flight.rows.size());
     result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
+  }
+  for (size_t i = 0; i < in_flight.top_tokens.size(); ++i) {
+    const auto [sequence, count] = in_flight.top_tokens[i];
+    const int32_t half = max_num_logits_ * kMaxTopTokens;
+    const int32_t at = buffer_index * half + static_cast<int32_t>(i) * kMaxTopTokens;
+    result.top_tokens.resize(in_flight.rows.size());
+    for (int32_t k = 0; k < count; ++k) {
+      result.top_tokens[sequence].push_back(
+          {top_tokens_.as<int32_t>()[at + k], top_tokens_.as<float>()[2 * half + at + k]});
+    }
   }
   for (size_t i = 0; i < in_flight.rows.size(); ++i) {
     if (in_flight.rows[i] < 0) continue;

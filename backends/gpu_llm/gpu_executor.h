@@ -73,6 +73,7 @@ class GpuExecutor : public llm::Executor {
             .candidates = true,
             .logits = true,
             .prompt_log_probs = true,
+            .top_tokens = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -124,6 +125,9 @@ class GpuExecutor : public llm::Executor {
   Status ComputeUnsampledRows(const llm::StepBatch& batch, const StepShape& shape,
                               int32_t buffer_index);
   Status FindCandidates(const llm::StepBatch& batch, int32_t buffer_index);
+  // Finds the most likely tokens of the rows whose sequences request them, before rules change the
+  // logits.
+  Status FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index);
   // Samples the rows that need more than the most likely token.
   Status Draw(const StepShape& shape);
   // Samples a row on the host whose rules change too many logits for the plan. Waits for the step.
@@ -145,7 +149,10 @@ class GpuExecutor : public llm::Executor {
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
   PinnedMemory sampled_;    // [2, max_num_logits] ids, then as many log probabilities
   PinnedMemory log_probs_;  // [2, rows of a step]: of prompt tokens
-  StepGraphs graphs_;       // by padded batch size
+  // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; the first request that
+  // needs it allocates it
+  PinnedMemory top_tokens_;
+  StepGraphs graphs_;  // by padded batch size
   int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;
@@ -160,6 +167,11 @@ class GpuExecutor : public llm::Executor {
     // Candidates and logits that sequences request besides a token.
     llm::StepResult result;
     std::vector<std::pair<int32_t, int32_t>> log_prob_rows;  // of a sequence: index into log_probs_
+    // Sequences whose most likely tokens are in top_tokens_, in its order.
+    struct TopTokens {
+      int32_t sequence, count;
+    };
+    std::vector<TopTokens> top_tokens;
   };
   std::array<InFlightStep, 2> in_flight_;
   int64_t num_submitted_ = 0, num_collected_ = 0;  // the two buffers alternate

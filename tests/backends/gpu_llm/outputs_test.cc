@@ -69,6 +69,27 @@ class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
   std::vector<int32_t> prompt_, table_;
 };
 
+TEST_P(OutputsTest, LikelyTokensAreTheFirstOfTheLogits) {
+  const std::vector<int32_t> second = {40, 41, 42}, tables[2] = {{0, 1, 2, 3, 4, 5, 6, 7}, {9}};
+  llm::StepBatch batch;
+  llm::BatchEntry& first = Add(batch, std::span(prompt_).first(100), 0);
+  first.block_table = tables[0];
+  first.returns_logits = true;
+  first.num_top_tokens = 20;
+  Add(batch, second, 1).block_table = tables[1];
+  const llm::StepResult result = Run(*gpu_, batch);
+  ASSERT_EQ(result.top_tokens.size(), 2u);
+  EXPECT_TRUE(result.top_tokens[1].empty());
+  std::vector<llm::SampledToken> expected;
+  llm::FindTopTokens(result.logits[0], 20, expected);
+  ASSERT_EQ(result.top_tokens[0].size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(result.top_tokens[0][i].id, expected[i].id) << i;
+    EXPECT_NEAR(result.top_tokens[0][i].log_prob, expected[i].log_prob, 1e-3) << i;
+  }
+  EXPECT_EQ(result.top_tokens[0][0].id, result.tokens[0].id);
+}
+
 // More rows than the device's logits buffer has, beside a sequence that only samples.
 TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   llm::StepResult results[2];
