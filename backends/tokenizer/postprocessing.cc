@@ -16,7 +16,14 @@ struct Postprocessing::Sequences {
   std::span<const int32_t> ends;       // [rows, beams]
   std::span<const int32_t> prior_ids;  // [rows, prior_width]
   size_t prior_width = 0;
-  std::vector<bool> is_final;  // [rows]
+  std::vector<bool> is_final;              // [rows]
+  std::vector<bool> skips_special_tokens;  // [rows]
+
+  // The ids of a sequence, without what pads it.
+  std::span<const int32_t> IdsOf(int64_t sequence) const {
+    const int64_t length = std::min<int64_t>(ends[sequence], width);
+    return ids.subspan(sequence * width, length);
+  }
 };
 
 Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestTensors& tensors,
@@ -46,6 +53,7 @@ Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestTensors& 
     if (end < 0) return InvalidArgError("input 'SEQUENCE_LENGTH': expected lengths, got ", end);
   }
   NEREID_RETURN_IF_ERROR(ReadStreamInputs(tensors, s));
+  NEREID_RETURN_IF_ERROR(ReadSkips(tensors, s));
   return s;
 }
 
@@ -68,18 +76,60 @@ Status Postprocessing::ReadStreamInputs(const RequestTensors& tensors, Sequences
   return {};
 }
 
+Status Postprocessing::ReadSkips(const RequestTensors& tensors, Sequences& s) const {
+  s.skips_special_tokens.assign(static_cast<size_t>(s.rows), options_.skip_special_tokens);
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view,
+                          tensors.OptionalInput("SKIP_SPECIAL_TOKENS"));
+  if (!view) return {};
+  NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> skips, view->As<Bool>());
+  if (static_cast<int64_t>(skips.size()) != s.rows) {
+    return InvalidArgError("input 'SKIP_SPECIAL_TOKENS': expected 1 element per row, got shape ",
+                           ToString(view->shape()));
+  }
+  for (size_t r = 0; r < skips.size(); ++r) s.skips_special_tokens[r] = skips[r];
+  return {};
+}
+
 std::vector<std::string> Postprocessing::DecodeAll(const Sequences& s) const {
   std::vector<std::string> texts;
+  DecodeOptions options = options_;
   for (int64_t row = 0; row < s.rows; ++row) {
+    options.skip_special_tokens = s.skips_special_tokens[row];
     for (int64_t beam = 0; beam < s.beams; ++beam) {
-      const int64_t sequence = row * s.beams + beam;
-      const int64_t length = std::min<int64_t>(s.ends[sequence], s.width);
-      const auto ids = s.ids.subspan(sequence * s.width, length);
+      const auto ids = s.IdsOf(row * s.beams + beam);
       const auto prior = s.prior_ids.subspan(row * s.prior_width, s.prior_width);
-      texts.push_back(DecodeChunk(*tokenizer_, options_, prior, ids, s.is_final[row]));
+      texts.push_back(DecodeChunk(*tokenizer_, options, prior, ids, s.is_final[row]));
     }
   }
   return texts;
+}
+
+// Only for one row: the texts of several have different numbers of tokens.
+Status Postprocessing::WriteTokenTexts(RequestTensors& tensors, const Sequences& s) const {
+  const bool writes_tokens = tensors.IsRequestedOutput("TOKEN_TEXTS");
+  const bool writes_top_tokens = tensors.IsRequestedOutput("TOP_TOKEN_TEXTS");
+  if (s.rows != 1 || (!writes_tokens && !writes_top_tokens)) return {};
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> top, tensors.OptionalInput("TOP_LOGPROB_IDS"));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> log_probs,
+                          tensors.OptionalInput("OUTPUT_LOG_PROBS"));
+  std::vector<std::string> texts;
+  if (writes_tokens && (top || log_probs)) {
+    for (int64_t beam = 0; beam < s.beams; ++beam) {
+      for (const int32_t id : s.IdsOf(beam)) texts.push_back(tokenizer_->TokenBytes(id));
+    }
+    NEREID_RETURN_IF_ERROR(
+        tensors.SetStrings("TOKEN_TEXTS", {static_cast<int64_t>(texts.size())}, texts));
+  }
+  if (!writes_top_tokens || !top) return {};
+  const auto shape = top->shape();
+  if (shape.size() < 2) {
+    return InvalidArgError("input 'TOP_LOGPROB_IDS': expected 2 dimensions, got shape ",
+                           ToString(shape));
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> top_ids, top->As<int32_t>());
+  texts.clear();
+  for (const int32_t id : top_ids) texts.push_back(tokenizer_->TokenBytes(id));
+  return tensors.SetStrings("TOP_TOKEN_TEXTS", {shape[shape.size() - 2], shape.back()}, texts);
 }
 
 Status Postprocessing::Process(Request& request, const ModelConfig& config) const {
@@ -91,6 +141,7 @@ Status Postprocessing::Process(Request& request, const ModelConfig& config) cons
     NEREID_RETURN_IF_ERROR(
         request.SetStrings("OUTPUT", {static_cast<int64_t>(texts.size())}, texts));
   }
+  NEREID_RETURN_IF_ERROR(WriteTokenTexts(tensors, sequences));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CUM_LOG_PROBS", "CUM_LOG_PROBS"));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_OUTPUT_LOG_PROBS", "OUTPUT_LOG_PROBS"));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CONTEXT_LOGITS", "CONTEXT_LOGITS"));

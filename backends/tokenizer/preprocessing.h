@@ -1,5 +1,6 @@
 // Mode "preprocessing": encodes prompts, or conversations through the chat template, into the
-// tensors that an LLM engine takes. Prompts of token ids are passed through. [instance threads, concurrently]
+// tensors that an LLM engine takes. Prompts of token ids are passed through. [instance threads,
+// concurrently]
 #pragma once
 
 #include <memory>

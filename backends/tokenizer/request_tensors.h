@@ -42,6 +42,11 @@ class RequestTensors {
     if (!IsRequestedOutput(name)) return {};
     return request_.SetOutput<T>(name, WithBatchDimension(dims), values);
   }
+  Status SetStrings(const char* name, std::initializer_list<int64_t> dims,
+                    std::span<const std::string> values) {
+    if (!IsRequestedOutput(name)) return {};
+    return request_.SetStrings(name, WithBatchDimension(dims), values);
+  }
   // Copies the input's bytes, data type and shape to the output. If the input is absent, writes
   // zero for each batch row, with all other dimensions 1. INVALID_ARG if the data types differ.
   Status CopyInputToOutput(const char* output, const char* input);

@@ -16,7 +16,7 @@ struct SupportedTensor {
 };
 
 constexpr DataType kBytes = DataType::kBytes, kInt32 = DataType::kInt32, kFp32 = DataType::kFp32,
-                   kUint64 = DataType::kUint64, kAny = DataType::kInvalid;
+                   kUint64 = DataType::kUint64, kBool = DataType::kBool, kAny = DataType::kInvalid;
 
 constexpr std::array<const char*, 6> kMultimodal = {
     "IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES", "IMAGES", "IMAGE", "PROMPT_EMBEDDING_TABLE"};
@@ -79,8 +79,12 @@ const SupportedTensors& PostprocessingTensors() {
                                           {"OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
                                           {"CONTEXT_LOGITS", kAny, {}},
                                           {"GENERATION_LOGITS", kAny, {}},
-                                          {"BATCH_INDEX", kInt32, {}}},
+                                          {"BATCH_INDEX", kInt32, {}},
+                                          {"SKIP_SPECIAL_TOKENS", kBool, {1}},
+                                          {"TOP_LOGPROB_IDS", kInt32, {-1, -1}}},
                                          {{"OUTPUT", kBytes, {-1}},
+                                          {"TOKEN_TEXTS", kBytes, {-1}},
+                                          {"TOP_TOKEN_TEXTS", kBytes, {-1, -1}},
                                           {"OUT_CUM_LOG_PROBS", kFp32, {-1}},
                                           {"OUT_OUTPUT_LOG_PROBS", kFp32, {-1, -1}},
                                           {"OUT_CONTEXT_LOGITS", kAny, {}},

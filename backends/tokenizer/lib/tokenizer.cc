@@ -329,6 +329,12 @@ std::string Tokenizer::DecodeInContext(std::span<const int32_t> ids, DecodeOptio
   return DecodeAll(std::move(state), ids, options.cleans_up_spaces);
 }
 
+std::string Tokenizer::TokenBytes(int32_t id) const {
+  std::optional<std::string> bytes = components_->decoder->BytesOf(id);
+  if (bytes) return *std::move(bytes);
+  return DecodeInContext(std::span(&id, 1), {.skip_special_tokens = false});
+}
+
 std::vector<int32_t> Tokenizer::EncodeContinuation(std::string_view text,
                                                    std::span<const int32_t> prior_ids,
                                                    DecodeOptions options) const {

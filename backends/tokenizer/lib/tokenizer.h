@@ -119,6 +119,10 @@ class Tokenizer {
   /// treats the first token specially: a space at its start is kept.
   std::string DecodeInContext(std::span<const int32_t> ids, DecodeOptions options = {}) const;
 
+  /// Returns the bytes that the token adds inside a text, special tokens included. They need not be
+  /// whole characters. Empty if the id has no token.
+  std::string TokenBytes(int32_t id) const;
+
   /// Returns ids whose decoded text, after `prior_ids`, is exactly `text`. The last few ids of the
   /// stream are enough as `prior_ids`. If the ids of Encode qualify, the result is these; otherwise
   /// the text is covered greedily by the longest tokens. Empty if neither works. The greedy search

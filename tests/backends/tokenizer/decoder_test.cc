@@ -117,5 +117,18 @@ TEST(DecoderTest, PendingLimitReleasesHeldBackText) {
   EXPECT_EQ(text, "abc\u00e9d");
 }
 
+TEST(TokenBytesTest, AreWhatATokenAddsInsideAText) {
+  const auto byte_level = MustLoad(ByteLevelSpec());
+  EXPECT_EQ(byte_level->TokenBytes(260), " w");
+  EXPECT_EQ(byte_level->TokenBytes(0xe4), "\xe4");  // a part of a character
+  EXPECT_EQ(byte_level->TokenBytes(261), "<|end|>");
+  const auto metaspace = MustLoad(MetaspaceSpec({"▁a", "é"}, {}));
+  EXPECT_EQ(metaspace->TokenBytes(259), " a");
+  EXPECT_EQ(metaspace->TokenBytes(260), "é");
+  EXPECT_EQ(metaspace->TokenBytes(3 + 0xe4), "\xe4");
+  EXPECT_EQ(metaspace->TokenBytes(1), "<s>");
+  for (const int32_t id : {-1, 1000}) EXPECT_EQ(metaspace->TokenBytes(id), "");
+}
+
 }  // namespace
 }  // namespace nereid::tokenizer

@@ -92,6 +92,15 @@ TokenDecoder::TokenText TokenDecoder::MakeTokenText(const Token& token, bool fir
   return token_text;
 }
 
+std::optional<std::string> TokenDecoder::BytesOf(int32_t id) const {
+  if (id < 0 || id >= static_cast<int32_t>(middle_texts_.size())) return "";
+  const TokenText& token_text = middle_texts_[id];
+  if (token_text.kind == Kind::kAbsent) return "";
+  if (token_text.kind == Kind::kByte) return std::string(1, static_cast<char>(token_text.byte));
+  if (!steps_.byte_level) return std::nullopt;
+  return std::string(TextOf(token_text));
+}
+
 int32_t TokenDecoder::FindLongestPrefix(std::string_view text) const {
   int32_t found = -1;
   uint32_t longest = 0;

@@ -38,6 +38,10 @@ class TokenDecoder {
     return middle_texts_[id].size;
   }  // of the id's text inside a stream, in bytes
 
+  // Returns the bytes of the id's token inside a stream, or nothing where its text is not made of
+  // bytes that belong to it alone: without a byte-level decoder, for all but byte tokens.
+  std::optional<std::string> BytesOf(int32_t id) const;
+
   bool IsSpecial(int32_t id) const {
     return id >= 0 && id < static_cast<int32_t>(middle_texts_.size()) && middle_texts_[id].special;
   }
