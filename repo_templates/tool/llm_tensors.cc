@@ -58,6 +58,10 @@ constexpr LlmTensor kEngineInputs[] = {
     {"pad_id", "INT32", "[1]", "", false},
     {"stop_words_list", "INT32", "[2,-1]", "", false},
     {"stop_words", "STRING", "[-1]", "", false},
+    {"stop_token_ids", "INT32", "[-1]", "", false},
+    {"ignore_eos", "BOOL", "[1]", "", false},
+    {"include_stop_str_in_output", "BOOL", "[1]", "", false},
+    {"skip_special_tokens", "BOOL", "[1]", "", false},
     {"bad_words_list", "INT32", "[2,-1]", "", false},
     {"embedding_bias", "FP32", "[-1]", "", false},
     {"beam_width", "INT32", "[1]", "", false},
@@ -72,6 +76,11 @@ constexpr LlmTensor kEngineInputs[] = {
     {"presence_penalty", "FP32", "[1]", "", false},
     {"frequency_penalty", "FP32", "[1]", "", false},
     {"random_seed", "UINT64", "[1]", "", false},
+    {"logit_bias_ids", "INT32", "[-1]", "", false},
+    {"logit_bias_values", "FP32", "[-1]", "", false},
+    {"allowed_token_ids", "INT32", "[-1]", "", false},
+    {"num_top_logprobs", "INT32", "[1]", "", false},
+    {"return_token_ids", "BOOL", "[1]", "", false},
     {"return_log_probs", "BOOL", "[1]", "", false},
     {"return_context_logits", "BOOL", "[1]", "", false},
     {"return_generation_logits", "BOOL", "[1]", "", false},
@@ -143,6 +152,13 @@ constexpr LlmTensor kEngineOutputs[] = {
     {"num_output_tokens", "INT32", "[1]", "", false},
     {"prior_ids", "INT32", "[-1]", "", false},
     {"finish_reason", "STRING", "[1]", "", false},
+    {"num_cached_tokens", "INT32", "[1]", "", false},
+    {"stop_reason", "STRING", "[1]", "", false},
+    {"skip_special_tokens", "BOOL", "[1]", "", false},
+    {"top_logprob_ids", "INT32", "[-1,-1]", "", false},
+    {"top_logprobs", "FP32", "[-1,-1]", "", false},
+    {"output_token_ids", "INT32", "[-1]", "", false},
+    {"prompt_ids", "INT32", "[-1]", "", false},
 };
 
 constexpr LlmTensor kPostprocessingInputs[] = {
@@ -155,10 +171,14 @@ constexpr LlmTensor kPostprocessingInputs[] = {
     {"BATCH_INDEX", "INT32", "[1]", "", false},
     {"PRIOR_IDS", "INT32", "[-1]", "", false},
     {"FINISH_REASON", "STRING", "[1]", "", false},
+    {"SKIP_SPECIAL_TOKENS", "BOOL", "[1]", "", false},
+    {"TOP_LOGPROB_IDS", "INT32", "[-1,-1]", "", false},
 };
 
 constexpr LlmTensor kPostprocessingOutputs[] = {
     {"OUTPUT", "STRING", "[-1]", "", false},
+    {"TOKEN_TEXTS", "STRING", "[-1]", "", false},
+    {"TOP_TOKEN_TEXTS", "STRING", "[-1,-1]", "", false},
     {"OUT_CUM_LOG_PROBS", "FP32", "[-1]", "", false},
     {"OUT_OUTPUT_LOG_PROBS", "FP32", "[-1,-1]", "", false},
     {"OUT_CONTEXT_LOGITS", "FP32", "[-1,-1]", "", false},

@@ -114,6 +114,16 @@ def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
     assert np.allclose(got["prompt_log_probs"], log_softmax(context)[np.arange(len(PROMPT) - 1), PROMPT[1:]], atol=1e-4)
 
 
+def test_likely_tokens_are_the_greatest_logits_before_any_rule(llm):
+    got = ask(llm, ["output_ids", "generation_logits", "top_logprob_ids", "top_logprobs", "output_log_probs"], num_top_logprobs=5, runtime_top_k=50,
+              temperature=1.7, repetition_penalty=1.5, seed=3, return_generation_logits=True, return_log_probs=True)
+    wanted = log_softmax(got["generation_logits"][0])
+    order = np.argsort(-wanted, axis=-1, kind="stable")[:, :5]
+    assert got["top_logprob_ids"].tolist() == order.tolist()
+    assert np.allclose(got["top_logprobs"], np.take_along_axis(wanted, order, axis=-1), atol=1e-4)
+    assert np.allclose(got["output_log_probs"][0], wanted[np.arange(6), got["output_ids"][0]], atol=1e-4)
+
+
 def test_a_configuration_from_before_0_14_has_all_outputs_in_every_response(llm):
     """Like the backend of those releases. The postprocessing of releases before 0.9 fails without these outputs."""
     names = ("output_log_probs", "cum_log_probs", "context_logits", "generation_logits")
@@ -147,12 +157,13 @@ def test_beams_are_at_least_as_likely_as_the_greedy_output(llm):
 
 
 def test_a_prefix_is_reused_within_its_salt(llm):
-    names = ["output_ids", "kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"]
+    names = ["output_ids", "num_cached_tokens", "kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"]
     fields = dict(return_kv_cache_reuse_stats=True)
     first = ask(llm, names, cache_salt="one", **fields)
     again = ask(llm, names, cache_salt="one", **fields)
     other = ask(llm, names, cache_salt="two", **fields)
     assert [int(each["kv_cache_reused_blocks"][0]) for each in (first, again, other)] == [0, 2, 0]
+    assert [int(each["num_cached_tokens"][0]) for each in (first, again, other)] == [0, 32, 0]
     assert np.array_equal(first["output_ids"], again["output_ids"]) and np.array_equal(first["output_ids"], other["output_ids"])
     for each in (first, again, other):
         assert each["kv_cache_alloc_total_blocks"][0] == each["kv_cache_reused_blocks"][0] + each["kv_cache_alloc_new_blocks"][0] == 3

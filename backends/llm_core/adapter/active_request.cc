@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "backends/llm_core/adapter/llm_metrics.h"
 #include "backends/llm_core/adapter/logits_format.h"
@@ -64,6 +65,9 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
     item.returns_log_probs = from.sampling.returns_log_probs;
     item.returns_cache_stats = from.returns_cache_stats;
     item.returns_perf_metrics = from.returns_perf_metrics;
+    item.returns_token_ids = from.returns_token_ids;
+    item.skips_special_tokens = from.skips_special_tokens;
+    item.num_top_log_probs = from.sampling.num_top_log_probs;
     item.first_sequence = sequences_.size();
     item.num_sequences = static_cast<size_t>(from.num_sequences);
     item.is_combined = item.num_sequences > 1 && (from.beams.width > 1 || !outputs.is_decoupled);
@@ -81,9 +85,9 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
 }
 
 std::unique_ptr<llm::OutputSink> ActiveRequest::MakeSink(
-    size_t item, std::shared_ptr<const StopStrings> stop_strings) {
+    size_t item, std::shared_ptr<const StopStrings> stop_strings, StopReasons stop_reasons) {
   return std::make_unique<ItemOutputSink>(shared_from_this(), item, std::move(stop_strings),
-                                          arrival_ns_);
+                                          std::move(stop_reasons), arrival_ns_);
 }
 
 bool ActiveRequest::PollClient() {
@@ -116,7 +120,8 @@ bool ActiveRequest::PollCancellation() {
 }
 
 void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
-                         const SequenceTiming& timing, const llm::TokenIds& replacement_ids) {
+                         const SequenceTiming& timing, std::string stop_reason,
+                         const llm::TokenIds& replacement_ids) {
   const bool is_streaming = is_streaming_ && !items_[item].is_combined;
   if (!is_streaming && output.finish == llm::FinishReason::kNone) {
     if (output.context_logits.empty() && output.prompt_log_probs.empty()) return;
@@ -139,7 +144,11 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
       const size_t vocab_size = output.generation_logits.size() / output.ids.size();
       Append(update.generation_logits, output.generation_logits.subspan(first * vocab_size));
     }
+    const auto num_top = static_cast<size_t>(items_[item].num_top_log_probs);
+    const auto top_tokens = output.top_tokens.subspan(first * num_top);
+    update.top_tokens.insert(update.top_tokens.end(), top_tokens.begin(), top_tokens.end());
     update.ids.insert(update.ids.end(), replacement_ids.begin(), replacement_ids.end());
+    update.top_tokens.resize(update.ids.size() * num_top, {llm::kNoToken, 0.0f});
     if (items_[item].returns_log_probs) update.log_probs.resize(update.ids.size());
     if (!update.generation_logits.empty()) {
       update.generation_logits.resize(update.ids.size() * static_cast<size_t>(outputs_.vocab_size));
@@ -154,6 +163,8 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
     update.num_output = static_cast<int32_t>(output.ids.size() + replacement_ids.size());
     update.num_reused_blocks = output.num_reused_blocks;
     update.num_new_blocks = output.num_new_blocks;
+    update.num_cached_tokens = output.num_cached_tokens;
+    update.stop_reason = std::move(stop_reason);
     update.timing = timing;
     update.finish = output.finish;
     if (std::exchange(is_queued_, true)) return;
@@ -312,6 +323,7 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
   for (const SequenceUpdate& update : all) num_output += update.num_output;
   NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
   NEREID_RETURN_IF_ERROR(FillLogits(response, all));
+  NEREID_RETURN_IF_ERROR(FillExtensions(response, sequence, all));
   NEREID_RETURN_IF_ERROR(FillStatistics(response, item, all[0]));
   const llm::TokenIds& sent = all[0].ids;
   sequence.prior_ids.insert(sequence.prior_ids.end(), sent.begin(), sent.end());
@@ -319,6 +331,57 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
     sequence.prior_ids.erase(sequence.prior_ids.begin(), sequence.prior_ids.end() - kMaxPriorIds);
   }
   return {};
+}
+
+// Most responses of a stream have none of these outputs.
+Status ActiveRequest::FillExtensions(Response& response, const SequenceState& sequence,
+                                     std::span<const SequenceUpdate> all) {
+  Item& item = items_[sequence.item];
+  const SequenceUpdate& first = all[0];
+  if ((sequence.prior_ids.empty() || first.is_over()) &&
+      IsRequested(response, "num_cached_tokens")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>("num_cached_tokens", Shape({1}),
+                                                       std::span(&first.num_cached_tokens, 1)));
+  }
+  if (first.is_over() && IsRequested(response, "stop_reason")) {
+    const std::string_view reason[] = {first.stop_reason};
+    NEREID_RETURN_IF_ERROR(response.SetStrings("stop_reason", Shape({1}), reason));
+  }
+  if (item.skips_special_tokens && IsRequested(response, "skip_special_tokens")) {
+    const Bool skips = *item.skips_special_tokens;
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<Bool>("skip_special_tokens", Shape({1}), std::span(&skips, 1)));
+  }
+  if (item.num_top_log_probs > 0) NEREID_RETURN_IF_ERROR(FillTopTokens(response, item, all));
+  if (!item.returns_token_ids) return {};
+  if (!std::exchange(item.has_sent_prompt, true) && IsRequested(response, "prompt_ids")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(
+        "prompt_ids", Shape({static_cast<int64_t>(item.prompt.size())}), item.prompt));
+  }
+  if (!IsRequested(response, "output_token_ids")) return {};
+  llm::TokenIds ids;
+  for (const SequenceUpdate& update : all)
+    ids.insert(ids.end(), update.ids.begin(), update.ids.end());
+  return response.SetOutput<int32_t>("output_token_ids", Shape({static_cast<int64_t>(ids.size())}),
+                                     ids);
+}
+
+Status ActiveRequest::FillTopTokens(Response& response, const Item& item,
+                                    std::span<const SequenceUpdate> all) {
+  llm::TokenIds ids;
+  std::vector<float> log_probs;
+  for (const SequenceUpdate& update : all) {
+    for (const llm::SampledToken& token : update.top_tokens) {
+      ids.push_back(token.id);
+      log_probs.push_back(token.log_prob);
+    }
+  }
+  const auto num_rows = static_cast<int64_t>(ids.size()) / item.num_top_log_probs;
+  const std::vector<int64_t> shape = Shape({num_rows, item.num_top_log_probs});
+  if (IsRequested(response, "top_logprob_ids"))
+    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>("top_logprob_ids", shape, ids));
+  if (!IsRequested(response, "top_logprobs")) return {};
+  return response.SetOutput<float>("top_logprobs", shape, log_probs);
 }
 
 Status ActiveRequest::FillLogits(Response& response, std::span<const SequenceUpdate> all) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   // Creates the engine's sink for one batch item. Unless the client excluded it, the prompt is
   // repeated before the output. `stop_strings` may be null.
   std::unique_ptr<llm::OutputSink> MakeSink(size_t item,
-                                            std::shared_ptr<const StopStrings> stop_strings);
+                                            std::shared_ptr<const StopStrings> stop_strings,
+                                            StopReasons stop_reasons);
 
   void Cancel() { is_cancelled_ = true; }  // [any thread]
   // Whether Cancel was called or a cancellation was polled. [any thread]
@@ -43,9 +45,10 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   // Asks the host whether the client has cancelled, and cancels if so. Sends updates that waited
   // for room if there is some. [cancellation poller's thread]
   bool PollClient();
-  // `replacement_ids`: ids that follow those of `output` and were not sampled. [engine thread]
+  // `stop_reason`: what ended the sequence, if the request named it. `replacement_ids`: ids that
+  // follow those of `output` and were not sampled. [engine thread]
   void Post(size_t item, const llm::SequenceOutput& output, const SequenceTiming& timing,
-            const llm::TokenIds& replacement_ids = {});
+            std::string stop_reason, const llm::TokenIds& replacement_ids);
   // Fails the item. [engine thread, instance thread]
   void PostError(size_t item, const Status& status);
   // Sends the posted updates as responses, unless the client has no room: then PollClient has it
@@ -57,11 +60,14 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   struct SequenceUpdate {
     llm::TokenIds ids;
     std::vector<float> log_probs;
+    std::vector<llm::SampledToken> top_tokens;  // num_top_log_probs for each of `ids`
     float cum_log_prob = 0.0f;
     int32_t num_output = 0;  // emitted in total, `ids` included
     std::vector<float> prompt_log_probs, context_logits, generation_logits;
     int32_t num_reused_blocks = 0;
     int32_t num_new_blocks = 0;
+    int32_t num_cached_tokens = 0;
+    std::string stop_reason;
     SequenceTiming timing;
     llm::FinishReason finish = llm::FinishReason::kNone;
     Status error;
@@ -72,6 +78,10 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
     bool returns_log_probs = false;
     bool returns_cache_stats = false;
     bool returns_perf_metrics = false;
+    bool returns_token_ids = false;
+    std::optional<bool> skips_special_tokens;
+    int32_t num_top_log_probs = 0;
+    bool has_sent_prompt = false;  // the ids of `prompt`, as an output [response thread]
     // All sequences share one response: with beam search, and for models that are not decoupled.
     bool is_combined = false;
     size_t first_sequence = 0;
@@ -99,6 +109,10 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
   Status FillResponse(Response& response, SequenceState& sequence,
                       std::span<const SequenceUpdate> all);
+  // Fills the outputs that have no counterpart in the `tensorrt_llm` model.
+  Status FillExtensions(Response& response, const SequenceState& sequence,
+                        std::span<const SequenceUpdate> all);
+  Status FillTopTokens(Response& response, const Item& item, std::span<const SequenceUpdate> all);
   Status FillLogits(Response& response, std::span<const SequenceUpdate> all);
   Status SetLogits(Response& response, const char* name, DataType datatype,
                    const std::vector<int64_t>& shape, std::span<const float> logits);

@@ -1,6 +1,7 @@
 // Timestamps and stop strings of one batch item.
 #include "backends/llm_core/adapter/item_output_sink.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -14,10 +15,12 @@ int64_t SteadyNowNs() {
 }
 
 ItemOutputSink::ItemOutputSink(std::shared_ptr<ActiveRequest> active_request, size_t item,
-                               std::shared_ptr<const StopStrings> stop_strings, int64_t arrival_ns)
+                               std::shared_ptr<const StopStrings> stop_strings,
+                               StopReasons stop_reasons, int64_t arrival_ns)
     : active_request_(std::move(active_request)),
       item_(item),
       stop_strings_(std::move(stop_strings)),
+      stop_reasons_(std::move(stop_reasons)),
       arrival_ns_(arrival_ns) {}
 
 bool ItemOutputSink::IsCancelled() const {
@@ -47,11 +50,27 @@ void ItemOutputSink::OnOutput(const llm::SequenceOutput& output) {
     timing.last_token_ns = SteadyNowNs();
     if (timing.first_token_ns == 0) timing.first_token_ns = timing.last_token_ns;
   }
-  active_request_->Post(item_, output, timing, ReplacementIds(output));
+  active_request_->Post(item_, output, timing, StopReason(output), ReplacementIds(output));
 }
 
 void ItemOutputSink::OnError(const Status& status) {
   active_request_->PostError(item_, status);
+}
+
+std::string ItemOutputSink::StopReason(const llm::SequenceOutput& output) const {
+  if (output.finish != llm::FinishReason::kStop) return "";
+  const llm::TokenIds& ids = stop_reasons_.stop_token_ids;
+  if (output.end_id >= 0) {
+    const bool is_of_request = std::find(ids.begin(), ids.end(), output.end_id) != ids.end();
+    return is_of_request ? std::to_string(output.end_id) : "";
+  }
+  const auto index = static_cast<size_t>(output.sequence_index);
+  if (index < stop_searches_.size() &&
+      stop_searches_[index].result.finish == llm::FinishReason::kStop) {
+    return stop_searches_[index].detector->found();
+  }
+  const auto word = static_cast<size_t>(output.stop_word);
+  return word < stop_reasons_.id_word_texts.size() ? stop_reasons_.id_word_texts[word] : "";
 }
 
 llm::TokenIds ItemOutputSink::ReplacementIds(const llm::SequenceOutput& output) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/llm_core/adapter/stop_string_detector.h"
@@ -25,11 +26,18 @@ struct SequenceTiming {
 
 int64_t SteadyNowNs();
 
+// What the output stop_reason says of the end ids and stop words of an item.
+struct StopReasons {
+  llm::TokenIds stop_token_ids;            // of the request, without the model's own end ids
+  std::vector<std::string> id_word_texts;  // parallel to StopCriteria::stop_words; may be shorter
+};
+
 class ItemOutputSink : public llm::OutputSink {
  public:
   // `stop_strings` may be null.
   ItemOutputSink(std::shared_ptr<ActiveRequest> active_request, size_t item,
-                 std::shared_ptr<const StopStrings> stop_strings, int64_t arrival_ns);
+                 std::shared_ptr<const StopStrings> stop_strings, StopReasons stop_reasons,
+                 int64_t arrival_ns);
 
   bool IsCancelled() const override;
   void OnScheduled() override;
@@ -46,10 +54,13 @@ class ItemOutputSink : public llm::OutputSink {
 
   // Replacement ids for the text before a stop string that begins within a token.
   llm::TokenIds ReplacementIds(const llm::SequenceOutput& output) const;
+  // The id or text that ended the sequence; empty for the model's end id and for other reasons.
+  std::string StopReason(const llm::SequenceOutput& output) const;
 
   const std::shared_ptr<ActiveRequest> active_request_;
   const size_t item_;
   const std::shared_ptr<const StopStrings> stop_strings_;
+  const StopReasons stop_reasons_;
   const int64_t arrival_ns_;
   int64_t first_scheduled_ns_ = 0;
   std::vector<SequenceTiming> timings_;    // by sequence

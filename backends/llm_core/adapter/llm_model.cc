@@ -55,6 +55,7 @@ Status LlmModel::Initialize() {
         "on what else is in a batch");
   }
   defaults_.max_positions = limits.max_positions;
+  defaults_.vocab_size = limits.vocab_size;
   defaults_.max_beam_width = parameters.max_beam_width;
   defaults_.max_num_sequences = limits.max_num_sequences;
   outputs_.emplace(config());
@@ -160,7 +161,8 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->returns_generation_logits = client.items[item].returns_generation_logits;
     engine_request->returns_prompt_log_probs = client.items[item].returns_prompt_log_probs;
     engine_request->sink =
-        active_request->MakeSink(item, std::move(client.items[item].stop_strings));
+        active_request->MakeSink(item, std::move(client.items[item].stop_strings),
+                                 std::move(client.items[item].stop_reasons));
     if (const Status queued = engine_->Enqueue(engine_request); !queued.ok()) {
       active_request->PostError(item, queued);
     }

@@ -13,6 +13,7 @@ namespace nereid::llm {
 namespace {
 
 constexpr size_t kMaxStopBytes = 65536;  // limit for the stop words of one batch item
+constexpr size_t kMaxStopTokenIds = 1024;
 
 // The inputs of one request by name, with access to each batch item (row).
 class BatchInputs {
@@ -138,6 +139,27 @@ Status ReadTopPMin(BatchInputs& inputs, int64_t row, float& top_p_min) {
   return {};
 }
 
+Status ReadLogitRules(BatchInputs& inputs, int64_t row, llm::SamplingParams& sampling) {
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids,
+                          inputs.Row<int32_t>("logit_bias_ids", row));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const float> values,
+                          inputs.Row<float>("logit_bias_values", row));
+  if (ids.size() != values.size()) {
+    return InvalidArgError("input 'logit_bias_ids' has ", ids.size(),
+                           " values and 'logit_bias_values' has ", values.size(),
+                           ", expected as many");
+  }
+  if (ids.size() > llm::kMaxLogitBias) {
+    return InvalidArgError("input 'logit_bias_ids' has ", ids.size(), " values, expected at most ",
+                           llm::kMaxLogitBias);
+  }
+  for (size_t i = 0; i < ids.size(); ++i) sampling.logit_bias.push_back({ids[i], values[i]});
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> allowed,
+                          inputs.Row<int32_t>("allowed_token_ids", row));
+  sampling.allowed_ids.assign(allowed.begin(), allowed.end());
+  return {};
+}
+
 Status ReadSampling(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
                     llm::SamplingParams& sampling) {
   sampling = defaults.sampling;
@@ -165,7 +187,9 @@ Status ReadSampling(BatchInputs& inputs, int64_t row, const RequestDefaults& def
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
                           inputs.Row<int32_t>("bad_words_list", row));
   NEREID_ASSIGN_OR_RETURN(sampling.bad_words, ReadWords("bad_words_list", words));
-  return {};
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<int32_t>("num_top_logprobs", row, sampling.num_top_log_probs));
+  return ReadLogitRules(inputs, row, sampling);
 }
 
 // Whether the client has sent a temperature, but none of the inputs that limit the tokens.
@@ -235,6 +259,7 @@ Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, out.returns_cache_stats));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.returns_perf_metrics));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_token_ids", row, out.returns_token_ids));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("priority", row, out.priority));
   if (TensorView* view = inputs.Find("cache_salt")) {
     NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
@@ -243,6 +268,32 @@ Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
                              " for ", inputs.num_rows(), " rows");
     }
     out.cache_salt = SaltOf(texts[row]);
+  }
+  return {};
+}
+
+// Removes the end ids if the request ignores them, and adds the request's own.
+Status ReadStopTokenIds(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
+                        RequestItem& out) {
+  llm::TokenIds& end_ids = out.stop.end_ids;
+  Bool ignores_end = false;
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("ignore_eos", row, ignores_end));
+  if (ignores_end) end_ids.clear();
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids,
+                          inputs.Row<int32_t>("stop_token_ids", row));
+  if (ids.size() > kMaxStopTokenIds) {
+    return InvalidArgError("input 'stop_token_ids' has ", ids.size(), " values, expected at most ",
+                           kMaxStopTokenIds);
+  }
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= defaults.vocab_size) {
+      return InvalidArgError("input 'stop_token_ids' holds token id ", id, ", expected 0 to ",
+                             defaults.vocab_size - 1);
+    }
+    if (std::find(end_ids.begin(), end_ids.end(), id) == end_ids.end()) {
+      out.stop_reasons.stop_token_ids.push_back(id);
+      end_ids.push_back(id);
+    }
   }
   return {};
 }
@@ -261,6 +312,10 @@ Status ReadStop(BatchInputs& inputs, int64_t row, const RequestDefaults& default
     NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("end_id", row, end_id));
     stop.end_ids = EndIds(end_id, defaults.end_ids);
   }
+  NEREID_RETURN_IF_ERROR(ReadStopTokenIds(inputs, row, defaults, out));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("include_stop_str_in_output", row, stop.includes_stop));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("skip_special_tokens", row, out.skips_special_tokens));
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
                           inputs.Row<int32_t>("stop_words_list", row));
   NEREID_ASSIGN_OR_RETURN(stop.stop_words, ReadWords("stop_words_list", words));
@@ -308,7 +363,8 @@ Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& de
     if (!has_texts) return {};  // the words are then matched by ids only
     return std::move(loaded).status().WithContext("input 'stop_words' needs a tokenizer");
   }
-  const tokenizer::DecodeOptions decoding = defaults.tokenizer->decode_options(**loaded);
+  tokenizer::DecodeOptions decoding = defaults.tokenizer->decode_options(**loaded);
+  decoding.skip_special_tokens = out.skips_special_tokens.value_or(decoding.skip_special_tokens);
   const StopWordOptions options = {.ids_match_in_text = defaults.matches_words_as_text,
                                    .is_beam_search = out.beams.width > 1,
                                    .cleans_up_spaces = decoding.cleans_up_spaces,
@@ -317,9 +373,11 @@ Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& de
       CombineStopWords(**loaded, std::move(out.stop.stop_words), words, options);
   if (!combined.ok()) return std::move(combined).status().WithContext("input 'stop_words'");
   out.stop.stop_words = std::move(combined->ids);
+  out.stop_reasons.id_word_texts = std::move(combined->id_texts);
   if (combined->texts.empty()) return {};
+  tokenizer::StopStringMatcher matcher(combined->texts, out.stop.includes_stop);
   out.stop_strings = std::make_shared<const StopStrings>(StopStrings{
-      *loaded, decoding, out.stop.min_tokens, tokenizer::StopStringMatcher(combined->texts)});
+      *loaded, decoding, out.stop.min_tokens, std::move(matcher), std::move(combined->texts)});
   return {};
 }
 

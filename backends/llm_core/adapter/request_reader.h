@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/item_output_sink.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
@@ -18,6 +19,7 @@ struct RequestDefaults {
   llm::TokenIds end_ids;         // from the checkpoint
   llm::SamplingParams sampling;  // for parameters that the request leaves open
   int32_t max_positions = 0;
+  int32_t vocab_size = 0;
   int32_t max_beam_width = 1;
   int32_t max_num_sequences = 1;  // limit for one request
   bool exclude_input_in_output = false;
@@ -33,6 +35,7 @@ struct RequestItem {
   llm::SamplingParams sampling;
   llm::StopCriteria stop;
   std::shared_ptr<const StopStrings> stop_strings;  // null: none
+  StopReasons stop_reasons;
   llm::BeamParams beams;
   int32_t num_sequences = 1;
   bool output_fills_context = false;  // the request has no request_output_len
@@ -43,6 +46,8 @@ struct RequestItem {
   bool returns_prompt_log_probs = false;
   bool returns_cache_stats = false;
   bool returns_perf_metrics = false;
+  bool returns_token_ids = false;
+  std::optional<bool> skips_special_tokens;  // in the text of the output
 };
 
 struct ClientRequest {

@@ -1,6 +1,7 @@
 // Finds stop strings in the output's text, across token boundaries. Tokens whose text may begin a
 // stop string are held back. If a stop string begins within a token, that token is not emitted. The
-// part of its text before the stop string is encoded with other ids instead.
+// part of its text before the stop string is encoded with other ids instead. The same holds for the
+// end of a stop string that the output includes.
 #pragma once
 
 #include <deque>
@@ -18,9 +19,10 @@ namespace nereid::llm {
 // The stop strings of one batch item, shared by its sequences. [any thread]
 struct StopStrings {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  tokenizer::DecodeOptions decoding;  // of the text that the client sees
-  int32_t min_tokens = 0;             // stop strings do not count before this many tokens
-  tokenizer::StopStringMatcher matcher;
+  tokenizer::DecodeOptions decoding;     // of the text that the client sees
+  int32_t min_tokens = 0;                // stop strings do not count before this many tokens
+  tokenizer::StopStringMatcher matcher;  // keeps the stop string if the output includes it
+  std::vector<std::string> texts;        // that `matcher` searches
 };
 
 // The search in one sequence. [engine thread]
@@ -30,8 +32,11 @@ class StopStringDetector {
 
   // Checks `ids`, the whole output of the sequence, after its last token was added.
   llm::StopResult OnToken(std::span<const int32_t> ids);
-  // After OnToken returned kStop: the ids to emit after the visible ones, for the text between them
-  // and the stop string. `ids`: the visible ones.
+  // After OnToken returned kStop: the stop string that was found.
+  const std::string& found() const { return texts_->texts[*matcher_.match()]; }
+  // After OnToken returned kStop: the ids to emit after the visible ones, for the rest of the text:
+  // up to the start of the stop string or, if it is included, up to its end. `ids`: the visible
+  // ones.
   llm::TokenIds ReplacementIds(std::span<const int32_t> ids) const;
 
  private:

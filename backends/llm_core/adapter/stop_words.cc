@@ -35,6 +35,7 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
                                    const StopWordOptions& options) {
   StopWords words;
   std::vector<TokenIds> matched_as_ids;
+  std::vector<std::string> matched_texts;  // parallel
   for (const std::string_view text : texts) {
     if (text.empty()) continue;
     NEREID_ASSIGN_OR_RETURN(
@@ -42,7 +43,9 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
         tokenizer.Encode(
             text, {.add_special_tokens = false, .invalid_utf8 = tokenizer::InvalidUtf8::kRefuse}));
     if (options.is_beam_search || HasSpecialTokens(tokenizer, encoded)) {
-      if (!encoded.empty()) matched_as_ids.push_back(std::move(encoded));
+      if (encoded.empty()) continue;
+      matched_as_ids.push_back(std::move(encoded));
+      matched_texts.emplace_back(text);
       continue;
     }
     words.texts.emplace_back(text);
@@ -59,9 +62,13 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
     if (!text.empty() && num_bytes <= options.max_text_bytes)
       words.texts.push_back(std::move(text));
   }
+  for (const TokenIds& word : ids)
+    words.id_texts.push_back(tokenizer.Decode(word, {.skip_special_tokens = false}));
   words.ids = std::move(ids);
   words.ids.insert(words.ids.end(), std::make_move_iterator(matched_as_ids.begin()),
                    std::make_move_iterator(matched_as_ids.end()));
+  words.id_texts.insert(words.id_texts.end(), std::make_move_iterator(matched_texts.begin()),
+                        std::make_move_iterator(matched_texts.end()));
   return words;
 }
 

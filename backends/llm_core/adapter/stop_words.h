@@ -15,6 +15,7 @@ namespace nereid::llm {
 
 struct StopWords {
   std::vector<TokenIds> ids;
+  std::vector<std::string> id_texts;  // parallel to `ids`: the text by which a word is reported
   std::vector<std::string> texts;
 };
 

@@ -19,6 +19,7 @@ using llm::TokenIds;
 struct Outcome {
   TokenIds ids;  // emitted ids, the replacement ids included
   std::string text;
+  std::string found;  // stop string
   FinishReason finish = FinishReason::kNone;
 };
 
@@ -29,10 +30,10 @@ std::shared_ptr<const tokenizer::Tokenizer> ByteLevel() {
 }
 
 Outcome Watch(const std::shared_ptr<const tokenizer::Tokenizer>& tokenizer,
-              const std::vector<std::string>& stops, const TokenIds& drawn,
-              int32_t min_tokens = 0) {
-  const auto texts = std::make_shared<const StopStrings>(
-      StopStrings{tokenizer, {}, min_tokens, tokenizer::StopStringMatcher(stops)});
+              const std::vector<std::string>& stops, const TokenIds& drawn, int32_t min_tokens = 0,
+              bool includes_stop = false) {
+  const auto texts = std::make_shared<const StopStrings>(StopStrings{
+      tokenizer, {}, min_tokens, tokenizer::StopStringMatcher(stops, includes_stop), stops});
   StopStringDetector watch(texts);
   Outcome outcome;
   int32_t num_visible = 0;
@@ -50,6 +51,7 @@ Outcome Watch(const std::shared_ptr<const tokenizer::Tokenizer>& tokenizer,
     outcome.ids.insert(outcome.ids.end(), tail.begin(), tail.end());
   }
   outcome.text = tokenizer->Decode(outcome.ids);
+  if (was_stopped) outcome.found = watch.found();
   return outcome;
 }
 
@@ -66,10 +68,22 @@ TEST(StopStringDetector, FindsAStringAcrossTokenBoundaries) {
   EXPECT_EQ(Watch(tokenizer, {"worm", "hello?"}, drawn).finish, FinishReason::kNone);
 }
 
+TEST(StopStringDetector, AnIncludedStringEndsTheTextWhereverItsTokensEnd) {
+  const auto tokenizer = ByteLevel();
+  const std::string text = "hello world";
+  const TokenIds drawn = tokenizer->Encode(text, {.add_special_tokens = false}).value();
+  for (const std::string stop : {"llo wor", "o w", "ell", "world", "h", "d", "hello"}) {
+    const Outcome outcome = Watch(tokenizer, {"none", stop}, drawn, 0, true);
+    EXPECT_EQ(outcome.finish, FinishReason::kStop) << stop;
+    EXPECT_EQ(outcome.found, stop);
+    EXPECT_EQ(outcome.text, text.substr(0, text.find(stop) + stop.size()));
+  }
+}
+
 TEST(StopStringDetector, HoldsBackOnlyPossibleMatches) {
   const auto tokenizer = ByteLevel();
   const auto texts = std::make_shared<const StopStrings>(
-      StopStrings{tokenizer, {}, 0, tokenizer::StopStringMatcher({"ab\n\n"})});
+      StopStrings{tokenizer, {}, 0, tokenizer::StopStringMatcher({"ab\n\n"}), {}});
   StopStringDetector watch(texts);
   const TokenIds drawn = tokenizer->Encode("xab\nab\nz", {.add_special_tokens = false}).value();
   std::vector<int32_t> visible;

@@ -91,6 +91,15 @@ TEST(StopWordsTest, SpecialTokensAndBeamSearchesNeedIds) {
   EXPECT_FALSE(CombineStopWords(*tokenizer, {}, Views{"a\xff"}, {}).ok());
 }
 
+TEST(StopWordsTest, AWordThatIsMatchedAsIdsIsReportedAsItsText) {
+  const auto tokenizer = tokenizer::Tokenizer::FromJson(tokenizer::ByteLevelSpec().dump()).value();
+  const TokenIds end = Encode(*tokenizer, "<|end|>");
+  const StopWords words =
+      CombineStopWords(*tokenizer, {end, Encode(*tokenizer, "b")}, Views{"<|end|>"}, {}).value();
+  EXPECT_EQ(words.ids, (std::vector<TokenIds>{end, Encode(*tokenizer, "b"), end}));
+  EXPECT_EQ(words.id_texts, (Texts{"<|end|>", "b", "<|end|>"}));
+}
+
 TEST(StopWordsTest, AWordThatTheCleanUpChangesKeepsItsIds) {
   const auto tokenizer = tokenizer::Tokenizer::FromJson(tokenizer::ByteLevelSpec().dump()).value();
   const TokenIds ids = Encode(*tokenizer, " .");
@@ -103,7 +112,7 @@ TEST(StopWordsTest, AWordThatTheCleanUpChangesKeepsItsIds) {
 std::string TextBefore(const tokenizer::Tokenizer& tokenizer, const TokenizerPointer& shared,
                        const TokenIds& drawn, const StopWords& words) {
   StopStringDetector detector(std::make_shared<const StopStrings>(
-      StopStrings{shared, {}, 0, tokenizer::StopStringMatcher(words.texts)}));
+      StopStrings{shared, {}, 0, tokenizer::StopStringMatcher(words.texts), words.texts}));
   for (size_t n = 1; n <= drawn.size(); ++n) {
     const StopResult result = detector.OnToken(std::span(drawn).first(n));
     if (result.finish == FinishReason::kNone) continue;
