@@ -34,6 +34,9 @@ constexpr const char* kOptionalFiles[] = {"generation_config.json",  "tokenizer_
                                           "special_tokens_map.json", "added_tokens.json",
                                           "chat_template.jinja",     "chat_template.json"};
 
+constexpr const char* kSamplingDefaults[] = {"temperature", "top_k", "top_p", "min_p",
+                                             "repetition_penalty"};
+
 std::string PathOf(const std::string& directory, const std::string& file) {
   return (fs::path(directory) / file).string();
 }
@@ -207,6 +210,18 @@ bool HasOneOf(const std::string& directory, std::initializer_list<const char*> f
                      [&](const char* file) { return IsFile(PathOf(directory, file)); });
 }
 
+Result<std::map<std::string, std::string>> ReadSamplingDefaults(const std::string& directory) {
+  std::map<std::string, std::string> defaults;
+  const std::string path = PathOf(directory, "generation_config.json");
+  if (!IsFile(path)) return defaults;
+  NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonFile(path));
+  for (const char* key : kSamplingDefaults) {
+    const auto value = config.find(key);
+    if (value != config.end() && value->is_number()) defaults[key] = ShowJson(*value);
+  }
+  return defaults;
+}
+
 // A TensorRT-LLM checkpoint has one file for each rank.
 std::vector<std::string> RankFiles(const Json& config) {
   const Json mapping = config.value("mapping", Json::object());
@@ -272,6 +287,10 @@ bool HasChatTemplate(const std::string& directory) {
 
 }  // namespace
 
+std::span<const char* const> SamplingDefaultKeys() {
+  return kSamplingDefaults;
+}
+
 std::vector<std::string> SupportedModelTypes() {
   return {std::begin(kModelTypes), std::end(kModelTypes)};
 }
@@ -307,6 +326,7 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   for (const char* file : kOptionalFiles) {
     if (IsFile(PathOf(directory, file))) summary.files.push_back(file);
   }
+  NEREID_ASSIGN_OR_RETURN(summary.sampling_defaults, ReadSamplingDefaults(directory));
   std::vector<std::string> weights = RankFiles(config);
   if (!is_trtllm) {
     NEREID_ASSIGN_OR_RETURN(weights, WeightFiles(directory));

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +25,14 @@ struct CheckpointSummary {
   std::string data_type;  // that of most weight bytes, such as "BF16"; of a quantized checkpoint,
                           // the method, such as "awq"
   bool has_chat_template = false;
+  // The numbers of generation_config.json under the keys of SamplingDefaultKeys, as texts.
+  std::map<std::string, std::string> sampling_defaults;
   std::string tokenizer_file;      // tokenizer.json, tokenizer.model, ...
   std::vector<std::string> files;  // the files that serving needs, relative to the directory
 };
+
+// The sampling parameters for which a checkpoint may recommend values.
+std::span<const char* const> SamplingDefaultKeys();
 
 // Checks that the engine can run the weights: config.json is readable, model_type and quantization
 // are supported, and all weight files exist with their full size. For a TensorRT-LLM checkpoint,

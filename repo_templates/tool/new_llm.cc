@@ -48,7 +48,7 @@ std::string Summarize(const CheckpointSummary& checkpoint) {
 TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
   const bool inside = options.files != NewLlmOptions::Files::kReference;
   const LlmModelNames names = NamesOfLlmModels(options.model_name);
-  return {
+  TemplateValues values = {
       {"preprocessing_model", names.preprocessing},
       {"engine_model", names.engine},
       {"postprocessing_model", names.postprocessing},
@@ -71,6 +71,12 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"preprocessing_instance_count", "1"},
       {"postprocessing_instance_count", "1"},
   };
+  for (const char* key : SamplingDefaultKeys()) {
+    const auto value = checkpoint.sampling_defaults.find(key);
+    const bool has_value = value != checkpoint.sampling_defaults.end();
+    values[StrCat("default_", key)] = has_value ? value->second : "";
+  }
+  return values;
 }
 
 std::string ParameterLines(const std::map<std::string, std::string>& parameters) {

@@ -33,6 +33,7 @@ TEST_F(CheckpointTest, ReadsArchitectureAndLengthsAndListsTheFiles) {
   EXPECT_EQ(summary->architecture, "LlamaForCausalLM");
   EXPECT_EQ(summary->context_length, 128);
   EXPECT_EQ(summary->vocabulary_size, 32);
+  EXPECT_TRUE(summary->sampling_defaults.empty());
   EXPECT_EQ(summary->tokenizer_file, "tokenizer.json");
   EXPECT_EQ(summary->files, (std::vector<std::string>{"config.json", "generation_config.json",
                                                       "model.safetensors", "tokenizer.json"}));

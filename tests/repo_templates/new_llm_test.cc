@@ -58,6 +58,18 @@ TEST_F(NewLlmTest, AppliesItsOptions) {
   EXPECT_EQ(Config("ensemble").max_batch_size, 3);
 }
 
+TEST_F(NewLlmTest, TellsTheSamplingDefaultsOfTheCheckpoint) {
+  WriteFile(fs::path(options_.checkpoint) / "generation_config.json",
+            R"({"eos_token_id":2,"temperature":0.6,"top_k":20,"top_p":null,"min_p":"x"})");
+  ASSERT_TRUE(NewLlm(options_).ok());
+  const core::ModelConfig ensemble = Config("ensemble");
+  EXPECT_EQ(ensemble.parameters.at("default_temperature"), "0.6");
+  EXPECT_EQ(ensemble.parameters.at("default_top_k"), "20");
+  for (const char* key : {"default_top_p", "default_min_p", "default_repetition_penalty"}) {
+    EXPECT_EQ(ensemble.parameters.at(key), "") << key;
+  }
+}
+
 TEST_F(NewLlmTest, CopiesTheCheckpointIntoARepositoryThatCanBeMoved) {
   options_.files = NewLlmOptions::Files::kCopy;
   ASSERT_TRUE(NewLlm(options_).ok());
