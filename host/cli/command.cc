@@ -39,14 +39,13 @@ int RunCommand(const std::vector<std::string>& args) {
 }
 
 std::string CommandsText() {
-  std::string text;
+  std::string text = "Commands, of which each has a --help:\n";
   for (const Command& command : kCommands) {
-    std::string line = StrCat(text.empty() ? "Usage: " : "       ", "nereid ", command.name, " ",
-                              command.arguments);
-    line.resize(std::max<size_t>(line.size() + 2, 48), ' ');
+    std::string line = StrCat("  ", command.name, " ", command.arguments);
+    line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
     text += StrCat(line, command.help, "\n");
   }
-  return text;
+  return text + "\n";
 }
 
 }  // namespace nereid::cli

@@ -159,7 +159,7 @@ def test_a_command_line_that_is_not_understood_ends_with_one_line(dist):
 def test_help_is_short_and_lists_the_commands(dist):
     text = run(dist, "serve", "--help")
     assert text.returncode == 0 and text.stdout.count("\n") < 20 and "--chat-template" in text.stdout
-    assert run(dist, "--help").stdout.startswith("Usage: nereid serve CHECKPOINT...")
+    assert "\n  serve CHECKPOINT... " in run(dist, "--help").stdout
     assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
 
 
