@@ -1,5 +1,5 @@
-// Requests to a hub: where it is, who asks, what its answers mean, and where redirects may lead.
-// [one thread]
+// Requests to a hub: where it is, with which token, what its answers mean, and where redirects may
+// lead. [one thread]
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace nereid::cli {
 
 inline constexpr int kMaxRedirects = 5;
 
-// Where the hub is, and who asks.
+// Where the hub is, and the token for it.
 struct HubConnection {
   std::string endpoint;  // without a slash at the end
   std::string token;     // empty: none

@@ -11,7 +11,7 @@ constexpr char kUsage[] =
     "Usage: nereid pull ORGANIZATION/MODEL[@REVISION]...\n"
     "Downloads what serving needs of these models, unless the cache has it, and prints the folder "
     "of\n"
-    "each. HF_HOME or HF_HUB_CACHE names the cache, HF_ENDPOINT the hub, HF_TOKEN who asks.\n";
+    "each. HF_HOME or HF_HUB_CACHE names the cache, HF_ENDPOINT the hub, HF_TOKEN the token.\n";
 
 }  // namespace
 

@@ -86,11 +86,10 @@ void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Fin
   for (const std::string& directory : options.backend_directories) {
     where += StrCat(where.empty() ? "" : ", ", "'", directory, "'");
   }
-  findings.push_back(
-      FindingAt(model.folder, "backend",
-                StrCat("backend '", config.backend, "': no libtriton_", config.backend,
-                       ".so in the model's folders nor in ", where,
-                       DidYouMean(config.backend, KnownBackends(options)))));
+  findings.push_back(FindingAt(model.folder, "backend",
+                               StrCat("backend '", config.backend, "': no libtriton_",
+                                      config.backend, ".so in the model's folders nor in ", where,
+                                      DidYouMean(config.backend, KnownBackends(options)))));
 }
 
 }  // namespace

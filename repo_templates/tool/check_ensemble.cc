@@ -17,8 +17,7 @@ Result<ensemble::ModelSpec> SpecOf(const core::EnsembleStep& step, const Reposit
   if (model == nullptr) {
     std::vector<std::string> names;
     for (const RepositoryModel& known : repository) names.push_back(known.folder.name);
-    return NotFoundError("which is not in the repository",
-                         DidYouMean(step.model_name, names));
+    return NotFoundError("which is not in the repository", DidYouMean(step.model_name, names));
   }
   ensemble::ModelSpec unknown;
   unknown.is_complete = false;

@@ -103,10 +103,9 @@ void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findi
     };
     const auto parameter = std::find_if(known.begin(), known.end(), is_key);
     if (parameter == known.end()) {
-      findings.push_back(
-          AsWarning(FindingAtMapEntry(model.folder, "parameters", key,
-                                      StrCat("unknown to backend '", model.config->backend, "'",
-                                             DidYouMean(key, names)))));
+      findings.push_back(AsWarning(FindingAtMapEntry(
+          model.folder, "parameters", key,
+          StrCat("unknown to backend '", model.config->backend, "'", DidYouMean(key, names)))));
     } else if (!value.empty() && IsUnset(value)) {
       findings.push_back(AsWarning(FindingAtMapEntry(
           model.folder, "parameters", key,

@@ -56,6 +56,7 @@ def test_a_layer_includes_only_layers_below_it(folder):
     ("net", ("host/", "backends/")),
     ("host/core", ("net/", "host/frontend/", "backends/", "event2/", "grpc", "grpcpp")),
     ("host/frontend", ("host/core/", "backends/")),
+    ("host/cli", ("host/core/", "backends/")),
     ("backends/bls", ("net/", "host/", "backends/llm_core/", "backends/tokenizer/")),
     ("backends/ensemble", ("net/", "host/", "backends/llm_core/", "backends/bls/")),
     ("backends/python_like_scripted", ("net/", "host/", "backends/llm_core/")),
