@@ -14,11 +14,15 @@ set(apart
   backends/tokenizer/lib/load/rank_tokenizer.cc
   backends/tokenizer/lib/normalize/normalizer.cc
   backends/tokenizer/lib/pattern/char_sets.cc
+  host/cli/chat.cc
+  host/cli/hub_connection.cc
+  host/cli/hub_file.cc
   host/core/capi/backend_request.cc
   host/core/capi/backend_response.cc
   host/core/capi/log.cc
   host/frontend/cloud/vertex_ai_service.cc
   host/frontend/log_settings.cc
+  host/frontend/openai/routes/completions.cc
   host/frontend/tracing/otlp_exporter.cc
   host/option_table_frontend.cc
   host/process_signals.cc
