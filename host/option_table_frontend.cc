@@ -307,6 +307,11 @@ const Flag kFlags[] = {
      "as "
      "long. Default: 60000.",
      NEREID_INT(grpc.read_timeout_ms, 1, 86'400'000)},
+    {kGrpc, "--grpc-stream-idle-timeout", "ms",
+     "The server ends a ModelStreamInfer call whose client has not ended its side if nothing is "
+     "sent in either direction for this time, or for up to twice as long; 0 means no limit. It "
+     "must be longer than the longest pause between two responses. Default: 0.",
+     NEREID_INT(grpc.stream_idle_timeout_ms, 0, 604'800'000)},
     {kGrpc, "--grpc-write-timeout", "ms",
      "The server drops a response if its client reads nothing of it for this time, or for up to "
      "twice as long. The same holds for a call whose model waits and whose client reads less than "

@@ -51,8 +51,11 @@ struct GrpcOptions {
   // Requests in flight on one ModelStreamInfer call; the server stops reading at the limit.
   size_t max_requests_per_stream = 1024;
   // A call is ended if nothing arrives of its request for between one and two times this duration.
-  // Between two messages of a stream there is no such limit.
+  // Between two messages of a stream stream_idle_timeout_ms applies instead.
   int64_t read_timeout_ms = 60'000;
+  // A stream is ended if its client may send but has sent nothing, and was sent nothing, for
+  // between one and two times this duration. 0: no limit.
+  int64_t stream_idle_timeout_ms = 0;
   // A unary response is dropped if the client reads nothing of it for between one and two times
   // this duration. So is a stream whose model waits, if the client reads too slowly.
   int64_t write_timeout_ms = 60'000;

@@ -62,7 +62,7 @@ Status GrpcServer::ReloadTls() {
 }
 
 size_t GrpcServer::num_calls() const {
-  return impl_->control_queue->num_tasks();
+  return impl_->control_queue->num_tasks() + impl_->server->num_calls();
 }
 
 size_t GrpcServer::Stop(std::chrono::milliseconds deadline) {

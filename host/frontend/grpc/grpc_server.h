@@ -26,10 +26,12 @@ class GrpcServer {
   // nothing changes. Requires TLS.
   Status ReloadTls();
   // Number of blocking operations (loads, unloads) still running, whether or not their callers are
-  // still connected. While it is not 0, destroying the object would wait for them.
+  // still connected, and of calls that are not finished. While it is not 0, destroying the object
+  // would wait for them.
   size_t num_calls() const;
-  // Accepts no new calls, waits up to `deadline` for calls in flight, then cancels them. Returns
-  // their number when no call is left. Must be called before the core is stopped.
+  // Accepts no new calls, waits up to `deadline` for calls in flight, then cancels them and waits
+  // two seconds at most for their end. Returns how many it has cancelled. Must be called before the
+  // core is stopped.
   size_t Stop(std::chrono::milliseconds deadline);
 
  private:

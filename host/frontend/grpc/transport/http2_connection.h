@@ -70,6 +70,8 @@ class Http2Connection final : private net::LoopTask {
   // Calls ContinueDecompression of that stream, if it still exists, after the loop has served
   // other connections.
   void ContinueLater(int32_t stream_id);
+  // Schedules the next check for idle streams, if there is a limit.
+  void StartIdleCheck();
   // Schedules a flush, which runs after the tasks that are already posted to the loop.
   void FlushSoon();
   // Returns flow-control window of `count` received bytes to the client.
@@ -115,6 +117,7 @@ class Http2Connection final : private net::LoopTask {
   void CheckUnreadResponses(int64_t now_ms);
   void StartStallCheck();
   void CheckStalledRequests(int64_t now_ms);
+  void CheckIdleStreams(int64_t now_ms);
   void OnRead();
   void OnPing();
   void OnPingAck();
@@ -162,6 +165,7 @@ class Http2Connection final : private net::LoopTask {
   bool is_blocked_at_check_ = false;  // the socket had not accepted everything at the last check
   uint64_t sent_bytes_at_check_ = 0;
   int64_t next_stall_check_ms_ = 0;  // of requests that stop arriving; 0: none is scheduled
+  int64_t next_idle_check_ms_ = 0;   // of streams on which nothing is sent; 0: none is scheduled
 };
 
 // [loop thread] Creates the nghttp2 session of `connection` and submits the server's SETTINGS; null

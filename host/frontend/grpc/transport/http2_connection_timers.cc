@@ -62,6 +62,9 @@ void Http2Connection::OnTimer() {
   if (!is_closed_ && next_stall_check_ms_ != 0 && now_ms >= next_stall_check_ms_) {
     CheckStalledRequests(now_ms);
   }
+  if (!is_closed_ && next_idle_check_ms_ != 0 && now_ms >= next_idle_check_ms_) {
+    CheckIdleStreams(now_ms);
+  }
   if (!is_closed_) SetTimer(now_ms);
 }
 
@@ -74,6 +77,7 @@ void Http2Connection::SetTimer(int64_t now_ms) {
   if (is_lingering_) due_ms = std::min(due_ms, linger_end_ms_);
   if (next_unread_check_ms_ != 0) due_ms = std::min(due_ms, next_unread_check_ms_);
   if (next_stall_check_ms_ != 0) due_ms = std::min(due_ms, next_stall_check_ms_);
+  if (next_idle_check_ms_ != 0) due_ms = std::min(due_ms, next_idle_check_ms_);
   if (is_draining_) {
     due_ms = std::min(due_ms, drain_end_ms_);
     if (!is_last_goaway_sent_) due_ms = std::min(due_ms, drain_begin_ms_ + kLastGoawayMs);
@@ -171,6 +175,27 @@ void Http2Connection::CheckStalledRequests(int64_t now_ms) {
   }
   next_stall_check_ms_ = num_receiving_ > 0 ? now_ms + context_.options.read_timeout_ms : 0;
   if (has_stalled_headers) return Close();  // no other frame may come between the parts of headers
+  FlushSoon();
+}
+
+// ---- streams on which nothing is sent
+
+void Http2Connection::StartIdleCheck() {
+  const int64_t timeout_ms = context_.options.stream_idle_timeout_ms;
+  if (is_closed_ || timeout_ms == 0 || next_idle_check_ms_ != 0) return;
+  const int64_t now_ms = NowMs();
+  next_idle_check_ms_ = now_ms + timeout_ms;
+  SetTimer(now_ms);
+}
+
+void Http2Connection::CheckIdleStreams(int64_t now_ms) {
+  bool may_be_idle = false;
+  for (Http2Stream* stream = first_stream_; stream != nullptr; stream = stream->next) {
+    if (!stream->MayBeIdle()) continue;
+    may_be_idle = true;
+    if (stream->HasBeenIdle()) stream->EndIdle();
+  }
+  next_idle_check_ms_ = may_be_idle ? now_ms + context_.options.stream_idle_timeout_ms : 0;
   FlushSoon();
 }
 

@@ -9,6 +9,13 @@
 #include "nereid/ext/response_room.h"
 
 namespace nereid::grpc {
+namespace {
+
+constexpr std::chrono::milliseconds kPollPause(1);
+constexpr std::chrono::milliseconds kCancelTime(2000);  // for services to finish cancelled calls
+
+}  // namespace
+
 Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& options,
                                                         const MethodTable& methods) {
   std::unique_ptr<Http2Server> server(new Http2Server(options, methods));
@@ -41,6 +48,7 @@ Result<std::unique_ptr<Http2Server>> Http2Server::Start(const GrpcOptions& optio
 Http2Server::~Http2Server() {
   if (socket_server_ == nullptr) return;
   Stop(std::chrono::milliseconds(0));
+  while (!IsIdle()) std::this_thread::sleep_for(kPollPause);
   socket_server_->StopLoops();
   loop_states_.clear();
 }
@@ -91,14 +99,18 @@ size_t Http2Server::Stop(std::chrono::milliseconds timeout) {
   if (std::exchange(is_stopped_, true)) return 0;
   socket_server_->StopAccepting();
   ForEachConnection([](Http2Connection& connection) { connection.BeginDrain(0); });
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  constexpr std::chrono::milliseconds kPollPause(1);
-  while (!IsIdle() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(kPollPause);
-  const size_t num_cancelled = context_.num_calls.load();
+  WaitUntilIdle(timeout);
+  const size_t num_cancelled = num_calls();
   ForEachConnection([](Http2Connection& connection) { connection.Close(); });
-  while (!IsIdle()) std::this_thread::sleep_for(kPollPause);
+  WaitUntilIdle(kCancelTime);
   return num_cancelled;
+}
+
+void Http2Server::WaitUntilIdle(std::chrono::milliseconds timeout) const {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!IsIdle() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kPollPause);
+  }
 }
 
 }  // namespace nereid::grpc

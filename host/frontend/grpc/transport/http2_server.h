@@ -22,15 +22,18 @@ class Http2Server final : private net::ConnectionHandler {
   // Listens and serves once this returns. Both references outlive the server.
   static Result<std::unique_ptr<Http2Server>> Start(const GrpcOptions& options,
                                                     const MethodTable& methods);
-  // Stops with a timeout of 0 unless Stop was called before.
+  // Stops with a timeout of 0 unless Stop was called before, and waits until no service has a call
+  // left.
   ~Http2Server();
 
   // 0 for a Unix domain socket.
   uint16_t port() const { return socket_server_->port(); }
   // [any thread] Reads the files of TLS again, see TlsContext::Reload. Requires TLS.
   Status ReloadTls() { return tls_->Reload(); }
-  // Accepts no new calls, waits up to `timeout` for calls in flight, then cancels them. Returns
-  // their number when no service has a call left.
+  // [any thread] Number of calls that their services have not finished.
+  size_t num_calls() const { return context_.num_calls.load(); }
+  // Accepts no new calls, waits up to `timeout` for calls in flight, then cancels them and waits
+  // two seconds at most for their services. Returns how many it has cancelled.
   size_t Stop(std::chrono::milliseconds timeout);
 
  private:
@@ -45,6 +48,7 @@ class Http2Server final : private net::ConnectionHandler {
   bool Admit(int) override { return socket_server_->num_open() < context_.options.max_connections; }
   void AddConnection(size_t loop, int fd) override;
   bool IsIdle() const;
+  void WaitUntilIdle(std::chrono::milliseconds timeout) const;
   template <typename Visit>
   void ForEachConnection(const Visit& visit);
 

@@ -169,6 +169,7 @@ void Http2Stream::StartStream() {
   SetReceiving(false);
   try {
     is_started_ = true;
+    connection_->StartIdleCheck();
     handler_ = method_->stream(*this);
   } catch (const std::bad_alloc&) {
     is_started_ = false;
@@ -321,6 +322,22 @@ bool Http2Stream::HasStalled(int64_t now_ms) {
 void Http2Stream::EndStalled() {
   Reject({GrpcCode::kDeadlineExceeded, StrCat("the request stopped arriving after ",
                                               received_bytes_, " bytes (--grpc-read-timeout)")});
+}
+
+bool Http2Stream::MayBeIdle() const {
+  const bool is_stream = method_ != nullptr && method_->stream != nullptr;
+  return is_stream && is_started_ && !is_finished_ && !is_remote_end_ && !forced_status_;
+}
+
+bool Http2Stream::HasBeenIdle() {
+  const uint64_t now = received_bytes_ + sent_bytes_;
+  const bool has_moved = std::exchange(transferred_bytes_at_check_, now) != now;
+  return !has_moved && out_bytes_ == 0;  // what the client does not read has a limit of its own
+}
+
+void Http2Stream::EndIdle() {
+  Reject({GrpcCode::kDeadlineExceeded,
+          "nothing was sent on the stream for too long (--grpc-stream-idle-timeout)"});
 }
 
 // ---- lifetime

@@ -55,6 +55,11 @@ class Http2Stream final : public Call, private net::LoopTask {
   // True if the rest of the request has not arrived, and too little of it since the last check.
   bool HasStalled(int64_t now_ms);
   void EndStalled();
+  // True if the client may send messages of a stream: there may be none for a long time.
+  bool MayBeIdle() const;
+  // True if nothing was sent or received since the last call. Requires MayBeIdle.
+  bool HasBeenIdle();
+  void EndIdle();
   // True once the request's headers are complete.
   bool has_headers() const { return is_headers_end_; }
   // Runs the next step of a decompression that was interrupted to serve other connections.
@@ -157,11 +162,12 @@ class Http2Stream final : public Call, private net::LoopTask {
   std::unique_ptr<http::Decompression> decompression_;  // of received_.front(); null: not begun
   bool is_receiving_ =
       false;  // the rest of the headers, of a message or of a unary call is missing
-  uint64_t received_bytes_ = 0;           // headers and messages
-  uint64_t received_bytes_at_check_ = 0;  // received_bytes_ at the last check
-  uint64_t received_bytes_at_start_ = 0;  // received_bytes_ at the first check
-  int64_t receiving_since_ms_ = 0;        // time of the first check; 0: there was none
-  size_t unconsumed_bytes_ = 0;           // of the stream's window, until the service reads
+  uint64_t received_bytes_ = 0;                         // headers and messages
+  uint64_t received_bytes_at_check_ = 0;                // received_bytes_ at the last check
+  uint64_t received_bytes_at_start_ = 0;                // received_bytes_ at the first check
+  std::optional<uint64_t> transferred_bytes_at_check_;  // by HasBeenIdle, in both directions
+  int64_t receiving_since_ms_ = 0;  // time of the first check; 0: there was none
+  size_t unconsumed_bytes_ = 0;     // of the stream's window, until the service reads
   bool is_reading_ = false;
   bool is_remote_end_ = false;
 

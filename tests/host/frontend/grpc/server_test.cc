@@ -490,6 +490,56 @@ TEST_F(GrpcReadTimeoutTest, ClosesConnectionsWhoseHeadersStopArriving) {
   EXPECT_EQ(context_.num_started, 0);
 }
 
+class GrpcIdleTimeoutTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.stream_idle_timeout_ms = 50;
+    GrpcTransportTest::SetUp();
+  }
+};
+
+TEST_F(GrpcIdleTimeoutTest, EndsStreamsOnWhichNothingIsSent) {
+  RawClient client(server_->port());
+  const std::string headers = CallHeaders(kEchoStream);
+  client.Send(Frame(kHeaders, kEndHeaders, 1, headers) + Frame(kHeaders, kEndHeaders, 3, headers) +
+              Frame(kData, kNoFlag, 3, Framed("and then nothing")));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  EXPECT_EQ(EndOf(client, 3), 0u);
+  client.Send(WholeCall(5, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 5), 0u) << "the connection stays open";
+}
+
+TEST_F(GrpcIdleTimeoutTest, KeepsStreamsWhoseClientsHaveSentEverything) {
+  RawClient client(server_->port());
+  client.Send(Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream)) + WholeCall(3, kNever, ""));
+  EXPECT_EQ(EndOf(client, 1), 0u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_EQ(context_.num_done, 1) << "the other call may take as long as it likes";
+}
+
+TEST_F(GrpcTransportTest, StopsWithinABoundIfAServiceFinishesNoCall) {
+  class Deaf final : public CallHandler {};
+  Deaf deaf;
+  Call* call = nullptr;
+  MethodTable methods;
+  methods.Add(kNever, {.unary = [&](Call& started, const Slice&) -> CallHandler* {
+                         call = &started;
+                         return &deaf;
+                       },
+                       .stream = nullptr});
+  GrpcOptions options = options_;
+  auto server = Http2Server::Start(options, methods);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  RawClient client((*server)->port());
+  client.Send(WholeCall(1, kNever, "") + Frame(kPing, kNoFlag, 0, std::string(8, 'p')));
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && frame.type != kPing) {
+  }
+  EXPECT_EQ((*server)->Stop(std::chrono::milliseconds(0)), 1u);
+  EXPECT_EQ((*server)->num_calls(), 1u);
+  call->Finish({});
+}
+
 class GrpcWriteTimeoutTest : public GrpcTransportTest {
  protected:
   void SetUp() override {
