@@ -14,6 +14,7 @@ constexpr std::string_view kForwardingHeaders[] = {"forwarded", "x-forwarded-for
                                                    "via", "origin"};
 
 constexpr std::string_view kAuthorization = "authorization";
+constexpr std::string_view kApiKey = "x-api-key";  // of some routes
 
 // Triton's text.
 constexpr char kClientShmDisabled[] =
@@ -121,7 +122,8 @@ std::optional<Denial> AccessControl::Check(const ApiCaller& caller, ApiOperation
 
 bool AccessControl::IsSecretHeader(std::string_view name) const {
   return restricted_.IsSecretHeader(name) ||
-         (policy_.keys != nullptr && EqualsIgnoreCase(name, kAuthorization));
+         (policy_.keys != nullptr &&
+          (EqualsIgnoreCase(name, kAuthorization) || EqualsIgnoreCase(name, kApiKey)));
 }
 
 }  // namespace nereid

@@ -1,4 +1,4 @@
-"""The OpenAI API, asked by OpenAI's own client: against the demo checkpoint with a chat template, and against a model without weights that has every
+"""The OpenAI API and Anthropic's messages, asked by their own clients: against the demo checkpoint with a chat template, and against a model without weights that has every
 tensor that the routes know (openai_models/oracle)."""
 import json
 import pathlib
@@ -244,3 +244,62 @@ def test_a_client_that_leaves_cancels_its_request(server, client, cancelled):
         assert time.monotonic() < deadline, "the model still generates"
         time.sleep(0.01)
     assert ask(client, "inputs").choices[0].finish_reason == "stop"
+
+
+def asked(server, path, body):
+    status, _, text = http(server, path, json.dumps(body).encode())
+    return status, json.loads(text)
+
+
+def test_a_tokenizer_is_asked_without_its_engine(server, client):
+    tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(ROOT / "demo/model/tokenizer.json"))
+    ids = tokenizer.encode("Once upon a time").ids
+    assert asked(server, "/tokenize", {"model": "ensemble", "prompt": "Once upon a time"}) == (200, {"count": len(ids), "tokens": ids})
+    assert asked(server, "/detokenize", {"model": "ensemble", "tokens": ids}) == (200, {"prompt": "Once upon a time"})
+    assert asked(server, "/detokenize", {"model": "ensemble", "tokens": []}) == (200, {"prompt": ""})
+    chat = tokenizer.encode("<|endoftext|>user: Once upon a time\nassistant:").ids
+    body = {"model": "ensemble", "messages": MESSAGES}
+    assert asked(server, "/tokenize", body)[1]["tokens"] == chat
+    assert asked(server, "/v1/chat/completions/render", {**body, "temperature": 0, "max_tokens": 5})[1]["token_ids"] == chat
+    rendered = asked(server, "/v1/completions/render", {"model": "ensemble", "prompt": ["Once upon a time", "The"]})[1]
+    assert [each["token_ids"] for each in rendered] == [ids, tokenizer.encode("The").ids]
+    usage = client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=1).usage
+    assert usage.prompt_tokens == len(chat)
+    status, template = asked(server, "/apply-template", body)
+    if status == 200:
+        assert template == {"prompt": "<|endoftext|>user: Once upon a time\nassistant:"}
+    else:
+        assert "SKIP_SPECIAL_TOKENS" in template["error"]["message"]
+    assert asked(server, "/tokenize", {"model": "oracle", "prompt": "x"})[0] == 400
+    assert asked(server, "/tokenize", {"model": "ensemble"})[1]["error"]["param"] == "prompt"
+
+
+def test_the_api_describes_itself(server):
+    description = json.loads(http(server, "/openapi.json")[2])
+    chat = description["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert chat["properties"]["temperature"]["maximum"] == 2 and chat["required"] == ["model", "messages"]
+    assert "structured_outputs" not in chat["properties"] and "get" in description["paths"]["/v1/models/{id}"]
+
+
+def test_anthropics_client_is_answered(server):
+    anthropic = pytest.importorskip("anthropic")
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=120) as client:
+        fields = {"model": "ensemble", "max_tokens": 8, "messages": MESSAGES, "extra_body": {"temperature": 0}}
+        whole = client.messages.create(**fields)
+        assert whole.role == "assistant" and whole.stop_reason == "max_tokens" and whole.usage.output_tokens == 8
+        with client.messages.stream(**fields) as stream:
+            assert "".join(stream.text_stream) == whole.content[0].text
+            assert stream.get_final_message().usage == whole.usage
+        assert client.messages.count_tokens(model="ensemble", messages=MESSAGES).input_tokens == whole.usage.input_tokens
+        asked = [{"role": "user", "content": json.dumps(TOOL_PIECES)}]
+        blocks = client.messages.create(model="oracle", max_tokens=5, messages=asked).content
+        assert [block.type for block in blocks] == ["thinking", "text", "tool_use", "tool_use"] and blocks[2].input == {"a": 1}
+        with client.messages.stream(model="oracle", max_tokens=5, messages=asked) as stream:
+            message = stream.get_final_message()
+        assert [block.type for block in message.content] == ["thinking", "text", "tool_use", "tool_use"]
+        assert message.content[2].input == {"a": 1} and message.stop_reason == "tool_use"
+        with pytest.raises(anthropic.NotFoundError) as error:
+            client.messages.create(model="absent", max_tokens=5, messages=MESSAGES)
+        assert error.value.body["type"] == "error" and error.value.body["error"]["type"] == "not_found_error"
+        with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
+            client.messages.create(model="oracle", max_tokens=5, messages=MESSAGES, tool_choice={"type": "any"})

@@ -5,7 +5,7 @@
 
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/calls/decompressing_call.h"
-#include "host/frontend/http/request_access.h"
+#include "host/frontend/openai/routes/route_support.h"
 #include "host/log.h"
 
 namespace nereid::openai {
@@ -22,7 +22,7 @@ bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
                                const http::RequestHead& head) {
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
   if (route == nullptr) return kserve_->AwaitsBody(connection, head);
-  const http::RequestCaller caller(connection, head);
+  const ApiCallerOf caller(connection, head);
   return route->method == head.method &&
          !context_.kserve.access.Authenticate(caller, route->operation);
 }
@@ -32,7 +32,7 @@ http::HttpService::Refusal OpenAiService::Refuse(const http::RequestHead& head, 
   if (FindApiRoute(head.method, head.path) == nullptr) {
     return kserve_->Refuse(head, status, reason);
   }
-  return {status, ErrorJson({.status = status, .message = std::string(reason)})};
+  return {status, ErrorFormOf(head.path)({.status = status, .message = std::string(reason)})};
 }
 
 std::optional<size_t> OpenAiService::NumLeadingBytes(const http::RequestHead& head,

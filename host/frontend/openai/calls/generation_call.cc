@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "host/frontend/openai/calls/step_call.h"
 #include "host/log.h"
 
 namespace nereid::openai {
@@ -10,17 +11,6 @@ namespace {
 
 // Proxies close streams that are silent for longer.
 constexpr int kKeepAliveSeconds = 15;
-
-Result<std::vector<OutputView>> OutputsOf(const InferResponse& response) {
-  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
-  std::vector<OutputView> outputs;
-  outputs.reserve(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
-    outputs.push_back(output);
-  }
-  return outputs;
-}
 
 }  // namespace
 
@@ -150,7 +140,6 @@ void GenerationCall::OnResponse(size_t prompt, const InferResponse& response) {
 
 Status GenerationCall::AddResponse(size_t prompt, const InferResponse& response,
                                    std::string& events) {
-  NEREID_RETURN_IF_ERROR(response.Error());
   NEREID_ASSIGN_OR_RETURN(const std::vector<OutputView> outputs, OutputsOf(response));
   NEREID_ASSIGN_OR_RETURN(std::vector<AnswerPiece> pieces, ReadAnswerPieces(outputs));
   for (AnswerPiece& piece : pieces) {

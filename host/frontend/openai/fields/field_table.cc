@@ -150,8 +150,43 @@ constexpr Field kFields[] = {
      "the parameter add_special_tokens of the tokenizer's model decides"},
     {"add_special_tokens", kGenerate, kBool, kRefused, "", 0, 0, "",
      "the parameter add_special_tokens of the tokenizer's model decides"},
-    {"return_token_strs", kTokenize, kBool, kRoute, "", 0, 0, "false", "the text of each token"},
+    {"return_token_strs", kTokenize, kBool, kRefused, "", 0, 0, "false",
+     "send single tokens to /detokenize"},
     {"tokens", kDetokenize, kIntegers, kRoute, "", 0, kMaxInt, "", "the token ids"},
+
+    // ---- messages (Anthropic's form)
+    {"messages", kMessages, kArray, kRoute, "messages", 0, 0, "",
+     "the conversation: objects with `role` and `content`, a text or a list of blocks of type "
+     "text, "
+     "thinking, tool_use and tool_result"},
+    {"system", kMessages, kAny, kRoute, "messages", 0, 0, "",
+     "the system prompt: a text or a list of blocks of type text"},
+    {"max_tokens", kMessages, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
+     "the most tokens of the answer"},
+    {"temperature", kMessages, kNumber, kRoute, "temperature", 0, 1, "",
+     "0: the most likely token. Default: 1"},
+    {"top_p", kMessages, kNumber, kRoute, "top_p", 0, 1, "", "nucleus sampling. Default: 1"},
+    {"top_k", kMessages, kInteger, kRoute, "top_k", 0, kMaxInt, "",
+     "sample from so many most likely tokens"},
+    {"stop_sequences", kMessages, kTexts, kRoute, "stop_words", 0, 16, "[]",
+     "up to 16 texts before which the answer ends"},
+    {"tools", kMessages, kArray, kRoute, "tools", 0, 0, "[]",
+     "the functions that the model may call: `name`, `description`, `input_schema`"},
+    {"tool_choice", kMessages, kObject, kRoute, "", 0, 0, "",
+     "`type`: auto, or none: the model does not see the tools; `disable_parallel_tool_use`"},
+    {"thinking", kMessages, kObject, kRoute, "chat_template_kwargs", 0, 0, "",
+     "`type`: enabled or disabled, for templates that know `enable_thinking`; adaptive leaves it "
+     "to "
+     "the template. `budget_tokens` has no effect"},
+    {"output_config", kMessages, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",
+     "`effort`, for templates that know `reasoning_effort`"},
+    {"metadata", kMessages, kObject, kNoEffect, "", 0, 0, "", "names and values of the client"},
+    {"service_tier", kMessages, kText, kNoEffect, "", 0, 0, "", "there is one tier"},
+    {"context_management", kMessages, kObject, kNoEffect, "", 0, 0, "",
+     "a conversation is never shortened"},
+    {"container", kMessages, kAny, kRefused, "", 0, 0, "", "there are no containers"},
+    {"mcp_servers", kMessages, kArray, kRefused, "", 0, 0, "[]",
+     "the server does not call other servers"},
 
     // ---- the server
     {"priority", kGenerate, kInteger, kTensor, "priority", INT32_MIN, kMaxInt, "0",

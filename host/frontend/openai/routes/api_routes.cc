@@ -4,6 +4,9 @@
 #include <optional>
 
 #include "host/frontend/http/request_access.h"
+#include "host/frontend/openai/fields/field_table.h"
+#include "host/frontend/openai/routes/messages.h"
+#include "host/frontend/openai/routes/route_support.h"
 
 namespace nereid::openai {
 namespace {
@@ -12,19 +15,36 @@ using enum http::Method;
 
 constexpr ApiRoute kRoutes[] = {
     {kPost, "/v1/chat/completions", ApiOperation::kInfer, &HandleChatCompletions,
-     "the next message of a conversation"},
+     "the next message of a conversation", kChat},
     {kPost, "/v1/completions", ApiOperation::kInfer, &HandleCompletions,
-     "texts that continue prompts"},
+     "texts that continue prompts", kCompletions},
+    {kPost, "/v1/chat/completions/render", ApiOperation::kInfer, &HandleChatRender,
+     "the token ids of a conversation", kChat},
+    {kPost, "/v1/completions/render", ApiOperation::kInfer, &HandleCompletionRender,
+     "the token ids of prompts", kCompletions},
+    {kPost, "/v1/messages", ApiOperation::kInfer, &HandleMessages,
+     "the next message of a conversation, in Anthropic's form", kMessages},
+    {kPost, "/v1/messages/count_tokens", ApiOperation::kInfer, &HandleCountTokens,
+     "the number of tokens of a conversation, in Anthropic's form", kMessages},
+    {kPost, "/tokenize", ApiOperation::kInfer, &HandleTokenize,
+     "the token ids of a text or a conversation", kTokenize},
+    {kPost, "/detokenize", ApiOperation::kInfer, &HandleDetokenize, "the text of token ids",
+     kDetokenize},
+    {kPost, "/apply-template", ApiOperation::kInfer, &HandleApplyTemplate,
+     "the prompt that a conversation becomes, as text", kChat},
     {kGet, "/v1/models", ApiOperation::kServerMetadata, &HandleModels, "the language models"},
     {kGet, "/v1/models/", ApiOperation::kServerMetadata, &HandleModel, "one language model"},
     {kGet, "/health", ApiOperation::kServerHealth, &HandleHealth, "200 if the server is ready"},
     {kGet, "/ping", ApiOperation::kServerHealth, &HandleHealth, "200 if the server is ready"},
+    {kGet, "/openapi.json", ApiOperation::kDescribeApi, &HandleOpenApi,
+     "the description of these routes"},
     {kGet, "/version", ApiOperation::kServerMetadata, &HandleVersion, "the server's version"},
 };
 
 bool HasPath(const ApiRoute& route, std::string_view path) {
   if (!route.path.ends_with('/')) return path == route.path;
-  return path.size() > route.path.size() && path.starts_with(route.path);
+  return path.size() > route.path.size() + route.suffix.size() && path.starts_with(route.path) &&
+         path.ends_with(route.suffix);
 }
 
 }  // namespace
@@ -43,32 +63,39 @@ const ApiRoute* FindApiRoute(http::Method method, std::string_view path) {
   return found;
 }
 
-void ReplyApiError(HttpConnection& connection, const ApiError& error) {
+ErrorForm ErrorFormOf(std::string_view path) {
+  return path.starts_with("/v1/messages") ? &MessagesErrorJson : &ErrorJson;
+}
+
+void ReplyApiError(HttpConnection& connection, const ApiError& error, ErrorForm form) {
   std::string_view headers;
   if (error.status == 401) headers = "WWW-Authenticate: Bearer\r\n";
   if (error.status == 429 || error.status == 503) headers = "Retry-After: 1\r\n";
-  connection.Reply({.status = error.status, .extra_headers = headers}, ErrorJson(error));
+  connection.Reply({.status = error.status, .extra_headers = headers}, form(error));
 }
 
 bool CheckApiAccess(const ApiContext& context, HttpConnection& connection, const RequestHead& head,
                     ApiOperation operation, std::string_view model) {
-  const http::RequestCaller caller(connection, head);
+  const ApiCallerOf caller(connection, head);
+  const ErrorForm form = ErrorFormOf(head.path);
   const AccessControl& access = context.kserve.access;
   const std::optional<Denial> denial = model.empty() ? access.Authenticate(caller, operation)
                                                      : access.Check(caller, operation, model);
   if (!denial) return true;
   switch (denial->reason) {
     case Denial::Reason::kRestricted:
-      ReplyApiError(connection, {.status = 403,
-                                 .message = StrCat("this API is restricted, expecting header '",
-                                                   denial->message, "'")});
+      ReplyApiError(
+          connection,
+          {.status = 403,
+           .message = StrCat("this API is restricted, expecting header '", denial->message, "'")},
+          form);
       break;
     case Denial::Reason::kNoKey:
       ReplyApiError(connection,
-                    {.status = 401, .message = denial->message, .code = "invalid_api_key"});
+                    {.status = 401, .message = denial->message, .code = "invalid_api_key"}, form);
       break;
     default:
-      ReplyApiError(connection, {.status = 403, .message = denial->message});
+      ReplyApiError(connection, {.status = 403, .message = denial->message}, form);
   }
   return false;
 }

@@ -24,12 +24,14 @@ struct ApiContext {
 
 struct ApiRoute {
   http::Method method;
-  // A path that ends with '/' stands for all longer ones.
+  // A path that ends with '/' stands for all longer ones that end with `suffix`.
   std::string_view path;
   ApiOperation operation;
   void (*handle)(ApiContext& context, http::HttpConnection& connection,
                  const http::RequestHead& head, http::RequestBody body);
   std::string_view summary;
+  uint16_t fields = 0;  // of RouteSet: those of its body; 0: it has none
+  std::string_view suffix = {};
 };
 
 std::span<const ApiRoute> ApiRoutes();
@@ -37,8 +39,15 @@ std::span<const ApiRoute> ApiRoutes();
 // Null if no route has this path. If one has, but not with this method, its method differs.
 const ApiRoute* FindApiRoute(http::Method method, std::string_view path);
 
-// Answers with an error in OpenAI's form.
-void ReplyApiError(http::HttpConnection& connection, const ApiError& error);
+// Writes an error as JSON.
+using ErrorForm = std::string (*)(const ApiError& error);
+
+// The form of the errors of a path: Anthropic's for /v1/messages, else OpenAI's.
+ErrorForm ErrorFormOf(std::string_view path);
+
+// Answers with an error.
+void ReplyApiError(http::HttpConnection& connection, const ApiError& error,
+                   ErrorForm form = &ErrorJson);
 
 // Returns false after it has answered a request that is not permitted. With an empty model, only
 // what is known before the body is read is checked.
@@ -55,6 +64,10 @@ void HandleChatCompletions(ApiContext& context, HttpConnection& connection, cons
                            RequestBody body);
 void HandleCompletions(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                        RequestBody body);
+void HandleMessages(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                    RequestBody body);
+void HandleCountTokens(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                       RequestBody body);
 void HandleModels(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                   RequestBody body);
 void HandleModel(ApiContext& context, HttpConnection& connection, const RequestHead& head,
@@ -62,6 +75,19 @@ void HandleModel(ApiContext& context, HttpConnection& connection, const RequestH
 void HandleHealth(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                   RequestBody body);
 void HandleVersion(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                   RequestBody body);
+
+void HandleTokenize(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                    RequestBody body);
+void HandleDetokenize(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                      RequestBody body);
+void HandleApplyTemplate(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                         RequestBody body);
+void HandleChatRender(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                      RequestBody body);
+void HandleCompletionRender(ApiContext& context, HttpConnection& connection,
+                            const RequestHead& head, RequestBody body);
+void HandleOpenApi(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                    RequestBody body);
 
 }  // namespace nereid::openai

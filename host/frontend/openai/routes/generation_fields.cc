@@ -1,7 +1,9 @@
 #include "host/frontend/openai/routes/generation_fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "host/frontend/client_input.h"
@@ -169,30 +171,33 @@ Status GenerationFields::WriteTensor(const FieldValue& value, InputWriter& write
   }
 }
 
-// OpenAI samples from all tokens unless the client limits them. Where the engine has defaults from
-// the checkpoint, it uses them for what the client leaves open.
+// What the client leaves open is what the model recommends, else OpenAI's default: sampling from
+// all tokens. Where the engine itself has defaults from the checkpoint, it uses those.
 Status GenerationFields::WriteSampling(InputWriter& writer) {
-  const FieldValue* const temperature = body_.Find("temperature");
   const FieldValue* const top_p = body_.Find("top_p");
-  const FieldValue* const top_k = body_.Find("top_k");
-  for (const FieldValue* const value : {temperature, top_p, top_k}) {
-    if (value != nullptr) NEREID_RETURN_IF_ERROR(RequireInput(*value, value->field->tensor));
-  }
-  const bool has_defaults = model_.has_sampling_defaults;
-  if (writer.Has("temperature") && (temperature != nullptr || !has_defaults)) {
-    const double value = temperature == nullptr ? 1.0 : temperature->number;
-    NEREID_RETURN_IF_ERROR(writer.AddNumber("temperature", value));
-  }
   // To the engine, a top_p of 0 means that none is set, so that one token stands for it.
   const bool is_one_token = top_p != nullptr && top_p->number == 0;
-  if (writer.Has("top_k") && (top_k != nullptr || is_one_token || !has_defaults)) {
-    int64_t value = top_k == nullptr || top_k->integer < 0 ? 0 : top_k->integer;
-    if (is_one_token) value = 1;
-    NEREID_RETURN_IF_ERROR(writer.AddInteger("top_k", value));
+  struct Parameter {
+    const char* name;
+    double fallback;
+  };
+  for (const auto& [name, fallback] :
+       {Parameter{"temperature", 1}, Parameter{"top_k", 0}, Parameter{"top_p", 1}}) {
+    const FieldValue* const value = body_.Find(name);
+    if (value != nullptr) NEREID_RETURN_IF_ERROR(RequireInput(*value, name));
+    if (!writer.Has(name)) continue;
+    const std::optional<double> recommended = model_.Recommended(name);
+    double number = recommended.value_or(fallback);
+    if (value != nullptr) number = value->number;
+    const bool is_open = value == nullptr && !recommended && model_.has_sampling_defaults;
+    if (is_one_token) number = std::string_view(name) == "top_k" ? 1 : number == 0 ? 1 : number;
+    if (is_open && !is_one_token) continue;
+    NEREID_RETURN_IF_ERROR(writer.AddNumber(name, std::max(number, 0.0)));
   }
-  if (writer.Has("top_p") && (top_p != nullptr || !has_defaults)) {
-    const double value = top_p == nullptr || is_one_token ? 1.0 : top_p->number;
-    NEREID_RETURN_IF_ERROR(writer.AddNumber("top_p", value));
+  for (const char* const name : {"min_p", "repetition_penalty"}) {
+    const std::optional<double> recommended = model_.Recommended(name);
+    if (!recommended || body_.Find(name) != nullptr || !writer.Has(name)) continue;
+    NEREID_RETURN_IF_ERROR(writer.AddNumber(name, *recommended));
   }
   return Status::Ok();
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "host/frontend/http/request_access.h"
 #include "host/frontend/openai/tensors/llm_models.h"
 
 namespace nereid::openai {
@@ -12,7 +11,7 @@ std::vector<std::string> VisibleModels(const ApiContext& context, const HttpConn
                                        const RequestHead& head) {
   Result<std::vector<std::string>> names = ListLlms(context.kserve.server);
   if (!names.ok()) return {};
-  const http::RequestCaller caller(connection, head);
+  const ApiCallerOf caller(connection, head);
   std::erase_if(*names, [&](const std::string& name) {
     return context.kserve.access.Check(caller, ApiOperation::kModelMetadata, name).has_value();
   });
@@ -37,8 +36,21 @@ std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpCon
                            "' does not exist; models: ", list.empty() ? "none" : list);
     error.code = "model_not_found";
   }
-  ReplyApiError(connection, error);
+  ReplyApiError(connection, error, ErrorFormOf(head.path));
   return nullptr;
+}
+
+ApiCallerOf::ApiCallerOf(const HttpConnection& connection, const RequestHead& head)
+    : connection_(connection), head_(head) {
+  const std::string_view key = head.Header("x-api-key");
+  if (!key.empty() && head.Header("authorization").data() == nullptr) {
+    bearer_ = StrCat("Bearer ", key);
+  }
+}
+
+std::string_view ApiCallerOf::FindHeader(std::string_view name) const {
+  if (name == "authorization" && !bearer_.empty()) return bearer_;
+  return head_.Header(name);
 }
 
 std::string RequestIdOf(const RequestHead& head) {

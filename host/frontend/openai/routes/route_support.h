@@ -21,6 +21,20 @@ std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpCon
 std::vector<std::string> VisibleModels(const ApiContext& context, const HttpConnection& connection,
                                        const RequestHead& head);
 
+// A request as AccessControl sees it. Anthropic's clients send the key in the header x-api-key.
+class ApiCallerOf final : public ApiCaller {
+ public:
+  // The arguments outlive the object.
+  ApiCallerOf(const HttpConnection& connection, const RequestHead& head);
+  std::string_view FindHeader(std::string_view name) const override;
+  bool IsPeerLocal() const override { return connection_.IsPeerLocal(); }
+
+ private:
+  const HttpConnection& connection_;
+  const RequestHead& head_;
+  std::string bearer_;  // "Bearer <key>" if the key came in x-api-key
+};
+
 // The header X-Request-Id; empty if it is absent or has an unusual form.
 std::string RequestIdOf(const RequestHead& head);
 

@@ -31,7 +31,8 @@ Result<std::string> ReadConfig(const Server& server, const std::string& model) {
 
 }  // namespace
 
-Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name) {
+Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
+                                                          const std::string& name) {
   thread_local std::unordered_map<std::string, CachedLlm> cache;
   NEREID_ASSIGN_OR_RETURN(const Message message, server.ModelMetadata(name.c_str()));
   NEREID_ASSIGN_OR_RETURN(const std::string_view metadata, message.Json());
@@ -48,12 +49,18 @@ Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const 
     entry = {std::string(metadata), now,
              std::make_shared<const LlmSignature>(std::move(signature))};
   }
-  if (!entry.signature->is_language_model()) {
+  return entry.signature;
+}
+
+Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name) {
+  NEREID_ASSIGN_OR_RETURN(std::shared_ptr<const LlmSignature> signature,
+                          FindSignature(server, name));
+  if (!signature->is_language_model()) {
     return NotFoundError("model '", name,
                          "' is no language model: it needs an output 'text_output' and an input "
                          "'messages' or 'text_input'");
   }
-  return entry.signature;
+  return signature;
 }
 
 Result<std::vector<std::string>> ListLlms(const Server& server) {

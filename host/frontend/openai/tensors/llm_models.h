@@ -15,6 +15,10 @@ namespace nereid::openai {
 // model, or one without text; UNAVAILABLE if it is not ready. The result may be a second old.
 Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name);
 
+// The same for any model.
+Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
+                                                          const std::string& name);
+
 // The names of all language models that are ready, in order.
 Result<std::vector<std::string>> ListLlms(const Server& server);
 

@@ -1,6 +1,8 @@
 #include "host/frontend/openai/tensors/llm_signature.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -63,6 +65,21 @@ bool UsesGenerationConfig(const Json& config) {
   return defaults != nullptr && TextOf(*defaults, "string_value") == "generation_config";
 }
 
+// Reads default_temperature and its kin.
+void ReadRecommended(const Json& config, LlmSignature& model) {
+  constexpr std::string_view kPrefix = "default_";
+  const Json* const parameters = Member(config, "parameters");
+  if (parameters == nullptr || !parameters->is_object()) return;
+  for (const auto& [name, value] : parameters->items()) {
+    const std::string text = TextOf(value, "string_value");
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool is_number = !text.empty() && error == std::errc() && *end == 0;
+    if (!name.starts_with(kPrefix) || !is_number || !std::isfinite(number)) continue;
+    model.recommended.emplace(name.substr(kPrefix.size()), number);
+  }
+}
+
 void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) {
   LlmStep step{TextOf(json, "model_name"), ReadMap(json, "input_map"), ReadMap(json, "output_map")};
   if (step.outputs.contains("text_output")) model.postprocessing = step;
@@ -87,6 +104,11 @@ bool LlmSignature::HasOutput(std::string_view output) const {
   return std::find(outputs.begin(), outputs.end(), output) != outputs.end();
 }
 
+std::optional<double> LlmSignature::Recommended(std::string_view input) const {
+  const auto found = recommended.find(input);
+  return found == recommended.end() ? std::nullopt : std::optional(found->second);
+}
+
 Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf& config_of) {
   NEREID_ASSIGN_OR_RETURN(const Json json, ReadJsonObject<Json>(metadata, "metadata"));
   LlmSignature model;
@@ -102,6 +124,7 @@ Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf&
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonObject<Json>(text, "configuration"));
   MarkRequiredInputs(config, model);
   model.has_sampling_defaults = UsesGenerationConfig(config);
+  ReadRecommended(config, model);
   const Json* const ensemble = Member(config, "ensemble_scheduling");
   const Json* const steps = ensemble == nullptr ? nullptr : Member(*ensemble, "step");
   if (steps != nullptr) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,9 +33,13 @@ struct LlmSignature {
   LlmStep postprocessing;  // the step that writes text_output
   // The engine takes what a request leaves open from the checkpoint's generation_config.json.
   bool has_sampling_defaults = false;
+  // What the model recommends, by input: the parameters default_<input> of its configuration.
+  std::map<std::string, double, std::less<>> recommended;
 
   const LlmInput* FindInput(std::string_view name) const;
   bool HasOutput(std::string_view name) const;
+  // Absent if the model recommends nothing.
+  std::optional<double> Recommended(std::string_view input) const;
   bool can_complete() const { return HasOutput("text_output") && FindInput("text_input"); }
   bool can_chat() const { return HasOutput("text_output") && FindInput("messages"); }
   // A model that /v1/models lists.
@@ -44,7 +49,8 @@ struct LlmSignature {
 // Returns the JSON of a model's configuration.
 using ConfigOf = std::function<Result<std::string>(const std::string& model)>;
 
-// `metadata` is the result of the C API's metadata call. `config_of` is called for the model and
+// `metadata` is the result of the C API's metadata call. A model that is no language model has
+// neither steps nor defaults. `config_of` is called for the model and
 // for the steps of an ensemble; a step without a configuration is left out.
 Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf& config_of);
 

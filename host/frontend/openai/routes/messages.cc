@@ -1,0 +1,417 @@
+#include "host/frontend/openai/routes/messages.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/json_reader.h"
+#include "host/frontend/http/json/json_writer.h"
+
+namespace nereid::openai {
+namespace {
+
+using http::AppendJsonInt;
+using http::AppendLossyJsonString;
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* Member(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string TextOr(const Json& object, const char* name, const char* fallback = "") {
+  const Json* const member = Member(object, name);
+  return member != nullptr && member->is_string() ? member->get<std::string>() : fallback;
+}
+
+// Turns Anthropic's messages into OpenAI's.
+class Conversion {
+ public:
+  explicit Conversion(ParsedBody& body) : body_(body) {}
+
+  Result<Json> Messages() {
+    NEREID_RETURN_IF_ERROR(AddSystem());
+    const FieldValue* const messages = body_.Find("messages");
+    if (messages == nullptr) return Missing("messages");
+    NEREID_ASSIGN_OR_RETURN(const Json list, ReadJson<Json>(messages->json, "messages"));
+    for (size_t i = 0; i < list.size(); ++i) {
+      NEREID_RETURN_IF_ERROR(AddMessage(list[i], StrCat("messages[", i, "]")));
+    }
+    return std::move(chat_);
+  }
+
+  Result<Json> Tools(const FieldValue& value) {
+    NEREID_ASSIGN_OR_RETURN(const Json list, ReadJson<Json>(value.json, "tools"));
+    Json tools = Json::array();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string path = StrCat("tools[", i, "]");
+      if (!list[i].is_object()) return Mismatch(path, "an object", list[i]);
+      const std::string type = TextOr(list[i], "type", "custom");
+      if (type != "custom") {
+        return body_.Refuse(path + ".type", "unsupported_parameter", path, ".type: '",
+                            type.substr(0, 40), "' is not supported, only 'custom'");
+      }
+      if (TextOr(list[i], "name").empty()) return Missing(path + ".name");
+      Json function = {{"name", list[i]["name"]}};
+      if (const Json* const text = Member(list[i], "description")) function["description"] = *text;
+      const Json* const schema = Member(list[i], "input_schema");
+      function["parameters"] = schema == nullptr ? Json::object() : *schema;
+      tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+    }
+    return tools;
+  }
+
+ private:
+  Status Missing(const std::string& path) {
+    return body_.Refuse(path, "missing", path, ": this field is required");
+  }
+  Status Mismatch(const std::string& path, std::string_view expected, const Json& found) {
+    return body_.Refuse(path, "invalid_type", path, ": expected ", expected, ", got ",
+                        found.type_name());
+  }
+
+  Status AddSystem() {
+    const FieldValue* const system = body_.Find("system");
+    if (system == nullptr) return Status::Ok();
+    NEREID_ASSIGN_OR_RETURN(const Json content, ReadJson<Json>(system->json, "system"));
+    NEREID_ASSIGN_OR_RETURN(const std::string text, TextOf(content, "system"));
+    if (!text.empty()) chat_.push_back({{"role", "system"}, {"content", text}});
+    return Status::Ok();
+  }
+
+  // The text of a content without other blocks.
+  Result<std::string> TextOf(const Json& content, const std::string& path) {
+    if (content.is_string()) return content.get<std::string>();
+    if (!content.is_array()) return Mismatch(path, "a string or an array of blocks", content);
+    std::string text;
+    for (size_t i = 0; i < content.size(); ++i) {
+      const std::string block_path = StrCat(path, "[", i, "]");
+      if (!content[i].is_object()) return Mismatch(block_path, "an object", content[i]);
+      if (TextOr(content[i], "type") != "text") return RefuseBlock(content[i], block_path);
+      text += (i == 0 ? "" : "\n") + TextOr(content[i], "text");
+    }
+    return text;
+  }
+
+  Status RefuseBlock(const Json& block, const std::string& path) {
+    return body_.Refuse(path, "unsupported_content", path, ": a block of type '",
+                        TextOr(block, "type").substr(0, 40), "' is not supported here");
+  }
+
+  Status AddMessage(const Json& message, const std::string& path) {
+    if (!message.is_object()) return Mismatch(path, "an object", message);
+    const std::string role = TextOr(message, "role");
+    if (role != "user" && role != "assistant" && role != "system") {
+      return body_.Refuse(path + ".role", "invalid_value", path,
+                          ".role: expected user, assistant or system, got '", role.substr(0, 40),
+                          "'");
+    }
+    const Json* const content = Member(message, "content");
+    if (content == nullptr) return Missing(path + ".content");
+    if (role == "system" || content->is_string()) {
+      NEREID_ASSIGN_OR_RETURN(const std::string text, TextOf(*content, path + ".content"));
+      chat_.push_back({{"role", role}, {"content", text}});
+      return Status::Ok();
+    }
+    if (!content->is_array()) {
+      return Mismatch(path + ".content", "a string or an array of blocks", *content);
+    }
+    return AddBlocks(role, *content, path + ".content");
+  }
+
+  // Results of tools become messages of their own, before the text beside them.
+  Status AddBlocks(const std::string& role, const Json& blocks, const std::string& path) {
+    Json parts = Json::array(), calls = Json::array();
+    std::string reasoning;
+    bool has_results = false;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const std::string block_path = StrCat(path, "[", i, "]");
+      const Json& block = blocks[i];
+      if (!block.is_object()) return Mismatch(block_path, "an object", block);
+      const std::string type = TextOr(block, "type");
+      if (type == "text") {
+        parts.push_back({{"type", "text"}, {"text", TextOr(block, "text")}});
+      } else if (type == "tool_result" && role == "user") {
+        has_results = true;
+        const Json* const content = Member(block, "content");
+        std::string text;
+        if (content != nullptr) {
+          NEREID_ASSIGN_OR_RETURN(text, TextOf(*content, block_path + ".content"));
+        }
+        chat_.push_back(
+            {{"role", "tool"}, {"tool_call_id", TextOr(block, "tool_use_id")}, {"content", text}});
+      } else if (type == "tool_use" && role == "assistant") {
+        const Json* const input = Member(block, "input");
+        calls.push_back({{"id", TextOr(block, "id")},
+                         {"type", "function"},
+                         {"function",
+                          {{"name", TextOr(block, "name")},
+                           {"arguments", input == nullptr ? "{}" : Dump(*input)}}}});
+      } else if (type == "thinking" && role == "assistant") {
+        reasoning += TextOr(block, "thinking");
+      } else if (type != "redacted_thinking") {
+        return RefuseBlock(block, block_path);
+      }
+    }
+    if (parts.empty() && calls.empty() && has_results) return Status::Ok();
+    Json message = {{"role", role}, {"content", parts}};
+    if (parts.empty()) message["content"] = "";
+    if (!reasoning.empty()) message["reasoning_content"] = reasoning;
+    if (!calls.empty()) message["tool_calls"] = calls;
+    chat_.push_back(std::move(message));
+    return Status::Ok();
+  }
+
+  ParsedBody& body_;
+  Json chat_ = Json::array();
+};
+
+Status ReadToolChoice(ParsedBody& body, Json& chat) {
+  const FieldValue* const value = body.Find("tool_choice");
+  if (value == nullptr) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(const Json choice, ReadJson<Json>(value->json, "tool_choice"));
+  const std::string type = TextOr(choice, "type");
+  if (type != "auto" && type != "none") {
+    return body.Refuse("tool_choice", "unsupported_parameter", "tool_choice: type '",
+                       type.substr(0, 40), "' is not supported yet, only 'auto' and 'none'");
+  }
+  chat["tool_choice"] = type;
+  const Json* const is_single = Member(choice, "disable_parallel_tool_use");
+  if (is_single != nullptr && is_single->is_boolean() && is_single->get<bool>()) {
+    chat["parallel_tool_calls"] = false;
+  }
+  return Status::Ok();
+}
+
+Status ReadThinking(ParsedBody& body, Json& chat) {
+  if (const FieldValue* const value = body.Find("thinking")) {
+    NEREID_ASSIGN_OR_RETURN(const Json thinking, ReadJson<Json>(value->json, "thinking"));
+    const std::string type = TextOr(thinking, "type");
+    if (type != "enabled" && type != "disabled" && type != "adaptive") {
+      return body.Refuse("thinking.type", "invalid_value",
+                         "thinking.type: expected enabled, disabled or adaptive, got '",
+                         type.substr(0, 40), "'");
+    }
+    if (type != "adaptive") chat["chat_template_kwargs"]["enable_thinking"] = type == "enabled";
+  }
+  if (const FieldValue* const value = body.Find("output_config")) {
+    NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson<Json>(value->json, "output_config"));
+    for (const auto& [name, member] : config.items()) {
+      if (name != "effort") {
+        return body.Refuse("output_config." + name, "unsupported_parameter", "output_config: '",
+                           name.substr(0, 40), "' is not supported, only 'effort'");
+      }
+      const std::string effort = TextOr(config, "effort");
+      chat["reasoning_effort"] = effort == "max" ? "xhigh" : effort;
+    }
+  }
+  return Status::Ok();
+}
+
+std::string_view StopReason(const Answer& answer) {
+  if (answer.FinishReason() == "length") return "max_tokens";
+  if (answer.FinishReason() == "tool_calls") return "tool_use";
+  return answer.stop_reason.empty() ? "end_turn" : "stop_sequence";
+}
+
+class MessagesFormat final : public AnswerFormat {
+ public:
+  std::string Whole(const Answers& answers) override {
+    const Answer& answer = answers.all[0];
+    std::string json = Head(answers) + "\"content\":[";
+    bool is_first = true;
+    const auto begin_block = [&](std::string_view type) {
+      json += std::exchange(is_first, false) ? "{\"type\":\"" : ",{\"type\":\"";
+      json += type;
+    };
+    if (!answer.reasoning.empty()) {
+      begin_block("thinking\",\"thinking\":");
+      AppendLossyJsonString(json, answer.reasoning);
+      json += ",\"signature\":\"\"}";
+    }
+    if (!answer.text.empty() || answer.tool_calls.empty()) {
+      begin_block("text\",\"text\":");
+      AppendLossyJsonString(json, answer.text);
+      json += '}';
+    }
+    for (const ToolCallPiece& call : answer.tool_calls) {
+      begin_block("tool_use\",\"id\":");
+      AppendLossyJsonString(json, call.id);
+      json += ",\"name\":";
+      AppendLossyJsonString(json, call.name);
+      json += ",\"input\":";
+      // The parsers write JSON; a model of another kind may not.
+      const bool is_object =
+          ReadJsonObject<Json>(call.arguments, "arguments").ok() && !call.arguments.empty();
+      json += is_object ? call.arguments : "{}";
+      json += '}';
+    }
+    json += "],";
+    AppendStop(json, answer);
+    json += ",\"usage\":";
+    AppendMessagesUsage(json, answers);
+    json += '}';
+    return json;
+  }
+
+  void AppendBegin(std::string& events, const Answers& answers) override {
+    std::string data = R"({"type":"message_start","message":)" + Head(answers) +
+                       R"("content":[],"stop_reason":null,"stop_sequence":null,"usage":)";
+    AppendMessagesUsage(data, answers);
+    AppendEvent(events, "message_start", data + "}}");
+    AppendEvent(events, "ping", R"({"type":"ping"})");
+  }
+
+  void AppendPiece(std::string& events, const Answers&, size_t, const AnswerPiece& piece) override {
+    if (!piece.reasoning.empty()) {
+      OpenBlock(events, Block::kThinking, -1,
+                R"({"type":"thinking","thinking":"","signature":""})");
+      AppendDelta(events, "thinking_delta", "thinking", piece.reasoning);
+    }
+    if (!piece.text.empty()) {
+      OpenBlock(events, Block::kText, -1, R"({"type":"text","text":""})");
+      AppendDelta(events, "text_delta", "text", piece.text);
+    }
+    for (const ToolCallPiece& call : piece.tool_calls) {
+      std::string block = R"({"type":"tool_use","id":)";
+      AppendLossyJsonString(block, call.id);
+      block += ",\"name\":";
+      AppendLossyJsonString(block, call.name);
+      OpenBlock(events, Block::kToolUse, call.index, block + ",\"input\":{}}");
+      if (call.arguments.empty()) continue;
+      AppendDelta(events, "input_json_delta", "partial_json", call.arguments);
+    }
+  }
+
+  void AppendEnd(std::string& events, const Answers& answers) override {
+    CloseBlock(events);
+    std::string data = R"({"type":"message_delta","delta":{)";
+    AppendStop(data, answers.all[0]);
+    data += "},\"usage\":";
+    AppendMessagesUsage(data, answers);
+    AppendEvent(events, "message_delta", data + "}");
+    AppendEvent(events, "message_stop", R"({"type":"message_stop"})");
+  }
+
+  void AppendError(std::string& events, const ApiError& error) override {
+    AppendEvent(events, "error", MessagesErrorJson(error));
+  }
+
+  std::string_view KeepAlive() const override {
+    return "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+  }
+  std::string Error(const ApiError& error) const override { return MessagesErrorJson(error); }
+
+ private:
+  enum class Block { kNone, kThinking, kText, kToolUse };
+
+  // Up to where the content follows.
+  static std::string Head(const Answers& answers) {
+    std::string json =
+        "{\"id\":\"" + answers.id + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
+    AppendLossyJsonString(json, answers.model);
+    json += ',';
+    return json;
+  }
+
+  static void AppendStop(std::string& json, const Answer& answer) {
+    const std::string_view reason = StopReason(answer);
+    json += StrCat("\"stop_reason\":\"", reason, "\",\"stop_sequence\":");
+    if (reason == "stop_sequence") {
+      AppendLossyJsonString(json, answer.stop_reason);
+    } else {
+      json += "null";
+    }
+  }
+
+  static void AppendMessagesUsage(std::string& json, const Answers& answers) {
+    const Usage usage = answers.TotalUsage();
+    const int64_t cached = usage.cached_tokens.value_or(0);
+    json += StrCat("{\"input_tokens\":", usage.prompt_tokens - cached,
+                   ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":", cached,
+                   ",\"output_tokens\":", usage.completion_tokens, "}");
+  }
+
+  static void AppendEvent(std::string& events, std::string_view name, std::string_view data) {
+    events += "event: ";
+    events += name;
+    events += "\ndata: ";
+    events += data;
+    events += "\n\n";
+  }
+
+  // Begins a block unless it goes on.
+  void OpenBlock(std::string& events, Block block, int64_t call, std::string_view content) {
+    if (block_ == block && call_ == call) return;
+    CloseBlock(events);
+    block_ = block;
+    call_ = call;
+    AppendEvent(events, "content_block_start",
+                StrCat(R"({"type":"content_block_start","index":)", index_,
+                       ",\"content_block\":", content, "}"));
+  }
+
+  void CloseBlock(std::string& events) {
+    if (std::exchange(block_, Block::kNone) == Block::kNone) return;
+    AppendEvent(events, "content_block_stop",
+                StrCat(R"({"type":"content_block_stop","index":)", index_++, "}"));
+  }
+
+  void AppendDelta(std::string& events, std::string_view type, std::string_view member,
+                   std::string_view text) const {
+    std::string data = StrCat(R"({"type":"content_block_delta","index":)", index_,
+                              R"(,"delta":{"type":")", type, "\",\"", member, "\":");
+    AppendLossyJsonString(data, text);
+    AppendEvent(events, "content_block_delta", data + "}}");
+  }
+
+  Block block_ = Block::kNone;
+  int64_t call_ = -1;  // the index of the open block's tool call
+  int index_ = 0;      // of the open block, or of the next one
+};
+
+}  // namespace
+
+Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens) {
+  Conversion conversion(body);
+  Json chat = Json::object();
+  chat["model"] = "";  // the caller knows it
+  NEREID_ASSIGN_OR_RETURN(chat["messages"], conversion.Messages());
+  if (const FieldValue* const max_tokens = body.Find("max_tokens")) {
+    chat["max_tokens"] = max_tokens->integer;
+  } else if (!counts_tokens) {
+    return body.Refuse("max_tokens", "missing", "max_tokens: this field is required");
+  }
+  for (const char* const name : {"temperature", "top_p"}) {
+    if (const FieldValue* const value = body.Find(name)) chat[name] = value->number;
+  }
+  if (const FieldValue* const value = body.Find("top_k")) chat["top_k"] = value->integer;
+  if (const FieldValue* const stop = body.Find("stop_sequences")) chat["stop"] = stop->texts;
+  if (body.BoolOr("stream", false)) chat["stream"] = true;
+  if (const FieldValue* const tools = body.Find("tools")) {
+    NEREID_ASSIGN_OR_RETURN(chat["tools"], conversion.Tools(*tools));
+  }
+  NEREID_RETURN_IF_ERROR(ReadToolChoice(body, chat));
+  NEREID_RETURN_IF_ERROR(ReadThinking(body, chat));
+  return Dump(chat);
+}
+
+std::unique_ptr<AnswerFormat> NewMessagesFormat() {
+  return std::make_unique<MessagesFormat>();
+}
+
+std::string MessagesErrorJson(const ApiError& error) {
+  std::string json = "{\"type\":\"error\",\"error\":{\"type\":\"";
+  json += error.status >= 500 ? (error.status == 503 ? "overloaded_error" : "api_error")
+                              : ErrorType(error.status);
+  json += "\",\"message\":";
+  AppendLossyJsonString(json, error.message);
+  json += "}}";
+  return json;
+}
+
+}  // namespace nereid::openai

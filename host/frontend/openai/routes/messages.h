@@ -1,0 +1,24 @@
+// POST /v1/messages and /v1/messages/count_tokens: conversations in Anthropic's form. A request is
+// turned into a chat's (chat_completions.h), so that the same code reads both. [one thread]
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "host/frontend/openai/calls/answers.h"
+#include "host/frontend/openai/fields/api_error.h"
+#include "host/frontend/openai/fields/parsed_body.h"
+#include "nereid/status.h"
+
+namespace nereid::openai {
+
+// Returns the body of the chat that `body`, which ParsedBody::Read has checked, asks for. A request
+// to count tokens has no max_tokens.
+Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens);
+
+std::unique_ptr<AnswerFormat> NewMessagesFormat();
+
+// {"type": "error", ...}
+std::string MessagesErrorJson(const ApiError& error);
+
+}  // namespace nereid::openai
