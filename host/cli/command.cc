@@ -7,6 +7,7 @@
 #include "host/cli/chat.h"
 #include "host/cli/pull.h"
 #include "host/cli/serve.h"
+#include "host/cli/top.h"
 #include "nereid/status.h"
 
 namespace nereid::cli {
@@ -22,6 +23,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", "CHECKPOINT... [options]", "serve language models from their checkpoints", &RunServe},
     {"chat", "[MODEL] [options]", "talk to a served model", &RunChat},
+    {"top", "[options]", "watch the load of a server's models", &RunTop},
     {"pull", "ORGANIZATION/MODEL...", "download checkpoints into the cache", &RunPull},
 };
 

@@ -40,7 +40,7 @@ void LoadProgress::Stop() {
   }
   stopped_.notify_all();
   if (thread_.joinable()) thread_.join();
-  progress_.Finish();
+  progress_.Erase();
 }
 
 void LoadProgress::Run() {

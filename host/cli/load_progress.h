@@ -27,6 +27,7 @@ class LoadProgress {
   LoadProgress(const LoadProgress&) = delete;
   LoadProgress& operator=(const LoadProgress&) = delete;
 
+  // Removes the bar.
   void Stop();
 
  private:

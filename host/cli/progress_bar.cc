@@ -111,6 +111,12 @@ void ProgressBar::Note(const std::string& text) {
   std::fflush(out_);
 }
 
+void ProgressBar::Erase() {
+  if (is_open_) std::fputs("\r\033[K", out_);
+  is_open_ = false;
+  Finish();
+}
+
 void ProgressBar::Finish() {
   if (is_open_) std::fputs("\n", out_);
   is_open_ = false;

@@ -29,6 +29,8 @@ class ProgressBar {
   void Note(const std::string& text);
   // Ends the line of the bar.
   void Finish();
+  // Removes the bar from a terminal.
+  void Erase();
 
  private:
   using Clock = std::chrono::steady_clock;

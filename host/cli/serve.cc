@@ -1,5 +1,6 @@
 #include "host/cli/serve.h"
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -16,6 +17,14 @@
 
 namespace nereid::cli {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string ShowSeconds(Clock::duration time) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(time).count());
+  return text;
+}
 
 int Fail(const Status& status, int exit_status) {
   std::fprintf(stderr, "nereid serve: %s\n", status.message().c_str());
@@ -88,11 +97,13 @@ int Serve(ServeOptions& options) {
   for (const ServedModel& model : *models) Print(StrCat("model     ", DescribeModel(model), "\n"));
   std::optional<LoadProgress> load;
   ServerCallbacks callbacks;
+  const Clock::time_point start = Clock::now();
   callbacks.on_loading = [&] {
     load.emplace(WeightFiles(*models), WeightBytes(*models), progress);
   };
   callbacks.on_loaded = [&] { load.reset(); };
   callbacks.on_started = [&](const Server& server, const Frontends& frontends) {
+    Print(StrCat("loaded    in ", ShowSeconds(Clock::now() - start), "\n"));
     Print(DescribeServer(*models, options.server, server, frontends));
   };
   return RunServer(options.server, callbacks);

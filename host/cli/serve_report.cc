@@ -2,28 +2,14 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <thread>
 
 #include "base/file_content.h"
+#include "host/cli/metrics_text.h"
 #include "repo_templates/tool/new_repository.h"
 
 namespace nereid::cli {
 namespace {
-
-// The value of the sample whose line has all of these texts; 0 if there is none.
-double SampleOf(std::string_view metrics, const std::vector<std::string>& parts) {
-  while (!metrics.empty()) {
-    const size_t end = std::min(metrics.find('\n'), metrics.size());
-    const std::string line(metrics.substr(0, end));
-    metrics.remove_prefix(std::min(end + 1, metrics.size()));
-    bool has_all = !line.starts_with('#');
-    for (const std::string& part : parts) has_all = has_all && line.find(part) != std::string::npos;
-    const size_t space = line.rfind(' ');
-    if (has_all && space != std::string::npos) return std::strtod(line.c_str() + space, nullptr);
-  }
-  return 0;
-}
 
 std::string MetricsText(const Server& server) {
   const Result<MetricsPage> page = server.Metrics();
@@ -83,10 +69,13 @@ std::string DescribeModel(const ServedModel& model) {
 }
 
 uint64_t CacheTokens(std::string_view metrics, const std::string& engine_model) {
-  const std::string family = "nv_trt_llm_kv_cache_block_metrics{";
-  const std::string model = StrCat("model=\"", engine_model, "\"");
-  const double num_blocks = SampleOf(metrics, {family, model, "=\"max\""});
-  const double block_size = SampleOf(metrics, {family, model, "=\"tokens_per\""});
+  double num_blocks = 0, block_size = 0;
+  for (const MetricSample& sample : ParseMetrics(metrics)) {
+    if (sample.name != "nv_trt_llm_kv_cache_block_metrics") continue;
+    if (sample.Label("model") != engine_model) continue;
+    if (sample.Label("kv_cache_block_type") == "max") num_blocks = sample.value;
+    if (sample.Label("kv_cache_block_type") == "tokens_per") block_size = sample.value;
+  }
   const double tokens = num_blocks * block_size;
   return tokens >= 1 && tokens < 1e18 ? static_cast<uint64_t>(std::llround(tokens)) : 0;
 }

@@ -85,8 +85,12 @@ def test_serve_demo_answers_streams_and_leaves_nothing_behind(dist, tmp_path):
     events = [json.loads(event[6:]) for event in serving.ask("demo", "generate_stream", stream=True).split("\n\n") if event]
     assert len(events) > 2 and "".join(event["text_output"] for event in events) == whole["text_output"]
     assert serving.curl.startswith(f"curl {serving.url}/v1/completions ") and '"model": "demo"' in serving.curl
+    metrics = re.search(r"metrics (\S+)", serving.output)[1]
+    tables = run(dist, "top", "--url", metrics, "--count=2", "--interval", "1").stdout.splitlines()
+    assert len(tables) == 4 and tables[2].split()[0] == "MODEL" and tables[3].split()[0] == "demo" and tables[3].endswith(" %")
     assert serving.stop() == 0
     assert list(tmp_path.iterdir()) == []
+    assert run(dist, "top", "--url", metrics).returncode == 1
 
 
 def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
@@ -149,7 +153,8 @@ def test_serve_says_what_is_wrong_with_a_checkpoint(dist, tmp_path, make, expect
 def test_a_command_line_that_is_not_understood_ends_with_one_line(dist):
     for arguments, expected in [(["srve"], "unknown command 'srve' (did you mean 'serve'?)"), (["serve", "demo", "--prot=1"], "did you mean '--port'?"),
                                 (["serve"], "expected a checkpoint"), (["serve", "demo", "--lora", "a=b"], "--lora: not supported yet"),
-                                (["serve", "demo", "--speculate", "ngram"], "--speculate: not supported yet"), (["chat", "--ulr=x"], "did you mean '--url'?")]:
+                                (["serve", "demo", "--speculate", "ngram"], "--speculate: not supported yet"), (["chat", "--ulr=x"], "did you mean '--url'?"),
+                                (["top", "--cuont=1"], "did you mean '--count'?")]:
         ended = run(dist, *arguments)
         assert ended.returncode == 2 and expected in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr
     ended = run(dist, "--grpc-prot=1")

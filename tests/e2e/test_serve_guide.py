@@ -41,7 +41,7 @@ def guide_server(place, dist):
 
 
 def test_the_guide_has_commands_of_every_kind():
-    assert {command.split()[1] for command in COMMANDS if command.startswith("nereid ")} == {"serve", "pull", "chat"}
+    assert {command.split()[1] for command in COMMANDS if command.startswith("nereid ")} == {"serve", "pull", "chat", "top"}
     assert all(command.startswith(("nereid ", "curl ", "echo ")) and "\n" not in command for command in COMMANDS)
 
 
@@ -63,6 +63,8 @@ def test_a_command_that_asks(place, guide_server, command):
     command = command.replace("http://127.0.0.1:8000", guide_server.url)
     if "nereid chat" in command:
         command = re.sub(r"nereid chat( Qwen3-8B)?", f"nereid chat Qwen3-8B --url {guide_server.url}", command)
+    if "nereid top" in command:
+        command += " --url " + re.search(r"metrics (\S+)", guide_server.output)[1]
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command.replace('curl ', 'curl -sSf ')}"], cwd=folder, env={**os.environ, **environment}, input="",
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ TEST(LoadProgressTest, CountsTheResidentBytesOfTheWeightFiles) {
   EXPECT_EQ(ResidentBytes("", {"/models/absent"}), 0u);
 }
 
-TEST(LoadProgressTest, EndsItsLineWhenItIsStopped) {
+TEST(LoadProgressTest, StopsBeforeItsFirstReadingToo) {
   std::FILE* const out = std::tmpfile();
   {
     ProgressBar progress(out);

@@ -1,0 +1,124 @@
+#include "host/cli/top.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "base/closest_name.h"
+#include "host/cli/http_client.h"
+#include "host/cli/load_table.h"
+#include "host/option_values.h"
+#include "nereid/status.h"
+
+namespace nereid::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxMetricsBytes = size_t{64} << 20;
+
+constexpr char kUsage[] =
+    "Usage: nereid top [options]\n"
+    "Shows the load of a server's models every second, until Ctrl-C.\n\n"
+    "  --url <url>          the server's metrics. Default: http://127.0.0.1:8002/metrics\n"
+    "  --api-key <key>      Default: the variable NEREID_API_KEY\n"
+    "  --interval <ms>      the time between two readings. Default: 1000\n"
+    "  --count <number>     end after this number of tables. Default: never\n";
+
+struct TopOptions {
+  bool show_help = false;
+  std::string url = "http://127.0.0.1:8002/metrics";
+  std::string api_key;
+  int64_t interval_ms = 1000;
+  int64_t count = 0;  // 0: no end
+};
+
+Result<TopOptions> ParseTopOptions(const std::vector<std::string>& args) {
+  TopOptions options;
+  if (const char* const key = std::getenv("NEREID_API_KEY")) options.api_key = key;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const size_t equals = args[i].find('=');
+    const std::string name = args[i].substr(0, equals);
+    if (name == "--help" || name == "-h") {
+      options.show_help = true;
+      return options;
+    }
+    const std::vector<std::string> known = {"--url", "--api-key", "--interval", "--count"};
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return InvalidArgError("unknown option '", name, "'", DidYouMean(name, known));
+    }
+    if (equals == std::string::npos && i + 1 == args.size()) {
+      return InvalidArgError(name, ": expected a value");
+    }
+    const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
+    if (name == "--url") options.url = value;
+    if (name == "--api-key") options.api_key = value;
+    if (name != "--interval" && name != "--count") continue;
+    Result<int64_t> number = ParseIntValue(value, 1, INT32_MAX);
+    if (!number.ok()) return std::move(number).status().WithContext(name);
+    (name == "--count" ? options.count : options.interval_ms) = *number;
+  }
+  if (options.url.find("://") == std::string::npos) options.url = "http://" + options.url;
+  if (!options.url.ends_with("/metrics")) {
+    while (options.url.ends_with('/')) options.url.pop_back();
+    options.url += "/metrics";
+  }
+  return options;
+}
+
+Result<ServerLoad> FetchLoad(HttpClient& client, const TopOptions& options) {
+  HttpRequest request;
+  request.url = options.url;
+  if (!options.api_key.empty()) {
+    request.headers.push_back("Authorization: Bearer " + options.api_key);
+  }
+  HttpHead head;
+  Result<std::string> text = ReadBody(client, request, kMaxMetricsBytes, head);
+  if (!text.ok()) return std::move(text).status().WithContext(options.url);
+  if (head.status != 200) return UnavailableError(options.url, " answers ", head.status);
+  return ReadServerLoad(ParseMetrics(*text));
+}
+
+int Fail(const Status& status, int exit_status) {
+  std::fprintf(stderr, "nereid top: %s\n", status.message().c_str());
+  return exit_status;
+}
+
+int Watch(HttpClient& client, const TopOptions& options) {
+  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  ServerLoad before;
+  Clock::time_point last = Clock::now();
+  for (int64_t shown = 0;; ++shown) {
+    Result<ServerLoad> now = FetchLoad(client, options);
+    if (!now.ok()) return Fail(now.status(), 1);
+    const Clock::time_point time = Clock::now();
+    const double seconds = std::chrono::duration<double>(time - last).count();
+    if (is_terminal) std::fputs("\033[H\033[2J", stdout);
+    std::fputs(ShowServerLoad(before, *now, seconds).c_str(), stdout);
+    std::fflush(stdout);
+    if (shown + 1 == options.count) return 0;
+    before = std::move(*now);
+    last = time;
+    std::this_thread::sleep_for(std::chrono::milliseconds(options.interval_ms));
+  }
+}
+
+}  // namespace
+
+int RunTop(const std::vector<std::string>& args) {
+  const Result<TopOptions> options = ParseTopOptions(args);
+  if (!options.ok()) return Fail(options.status(), 2);
+  if (options->show_help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  Result<HttpClient> client = HttpClient::Create();
+  if (!client.ok()) return Fail(client.status(), 1);
+  return Watch(*client, *options);
+}
+
+}  // namespace nereid::cli
