@@ -165,7 +165,11 @@ int RunServer(const Options& options, const ServerCallbacks& callbacks) {
   CrashHandler::Install(options.log_file);
   const Status status = Serve(options, callbacks);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", status.message().c_str());
+  if (callbacks.on_failed) {
+    callbacks.on_failed(status);
+  } else {
+    std::fprintf(stderr, "error: %s\n", status.message().c_str());
+  }
   // Code that a failed start left running must not run concurrently with static destructors.
   std::fflush(nullptr);
   ExitNow(1);

@@ -19,6 +19,8 @@ struct ServerCallbacks {
   std::function<void()> on_loading;  // before models are loaded
   std::function<void()> on_loaded;   // when each is loaded or has failed
   std::function<void(const Server&, const Frontends&)> on_started;  // when every port listens
+  // In place of a line on standard error, before the process ends with status 1.
+  std::function<void(const Status&)> on_failed;
 };
 
 // Returns the exit status of the process: 0 after a signal; 1 if the start failed, the shutdown did

@@ -79,11 +79,20 @@ uint64_t WeightBytes(const std::vector<ServedModel>& models) {
   return num_bytes;
 }
 
+Status CheckEngine(const ServeOptions& options, const std::string& root) {
+  const std::string& other = options.server.backend_directory;
+  const std::string folder = (other.empty() ? root + "/backends" : other) + "/gpu_llm";
+  std::error_code ignored;
+  if (options.engine != "gpu_llm" || std::filesystem::exists(folder, ignored)) return Status::Ok();
+  return NotFoundError("--engine gpu: '", folder, "': this installation has no engine for GPUs");
+}
+
 int Serve(ServeOptions& options) {
   if (Status ports = CheckPorts(options.server); !ports.ok()) return Fail(ports, 1);
   // From now on a signal removes what this process has written.
   ShutdownSignal::Install();
   const std::string root = InstallRoot();
+  if (Status engine = CheckEngine(options, root); !engine.ok()) return Fail(engine, 1);
   ProgressBar progress(stdout);
   const Result<std::vector<ServedModel>> models = FindModels(options, root, progress);
   if (!models.ok()) return Fail(models.status(), 1);
@@ -105,6 +114,9 @@ int Serve(ServeOptions& options) {
   callbacks.on_started = [&](const Server& server, const Frontends& frontends) {
     Print(StrCat("loaded    in ", ShowSeconds(Clock::now() - start), "\n"));
     Print(DescribeServer(*models, options.server, server, frontends));
+  };
+  callbacks.on_failed = [](const Status& status) {
+    (void)Fail(Status(status.code(), LoadFailure(status.message())), 1);
   };
   return RunServer(options.server, callbacks);
 }

@@ -49,6 +49,7 @@ std::string EngineText() {
 // The address under which this machine reaches the port.
 std::string LocalAddress(const std::string& address) {
   if (address == "0.0.0.0" || address == "::") return "127.0.0.1";
+  if (address.starts_with("unix:")) return address;
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
@@ -80,13 +81,21 @@ uint64_t CacheTokens(std::string_view metrics, const std::string& engine_model) 
   return tokens >= 1 && tokens < 1e18 ? static_cast<uint64_t>(std::llround(tokens)) : 0;
 }
 
-std::string CurlLine(const ServedModel& model, const std::string& url, bool needs_key) {
+std::string LoadFailure(const std::string& message) {
+  constexpr std::string_view kBefore = "UNAVAILABLE state: ";
+  const size_t found = message.find(kBefore);
+  if (found == std::string::npos) return message;
+  const std::string cause = message.substr(found + kBefore.size());
+  return cause.substr(0, cause.find(';'));
+}
+
+std::string CurlLine(const ServedModel& model, const std::string& base, bool needs_key) {
   // The name of a model has no character that JSON or a shell would need to escape.
   const std::string ask =
       model.has_chat_template
           ? R"("messages": [{"role": "user", "content": "Why is the sky blue?"}])"
           : R"("prompt": "Once upon a time", "max_tokens": 60)";
-  return StrCat("curl ", url, model.has_chat_template ? "/v1/chat/completions" : "/v1/completions",
+  return StrCat("curl ", base, model.has_chat_template ? "/v1/chat/completions" : "/v1/completions",
                 " -H 'Content-Type: application/json'",
                 needs_key ? " -H \"Authorization: Bearer $NEREID_API_KEY\"" : "",
                 " -d '{\"model\": \"", model.name, "\", ", ask, "}'");
@@ -103,19 +112,25 @@ std::string DescribeServer(const std::vector<ServedModel>& models, const Options
       text += StrCat(", KV cache of ", ShowGrouped(cache_tokens[i]), " tokens");
     text += "\n";
   }
+  const bool is_unix = options.http.address.starts_with("unix:");
   const std::string scheme = options.use_http_tls ? "https://" : "http://";
   const std::string url =
-      StrCat(scheme, LocalAddress(options.http.address), ":", frontends.http_port());
-  text += StrCat("ready     ", url);
+      is_unix ? scheme + "localhost"
+              : StrCat(scheme, LocalAddress(options.http.address), ":", frontends.http_port());
+  text += StrCat("ready     ", !options.allow_http ? "" : is_unix ? options.http.address : url);
   if (options.allow_grpc) {
-    text += StrCat(", gRPC ", LocalAddress(options.grpc.address), ":", frontends.grpc_port());
+    text += StrCat(options.allow_http ? ", " : "", "gRPC ", LocalAddress(options.grpc.address));
+    if (frontends.grpc_port() != 0) text += StrCat(":", frontends.grpc_port());
   }
-  if (options.allow_metrics) {
+  if (options.allow_metrics && frontends.metrics_port() != 0) {
     text += StrCat(", metrics http://", LocalAddress(options.metrics.address), ":",
                    frontends.metrics_port(), "/metrics");
   }
   text += "\n";
-  return StrCat(text, "\n", CurlLine(models[0], url, !options.api_key_file.empty()), "\n");
+  if (!options.allow_http) return text;
+  const std::string socket =
+      is_unix ? StrCat("--unix-socket ", options.http.address.substr(5), " ") : "";
+  return StrCat(text, "\n", CurlLine(models[0], socket + url, !options.api_key_file.empty()), "\n");
 }
 
 }  // namespace nereid::cli

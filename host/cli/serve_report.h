@@ -20,8 +20,13 @@ std::string DescribeModel(const ServedModel& model);
 std::string DescribeServer(const std::vector<ServedModel>& models, const Options& options,
                            const Server& server, const Frontends& frontends);
 
-// A command that asks the model something, for a shell.
-std::string CurlLine(const ServedModel& model, const std::string& url, bool needs_key);
+// The cause in the core's message about models that could not be loaded, which names it once for
+// each model that depends on the one that failed. Any other message is returned as it is.
+std::string LoadFailure(const std::string& message);
+
+// A command that asks the model something, for a shell. `base` has the options of curl that name
+// the server, and the beginning of the URL.
+std::string CurlLine(const ServedModel& model, const std::string& base, bool needs_key);
 
 // The tokens that a model's KV cache holds, from the server's metrics; 0 if they do not say.
 uint64_t CacheTokens(std::string_view metrics, const std::string& engine_model);

@@ -150,6 +150,34 @@ def test_serve_says_what_is_wrong_with_a_checkpoint(dist, tmp_path, make, expect
     assert ended.returncode == 1 and expected in ended.stderr and str(tmp_path) in ended.stderr
 
 
+def test_a_failed_load_ends_with_its_cause(dist, tmp_path, demo_model):
+    shutil.copytree(demo_model, tmp_path / "broken")
+    (tmp_path / "broken/tokenizer.json").write_text("{")
+    (tmp_path / "private").mkdir()
+    ended = run(dist, "serve", tmp_path / "broken", *ANY_PORTS, environment={"TMPDIR": str(tmp_path / "private")})
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == f"nereid serve: Invalid argument: tokenizer '{tmp_path}/broken/tokenizer.json': not valid JSON at byte 3"
+    assert list((tmp_path / "private").iterdir()) == []
+
+
+def test_an_engine_that_is_not_installed_is_refused(dist):
+    if (dist / "backends/gpu_llm").exists():
+        pytest.skip("this installation has an engine for GPUs")
+    ended = run(dist, "serve", "demo", "--engine=gpu", *ANY_PORTS)
+    assert ended.returncode == 1 and "this installation has no engine for GPUs" in ended.stderr
+
+
+def test_serve_listens_on_a_unix_socket(dist, tmp_path):
+    process = subprocess.Popen([dist / "bin/nereid", "serve", "demo", f"--http-address=unix:{tmp_path}/socket", "--grpc-port=0", "--allow-metrics=false"],
+                               stdout=subprocess.PIPE, text=True)
+    printed = next(line for line in process.stdout if line.startswith("curl "))
+    answer = subprocess.run(["bash", "-c", printed.replace("curl ", "curl -sf ")], capture_output=True, text=True, timeout=60)
+    process.terminate()
+    process.stdout.read()
+    assert process.wait(timeout=60) == 0
+    assert printed.startswith(f"curl --unix-socket {tmp_path}/socket http://localhost/v1/completions ") and json.loads(answer.stdout)["model"] == "demo"
+
+
 def test_a_command_line_that_is_not_understood_ends_with_one_line(dist):
     for arguments, expected in [(["srve"], "unknown command 'srve' (did you mean 'serve'?)"), (["serve", "demo", "--prot=1"], "did you mean '--port'?"),
                                 (["serve"], "expected a checkpoint"), (["serve", "demo", "--lora", "a=b"], "--lora: not supported yet"),
