@@ -112,24 +112,39 @@ Status Postprocessing::WriteTokenTexts(RequestTensors& tensors, const Sequences&
   NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> top, tensors.OptionalInput("TOP_LOGPROB_IDS"));
   NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> log_probs,
                           tensors.OptionalInput("OUTPUT_LOG_PROBS"));
+  int64_t num_rows = 0, num_top = 0;
+  if (top) {
+    const auto shape = top->shape();
+    if (shape.size() < 2) {
+      return InvalidArgError("input 'TOP_LOGPROB_IDS': expected 2 dimensions, got shape ",
+                             ToString(shape));
+    }
+    num_rows = shape[shape.size() - 2];
+    num_top = shape.back();
+  }
   std::vector<std::string> texts;
   if (writes_tokens && (top || log_probs)) {
+    // The tokens of a prompt that is repeated before the output have no probabilities.
+    int64_t num_output = s.width;
+    if (log_probs && !log_probs->shape().empty()) {
+      num_output = log_probs->shape().back();
+    } else if (top && s.beams == 1) {
+      num_output = num_rows;
+    }
+    const auto num_skipped = static_cast<size_t>(std::max<int64_t>(0, s.width - num_output));
     for (int64_t beam = 0; beam < s.beams; ++beam) {
-      for (const int32_t id : s.IdsOf(beam)) texts.push_back(tokenizer_->TokenBytes(id));
+      const auto ids = s.IdsOf(beam);
+      for (const int32_t id : ids.subspan(std::min(ids.size(), num_skipped)))
+        texts.push_back(tokenizer_->TokenBytes(id));
     }
     NEREID_RETURN_IF_ERROR(
         tensors.SetStrings("TOKEN_TEXTS", {static_cast<int64_t>(texts.size())}, texts));
   }
   if (!writes_top_tokens || !top) return {};
-  const auto shape = top->shape();
-  if (shape.size() < 2) {
-    return InvalidArgError("input 'TOP_LOGPROB_IDS': expected 2 dimensions, got shape ",
-                           ToString(shape));
-  }
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> top_ids, top->As<int32_t>());
   texts.clear();
   for (const int32_t id : top_ids) texts.push_back(tokenizer_->TokenBytes(id));
-  return tensors.SetStrings("TOP_TOKEN_TEXTS", {shape[shape.size() - 2], shape.back()}, texts);
+  return tensors.SetStrings("TOP_TOKEN_TEXTS", {num_rows, num_top}, texts);
 }
 
 Status Postprocessing::Process(Request& request, const ModelConfig& config) const {

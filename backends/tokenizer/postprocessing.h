@@ -33,7 +33,7 @@ class Postprocessing {
   // The client's choice of each row, else the model's.
   Status ReadSkips(const RequestTensors& tensors, Sequences& sequences) const;
   std::vector<std::string> DecodeAll(const Sequences& sequences) const;
-  // The bytes of each token if the request has OUTPUT_LOG_PROBS or TOP_LOGPROB_IDS, and of the
+  // The bytes of each generated token if the request has OUTPUT_LOG_PROBS or TOP_LOGPROB_IDS, and of the
   // tokens that the latter lists.
   Status WriteTokenTexts(RequestTensors& tensors, const Sequences& sequences) const;
 

@@ -81,6 +81,8 @@ constexpr LlmTensor kEngineInputs[] = {
     {"allowed_token_ids", "INT32", "[-1]", "", false},
     {"num_top_logprobs", "INT32", "[1]", "", false},
     {"return_token_ids", "BOOL", "[1]", "", false},
+    {"priority", "INT32", "[1]", "", false},
+    {"cache_salt", "STRING", "[1]", "", false},
     {"return_log_probs", "BOOL", "[1]", "", false},
     {"return_context_logits", "BOOL", "[1]", "", false},
     {"return_generation_logits", "BOOL", "[1]", "", false},

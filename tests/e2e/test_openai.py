@@ -97,6 +97,21 @@ def test_prompts_are_completed_alone_and_in_a_list(client):
     assert texts == [choice.text for choice in together.choices]
 
 
+def test_the_fields_of_the_engine_are_honoured(client):
+    fields = {"model": "ensemble", "prompt": "Once upon a time", "max_tokens": 6, "seed": 3}
+    several = client.completions.create(n=2, temperature=1.5, **fields)
+    assert [choice.index for choice in several.choices] == [0, 1] and several.choices[0].text != several.choices[1].text
+    assert several.usage.completion_tokens == 12
+    likely = client.completions.create(logprobs=2, temperature=0, **fields).choices[0]
+    assert "".join(likely.logprobs.tokens) == likely.text
+    assert all(max(top, key=top.get) == token for top, token in zip(likely.logprobs.top_logprobs, likely.logprobs.tokens))
+    extra = {"return_token_ids": True, "allowed_token_ids": [300, 301]}
+    allowed = client.completions.create(logit_bias={"301": 100}, extra_body=extra, **fields).choices[0]
+    assert allowed.token_ids == [301] * 6
+    stopped = client.completions.create(extra_body={**extra, "stop_token_ids": [300, 301]}, **fields).choices[0]
+    assert stopped.finish_reason == "stop" and stopped.stop_reason in ("300", "301", 300, 301)
+
+
 def test_a_temperature_alone_samples(client):
     fields = {"model": "ensemble", "prompt": "The", "max_tokens": 8}
     texts = {client.completions.create(temperature=1.5, seed=seed, **fields).choices[0].text for seed in range(4)}
@@ -176,7 +191,6 @@ def test_a_model_that_fails_is_reported_where_the_client_can_see_it(client):
     ({"temperature": 3}, 400, "temperature"),
     ({"response_format": {"type": "json_object"}}, 400, "response_format"),
     ({"tool_choice": "required"}, 400, "tool_choice"),
-    ({"model": "ensemble", "n": 2}, 400, "n"),
     ({"extra_body": {"top_kk": 1}}, 400, "top_kk"),
     ({"extra_body": {"stop": 5}}, 400, "stop"),
     ({"stop": ["x"] * 17}, 400, "stop"),

@@ -138,6 +138,12 @@ def test_logit_bias_and_allowed_tokens_choose_the_tokens(demo):
     assert ids_of(demo, allowed_token_ids=list(range(4096))) == ids
 
 
+def test_priority_and_salt_reach_the_engine(demo):
+    fields = {"text_input": TEXT, "max_tokens": 4}
+    assert ask(demo, priority=2, cache_salt="a", **fields)["text_output"] == ask(demo, **fields)["text_output"]
+    assert "priority" in refusal(demo, priority=5000, **fields)
+
+
 def as_rows(value, width):
     return [value[at:at + width] for at in range(0, len(value), width)]
 
@@ -157,6 +163,8 @@ def test_likely_tokens_are_the_first_of_the_models_distribution(demo):
     assert sum((piece["top_token_texts"] for piece in pieces), []) == answer["top_token_texts"]
     drawn = ask(demo, temperature=1.7, top_k=40, presence_penalty=1.0, seed=3, **fields)
     assert drawn["top_logprob_ids"][:3] == ids[0] and drawn["top_logprobs"][:3] == pytest.approx(probabilities[0], abs=1e-5)
+    echo = ask(demo, exclude_input_in_output=False, **fields)
+    assert echo["text_output"] == TEXT + answer["text_output"] and echo["token_texts"] == answer["token_texts"]
     assert "token_texts" in ask(demo, **{**fields, "num_top_logprobs": 0}) and "top_logprobs" not in ask(demo, **{**fields, "num_top_logprobs": 0})
 
 
