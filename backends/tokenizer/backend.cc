@@ -6,11 +6,15 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/answer_parsing.h"
 #include "backends/tokenizer/lib/chat/chat_template.h"
 #include "backends/tokenizer/lib/shared_tokenizer.h"
 #include "backends/tokenizer/lib/tokenizer.h"
+#include "backends/tokenizer/parsed_outputs.h"
 #include "backends/tokenizer/postprocessing.h"
 #include "backends/tokenizer/preprocessing.h"
 #include "backends/tokenizer/tensor_specs.h"
@@ -57,8 +61,10 @@ class TokenizerModel : public Model {
       NEREID_ASSIGN_OR_RETURN(
           const bool cleans_up,
           parameters().Bool("clean_up_tokenization_spaces", tokenizer->cleans_up_spaces()));
+      NEREID_ASSIGN_OR_RETURN(auto parsed_outputs, MakeParsedOutputs(tokenizer));
       postprocessing_.emplace(
-          tokenizer, DecodeOptions{.skip_special_tokens = skip, .cleans_up_spaces = cleans_up});
+          tokenizer, DecodeOptions{.skip_special_tokens = skip, .cleans_up_spaces = cleans_up},
+          std::move(parsed_outputs));
     }
     return {};
   }
@@ -104,19 +110,45 @@ class TokenizerModel : public Model {
     return InvalidArgError("parameter 'truncation': expected none or file, got '", *value, "'");
   }
 
+  // Parameter `chat_parser`. Null if answers are not parsed.
+  Result<std::unique_ptr<ParsedOutputs>> MakeParsedOutputs(
+      const std::shared_ptr<const Tokenizer>& tokenizer) const {
+    const auto chat_template = ChatTemplate::Load(TokenizerFolder());
+    const bool has_template = chat_template.ok() && *chat_template != nullptr;
+    NEREID_ASSIGN_OR_RETURN(
+        const ParserFamily* family,
+        ChooseParserFamily(parameters().String("chat_parser"),
+                           has_template ? (*chat_template)->source() : std::string_view()));
+    if (family == nullptr) return std::unique_ptr<ParsedOutputs>();
+    LogInfo(
+        StrCat("model '", name(), "': parser of answers '", family->name, "': ", family->summary));
+    AnswerStreams::Limits limits;
+    // With one instance, the responses of a stream come in order.
+    int64_t num_instances = 0;
+    for (const auto& group : config().json()["instance_group"].elements()) {
+      num_instances += group["count"].AsInt(1);
+    }
+    if (num_instances > 1) limits.max_wait = std::chrono::seconds(1);
+    return std::make_unique<ParsedOutputs>(tokenizer, *family, limits);
+  }
+
   // The chat template beside the tokenizer's files; null if there is none. A template that cannot
   // be parsed makes conversations fail, not the model, which also takes plain prompts.
   Result<std::shared_ptr<const ChatTemplate>> LoadChatTemplate() const {
-    const std::filesystem::path path = TokenizerPath();
-    std::error_code error;
-    const bool is_folder = std::filesystem::is_directory(path, error);
-    auto chat_template = ChatTemplate::Load((is_folder ? path : path.parent_path()).string());
+    auto chat_template = ChatTemplate::Load(TokenizerFolder());
     if (!chat_template.ok()) {
       LogWarning(StrCat("model '", name(),
                         "': conversations are not supported: ", chat_template.status().message()));
       return std::shared_ptr<const ChatTemplate>();
     }
     return chat_template;
+  }
+
+  std::string TokenizerFolder() const {
+    const std::filesystem::path path = TokenizerPath();
+    std::error_code error;
+    const bool is_folder = std::filesystem::is_directory(path, error);
+    return (is_folder ? path : path.parent_path()).string();
   }
 
   // `tokenizer_dir`, relative to the model's folder. The default is the version's folder.

@@ -147,15 +147,37 @@ Status Postprocessing::WriteTokenTexts(RequestTensors& tensors, const Sequences&
   return tensors.SetStrings("TOP_TOKEN_TEXTS", {num_rows, num_top}, texts);
 }
 
+Status Postprocessing::WriteTexts(RequestTensors& tensors, Request& request,
+                                  const Sequences& s) const {
+  NEREID_ASSIGN_OR_RETURN(const bool is_parsed, ParsedOutputs::IsRequested(tensors));
+  if (is_parsed && parsed_outputs_ != nullptr) {
+    std::vector<AnswerIds> answers;
+    for (int64_t i = 0; i < s.rows * s.beams; ++i) {
+      const auto row = static_cast<size_t>(i / s.beams);
+      answers.push_back({.row = row,
+                         .ids = s.IdsOf(i),
+                         .is_final = s.is_final[row],
+                         .skips_special_tokens = s.skips_special_tokens[row]});
+    }
+    return parsed_outputs_->Write(tensors, request, answers, options_);
+  }
+  // The outputs are flat over rows and beams and have no batch dimension, as clients expect.
+  const auto write = [&](const char* name, const std::vector<std::string>& texts) -> Status {
+    if (!tensors.IsRequestedOutput(name)) return {};
+    return request.SetStrings(name, {static_cast<int64_t>(texts.size())}, texts);
+  };
+  const bool writes_texts = tensors.IsRequestedOutput("OUTPUT");
+  if (writes_texts) NEREID_RETURN_IF_ERROR(write("OUTPUT", DecodeAll(s)));
+  if (!is_parsed) return {};
+  const std::vector<std::string> none(static_cast<size_t>(s.rows * s.beams));
+  NEREID_RETURN_IF_ERROR(write("REASONING", none));
+  return write("TOOL_CALLS", none);
+}
+
 Status Postprocessing::Process(Request& request, const ModelConfig& config) const {
   RequestTensors tensors(request, config);
   NEREID_ASSIGN_OR_RETURN(const Sequences sequences, ReadSequences(tensors, request, config));
-  if (tensors.IsRequestedOutput("OUTPUT")) {
-    // The output is flat over rows and beams and has no batch dimension, as clients expect.
-    const std::vector<std::string> texts = DecodeAll(sequences);
-    NEREID_RETURN_IF_ERROR(
-        request.SetStrings("OUTPUT", {static_cast<int64_t>(texts.size())}, texts));
-  }
+  NEREID_RETURN_IF_ERROR(WriteTexts(tensors, request, sequences));
   NEREID_RETURN_IF_ERROR(WriteTokenTexts(tensors, sequences));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CUM_LOG_PROBS", "CUM_LOG_PROBS"));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_OUTPUT_LOG_PROBS", "OUTPUT_LOG_PROBS"));

@@ -75,6 +75,7 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
 
   NEREID_RETURN_IF_ERROR(WriteIds(tensors, "INPUT_ID", "REQUEST_INPUT_LEN", ids, pad_ids));
   NEREID_RETURN_IF_ERROR(WriteDecoderIds(tensors, pad_ids));
+  NEREID_RETURN_IF_ERROR(WritePromptEnds(tensors, ids));
   NEREID_ASSIGN_OR_RETURN(const auto max_tokens, tensors.OptionalInput("REQUEST_OUTPUT_LEN"));
   // Without the input there is no output either: the engine takes the limit from the context.
   if (max_tokens)
@@ -213,6 +214,19 @@ Status Preprocessing::WriteIds(RequestTensors& tensors, const char* ids_name,
   }
   NEREID_RETURN_IF_ERROR(tensors.SetOutput<int32_t>(ids_name, {static_cast<int64_t>(width)}, ids));
   return tensors.SetOutput<int32_t>(length_name, {1}, lengths);
+}
+
+// The texts with which the prompts end tell the parsers of answers whether the reasoning is open.
+Status Preprocessing::WritePromptEnds(RequestTensors& tensors, const Rows& rows) const {
+  constexpr size_t kMaxIds = 16;  // more than any template writes behind the last message
+  if (!tensors.IsRequestedOutput("PROMPT_END")) return {};
+  std::vector<std::string> ends;
+  for (const std::vector<int32_t>& ids : rows) {
+    const size_t num_ids = std::min(kMaxIds, ids.size());
+    ends.push_back(
+        tokenizer_->DecodeInContext(std::span(ids).last(num_ids), {.skip_special_tokens = false}));
+  }
+  return tensors.SetStrings("PROMPT_END", {1}, ends);
 }
 
 // Without DECODER_QUERY the decoder starts with one pad id.

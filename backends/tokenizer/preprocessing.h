@@ -41,6 +41,7 @@ class Preprocessing {
   Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
   Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
+  Status WritePromptEnds(RequestTensors& tensors, const Rows& rows) const;
   Status WriteDecoderIds(RequestTensors& tensors, const std::vector<int32_t>& pad_ids) const;
   Status WriteWordList(RequestTensors& tensors, const char* output, const char* input) const;
   Status WriteEmbeddingBias(RequestTensors& tensors) const;

@@ -83,6 +83,7 @@ constexpr LlmParameter kTokenizerParameters[] = {
     {"add_special_tokens", Kind::kBool},
     {"skip_special_tokens", Kind::kBool},
     {"clean_up_tokenization_spaces", Kind::kBool},
+    {"chat_parser"},
     {"invalid_utf8", Kind::kChoice, "replace refuse"},
     {"truncation", Kind::kChoice, "file none"},
     {"engine_dir"},

@@ -36,6 +36,7 @@ constexpr LlmTensor kPreprocessingOutputs[] = {
     {"OUT_PAD_ID", "INT32", "[1]", "[-1]", false},
     {"DECODER_INPUT_ID", "INT32", "[-1]", "", false},
     {"REQUEST_DECODER_INPUT_LEN", "INT32", "[1]", "", false},
+    {"PROMPT_END", "STRING", "[1]", "", false},
     {"OUT_PROMPT_TABLE_EXTRA_IDS", "UINT64", "[-1]", "", false},
     {"PIXEL_VALUES", "FP16", "[-1,-1,-1,-1]", "", false},
     {"ASPECT_RATIO_IDS", "INT64", "[-1]", "", false},
@@ -154,6 +155,7 @@ constexpr LlmTensor kEngineOutputs[] = {
     {"num_output_tokens", "INT32", "[1]", "", false},
     {"prior_ids", "INT32", "[-1]", "", false},
     {"finish_reason", "STRING", "[1]", "", false},
+    {"stream_position", "UINT64", "[2]", "", false},
     {"num_cached_tokens", "INT32", "[1]", "", false},
     {"stop_reason", "STRING", "[1]", "", false},
     {"skip_special_tokens", "BOOL", "[1]", "", false},
@@ -175,10 +177,16 @@ constexpr LlmTensor kPostprocessingInputs[] = {
     {"FINISH_REASON", "STRING", "[1]", "", false},
     {"SKIP_SPECIAL_TOKENS", "BOOL", "[1]", "", false},
     {"TOP_LOGPROB_IDS", "INT32", "[-1,-1]", "", false},
+    {"PARSE_OUTPUT", "BOOL", "[1]", "", false},
+    {"TOOLS", "STRING", "[1]", "", false},
+    {"PROMPT_END", "STRING", "[1]", "", false},
+    {"STREAM_POSITION", "UINT64", "[2]", "", false},
 };
 
 constexpr LlmTensor kPostprocessingOutputs[] = {
     {"OUTPUT", "STRING", "[-1]", "", false},
+    {"REASONING", "STRING", "[-1]", "", false},
+    {"TOOL_CALLS", "STRING", "[-1]", "", false},
     {"TOKEN_TEXTS", "STRING", "[-1]", "", false},
     {"TOP_TOKEN_TEXTS", "STRING", "[-1,-1]", "", false},
     {"OUT_CUM_LOG_PROBS", "FP32", "[-1]", "", false},

@@ -2,6 +2,8 @@
 #include "backends/llm_core/adapter/active_request.h"
 
 #include <algorithm>
+#include <array>
+#include <random>
 #include <utility>
 
 #include "backends/llm_core/adapter/llm_metrics.h"
@@ -315,6 +317,7 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
   };
   NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
   NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
+  NEREID_RETURN_IF_ERROR(FillStreamPosition(response, sequence));
   NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", item.prompt.size()));
   int32_t num_output = 0;
   for (const SequenceUpdate& update : all) num_output += update.num_output;
@@ -328,6 +331,16 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
     sequence.prior_ids.erase(sequence.prior_ids.begin(), sequence.prior_ids.end() - kMaxPriorIds);
   }
   return {};
+}
+
+// Models behind the engine keep a state for each stream under its number, which is random, so that
+// no client can name the stream of another one.
+Status ActiveRequest::FillStreamPosition(Response& response, SequenceState& sequence) {
+  if (!IsRequested(response, "stream_position")) return {};
+  static thread_local std::random_device device;
+  while (sequence.stream == 0) sequence.stream = uint64_t{device()} << 32 | device();
+  const std::array<uint64_t, 2> position = {sequence.stream, sequence.num_responses++};
+  return response.SetOutput<uint64_t>("stream_position", Shape({2}), position);
 }
 
 }  // namespace nereid::llm

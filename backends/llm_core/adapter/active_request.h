@@ -92,9 +92,11 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   struct SequenceState {
     size_t item = 0;
     int32_t sequence_index = 0;
-    bool is_open = true;                  // [response thread]
-    llm::TokenIds prior_ids;              // the last ids sent [response thread]
-    std::vector<SequenceUpdate> updates;  // guarded by mutex_
+    bool is_open = true;  // [response thread]
+    // The number of the stream, 0 until its first response, and of its next response.
+    uint64_t stream = 0, num_responses = 0;  // [response thread]
+    llm::TokenIds prior_ids;                 // the last ids sent [response thread]
+    std::vector<SequenceUpdate> updates;     // guarded by mutex_
   };
 
   ActiveRequest(Request request, const ClientRequest& client, const ConfiguredOutputs& outputs,
@@ -109,6 +111,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
   Status FillResponse(Response& response, SequenceState& sequence,
                       std::span<const SequenceUpdate> all);
+  Status FillStreamPosition(Response& response, SequenceState& sequence);
   // Fills the outputs that have no counterpart in the `tensorrt_llm` model.
   Status FillExtensions(Response& response, const SequenceState& sequence,
                         std::span<const SequenceUpdate> all);

@@ -110,6 +110,7 @@ const std::vector<OutputTensor>& OutputTensors() {
       {"num_output_tokens", DataType::kInt32, {1}},
       {"prior_ids", DataType::kInt32, {-1}},
       {"finish_reason", DataType::kBytes, {1}},
+      {"stream_position", DataType::kUint64, {2}},
       {"num_cached_tokens", DataType::kInt32, {1}},
       {"stop_reason", DataType::kBytes, {1}},
       {"skip_special_tokens", DataType::kBool, {1}},  // as in the request, for postprocessing

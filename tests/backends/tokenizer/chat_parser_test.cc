@@ -1,116 +1,16 @@
 // Parsers of answers: what each family's text becomes, and that it does not depend on how the text
-// is cut. Calls that a published template renders parse back to the same calls; the templates come
-// from NEREID_TEST_DATA.
+// is cut.
 #include "backends/tokenizer/lib/chat/parsers/chat_parser.h"
 
-#include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "backends/tokenizer/lib/chat/chat_template.h"
-#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
-#include "backends/tokenizer/lib/text/utf8.h"
-#include "tests/backends/tokenizer/test_tokenizers.h"
+#include "tests/backends/tokenizer/answers.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr char kTools[] = R"([
-  {"type": "function", "function": {"name": "get_weather", "description": "The weather.",
-    "parameters": {"type": "object", "required": ["city"], "properties": {
-      "city": {"type": "string", "description": "c"}, "days": {"type": "integer", "description": "d"},
-      "exact": {"type": "boolean", "description": "e"}, "zip": {"type": "string", "description": "z"},
-      "tags": {"type": "array", "items": {"type": "string"}, "description": "t"},
-      "place": {"type": "object", "description": "p"}, "code": {"type": "string", "description": "x"}}}}},
-  {"type": "function", "function": {"name": "now", "description": "The time.",
-    "parameters": {"type": "object", "properties": {}}}}])";
-
-struct Call {
-  std::string name, arguments, id;
-};
-
-struct Answer {
-  std::string reasoning, content;
-  std::vector<Call> calls;
-
-  // For comparisons: arguments as texts.
-  std::string Show() const {
-    std::string text = "reasoning: " + reasoning + "\ncontent: " + content + "\n";
-    for (const Call& call : calls) {
-      text += "call: ";
-      text += call.id + " " + call.name + " " + call.arguments + "\n";
-    }
-    return text;
-  }
-};
-
-// Adds up deltas as a client does.
-void Add(const AnswerDelta& delta, Answer& answer) {
-  answer.reasoning += delta.reasoning;
-  answer.content += delta.content;
-  for (const ToolCallDelta& call : delta.tool_calls) {
-    if (!call.name.empty()) {
-      ASSERT_EQ(call.index, answer.calls.size());
-      ASSERT_FALSE(call.id.empty());
-      answer.calls.push_back({call.name, "", call.id});
-    }
-    ASSERT_LT(call.index, answer.calls.size());
-    answer.calls[call.index].arguments += call.arguments;
-  }
-}
-
-ParserOptions Options(std::string_view prompt_end = "", const char* tools = kTools) {
-  auto schemas = ToolSchemas::Parse(tools);
-  EXPECT_TRUE(schemas.ok()) << schemas.status().message();
-  return {.prompt_end = prompt_end, .tools = *schemas, .id_seed = 7};
-}
-
-Answer ParsePieces(std::string_view family, const ParserOptions& options,
-                   const std::vector<std::string_view>& pieces) {
-  const ParserFamily* found = FindParserFamily(family);
-  EXPECT_NE(found, nullptr) << family;
-  const std::unique_ptr<ChatParser> parser = found->make(options);
-  Answer answer;
-  for (const std::string_view piece : pieces) {
-    AnswerDelta delta;
-    parser->Push(piece, delta);
-    if (IsValidUtf8(piece)) {
-      EXPECT_TRUE(IsValidUtf8(delta.content) && IsValidUtf8(delta.reasoning)) << piece;
-    }
-    Add(delta, answer);
-  }
-  AnswerDelta last;
-  parser->Finish(last);
-  Add(last, answer);
-  return answer;
-}
-
-Answer Parse(std::string_view family, std::string_view text,
-             const ParserOptions& options = Options()) {
-  return ParsePieces(family, options, {text});
-}
-
-// Parses the text cut at every byte, at every pair of bytes if it is short, and into single bytes.
-void ExpectSameHoweverCut(std::string_view family, std::string_view text,
-                          const ParserOptions& options = Options()) {
-  const std::string whole = Parse(family, text, options).Show();
-  const auto expect_same = [&](const std::vector<std::string_view>& pieces, size_t at) {
-    ASSERT_EQ(ParsePieces(family, options, pieces).Show(), whole) << family << " at " << at << text;
-  };
-  std::vector<std::string_view> bytes;
-  for (size_t i = 0; i < text.size(); ++i) {
-    bytes.push_back(text.substr(i, 1));
-    expect_same({text.substr(0, i), text.substr(i)}, i);
-    for (size_t k = i + 1; text.size() < 160 && k < text.size(); ++k) {
-      expect_same({text.substr(0, i), text.substr(i, k - i), text.substr(k)}, i);
-    }
-  }
-  expect_same(bytes, 0);
-}
 
 struct Case {
   const char* family;
@@ -511,103 +411,6 @@ TEST(ChatParserTest, SchemasDecideTheTypesOfPlainText) {
   EXPECT_FALSE(ToolSchemas::Parse("{}").ok());
   EXPECT_EQ(*ToolSchemas::Parse("[]"), nullptr);
 }
-
-// A published template and the family that reads its calls.
-struct TemplateCase {
-  const char* file;  // in chat_templates/ of the test data
-  const char* family;
-  bool has_one_call = false;  // it renders one call only
-  const char* id = "abcdef123";
-};
-
-std::string ReadTemplate(const std::string& name) {
-  const auto data = TestData();
-  if (!data) return "";
-  std::ifstream file(*data / "chat_templates" / name);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-class PublishedTemplateTest : public ::testing::TestWithParam<TemplateCase> {};
-
-TEST_P(PublishedTemplateTest, ACallThatItRendersParsesBackToTheSameCall) {
-  const TemplateCase& each = GetParam();
-  const std::string source = ReadTemplate(each.file);
-  if (source.empty()) GTEST_SKIP() << "chat_templates/" << each.file << " is not in the test data";
-  ASSERT_NE(ParserFamilyOfTemplate(source), nullptr);
-  EXPECT_EQ(ParserFamilyOfTemplate(source)->name, each.family);
-  const auto chat = ChatTemplate::FromTexts(R"({"bos_token": "", "eos_token": ""})", source);
-  ASSERT_TRUE(chat.ok()) << chat.status().message();
-
-  const Json calls = Json::parse(R"([
-    {"id": "ID0", "type": "function", "function": {"name": "get_weather", "arguments": {
-      "city": "Zürich \"x\" {", "days": 3, "exact": true, "tags": ["a", 1.5, null],
-      "zip": "0123", "place": {"k": {"z": "<b>"}}, "code": "if a:\n  b\n"}}},
-    {"id": "ID1", "type": "function", "function": {"name": "now", "arguments": {}}}])");
-  for (size_t num_calls = 1; num_calls <= (each.has_one_call ? 1u : 2u); ++num_calls) {
-    Json messages = Json::parse(R"([{"role": "user", "content": "hi"}])");
-    const auto render = [&](bool adds_prompt) {
-      auto text = (*chat)->Render({messages, Json::parse(kTools), Json(), adds_prompt}, std::tm{});
-      EXPECT_TRUE(text.ok()) << text.status().message();
-      return text.ok() ? text->bytes() : std::string();
-    };
-    const std::string prompt = render(true);
-    Json assistant = {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array()}};
-    if (std::string_view(each.family).starts_with("deepseek")) assistant["content"] = nullptr;
-    for (size_t i = 0; i < num_calls; ++i) {
-      Json call = calls[i];
-      call["id"] = std::string(each.family) == "kimi"
-                       ? "functions." + call["function"]["name"].get<std::string>() + ":0"
-                       : each.id;
-      assistant["tool_calls"].push_back(call);
-    }
-    messages.push_back(assistant);
-    const std::string whole = render(false);
-    size_t common = 0;
-    while (common < std::min(prompt.size(), whole.size()) && prompt[common] == whole[common]) {
-      ++common;
-    }
-    // A prompt that opens the reasoning is not the beginning of a conversation without one.
-    if (common < prompt.size()) common = whole.find_last_of(">\n", common - 1) + 1;
-    const std::string answer = whole.substr(common);
-    const ParserOptions options = Options(std::string_view(whole).substr(0, common));
-    const Answer parsed = Parse(each.family, answer, options);
-    ASSERT_EQ(parsed.calls.size(), num_calls) << answer << "\n" << parsed.Show();
-    for (size_t i = 0; i < num_calls; ++i) {
-      EXPECT_EQ(parsed.calls[i].name, calls[i]["function"]["name"]);
-      EXPECT_EQ(Json::parse(parsed.calls[i].arguments), calls[i]["function"]["arguments"])
-          << answer;
-    }
-    ExpectSameHoweverCut(each.family, answer, options);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Families, PublishedTemplateTest,
-    ::testing::Values(TemplateCase{"NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", "hermes"},
-                      TemplateCase{"Qwen-Qwen2.5-7B-Instruct.jinja", "hermes"},
-                      TemplateCase{"Qwen-Qwen3-0.6B.jinja", "hermes"},
-                      TemplateCase{"Qwen-QwQ-32B.jinja", "hermes"},
-                      TemplateCase{"meta-llama-Llama-3.1-8B-Instruct.jinja", "llama", true},
-                      TemplateCase{"meta-llama-Llama-3.2-3B-Instruct.jinja", "llama", true},
-                      TemplateCase{"meta-llama-Llama-3.3-70B-Instruct.jinja", "llama", true},
-                      TemplateCase{"mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral"},
-                      TemplateCase{"Mistral-Small-3.2-24B-Instruct-2506.jinja", "mistral"},
-                      TemplateCase{"unsloth-mistral-Devstral-Small-2507.jinja", "mistral"},
-                      TemplateCase{"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", "deepseek_v3"},
-                      TemplateCase{"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", "deepseek_v3"},
-                      TemplateCase{"deepseek-ai-DeepSeek-V3.1.jinja", "deepseek_v31"},
-                      TemplateCase{"openai-gpt-oss-120b.jinja", "harmony", true},
-                      TemplateCase{"glm_4_5.jinja", "glm"}, TemplateCase{"GLM-4.6.jinja", "glm"},
-                      TemplateCase{"moonshotai-Kimi-K2.jinja", "kimi"},
-                      TemplateCase{"moonshotai-Kimi-K2-Thinking.jinja", "kimi"},
-                      TemplateCase{"unsloth-MiniMax-M2.jinja", "minimax"},
-                      TemplateCase{"Qwen3-Coder-30B-A3B-Instruct.jinja", "qwen3_coder"},
-                      TemplateCase{"llama-cpp-microsoft-Phi-4-mini-instruct.jinja", "phi"}),
-    [](const auto& info) {
-      std::string name;
-      for (const char byte : std::string(info.param.file)) name += isalnum(byte) ? byte : '_';
-      return name;
-    });
 
 }  // namespace
 }  // namespace nereid::tokenizer

@@ -151,6 +151,7 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::FromTexts(std::string_
   const std::shared_ptr<ChatTemplate> chat(new ChatTemplate);
   if (!source.empty()) {
     NEREID_ASSIGN_OR_RETURN(chat->default_, jinja::Template::Parse(source));
+    chat->source_ = source;
   }
   if (!config.empty()) {
     NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(config, kConfig));
@@ -179,7 +180,8 @@ Status ChatTemplate::ReadConfig(const Json& config, bool has_source) {
     return InvalidArgError(kConfig, ": chat_template: expected a text or a list, got ",
                            source.type_name());
   }
-  NEREID_ASSIGN_OR_RETURN(default_, jinja::Template::Parse(source.get_ref<const std::string&>()));
+  source_ = source.get<std::string>();
+  NEREID_ASSIGN_OR_RETURN(default_, jinja::Template::Parse(source_));
   return {};
 }
 
@@ -193,9 +195,10 @@ Status ChatTemplate::ReadNamedTemplates(const Json& list) {
     }
     const std::string& name = entry["name"].get_ref<const std::string&>();
     if (name != "default" && name != "tool_use") continue;
-    NEREID_ASSIGN_OR_RETURN(
-        (name == "default" ? default_ : tool_use_),
-        jinja::Template::Parse(entry["template"].get_ref<const std::string&>()));
+    const std::string& source = entry["template"].get_ref<const std::string&>();
+    NEREID_ASSIGN_OR_RETURN((name == "default" ? default_ : tool_use_),
+                            jinja::Template::Parse(source));
+    source_.append(source).push_back('\n');
   }
   if (default_ == nullptr) default_ = tool_use_;
   return {};

@@ -46,6 +46,9 @@ class ChatTemplate {
   /// it raised.
   Result<MarkedText> Render(Conversation conversation, const std::tm& now) const;
 
+  /// The text of the template, or of both.
+  const std::string& source() const { return source_; }
+
  private:
   using SharedTemplate = std::shared_ptr<const jinja::Template>;
   ChatTemplate() = default;
@@ -53,6 +56,7 @@ class ChatTemplate {
   Status ReadConfig(const nlohmann::ordered_json& config, bool has_source);
   Status ReadNamedTemplates(const nlohmann::ordered_json& list);
 
+  std::string source_;
   SharedTemplate default_;
   SharedTemplate tool_use_;  // used where tools are given; null: default_
   jinja::Dict special_tokens_;

@@ -37,9 +37,9 @@ std::string ToolCallsJson(std::span<const ToolCallDelta> deltas);
 struct ParserOptions {
   /// The end of the prompt's text. It says whether the prompt has opened the reasoning, so that the
   /// answer begins inside of it.
-  std::string_view prompt_end;
+  std::string_view prompt_end = {};
   /// The functions that the client offers. Null: the answer is not searched for calls.
-  std::shared_ptr<const ToolSchemas> tools;
+  std::shared_ptr<const ToolSchemas> tools = nullptr;
   /// Ids of calls are derived from it, where the model does not write them itself.
   uint64_t id_seed = 0;
 };
