@@ -208,6 +208,10 @@ bool BlockCalls::StepCallEnd() {
 
 bool BlockCalls::StepBlockEnd() {
   if (!TakeSpace(nullptr)) return false;
+  if (input_.EndsWithin(format_.ends)) {
+    input_.Take(input_.rest().size());
+    return false;
+  }
   size_t which = TextInput::kNone;
   const TextInput::Match match = input_.BeginsWith(format_.ends, which);
   if (match == TextInput::Match::kUnknown) return false;
@@ -220,9 +224,9 @@ void BlockCalls::OnEnd() {
   if (state_ == State::kJsonCall) {
     if (json_call_->is_written()) {
       writer_.EndCall();
-    } else {
-      held_ += json_call_->text();
+      return;
     }
+    held_ += json_call_->text();
   }
   if (state_ == State::kPythonName) held_ += python_name_;
   if (state_ == State::kPythonCall) held_ += python_arguments_;

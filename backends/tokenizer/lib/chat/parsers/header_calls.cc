@@ -125,6 +125,10 @@ bool HeaderCalls::StepCallEnd() {
   input_.Take(CountSpace(input_.rest()));
   if (input_.empty()) return false;
   const std::array nexts = {format_.section_end, format_.call_begin};
+  if (input_.EndsWithin(nexts)) {
+    input_.Take(input_.rest().size());
+    return false;
+  }
   size_t which = TextInput::kNone;
   const TextInput::Match match = input_.BeginsWith(nexts, which);
   if (match == TextInput::Match::kUnknown) return false;

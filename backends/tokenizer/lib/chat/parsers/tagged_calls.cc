@@ -56,9 +56,11 @@ void TaggedCalls::EndCall() {
 }
 
 bool TaggedCalls::StepContent() {
-  const TextInput::Hit hit = input_.Find(Markers(&format_.begin, 1));
+  const std::array begins = {format_.begin, format_.name_begin};
+  const TextInput::Hit hit = input_.Find(Markers(begins.data(), format_.has_bare_calls ? 2 : 1));
   writer_.Content(input_.Take(hit.position));
   if (hit.which == TextInput::kNone) return false;
+  if (hit.which == 1) return BeginName();
   held_ = input_.Take(format_.begin.size());
   state_ = State::kCallBegin;
   return true;
@@ -117,6 +119,7 @@ bool TaggedCalls::StepMember() {
   if (input_.empty()) return false;
   std::array<std::string_view, 3> nexts = {format_.key_begin, format_.end, format_.call_end};
   const Markers markers(nexts.data(), format_.call_end.empty() ? 2 : 3);
+  if (is_written_ && input_.EndsWithin(markers)) return false;
   size_t which = TextInput::kNone;
   const TextInput::Match match = input_.BeginsWith(markers, which);
   if (match == TextInput::Match::kUnknown) return false;
@@ -156,6 +159,8 @@ bool TaggedCalls::StepValueTag() {
   if (!format_.value_begin.empty()) {
     space_ += input_.Take(CountSpace(input_.rest()));
     if (input_.empty()) return false;
+    const Markers begin(&format_.value_begin, 1);
+    if (is_written_ && input_.EndsWithin(begin)) return false;
     const TextInput::Match match = input_.BeginsWith(format_.value_begin);
     if (match == TextInput::Match::kUnknown) return false;
     if (match == TextInput::Match::kNo) {
@@ -221,6 +226,10 @@ bool TaggedCalls::StepCallEnd() {
   input_.Take(CountSpace(input_.rest()));
   if (input_.empty()) return false;
   const std::array nexts = {format_.end, format_.name_begin};
+  if (input_.EndsWithin(nexts)) {
+    input_.Take(input_.rest().size());
+    return false;
+  }
   size_t which = TextInput::kNone;
   const TextInput::Match match = input_.BeginsWith(nexts, which);
   if (match == TextInput::Match::kUnknown) return false;

@@ -19,6 +19,8 @@ struct TaggedFormat {
   std::string_view value_begin;           // behind key_end; may be empty
   std::string_view value_end;
   std::string_view call_end;  // of one call; empty: `end` ends it
+  // A call may also begin with `name_begin` alone.
+  bool has_bare_calls = false;
   // Values stand on lines of their own: one line break at each end does not belong to them.
   bool has_value_lines = false;
 };

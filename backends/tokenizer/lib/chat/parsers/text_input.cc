@@ -27,6 +27,12 @@ TextInput::Match TextInput::BeginsWith(std::string_view marker) const {
   return MatchAt(0, Markers(&marker, 1), which);
 }
 
+bool TextInput::EndsWithin(Markers markers) const {
+  return is_ended_ && !empty() &&
+         std::any_of(markers.begin(), markers.end(),
+                     [this](std::string_view marker) { return marker.starts_with(rest()); });
+}
+
 TextInput::Match TextInput::MatchAt(size_t position, Markers markers, size_t& which) const {
   const std::string_view text = rest().substr(position);
   which = kNone;

@@ -37,6 +37,8 @@ class TextInput {
   // Whether the text begins with a marker, and with which; of several the longest.
   Match BeginsWith(Markers markers, size_t& which) const { return MatchAt(0, markers, which); }
   Match BeginsWith(std::string_view marker) const;
+  // Whether the text has ended within one of the markers, at whose beginning the input stands.
+  bool EndsWithin(Markers markers) const;
   // Searches for the markers. The caller consumes the `position` bytes, so that they are not
   // searched again.
   Hit Find(Markers markers) const;

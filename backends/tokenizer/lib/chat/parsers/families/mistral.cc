@@ -51,9 +51,9 @@ class MistralCalls : public TextMachine {
     if (state_ == State::kObject) {
       if (object_->is_written()) {
         writer_.EndCall();
-      } else {
-        held_ += object_->text();
+        return;
       }
+      held_ += object_->text();
     } else if (state_ == State::kArguments) {
       writer_.EndCall();
     }

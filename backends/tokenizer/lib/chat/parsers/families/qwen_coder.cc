@@ -1,5 +1,6 @@
 // Qwen3-Coder, Qwen3.5 and later:
 // <tool_call><function=f><parameter=x>1</parameter></function></tool_call>, on lines of their own.
+// The models sometimes leave out <tool_call>.
 #include "backends/tokenizer/lib/chat/parsers/families/families.h"
 #include "backends/tokenizer/lib/chat/parsers/staged_parser.h"
 #include "backends/tokenizer/lib/chat/parsers/tagged_calls.h"
@@ -18,6 +19,7 @@ constexpr TaggedFormat kQwenCoderFormat = {.begin = "<tool_call>",
                                            .value_begin = "",
                                            .value_end = "</parameter>",
                                            .call_end = "</function>",
+                                           .has_bare_calls = true,
                                            .has_value_lines = true};
 
 std::unique_ptr<ChatParser> MakeQwenCoder(const ParserOptions& options) {
