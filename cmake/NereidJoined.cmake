@@ -17,6 +17,7 @@ set(apart
   host/cli/chat.cc
   host/cli/hub_connection.cc
   host/cli/hub_file.cc
+  host/cli/top.cc
   host/core/capi/backend_request.cc
   host/core/capi/backend_response.cc
   host/core/capi/log.cc
