@@ -156,7 +156,7 @@ def test_a_failed_load_ends_with_its_cause(dist, tmp_path, demo_model):
     (tmp_path / "private").mkdir()
     ended = run(dist, "serve", tmp_path / "broken", *ANY_PORTS, environment={"TMPDIR": str(tmp_path / "private")})
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == f"nereid serve: Invalid argument: tokenizer '{tmp_path}/broken/tokenizer.json': not valid JSON at byte 3"
+    assert ended.stderr.splitlines()[-1] == f"nereid serve: Invalid argument: tokenizer '{tmp_path}/broken/tokenizer.json': not valid JSON at byte 2"
     assert list((tmp_path / "private").iterdir()) == []
 
 
