@@ -6,6 +6,7 @@ import queue
 import re
 import shutil
 import subprocess
+import urllib.request
 
 import numpy as np
 import pytest
@@ -131,3 +132,24 @@ def test_the_engines_stream_is_parsed_from_response_to_response(server):
     assert add_up(found) == ("".join(each[0] for each in plain), "", [])
     whole = responses(server, "ensemble", False, text_input="Once upon a time", parse_output=True, tools=TOOLS)
     assert add_up(whole) == add_up(found)
+
+
+def test_chat_completions_have_reasoning_and_tool_calls(server):
+    body = {"model": "echo_ensemble", "messages": [{"role": "user", "content": ANSWER}], "tools": json.loads(TOOLS), "max_tokens": 100}
+
+    def post(more):
+        request = urllib.request.Request(f"http://127.0.0.1:{server.http}/v1/chat/completions", json.dumps({**body, **more}).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.read().decode()
+
+    choice = json.loads(post({}))["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "I call." and choice["message"]["reasoning_content"] == "Über it."
+    whole = [[call["function"]["name"], call["function"]["arguments"]] for call in choice["message"]["tool_calls"]]
+    assert whole == [["f", '{"city": "Zürich", "days": [1, 2]}'], ["f", "{}"]]
+    chunks = [json.loads(line[6:]) for line in post({"stream": True}).splitlines() if line.startswith("data: {")]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    calls = [[delta.get("content") or "", "", json.dumps(delta.get("tool_calls", []))] for delta in deltas]
+    assert add_up(calls) == ("I call.", "", whole)
+    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "Über it."

@@ -18,9 +18,9 @@ namespace nereid::tokenizer {
 
 /// What a piece of text adds to one tool call.
 struct ToolCallDelta {
-  size_t index = 0;       ///< of the call in the answer, from 0
-  std::string id, name;   ///< both are set in the first delta of a call, and only there
-  std::string arguments;  ///< the next piece of the JSON text of the arguments
+  size_t index = 0;                ///< of the call in the answer, from 0
+  std::string id = {}, name = {};  ///< both are set in the first delta of a call, and only there
+  std::string arguments = {};      ///< the next piece of the JSON text of the arguments
 };
 
 /// What a piece of text adds to the answer.
