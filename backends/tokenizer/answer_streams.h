@@ -39,7 +39,7 @@ class AnswerStreams {
   explicit AnswerStreams(const Limits& limits) : limits_(limits) {}
 
   // Passes the next ids to the answer of a stream, which `begin` makes at the first response.
-  // UNAVAILABLE if the answer is not there: it was dropped, or responses are missing.
+  // UNAVAILABLE if the answer does not exist: it was dropped, or responses are missing.
   Result<AnswerDelta> Push(const StreamPosition& position, std::span<const int32_t> ids,
                            bool is_final,
                            const std::function<std::unique_ptr<ParsedAnswer>()>& begin);

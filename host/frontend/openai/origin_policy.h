@@ -30,7 +30,7 @@ class OriginPolicy {
   // host's name lead to this machine.
   Status Check(std::string_view origin, std::string_view host) const;
 
-  // True if the page is listed, so that its browser is told that it may read the answer.
+  // True if the page is listed: the answer then permits its browser to show it the answer.
   bool IsListed(std::string_view origin) const;
 
  private:

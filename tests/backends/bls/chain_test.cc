@@ -23,7 +23,7 @@ ModelSpec SpecOf(std::string name, const Names& inputs, const Names& outputs) {
   return spec;
 }
 
-// Tensors of the templates of TensorRT-LLM 0.9, and of one feature that is not there: LoRA.
+// Tensors of the templates of TensorRT-LLM 0.9, and of one feature that no model has: LoRA.
 class ChainTest : public testing::Test {
  protected:
   ModelSpec bls_ = SpecOf(
