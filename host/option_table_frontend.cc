@@ -229,6 +229,13 @@ const Flag kFlags[] = {
        o.openai.cors_origins.push_back(text);
        return openai::CheckOrigin(text);
      }},
+    {kHttp, "--max-stored-responses", "integer",
+     "The maximum number of responses of POST /v1/responses that the server keeps for their "
+     "clients, in up to 64 MiB; 0 means none. Default: 1000.",
+     NEREID_INT(openai.max_stored_responses, 0, INT32_MAX)},
+    {kHttp, "--max-stored-response-age-secs", "integer",
+     "The number of seconds after which the server forgets a response. Default: 3600.",
+     NEREID_INT(openai.max_stored_age_s, 1, INT32_MAX)},
     {kHttp, "--http-use-ssl", "boolean", "The HTTP port uses TLS (https). Default: false.",
      NEREID_BOOL(use_http_tls)},
     {kHttp, "--http-use-ssl-mutual", "boolean",

@@ -317,3 +317,27 @@ def test_anthropics_client_is_answered(server):
         assert error.value.body["type"] == "error" and error.value.body["error"]["type"] == "not_found_error"
         with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
             client.messages.create(model="oracle", max_tokens=5, messages=MESSAGES, tool_choice={"type": "any"})
+
+
+def test_responses_are_stored_and_continued(server, client):
+    fields = {"model": "ensemble", "input": "Once upon a time", "max_output_tokens": 6, "temperature": 0}
+    first = client.responses.create(**fields)
+    assert first.status == "incomplete" and first.output_text and first.usage.output_tokens == 6
+    assert client.responses.retrieve(first.id) == first
+    second = client.responses.create(**{**fields, "input": "Go on"}, previous_response_id=first.id)
+    items = [{"role": "user", "content": "Once upon a time"}, {"role": "assistant", "content": first.output_text}, {"role": "user", "content": "Go on"}]
+    assert second.usage.input_tokens == client.responses.input_tokens.count(model="ensemble", input=items).input_tokens
+    assert second.output_text == client.responses.create(**{**fields, "input": items}).output_text
+    client.responses.delete(first.id)
+    for missing in (lambda: client.responses.retrieve(first.id), lambda: client.responses.cancel(first.id),
+                    lambda: client.responses.retrieve(client.responses.create(**fields, store=False).id)):
+        with pytest.raises(openai.NotFoundError):
+            missing()
+    with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+        client.responses.create(**fields, previous_response_id=first.id)
+    with client.responses.stream(model="oracle", input=json.dumps(TOOL_PIECES)) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed" and "response.function_call_arguments.done" in kinds
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call", "function_call"] and final.output_text == "hi"
+    assert final.output[2].arguments == '{"a":1}' and client.responses.retrieve(final.id).output_text == "hi"

@@ -16,7 +16,9 @@ OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
                              const OpenAiOptions& options, bool is_local)
     : kserve_(std::move(kserve)),
       origins_(options.cors_origins, is_local),
-      context_{kserve_->context(), kserve_->is_draining(), std::time(nullptr)} {}
+      responses_({.max_count = options.max_stored_responses,
+                  .max_age = std::chrono::seconds(options.max_stored_age_s)}),
+      context_{kserve_->context(), kserve_->is_draining(), responses_, std::time(nullptr)} {}
 
 bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
                                const http::RequestHead& head) {
@@ -59,7 +61,7 @@ bool OpenAiService::AnswerPage(http::HttpConnection& connection, const http::Req
   if (is_listed && head.method == Method::kOptions && method.data() != nullptr) {
     const std::string_view headers = head.Header("Access-Control-Request-Headers");
     connection.AddResponseHeaders(
-        "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n"
+        "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\n"
         "Access-Control-Max-Age: 600\r\n");
     if (!headers.empty()) {
       connection.AddResponseHeaders(StrCat("Access-Control-Allow-Headers: ", headers, "\r\n"));

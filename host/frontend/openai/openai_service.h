@@ -37,6 +37,7 @@ class OpenAiService final : public http::HttpService {
 
   const std::unique_ptr<http::KServeService> kserve_;
   const OriginPolicy origins_;
+  ResponseStore responses_;
   ApiContext context_;
 };
 

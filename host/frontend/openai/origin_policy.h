@@ -3,6 +3,8 @@
 // thread]
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,9 @@ namespace nereid::openai {
 // Command line options of the OpenAI routes.
 struct OpenAiOptions {
   std::vector<std::string> cors_origins;  // --cors-origin
+  // Of POST /v1/responses; 0: nothing is stored.
+  size_t max_stored_responses = 1000;  // --max-stored-responses
+  int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
 };
 
 class OriginPolicy {

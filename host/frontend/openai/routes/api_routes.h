@@ -11,6 +11,7 @@
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/openai/calls/response_store.h"
 #include "host/frontend/openai/fields/api_error.h"
 
 namespace nereid::openai {
@@ -19,6 +20,7 @@ namespace nereid::openai {
 struct ApiContext {
   http::KServeContext& kserve;
   const std::atomic<bool>& is_draining;
+  ResponseStore& responses;
   const int64_t started_s;  // Unix time
 };
 
@@ -68,6 +70,16 @@ void HandleMessages(ApiContext& context, HttpConnection& connection, const Reque
                     RequestBody body);
 void HandleCountTokens(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                        RequestBody body);
+void HandleResponses(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                     RequestBody body);
+void HandleResponseTokens(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody body);
+void HandleStoredResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody body);
+void HandleCancelResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody body);
+void HandleDeleteResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody body);
 void HandleModels(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                   RequestBody body);
 void HandleModel(ApiContext& context, HttpConnection& connection, const RequestHead& head,

@@ -1,5 +1,5 @@
-// Chats, completions and messages: what they have in common from the body to the start of the
-// model.
+// Chats, completions, messages and responses: what they have in common from the body to the start
+// of the model.
 #include <ctime>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "host/frontend/openai/routes/generation_fields.h"
 #include "host/frontend/openai/routes/messages.h"
 #include "host/frontend/openai/routes/rendering.h"
+#include "host/frontend/openai/routes/responses.h"
 #include "host/frontend/openai/routes/route_support.h"
 
 namespace nereid::openai {
@@ -34,11 +35,12 @@ Status ReserveAll(const GenerationRequest& request, ByteReservation& reservation
   return Status::Ok();
 }
 
-// Starts what a route has read. `error_of` makes the route's error of a status.
-template <typename ErrorOf>
+// Starts what a route has read. `new_format` makes the format of the answers, and `error_of` the
+// route's error of a status.
+template <typename NewFormat, typename ErrorOf>
 void StartGeneration(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                      GenerationRequest request, std::string_view id_prefix,
-                     std::unique_ptr<AnswerFormat> format, const ErrorOf& error_of) {
+                     const NewFormat& new_format, const ErrorOf& error_of) {
   Answers answers;
   answers.id = NewId(id_prefix);
   answers.created = std::time(nullptr);
@@ -49,6 +51,7 @@ void StartGeneration(ApiContext& context, HttpConnection& connection, const Requ
   ByteReservation reservation(connection.limits().budget);
   Status status = ReserveAll(request, reservation);
   if (status.ok()) {
+    std::unique_ptr<AnswerFormat> format = new_format(request, answers);
     status = GenerationCall::Start(context.kserve, connection, head, std::move(request),
                                    std::move(answers), std::move(format), std::move(reservation));
   }
@@ -69,8 +72,10 @@ void HandleGeneration(const GenerationRoute& route, ApiContext& context, HttpCon
   request.model = *name;
   status = route.read(parsed, *model, request);
   if (!status.ok()) return ReplyApiError(connection, error_of(status));
-  std::unique_ptr<AnswerFormat> format = route.new_format(request);
-  StartGeneration(context, connection, head, std::move(request), route.id_prefix, std::move(format),
+  const auto new_format = [&](const GenerationRequest& read, const Answers&) {
+    return route.new_format(read);
+  };
+  StartGeneration(context, connection, head, std::move(request), route.id_prefix, new_format,
                   error_of);
 }
 
@@ -81,31 +86,103 @@ struct ConvertedChat {
   std::unique_ptr<ParsedBody> body;
 };
 
-ConvertedChat ConvertMessages(ApiContext& context, HttpConnection& connection,
-                              const RequestHead& head, const RequestBody& body,
-                              bool counts_tokens) {
-  ConvertedChat chat;
+// Reads a body by the fields of `route` and converts it with `convert`, which returns the chat's
+// text.
+template <typename Convert>
+ConvertedChat ReadAsChat(const ApiContext& context, HttpConnection& connection,
+                         const RequestHead& head, const RequestBody& body, RouteSet route,
+                         const Convert& convert) {
   const size_t max_depth = connection.limits().max_json_depth;
   ParsedBody parsed(body.bytes(), max_depth);
-  const auto fail = [&](const Status& status) {
-    ReplyApiError(connection, parsed.ErrorOf(status), &MessagesErrorJson);
+  const auto fail = [&](const ParsedBody& source, const Status& status) {
+    ReplyApiError(connection, source.ErrorOf(status), ErrorFormOf(head.path));
     return ConvertedChat();
   };
-  if (const Status status = parsed.Read(kMessages); !status.ok()) return fail(status);
+  if (const Status status = parsed.Read(route); !status.ok()) return fail(parsed, status);
   const Result<std::string> name = ReadModelName(parsed);
-  if (!name.ok()) return fail(name.status());
+  if (!name.ok()) return fail(parsed, name.status());
+  ConvertedChat chat;
   auto model = FindModel(context, connection, head, *name);
   if (model == nullptr) return chat;
-  Result<std::string> text = ChatOfMessages(parsed, counts_tokens);
-  if (!text.ok()) return fail(text.status());
+  Result<std::string> text = convert(parsed);
+  if (!text.ok()) return fail(parsed, text.status());
   chat.text = std::make_unique<const std::string>(std::move(text).value());
   chat.body = std::make_unique<ParsedBody>(*chat.text, max_depth);
-  if (const Status status = chat.body->Read(kChat); !status.ok()) {
-    ReplyApiError(connection, chat.body->ErrorOf(status), &MessagesErrorJson);
-    return ConvertedChat();
-  }
+  if (const Status status = chat.body->Read(kChat); !status.ok()) return fail(*chat.body, status);
   chat.model = std::move(model);
   return chat;
+}
+
+// Generates the answer to a converted chat. `new_format` is called once the request is known.
+template <typename NewFormat>
+void GenerateChat(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                  const ConvertedChat& chat, std::string_view id_prefix,
+                  const NewFormat& new_format) {
+  if (chat.model == nullptr) return;
+  const auto error_of = [&](const Status& status) { return chat.body->ErrorOf(status); };
+  GenerationRequest request;
+  request.model = chat.model->name;
+  const Status status = ReadChatRequest(*chat.body, *chat.model, request);
+  if (!status.ok()) return ReplyApiError(connection, error_of(status), ErrorFormOf(head.path));
+  StartGeneration(context, connection, head, std::move(request), id_prefix, new_format, error_of);
+}
+
+// Answers with the number of tokens of a converted chat: `prefix`, the number, and a brace.
+void CountTokens(const ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                 const ConvertedChat& chat, std::string prefix) {
+  if (chat.model == nullptr) return;
+  const ErrorForm form = ErrorFormOf(head.path);
+  http::InputTensors inputs;
+  Status status = WriteConversation(*chat.body, *chat.model, inputs);
+  if (status.ok()) {
+    status = StartRendering(context, connection, *chat.model, std::move(inputs),
+                            [form, prefix = std::move(prefix)](
+                                HttpConnection& client, const Result<std::vector<int64_t>>& ids) {
+                              if (!ids.ok())
+                                return ReplyApiError(client, ToApiError(ids.status()), form);
+                              client.Reply({}, StrCat(prefix, ids->size(), "}"));
+                            });
+  }
+  if (!status.ok()) ReplyApiError(connection, chat.body->ErrorOf(status), form);
+}
+
+// The secret of a client, by which it finds its responses again.
+std::string OwnerOf(const HttpConnection& connection, const RequestHead& head) {
+  return std::string(ApiCallerOf(connection, head).FindHeader("authorization"));
+}
+
+constexpr std::string_view kResponsePrefix = "/v1/responses/";
+
+void ReplyUnknownResponse(HttpConnection& connection, std::string_view id) {
+  ReplyApiError(connection, {.status = 404,
+                             .message = StrCat("response '", id.substr(0, 128),
+                                               "' is not stored: it is unknown, too old, or has "
+                                               "left for newer ones"),
+                             .code = "response_not_found"});
+}
+
+// The stored conversation that a request for a response continues.
+Result<std::string> EarlierItems(ApiContext& context, const HttpConnection& connection,
+                                 const RequestHead& head, ParsedBody& body) {
+  const FieldValue* const previous = body.Find("previous_response_id");
+  if (previous == nullptr) return std::string();
+  auto stored = context.responses.Find(std::string(previous->text), OwnerOf(connection, head));
+  if (stored) return std::move(stored->items);
+  return body.Refuse("previous_response_id", "previous_response_not_found",
+                     "previous_response_id: response '", previous->text.substr(0, 128),
+                     "' is not stored");
+}
+
+ConvertedChat ReadResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                           const RequestBody& body, ResponseChat& converted, bool& is_stored) {
+  const auto convert = [&](ParsedBody& parsed) -> Result<std::string> {
+    is_stored = parsed.BoolOr("store", true);
+    NEREID_ASSIGN_OR_RETURN(const std::string earlier,
+                            EarlierItems(context, connection, head, parsed));
+    NEREID_ASSIGN_OR_RETURN(converted, ChatOfResponse(parsed, earlier));
+    return std::move(converted.chat);
+  };
+  return ReadAsChat(context, connection, head, body, kResponses, convert);
 }
 
 }  // namespace
@@ -122,35 +199,76 @@ void HandleCompletions(ApiContext& context, HttpConnection& connection, const Re
 
 void HandleMessages(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                     RequestBody body) {
-  const ConvertedChat chat =
-      ConvertMessages(context, connection, head, body, /*counts_tokens=*/false);
-  if (chat.model == nullptr) return;
-  const auto error_of = [&](const Status& status) { return chat.body->ErrorOf(status); };
-  GenerationRequest request;
-  request.model = chat.model->name;
-  const Status status = ReadChatRequest(*chat.body, *chat.model, request);
-  if (!status.ok()) return ReplyApiError(connection, error_of(status), &MessagesErrorJson);
-  StartGeneration(context, connection, head, std::move(request), "msg_", NewMessagesFormat(),
-                  error_of);
+  const ConvertedChat chat = ReadAsChat(
+      context, connection, head, body, kMessages,
+      [](ParsedBody& parsed) { return ChatOfMessages(parsed, /*counts_tokens=*/false); });
+  GenerateChat(context, connection, head, chat, "msg_",
+               [](const GenerationRequest&, const Answers&) { return NewMessagesFormat(); });
 }
 
 void HandleCountTokens(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                        RequestBody body) {
   const ConvertedChat chat =
-      ConvertMessages(context, connection, head, body, /*counts_tokens=*/true);
-  if (chat.model == nullptr) return;
-  http::InputTensors inputs;
-  Status status = WriteConversation(*chat.body, *chat.model, inputs);
-  if (status.ok()) {
-    status = StartRendering(context, connection, *chat.model, std::move(inputs),
-                            [](HttpConnection& client, const Result<std::vector<int64_t>>& ids) {
-                              if (!ids.ok())
-                                return ReplyApiError(client, ToApiError(ids.status()),
-                                                     &MessagesErrorJson);
-                              client.Reply({}, StrCat("{\"input_tokens\":", ids->size(), "}"));
-                            });
+      ReadAsChat(context, connection, head, body, kMessages,
+                 [](ParsedBody& parsed) { return ChatOfMessages(parsed, /*counts_tokens=*/true); });
+  CountTokens(context, connection, head, chat, "{\"input_tokens\":");
+}
+
+void HandleResponses(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                     RequestBody body) {
+  ResponseChat converted;
+  bool is_stored = true;
+  const ConvertedChat chat = ReadResponse(context, connection, head, body, converted, is_stored);
+  GenerateChat(context, connection, head, chat, "resp_",
+               [&](const GenerationRequest&, const Answers& answers) {
+                 StoreResponse store;
+                 if (is_stored) {
+                   store = [&responses = context.responses, id = answers.id,
+                            owner = OwnerOf(connection, head)](const std::string& json,
+                                                               std::string items) {
+                     responses.Put(id, owner, {json, std::move(items)});
+                   };
+                 }
+                 return NewResponseFormat(std::move(converted), std::move(store));
+               });
+}
+
+void HandleResponseTokens(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody body) {
+  ResponseChat converted;
+  bool is_stored = false;
+  const ConvertedChat chat = ReadResponse(context, connection, head, body, converted, is_stored);
+  CountTokens(context, connection, head, chat,
+              "{\"object\":\"response.input_tokens\",\"input_tokens\":");
+}
+
+void HandleStoredResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody) {
+  const std::string id(head.path.substr(kResponsePrefix.size()));
+  const auto stored = context.responses.Find(id, OwnerOf(connection, head));
+  if (!stored) return ReplyUnknownResponse(connection, id);
+  connection.Reply({}, stored->json);
+}
+
+void HandleDeleteResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody) {
+  const std::string id(head.path.substr(kResponsePrefix.size()));
+  if (!context.responses.Remove(id, OwnerOf(connection, head))) {
+    return ReplyUnknownResponse(connection, id);
   }
-  if (!status.ok()) ReplyApiError(connection, chat.body->ErrorOf(status), &MessagesErrorJson);
+  connection.Reply({}, StrCat("{\"id\":\"", id, "\",\"object\":\"response\",\"deleted\":true}"));
+}
+
+void HandleCancelResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                          RequestBody) {
+  std::string_view id = head.path.substr(kResponsePrefix.size());
+  id.remove_suffix(std::string_view("/cancel").size());
+  if (!context.responses.Find(std::string(id), OwnerOf(connection, head))) {
+    return ReplyUnknownResponse(connection, id);
+  }
+  ReplyApiError(connection, {.message = StrCat("response '", id,
+                                               "' is complete; only responses that are made in "
+                                               "the background can be cancelled")});
 }
 
 }  // namespace nereid::openai

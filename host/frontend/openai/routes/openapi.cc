@@ -72,7 +72,9 @@ Json BodySchema(uint16_t fields) {
     if (is_offered) properties[std::string(field.name)] = SchemaOf(field);
   }
   Json required = {"model"};
-  if ((fields & kChat) != 0) required.push_back("messages");
+  if ((fields & (kChat | kMessages)) != 0) required.push_back("messages");
+  if ((fields & kMessages) != 0) required.push_back("max_tokens");
+  if ((fields & kResponses) != 0) required.push_back("input");
   if ((fields & kCompletions) != 0) required.push_back("prompt");
   if ((fields & kDetokenize) != 0) required.push_back("tokens");
   return {{"type", "object"},
@@ -108,12 +110,16 @@ Json Operation(const ApiRoute& route) {
   return operation;
 }
 
+const char* MethodName(http::Method method) {
+  if (method == http::Method::kGet) return "get";
+  return method == http::Method::kDelete ? "delete" : "post";
+}
+
 std::string MakeDescription() {
   Json paths = Json::object();
   for (const ApiRoute& route : ApiRoutes()) {
     const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
-    paths[path + std::string(route.suffix)][route.method == http::Method::kGet ? "get" : "post"] =
-        Operation(route);
+    paths[path + std::string(route.suffix)][MethodName(route.method)] = Operation(route);
   }
   const Json description = {
       {"openapi", "3.1.0"}, {"info", {{"title", "Nereid"}, {"version", "1"}}}, {"paths", paths}};

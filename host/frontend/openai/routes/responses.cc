@@ -1,0 +1,460 @@
+#include "host/frontend/openai/routes/responses.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace nereid::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* Member(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string TextOr(const Json& object, const char* name, const char* fallback = "") {
+  const Json* const member = Member(object, name);
+  return member != nullptr && member->is_string() ? member->get<std::string>() : fallback;
+}
+
+// Turns the items of a conversation into messages.
+class ItemConversion {
+ public:
+  explicit ItemConversion(ParsedBody& body) : body_(body) {}
+
+  Status AddAll(const Json& items) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      const std::string path = StrCat("input[", i, "]");
+      if (!items[i].is_object()) {
+        return body_.Refuse(path, "invalid_type", path, ": expected an object, got ",
+                            items[i].type_name());
+      }
+      NEREID_RETURN_IF_ERROR(Add(items[i], path));
+    }
+    return Status::Ok();
+  }
+  void AddText(std::string role, std::string text) {
+    messages_.push_back({{"role", std::move(role)}, {"content", std::move(text)}});
+  }
+  Json TakeMessages() { return std::move(messages_); }
+
+ private:
+  Status Add(const Json& item, const std::string& path) {
+    const std::string type = TextOr(item, "type", "message");
+    if (type == "message") return AddMessage(item, path);
+    if (type == "function_call") {
+      AssistantMessage()["tool_calls"].push_back(
+          {{"id", TextOr(item, "call_id")},
+           {"type", "function"},
+           {"function",
+            {{"name", TextOr(item, "name")}, {"arguments", TextOr(item, "arguments")}}}});
+      return Status::Ok();
+    }
+    if (type == "function_call_output") {
+      NEREID_ASSIGN_OR_RETURN(std::string text, TextOf(item, "output", path));
+      messages_.push_back({{"role", "tool"},
+                           {"tool_call_id", TextOr(item, "call_id")},
+                           {"content", std::move(text)}});
+      return Status::Ok();
+    }
+    if (type == "reasoning") {
+      const Json* const content = Member(item, "content");
+      if (content != nullptr && !content->empty()) {
+        NEREID_ASSIGN_OR_RETURN(reasoning_, TextOf(item, "content", path));
+      }
+      return Status::Ok();
+    }
+    return body_.Refuse(path + ".type", "unsupported_content", path, ": an item of type '",
+                        type.substr(0, 40), "' is not supported");
+  }
+
+  Status AddMessage(const Json& item, const std::string& path) {
+    const std::string role = TextOr(item, "role");
+    if (role.empty()) {
+      return body_.Refuse(path + ".role", "missing", path, ".role: this field is required");
+    }
+    NEREID_ASSIGN_OR_RETURN(std::string text, TextOf(item, "content", path));
+    if (role == "assistant" && !reasoning_.empty()) {
+      AssistantMessage()["content"] = std::move(text);
+    } else {
+      AddText(role, std::move(text));
+    }
+    return Status::Ok();
+  }
+
+  // The message that calls and reasoning of the model belong to.
+  Json& AssistantMessage() {
+    if (messages_.empty() || messages_.back()["role"] != "assistant") AddText("assistant", "");
+    Json& message = messages_.back();
+    if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
+    return message;
+  }
+
+  // A text or a list of parts with texts.
+  Result<std::string> TextOf(const Json& item, const char* member, const std::string& path) {
+    const Json* const content = Member(item, member);
+    const std::string where = StrCat(path, ".", member);
+    if (content == nullptr) return std::string();
+    if (content->is_string()) return content->get<std::string>();
+    if (!content->is_array()) {
+      return body_.Refuse(where, "invalid_type", where,
+                          ": expected a string or an array of parts, got ", content->type_name());
+    }
+    std::string text;
+    for (size_t i = 0; i < content->size(); ++i) {
+      const Json& part = (*content)[i];
+      const std::string type = part.is_object() ? TextOr(part, "type") : part.type_name();
+      if (type != "input_text" && type != "output_text" && type != "text" &&
+          type != "reasoning_text" && type != "summary_text") {
+        return body_.Refuse(StrCat(where, "[", i, "]"), "unsupported_content", where, "[", i,
+                            "]: a part of type '", type.substr(0, 40),
+                            "' is not supported, only text");
+      }
+      text += (i == 0 ? "" : "\n") + TextOr(part, "text");
+    }
+    return text;
+  }
+
+  ParsedBody& body_;
+  Json messages_ = Json::array();
+  std::string reasoning_;  // of the next message of the model
+};
+
+Result<Json> ReadTools(ParsedBody& body, const Json& list) {
+  Json tools = Json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = StrCat("tools[", i, "]");
+    const std::string type = list[i].is_object() ? TextOr(list[i], "type") : "";
+    if (type != "function") {
+      return body.Refuse(path, "unsupported_parameter", path, ": type '", type.substr(0, 40),
+                         "' is not supported, only 'function'");
+    }
+    if (TextOr(list[i], "name").empty()) {
+      return body.Refuse(path + ".name", "missing", path, ".name: this field is required");
+    }
+    Json function = {{"name", list[i]["name"]}};
+    for (const char* const name : {"description", "parameters"}) {
+      if (const Json* const member = Member(list[i], name)) function[name] = *member;
+    }
+    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return tools;
+}
+
+Status ReadReasoning(ParsedBody& body, Json& chat) {
+  const FieldValue* const value = body.Find("reasoning");
+  if (value == nullptr) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(const Json reasoning, ReadJson<Json>(value->json, "reasoning"));
+  if (const Json* const effort = Member(reasoning, "effort")) chat["reasoning_effort"] = *effort;
+  return Status::Ok();
+}
+
+Status CheckFormat(ParsedBody& body) {
+  const FieldValue* const value = body.Find("text");
+  if (value == nullptr) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(const Json text, ReadJson<Json>(value->json, "text"));
+  const Json* const format = Member(text, "format");
+  if (format == nullptr) return Status::Ok();
+  const std::string type = format->is_object() ? TextOr(*format, "type") : "";
+  if (type == "text") return Status::Ok();
+  return body.Refuse("text.format", "unsupported_parameter", "text.format: type '",
+                     type.substr(0, 40), "' is not supported yet, only 'text'");
+}
+
+// What the response repeats of the request.
+std::string EchoOf(const ParsedBody& body, const Json& tools) {
+  Json echo = Json::object();
+  const auto text_or_null = [&](const char* name) {
+    const FieldValue* const value = body.Find(name);
+    echo[name] = value == nullptr ? Json() : Json(value->text);
+  };
+  text_or_null("instructions");
+  text_or_null("previous_response_id");
+  const FieldValue* const max_tokens = body.Find("max_output_tokens");
+  echo["max_output_tokens"] = max_tokens == nullptr ? Json() : Json(max_tokens->integer);
+  for (const char* const name : {"temperature", "top_p"}) {
+    const FieldValue* const value = body.Find(name);
+    echo[name] = value == nullptr ? 1.0 : value->number;
+  }
+  echo["parallel_tool_calls"] = body.BoolOr("parallel_tool_calls", true);
+  echo["store"] = body.BoolOr("store", true);
+  echo["tools"] = tools;
+  echo["text"] = {{"format", {{"type", "text"}}}};
+  echo["truncation"] = "disabled";
+  const FieldValue* const choice = body.Find("tool_choice");
+  const FieldValue* const metadata = body.Find("metadata");
+  std::string json = Dump(echo);
+  json.pop_back();
+  json += ",\"tool_choice\":";
+  json += choice == nullptr ? "\"auto\"" : choice->json;
+  json += ",\"metadata\":";
+  json += metadata == nullptr ? "{}" : metadata->json;
+  return json.substr(1);
+}
+
+class ResponseFormat final : public AnswerFormat {
+ public:
+  ResponseFormat(ResponseChat request, StoreResponse store)
+      : request_(std::move(request)), store_(std::move(store)) {}
+
+  std::string Whole(const Answers& answers) override {
+    const Answer& answer = answers.all[0];
+    const std::string status = StatusOf(answer);
+    if (!answer.reasoning.empty()) output_.push_back(ReasoningItem(answer.reasoning));
+    if (!answer.text.empty() || answer.tool_calls.empty()) {
+      output_.push_back(MessageItem(NewId("msg_"), answer.text, status));
+    }
+    for (const ToolCallPiece& call : answer.tool_calls) {
+      output_.push_back(CallItem(NewId("fc_"), call, status));
+    }
+    return Complete(answers);
+  }
+
+  void AppendBegin(std::string& events, const Answers& answers) override {
+    const Json response = Json::parse(ResponseJson(answers, "in_progress"));
+    AppendEvent(events, "response.created", {{"response", response}});
+    AppendEvent(events, "response.in_progress", {{"response", response}});
+  }
+
+  void AppendPiece(std::string& events, const Answers&, size_t, const AnswerPiece& piece) override {
+    if (!piece.reasoning.empty()) {
+      Open(events, Kind::kReasoning, {});
+      AppendDelta(events, "response.reasoning_text.delta", piece.reasoning);
+      call_.arguments += piece.reasoning;
+    }
+    if (!piece.text.empty()) {
+      Open(events, Kind::kMessage, {});
+      AppendDelta(events, "response.output_text.delta", piece.text);
+      call_.arguments += piece.text;
+    }
+    for (const ToolCallPiece& call : piece.tool_calls) {
+      Open(events, Kind::kCall, call);
+      if (call.arguments.empty()) continue;
+      AppendDelta(events, "response.function_call_arguments.delta", call.arguments);
+      call_.arguments += call.arguments;
+    }
+  }
+
+  void AppendEnd(std::string& events, const Answers& answers) override {
+    if (kind_ == Kind::kNone && output_.empty()) Open(events, Kind::kMessage, {});
+    const std::string status = StatusOf(answers.all[0]);
+    Close(events, status);
+    AppendEvent(events, "response." + status, {{"response", Json::parse(Complete(answers))}});
+  }
+
+  void AppendError(std::string& events, const ApiError& error) override {
+    AppendEvent(events, "error",
+                {{"code", error.code.empty() ? Json() : Json(error.code)},
+                 {"message", error.message},
+                 {"param", error.param.empty() ? Json() : Json(error.param)}});
+  }
+
+ private:
+  enum class Kind { kNone, kReasoning, kMessage, kCall };
+
+  static std::string StatusOf(const Answer& answer) {
+    return answer.FinishReason() == "length" ? "incomplete" : "completed";
+  }
+
+  static Json ReasoningItem(const std::string& text) {
+    return {{"id", NewId("rs_")},
+            {"type", "reasoning"},
+            {"summary", Json::array()},
+            {"content", Json::array({{{"type", "reasoning_text"}, {"text", text}}})}};
+  }
+  static Json TextPart(const std::string& text) {
+    return {{"type", "output_text"},
+            {"text", text},
+            {"annotations", Json::array()},
+            {"logprobs", Json::array()}};
+  }
+  static Json MessageItem(const std::string& id, const std::string& text,
+                          const std::string& status) {
+    return {{"id", id},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"status", status},
+            {"content", Json::array({TextPart(text)})}};
+  }
+  static Json CallItem(const std::string& id, const ToolCallPiece& call,
+                       const std::string& status) {
+    return {{"id", id},          {"type", "function_call"},     {"call_id", call.id},
+            {"name", call.name}, {"arguments", call.arguments}, {"status", status}};
+  }
+
+  std::string ResponseJson(const Answers& answers, const std::string& status) const {
+    Json response = {{"id", answers.id},
+                     {"object", "response"},
+                     {"created_at", answers.created},
+                     {"status", status},
+                     {"model", answers.model},
+                     {"error", nullptr},
+                     {"incomplete_details", nullptr},
+                     {"output", output_},
+                     {"usage", nullptr}};
+    if (status == "incomplete") {
+      response["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    }
+    if (status != "in_progress") {
+      const Usage usage = answers.TotalUsage();
+      response["usage"] = {
+          {"input_tokens", usage.prompt_tokens},
+          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens.value_or(0)}}},
+          {"output_tokens", usage.completion_tokens},
+          {"output_tokens_details", {{"reasoning_tokens", 0}}},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+    }
+    std::string json = Dump(response);
+    json.back() = ',';
+    return json + request_.echo + '}';
+  }
+
+  // The finished response, which is also stored.
+  std::string Complete(const Answers& answers) {
+    std::string json = ResponseJson(answers, StatusOf(answers.all[0]));
+    if (store_ == nullptr) return json;
+    std::string items = request_.items;
+    items.pop_back();
+    for (const Json& item : output_) {
+      if (items.size() > 1) items += ',';
+      items += Dump(item);
+    }
+    store_(json, items + ']');
+    return json;
+  }
+
+  void AppendEvent(std::string& events, const std::string& type, Json data) {
+    Json event = {{"type", type}, {"sequence_number", sequence_number_++}};
+    event.update(data);
+    events += "event: " + type + "\ndata: " + Dump(event) + "\n\n";
+  }
+
+  // Appends an event of the open item.
+  void AppendItemEvent(std::string& events, const std::string& type, Json data) {
+    data["item_id"] = item_id_;
+    data["output_index"] = output_.size();
+    if (kind_ != Kind::kCall) data["content_index"] = 0;
+    AppendEvent(events, type, std::move(data));
+  }
+
+  void AppendDelta(std::string& events, const std::string& type, const std::string& text) {
+    Json data = {{"delta", text}};
+    if (kind_ == Kind::kMessage) data["logprobs"] = Json::array();
+    AppendItemEvent(events, type, std::move(data));
+  }
+
+  // Begins an item unless it goes on.
+  void Open(std::string& events, Kind kind, const ToolCallPiece& call) {
+    if (kind_ == kind && (kind != Kind::kCall || call_.index == call.index)) return;
+    Close(events, "completed");
+    kind_ = kind;
+    call_ = {call.index, call.id, call.name, ""};
+    item_id_ = NewId(kind == Kind::kReasoning ? "rs_" : kind == Kind::kMessage ? "msg_" : "fc_");
+    Json item = OpenItem("in_progress");
+    if (kind != Kind::kCall) item["content"] = Json::array();
+    AppendEvent(events, "response.output_item.added",
+                {{"output_index", output_.size()}, {"item", item}});
+    if (kind == Kind::kMessage) {
+      AppendItemEvent(events, "response.content_part.added", {{"part", TextPart("")}});
+    }
+  }
+
+  Json OpenItem(const std::string& status) const {
+    const std::string& text = call_.arguments;
+    if (kind_ == Kind::kMessage) return MessageItem(item_id_, text, status);
+    if (kind_ == Kind::kCall) return CallItem(item_id_, call_, status);
+    Json item = ReasoningItem(text);
+    item["id"] = item_id_;
+    return item;
+  }
+
+  void Close(std::string& events, const std::string& status) {
+    if (kind_ == Kind::kNone) return;
+    const std::string& text = call_.arguments;
+    if (kind_ == Kind::kMessage) {
+      AppendItemEvent(events, "response.output_text.done",
+                      {{"text", text}, {"logprobs", Json::array()}});
+      AppendItemEvent(events, "response.content_part.done", {{"part", TextPart(text)}});
+    } else if (kind_ == Kind::kReasoning) {
+      AppendItemEvent(events, "response.reasoning_text.done", {{"text", text}});
+    } else {
+      AppendItemEvent(events, "response.function_call_arguments.done",
+                      {{"arguments", text}, {"name", call_.name}});
+    }
+    const Json item = OpenItem(status);
+    AppendEvent(events, "response.output_item.done",
+                {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(item);
+    kind_ = Kind::kNone;
+  }
+
+  const ResponseChat request_;
+  const StoreResponse store_;
+  std::vector<Json> output_;  // the finished items
+  int64_t sequence_number_ = 0;
+  // Of the open item of a stream: `call_.arguments` is its text so far, whatever its kind.
+  Kind kind_ = Kind::kNone;
+  std::string item_id_;
+  ToolCallPiece call_;
+};
+
+}  // namespace
+
+Result<ResponseChat> ChatOfResponse(ParsedBody& body, std::string_view earlier_items) {
+  const FieldValue* const input = body.Find("input");
+  if (input == nullptr) return body.Refuse("input", "missing", "input: this field is required");
+  NEREID_RETURN_IF_ERROR(CheckFormat(body));
+  Json items = Json::array();
+  if (!earlier_items.empty()) {
+    NEREID_ASSIGN_OR_RETURN(items, ReadJson<Json>(earlier_items, "stored response"));
+  }
+  NEREID_ASSIGN_OR_RETURN(Json given, ReadJson<Json>(input->json, "input"));
+  if (given.is_string()) {
+    given = Json::array({{{"type", "message"}, {"role", "user"}, {"content", given}}});
+  }
+  if (!given.is_array()) {
+    return body.Refuse("input", "invalid_type",
+                       "input: expected a string or an array of items, got ", given.type_name());
+  }
+  ItemConversion conversion(body);
+  if (const FieldValue* const instructions = body.Find("instructions")) {
+    conversion.AddText("system", std::string(instructions->text));
+  }
+  NEREID_RETURN_IF_ERROR(conversion.AddAll(items));
+  NEREID_RETURN_IF_ERROR(conversion.AddAll(given));
+  for (Json& item : given) items.push_back(std::move(item));
+
+  Json chat = {{"model", ""}, {"messages", conversion.TakeMessages()}};
+  Json tools = Json::array();
+  if (const FieldValue* const value = body.Find("tools")) {
+    NEREID_ASSIGN_OR_RETURN(tools, ReadJson<Json>(value->json, "tools"));
+    NEREID_ASSIGN_OR_RETURN(chat["tools"], ReadTools(body, tools));
+  }
+  if (const FieldValue* const choice = body.Find("tool_choice")) {
+    NEREID_ASSIGN_OR_RETURN(chat["tool_choice"], ReadJson<Json>(choice->json, "tool_choice"));
+  }
+  if (!body.BoolOr("parallel_tool_calls", true)) chat["parallel_tool_calls"] = false;
+  if (const FieldValue* const value = body.Find("max_output_tokens")) {
+    chat["max_tokens"] = value->integer;
+  }
+  for (const char* const name : {"temperature", "top_p"}) {
+    if (const FieldValue* const value = body.Find(name)) chat[name] = value->number;
+  }
+  if (body.BoolOr("stream", false)) chat["stream"] = true;
+  NEREID_RETURN_IF_ERROR(ReadReasoning(body, chat));
+  return ResponseChat{Dump(chat), Dump(items), EchoOf(body, tools)};
+}
+
+std::unique_ptr<AnswerFormat> NewResponseFormat(ResponseChat request, StoreResponse store) {
+  return std::make_unique<ResponseFormat>(std::move(request), std::move(store));
+}
+
+}  // namespace nereid::openai
