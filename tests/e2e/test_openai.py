@@ -279,11 +279,7 @@ def test_a_tokenizer_is_asked_without_its_engine(server, client):
     assert [each["token_ids"] for each in rendered] == [ids, tokenizer.encode("The").ids]
     usage = client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=1).usage
     assert usage.prompt_tokens == len(chat)
-    status, template = asked(server, "/apply-template", body)
-    if status == 200:
-        assert template == {"prompt": "<|endoftext|>user: Once upon a time\nassistant:"}
-    else:
-        assert "SKIP_SPECIAL_TOKENS" in template["error"]["message"]
+    assert asked(server, "/apply-template", body) == (200, {"prompt": "<|endoftext|>user: Once upon a time\nassistant:"})
     assert asked(server, "/tokenize", {"model": "oracle", "prompt": "x"})[0] == 400
     assert asked(server, "/tokenize", {"model": "ensemble"})[1]["error"]["param"] == "prompt"
 
@@ -341,3 +337,36 @@ def test_responses_are_stored_and_continued(server, client):
     assert kinds[0] == "response.created" and kinds[-1] == "response.completed" and "response.function_call_arguments.done" in kinds
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call", "function_call"] and final.output_text == "hi"
     assert final.output[2].arguments == '{"a":1}' and client.responses.retrieve(final.id).output_text == "hi"
+
+
+def test_the_engine_honours_the_fields_of_clients(client):
+    fields = {"model": "ensemble", "messages": MESSAGES, "max_tokens": 6}
+    several = client.chat.completions.create(**fields, n=3, seed=1, temperature=1.2)
+    assert [choice.index for choice in several.choices] == [0, 1, 2] and len({choice.message.content for choice in several.choices}) > 1
+    assert several.usage.completion_tokens == 18
+    streamed = ["", "", ""]
+    for chunk in client.chat.completions.create(**fields, n=3, seed=1, temperature=1.2, stream=True):
+        streamed[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert streamed == [choice.message.content for choice in several.choices]
+
+    whole = client.chat.completions.create(**fields, temperature=0, logprobs=True, top_logprobs=2, extra_body={"return_token_ids": True})
+    choice = whole.choices[0]
+    tokens = choice.logprobs.content
+    assert len(tokens) == len(choice.token_ids) == 6 and len(whole.prompt_token_ids) == whole.usage.prompt_tokens
+    assert "".join(token.token for token in tokens) == choice.message.content
+    assert all(len(token.top_logprobs) == 2 and token.top_logprobs[0].token == token.token for token in tokens)
+    ids = client.completions.create(model="ensemble", prompt=whole.prompt_token_ids, max_tokens=6, temperature=0, logprobs=1)
+    assert ids.choices[0].text == choice.message.content and ids.choices[0].logprobs.tokens == [token.token for token in tokens]
+    batch = client.completions.create(model="ensemble", prompt=[whole.prompt_token_ids] * 2, max_tokens=6, temperature=0)
+    assert [each.text for each in batch.choices] == [choice.message.content] * 2
+
+    stopped = client.chat.completions.create(**fields, temperature=0, extra_body={"stop_token_ids": [choice.token_ids[2]]}).choices[0]
+    assert stopped.finish_reason == "stop" and stopped.stop_reason == str(choice.token_ids[2])
+    word = tokens[3].token
+    assert client.chat.completions.create(**fields, temperature=0, stop=[word]).choices[0].message.content == choice.message.content.split(word)[0]
+    banned = {str(choice.token_ids[0]): -100}
+    assert client.chat.completions.create(**fields, temperature=0, logit_bias=banned).choices[0].message.content != choice.message.content
+    allowed = {"allowed_token_ids": [choice.token_ids[0]]}
+    only = client.chat.completions.create(**fields, temperature=0, extra_body=allowed).choices[0].message.content
+    assert only == tokens[0].token * 6
+    assert client.chat.completions.create(model="ensemble", messages=MESSAGES, temperature=0, extra_body={"min_tokens": 3}).usage.completion_tokens >= 3

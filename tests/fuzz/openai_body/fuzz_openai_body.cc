@@ -1,7 +1,7 @@
 // Fuzzes the bodies of the OpenAI routes and the outputs of models. The first byte selects what the
-// rest is: C a chat, P a completion, T a list of tool calls, B a tensor of texts, O an origin and a
-// host. Arbitrary bytes must not crash. An accepted body is JSON, its conversation stays the
-// client's, and its answers are JSON, too.
+// rest is: C a chat, P a completion, M messages in Anthropic's form, R a request for a response, T a
+// list of tool calls, B a tensor of texts, O an origin and a host. Arbitrary bytes must not crash. An
+// accepted body is JSON, its conversation stays the client's, and its answers are JSON, too.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -10,6 +10,8 @@
 #include "host/frontend/openai/origin_policy.h"
 #include "host/frontend/openai/routes/chat_completions.h"
 #include "host/frontend/openai/routes/completions.h"
+#include "host/frontend/openai/routes/messages.h"
+#include "host/frontend/openai/routes/responses.h"
 #include "tests/host/frontend/openai/test_models.h"
 
 namespace nereid::openai {
@@ -75,6 +77,25 @@ void FuzzBody(RouteSet route, const std::string& text) {
   CheckAnswers(request, route == kChat ? *NewChatFormat(request) : *NewCompletionFormat(request));
 }
 
+// A body in another form becomes a chat that is read like any other.
+void FuzzConverted(RouteSet route, const std::string& text) {
+  ParsedBody body(text, kMaxDepth);
+  if (!body.Read(route).ok()) return;
+  std::string chat;
+  if (route == kMessages) {
+    const Result<std::string> converted = ChatOfMessages(body, /*counts_tokens=*/false);
+    if (converted.ok()) chat = *converted;
+  } else {
+    const Result<ResponseChat> converted = ChatOfResponse(body, "");
+    if (!converted.ok()) return;
+    chat = converted->chat;
+    Require(Json::accept(converted->items) && Json::accept("{" + converted->echo + "}"));
+  }
+  if (chat.empty()) return;
+  Require(Json::accept(chat));
+  FuzzBody(kChat, chat);
+}
+
 void FuzzToolCalls(const std::string& text) {
   const Result<std::vector<ToolCallPiece>> calls = ReadToolCalls(text);
   if (calls.ok()) Require(text.empty() || Json::accept(text));
@@ -112,6 +133,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'P':
       FuzzBody(kCompletions, copy);
+      break;
+    case 'M':
+      FuzzConverted(kMessages, copy);
+      break;
+    case 'R':
+      FuzzConverted(kResponses, copy);
       break;
     case 'T':
       FuzzToolCalls(copy);
