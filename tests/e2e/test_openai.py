@@ -370,3 +370,35 @@ def test_the_engine_honours_the_fields_of_clients(client):
     only = client.chat.completions.create(**fields, temperature=0, extra_body=allowed).choices[0].message.content
     assert only == tokens[0].token * 6
     assert client.chat.completions.create(model="ensemble", messages=MESSAGES, temperature=0, extra_body={"min_tokens": 3}).usage.completion_tokens >= 3
+
+
+@pytest.fixture(scope="module")
+def keyed(start_server, dist, tmp_path_factory):
+    """A server with API keys, and the key that may use the model `oracle` alone."""
+    repository = tmp_path_factory.mktemp("keyed") / "models"
+    for name in ("oracle", "other"):
+        shutil.copytree(ROOT / "tests/e2e/openai_models/oracle", repository / name)
+    lines = subprocess.run([dist / "bin/nereid-repo", "new", "key", "--name=a", "--right=infer", "--right=metadata", "--model=oracle"],
+                           capture_output=True, text=True, check=True).stdout.splitlines()
+    file = repository.parent / "keys.json"
+    file.write_text(json.dumps({"keys": [json.loads(lines[4])]}))
+    return start_server(repository, python_flags(f"--api-key-file={file}", "--http-header-forward-pattern=.*")), lines[1]
+
+
+def test_a_key_decides_which_models_its_client_uses(keyed):
+    server, key = keyed
+    body = json.dumps({"model": "oracle", "messages": [{"role": "user", "content": "inputs"}], "max_tokens": 5}).encode()
+    for headers in ({"Authorization": "Bearer " + key}, {"x_api_key": key}):
+        assert http(server, "/v1/messages", body, **headers)[0] == http(server, "/v1/chat/completions", body, **headers)[0] == 200
+        assert [each["id"] for each in json.loads(http(server, "/v1/models", **headers)[2])["data"]] == ["oracle"]
+        status, _, text = http(server, "/v1/chat/completions", body.replace(b"oracle", b"other"), **headers)
+        assert status == 403 and json.loads(text)["error"]["type"] == "permission_error"
+    status, _, text = http(server, "/v1/chat/completions", body)
+    assert status == 401 and json.loads(text)["error"]["code"] == "invalid_api_key"
+    assert json.loads(http(server, "/v1/messages", body, x_api_key="wrong")[2])["error"]["type"] == "authentication_error"
+    assert http(server, "/v1/chat/completions", b"x" * 2000000)[0] == 401 and http(server, "/health")[0] == 200
+    # A page of another server has no key unless its user gave it.
+    assert http(server, "/v1/chat/completions", body, Origin="https://evil.example", Authorization="Bearer " + key)[0] == 200
+    stored = json.loads(http(server, "/v1/responses", json.dumps({"model": "oracle", "input": "inputs"}).encode(), x_api_key=key)[2])["id"]
+    assert http(server, "/v1/responses/" + stored, Authorization="Bearer " + key)[0] == 200
+    assert http(server, "/v1/responses/" + stored)[0] == 401

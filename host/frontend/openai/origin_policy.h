@@ -35,7 +35,7 @@ class OriginPolicy {
   // host's name lead to this machine.
   Status Check(std::string_view origin, std::string_view host) const;
 
-  // True if the page is listed: the answer then permits its browser to show it the answer.
+  // True if the page is listed. The answer then tells its browser that the page may read it.
   bool IsListed(std::string_view origin) const;
 
  private:

@@ -1,7 +1,7 @@
 // Fuzzes the bodies of the OpenAI routes and the outputs of models. The first byte selects what the
-// rest is: C a chat, P a completion, M messages in Anthropic's form, R a request for a response, T a
-// list of tool calls, B a tensor of texts, O an origin and a host. Arbitrary bytes must not crash. An
-// accepted body is JSON, its conversation stays the client's, and its answers are JSON, too.
+// rest is: C a chat, P a completion, M messages in Anthropic's form, R a request for a response, T
+// a list of tool calls, B a tensor of texts, O an origin and a host. Arbitrary bytes must not
+// crash. An accepted body is JSON, its conversation stays the client's, and its answers are JSON.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -46,7 +46,7 @@ void CheckAnswers(const GenerationRequest& request, AnswerFormat& format) {
   AnswerPiece piece;
   piece.text = "\xff";
   format.AppendPiece(events, answers, answers.all.size() - 1, piece);
-  format.AppendEnd(events, answers);
+  format.AppendClosing(events, answers);
   Require(events.ends_with("data: [DONE]\n\n"));
 }
 

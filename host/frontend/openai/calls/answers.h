@@ -59,7 +59,7 @@ class AnswerFormat {
   // `answer` is the index of the answer that `piece` has already been added to.
   virtual void AppendPiece(std::string& events, const Answers& answers, size_t answer,
                            const AnswerPiece& piece) = 0;
-  virtual void AppendEnd(std::string& events, const Answers& answers) = 0;
+  virtual void AppendClosing(std::string& events, const Answers& answers) = 0;
   // An error after the stream has begun. Nothing follows.
   virtual void AppendError(std::string& events, const ApiError& error) = 0;
   // Sent while the model is silent.

@@ -214,7 +214,7 @@ void GenerationCall::Finish() {
     const std::string body = format_->Whole(answers_);
     return std::exchange(connection_, nullptr)->Reply({.extra_headers = headers}, body);
   }
-  format_->AppendEnd(events, answers_);
+  format_->AppendClosing(events, answers_);
   BeginStream();
   if (connection_ != nullptr) connection_->SendChunk(events);
   if (connection_ != nullptr) std::exchange(connection_, nullptr)->EndStream();

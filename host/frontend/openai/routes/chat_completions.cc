@@ -144,7 +144,7 @@ class ChatFormat final : public AnswerFormat {
     EndChunk(events, answers);
   }
 
-  void AppendEnd(std::string& events, const Answers& answers) override {
+  void AppendClosing(std::string& events, const Answers& answers) override {
     if (has_usage_event_) {
       if (head_.empty()) AppendBegin(events, answers);
       events += "data: " + head_ + "],\"usage\":";

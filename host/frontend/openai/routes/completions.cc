@@ -165,7 +165,7 @@ class CompletionFormat final : public AnswerFormat {
     events += "}\n\n";
   }
 
-  void AppendEnd(std::string& events, const Answers& answers) override {
+  void AppendClosing(std::string& events, const Answers& answers) override {
     if (has_usage_event_) {
       if (head_.empty()) AppendBegin(events, answers);
       events += "data: " + head_ + "],\"usage\":";

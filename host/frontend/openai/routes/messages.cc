@@ -287,7 +287,7 @@ class MessagesFormat final : public AnswerFormat {
     }
   }
 
-  void AppendEnd(std::string& events, const Answers& answers) override {
+  void AppendClosing(std::string& events, const Answers& answers) override {
     CloseBlock(events);
     std::string data = R"({"type":"message_delta","delta":{)";
     AppendStop(data, answers.all[0]);

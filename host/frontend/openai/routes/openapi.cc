@@ -123,7 +123,7 @@ std::string MakeDescription() {
   }
   const Json description = {
       {"openapi", "3.1.0"}, {"info", {{"title", "Nereid"}, {"version", "1"}}}, {"paths", paths}};
-  return description.dump();
+  return description.dump(-1);
 }
 
 }  // namespace

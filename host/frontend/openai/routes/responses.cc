@@ -219,9 +219,9 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   void AppendBegin(std::string& events, const Answers& answers) override {
-    const Json response = Json::parse(ResponseJson(answers, "in_progress"));
-    AppendEvent(events, "response.created", {{"response", response}});
-    AppendEvent(events, "response.in_progress", {{"response", response}});
+    const std::string member = "\"response\":" + ResponseJson(answers, "in_progress");
+    AppendEventOf(events, "response.created", member);
+    AppendEventOf(events, "response.in_progress", member);
   }
 
   void AppendPiece(std::string& events, const Answers&, size_t, const AnswerPiece& piece) override {
@@ -243,11 +243,11 @@ class ResponseFormat final : public AnswerFormat {
     }
   }
 
-  void AppendEnd(std::string& events, const Answers& answers) override {
+  void AppendClosing(std::string& events, const Answers& answers) override {
     if (kind_ == Kind::kNone && output_.empty()) Open(events, Kind::kMessage, {});
     const std::string status = StatusOf(answers.all[0]);
     Close(events, status);
-    AppendEvent(events, "response." + status, {{"response", Json::parse(Complete(answers))}});
+    AppendEventOf(events, "response." + status, "\"response\":" + Complete(answers));
   }
 
   void AppendError(std::string& events, const ApiError& error) override {
@@ -331,10 +331,15 @@ class ResponseFormat final : public AnswerFormat {
     return json;
   }
 
-  void AppendEvent(std::string& events, const std::string& type, Json data) {
-    Json event = {{"type", type}, {"sequence_number", sequence_number_++}};
-    event.update(data);
-    events += "event: " + type + "\ndata: " + Dump(event) + "\n\n";
+  // `members`: those that follow the type and the number.
+  void AppendEventOf(std::string& events, const std::string& type, std::string_view members) {
+    events += StrCat("event: ", type, "\ndata: {\"type\":\"", type,
+                     "\",\"sequence_number\":", sequence_number_++, ",", members, "}\n\n");
+  }
+
+  void AppendEvent(std::string& events, const std::string& type, const Json& data) {
+    const std::string json = Dump(data);
+    AppendEventOf(events, type, std::string_view(json).substr(1, json.size() - 2));
   }
 
   // Appends an event of the open item.
@@ -342,7 +347,7 @@ class ResponseFormat final : public AnswerFormat {
     data["item_id"] = item_id_;
     data["output_index"] = output_.size();
     if (kind_ != Kind::kCall) data["content_index"] = 0;
-    AppendEvent(events, type, std::move(data));
+    AppendEvent(events, type, data);
   }
 
   void AppendDelta(std::string& events, const std::string& type, const std::string& text) {

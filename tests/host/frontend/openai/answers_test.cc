@@ -205,7 +205,7 @@ TEST(ChatAnswerTest, AStreamBeginsWithTheRoleAndEndsWithTheUsage) {
   piece.tool_calls.clear();
   piece.reasoning = "r";
   format->AppendPiece(events, answers, 0, piece);
-  format->AppendEnd(events, answers);
+  format->AppendClosing(events, answers);
   const std::vector<Json> list = EventsOf(events);
   ASSERT_EQ(list.size(), 6u);
   EXPECT_EQ(list[0]["choices"][0]["delta"], Json::parse(R"({"role":"assistant","content":""})"));

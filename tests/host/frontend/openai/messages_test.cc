@@ -131,7 +131,7 @@ TEST(MessagesTest, AStreamOpensAndClosesItsBlocks) {
   piece.tool_calls = {{0, "t1", "f", "{"}, {0, "", "", "}"}, {1, "t2", "g", ""}};
   format->AppendPiece(events, answers, 0, piece);
   answers.all[0].finish_reason = "length";
-  format->AppendEnd(events, answers);
+  format->AppendClosing(events, answers);
   std::vector<std::string> names;
   std::vector<Json> data;
   for (size_t start = 0; start < events.size();) {

@@ -256,8 +256,7 @@ TEST(RequestFieldsTest, AStreamHasOptions) {
 
 TEST(RequestFieldsTest, FaultyBodiesNameTheFieldOrThePosition) {
   const auto error = [](const std::string& fields) { return ChatError("," + fields); };
-  EXPECT_EQ(error(R"("temprature":1)").message,
-            "unknown field 'temprature'; did you mean 'temperature'?");
+  EXPECT_EQ(error(R"("top_kk":1)").message, "unknown field 'top_kk'; did you mean 'top_k'?");
   EXPECT_EQ(error(R"("zzz":1)").message, "unknown field 'zzz'");
   EXPECT_EQ(error(R"("temperature":"1")").message, "temperature: expected a number, got a string");
   EXPECT_EQ(error(R"("temperature":3)").message, "temperature: expected 0 to 2, got 3");

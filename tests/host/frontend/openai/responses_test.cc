@@ -138,7 +138,7 @@ TEST(ResponsesTest, AStreamAndAWholeAnswerEndInTheSameResponse) {
   piece.tool_calls = {{0, "1", "f", "{"}, {0, "", "", "}"}, {1, "2", "g", "[]"}};
   stream->AppendPiece(events, answers, 0, piece);
   answers.all[0].finish_reason = "stop";
-  stream->AppendEnd(events, answers);
+  stream->AppendClosing(events, answers);
 
   std::vector<Json> list;
   for (size_t start = 0; start < events.size();) {
