@@ -7,37 +7,95 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 namespace nereid {
 
 class ByteBudget {
  public:
-  // 0 means that there is no limit.
-  explicit ByteBudget(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // 0 means that there is no limit. `flag` is that of the limit, for error messages.
+  explicit ByteBudget(size_t max_bytes, std::string_view flag = "--max-request-memory-size")
+      : max_bytes_(max_bytes), flag_(flag) {}
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
   size_t max_bytes() const { return max_bytes_; }
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
-  // Number of reservations that were refused.
+  std::string_view flag() const { return flag_; }
+  // Number of reservations that were refused, also by the shares.
   uint64_t num_refused() const { return num_refused_.load(std::memory_order_relaxed); }
+  // The budget that has the least left: this one, or the one of which it is a share.
+  const ByteBudget& tightest() const {
+    return whole_ != nullptr && whole_->left_bytes() < left_bytes() ? *whole_ : *this;
+  }
 
  private:
   friend class ByteReservation;
+  friend class BudgetShare;
 
+  ByteBudget(size_t max_bytes, std::string_view flag, ByteBudget& whole)
+      : max_bytes_(max_bytes), flag_(flag), whole_(&whole) {}
+
+  size_t left_bytes() const {
+    const size_t used = used_bytes();
+    return max_bytes_ == 0 ? SIZE_MAX : max_bytes_ - std::min(used, max_bytes_);
+  }
   bool TryTake(size_t count) {
     const size_t before = used_bytes_.fetch_add(count, std::memory_order_relaxed);
-    if (max_bytes_ == 0 || (before <= max_bytes_ && count <= max_bytes_ - before)) return true;
+    const bool fits = max_bytes_ == 0 || (before <= max_bytes_ && count <= max_bytes_ - before);
+    if (fits && (whole_ == nullptr || whole_->TryTake(count))) return true;
     used_bytes_.fetch_sub(count, std::memory_order_relaxed);
-    num_refused_.fetch_add(1, std::memory_order_relaxed);
+    if (whole_ == nullptr) {
+      num_refused_.fetch_add(1, std::memory_order_relaxed);
+    } else if (!fits) {
+      whole_->num_refused_.fetch_add(1, std::memory_order_relaxed);
+    }
     return false;
   }
-  void Return(size_t count) { used_bytes_.fetch_sub(count, std::memory_order_relaxed); }
+  void Return(size_t count) {
+    if (whole_ == nullptr) {
+      used_bytes_.fetch_sub(count, std::memory_order_relaxed);
+      return;
+    }
+    whole_->Return(count);
+    Release(count);
+  }
+  // The last one deletes a share.
+  void Release(size_t count) {
+    if (used_bytes_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
+  }
 
   const size_t max_bytes_;
+  const std::string_view flag_;
+  ByteBudget* const whole_ = nullptr;  // not null: this is a share, whose owner counts as one byte
   alignas(64) std::atomic<size_t> used_bytes_{0};
   std::atomic<uint64_t> num_refused_{0};
+};
+
+// The owner of a part of a budget that one client may use at most. What is taken from the part is
+// taken from the whole, too. Reservations may outlive the owner; they keep the part alive. [one
+// owner at a time]
+class BudgetShare {
+ public:
+  // Without a limit of its own, or without a `whole`, the share is `whole`, which outlives it.
+  BudgetShare(ByteBudget* whole, size_t max_bytes, std::string_view flag)
+      : budget_(whole), is_own_(whole != nullptr && max_bytes > 0) {
+    if (!is_own_) return;
+    budget_ = new ByteBudget(max_bytes, flag, *whole);
+    budget_->used_bytes_ = 1;
+  }
+  ~BudgetShare() {
+    if (is_own_) budget_->Release(1);
+  }
+  BudgetShare(const BudgetShare&) = delete;
+  BudgetShare& operator=(const BudgetShare&) = delete;
+
+  ByteBudget* budget() const { return budget_; }
+
+ private:
+  ByteBudget* budget_;
+  const bool is_own_;
 };
 
 // Bytes taken from a budget. They return to it when the reservation is destroyed, so a reservation
@@ -46,7 +104,8 @@ class ByteReservation {
  public:
   // Counts nothing and is never refused.
   ByteReservation() = default;
-  // `budget` outlives the reservation. Null: like the default constructor.
+  // `budget` outlives the reservation, or is a share whose owner is alive until GrowTo has taken
+  // something. Null: like the default constructor.
   explicit ByteReservation(ByteBudget* budget) : budget_(budget) {}
   ByteReservation(ByteReservation&& other) noexcept { *this = std::move(other); }
   ByteReservation& operator=(ByteReservation&& other) noexcept {

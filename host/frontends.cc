@@ -102,6 +102,8 @@ Status Frontends::StartGrpc(const Options& options) {
   GrpcOptions grpc = options.grpc;
   grpc.state = &state_;
   grpc.budget = &state_.request_memory.budget();
+  grpc.max_connection_memory_bytes =
+      options.grpc_max_connection_memory_bytes.value_or(grpc.budget->max_bytes() / 2);
   if (grpc.tls) {
     reload_.Add("TLS files of gRPC", grpc.tls->paths(), [this] { return grpc_->ReloadTls(); });
   }

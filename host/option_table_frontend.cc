@@ -301,6 +301,12 @@ const Flag kFlags[] = {
     {kGrpc, "--grpc-max-connections", "integer",
      "The maximum number of open connections. Default: 16384.",
      NEREID_INT(grpc.max_connections, 1, INT32_MAX)},
+    {kGrpc, "--grpc-max-connection-memory-size", "integer",
+     "The maximum number of bytes of the requests in flight on one connection, as a part of "
+     "--max-request-memory-size; 0 means no limit. Default: half of it.",
+     [](Options& o, Text text) {
+       return SetInt(o.grpc_max_connection_memory_bytes.emplace(), text, 0, INT64_MAX);
+     }},
     {kGrpc, "--grpc-max-requests-per-stream", "integer",
      "The maximum number of requests in flight on one ModelStreamInfer call. The server reads "
      "further requests later. Default: 1024.",

@@ -68,7 +68,8 @@ struct Options {
   SharedMemoryLimits client_shm_limits;
   // Of bodies and messages in flight; 0: no limit. nullopt: half of the memory.
   std::optional<size_t> max_request_memory_bytes;
-  std::string api_key_file;  // empty: no keys
+  std::optional<size_t> grpc_max_connection_memory_bytes;  // none: half of the above
+  std::string api_key_file;                                // empty: no keys
   TraceOptions trace;
   bool allow_http = true;
   http::HttpServerOptions http;

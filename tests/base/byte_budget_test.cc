@@ -102,5 +102,44 @@ TEST(CapacityOfClaimTest, CopiesLittle) {
   }
 }
 
+TEST(BudgetShareTest, LimitsOneClientAndCountsInTheWhole) {
+  ByteBudget whole(100);
+  BudgetShare share(&whole, 60, "--share");
+  ByteReservation a(share.budget()), b(&whole), c(share.budget());
+  EXPECT_TRUE(a.GrowTo(50));
+  EXPECT_FALSE(c.GrowTo(20)) << "the share is used up";
+  EXPECT_EQ(share.budget()->tightest().flag(), "--share");
+  EXPECT_TRUE(b.GrowTo(45));
+  EXPECT_FALSE(c.GrowTo(7)) << "the whole is used up";
+  EXPECT_EQ(&share.budget()->tightest(), &whole);
+  EXPECT_EQ(whole.used_bytes(), 95u);
+  EXPECT_EQ(whole.num_refused(), 2u);
+  a.Clear();
+  EXPECT_TRUE(c.GrowTo(55));
+  EXPECT_EQ(whole.used_bytes(), 100u);
+}
+
+TEST(BudgetShareTest, ReservationsOutliveTheOwner) {
+  ByteBudget whole(100);
+  ByteReservation held, empty;
+  {
+    BudgetShare share(&whole, 60, "--share");
+    held = ByteReservation(share.budget());
+    empty = ByteReservation(share.budget());
+    EXPECT_TRUE(held.GrowTo(50));
+  }
+  held.ShrinkTo(20);
+  EXPECT_EQ(whole.used_bytes(), 20u);
+  ByteReservation moved = std::move(held);
+  moved.Clear();
+  EXPECT_EQ(whole.used_bytes(), 0u);
+}
+
+TEST(BudgetShareTest, WithoutALimitIsTheWhole) {
+  ByteBudget whole(100);
+  EXPECT_EQ(BudgetShare(&whole, 0, "--share").budget(), &whole);
+  EXPECT_EQ(BudgetShare(nullptr, 60, "--share").budget(), nullptr);
+}
+
 }  // namespace
 }  // namespace nereid

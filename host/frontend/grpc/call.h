@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "nereid/status.h"
 
 namespace nereid {
@@ -79,6 +80,8 @@ class Call {
   const std::string_view* FindMetadata(std::string_view name) const;
   // [loop thread] True if the client's socket is on this machine; false if it is closed.
   virtual bool IsPeerLocal() const = 0;
+  // [loop thread] Counts the memory of the client's requests. May be null: it is not limited.
+  virtual ByteBudget* budget() const = 0;
 
   // For streaming calls. At most one read and one write may be pending; the handler is notified
   // when each completes.

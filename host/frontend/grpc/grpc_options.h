@@ -48,6 +48,7 @@ struct GrpcOptions {
   size_t max_connections = 16384;            // open at a time
   // Counts the messages of all calls in flight. Outlives the server. Null: they are not limited.
   ByteBudget* budget = nullptr;
+  size_t max_connection_memory_bytes = 0;  // of `budget` for one connection; 0: no limit
   // Requests in flight on one ModelStreamInfer call; the server stops reading at the limit.
   size_t max_requests_per_stream = 1024;
   // A call is ended if nothing arrives of its request for between one and two times this duration.

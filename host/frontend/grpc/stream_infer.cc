@@ -133,7 +133,7 @@ void StreamInfer::ReadMore(const Lock&) {
 
 void StreamInfer::Accept(const Slice& bytes) {
   auto request = std::make_shared<StreamRequest>(shared_from_this());
-  Status status = request->Prepare(context_, bytes);
+  Status status = request->Prepare(context_, bytes, call_.budget());
   {
     Lock lock(mutex_);
     if (end_status_.has_value()) return;

@@ -29,10 +29,9 @@ WireMessage StreamReply::Encode() const {
   return EncodeStreamError(bytes.status(), model, request->id(), is_final);
 }
 
-Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes) {
-  NEREID_RETURN_IF_ERROR(WithoutBadAlloc(bytes.bytes.size(), [&] {
-    return resources_.message.Parse(bytes, context.options().budget);
-  }));
+Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes, ByteBudget* budget) {
+  NEREID_RETURN_IF_ERROR(
+      WithoutBadAlloc(bytes.bytes.size(), [&] { return resources_.message.Parse(bytes, budget); }));
   is_parsed_ = true;
   return context.FindModel(resources_);
 }

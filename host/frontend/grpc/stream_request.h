@@ -48,7 +48,8 @@ class StreamRequest final : public InferObserver,
   explicit StreamRequest(std::shared_ptr<StreamReplySink> sink) : sink_(std::move(sink)) {}
 
   // Parses the message and looks up the model. The request id is available even if this fails.
-  Status Prepare(const InferContext& context, const Slice& bytes);
+  // `budget` is that of the call.
+  Status Prepare(const InferContext& context, const Slice& bytes, ByteBudget* budget);
   // True if its replies must wait for those of earlier requests.
   bool is_ordered() const { return !resources_.is_decoupled; }
   bool enable_empty_final() const { return resources_.response_options.enable_empty_final; }

@@ -19,9 +19,8 @@ class UnaryInfer final : public CallHandler, public InferObserver {
 
   // [loop thread] Neither OnCancel nor OnDone is called during it.
   void Start(const Slice& request) {
-    Status status = WithoutBadAlloc(request.bytes.size(), [&] {
-      return resources_.message.Parse(request, context_.options().budget);
-    });
+    Status status = WithoutBadAlloc(
+        request.bytes.size(), [&] { return resources_.message.Parse(request, call_.budget()); });
     if (status.ok()) {
       const std::optional<Denial> denial = context_.CheckModel(call_, resources_.message);
       if (denial) return FinishOnce(ToCallStatus(*denial));

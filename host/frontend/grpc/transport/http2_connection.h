@@ -55,6 +55,7 @@ class Http2Connection final : private net::LoopTask {
   net::EventLoop& loop() { return loop_; }
   nghttp2_session* session() { return session_; }
   const GrpcOptions& options() const { return context_.options; }
+  ByteBudget* budget() const { return budget_share_.budget(); }
   const MethodTable& methods() const { return context_.methods; }
   bool IsPeerLocal() const { return net::IsPeerLocal(fd_); }
   std::atomic<size_t>& num_calls() { return context_.num_calls; }
@@ -128,6 +129,7 @@ class Http2Connection final : private net::LoopTask {
   TransportContext& context_;
   const std::function<void(Http2Connection*)> on_closed_;
   int fd_;
+  BudgetShare budget_share_;
   std::unique_ptr<net::TlsSession> tls_;
   nghttp2_session* session_ = nullptr;
   event* read_event_ = nullptr;

@@ -38,7 +38,7 @@ timeval ToTimeval(std::chrono::nanoseconds duration) {
 Http2Stream::Http2Stream(Http2Connection& connection, int32_t id)
     : loop_(connection.loop()),
       num_calls_(connection.num_calls()),
-      reservation_(connection.options().budget),
+      reservation_(connection.budget()),
       connection_(&connection),
       id_(id) {
   num_calls_.fetch_add(1, std::memory_order_relaxed);
@@ -138,8 +138,9 @@ void Http2Stream::OnHeadersEnd() {
                                               kMaxHeaderBytes, " bytes, got ", header_bytes_)});
   }
   if (!reservation_.GrowTo(kCallBytes + header_bytes_)) {
-    return Reject({GrpcCode::kUnavailable,
-                   "the memory for requests in flight is exhausted (--max-request-memory-size)"});
+    return Reject(
+        {GrpcCode::kUnavailable, StrCat("the memory for requests in flight is exhausted (",
+                                        connection_->budget()->tightest().flag(), ")")});
   }
   if (!is_grpc_) return RejectHttp("415");
   if (!is_post_) return RejectHttp("405");
@@ -160,8 +161,7 @@ void Http2Stream::OnHeadersEnd() {
     is_started_ = true;  // and finished; without a reader_ its messages are dropped
     return;
   }
-  reader_.emplace(connection_->options().max_message_bytes, encoding_,
-                  connection_->options().budget);
+  reader_.emplace(connection_->options().max_message_bytes, encoding_, connection_->budget());
   if (method_->stream != nullptr) StartStream();  // a unary call starts with its message
 }
 
@@ -242,7 +242,7 @@ bool Http2Stream::PrepareFront() {
   const bool is_first = decompression_ == nullptr;
   if (is_first) {
     decompression_ = std::make_unique<http::Decompression>(
-        front.bytes.bytes, options.max_message_bytes, options.budget);
+        front.bytes.bytes, options.max_message_bytes, connection_->budget());
   }
   const Result<bool> is_done = decompression_->Step(is_first ? kFirstStepBytes : kNextStepBytes);
   if (!is_done.ok()) {
@@ -392,6 +392,10 @@ void Http2Stream::FinishAndDelete() {
 
 bool Http2Stream::IsPeerLocal() const {
   return connection_ != nullptr && connection_->IsPeerLocal();
+}
+
+ByteBudget* Http2Stream::budget() const {
+  return connection_ == nullptr ? nullptr : connection_->budget();
 }
 
 // ---- actions

@@ -93,10 +93,11 @@ CallStatus MessageReader::TakeBody(std::string_view bytes) {
   }
   const size_t steps = (needed + kReservationStep - 1) / kReservationStep;
   if (!reservation_->GrowTo(std::min(steps * kReservationStep, body_capacity_))) {
+    const ByteBudget& budget = budget_->tightest();
     return {GrpcCode::kUnavailable,
             StrCat("a message of ", body_bytes_,
-                   " bytes exceeds the memory for requests in flight: ", budget_->used_bytes(),
-                   " of ", budget_->max_bytes(), " bytes are in use (--max-request-memory-size)")};
+                   " bytes exceeds the memory for requests in flight: ", budget.used_bytes(),
+                   " of ", budget.max_bytes(), " bytes are in use (", budget.flag(), ")")};
   }
   if (!bytes.empty()) std::memcpy(body_ + filled_bytes_, bytes.data(), bytes.size());
   filled_bytes_ = needed;

@@ -80,6 +80,41 @@ TEST_F(GrpcLimitsTest, ClosesConnectionsWithTooManyCalls) {
   EXPECT_EQ(EndOf(other, 1), 0u);
 }
 
+class GrpcConnectionMemoryTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.budget = &budget_;
+    options_.max_connection_memory_bytes = 200 << 10;
+    GrpcTransportTest::SetUp();
+  }
+  void TearDown() override { server_.reset(); }  // the budget outlives its connections
+
+  // Most of a call's message.
+  static std::string BeginningOf(uint32_t stream) {
+    const std::string message = Framed(std::string(120 << 10, 'm'));
+    std::string frames = Frame(kHeaders, kEndHeaders, stream, CallHeaders(kSize));
+    for (size_t at = 0; at < (112 << 10); at += 16 << 10) {
+      frames += Frame(kData, kNoFlag, stream, message.substr(at, 16 << 10));
+    }
+    return frames;
+  }
+
+  ByteBudget budget_{1 << 20};
+};
+
+TEST_F(GrpcConnectionMemoryTest, RefusesWhatExceedsTheShareOfAConnection) {
+  RawClient client(server_->port()), other(server_->port());
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && frame.type != kWindowUpdate) {  // of the connection
+  }
+  client.Send(Frame(kSettings, 1, 0, "") + BeginningOf(1) + BeginningOf(3));
+  EXPECT_EQ(EndOf(client, 3), 0u);
+  EXPECT_EQ(budget_.num_refused(), 1u);
+  other.Send(WholeCall(1, kSize, std::string(16'000, 'm')));
+  EXPECT_EQ(EndOf(other, 1), 0u);
+  EXPECT_EQ(context_.num_started, 1) << "other clients have their own share";
+}
+
 class GrpcReadTimeoutTest : public GrpcTransportTest {
  protected:
   void SetUp() override {
