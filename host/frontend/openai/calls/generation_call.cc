@@ -37,8 +37,9 @@ class GenerationCall::PromptCall final : public http::ModelCall {
     owner->OnResponse(index_, response);
   }
   void OnModelEnd() override {
-    const std::shared_ptr<GenerationCall> owner = std::move(owner_);
+    const std::shared_ptr<GenerationCall> owner = owner_;
     owner->OnEnd(index_);
+    owner_.reset();  // not if that throws: the connection still refers to the owner then
   }
 
   std::shared_ptr<GenerationCall> owner_;
