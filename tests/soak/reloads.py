@@ -1,5 +1,4 @@
-"""Reloads a model a thousand times while clients send requests to it over HTTP and gRPC: no request may fail. Not part of scripts/test; it takes some
-minutes.
+"""Reloads a model a thousand times while clients send requests to it over HTTP and gRPC: no request may fail. Part of scripts/test --all.
 
     python tests/soak/reloads.py --dist dist --backends build/release/tests/backends [--reloads 1000] [--csv FILE]
 

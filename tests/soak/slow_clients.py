@@ -1,4 +1,4 @@
-"""Thousands of slow and idle clients: the server's memory stays flat and other clients are answered. Not part of scripts/test; it takes some minutes.
+"""Thousands of slow and idle clients: the server's memory stays flat and other clients are answered. Part of scripts/test --all; it takes some minutes.
 
     python tests/soak/slow_clients.py --dist dist --backends build/release/tests/backends [--scale 1.0] [--csv FILE]
 
@@ -140,7 +140,7 @@ def main():
     server = ServerProcess([options.dist + "/bin/nereid"], [f"--model-repository={repository}", f"--backend-directory={options.backends}",
                                                             "--http-max-connections=40000"], folder / "log", dict(os.environ))
     try:
-        run(server, count, options.seconds, options.csv)
+        return run(server, count, options.seconds, options.csv)
     finally:
         print(f"the server ended with {server.stop()}")
         shutil.rmtree(folder)
@@ -199,7 +199,8 @@ def run(server, count, seconds, csv_file):
             writer = csv.DictWriter(out, rows[0])
             writer.writeheader()
             writer.writerows(rows)
+    return 1 if any(row["others failed"] for row in rows) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
