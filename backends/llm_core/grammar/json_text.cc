@@ -1,0 +1,81 @@
+// See json_text.h.
+#include "backends/llm_core/grammar/json_text.h"
+
+namespace nereid::llm::grammar {
+namespace {
+
+RegexId Quoted(RegexPool& pool, RegexId inside) {
+  const RegexId quote = pool.Literal("\"");
+  return pool.Concat({quote, inside, quote});
+}
+
+uint32_t ReadHex4(std::string_view text, size_t pos) {
+  uint32_t value = 0;
+  for (size_t i = pos; i < pos + 4 && i < text.size(); ++i) {
+    const char c = text[i];
+    value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+  }
+  return value;
+}
+
+// The text of a well-formed JSON string without its quotes.
+std::string Unescaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 >= text.size()) {
+      out += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    if (c != 'u') {
+      const std::string_view letters = "bfnrt", codes = "\b\f\n\r\t";
+      const size_t index = letters.find(c);
+      out += index == std::string_view::npos ? c : codes[index];
+      continue;
+    }
+    uint32_t code_point = ReadHex4(text, i + 1);
+    i += 4;
+    if (code_point >= 0xD800 && code_point <= 0xDBFF) {
+      code_point = 0x10000 + ((code_point - 0xD800) << 10) + (ReadHex4(text, i + 3) - 0xDC00);
+      i += 6;
+    }
+    AppendUtf8(code_point, out);
+  }
+  return out;
+}
+
+}  // namespace
+
+RegexId SpellJsonString(RegexPool& pool, std::string_view text) {
+  return Quoted(pool, SpellText(pool, text, Spelling::kJson));
+}
+
+RegexId AnyJsonString(RegexPool& pool, Spelling spelling) {
+  const RegexId any = SpellSet(pool, CodePointSet::All(), spelling);
+  return Quoted(pool, pool.Repeat(any, 0, RegexPool::kUnlimited));
+}
+
+RegexId SpellJsonName(RegexPool& pool, std::string_view spelled) {
+  const size_t quote = spelled.find('"');
+  if (quote == std::string_view::npos || spelled.size() < quote + 2) return RegexPool::kNothing;
+  return SpellJsonString(pool, Unescaped(spelled.substr(quote + 1, spelled.size() - quote - 2)));
+}
+
+RegexId AnyJsonInteger(RegexPool& pool) {
+  const RegexId digits =
+      pool.Repeat(pool.Bytes(ByteSet::Range('0', '9')), 0, RegexPool::kUnlimited);
+  const RegexId positive = pool.Concat(pool.Bytes(ByteSet::Range('1', '9')), digits);
+  return pool.Concat(pool.Optional(pool.Literal("-")), pool.Union({pool.Literal("0"), positive}));
+}
+
+RegexId AnyJsonNumber(RegexPool& pool) {
+  const RegexId digits =
+      pool.Repeat(pool.Bytes(ByteSet::Range('0', '9')), 1, RegexPool::kUnlimited);
+  ByteSet exponent, sign;
+  exponent.Add('e'), exponent.Add('E'), sign.Add('+'), sign.Add('-');
+  return pool.Concat({AnyJsonInteger(pool), pool.Optional(pool.Concat(pool.Literal("."), digits)),
+                      pool.Optional(pool.Concat(
+                          {pool.Bytes(exponent), pool.Optional(pool.Bytes(sign)), digits}))});
+}
+
+}  // namespace nereid::llm::grammar

@@ -1,0 +1,205 @@
+// See schema_number.h.
+#include "backends/llm_core/grammar/schema_number.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "backends/llm_core/grammar/json_text.h"
+
+namespace nereid::llm::grammar {
+namespace {
+
+constexpr int kMaxDigits = 300;
+
+RegexId Digits(RegexPool& pool, char first, char last) {
+  return first > last
+             ? RegexPool::kNothing
+             : pool.Bytes(ByteSet::Range(static_cast<uint8_t>(first), static_cast<uint8_t>(last)));
+}
+RegexId AnyDigits(RegexPool& pool, int min, int max) {
+  return pool.Repeat(Digits(pool, '0', '9'), min, max);
+}
+RegexId AnyFraction(RegexPool& pool) {
+  return pool.Optional(pool.Concat(pool.Literal("."), AnyDigits(pool, 1, RegexPool::kUnlimited)));
+}
+RegexId Zeros(RegexPool& pool, int min) {
+  return pool.Repeat(pool.Literal("0"), min, RegexPool::kUnlimited);
+}
+RegexId SomeMore(RegexPool& pool) {  // digits that are not all zero
+  return pool.Concat(
+      {Zeros(pool, 0), Digits(pool, '1', '9'), AnyDigits(pool, 0, RegexPool::kUnlimited)});
+}
+
+// Fractions, with their point, of at least or at most that of `bound`.
+RegexId FractionAtLeast(RegexPool& pool, const std::string& bound, bool is_exclusive) {
+  const RegexId point = pool.Literal(".");
+  if (bound.empty()) {
+    return is_exclusive ? pool.Concat(point, SomeMore(pool)) : AnyFraction(pool);
+  }
+  std::vector<RegexId> parts;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    parts.push_back(pool.Concat({pool.Literal(bound.substr(0, i)),
+                                 Digits(pool, static_cast<char>(bound[i] + 1), '9'),
+                                 AnyDigits(pool, 0, RegexPool::kUnlimited)}));
+  }
+  parts.push_back(
+      pool.Concat(pool.Literal(bound),
+                  is_exclusive ? SomeMore(pool) : AnyDigits(pool, 0, RegexPool::kUnlimited)));
+  return pool.Concat(point, pool.Union(std::move(parts)));
+}
+
+RegexId FractionAtMost(RegexPool& pool, const std::string& bound, bool is_exclusive) {
+  const RegexId point = pool.Literal(".");
+  if (bound.empty()) {
+    return is_exclusive ? RegexPool::kNothing : pool.Optional(pool.Concat(point, Zeros(pool, 1)));
+  }
+  std::vector<RegexId> parts;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const RegexId same = pool.Literal(bound.substr(0, i));
+    parts.push_back(pool.Concat({same, Digits(pool, '0', static_cast<char>(bound[i] - 1)),
+                                 AnyDigits(pool, 0, RegexPool::kUnlimited)}));
+    if (i > 0) parts.push_back(same);
+  }
+  if (!is_exclusive) parts.push_back(pool.Concat(pool.Literal(bound), Zeros(pool, 0)));
+  return pool.Optional(pool.Concat(point, pool.Union(std::move(parts))));
+}
+
+// Unsigned numbers of at least or at most the absolute value of `bound`.
+RegexId AtLeast(RegexPool& pool, const NumberRange::Bound& bound) {
+  const std::string& digits = bound.value.integer;
+  const int size = static_cast<int>(digits.size());
+  const RegexId fraction = AnyFraction(pool);
+  std::vector<RegexId> parts;
+  parts.push_back(pool.Concat(
+      {Digits(pool, '1', '9'), AnyDigits(pool, size, RegexPool::kUnlimited), fraction}));
+  for (int i = 0; i < size; ++i) {
+    parts.push_back(pool.Concat({pool.Literal(digits.substr(0, i)),
+                                 Digits(pool, static_cast<char>(digits[i] + 1), '9'),
+                                 AnyDigits(pool, size - 1 - i, size - 1 - i), fraction}));
+  }
+  parts.push_back(pool.Concat(pool.Literal(digits),
+                              FractionAtLeast(pool, bound.value.fraction, bound.is_exclusive)));
+  return pool.Union(std::move(parts));
+}
+
+RegexId AtMost(RegexPool& pool, const NumberRange::Bound& bound) {
+  const std::string& digits = bound.value.integer;
+  const int size = static_cast<int>(digits.size());
+  const RegexId fraction = AnyFraction(pool);
+  std::vector<RegexId> parts;
+  if (size > 1) parts.push_back(pool.Concat(AnyDigits(pool, 1, size - 1), fraction));
+  for (int i = 0; i < size; ++i) {
+    parts.push_back(pool.Concat({pool.Literal(digits.substr(0, i)),
+                                 Digits(pool, '0', static_cast<char>(digits[i] - 1)),
+                                 AnyDigits(pool, size - 1 - i, size - 1 - i), fraction}));
+  }
+  parts.push_back(pool.Concat(pool.Literal(digits),
+                              FractionAtMost(pool, bound.value.fraction, bound.is_exclusive)));
+  return pool.Union(std::move(parts));
+}
+
+bool AbsLess(const Decimal& x, const Decimal& y) {
+  if (x.integer.size() != y.integer.size()) return x.integer.size() < y.integer.size();
+  if (x.integer != y.integer) return x.integer < y.integer;
+  return x.fraction < y.fraction;  // neither has trailing zeros
+}
+
+}  // namespace
+
+std::optional<Decimal> Decimal::Of(const nlohmann::ordered_json& number) {
+  if (!number.is_number()) return std::nullopt;
+  const std::string text = number.dump();
+  Decimal decimal;
+  size_t pos = 0;
+  if (text[pos] == '-') decimal.is_negative = true, ++pos;
+  std::string digits;
+  int point = -1;
+  for (; pos < text.size() && text[pos] != 'e' && text[pos] != 'E'; ++pos) {
+    if (text[pos] == '.') {
+      point = static_cast<int>(digits.size());
+    } else if (text[pos] >= '0' && text[pos] <= '9') {
+      digits += text[pos];
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (point < 0) point = static_cast<int>(digits.size());
+  if (pos < text.size()) point += std::atoi(text.c_str() + pos + 1);
+  if (digits.empty() || std::abs(point) > kMaxDigits) return std::nullopt;
+  while (point > static_cast<int>(digits.size())) digits += '0';
+  while (point < 0) digits.insert(0, "0"), ++point;
+  decimal.integer = digits.substr(0, point);
+  decimal.fraction = digits.substr(point);
+  decimal.integer.erase(0,
+                        std::min(decimal.integer.find_first_not_of('0'), decimal.integer.size()));
+  if (decimal.integer.empty()) decimal.integer = "0";
+  decimal.fraction.erase(decimal.fraction.find_last_not_of('0') + 1);
+  if (decimal.IsZero()) decimal.is_negative = false;
+  return decimal;
+}
+
+bool operator<(const Decimal& x, const Decimal& y) {
+  if (x.is_negative != y.is_negative) return x.is_negative;
+  return x.is_negative ? AbsLess(y, x) : AbsLess(x, y);
+}
+
+bool NumberRange::Contains(const Decimal& value) const {
+  if (is_integer && !value.IsInteger()) return false;
+  for (const Bound& bound : min) {
+    if (value < bound.value || (bound.is_exclusive && value == bound.value)) return false;
+  }
+  for (const Bound& bound : max) {
+    if (bound.value < value || (bound.is_exclusive && value == bound.value)) return false;
+  }
+  for (const uint32_t divisor : multiples) {
+    uint64_t remainder = 0;
+    for (const char digit : value.integer) remainder = (remainder * 10 + (digit - '0')) % divisor;
+    if (remainder != 0 || !value.IsInteger()) return false;
+  }
+  return true;
+}
+
+RegexId NumberRange::Regex(RegexPool& pool) const {
+  if (IsFree()) return is_integer ? AnyJsonInteger(pool) : AnyJsonNumber(pool);
+  const RegexId minus = pool.Literal("-");
+  const RegexId form =
+      is_integer ? AnyJsonInteger(pool) : pool.Concat(AnyJsonInteger(pool), AnyFraction(pool));
+  std::vector<RegexId> positive, negative{form};
+  for (const Bound& bound : min) {
+    if (bound.value.is_negative) {
+      negative.push_back(pool.Concat(minus, AtMost(pool, bound)));
+      continue;
+    }
+    positive.push_back(AtLeast(pool, bound));
+    negative.push_back(bound.value.IsZero() ? pool.Concat(minus, AtMost(pool, bound))
+                                            : RegexPool::kNothing);
+  }
+  for (const Bound& bound : max) {
+    if (!bound.value.is_negative) {
+      positive.push_back(AtMost(pool, bound));
+      if (bound.value.IsZero()) negative.push_back(pool.Concat(minus, AtLeast(pool, bound)));
+      continue;
+    }
+    positive.push_back(RegexPool::kNothing);
+    negative.push_back(pool.Concat(minus, AtLeast(pool, bound)));
+  }
+  for (const uint32_t divisor : multiples) {
+    positive.push_back(pool.Multiples(divisor, 0));
+    negative.push_back(pool.Concat(minus, pool.Multiples(divisor, 0)));
+  }
+  positive.push_back(form);
+  positive.push_back(pool.Complement(pool.Concat(minus, RegexPool::kAll)));
+  negative.push_back(pool.Concat(minus, RegexPool::kAll));
+  return pool.Union(
+      {pool.Intersection(std::move(positive)), pool.Intersection(std::move(negative))});
+}
+
+RegexId SpellNumber(RegexPool& pool, const Decimal& value) {
+  const RegexId integer = pool.Literal((value.is_negative ? "-" : "") + value.integer);
+  if (value.fraction.empty()) {
+    return pool.Concat(integer, pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1))));
+  }
+  return pool.Concat({integer, pool.Literal("." + value.fraction), Zeros(pool, 0)});
+}
+
+}  // namespace nereid::llm::grammar

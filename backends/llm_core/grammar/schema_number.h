@@ -1,0 +1,49 @@
+// Numbers of JSON schemas: bounds as exact decimals, and the texts between them. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/llm_core/grammar/regex_pool.h"
+
+namespace nereid::llm::grammar {
+
+struct Decimal {
+  bool is_negative = false;
+  std::string integer = "0";  // digits without leading zeros, at least one
+  std::string fraction;       // digits without trailing zeros
+
+  // Nothing if `number` is no number, or has more than 300 digits. The decimal is the shortest that
+  // reads as the same number, which is how it was written unless it had more than 15 digits.
+  static std::optional<Decimal> Of(const nlohmann::ordered_json& number);
+  bool IsZero() const { return integer == "0" && fraction.empty(); }
+  bool IsInteger() const { return fraction.empty(); }
+};
+bool operator<(const Decimal& x, const Decimal& y);
+inline bool operator==(const Decimal& x, const Decimal& y) {
+  return !(x < y) && !(y < x);
+}
+
+struct NumberRange {
+  struct Bound {
+    Decimal value;
+    bool is_exclusive = false;
+  };
+  bool is_integer = false;
+  std::vector<Bound> min, max;      // all apply
+  std::vector<uint32_t> multiples;  // of each of these
+
+  bool IsFree() const { return min.empty() && max.empty() && multiples.empty(); }
+  bool Contains(const Decimal& value) const;
+  // The texts of the numbers. With limits a number has no exponent; an integer never has one, nor a
+  // fraction.
+  RegexId Regex(RegexPool& pool) const;
+};
+
+// The texts of one number, without exponent: 1, 1.0, 1.00 and so on.
+RegexId SpellNumber(RegexPool& pool, const Decimal& value);
+
+}  // namespace nereid::llm::grammar

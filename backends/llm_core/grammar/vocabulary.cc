@@ -1,0 +1,145 @@
+// See vocabulary.h.
+#include "backends/llm_core/grammar/vocabulary.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "backends/tokenizer/lib/tokenizer.h"
+
+namespace nereid::llm::grammar {
+namespace {
+
+constexpr size_t kMaxTokens = size_t{1} << 22;
+constexpr size_t kMaxTokenBytes = 4096;
+constexpr size_t kMaxBytes = size_t{256} << 20;
+
+bool IsPlain(std::string_view token) {
+  int state = 0, num_chars = 0;
+  for (const char c : token) {
+    state = NextPlainState(state, static_cast<uint8_t>(c));
+    if (state < 0) return false;
+    num_chars += state == 0;
+  }
+  return state == 0 && num_chars <= Vocabulary::kMaxPlainChars;
+}
+
+// `ids` are sorted by the bytes of their tokens, which differ.
+TokenTrie MakeTrie(const std::vector<std::string>& tokens, const std::vector<int32_t>& ids) {
+  TokenTrie trie;
+  std::vector<uint32_t> path;  // nodes from the first byte to the current one
+  std::string_view previous;
+  for (const int32_t id : ids) {
+    const std::string_view token = tokens[id];
+    size_t common = 0;
+    while (common < previous.size() && common < token.size() && previous[common] == token[common]) {
+      ++common;
+    }
+    for (size_t depth = common; depth < path.size(); ++depth) {
+      trie.nodes[path[depth]].end = static_cast<uint32_t>(trie.nodes.size());
+    }
+    path.resize(common);
+    for (size_t depth = common; depth < token.size(); ++depth) {
+      path.push_back(static_cast<uint32_t>(trie.nodes.size()));
+      trie.nodes.push_back(
+          {0, -1, static_cast<uint16_t>(depth + 1), static_cast<uint8_t>(token[depth])});
+    }
+    trie.nodes[path.back()].token = id;
+    trie.max_depth = std::max(trie.max_depth, token.size());
+    previous = token;
+  }
+  for (const uint32_t node : path) trie.nodes[node].end = static_cast<uint32_t>(trie.nodes.size());
+  return trie;
+}
+
+}  // namespace
+
+int NextPlainState(int state, uint8_t byte) {
+  // 1 to 3: so many continuation bytes follow. 4 to 7: after E0, ED, F0 and F4.
+  const bool continues = byte >= 0x80 && byte <= 0xBF;
+  switch (state) {
+    case 0:
+      if (byte >= 0x20 && byte < 0x7F) return byte == '"' || byte == '\\' ? -1 : 0;
+      if (byte >= 0xC2 && byte <= 0xDF) return 1;
+      if (byte == 0xE0) return 4;
+      if (byte == 0xED) return 5;
+      if (byte >= 0xE1 && byte <= 0xEF) return 2;
+      if (byte == 0xF0) return 6;
+      if (byte >= 0xF1 && byte <= 0xF3) return 3;
+      return byte == 0xF4 ? 7 : -1;
+    case 1:
+    case 2:
+    case 3:
+      return continues ? state - 1 : -1;
+    case 4:
+      return byte >= 0xA0 && continues ? 1 : -1;
+    case 5:
+      return byte <= 0x9F && continues ? 1 : -1;
+    case 6:
+      return byte >= 0x90 && continues ? 2 : -1;
+    default:
+      return byte <= 0x8F && continues ? 2 : -1;
+  }
+}
+
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::string> tokens,
+                                                           std::vector<int32_t> end_ids) {
+  if (tokens.size() > kMaxTokens) {
+    return InvalidArgError("the vocabulary has ", tokens.size(), " tokens; at most ", kMaxTokens,
+                           " are supported");
+  }
+  size_t num_bytes = 0;
+  for (const std::string& token : tokens) num_bytes += token.size();
+  if (num_bytes > kMaxBytes) {
+    return InvalidArgError("the tokens have ", num_bytes, " bytes together; at most ", kMaxBytes,
+                           " are supported");
+  }
+  std::shared_ptr<Vocabulary> vocabulary(new Vocabulary);
+  vocabulary->tokens_ = std::move(tokens);
+  std::erase_if(end_ids, [&](int32_t id) {
+    return id < 0 || static_cast<size_t>(id) >= vocabulary->tokens_.size();
+  });
+  vocabulary->end_ids_ = std::move(end_ids);
+  std::vector<int32_t> ids;
+  for (size_t id = 0; id < vocabulary->tokens_.size(); ++id) {
+    std::string& token = vocabulary->tokens_[id];
+    if (token.size() > kMaxTokenBytes) token.clear();
+    if (!token.empty()) ids.push_back(static_cast<int32_t>(id));
+  }
+  const std::vector<std::string>& all = vocabulary->tokens_;
+  std::sort(ids.begin(), ids.end(),
+            [&](int32_t x, int32_t y) { return std::tie(all[x], x) < std::tie(all[y], y); });
+  vocabulary->twins_.assign(all.size(), -1);
+  vocabulary->plain_mask_.resize(vocabulary->num_mask_words());
+  std::vector<int32_t> different, others;
+  for (const int32_t id : ids) {
+    const bool is_plain = IsPlain(all[id]);
+    if (is_plain) vocabulary->plain_mask_[id / 32] |= 1u << (id % 32);
+    if (!different.empty() && all[different.back()] == all[id]) {
+      int32_t last = different.back();
+      while (vocabulary->twins_[last] >= 0) last = vocabulary->twins_[last];
+      vocabulary->twins_[last] = id;
+      continue;
+    }
+    different.push_back(id);
+    if (!is_plain) others.push_back(id);
+  }
+  vocabulary->all_ = MakeTrie(all, different);
+  vocabulary->other_ = MakeTrie(all, others);
+  return std::shared_ptr<const Vocabulary>(std::move(vocabulary));
+}
+
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Tokenizer& tokenizer,
+                                                           std::vector<int32_t> end_ids) {
+  std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.IsSpecial(id)) continue;
+    if (auto bytes = tokenizer.TokenBytes(id)) tokens[id] = std::move(*bytes);
+  }
+  for (const int32_t id : end_ids) {
+    if (id >= 0 && static_cast<size_t>(id) < tokens.size()) tokens[id].clear();
+  }
+  return Make(std::move(tokens), std::move(end_ids));
+}
+
+}  // namespace nereid::llm::grammar

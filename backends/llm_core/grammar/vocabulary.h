@@ -1,0 +1,78 @@
+// The byte sequences of a tokenizer's tokens as a trie, in the form that masks are computed from.
+// Built once for a tokenizer and shared by all grammars. Immutable. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid::tokenizer {
+class Tokenizer;
+}
+
+namespace nereid::llm::grammar {
+
+// Nodes in preorder, without the root: the nodes below node i are those from i + 1 to its `end`.
+struct TokenTrie {
+  struct Node {
+    uint32_t end;
+    int32_t token;   // the token that ends here, or -1
+    uint16_t depth;  // 1 for the first byte of a token
+    uint8_t byte;
+  };
+  std::vector<Node> nodes;
+  size_t max_depth = 0;
+
+  bool HasChildren(uint32_t node) const { return nodes[node].end > node + 1; }
+  // A token whose bytes begin with the path to `node`.
+  int32_t TokenBelow(uint32_t node) const {
+    while (nodes[node].token < 0) ++node;
+    return nodes[node].token;
+  }
+};
+
+// The automaton of texts that a JSON string may contain without escapes, byte by byte: returns the
+// next state, or -1. State 0 is the start, and is reached again after each whole character.
+int NextPlainState(int state, uint8_t byte);
+
+class Vocabulary {
+ public:
+  // The longest plain token, in characters. Longer ones are not plain.
+  static constexpr int kMaxPlainChars = 20;
+
+  // `tokens[id]` has the bytes of token `id`; an empty one is never allowed, such as special
+  // tokens. `end_ids` end a generation. Errors: INVALID_ARG if there are too many tokens or bytes.
+  static Result<std::shared_ptr<const Vocabulary>> Make(std::vector<std::string> tokens,
+                                                        std::vector<int32_t> end_ids);
+  // Special tokens are left out. A token that the tokenizer decodes differently at the beginning of
+  // a text counts as inside of one.
+  static Result<std::shared_ptr<const Vocabulary>> Make(const tokenizer::Tokenizer& tokenizer,
+                                                        std::vector<int32_t> end_ids);
+
+  size_t size() const { return tokens_.size(); }
+  size_t num_mask_words() const { return (tokens_.size() + 31) / 32; }
+  std::string_view token(int32_t id) const { return tokens_[id]; }
+  const std::vector<int32_t>& end_ids() const { return end_ids_; }
+  const TokenTrie& all() const { return all_; }
+  // Tokens of whole characters that a JSON string contains as they are, as a mask, and the other
+  // tokens.
+  const std::vector<uint32_t>& plain_mask() const { return plain_mask_; }
+  const TokenTrie& other() const { return other_; }
+  // Further tokens with the bytes of token `id`: the next one, or -1.
+  int32_t NextTwin(int32_t id) const { return twins_[id]; }
+
+ private:
+  Vocabulary() = default;
+
+  std::vector<std::string> tokens_;
+  std::vector<int32_t> end_ids_;
+  std::vector<int32_t> twins_;
+  std::vector<uint32_t> plain_mask_;
+  TokenTrie all_, other_;
+};
+
+}  // namespace nereid::llm::grammar

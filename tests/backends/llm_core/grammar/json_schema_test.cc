@@ -1,0 +1,177 @@
+#include "backends/llm_core/grammar/json_schema.h"
+
+#include "tests/backends/llm_core/grammar/small_vocabulary.h"
+
+namespace nereid::llm::grammar {
+namespace {
+
+Result<std::shared_ptr<const Grammar>> Compile(const std::string& schema) {
+  static const auto vocabulary = BytesAnd({"{\"", "\":", "\",\"", "\"}", "\"a\"", "}}", "],[",
+                                           "abc", " \n ", "12", "1.", "\\u", "null"});
+  return Grammar::FromJsonSchema(schema, vocabulary);
+}
+
+void Check(const std::string& schema, const std::vector<std::string>& valid,
+           const std::vector<std::string>& invalid) {
+  SCOPED_TRACE(schema);
+  const auto grammar = Compile(schema);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  for (const std::string& text : valid) EXPECT_TRUE(Accepts(*grammar, text)) << text;
+  for (const std::string& text : invalid) EXPECT_FALSE(Accepts(*grammar, text)) << text;
+}
+
+std::string Refusal(const std::string& schema) {
+  const auto grammar = Compile(schema);
+  EXPECT_FALSE(grammar.ok()) << schema;
+  return grammar.status().message();
+}
+
+TEST(JsonSchema, AnySchemaAcceptsJsonAndNothingElse) {
+  for (const char* schema : {"{}", "true"}) {
+    Check(schema,
+          {"null", "true", " -1.5e+3", "\"\\u00e9\\ud83d\\ude00\\n\"", "[1, {\"a\" : []}]", "{}",
+           "\n{\"a\":1,\n\"b\":{\"a\":2}}"},
+          {"nul", "01", "1.", "\"\n\"", "\"\\x\"", "\"\\ud800\"", "[1,]", "{\"a\":1,}", "{a:1}",
+           "{\"a\":1,\"a\":2}", "1 2", ""});
+  }
+}
+
+TEST(JsonSchema, ObjectsHaveTheirPropertiesInOrderAndOthersBehind) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{}},
+          "required":["b"]})";
+  Check(schema,
+        {R"({"b":""})", R"({"a":1,"b":"x"})", R"({"b":"x","z":1,"y":[]})",
+         R"({"a":1,"b":"","c":null})"},
+        {"{}", R"({"a":1})", R"({"a":1.5,"b":""})", R"({"b":"","b":""})", R"({"b":"","z":1,"z":2})",
+         R"({"b":"","\u0062":1})", R"({"b":"","a":"x"})", "[]"});
+  Check(R"({"type":"object","properties":{"a":{}},"additionalProperties":false})",
+        {"{}", R"({"a":[]})"}, {R"({"b":1})", R"({"a":1,"b":1})"});
+  Check(R"({"type":"object","required":["k"],"additionalProperties":{"type":"null"}})",
+        {R"({"k":null})", R"({"k":null,"j":null})"}, {R"({"k":1})", "{}"});
+}
+
+TEST(JsonSchema, NamesInOtherSpellingsAreTheSameName) {
+  Check(R"({"type":"object","properties":{"é":{"type":"integer"}}})",
+        {"{\"\\u00E9\":1}", "{\"\xc3\xa9\":1}"},
+        {"{\"\\u00e9\":\"x\"}", "{\"\xc3\xa9\":1,\"\\u00e9\":1}",
+         "{\"z\xc3\xa9\":1,\"z\\u00e9\":1}"});
+}
+
+TEST(JsonSchema, CountsOfPropertiesCountDifferentNames) {
+  Check(R"({"type":"object","minProperties":2,"maxProperties":3})",
+        {R"({"a":1,"b":2})", R"({"a":1,"b":2,"c":3})"},
+        {"{}", R"({"a":1})", R"({"a":1,"a":2})", R"({"a":1,"b":1,"c":1,"d":1})"});
+}
+
+TEST(JsonSchema, PatternsOfPropertiesChooseTheirSchemas) {
+  Check(R"({"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":3}},
+           "additionalProperties":{"type":"string"}})",
+        {R"({"xa":1})", R"({"xy":3,"b":"s","by":"s"})", R"({"zy":4.5})"},
+        {R"({"xa":"s"})", R"({"xy":2})", R"({"xy":3.5})", R"({"b":1})"});
+  Check(R"({"type":"object","propertyNames":{"maxLength":2}})", {R"({"ab":1})"}, {R"({"abc":1})"});
+  // The last name that is allowed is followed by no comma.
+  const auto few = Compile(R"({"type":"object","propertyNames":{"enum":["p","q"]}})");
+  Matcher matcher(*few);
+  EXPECT_TRUE(matcher.Accept(R"({"p":1,"q":1)"));
+  EXPECT_FALSE(matcher.Accept(","));
+  EXPECT_TRUE(matcher.Accept("}"));
+}
+
+TEST(JsonSchema, ArraysHoldTheirItems) {
+  Check(
+      R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"null"}],"items":{"type":"boolean"},
+           "minItems":1,"maxItems":4})",
+      {"[1]", "[1,null]", "[1 , null,true,false]"},
+      {"[]", "[null]", "[1,2]", "[1,null,1]", "[1,null,true,true,true]"});
+  Check(R"({"type":"array","items":false})", {"[]"}, {"[1]"});
+  Check(R"({"type":"array","items":[{"type":"integer"}],"additionalItems":false})", {"[]", "[1]"},
+        {"[1,1]"});
+  Check(R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"});
+}
+
+TEST(JsonSchema, StringsHoldLengthsPatternsAndFormats) {
+  Check(R"({"type":"string","minLength":2,"maxLength":3})",
+        {R"("ab")", "\"\xf0\x9f\x98\x80\xc3\xa9\"", R"("\ud83d\ude00\n\u0041")"},
+        {R"("a")", R"("abcd")", R"("\ud83d\ude00")"});
+  Check(R"({"type":"string","pattern":"^a+\"$"})", {R"("aa\"")"}, {R"("aa")", R"("baa\"")"});
+  Check(R"({"type":"string","pattern":"b","maxLength":3})", {R"("abc")"},
+        {R"("abcd")", R"("aaa")"});
+  Check(R"({"format":"date","type":"string"})", {R"("2024-02-29")", R"("1999-12-31")"},
+        {R"("2023-02-29")", R"("1900-02-29")", R"("2024-13-01")", R"("2024-1-1")"});
+  Check(R"({"format":"ipv6","type":"string"})",
+        {R"("::1")", R"("1:2:3:4:5:6:7:8")", R"("::1.2.3.4")"},
+        {R"("1::2::3")", R"("12345::")", R"(":1")"});
+  Check(R"({"format":"unknown","type":"string"})", {R"("x")"}, {"1"});
+}
+
+TEST(JsonSchema, NumbersHoldTheirBounds) {
+  Check(R"({"type":"integer","minimum":-3,"exclusiveMaximum":12,"multipleOf":3})", {"-3", "0", "9"},
+        {"-6", "12", "4", "3.0", "1e1"});
+  Check(R"({"type":"number","minimum":0.5,"maximum":2})", {"0.5", "1", "2.00", "1.99"},
+        {"0.49", "2.01", "-1"});
+}
+
+TEST(JsonSchema, ValuesMustFitTheRulesBesideThem) {
+  Check(R"({"type":"string","enum":["a",1,"abc"],"maxLength":2})", {R"("a")"}, {"1", R"("abc")"});
+  Check(R"({"const":{"a":[1,"x"]}})", {R"({"a":[1,"x"]})", R"({ "a" : [ 1.0 , "x" ] })"}, {"{}"});
+  Check(R"({"enum":[null,true,2.5]})", {"null", "true", "2.50"}, {"false", "2"});
+}
+
+TEST(JsonSchema, SchemasAreCombined) {
+  Check(R"({"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]})", {"1", R"("a")"},
+        {R"("ab")", "1.5"});
+  Check(R"({"allOf":[{"type":"integer"},{"minimum":2}],"maximum":4})", {"3"}, {"1", "5", "2.5"});
+  Check(
+      R"({"allOf":[{"properties":{"a":{"type":"integer"}}},{"properties":{"a":{"minimum":3}}}],"type":"object"})",
+      {R"({"a":3})"}, {R"({"a":2})", R"({"a":"x"})"});
+  Check(R"({"oneOf":[{"properties":{"k":{"const":"x"},"v":{"type":"integer"}},"required":["k"]},
+                     {"properties":{"k":{"const":"y"},"v":{"type":"null"}},"required":["k"]}],"type":"object"})",
+        {R"({"k":"x","v":1})", R"({"k":"y","v":null})"}, {R"({"k":"x","v":null})", R"({"k":"z"})"});
+  Check(R"({"type":"object","properties":{"a":{},"b":{}},"dependentRequired":{"a":["b"]}})",
+        {"{}", R"({"b":1})", R"({"a":1,"b":1})"}, {R"({"a":1})"});
+  Check(R"({"type":["string","null"],"not":{"const":"x"}})", {"null", R"("y")"}, {R"("x")", "1"});
+}
+
+TEST(JsonSchema, RecursiveSchemasNest) {
+  Check(
+      R"({"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"c":{"type":"array","items":{"$ref":"#/$defs/n"}}},
+            "required":["v"],"additionalProperties":false}},"$ref":"#/$defs/n"})",
+      {R"({"v":1})", R"({"v":1,"c":[{"v":2,"c":[]},{"v":3}]})"}, {R"({"v":1,"c":[{"c":[]}]})"});
+}
+
+TEST(JsonSchema, WhatLeadsNowhereIsNeverBegun) {
+  // Property b cannot exist, so no text begins its name.
+  Check(R"({"type":"object","properties":{"a":{},"b":false},"additionalProperties":false})",
+        {R"({"a":1})"}, {R"({"b)"});
+  const auto recursive =
+      Compile(R"({"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false})");
+  ASSERT_TRUE(recursive.ok());
+  EXPECT_TRUE(Accepts(*recursive, R"({"a":{"a":{}}})"));
+  EXPECT_EQ(Refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+            "no text fits the grammar");
+  EXPECT_EQ(Refusal("false"), "no text fits the grammar");
+}
+
+TEST(JsonSchema, WhatCannotBeEnforcedIsRefusedByName) {
+  EXPECT_EQ(Refusal(R"({"properties":{"a":{"type":"array","uniqueItems":true}}})"),
+            "#/properties/a: uniqueItems: items that must differ cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"if":{"type":"string"},"then":{"maxLength":1}})"),
+            "#: if: conditions cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"oneOf":[{"type":"integer"},{"minimum":2}]})"),
+            "#: oneOf: branches 0 and 1 may both be valid, which cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"not":{"minimum":3}})"), "#: not: this negation cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"$ref":"#"})"), "#: $ref: the schema refers to itself without end");
+  EXPECT_EQ(Refusal(R"({"$ref":"http://x/y"})"),
+            "#: $ref: 'http://x/y' is not inside of the schema");
+  EXPECT_EQ(Refusal(R"({"type":"string","pattern":"(a)\\1"})"),
+            "#: pattern: a back-reference at byte 3 of the pattern cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"type":"array","contains":{"type":"null"}})"),
+            "#: contains: cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"type":"text"})"), "#: type: unknown type \"text\"");
+  // Where the type excludes it, a keyword does not matter.
+  EXPECT_TRUE(Compile(R"({"type":"string","uniqueItems":true})").ok());
+}
+
+}  // namespace
+}  // namespace nereid::llm::grammar
