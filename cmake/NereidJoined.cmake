@@ -7,6 +7,7 @@ endif()
 
 set(apart
   backends/llm_core/checkpoint/trtllm_config.cc
+  backends/llm_core/grammar/json_schema.cc
   backends/llm_core/model/weight_map.cc
   backends/llm_core/sampling/sampling_params.cc
   backends/tokenizer/lib/chat/chat_template.cc
@@ -24,6 +25,7 @@ set(apart
   host/frontend/cloud/vertex_ai_service.cc
   host/frontend/log_settings.cc
   host/frontend/openai/routes/completions.cc
+  host/frontend/openai/routes/responses.cc
   host/frontend/tracing/otlp_exporter.cc
   host/option_table_frontend.cc
   host/process_signals.cc

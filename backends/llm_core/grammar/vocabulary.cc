@@ -134,7 +134,7 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Toke
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.IsSpecial(id)) continue;
-    if (auto bytes = tokenizer.TokenBytes(id)) tokens[id] = std::move(*bytes);
+    tokens[id] = tokenizer.TokenBytes(id);
   }
   for (const int32_t id : end_ids) {
     if (id >= 0 && static_cast<size_t>(id) < tokens.size()) tokens[id].clear();

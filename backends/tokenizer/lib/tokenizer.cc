@@ -371,10 +371,6 @@ std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const {
   return components_->IdOfToken(token);
 }
 
-std::optional<std::string> Tokenizer::TokenBytes(int32_t id) const {
-  return components_->decoder->TokenBytes(id);
-}
-
 bool Tokenizer::IsSpecial(int32_t id) const {
   return components_->decoder->IsSpecial(id);
 }

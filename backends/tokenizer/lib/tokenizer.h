@@ -135,10 +135,6 @@ class Tokenizer {
   std::optional<std::string_view> IdToToken(int32_t id) const;
   /// Returns the id of the token with this content, or nothing. Added tokens take precedence.
   std::optional<int32_t> TokenToId(std::string_view token) const;
-  /// Returns the bytes that the token adds inside of a text, or nothing if the id has no token. They
-  /// may be part of a character. Tokens whose text depends on their neighbours (a decoder that
-  /// replaces characters of the joined text) are returned without that change.
-  std::optional<std::string> TokenBytes(int32_t id) const;
   /// Whether `skip_special_tokens` omits the token when decoding.
   bool IsSpecial(int32_t id) const;
 

@@ -42,15 +42,6 @@ class TokenDecoder {
   // bytes that belong to it alone: without a byte-level decoder, for all but byte tokens.
   std::optional<std::string> BytesOf(int32_t id) const;
 
-  // Returns the bytes of the id's token inside a stream, or nothing if no token has the id.
-  std::optional<std::string> TokenBytes(int32_t id) const {
-    if (id < 0 || id >= static_cast<int32_t>(middle_texts_.size())) return std::nullopt;
-    const TokenText& token_text = middle_texts_[id];
-    if (token_text.kind == Kind::kAbsent) return std::nullopt;
-    if (token_text.kind == Kind::kByte) return std::string(1, static_cast<char>(token_text.byte));
-    return std::string(TextOf(token_text));
-  }
-
   bool IsSpecial(int32_t id) const {
     return id >= 0 && id < static_cast<int32_t>(middle_texts_.size()) && middle_texts_[id].special;
   }
