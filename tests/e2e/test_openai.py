@@ -223,6 +223,7 @@ def test_bodies_that_are_no_request_are_refused(server):
     assert error("/v1/chat/completions", b" " * 1000001)[0] == 413
     assert error("/v1/chat/completions", None)[0] == 405
     assert error("/v1/models", b"{}")[0] == 405
+    assert error("/v1/embeddings", b"{}") == (404, "there is no route /v1/embeddings")
     assert error("/v1/chat/completions", b"{}", Content_Encoding="br")[0] == 415
 
 

@@ -81,6 +81,11 @@ void OpenAiService::Handle(http::HttpConnection& connection, const http::Request
                            http::RequestBody body) {
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
   if (AnswerPage(connection, head, route != nullptr)) return;
+  if (route == nullptr && head.path.starts_with("/v1/")) {  // KServe's paths begin with /v2
+    return ReplyApiError(connection,
+                         {.status = 404, .message = StrCat("there is no route ", head.path)},
+                         ErrorFormOf(head.path));
+  }
   if (route == nullptr) return kserve_->Handle(connection, head, std::move(body));
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   if (route->method != head.method) {

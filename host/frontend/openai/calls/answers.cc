@@ -6,8 +6,21 @@
 #include <cstdlib>
 
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/calls/generation_request.h"
 
 namespace nereid::openai {
+
+Status ReserveAll(std::span<const http::InputTensors> prompts, ByteReservation& reservation) {
+  constexpr size_t kMinBytes = 16 << 10;
+  size_t num_bytes = 0;
+  for (const http::InputTensors& inputs : prompts) {
+    for (const http::InputTensor& input : inputs) num_bytes += input.parsed.capacity();
+  }
+  if (num_bytes < kMinBytes || reservation.GrowBy(num_bytes)) return Status::Ok();
+  return UnavailableError("prompts of ", num_bytes,
+                          " bytes exceed the free memory for requests in flight "
+                          "(--max-request-memory-size)");
+}
 
 std::string_view Answer::FinishReason() const {
   if (finish_reason.empty()) return {};

@@ -17,9 +17,11 @@ constexpr int kKeepAliveSeconds = 15;
 // The model request of one prompt.
 class GenerationCall::PromptCall final : public http::ModelCall {
  public:
-  PromptCall(http::KServeContext& context, http::HttpConnection& connection, http::RequestBody body,
-             http::InputTensors inputs, std::shared_ptr<GenerationCall> owner, size_t index)
-      : ModelCall(context, connection, std::move(body), std::move(inputs)),
+  PromptCall(http::KServeContext& context, http::HttpConnection& connection,
+             http::InputTensors inputs, std::shared_ptr<const ByteReservation> reservation,
+             std::shared_ptr<GenerationCall> owner, size_t index)
+      : ModelCall(context, connection, http::RequestBody(), std::move(inputs)),
+        reservation_(std::move(reservation)),
         owner_(std::move(owner)),
         index_(index) {}
 
@@ -42,6 +44,7 @@ class GenerationCall::PromptCall final : public http::ModelCall {
     owner_.reset();  // not if that throws: the connection still refers to the owner then
   }
 
+  const std::shared_ptr<const ByteReservation> reservation_;  // of the inputs of all prompts
   std::shared_ptr<GenerationCall> owner_;
   const size_t index_;
 };
@@ -61,11 +64,12 @@ GenerationCall::GenerationCall(http::HttpConnection& connection, GenerationReque
 
 Status GenerationCall::Start(http::KServeContext& context, http::HttpConnection& connection,
                              const http::RequestHead& head, GenerationRequest request,
-                             Answers answers, std::unique_ptr<AnswerFormat> format,
-                             ByteReservation reservation) {
+                             Answers answers, std::unique_ptr<AnswerFormat> format) {
+  const auto reservation = std::make_shared<ByteReservation>(connection.limits().budget);
+  NEREID_RETURN_IF_ERROR(ReserveAll(request.prompts, *reservation));
   const auto call = std::make_shared<GenerationCall>(connection, std::move(request),
                                                      std::move(answers), std::move(format));
-  Status status = call->LaunchAll(context, head, std::move(reservation));
+  Status status = call->LaunchAll(context, head, reservation);
   if (!status.ok()) {
     call->CancelAll();
     return status;
@@ -75,7 +79,7 @@ Status GenerationCall::Start(http::KServeContext& context, http::HttpConnection&
 }
 
 Status GenerationCall::LaunchAll(http::KServeContext& context, const http::RequestHead& head,
-                                 ByteReservation reservation) {
+                                 const std::shared_ptr<const ByteReservation>& reservation) {
   const http::RequestedModel model{request_.model};
   std::vector<http::RequestedOutput> outputs;
   for (const std::string& name : request_.outputs) outputs.emplace_back().name = name;
@@ -87,11 +91,8 @@ Status GenerationCall::LaunchAll(http::KServeContext& context, const http::Reque
     NEREID_ASSIGN_OR_RETURN(InferRequest request,
                             http::BuildRequest(context.server, model, options, inputs, outputs));
     NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));
-    // One reservation stands for the inputs of all prompts; it goes with the first.
-    http::RequestBody body;
-    if (i == 0) body.reservation = std::move(reservation);
-    auto call = std::make_unique<PromptCall>(context, *connection_, std::move(body),
-                                             std::move(inputs), shared_from_this(), i);
+    auto call = std::make_unique<PromptCall>(context, *connection_, std::move(inputs), reservation,
+                                             shared_from_this(), i);
     PromptCall* const launched = call.get();
     NEREID_RETURN_IF_ERROR(
         http::ModelCall::LaunchPart(std::move(call), std::move(request),

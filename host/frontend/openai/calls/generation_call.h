@@ -17,11 +17,10 @@ namespace nereid::openai {
 class GenerationCall final : public http::InFlightCall,
                              public std::enable_shared_from_this<GenerationCall> {
  public:
-  // Starts the model requests. On an error the connection must still be answered. `reservation`
-  // stands for the memory of the inputs.
+  // Starts the model requests. On an error the connection must still be answered.
   static Status Start(http::KServeContext& context, http::HttpConnection& connection,
                       const http::RequestHead& head, GenerationRequest request, Answers answers,
-                      std::unique_ptr<AnswerFormat> format, ByteReservation reservation);
+                      std::unique_ptr<AnswerFormat> format);
 
   GenerationCall(http::HttpConnection& connection, GenerationRequest request, Answers answers,
                  std::unique_ptr<AnswerFormat> format);
@@ -30,7 +29,7 @@ class GenerationCall final : public http::InFlightCall,
   class PromptCall;
 
   Status LaunchAll(http::KServeContext& context, const http::RequestHead& head,
-                   ByteReservation reservation);
+                   const std::shared_ptr<const ByteReservation>& reservation);
 
   void OnDisconnect() override;
   void OnOutputSent(size_t unsent_bytes) override;

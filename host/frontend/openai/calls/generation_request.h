@@ -1,10 +1,13 @@
 // A request for text, as a route has read it: what the model gets and what the client wants back.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "host/frontend/http/bodies/infer_body.h"
+#include "nereid/status.h"
 
 namespace nereid::openai {
 
@@ -23,5 +26,9 @@ struct GenerationRequest {
   bool keeps_first_tool_call_only = false;
   bool hides_reasoning = false;
 };
+
+// Adds the inputs of all prompts to the reservation of their request. UNAVAILABLE if the budget
+// does not suffice. Small ones are not counted, like small bodies.
+Status ReserveAll(std::span<const http::InputTensors> prompts, ByteReservation& reservation);
 
 }  // namespace nereid::openai

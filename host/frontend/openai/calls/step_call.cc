@@ -12,9 +12,11 @@ Status StepCall::Start(http::KServeContext& context, http::HttpConnection& conne
   outputs[0].name = output;
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
                           http::BuildRequest(context.server, {model}, {}, inputs, outputs));
-  return Launch(
-      std::make_unique<StepCall>(context, connection, std::move(inputs), std::move(handler)),
-      std::move(request), /*trace=*/nullptr);
+  http::RequestBody body{.memory = {}, .reservation = ByteReservation(connection.limits().budget)};
+  NEREID_RETURN_IF_ERROR(http::ReserveInputs(inputs, body.reservation));
+  return Launch(std::make_unique<StepCall>(context, connection, std::move(body), std::move(inputs),
+                                           std::move(handler)),
+                std::move(request), /*trace=*/nullptr);
 }
 
 void StepCall::OnModelResponse(InferResponse response) {

@@ -26,9 +26,9 @@ class StepCall final : public http::ModelCall {
                       const std::string& model, http::InputTensors inputs,
                       const std::string& output, Handler handler);
 
-  StepCall(http::KServeContext& context, http::HttpConnection& connection,
+  StepCall(http::KServeContext& context, http::HttpConnection& connection, http::RequestBody body,
            http::InputTensors inputs, Handler handler)
-      : ModelCall(context, connection, http::RequestBody(), std::move(inputs)),
+      : ModelCall(context, connection, std::move(body), std::move(inputs)),
         handler_(std::move(handler)) {}
 
  private:

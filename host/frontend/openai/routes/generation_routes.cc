@@ -28,13 +28,6 @@ constexpr GenerationRoute kChatRoute{kChat, "chatcmpl-", &ReadChatRequest, &NewC
 constexpr GenerationRoute kCompletionRoute{kCompletions, "cmpl-", &ReadCompletionRequest,
                                            &NewCompletionFormat};
 
-Status ReserveAll(const GenerationRequest& request, ByteReservation& reservation) {
-  for (const http::InputTensors& inputs : request.prompts) {
-    NEREID_RETURN_IF_ERROR(http::ReserveInputs(inputs, reservation));
-  }
-  return Status::Ok();
-}
-
 // Starts what a route has read. `new_format` makes the format of the answers, and `error_of` the
 // route's error of a status.
 template <typename NewFormat, typename ErrorOf>
@@ -48,13 +41,9 @@ void StartGeneration(ApiContext& context, HttpConnection& connection, const Requ
   if (std::string id = RequestIdOf(head); !id.empty()) request.id = std::move(id);
   if (request.id.empty()) request.id = answers.id;
   // The inputs contain all data, so that the body's memory is not kept.
-  ByteReservation reservation(connection.limits().budget);
-  Status status = ReserveAll(request, reservation);
-  if (status.ok()) {
-    std::unique_ptr<AnswerFormat> format = new_format(request, answers);
-    status = GenerationCall::Start(context.kserve, connection, head, std::move(request),
-                                   std::move(answers), std::move(format), std::move(reservation));
-  }
+  std::unique_ptr<AnswerFormat> format = new_format(request, answers);
+  const Status status = GenerationCall::Start(context.kserve, connection, head, std::move(request),
+                                              std::move(answers), std::move(format));
   if (!status.ok()) ReplyApiError(connection, error_of(status), ErrorFormOf(head.path));
 }
 

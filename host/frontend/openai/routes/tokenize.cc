@@ -49,6 +49,7 @@ struct Rendering {
   std::vector<std::vector<int64_t>> ids = {};  // by prompt
   bool is_list = false;
   size_t next = 0;
+  ByteReservation reservation = {};  // of the prompts
 };
 
 void ReplyRendering(HttpConnection& connection, const Rendering& rendering) {
@@ -187,7 +188,11 @@ void HandleCompletionRender(ApiContext& context, HttpConnection& connection,
     }
     return Status::Ok();
   };
-  const Status status = read();
+  Status status = read();
+  if (status.ok()) {
+    rendering->reservation = ByteReservation(connection.limits().budget);
+    status = ReserveAll(rendering->prompts, rendering->reservation);
+  }
   if (!status.ok()) return ReplyApiError(connection, parsed.ErrorOf(status));
   ContinueRendering(connection, rendering);
 }
