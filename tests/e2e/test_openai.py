@@ -116,6 +116,7 @@ def test_a_temperature_alone_samples(client):
     fields = {"model": "ensemble", "prompt": "The", "max_tokens": 8}
     texts = {client.completions.create(temperature=1.5, seed=seed, **fields).choices[0].text for seed in range(4)}
     assert len(texts) > 1
+    assert len({client.completions.create(seed=seed, **fields).choices[0].text for seed in range(4)}) > 1  # OpenAI's default is 1
     assert len({client.completions.create(temperature=0, seed=seed, **fields).choices[0].text for seed in range(2)}) == 1
 
 

@@ -140,7 +140,7 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
   NEREID_RETURN_IF_ERROR(WriteSampling(writer));
   NEREID_RETURN_IF_ERROR(WriteLogitBias(writer));
   NEREID_RETURN_IF_ERROR(WriteMaxTokens(default_max_tokens, writer));
-  if (request.is_stream && writer.Has("stream")) {
+  if (request.is_stream && model_.is_decoupled && writer.Has("stream")) {
     NEREID_RETURN_IF_ERROR(writer.AddBool("stream", true));
   }
   if (request.answers_per_prompt > 1) {

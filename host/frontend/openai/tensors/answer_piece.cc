@@ -81,7 +81,9 @@ Status ReadCounts(std::span<const OutputView> outputs, std::vector<AnswerPiece>&
       {"num_output_tokens", &AnswerPiece::num_output_tokens},
       {"num_cached_tokens", &AnswerPiece::num_cached_tokens}};
   for (const auto& [name, member] : counts) {
-    NEREID_ASSIGN_OR_RETURN(const std::vector<int64_t> values, Numbers<int64_t>(outputs, name));
+    NEREID_ASSIGN_OR_RETURN(std::vector<int64_t> values, Numbers<int64_t>(outputs, name));
+    // One number of output tokens stands for all sequences, so that the others add nothing.
+    if (member == &AnswerPiece::num_output_tokens && values.size() == 1) values.push_back(0);
     Distribute(values, pieces, [member = member](AnswerPiece& piece, int64_t value) {
       piece.*member = std::max<int64_t>(value, 0);
     });
@@ -173,7 +175,7 @@ Result<std::vector<ToolCallPiece>> ReadToolCalls(std::string_view json) {
   std::vector<ToolCallPiece> calls;
   if (json.empty()) return calls;
   http::JsonReader reader(json, kMaxToolDepth);
-  const Status status = reader.ReadArray([&]() -> Status {
+  Status status = reader.ReadArray([&]() -> Status {
     ToolCallPiece& call = calls.emplace_back();
     call.index = static_cast<int64_t>(calls.size()) - 1;
     return reader.ReadObject([&](std::string_view name) -> Status {
@@ -189,6 +191,7 @@ Result<std::vector<ToolCallPiece>> ReadToolCalls(std::string_view json) {
       return Status::Ok();
     });
   });
+  if (status.ok()) status = reader.ExpectEnd();
   if (!status.ok()) return InternalError("output 'tool_calls' of the model: ", status.message());
   return calls;
 }

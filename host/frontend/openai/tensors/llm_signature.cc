@@ -65,19 +65,30 @@ bool UsesGenerationConfig(const Json& config) {
   return defaults != nullptr && TextOf(*defaults, "string_value") == "generation_config";
 }
 
-// Reads default_temperature and its kin.
-void ReadRecommended(const Json& config, LlmSignature& model) {
+bool IsDecoupled(const Json& config) {
+  const Json* const policy = Member(config, "model_transaction_policy");
+  const Json* const value = policy == nullptr ? nullptr : Member(*policy, "decoupled");
+  return value != nullptr && value->is_boolean() && value->get<bool>();
+}
+
+// Reads default_temperature and its kin. Returns false if the model has none of them; an empty one
+// says that it recommends nothing.
+bool ReadRecommended(const Json& config, LlmSignature& model) {
   constexpr std::string_view kPrefix = "default_";
   const Json* const parameters = Member(config, "parameters");
-  if (parameters == nullptr || !parameters->is_object()) return;
+  if (parameters == nullptr || !parameters->is_object()) return false;
+  bool has_any = false;
   for (const auto& [name, value] : parameters->items()) {
     const std::string text = TextOf(value, "string_value");
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool is_number = !text.empty() && error == std::errc() && *end == 0;
-    if (!name.starts_with(kPrefix) || !is_number || !std::isfinite(number)) continue;
+    if (!name.starts_with(kPrefix)) continue;
+    has_any = true;
+    if (!is_number || !std::isfinite(number)) continue;
     model.recommended.emplace(name.substr(kPrefix.size()), number);
   }
+  return has_any;
 }
 
 void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) {
@@ -90,6 +101,7 @@ void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) 
   if (!text.ok()) return;
   const Result<Json> config = ReadJsonObject<Json>(*text, "configuration");
   if (config.ok() && UsesGenerationConfig(*config)) model.has_sampling_defaults = true;
+  if (config.ok() && IsDecoupled(*config)) model.is_decoupled = true;
 }
 
 }  // namespace
@@ -124,12 +136,13 @@ Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf&
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonObject<Json>(text, "configuration"));
   MarkRequiredInputs(config, model);
   model.has_sampling_defaults = UsesGenerationConfig(config);
-  ReadRecommended(config, model);
+  model.is_decoupled = IsDecoupled(config);
   const Json* const ensemble = Member(config, "ensemble_scheduling");
   const Json* const steps = ensemble == nullptr ? nullptr : Member(*ensemble, "step");
   if (steps != nullptr) {
     for (const Json& step : *steps) ReadStep(step, config_of, model);
   }
+  if (ReadRecommended(config, model)) model.has_sampling_defaults = false;
   return model;
 }
 

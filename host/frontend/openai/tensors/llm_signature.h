@@ -31,7 +31,11 @@ struct LlmSignature {
   std::vector<std::string> outputs;
   LlmStep preprocessing;   // the step that reads text_input or messages
   LlmStep postprocessing;  // the step that writes text_output
-  // The engine takes what a request leaves open from the checkpoint's generation_config.json.
+  // It can answer with several responses. A stream of one that cannot has the whole answer in one
+  // piece.
+  bool is_decoupled = false;
+  // The engine takes what a request leaves open from the checkpoint's generation_config.json, and
+  // the model does not say itself what it recommends.
   bool has_sampling_defaults = false;
   // What the model recommends, by input: the parameters default_<input> of its configuration.
   std::map<std::string, double, std::less<>> recommended;

@@ -99,6 +99,17 @@ TEST(AnswerPieceTest, AResponseOfSeveralSequencesHasAPieceForEach) {
   EXPECT_EQ(*(*pieces)[1].num_input_tokens, 5);
 }
 
+TEST(AnswerPieceTest, ACommonNumberOfTokensCountsOnce) {
+  const auto pieces = FakeOutputs()
+                          .Texts("text_output", {"a", "b", "c"})
+                          .Numbers<int32_t>("num_output_tokens", {9})
+                          .Read();
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(*(*pieces)[0].num_output_tokens, 9);
+  EXPECT_EQ(*(*pieces)[1].num_output_tokens, 0);
+  EXPECT_EQ(*(*pieces)[2].num_output_tokens, 0);
+}
+
 TEST(AnswerPieceTest, OutputsThatContradictEachOtherAreAnErrorOfTheModel) {
   EXPECT_EQ(
       FakeOutputs().Texts("tool_calls", {"[{"}).Texts("text_output", {""}).Read().status().code(),
@@ -115,6 +126,7 @@ TEST(AnswerPieceTest, OutputsThatContradictEachOtherAreAnErrorOfTheModel) {
             StatusCode::kInternal);
   EXPECT_FALSE(ReadTexts(std::string_view("\5\0\0\0a", 5)).ok());
   EXPECT_FALSE(ReadTexts("ab").ok());
+  EXPECT_FALSE(ReadToolCalls("[]]").ok());
 }
 
 Answers OneAnswer() {

@@ -23,7 +23,8 @@ Result<std::string> ConfigOfDemo(const std::string& model) {
   if (model == "e") return std::string(kConfig);
   if (model == "llm") {
     return std::string(
-        R"({"parameters":{"sampling_defaults":{"string_value":"generation_config"}}})");
+        R"({"parameters":{"sampling_defaults":{"string_value":"generation_config"}},
+            "model_transaction_policy":{"decoupled":true}})");
   }
   return NotFoundError(model);
 }
@@ -32,12 +33,35 @@ TEST(LlmSignatureTest, AnEnsembleHasItsStepsAndDefaults) {
   const Result<LlmSignature> model = MakeLlmSignature(kMetadata, &ConfigOfDemo);
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_TRUE(model->can_complete() && !model->can_chat() && model->has_sampling_defaults);
+  EXPECT_TRUE(model->is_decoupled);
   EXPECT_EQ(model->preprocessing.model, "pre");
   EXPECT_EQ(model->preprocessing.inputs.at("text_input"), "QUERY");
   EXPECT_EQ(model->postprocessing.model, "post");
   EXPECT_EQ(model->postprocessing.outputs.at("text_output"), "OUTPUT");
   EXPECT_TRUE(model->FindInput("text_input")->is_optional);
   EXPECT_FALSE(model->FindInput("max_tokens")->is_optional);
+}
+
+TEST(LlmSignatureTest, WhatAModelRecommendsReplacesTheDefaultsOfItsEngine) {
+  const auto model_with = [](const std::string& parameters) {
+    const Result<LlmSignature> model =
+        MakeLlmSignature(kMetadata, [&](const std::string& name) -> Result<std::string> {
+          if (name != "e") return ConfigOfDemo(name);
+          const std::string config = kConfig;
+          return StrCat(config.substr(0, config.rfind('}')), ",\"parameters\":{", parameters, "}}");
+        });
+    EXPECT_TRUE(model.ok());
+    return *model;
+  };
+  const LlmSignature model = model_with(
+      R"("default_temperature":{"string_value":"0.6"},"default_top_p":{"string_value":""},
+         "default_top_k":{"string_value":"many"})");
+  EXPECT_FALSE(model.has_sampling_defaults);
+  EXPECT_EQ(model.Recommended("temperature"), 0.6);
+  EXPECT_EQ(model.Recommended("top_p"), std::nullopt);
+  EXPECT_EQ(model.Recommended("top_k"), std::nullopt);
+  EXPECT_FALSE(model_with(R"("default_temperature":{"string_value":""})").has_sampling_defaults);
+  EXPECT_TRUE(model_with("").has_sampling_defaults);
 }
 
 TEST(LlmSignatureTest, AModelWithoutTextIsNoLanguageModel) {

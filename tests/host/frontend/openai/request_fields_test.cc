@@ -129,6 +129,16 @@ TEST(RequestFieldsTest, DefaultsOfTheCheckpointHoldForWhatTheClientLeavesOpen) {
   EXPECT_EQ(ValuesOf<float>(open.inputs(), "top_p"), std::vector<float>{0.5});
 }
 
+TEST(RequestFieldsTest, WhatTheModelRecommendsHoldsForWhatTheClientLeavesOpen) {
+  LlmSignature model = FullModel();
+  model.recommended = {{"temperature", 0.5}, {"top_k", 20}, {"repetition_penalty", 1.5}};
+  const Outcome open = Chat(R"(,"top_k":3)", model);
+  EXPECT_EQ(ValuesOf<float>(open.inputs(), "temperature"), std::vector<float>{0.5});
+  EXPECT_EQ(ValuesOf<int32_t>(open.inputs(), "top_k"), std::vector<int32_t>{3});
+  EXPECT_EQ(ValuesOf<float>(open.inputs(), "top_p"), std::vector<float>{1});
+  EXPECT_EQ(ValuesOf<float>(open.inputs(), "repetition_penalty"), std::vector<float>{1.5});
+}
+
 TEST(RequestFieldsTest, AnswersAreLimitedAsTheRouteSays) {
   EXPECT_EQ(FindTensor(Chat("").inputs(), "max_tokens"), nullptr);
   EXPECT_EQ(ValuesOf<int32_t>(Chat("", SmallModel()).inputs(), "max_tokens"),
@@ -248,6 +258,7 @@ TEST(RequestFieldsTest, LogProbabilitiesAskForTheirOutputs) {
 TEST(RequestFieldsTest, AStreamHasOptions) {
   const Outcome chat = Chat(R"(,"stream":true,"stream_options":{"include_usage":true})");
   EXPECT_TRUE(chat.request.has_usage_event && !chat.request.has_usage_everywhere);
+  EXPECT_EQ(FindTensor(Chat(R"(,"stream":true)", SmallModel()).inputs(), "stream"), nullptr);
   EXPECT_EQ(ChatError(R"(,"stream_options":{"include_usage":true})").param, "stream_options");
   EXPECT_EQ(ChatError(R"(,"stream":true,"stream_options":{"include_usage":1})").param,
             "stream_options.include_usage");

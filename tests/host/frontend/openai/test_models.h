@@ -111,7 +111,8 @@ inline LlmSignature FullModel() {
                     {"top_logprobs", "FP32", "[-1,-1,-1]"},
                     {"top_token_texts", "BYTES", "[-1,-1,-1]"},
                     {"output_token_ids", "INT32", "[-1,-1]"},
-                    {"prompt_ids", "INT32", "[-1,-1]"}});
+                    {"prompt_ids", "INT32", "[-1,-1]"}},
+                   R"({"model_transaction_policy":{"decoupled":true}})");
 }
 
 inline const http::InputTensor* FindTensor(const http::InputTensors& inputs,
