@@ -1,5 +1,7 @@
 #include "host/cli/serve_options.h"
 
+#include <algorithm>
+#include <cctype>
 #include <optional>
 #include <span>
 
@@ -57,6 +59,16 @@ Status RefuseSpeculation(ServeOptions&, ServerFlags&, Text) {
   return UnsupportedError("not supported yet: the engine has no speculative decoding");
 }
 
+// The model that parses answers knows the names, and lists them if it does not know this one.
+Status ApplyChatParser(ServeOptions& options, ServerFlags&, Text value) {
+  const auto is_name_byte = [](unsigned char byte) { return std::isalnum(byte) || byte == '_'; };
+  if (value.empty() || !std::all_of(value.begin(), value.end(), is_name_byte)) {
+    return InvalidArgError("expected auto, none or the name of a family, got '", value, "'");
+  }
+  options.chat_parser = value;
+  return Status::Ok();
+}
+
 Status RefuseRepository(ServeOptions&, ServerFlags&, Text) {
   return UnsupportedError(
       "not supported with 'nereid serve', which makes its repository itself; 'nereid "
@@ -75,6 +87,9 @@ constexpr ServeFlag kFlags[] = {
        options.chat_template = value;
        return Status::Ok();
      }},
+    {"--chat-parser", "auto|none|family",
+     "how reasoning and tool calls are found in answers. Default: auto, by the chat template",
+     &ApplyChatParser},
     {"--max-model-len", "tokens", "the longest sequence. Default: the limit of the model",
      &ApplyMaxModelLen},
     {"--engine", "auto|gpu|cpu", "where the model runs. Default: auto, a GPU if there is one",
@@ -113,6 +128,10 @@ Status CheckServeOptions(const ServeOptions& options) {
   }
   if (!options.chat_template.empty() && options.checkpoints.size() > 1) {
     return InvalidArgError("--chat-template: expected one checkpoint, got ",
+                           options.checkpoints.size());
+  }
+  if (options.chat_parser != "auto" && options.checkpoints.size() > 1) {
+    return InvalidArgError("--chat-parser: expected one checkpoint, got ",
                            options.checkpoints.size());
   }
   return Status::Ok();

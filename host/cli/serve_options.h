@@ -15,6 +15,7 @@ struct ServeOptions {
   std::vector<std::string> checkpoints;  // folders, hub ids, or "demo"
   std::vector<std::string> names;        // of the models; empty: named after the checkpoints
   std::string chat_template;             // a file; empty: that of the checkpoint
+  std::string chat_parser = "auto";      // a value of nereid-repo's --chat-parser
   int64_t max_model_len = 0;             // tokens of a sequence; 0: the limit of the model
   std::string engine = "auto";           // a value of nereid-repo's --backend
   Options server;

@@ -135,6 +135,7 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
     llm.decoupled = true;
     llm.templates = install_root + "/share/repo_templates/llm";
     llm.chat_template = options.chat_template;
+    llm.chat_parser = options.chat_parser;
     if (!llm.chat_template.empty()) llm.files = repo::NewLlmOptions::Files::kLink;
     if (options.max_model_len > 0) {
       llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);

@@ -25,6 +25,8 @@ constexpr const char* kUsage = R"(usage:
       checkpoint in DIR
       --backend auto|gpu_llm|cpu_reference   the engine; auto (default): gpu_llm if there is a GPU
       --decoupled                            allow streaming
+      --chat-parser auto|none|FAMILY         how reasoning and tool calls are found in answers; auto (default): by
+                                             the chat template
       --max-batch-size N                     maximum number of sequences in one request (default 64)
       --max-queue-size N                     maximum number of requests that wait for the engine (default 1024; 0: no limit)
       --copy | --link                        put the checkpoint's files into the repository, as copies or links;
@@ -89,6 +91,7 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");
   options.backend = line.ValueOr("--backend", options.backend);
   options.decoupled = line.Has("--decoupled");
+  options.chat_parser = line.ValueOr("--chat-parser", options.chat_parser);
   NEREID_ASSIGN_OR_RETURN(options.max_batch_size,
                           line.IntOr("--max-batch-size", options.max_batch_size));
   NEREID_ASSIGN_OR_RETURN(options.max_queue_size,
@@ -217,7 +220,7 @@ int main(int argc, char** argv) {
       {"--checkpoint", "--out", "--backend", "--max-batch-size", "--max-queue-size", "--templates",
        "--backend-directory", "--model_name", "--hf_model_name", "--model_type",
        "--compile_config_path", "--aic_binary_dir", "--python_backend_dir", "--name", "--right",
-       "--model", "--expires", "--generation"},
+       "--model", "--expires", "--generation", "--chat-parser"},
       {"--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {

@@ -64,7 +64,7 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"add_special_tokens", "true"},
       {"sampling_defaults", "generation_config"},
       {"skip_special_tokens", "true"},
-      {"chat_parser", "auto"},
+      {"chat_parser", options.chat_parser},
       {"exclude_input_in_output", "true"},
       {"max_tokens_in_paged_kv_cache", ""},
       {"max_num_sequences", ""},

@@ -31,6 +31,8 @@ struct NewLlmOptions {
   // A file to use in place of the checkpoint's chat template, or empty. Not with kReference,
   // because the tokenizer reads the template from the folder of its own files.
   std::string chat_template;
+  // How answers are parsed: auto (by the chat template), none, or a family of docs/tool_calls.md.
+  std::string chat_parser = "auto";
   std::map<std::string, std::string> engine_parameters;  // added to the engine's configuration
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "host/core/config/config_loader.h"
 #include "repo_templates/tool/check.h"
 #include "tests/repo_templates/temp_folder.h"
@@ -30,6 +32,15 @@ class NewLlmTest : public testing::Test {
   TempFolder folder_;
   NewLlmOptions options_;
 };
+
+TEST_F(NewLlmTest, WritesTheParserOfAnswers) {
+  options_.chat_parser = "glm";
+  ASSERT_TRUE(NewLlm(options_).ok());
+  std::ifstream file(fs::path(options_.out) / "postprocessing/config.pbtxt");
+  const std::string config{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(config.find("\"chat_parser\"         value { string_value: \"glm\" }"),
+            std::string::npos);
+}
 
 TEST_F(NewLlmTest, CreatesARepositoryWithoutErrors) {
   ASSERT_TRUE(NewLlm(options_).ok());

@@ -57,6 +57,10 @@ TEST(ServeOptionsTest, CheckValues) {
             "--name: expected one for each checkpoint, got 1 for 2");
   EXPECT_EQ(ErrorOf({"a", "b", "--chat-template", "x"}),
             "--chat-template: expected one checkpoint, got 2");
+  EXPECT_EQ(ErrorOf({"a", "b", "--chat-parser", "glm"}),
+            "--chat-parser: expected one checkpoint, got 2");
+  EXPECT_EQ(ErrorOf({"a", "--chat-parser", "x\"y"}),
+            "--chat-parser: expected auto, none or the name of a family, got 'x\"y'");
   EXPECT_NE(ErrorOf({"demo", "--engine", "tpu"}).find("--engine: "), std::string::npos);
   EXPECT_NE(ErrorOf({"demo", "--max-model-len", "0"}).find("--max-model-len: "), std::string::npos);
   EXPECT_NE(ErrorOf({"demo", "--port", "70000"}).find("--port: "), std::string::npos);
@@ -64,8 +68,8 @@ TEST(ServeOptionsTest, CheckValues) {
 
 TEST(ServeOptionsTest, AreListedInTheHelpText) {
   const std::string text = ServeUsageText();
-  for (const char* name : {"--name", "--chat-template", "--max-model-len", "--engine", "--host",
-                           "--port", "--grpc-port", "--api-key-file"}) {
+  for (const char* name : {"--name", "--chat-template", "--chat-parser", "--max-model-len",
+                           "--engine", "--host", "--port", "--grpc-port", "--api-key-file"}) {
     EXPECT_NE(text.find(StrCat("  ", name, " <")), std::string::npos) << name;
   }
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20);
