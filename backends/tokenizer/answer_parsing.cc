@@ -2,6 +2,7 @@
 #include "backends/tokenizer/answer_parsing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,27 @@ ParsedAnswer::ParsedAnswer(const Tokenizer& tokenizer, const std::unordered_set<
                            DecodeOptions options, std::unique_ptr<ChatParser> parser)
     : decoder_(tokenizer, options, kMaxPendingIds), skipped_(skipped), parser_(std::move(parser)) {}
 
-AnswerDelta ParsedAnswer::Push(std::span<const int32_t> ids, bool is_final) {
+AnswerDelta ParsedAnswer::Push(std::span<const int32_t> ids, bool is_final,
+                               int32_t* num_reasoning) {
+  AnswerDelta delta;
+  if (num_reasoning == nullptr) {
+    PushIds(ids, delta);
+  } else {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const bool was_reasoning = parser_->IsReasoning();
+      PushIds(ids.subspan(i, 1), delta);
+      if (was_reasoning || parser_->IsReasoning()) ++*num_reasoning;
+    }
+  }
+  if (!is_final) return delta;
+  std::string text;
+  decoder_.Finish(text);
+  parser_->Push(text, delta);
+  parser_->Finish(delta);
+  return delta;
+}
+
+void ParsedAnswer::PushIds(std::span<const int32_t> ids, AnswerDelta& delta) {
   std::string text;
   if (skipped_ == nullptr) {
     decoder_.Push(ids, text);
@@ -34,11 +55,7 @@ AnswerDelta ParsedAnswer::Push(std::span<const int32_t> ids, bool is_final) {
                  [&](int32_t id) { return !skipped_->contains(id); });
     decoder_.Push(kept, text);
   }
-  AnswerDelta delta;
-  if (is_final) decoder_.Finish(text);
   parser_->Push(text, delta);
-  if (is_final) parser_->Finish(delta);
-  return delta;
 }
 
 AnswerParsing::AnswerParsing(std::shared_ptr<const Tokenizer> tokenizer, const ParserFamily& family)

@@ -28,10 +28,14 @@ class ParsedAnswer {
   ParsedAnswer(const Tokenizer& tokenizer, const std::unordered_set<int32_t>* skipped,
                DecodeOptions options, std::unique_ptr<ChatParser> parser);
 
-  // Returns what the next ids add. The object must not be used after the final ones.
-  AnswerDelta Push(std::span<const int32_t> ids, bool is_final);
+  // Returns what the next ids add. If `num_reasoning` is not null, the number of ids that belong to
+  // the reasoning, with its markers, is added to it. The object must not be used after the final
+  // ids.
+  AnswerDelta Push(std::span<const int32_t> ids, bool is_final, int32_t* num_reasoning = nullptr);
 
  private:
+  void PushIds(std::span<const int32_t> ids, AnswerDelta& delta);
+
   IncrementalDecoder decoder_;
   const std::unordered_set<int32_t>* skipped_;  // special ids that are no markers; null: none
   const std::unique_ptr<ChatParser> parser_;

@@ -5,16 +5,17 @@
 
 namespace nereid::tokenizer {
 
-Result<AnswerDelta> AnswerStreams::Push(
-    const StreamPosition& position, std::span<const int32_t> ids, bool is_final,
-    const std::function<std::unique_ptr<ParsedAnswer>()>& begin) {
+Result<AnswerDelta> AnswerStreams::Push(const StreamPosition& position,
+                                        std::span<const int32_t> ids, bool is_final,
+                                        const std::function<std::unique_ptr<ParsedAnswer>()>& begin,
+                                        int32_t* num_reasoning) {
   std::unique_ptr<ParsedAnswer> answer;
   if (position.index == 0) {
     answer = begin();
   } else {
     NEREID_ASSIGN_OR_RETURN(answer, Take(position));
   }
-  AnswerDelta delta = answer->Push(ids, is_final);
+  AnswerDelta delta = answer->Push(ids, is_final, num_reasoning);
   Put(position, std::move(answer), is_final);
   return delta;
 }

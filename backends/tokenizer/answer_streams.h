@@ -38,11 +38,13 @@ class AnswerStreams {
 
   explicit AnswerStreams(const Limits& limits) : limits_(limits) {}
 
-  // Passes the next ids to the answer of a stream, which `begin` makes at the first response.
-  // UNAVAILABLE if the answer does not exist: it was dropped, or responses are missing.
+  // Passes the next ids to the answer of a stream (ParsedAnswer::Push), which `begin` makes at the
+  // first response. UNAVAILABLE if the answer was dropped, or the response before this one is
+  // missing.
   Result<AnswerDelta> Push(const StreamPosition& position, std::span<const int32_t> ids,
                            bool is_final,
-                           const std::function<std::unique_ptr<ParsedAnswer>()>& begin);
+                           const std::function<std::unique_ptr<ParsedAnswer>()>& begin,
+                           int32_t* num_reasoning = nullptr);
   size_t size() const;
 
  private:

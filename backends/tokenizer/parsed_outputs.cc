@@ -72,9 +72,12 @@ Status ParsedOutputs::Write(RequestTensors& tensors, Request& request,
                             std::span<const AnswerIds> answers, DecodeOptions options) {
   NEREID_ASSIGN_OR_RETURN(const Inputs inputs, ReadInputs(tensors));
   std::vector<std::string> contents, reasonings, calls;
+  std::vector<int32_t> counts(answers.size());
+  const bool counts_tokens = tensors.IsRequestedOutput("NUM_REASONING_TOKENS");
   for (const AnswerIds& answer : answers) {
     options.skip_special_tokens = answer.skips_special_tokens;
-    NEREID_ASSIGN_OR_RETURN(AnswerDelta delta, Parse(answer, inputs, options));
+    int32_t* const count = counts_tokens ? &counts[contents.size()] : nullptr;
+    NEREID_ASSIGN_OR_RETURN(AnswerDelta delta, Parse(answer, inputs, options, count));
     contents.push_back(std::move(delta.content));
     reasonings.push_back(std::move(delta.reasoning));
     calls.push_back(ToolCallsJson(delta.tool_calls));
@@ -86,11 +89,14 @@ Status ParsedOutputs::Write(RequestTensors& tensors, Request& request,
   };
   NEREID_RETURN_IF_ERROR(write("OUTPUT", contents));
   NEREID_RETURN_IF_ERROR(write("REASONING", reasonings));
-  return write("TOOL_CALLS", calls);
+  NEREID_RETURN_IF_ERROR(write("TOOL_CALLS", calls));
+  if (!counts_tokens) return {};
+  return request.SetOutput<int32_t>("NUM_REASONING_TOKENS", {static_cast<int64_t>(counts.size())},
+                                    std::span<const int32_t>(counts));
 }
 
 Result<AnswerDelta> ParsedOutputs::Parse(const AnswerIds& answer, const Inputs& inputs,
-                                         DecodeOptions options) {
+                                         DecodeOptions options, int32_t* num_reasoning) {
   const bool has_position = answer.row < inputs.stream_positions.size();
   const StreamPosition position =
       has_position ? inputs.stream_positions[answer.row] : StreamPosition{};
@@ -108,8 +114,8 @@ Result<AnswerDelta> ParsedOutputs::Parse(const AnswerIds& answer, const Inputs& 
                             ToolSchemas::Parse(inputs.tool_texts[answer.row]));
   }
   const auto begin = [&] { return parsing_.Begin(parser_options, options); };
-  if (is_whole) return begin()->Push(answer.ids, true);
-  return streams_.Push(position, answer.ids, answer.is_final, begin);
+  if (is_whole) return begin()->Push(answer.ids, true, num_reasoning);
+  return streams_.Push(position, answer.ids, answer.is_final, begin, num_reasoning);
 }
 
 }  // namespace nereid::tokenizer

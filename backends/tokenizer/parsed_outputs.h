@@ -1,5 +1,5 @@
 // The outputs of requests that ask for parsed answers (PARSE_OUTPUT): content in OUTPUT, REASONING
-// and TOOL_CALLS. [instance threads, concurrently]
+// and TOOL_CALLS, and NUM_REASONING_TOKENS. [instance threads, concurrently]
 #pragma once
 
 #include <span>
@@ -39,7 +39,9 @@ class ParsedOutputs {
  private:
   struct Inputs;
   static Result<Inputs> ReadInputs(const RequestTensors& tensors);
-  Result<AnswerDelta> Parse(const AnswerIds& answer, const Inputs& inputs, DecodeOptions options);
+  // `num_reasoning`: see ParsedAnswer::Push.
+  Result<AnswerDelta> Parse(const AnswerIds& answer, const Inputs& inputs, DecodeOptions options,
+                            int32_t* num_reasoning);
 
   const AnswerParsing parsing_;
   AnswerStreams streams_;

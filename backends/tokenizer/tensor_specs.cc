@@ -90,6 +90,7 @@ const SupportedTensors& PostprocessingTensors() {
                                          {{"OUTPUT", kBytes, {-1}},
                                           {"REASONING", kBytes, {-1}},
                                           {"TOOL_CALLS", kBytes, {-1}},
+                                          {"NUM_REASONING_TOKENS", kInt32, {-1}},
                                           {"TOKEN_TEXTS", kBytes, {-1}},
                                           {"TOP_TOKEN_TEXTS", kBytes, {-1, -1}},
                                           {"OUT_CUM_LOG_PROBS", kFp32, {-1}},

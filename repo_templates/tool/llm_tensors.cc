@@ -187,6 +187,7 @@ constexpr LlmTensor kPostprocessingOutputs[] = {
     {"OUTPUT", "STRING", "[-1]", "", false},
     {"REASONING", "STRING", "[-1]", "", false},
     {"TOOL_CALLS", "STRING", "[-1]", "", false},
+    {"NUM_REASONING_TOKENS", "INT32", "[-1]", "", false},
     {"TOKEN_TEXTS", "STRING", "[-1]", "", false},
     {"TOP_TOKEN_TEXTS", "STRING", "[-1,-1]", "", false},
     {"OUT_CUM_LOG_PROBS", "FP32", "[-1]", "", false},

@@ -64,7 +64,7 @@ def server(start_server, dist, tmp_path_factory):
 
 
 def responses(server, model, stream, **inputs):
-    """All responses of a request, as lists of (text_output, reasoning, tool_calls); None where the output is absent."""
+    """All responses of a request, as lists of (text_output, reasoning, tool_calls, num_reasoning_tokens); None where the output is absent."""
     tensors = []
     for name, value in {"max_tokens": 12, "exclude_input_in_output": True, "stream": stream, **inputs}.items():
         dtype = {bool: "BOOL", int: "INT32", str: "BYTES"}[type(value)]
@@ -79,9 +79,10 @@ def responses(server, model, stream, **inputs):
             answer = answers.get(timeout=60)
             if isinstance(answer, InferenceServerException):
                 raise answer
-            values = [answer.as_numpy(name) for name in ("text_output", "reasoning", "tool_calls")]
+            values = [answer.as_numpy(name) for name in ("text_output", "reasoning", "tool_calls", "num_reasoning_tokens")]
             if values[0] is not None:
-                found.append([None if value is None else value.flatten()[0].decode() for value in values])
+                flat = [None if value is None else value.flatten()[0] for value in values]
+                found.append([value.decode() if isinstance(value, bytes) else value for value in flat])
             if answer.get_response().parameters["triton_final_response"].bool_param:
                 return found
 
@@ -89,7 +90,7 @@ def responses(server, model, stream, **inputs):
 def add_up(found):
     """What a client makes of the responses: (content, reasoning, calls as (name, arguments))."""
     calls = []
-    for _, _, deltas in found:
+    for _, _, deltas, *_ in found:
         for delta in json.loads(deltas or "[]"):
             if "id" in delta:
                 assert delta["type"] == "function" and delta["index"] == len(calls)
@@ -103,6 +104,7 @@ def test_an_answer_is_separated_into_content_reasoning_and_calls(server, stream)
     messages = json.dumps([{"role": "user", "content": ANSWER}])
     found = responses(server, "echo_ensemble", stream, messages=messages, tools=TOOLS, parse_output=True)
     assert len(found) > 20 if stream else len(found) == 1
+    assert 5 < sum(each[3] for each in found) < len("<think>\nÜber it.\n</think>")
     assert add_up(found) == ("I call.", "Über it.", [["f", '{"city": "Zürich", "days": [1, 2]}'], ["f", "{}"]])
 
 
@@ -112,7 +114,7 @@ def test_without_tools_there_is_only_reasoning_and_without_asking_only_text(serv
     assert content == ANSWER.split("</think>")[1].lstrip() and reasoning == "Über it." and not calls
     for more in ({}, {"parse_output": False, "tools": TOOLS}):
         found = responses(server, "echo_ensemble", True, messages=messages, **more)
-        assert "".join(each[0] for each in found) == ANSWER and all(each[1:] == [None, None] for each in found)
+        assert "".join(each[0] for each in found) == ANSWER and all(each[1:] == [None] * 3 for each in found)
 
 
 def test_a_prompt_that_opens_the_reasoning_begins_the_answer_inside(server):

@@ -73,6 +73,19 @@ TEST_F(AnswerStreamsTest, AStreamGivesWhatTheWholeAnswerGives) {
   EXPECT_EQ(streams.size(), 0u);
 }
 
+TEST_F(AnswerStreamsTest, TheTokensOfTheReasoningAreCounted) {
+  const auto reasoning = Ids("<think>abc</think>"), content = Ids("def");
+  std::vector<int32_t> ids = reasoning;
+  ids.insert(ids.end(), content.begin(), content.end());
+  int32_t count = 0;
+  EXPECT_EQ(Begin()->Push(ids, true, &count).reasoning, "abc");
+  // <think> counts from the token that completes it; here its bytes are tokens.
+  EXPECT_EQ(count, static_cast<int32_t>(reasoning.size() - Ids("<think").size()));
+  count = 0;
+  (void)parsing_.Begin({.prompt_end = "<think>"}, {})->Push(Ids("abc"), true, &count);
+  EXPECT_EQ(count, 3);
+}
+
 TEST_F(AnswerStreamsTest, AStreamWhoseAnswerWasDroppedGetsAnError) {
   AnswerStreams streams({.max_streams = 2});
   for (uint64_t stream = 1; stream <= 3; ++stream) {

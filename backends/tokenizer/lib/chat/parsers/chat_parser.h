@@ -53,6 +53,8 @@ class ChatParser {
   /// Appends to `delta` what `text` adds. If each text consists of whole UTF-8 characters, so does
   /// each delta.
   virtual void Push(std::string_view text, AnswerDelta& delta) = 0;
+  /// Whether the text that was pushed last belongs to the reasoning.
+  virtual bool IsReasoning() const = 0;
   /// Ends the answer: appends what was held back. The parser must not be used afterwards.
   virtual void Finish(AnswerDelta& delta) = 0;
 };

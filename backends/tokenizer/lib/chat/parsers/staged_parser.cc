@@ -39,6 +39,10 @@ class StagedParser::Splitter : public TextMachine {
     ends_.insert(ends_.end(), format.ends_before.begin(), format.ends_before.end());
   }
 
+  bool IsReasoning() const {
+    return state_ == State::kReasoning || (state_ == State::kBegin && begins_inside_);
+  }
+
  protected:
   bool Step() override {
     switch (state_) {
@@ -118,6 +122,12 @@ StagedParser::StagedParser(const ParserOptions& options, const ReasoningFormat& 
   if (options.tools != nullptr && make_calls) calls_ = make_calls(writer_);
   splitter_ = std::make_unique<Splitter>(
       writer_, reasoning, EndsInside(options.prompt_end, reasoning.opens), calls_.get());
+}
+
+StagedParser::~StagedParser() = default;
+
+bool StagedParser::IsReasoning() const {
+  return splitter_->IsReasoning();
 }
 
 void StagedParser::Push(std::string_view text, AnswerDelta& delta) {

@@ -32,8 +32,10 @@ class StagedParser : public ChatParser {
   // `make_calls` is called once if the client offers functions. `reasoning` outlives the parser.
   StagedParser(const ParserOptions& options, const ReasoningFormat& reasoning,
                const MakeCalls& make_calls, CallIdStyle id_style = CallIdStyle::kPrefixed);
+  ~StagedParser() override;
 
   void Push(std::string_view text, AnswerDelta& delta) override;
+  bool IsReasoning() const override;
   void Finish(AnswerDelta& delta) override;
 
  private:
@@ -41,7 +43,7 @@ class StagedParser : public ChatParser {
 
   AnswerWriter writer_;
   std::unique_ptr<TextMachine> calls_;  // null: all is content
-  std::unique_ptr<TextMachine> splitter_;
+  std::unique_ptr<Splitter> splitter_;
 };
 
 }  // namespace nereid::tokenizer::parsers

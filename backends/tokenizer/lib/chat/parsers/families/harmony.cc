@@ -27,6 +27,8 @@ class HarmonyMessages : public TextMachine {
   HarmonyMessages(AnswerWriter& writer, bool has_tools)
       : TextMachine(writer), has_tools_(has_tools) {}
 
+  bool IsReasoning() const { return state_ == State::kBody && kind_ == Kind::kReasoning; }
+
  protected:
   bool Step() override {
     switch (state_) {
@@ -182,6 +184,7 @@ class HarmonyParser : public ChatParser {
     writer_.SetTarget(delta);
     messages_.Push(text);
   }
+  bool IsReasoning() const override { return messages_.IsReasoning(); }
   void Finish(AnswerDelta& delta) override {
     writer_.SetTarget(delta);
     messages_.Finish();
