@@ -64,7 +64,7 @@ std::string Duration() {
 
 std::string Uri() {
   const std::string hex = "%[0-9a-fA-F]{2}";
-  const std::string unreserved = "A-Za-z0-9._~!$&'()*+,;=-";
+  const std::string unreserved = "A-Za-z0-9._~!$&'()*+,;=\\-";
   const std::string path_char = "(?:[" + unreserved + ":@]|" + hex + ")";
   const std::string authority = "(?:(?:[" + unreserved + ":]|" + hex + ")*@)?(?:\\[" + Ipv6() +
                                 "\\]|(?:[" + unreserved + "]|" + hex + ")*)(?::[0-9]*)?";

@@ -12,13 +12,12 @@ std::shared_ptr<const Grammar> Compile(const std::string& text) {
 }
 
 TEST(Ebnf, TheCommonFormOfRulesIsRead) {
-  const auto grammar = Compile(R"x(
-      # the root
-      root ::= "a" | [b-z]+ rule*
-      rule ::= "(" root ")" #a group |
-                                   ("," | ';'){1, 3} / [0 - 9] { 2 } /
-                               ;) ");
-      for (const char* text : {"a", "bcd(a)", "bc(a),,12", "bc;34(zz(a))"}) {
+  const auto grammar = Compile(
+      "# the root\n"
+      "root ::= \"a\" | [b-z]+ rule*\n"
+      "rule ::= \"(\" root \")\"  # a group\n"
+      "       | (\",\" | ';'){1,3} /[0-9]{2}/ ;\n");
+  for (const char* text : {"a", "bcd(a)", "bc(a),,12", "bc;34(zz(a))"}) {
     EXPECT_TRUE(Accepts(grammar, text)) << text;
   }
   for (const char* text : {"", "ab", "bc(a),,123", "bc(a),,,,12", "b()"}) {

@@ -17,7 +17,7 @@ TEST(Matcher, TokensMayCrossTerminals) {
     if (token == 258) ASSERT_TRUE(matcher.Accept("\"x"));
     matcher.ComputeMask(mask);
     EXPECT_TRUE(MaskHas(mask, token)) << token;
-    EXPECT_FALSE(MaskHas(mask, 259));
+    if (token == 258) EXPECT_FALSE(MaskHas(mask, 259));
     ASSERT_TRUE(matcher.AcceptToken(token)) << token;
   }
   EXPECT_TRUE(matcher.CanEnd());
