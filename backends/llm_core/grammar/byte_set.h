@@ -35,6 +35,27 @@ struct ByteClasses {
   std::array<uint8_t, 256> class_of{};
   int num_classes = 1;
 
+  // Divides each class by the classes of `other`.
+  void Split(const ByteClasses& other) {
+    std::array<int16_t, 256> first_of;  // by class: the class of `other` that keeps the number
+    first_of.fill(-1);
+    std::array<std::array<uint8_t, 2>, 256> made;  // class and class of `other`, by new class
+    const int num_old = num_classes;
+    for (int byte = 0; byte < 256; ++byte) {
+      uint8_t& own = class_of[byte];
+      const uint8_t by = other.class_of[byte];
+      if (first_of[own] < 0) first_of[own] = by;
+      if (first_of[own] == by) continue;
+      int found = num_old;
+      while (found < num_classes && (made[found][0] != own || made[found][1] != by)) ++found;
+      if (found == num_classes) {
+        made[found] = {own, by};
+        ++num_classes;
+      }
+      own = static_cast<uint8_t>(found);
+    }
+  }
+
   // Divides each class into its members inside and outside of `set`.
   void Split(const ByteSet& set) {
     std::array<int16_t, 256> inside;

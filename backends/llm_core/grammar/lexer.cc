@@ -10,7 +10,8 @@ namespace nereid::llm::grammar {
 namespace {
 
 constexpr size_t kMaxSparseTokens = 1024;
-constexpr size_t kMaxPlainPairs = 600;
+constexpr size_t kMaxPlainPairs = 1000;
+constexpr size_t kMaxPlainTables = 200;  // that are made for the question
 
 }  // namespace
 
@@ -127,12 +128,14 @@ bool Lexer::AllowsPlainText(const LexState* state) {
   };
   std::set<std::pair<const LexState*, int>> seen;
   std::vector<Entry> now{{state, 0}}, later;
+  const size_t max_tables = tables_.size() + kMaxPlainTables;
   for (int num_chars = 0; num_chars < Vocabulary::kMaxPlainChars && !now.empty(); ++num_chars) {
     while (!now.empty()) {
       const Entry entry = now.back();
       now.pop_back();
+      if (entry.plain == 0 && entry.state->allows_plain_text) continue;
       if (!seen.emplace(entry.state, entry.plain).second) continue;
-      if (seen.size() > kMaxPlainPairs) return false;
+      if (seen.size() > kMaxPlainPairs || tables_.size() > max_tables) return false;
       const LexState::Table& table = *ExpandLocked(entry.state);
       Entry previous{nullptr, -1};
       for (int byte = 0x20; byte < 0xF5; ++byte) {
@@ -146,6 +149,11 @@ bool Lexer::AllowsPlainText(const LexState* state) {
       }
     }
     now.swap(later);
+  }
+  if (now.empty()) {  // all that can follow was seen, so the length of the text does not matter
+    for (const auto& [each, plain] : seen) {
+      if (plain == 0) each->allows_plain_text = true;
+    }
   }
   return true;
 }

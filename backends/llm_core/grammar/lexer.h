@@ -34,6 +34,9 @@ struct LexState {
   std::vector<TerminalId> accepting;  // terminals that may end here
   mutable std::atomic<const Table*> next{nullptr};
   mutable std::atomic<const TokenSet*> tokens{nullptr};
+  // Every text that a JSON string may contain without escapes can be read, however long, without an
+  // end of a terminal. Guarded by the lexer's mutex.
+  mutable bool allows_plain_text = false;
 };
 
 // The tokens that can be read from a state without leaving its terminals, and the places inside of

@@ -9,6 +9,7 @@
 namespace nereid::llm::grammar {
 namespace {
 
+constexpr size_t kMaxKnownClasses = 256;
 constexpr size_t kMemoSlots = size_t{1} << 15;
 constexpr int kMaxDepth = 400;  // of unions and literals that are built by recursion
 
@@ -467,6 +468,23 @@ void RegexPool::SplitClasses(RegexId id, ByteClasses& classes) {
   }
 }
 
+// The classes of a union that occurs in many expressions, such as that of all characters, or null.
+const ByteClasses* RegexPool::KnownClasses(RegexId id) {
+  if (nodes_[id].kind != Kind::kUnion || nodes_[id].b < 4 || nodes_[id].b > 64) return nullptr;
+  if (const auto known = classes_.find(id); known != classes_.end()) return &known->second;
+  if (classes_.size() >= kMaxKnownClasses) return nullptr;
+  // The visits of the operands are new ones. The outer visit goes on under the newest number, which
+  // may visit a node twice but leaves none out.
+  ByteClasses own;
+  const Node node = nodes_[id];
+  for (uint32_t i = 0; i < node.b; ++i) {
+    ByteClasses each;
+    SplitClasses(operands_[node.a + i], each);
+    own.Split(each);
+  }
+  return &classes_.emplace(id, own).first->second;
+}
+
 void RegexPool::SplitClassesOf(RegexId id, ByteClasses& classes, ByteSet& singles) {
   while (true) {
     if (nodes_[id].visit == visit_ || !Count()) return;
@@ -494,6 +512,7 @@ void RegexPool::SplitClassesOf(RegexId id, ByteClasses& classes, ByteSet& single
         break;
       case Kind::kUnion:
       case Kind::kIntersection:
+        if (const ByteClasses* known = KnownClasses(id)) return classes.Split(*known);
         for (uint32_t i = 0; i < node.b; ++i) {
           SplitClassesOf(operands_[node.a + i], classes, singles);
         }

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/llm_core/grammar/byte_set.h"
@@ -104,6 +105,7 @@ class RegexPool {
   RegexId LiteralsBelow(std::span<const std::string> texts, size_t depth);
   RegexId ComputeDerivative(RegexId id, uint8_t byte);
   RegexId DerivativeOfConcat(RegexId id, uint8_t byte);
+  const ByteClasses* KnownClasses(RegexId id);
   void SplitClassesOf(RegexId id, ByteClasses& classes, ByteSet& singles);
   void GrowTable();
   bool Count(uint64_t steps = 1);
@@ -119,6 +121,7 @@ class RegexPool {
     RegexId value = 0;
   };
   std::vector<Memo> memo_;  // derivatives, direct mapped: an old entry gives way to a new one
+  std::unordered_map<RegexId, ByteClasses> classes_;  // of some unions with many operands
   uint32_t visit_ = 0;
   uint64_t num_steps_ = 0;
   bool exhausted_ = false;
