@@ -94,7 +94,9 @@ const LexState::Table* Lexer::ExpandLocked(const LexState* state) {
   if (exhausted()) return &nowhere_;
   pool_.ResetSteps();
   ByteClasses classes;
-  for (const LexState::Part& part : state->parts) pool_.SplitClasses(part.rest, classes);
+  std::vector<RegexId> rests;
+  for (const LexState::Part& part : state->parts) rests.push_back(part.rest);
+  pool_.SplitClasses(rests, classes);
   std::array<const LexState*, 256> targets{};
   std::array<bool, 256> is_known{};
   LexState::Table& table = tables_.emplace_back();

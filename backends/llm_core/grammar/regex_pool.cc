@@ -452,10 +452,10 @@ bool RegexPool::IsAlive(RegexId id) {
   return false;
 }
 
-void RegexPool::SplitClasses(RegexId id, ByteClasses& classes) {
+void RegexPool::SplitClasses(std::span<const RegexId> ids, ByteClasses& classes) {
   ++visit_;
   ByteSet singles;
-  SplitClassesOf(id, classes, singles);
+  for (const RegexId id : ids) SplitClassesOf(id, classes, singles);
   if (singles.IsEmpty()) return;
   std::array<uint16_t, 256> sizes{};
   for (const uint8_t each : classes.class_of) ++sizes[each];

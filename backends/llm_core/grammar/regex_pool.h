@@ -58,7 +58,8 @@ class RegexPool {
   // Whether any text matches.
   bool IsAlive(RegexId id);
   // Divides `classes` until the derivative is the same for all bytes of a class.
-  void SplitClasses(RegexId id, ByteClasses& classes);
+  void SplitClasses(RegexId id, ByteClasses& classes) { SplitClasses({&id, 1}, classes); }
+  void SplitClasses(std::span<const RegexId> ids, ByteClasses& classes);
   // Whether `text` matches.
   bool Matches(RegexId id, std::string_view text);
   // Whether infinitely many texts match; meaningful only if IsAlive. Otherwise collects the texts,
