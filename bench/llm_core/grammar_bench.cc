@@ -1,9 +1,9 @@
 // Measures grammars of JSON schemas: compiling one with its first mask, and each further mask.
 //   grammar_bench TOKENIZER < cases.jsonl
-// A line of the input is {"name": ..., "schema": {...}, "instances": [text, ...], "valid": [true, ...],
-// "tokens": [[id, ...], ...]}. A line of the output is {"name", "compile_us", "mask_us": [...],
-// "accepted": [...], "error"}. Times are those of the thread, so that other work of the machine counts
-// little.
+// A line of the input is {"name": ..., "schema": {...}, "instances": [text, ...], "valid": [true,
+// ...], "tokens": [[id, ...], ...]}. A line of the output is {"name", "compile_us", "mask_us":
+// [...], "accepted": [...], "error"}. Times are those of the thread, so that other work of the
+// machine counts little.
 #include <time.h>
 
 #include <iostream>

@@ -174,7 +174,9 @@ class SchemaBuilder {
     if (value.is_string()) return SpellJsonString(pool_, value.get_ref<const std::string&>());
     if (value.is_number()) {
       const std::optional<Decimal> number = Decimal::Of(value);
-      if (!number) return UnsupportedError("a number of the schema is too large");
+      if (!number || (value.is_number_float() && number->integer.size() > 15)) {
+        return UnsupportedError("#: a number of the schema is too large");
+      }
       return SpellNumber(pool_, *number);
     }
     if (!value.is_structured()) return pool_.Literal(value.dump());

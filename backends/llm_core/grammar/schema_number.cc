@@ -165,6 +165,24 @@ RegexId NumberRange::Regex(RegexPool& pool) const {
   const RegexId form =
       is_integer ? AnyJsonInteger(pool) : pool.Concat(AnyJsonInteger(pool), AnyFraction(pool));
   std::vector<RegexId> positive, negative{form};
+  if (!is_integer) {
+    // A reader with doubles must not round a number to a bound that it may not reach, nor to
+    // another multiple: 15 digits are exact.
+    int max_digits = multiples.empty() ? RegexPool::kUnlimited : 15;
+    for (const std::vector<Bound>* bounds : {&min, &max}) {
+      for (const Bound& bound : *bounds) {
+        if (!bound.is_exclusive || max_digits == 15) continue;
+        max_digits = bound.value.IsZero() ? 300 : 15;
+      }
+    }
+    if (max_digits != RegexPool::kUnlimited) {
+      ByteSet digits = ByteSet::Range('0', '9');
+      digits.Add('.');
+      const RegexId few = pool.Repeat(pool.Bytes(digits), 1, max_digits + 1);
+      positive.push_back(few);
+      negative.push_back(pool.Concat(minus, few));
+    }
+  }
   for (const Bound& bound : min) {
     if (bound.value.is_negative) {
       negative.push_back(pool.Concat(minus, AtMost(pool, bound)));

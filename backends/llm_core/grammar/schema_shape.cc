@@ -10,7 +10,8 @@
 namespace nereid::llm::grammar {
 namespace {
 
-constexpr int kMaxDepth = 300;       // of references and combined schemas
+constexpr int kMaxDepth = 300;  // of references and combined schemas
+constexpr int kMaxExpandDepth = 16;
 constexpr size_t kMaxShapes = 2000;  // of one list of schemas
 constexpr size_t kMaxValues = 1'000'000;
 
@@ -296,7 +297,7 @@ class ShapeReader {
     const Json* unique = Find(schema, "uniqueItems");
     if (unique != nullptr && unique->is_boolean() && unique->get<bool>()) {
       for (Shape& shape : state.shapes) {
-        if (shape.type != JsonType::kArray || shape.values) continue;
+        if (shape.type != JsonType::kArray) continue;
         if (shape.array.max_items.value_or(2) <= 1 || !shape.refusal.empty()) continue;
         shape.refusal = StrCat(document_.PathOf(&schema),
                                ": uniqueItems: items that must differ cannot be enforced");
@@ -531,7 +532,13 @@ class ShapeReader {
 
 Result<std::shared_ptr<const Shapes>> SchemaDocument::Expand(const SchemaList& schemas) {
   if (const auto known = expanded_.find(schemas); known != expanded_.end()) return known->second;
-  NEREID_ASSIGN_OR_RETURN(Shapes shapes, ShapeReader(*this).Read(schemas));
+  if (expand_depth_ > kMaxExpandDepth) {
+    return InvalidArgError("#: oneOf: the schema is nested too deeply to tell its branches apart");
+  }
+  ++expand_depth_;
+  Result<Shapes> read = ShapeReader(*this).Read(schemas);
+  --expand_depth_;
+  NEREID_ASSIGN_OR_RETURN(Shapes shapes, std::move(read));
   auto kept = std::make_shared<const Shapes>(std::move(shapes));
   expanded_.emplace(schemas, kept);
   return kept;

@@ -116,6 +116,7 @@ class SchemaDocument {
   std::unique_ptr<RegexPool> pool_;  // for questions about values; spells plain UTF-8
   std::map<std::string, RegexId, std::less<>> patterns_;
   uint64_t num_steps_ = 0;
+  int expand_depth_ = 0;  // of Expand inside of Expand, which oneOf causes
 };
 
 // Whether two values are equal: numbers by value, objects in any order.

@@ -140,6 +140,24 @@ TEST(JsonSchema, RecursiveSchemasNest) {
       {R"({"v":1})", R"({"v":1,"c":[{"v":2,"c":[]},{"v":3}]})"}, {R"({"v":1,"c":[{"c":[]}]})"});
 }
 
+TEST(JsonSchema, RecursionThroughOneOfEnds) {
+  const std::string schema =
+      R"({"oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"$defs":{
+          "a":{"type":"object","properties":{"p":{"$ref":"#"}},"required":["p"]},
+          "b":{"type":"object","properties":{"p":{"$ref":"#"},"q":{}},"required":["p"]}}})";
+  EXPECT_EQ(Refusal(schema),
+            "#: oneOf: branches 0 and 1 may both be valid, which cannot be enforced");
+}
+
+TEST(JsonSchema, NumbersThatDoublesRoundToAnotherSideOfABoundAreNotGenerated) {
+  Check(R"({"type":"number","exclusiveMaximum":0.5})", {"0.4999", "-3"},
+        {"0.49999999999999999999"});
+  EXPECT_EQ(Refusal(R"({"enum":[18446744073709551617]})"),
+            "#: a number of the schema is too large");
+  EXPECT_EQ(Refusal(R"({"enum":[[1,1]],"uniqueItems":true})"),
+            "#: uniqueItems: items that must differ cannot be enforced");
+}
+
 TEST(JsonSchema, WhatLeadsNowhereIsNeverBegun) {
   // Property b cannot exist, so no text begins its name.
   Check(R"({"type":"object","properties":{"a":{},"b":false},"additionalProperties":false})",
