@@ -7,6 +7,7 @@ endif()
 
 set(apart
   backends/llm_core/checkpoint/trtllm_config.cc
+  backends/llm_core/grammar/ebnf.cc
   backends/llm_core/grammar/json_schema.cc
   backends/llm_core/model/weight_map.cc
   backends/llm_core/sampling/sampling_params.cc
