@@ -35,14 +35,18 @@ Status CheckPath(std::string_view path) {
   }
 }
 
-struct Revision {
-  std::string commit;
-  std::vector<std::string> files;
-};
+// Git refers to branches with slashes by one URL segment.
+std::string EncodedRevision(const std::string& revision) {
+  std::string text;
+  for (const char c : revision) text += c == '/' ? std::string("%2F") : std::string(1, c);
+  return text;
+}
 
-Result<Revision> ParseRevision(const std::string& text, const std::string& name) {
+}  // namespace
+
+Result<HubRevision> ParseHubRevision(const std::string& text, const std::string& name) {
   NEREID_ASSIGN_OR_RETURN(const Json answer, ReadJsonObject<Json>(text, name));
-  Revision revision;
+  HubRevision revision;
   const auto sha = answer.find("sha");
   if (sha != answer.end() && sha->is_string()) revision.commit = sha->get<std::string>();
   if (!IsCommit(revision.commit)) {
@@ -62,15 +66,6 @@ Result<Revision> ParseRevision(const std::string& text, const std::string& name)
   }
   return revision;
 }
-
-// Git refers to branches with slashes by one URL segment.
-std::string EncodedRevision(const std::string& revision) {
-  std::string text;
-  for (const char c : revision) text += c == '/' ? std::string("%2F") : std::string(1, c);
-  return text;
-}
-
-}  // namespace
 
 Result<std::vector<std::string>> SideFiles(const std::vector<std::string>& files) {
   std::vector<std::string> chosen;
@@ -125,7 +120,8 @@ Result<std::string> DownloadSnapshot(const HubId& id, const HubCache& cache,
   const std::string path =
       StrCat("/api/models/", id.repository(), "/revision/", EncodedRevision(id.revision));
   NEREID_ASSIGN_OR_RETURN(const std::string answer, AskHub(client, hub, id, path, events));
-  NEREID_ASSIGN_OR_RETURN(const Revision revision, ParseRevision(answer, hub.endpoint + path));
+  NEREID_ASSIGN_OR_RETURN(const HubRevision revision,
+                          ParseHubRevision(answer, hub.endpoint + path));
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> side_files, SideFiles(revision.files));
   if (!Contains(revision.files, kIndex)) {
     NEREID_RETURN_IF_ERROR(WeightFilesToDownload(revision.files, "").status());

@@ -17,6 +17,16 @@ namespace nereid::cli {
 Result<std::string> DownloadSnapshot(const HubId& id, const HubCache& cache,
                                      const HubConnection& hub, const DownloadEvents& events);
 
+// What a hub says about a revision: its commit and the paths of its files.
+struct HubRevision {
+  std::string commit;
+  std::vector<std::string> files;
+};
+
+// Reads the answer of /api/models/<id>/revision/<revision>. `name` is what errors call it.
+// INVALID_ARG if it has no commit or no list of files. The paths are not checked.
+Result<HubRevision> ParseHubRevision(const std::string& text, const std::string& name);
+
 // The files of a repository that serving needs besides weights: the texts of configuration,
 // tokenizer and chat template. INVALID_ARG if a name is not a plain file name or a path of such
 // names.
