@@ -1,4 +1,5 @@
 """`nereid serve`, `nereid pull` and the command line around them."""
+import atexit
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ class Serving:
         self.temporary = temporary
         self.process = subprocess.Popen([dist / "bin/nereid", "serve", *map(str, arguments), *ANY_PORTS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, "TMPDIR": str(temporary), **(environment or {})})
+        atexit.register(self.kill)  # where a test fails before it stops the server
         self.output = ""
         for line in self.process.stdout:
             self.output += line
@@ -35,6 +37,10 @@ class Serving:
             pytest.fail(f"the server ended: {self.output}")
         self.curl = line
         self.url = re.search(r"ready +(\S+?),", self.output)[1]
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
 
     def ask(self, model, endpoint="generate", **fields):
         request = urllib.request.Request(f"{self.url}/v2/models/{model}/{endpoint}", data=json.dumps({**PROMPT, **fields}).encode())
