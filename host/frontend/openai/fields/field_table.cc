@@ -56,7 +56,7 @@ constexpr Field kFields[] = {
     {"min_p", kGenerate, kNumber, kTensor, "min_p", 0, 1, "0",
      "the least probability of a token, relative to the most likely one"},
     {"seed", kGenerate, kInteger, kTensor, "seed", -kMaxSeed, kMaxSeed, "",
-     "the same seed gives the same answer"},
+     "the same seed gives the same answer. Default: another one for each request"},
     {"presence_penalty", kGenerate, kNumber, kTensor, "presence_penalty", -2, 2, "0",
      "lowers the score of tokens that have occurred"},
     {"frequency_penalty", kGenerate, kNumber, kTensor, "frequency_penalty", -2, 2, "0",

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "host/frontend/client_input.h"
@@ -16,6 +17,12 @@ constexpr size_t kMaxRequestId = 128;
 constexpr size_t kMaxBiases = 1024;
 // For models whose max_tokens is required. The engine reduces it to what the context leaves.
 constexpr int64_t kUnlimitedTokens = 1 << 30;
+
+// Of 31 bits, because a model may declare any type for its seed.
+int64_t RandomSeed() {
+  thread_local std::mt19937_64 generator{std::random_device{}()};
+  return static_cast<int64_t>(generator() >> 33);
+}
 
 }  // namespace
 
@@ -45,6 +52,12 @@ Status GenerationFields::ReadRequest(GenerationRequest& request) {
   NEREID_RETURN_IF_ERROR(CheckChoices());
   if (const FieldValue* const n = body_.Find("n"); n != nullptr && n->integer > 1) {
     NEREID_RETURN_IF_ERROR(RequireInput(*n, "num_return_sequences"));
+    if (!model_.is_decoupled) {
+      return body_.Refuse("n", "unsupported_parameter", "field 'n' is not supported by model '",
+                          model_.name,
+                          "': it is not decoupled, so that one response has all answers and does "
+                          "not say why and where each ends");
+    }
     request.answers_per_prompt = static_cast<size_t>(n->integer);
   }
   if (const FieldValue* const id = body_.Find("request_id"); id != nullptr && request.id.empty()) {
@@ -193,6 +206,10 @@ Status GenerationFields::WriteSampling(InputWriter& writer) {
     if (is_one_token) number = std::string_view(name) == "top_k" ? 1 : number == 0 ? 1 : number;
     if (is_open && !is_one_token) continue;
     NEREID_RETURN_IF_ERROR(writer.AddNumber(name, std::max(number, 0.0)));
+  }
+  // The same request without a seed gets another answer each time.
+  if (body_.Find("seed") == nullptr && writer.Has("seed")) {
+    NEREID_RETURN_IF_ERROR(writer.AddInteger("seed", RandomSeed()));
   }
   for (const char* const name : {"min_p", "repetition_penalty"}) {
     const std::optional<double> recommended = model_.Recommended(name);

@@ -105,6 +105,18 @@ TEST(RequestFieldsTest, AFieldWithoutATensorIsRefusedByNameUnlessItChangesNothin
   EXPECT_EQ(FindTensor(chat.inputs(), "tools"), nullptr);
 }
 
+TEST(RequestFieldsTest, RequestsWithoutASeedGetDifferentOnes) {
+  EXPECT_NE(ValuesOf<uint64_t>(Chat("").inputs(), "seed"),
+            ValuesOf<uint64_t>(Chat("").inputs(), "seed"));
+}
+
+TEST(RequestFieldsTest, SeveralAnswersNeedADecoupledModel) {
+  LlmSignature model = FullModel();
+  model.is_decoupled = false;
+  EXPECT_EQ(ChatError(R"(,"n":2)", model).param, "n");
+  EXPECT_EQ(Chat(R"(,"n":1)", model).request.answers_per_prompt, 1u);
+}
+
 TEST(RequestFieldsTest, ATemperatureAloneSamplesFromAllTokens) {
   const Outcome open = Chat("");
   EXPECT_EQ(ValuesOf<float>(open.inputs(), "temperature"), std::vector<float>{1});
