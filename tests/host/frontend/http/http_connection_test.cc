@@ -34,14 +34,12 @@ bool Eventually(const std::function<bool()>& condition) {
 // /big answers with a borrowed megabyte. /wait never answers. /later answers with the body after
 // AnswerWaiting. /stream sends until its client disconnects, and pauses while more than the limit
 // is unsent. /posted receives everything after the leading bytes in posted memory, if there is any.
-// /marked echoes with a header of its own, and its refusals have a form of their own.
 class TestService final : public HttpService {
  public:
   static constexpr size_t kNumLeadingBytes = 10;
 
   void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override {
     if (head.path == "/sequence") connection.KeepOpenForSequences();
-    if (head.path == "/marked") connection.AddResponseHeaders("X-Mark: 1\r\n");
     if (head.path == "/wait" || head.path == "/stream" || head.path == "/later") {
       auto* call = new WaitingCall(*this, connection);
       connection.BeginCall(call);
@@ -58,11 +56,6 @@ class TestService final : public HttpService {
     } else {
       connection.Reply({.content_type = "text/plain"}, body.bytes());
     }
-  }
-
-  Refusal Refuse(const RequestHead& head, int status, std::string_view reason) override {
-    if (head.path != "/marked") return HttpService::Refuse(head, status, reason);
-    return {status, "own form"};
   }
 
   std::optional<size_t> NumLeadingBytes(const RequestHead& head, uint64_t) override {
@@ -87,7 +80,6 @@ class TestService final : public HttpService {
   std::shared_ptr<std::string> posted_memory;  // set before the server starts
   std::atomic<int> num_posted{0}, num_received_in_posted{0};
   std::atomic<int> num_disconnects{0};
-  std::atomic<int> num_seconds{0};
   std::atomic<int> num_pauses{0};
   std::atomic<size_t> max_unsent_bytes{0};
 
@@ -134,8 +126,6 @@ class TestService final : public HttpService {
       is_posted_ = true;
       loop_.Post(this);
     }
-
-    void OnSecond() override { ++service_.num_seconds; }
 
     void OnDisconnect() override {
       connection_ = nullptr;
@@ -507,39 +497,6 @@ TEST_F(HttpConnectionTest, RejectsMalformedRequestsAndCloses) {
   ClientSocket client(server_->port());
   client.Send(Post("/echo", "alive"));
   EXPECT_NE(client.ReadUntil("alive").find("200 OK"), std::string::npos);
-}
-
-TEST_F(HttpConnectionTest, AServiceRefusesInItsOwnForm) {
-  Start();
-  ClientSocket client(server_->port());
-  client.Send("POST /marked HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
-  const std::string answer = client.ReadAll();
-  EXPECT_EQ(answer.substr(9, 3), "413");
-  EXPECT_NE(answer.find("own form"), std::string::npos);
-  ClientSocket reused(server_->port());
-  reused.Send(Post("/marked", "a"));
-  reused.ReadUntil("\r\n\r\na");
-  // The head of the first request says nothing about the second one.
-  (void)reused.TrySend("GET /" + std::string(100'000, 'a'), seconds(5));
-  const std::string too_long = reused.ReadAll();
-  EXPECT_EQ(too_long.substr(9, 3), "431");
-  EXPECT_EQ(too_long.find("own form"), std::string::npos);
-}
-
-TEST_F(HttpConnectionTest, AddedHeadersBelongToOneResponse) {
-  Start();
-  ClientSocket client(server_->port());
-  client.Send(Post("/marked", "a"));
-  EXPECT_NE(client.ReadUntil("\r\n\r\na").find("X-Mark: 1\r\n"), std::string::npos);
-  client.Send(Post("/echo", "b"));
-  EXPECT_EQ(client.ReadUntil("\r\n\r\nb").find("X-Mark"), std::string::npos);
-}
-
-TEST_F(HttpConnectionTest, ACallHearsFromItsConnectionWhileItWaits) {
-  Start();
-  ClientSocket client(server_->port());
-  client.Send(Post("/wait", ""));
-  EXPECT_TRUE(Eventually([&] { return service_.num_seconds > 0; }));
 }
 
 TEST_F(HttpConnectionTest, DropsClientsThatStall) {
