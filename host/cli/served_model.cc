@@ -137,6 +137,10 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
     llm.chat_template = options.chat_template;
     llm.chat_parser = options.chat_parser;
     if (!llm.chat_template.empty()) llm.files = repo::NewLlmOptions::Files::kLink;
+    // Conversations share their beginnings. A request without max_tokens may use the whole context,
+    // so reserving all that a request may need would leave room for few of them.
+    llm.engine_parameters = {{"enable_kv_cache_reuse", "true"},
+                             {"batch_scheduler_policy", "max_utilization"}};
     if (options.max_model_len > 0) {
       llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);
     }
