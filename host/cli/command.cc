@@ -1,7 +1,12 @@
 #include "host/cli/command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 
 #include "base/closest_name.h"
 #include "host/cli/chat.h"
@@ -20,10 +25,26 @@ struct Command {
   int (*run)(const std::vector<std::string>& args);
 };
 
+// Replaces this process by nereid-grammar, which is installed beside it. The host itself contains
+// no part of the engine, and so no grammars.
+int RunGrammar(const std::vector<std::string>& args) {
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  std::string program = (self.parent_path() / "nereid-grammar").string();
+  std::vector<std::string> kept = args;
+  std::vector<char*> argv = {program.data()};
+  for (std::string& argument : kept) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  std::fprintf(stderr, "'%s': %s\n", program.c_str(), std::strerror(errno));
+  return 2;
+}
+
 constexpr Command kCommands[] = {
     {"serve", "CHECKPOINT... [options]", "serve language models from their checkpoints", &RunServe},
     {"chat", "[MODEL] [options]", "talk to a served model", &RunChat},
     {"top", "[options]", "watch the load of a server's models", &RunTop},
+    {"grammar", "test [options]", "try texts against a schema, expression or grammar", &RunGrammar},
     {"pull", "ORGANIZATION/MODEL...", "download checkpoints into the cache", &RunPull},
 };
 

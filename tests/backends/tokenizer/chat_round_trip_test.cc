@@ -22,6 +22,10 @@ struct TemplateCase {
   const char* id = "abcdef123";
 };
 
+void PrintTo(const TemplateCase& each, std::ostream* out) {
+  *out << each.file;
+}
+
 std::string ReadTemplate(const std::string& name) {
   const auto data = TestData();
   if (!data) return "";
