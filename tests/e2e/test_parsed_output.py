@@ -145,8 +145,10 @@ def test_chat_completions_have_reasoning_and_tool_calls(server):
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.read().decode()
 
-    choice = json.loads(post({}))["choices"][0]
+    answer = json.loads(post({}))
+    choice = answer["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
+    assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
     assert choice["message"]["content"] == "I call." and choice["message"]["reasoning_content"] == "Über it."
     whole = [[call["function"]["name"], call["function"]["arguments"]] for call in choice["message"]["tool_calls"]]
     assert whole == [["f", '{"city": "Zürich", "days": [1, 2]}'], ["f", "{}"]]

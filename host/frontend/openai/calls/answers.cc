@@ -31,7 +31,12 @@ std::string_view Answer::FinishReason() const {
 Usage Answers::TotalUsage() const {
   Usage usage;
   for (const int64_t count : prompt_tokens) usage.prompt_tokens += count;
-  for (const Answer& answer : all) usage.completion_tokens += answer.num_tokens;
+  for (const Answer& answer : all) {
+    usage.completion_tokens += answer.num_tokens;
+    if (answer.num_reasoning_tokens) {
+      usage.reasoning_tokens = usage.reasoning_tokens.value_or(0) + *answer.num_reasoning_tokens;
+    }
+  }
   for (const std::optional<int64_t>& count : cached_tokens) {
     if (count) usage.cached_tokens = usage.cached_tokens.value_or(0) + *count;
   }
@@ -60,6 +65,11 @@ void AppendUsage(std::string& json, const Usage& usage) {
   if (usage.cached_tokens) {
     json += ",\"prompt_tokens_details\":{\"cached_tokens\":";
     http::AppendJsonInt(json, *usage.cached_tokens);
+    json += '}';
+  }
+  if (usage.reasoning_tokens) {
+    json += ",\"completion_tokens_details\":{\"reasoning_tokens\":";
+    http::AppendJsonInt(json, *usage.reasoning_tokens);
     json += '}';
   }
   json += '}';

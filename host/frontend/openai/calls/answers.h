@@ -21,6 +21,7 @@ struct Answer {
   std::vector<TokenLogProb> log_probs;
   std::vector<int64_t> token_ids, prompt_ids;
   int64_t num_tokens = 0;
+  std::optional<int64_t> num_reasoning_tokens;  // none if the model does not tell it
   bool has_tool_calls = false;
 
   // stop, length or tool_calls; empty while the answer goes on.
@@ -30,7 +31,7 @@ struct Answer {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens;
+  std::optional<int64_t> cached_tokens, reasoning_tokens;
 };
 
 // The answers to all prompts of a request: those to the first prompt, then those to the next one.

@@ -169,6 +169,10 @@ void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
   if (!request_.has_log_probs) piece.log_probs.clear();
   answer.has_tool_calls = answer.has_tool_calls || !piece.tool_calls.empty();
   if (piece.num_output_tokens) answer.num_tokens = *piece.num_output_tokens;
+  if (piece.num_reasoning_tokens) {
+    answer.num_reasoning_tokens =
+        answer.num_reasoning_tokens.value_or(0) + *piece.num_reasoning_tokens;
+  }
   if (!piece.finish_reason.empty()) answer.finish_reason = piece.finish_reason;
   if (!piece.stop_reason.empty()) answer.stop_reason = piece.stop_reason;
   if (!piece.prompt_ids.empty()) answer.prompt_ids = piece.prompt_ids;

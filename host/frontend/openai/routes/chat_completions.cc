@@ -330,7 +330,7 @@ Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRe
     if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
   }
   if (!writer.Has("parse_output")) return Status::Ok();
-  for (const char* const output : {"reasoning", "tool_calls"}) {
+  for (const char* const output : {"reasoning", "tool_calls", "num_reasoning_tokens"}) {
     if (model.HasOutput(output)) request.outputs.emplace_back(output);
   }
   return writer.AddBool("parse_output", true);

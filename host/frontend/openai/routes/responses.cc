@@ -309,7 +309,7 @@ class ResponseFormat final : public AnswerFormat {
           {"input_tokens", usage.prompt_tokens},
           {"input_tokens_details", {{"cached_tokens", usage.cached_tokens.value_or(0)}}},
           {"output_tokens", usage.completion_tokens},
-          {"output_tokens_details", {{"reasoning_tokens", 0}}},
+          {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens.value_or(0)}}},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
     }
     std::string json = Dump(response);

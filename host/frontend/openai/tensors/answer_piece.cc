@@ -79,7 +79,8 @@ Status ReadCounts(std::span<const OutputView> outputs, std::vector<AnswerPiece>&
   const std::pair<const char*, std::optional<int64_t> AnswerPiece::*> counts[] = {
       {"num_input_tokens", &AnswerPiece::num_input_tokens},
       {"num_output_tokens", &AnswerPiece::num_output_tokens},
-      {"num_cached_tokens", &AnswerPiece::num_cached_tokens}};
+      {"num_cached_tokens", &AnswerPiece::num_cached_tokens},
+      {"num_reasoning_tokens", &AnswerPiece::num_reasoning_tokens}};
   for (const auto& [name, member] : counts) {
     NEREID_ASSIGN_OR_RETURN(std::vector<int64_t> values, Numbers<int64_t>(outputs, name));
     // One number of output tokens stands for all sequences, so that the others add nothing.

@@ -37,6 +37,7 @@ struct AnswerPiece {
   std::string finish_reason;  // of the model: stop, length, cancelled; empty: it goes on
   std::string stop_reason;    // the stop text or token id; may be empty
   std::optional<int64_t> num_input_tokens, num_output_tokens, num_cached_tokens;
+  std::optional<int64_t> num_reasoning_tokens;  // of this piece alone
   std::vector<TokenLogProb> log_probs;
   std::vector<int64_t> token_ids, prompt_ids;
 

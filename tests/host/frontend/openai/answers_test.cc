@@ -60,6 +60,7 @@ TEST(AnswerPieceTest, OutputsBecomeAPiece) {
           .Numbers<int32_t>("num_input_tokens", {5})
           .Numbers<int32_t>("num_output_tokens", {2})
           .Numbers<int32_t>("num_cached_tokens", {4})
+          .Numbers<int32_t>("num_reasoning_tokens", {1})
           .Numbers<int32_t>("output_token_ids", {7, 8})
           .Texts("token_texts", {"h", "i"})
           .Numbers<float>("output_log_probs", {-0.5f, -1.0f})
@@ -74,6 +75,7 @@ TEST(AnswerPieceTest, OutputsBecomeAPiece) {
   EXPECT_EQ(piece.reasoning, "hm");
   EXPECT_EQ(piece.stop_reason, "42");
   EXPECT_EQ(*piece.num_cached_tokens, 4);
+  EXPECT_EQ(*piece.num_reasoning_tokens, 1);
   EXPECT_EQ(piece.token_ids, (std::vector<int64_t>{7, 8}));
   ASSERT_EQ(piece.tool_calls.size(), 1u);
   EXPECT_EQ(piece.tool_calls[0].index, 1);
@@ -146,6 +148,7 @@ TEST(ChatAnswerTest, AWholeAnswerHasTheMessageAndTheUsage) {
   answers.all[0].finish_reason = "length";
   answers.all[0].num_tokens = 3;
   answers.cached_tokens[0] = 4;
+  answers.all[0].num_reasoning_tokens = 2;
   const Json json = Json::parse(NewChatFormat({})->Whole(answers));
   EXPECT_EQ(json["object"], "chat.completion");
   EXPECT_EQ(json["model"], "m\"");
@@ -153,7 +156,8 @@ TEST(ChatAnswerTest, AWholeAnswerHasTheMessageAndTheUsage) {
   EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
   EXPECT_TRUE(json["choices"][0]["logprobs"].is_null());
   EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens":5,"completion_tokens":3,
-      "total_tokens":8,"prompt_tokens_details":{"cached_tokens":4}})"));
+      "total_tokens":8,"prompt_tokens_details":{"cached_tokens":4},
+      "completion_tokens_details":{"reasoning_tokens":2}})"));
 }
 
 TEST(ChatAnswerTest, AWholeAnswerHasToolCallsReasoningAndLogProbabilities) {
