@@ -41,6 +41,7 @@ std::vector<int32_t> ElementsOf(const Tensor& tensor) {
   std::vector<int32_t> elements(tensor.byte_size() / sizeof(int32_t));
   char* at = reinterpret_cast<char*>(elements.data());
   for (const ensemble::Segment& segment : tensor.segments) {
+    if (segment.byte_size == 0) continue;
     std::memcpy(at, segment.base, segment.byte_size);
     at += segment.byte_size;
   }
