@@ -11,6 +11,10 @@ namespace nereid {
 namespace {
 
 int Main(Program program, const std::vector<std::string>& args) {
+  if (args == std::vector<std::string>{"--version"}) {
+    std::puts("nereid " NEREID_VERSION);
+    return 0;
+  }
   if (program == Program::kNereid && !args.empty() && !args[0].starts_with("-")) {
     return cli::RunCommand(args);
   }

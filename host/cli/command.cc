@@ -68,7 +68,7 @@ std::string CommandsText() {
     line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
     text += StrCat(line, command.help, "\n");
   }
-  return text + "\n";
+  return text + "nereid --version prints the version.\n\n";
 }
 
 }  // namespace nereid::cli

@@ -199,6 +199,7 @@ def test_help_is_short_and_lists_the_commands(dist):
     text = run(dist, "serve", "--help")
     assert text.returncode == 0 and text.stdout.count("\n") < 20 and "--chat-template" in text.stdout
     assert "\n  serve CHECKPOINT... " in run(dist, "--help").stdout
+    assert run(dist, "--version").stdout.startswith("nereid 0.")
     assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
 
 
