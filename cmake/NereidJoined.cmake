@@ -26,7 +26,6 @@ set(apart
   host/frontend/cloud/vertex_ai_service.cc
   host/frontend/log_settings.cc
   host/frontend/openai/routes/completions.cc
-  host/frontend/openai/routes/responses.cc
   host/frontend/tracing/otlp_exporter.cc
   host/option_table_frontend.cc
   host/process_signals.cc

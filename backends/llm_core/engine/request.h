@@ -91,9 +91,11 @@ struct GenerationRequest {
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
 
-  // Used by the engine: prompt tokens found in the prefix cache when the request was first
-  // admitted, the last polling round, and the sink's answer in it.
+  // ---- Written by the engine.
+  // Tokens of the prompt that the prefix cache had when the request was first admitted.
   int32_t num_cached_tokens = 0;
+  // The last round in which the engine asked the sink whether the request is cancelled, and the
+  // sink's answer.
   int64_t last_cancel_check = 0;
   bool is_cancelled = false;
 

@@ -57,7 +57,7 @@ class InFlightCall {
   virtual void OnDisconnect() = 0;
   // The client has read bytes of a stream that waited; `unsent_bytes` of it still wait.
   virtual void OnOutputSent(size_t /*unsent_bytes*/) {}
-  // Called once a second.
+  // The connection calls this once a second while the call runs.
   virtual void OnSecond() {}
 
  protected:

@@ -6,27 +6,14 @@
 
 #include "base/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/fields/ordered_json.h"
 
 namespace nereid::openai {
 namespace {
 
 using http::AppendJsonInt;
 using http::AppendLossyJsonString;
-using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-const Json* Member(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string TextOr(const Json& object, const char* name, const char* fallback = "") {
-  const Json* const member = Member(object, name);
-  return member != nullptr && member->is_string() ? member->get<std::string>() : fallback;
-}
+using Json = OrderedJson;
 
 // Turns Anthropic's messages into OpenAI's.
 class Conversion {

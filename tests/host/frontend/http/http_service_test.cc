@@ -1,5 +1,5 @@
 // Tests of what a service adds to the transport: headers, refusals in its own form, and a call that
-// hears from its connection.
+// its connection calls once a second.
 #include "host/frontend/http/transport/http_service.h"
 
 #include <gtest/gtest.h>

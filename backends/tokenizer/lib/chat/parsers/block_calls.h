@@ -13,7 +13,8 @@
 
 namespace nereid::tokenizer::parsers {
 
-// The form of a family's blocks. Markers must outlive the parsers. White space between the parts is
+// The form of a family's blocks. The texts of its markers must live longer than the
+// parsers that use them. White space between the parts is
 // always allowed.
 struct BlockFormat {
   Markers begins = {};

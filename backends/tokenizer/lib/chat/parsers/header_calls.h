@@ -9,7 +9,8 @@
 
 namespace nereid::tokenizer::parsers {
 
-// The form of a family's calls. Markers must outlive the parsers.
+// The form of a family's calls. The texts of its markers must live
+// longer than the parsers that use them.
 struct HeaderFormat {
   std::string_view section_begin, section_end;  // around all calls
   std::string_view call_begin;
