@@ -144,12 +144,14 @@ class ByteReservation {
 
 // Returns the size of the memory to allocate for data whose sender has announced `claimed_bytes`
 // and has sent `arrived_bytes`. A claim costs its sender nothing, so at most 32 times what has
-// arrived is allocated, and at least `first_bytes`. Data that outgrows its memory is copied; all
-// copies together are little more than half of the data.
+// arrived is allocated, or `first_bytes` if that is more. Data that outgrows its memory is copied.
+// Up to 16 times `first_bytes`, the memory is small at first and has its whole size next, so that a
+// sixteenth is copied. Above that, all copies together are little more than half of the data.
 inline size_t CapacityOfClaim(size_t claimed_bytes, size_t arrived_bytes, size_t first_bytes) {
   constexpr size_t kFactor = 16;
+  if (claimed_bytes <= first_bytes) return claimed_bytes;
   if (arrived_bytes > claimed_bytes / (2 * kFactor)) return claimed_bytes;
-  return std::min(claimed_bytes, std::max(first_bytes, arrived_bytes * kFactor));
+  return std::max(std::min(first_bytes, claimed_bytes / kFactor), arrived_bytes * kFactor);
 }
 
 }  // namespace nereid

@@ -102,6 +102,16 @@ TEST(CapacityOfClaimTest, CopiesLittle) {
   }
 }
 
+TEST(CapacityOfClaimTest, CopiesASixteenthOfWhatIsLittleLongerThanTheFirstMemory) {
+  constexpr size_t kFirst = 1 << 20;
+  EXPECT_EQ(CapacityOfClaim(kFirst, 0, kFirst), kFirst);
+  for (const size_t claim : {kFirst + 100, 2 * kFirst, 16 * kFirst}) {
+    const size_t capacity = CapacityOfClaim(claim, 0, kFirst);
+    EXPECT_EQ(capacity, claim / 16);
+    EXPECT_EQ(CapacityOfClaim(claim, capacity, kFirst), claim);
+  }
+}
+
 TEST(BudgetShareTest, LimitsOneClientAndCountsInTheWhole) {
   ByteBudget whole(100);
   BudgetShare share(&whole, 60, "--share");

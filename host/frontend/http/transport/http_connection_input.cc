@@ -158,8 +158,10 @@ void HttpConnection::AllocateBody() {
 // Makes room for more of a body of known length. Returns false if the request is now refused.
 bool HttpConnection::GrowBody() {
   const uint64_t length = *head_.content_length;
-  const size_t first_bytes = std::max(kFirstBodyBytes, input_.capacity());
-  if (body_.TryReserve(CapacityOfClaim(length, body_.size(), first_bytes))) return true;
+  const size_t capacity = CapacityOfClaim(length, body_.size(), kFirstBodyBytes);
+  // What input_ contains of the body has to fit.
+  if (body_.TryReserve(std::max<size_t>(capacity, std::min<size_t>(length, input_.capacity()))))
+    return true;
   RefuseBody(CannotAllocate(length));
   return false;
 }
