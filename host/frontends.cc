@@ -72,8 +72,17 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
     NEREID_RETURN_IF_ERROR(AddStartContext("Metrics", frontends->StartMetrics(options)));
   }
   frontends->LogOpenPorts(options);
+  frontends->ReopenLogOnHangup(options.log_file);
   frontends->reload_.Start();
   return frontends;
+}
+
+// A program that rotates logs renames the file and sends SIGHUP.
+void Frontends::ReopenLogOnHangup(const std::string& path) {
+  if (path.empty()) return;
+  reload_.Add("log file", {}, [path] {
+    return ToStatus(TRITONSERVER_ServerOptionsSetLogFile(nullptr, path.c_str()));
+  });
 }
 
 Status Frontends::ReadApiKeys(const std::string& path) {

@@ -65,6 +65,7 @@ class Frontends {
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
   Status ReadApiKeys(const std::string& path);
+  void ReopenLogOnHangup(const std::string& path);
   void LogOpenPorts(const Options& options) const;
 
   const Server& server_;

@@ -1,5 +1,5 @@
 // Reads files again when they change, or when the process receives SIGHUP: API keys and TLS
-// certificates. Connections and requests in flight are not affected. [main thread]
+// certificates; the log file is opened again at SIGHUP only. Connections and requests in flight are not affected. [main thread]
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class ReloadWatch {
   ReloadWatch(const ReloadWatch&) = delete;
   ReloadWatch& operator=(const ReloadWatch&) = delete;
 
-  // From now on changes of `paths` are noticed, so call it before the files are read the first
+  // From now on changes of `paths` are noticed (without paths, only SIGHUP is), so call it before the files are read the first
   // time. `what` names them in log lines. `reload` reads all of them and takes effect at once, or
   // returns an error and changes nothing. It is called on the watch's thread and must remain
   // callable until the watch is destroyed.

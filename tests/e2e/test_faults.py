@@ -1,5 +1,6 @@
 """Failures of a server's environment: ports in use, loads that never end, memory that disappears."""
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
@@ -261,3 +262,20 @@ def test_shared_memory_truncated_by_its_client_fails_only_that_request(start_ser
         memory.close()
         memory.unlink()
     assert server.stop() == 0
+
+
+def test_sighup_opens_a_rotated_log_file_again(start_server, tmp_path):
+    (tmp_path / "models").mkdir()
+    log = tmp_path / "log"
+    server = start_server(tmp_path / "models", [f"--log-file={log}"])
+    log.rename(tmp_path / "log.1")
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 30
+    while not (log.exists() and "reloaded log file" in log.read_text()):
+        assert time.monotonic() < deadline and server.process.poll() is None
+        time.sleep(0.02)
+    for path, port in (("/health", server.http), ("/metrics", server.metrics)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read() == b""

@@ -25,7 +25,7 @@ bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
   if (route == nullptr) return kserve_->AwaitsBody(connection, head);
   const ApiCallerOf caller(connection, head);
-  return route->method == head.method &&
+  return AcceptsMethod(*route, head.method) &&
          !context_.kserve.access.Authenticate(caller, route->operation);
 }
 
@@ -88,7 +88,7 @@ void OpenAiService::Handle(http::HttpConnection& connection, const http::Request
   }
   if (route == nullptr) return kserve_->Handle(connection, head, std::move(body));
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
-  if (route->method != head.method) {
+  if (!AcceptsMethod(*route, head.method)) {
     return ReplyApiError(connection,
                          {.status = 405, .message = StrCat(head.path, ": method not allowed")});
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/closest_name.h"
 #include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
@@ -83,6 +84,21 @@ Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignatur
   }
   return ReadRequestParameter(reader, name, body.options)
       .WithContext("Converting keyword: 'parameters'");
+}
+
+// Requests of language models have many optional members, and one with a misspelt name would be a
+// parameter that nobody reads.
+Status RejectMisspelt(std::string_view name, const ModelSignature& model) {
+  constexpr size_t kMaxNameBytes = 64;  // the search for close names takes quadratic time
+  if (name.size() > kMaxNameBytes) return Status::Ok();
+  if (model.Find("text_input") == nullptr || model.Find("max_tokens") == nullptr) {
+    return Status::Ok();
+  }
+  std::vector<std::string> names;
+  for (const InputSignature& input : model.inputs) names.push_back(input.name);
+  const std::string closest = ClosestName(name, names);
+  if (closest.empty()) return Status::Ok();
+  return InvalidArgError("unknown member '", name, "'; did you mean '", closest, "'?");
 }
 
 Status ReadId(JsonReader& reader, std::string& id) {
@@ -170,6 +186,7 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
       return reader.ReadObject(
           [&](std::string_view name) { return ReadNested(reader, name, model, body); });
     }
+    NEREID_RETURN_IF_ERROR(RejectMisspelt(key, model));
     NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, key));
     body.options.parameters.push_back(std::move(parameter));
     return Status::Ok();

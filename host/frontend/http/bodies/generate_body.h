@@ -1,6 +1,6 @@
 // Parses the body of generate and generate_stream: one flat JSON object. A member that names an
-// input of the model becomes an input tensor, any other member becomes a parameter. Pure. [any
-// thread]
+// input of the model becomes an input tensor, any other member becomes a parameter. Members that
+// misspell an input of a language model are refused. Pure. [any thread]
 #pragma once
 
 #include <cstdint>

@@ -62,11 +62,16 @@ std::span<const ApiRoute> ApiRoutes() {
   return kRoutes;
 }
 
+bool AcceptsMethod(const ApiRoute& route, http::Method method) {
+  return method == route.method ||
+         (method == http::Method::kHead && route.method == http::Method::kGet);
+}
+
 const ApiRoute* FindApiRoute(http::Method method, std::string_view path) {
   const ApiRoute* found = nullptr;
   for (const ApiRoute& route : kRoutes) {
     if (!HasPath(route, path)) continue;
-    if (route.method == method) return &route;
+    if (AcceptsMethod(route, method)) return &route;
     found = &route;
   }
   return found;

@@ -38,6 +38,8 @@ struct ApiRoute {
 
 std::span<const ApiRoute> ApiRoutes();
 
+// A HEAD request is answered as GET is; the transport leaves the body out.
+bool AcceptsMethod(const ApiRoute& route, http::Method method);
 // Null if no route has this path. If one has, but not with this method, its method differs.
 const ApiRoute* FindApiRoute(http::Method method, std::string_view path);
 

@@ -40,6 +40,14 @@ TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
   EXPECT_EQ(body.inputs[3].shape, (InlineVector<int64_t, 6>{1}));
 }
 
+TEST(GenerateBodyTest, MisspeltInputsOfALanguageModelAreRefused) {
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","max_token":5})"),
+            "unknown member 'max_token'; did you mean 'max_tokens'?");
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","custom_option":5})"), "no error");
+  GenerateBody body;
+  EXPECT_TRUE(ParseGenerateBody(R"({"max_token":5})", ModelSignature(), 64, body).ok());
+}
+
 TEST(GenerateBodyTest, TheInnermostVariableDimensionFollowsFromTheElementCount) {
   GenerateBody body;
   ASSERT_TRUE(Parse(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
