@@ -90,6 +90,7 @@ Status CpuExecutor::Submit(const llm::StepBatch& batch) {
   for (const llm::BlockCopy& copy : batch.block_copies) cache_.CopyBlock(copy.from, copy.to);
   pool_.BeginStep();
   logits_ = decoder_.Forward(batch);
+  if (batch.has_token_masks) batch.wait_for_masks();
   Sample(batch);
   pool_.EndStep();
   return Status::Ok();
@@ -141,7 +142,9 @@ void CpuExecutor::SampleEntry(const llm::StepBatch& batch, size_t index, std::sp
     result_.candidates[index] =
         sampler.Candidates(last, sequence.sampling, sequence.num_candidates);
   } else {
-    result_.tokens[index] = sampler.Sample(last, sequence.sampling);
+    llm::SamplingInput input = sequence.sampling;
+    input.token_mask = sequence.token_masks;
+    result_.tokens[index] = sampler.Sample(last, input);
   }
 }
 

@@ -42,6 +42,7 @@ class CpuExecutor : public llm::Executor {
             .logits = true,
             .prompt_log_probs = true,
             .top_tokens = true,
+            .token_masks = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {

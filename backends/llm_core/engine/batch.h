@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -48,7 +49,17 @@ struct BatchEntry {
   /// [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
   /// tokens. Its log probability goes to StepResult::prompt_log_probs.
   std::span<const int32_t> next_ids;
+  /// With `samples`: the tokens that the request's grammar allows, one row for each position that
+  /// is sampled. A row has TokenMaskWords(vocab_size) words; bit id % 32 of word id / 32 is set if
+  /// token `id` is allowed. Empty: all tokens. Not computed before StepBatch::wait_for_masks has
+  /// returned.
+  std::span<const uint32_t> token_masks;
 };
+
+/// Words of one row of BatchEntry::token_masks.
+constexpr int64_t TokenMaskWords(int64_t vocab_size) {
+  return (vocab_size + 31) / 32;
+}
 
 /// A copy of one whole KV block: the keys and values of all layers.
 struct BlockCopy {
@@ -65,8 +76,15 @@ struct StepBatch {
   /// no block is both source and target, and none is the target of two copies. Empty without
   /// ExecutorFeatures::block_copies.
   std::vector<BlockCopy> block_copies;
+  /// Whether an entry has token_masks. They are computed while the executor runs the model.
+  bool has_token_masks = false;
+  /// Set with has_token_masks. Returns when all token_masks are computed. The executor calls it in
+  /// Submit, as late as it can, before it reads them; from any one of its threads.
+  std::function<void()> wait_for_masks;
 
   void Clear() {
+    has_token_masks = false;
+    wait_for_masks = nullptr;
     token_ids.clear();
     entries.clear();
     block_copies.clear();

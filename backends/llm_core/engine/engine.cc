@@ -171,13 +171,26 @@ Status Engine::SubmitStep() {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
   const auto began = options_.clock->Now();
-  NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
+  if (batch_.has_token_masks) StartMasks();
+  const Status submitted = executor_->Submit(batch_);
+  if (batch_.has_token_masks) mask_threads_.Wait();  // nothing else may use the sequences before
+  NEREID_RETURN_IF_ERROR(submitted);
   planning_timer_.RecordPlanning(options_.clock->Now() - planned);
   steps_in_flight_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
   if (steps_in_flight_.may_overlap()) steps_in_flight_.AddPendingTokens();
   return Status::Ok();
+}
+
+void Engine::StartMasks() {
+  std::vector<SequenceGrammar*> grammars;
+  for (size_t i = 0; i < batch_.entries.size(); ++i) {
+    if (batch_.entries[i].token_masks.empty()) continue;
+    grammars.push_back(scheduler_.scheduled()[i]->grammar.get());
+  }
+  mask_threads_.Start(std::move(grammars));
+  batch_.wait_for_masks = [this] { mask_threads_.Wait(); };
 }
 
 Status Engine::CollectStep() {
@@ -219,11 +232,19 @@ Status Engine::CollectStep() {
       }
       continue;
     }
-    if (result.tokens[i].id == kNoToken) {
-      stuck.push_back({sequence.request, sequence.num_output() - sequence.num_pending + 1});
+    const int32_t number = sequence.num_output() - sequence.num_pending + 1;
+    Status applied;
+    if (result.tokens[i].id != kNoToken) {
+      applied = ApplyToken(sequence, result.tokens[i]);
+    } else if (!EndWithoutToken(sequence)) {
+      const Status error = sequence.has_grammar ? sequence.grammar->status() : Status::Ok();
+      stuck.push_back({sequence.request, number, error});
       continue;
     }
-    ApplyToken(sequence, result.tokens[i]);
+    if (!applied.ok()) {
+      stuck.push_back({sequence.request, number, applied});
+      continue;
+    }
     if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
@@ -240,16 +261,20 @@ void Engine::FailStuckRequests(std::span<const StuckRequest> stuck) {
     std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(
         [&](const Sequence& sequence) { return sequence.request.get() == request; });
     for (const auto& sequence : removed) sequence->finish = FinishReason::kStop;
-    request->sink->OnError(InvalidArgError(
+    Status error = InvalidArgError(
         "output token ", stuck[i].output_token, ": the request's rules ban all ",
         limits_.vocab_size, " tokens of the vocabulary (bad_words_list, embedding_bias, ",
-        "logit_bias, allowed_token_ids, no_repeat_ngram_size and, before min_tokens, the end "
-        "ids)"));
+        "logit_bias, allowed_token_ids, no_repeat_ngram_size, guided_decoding_guide and, before "
+        "min_tokens, the end ids)");
+    if (!stuck[i].error.ok()) {
+      error = Status(stuck[i].error).WithContext(StrCat("output token ", stuck[i].output_token));
+    }
+    request->sink->OnError(error);
     steps_in_flight_.Retire(std::move(removed));
   }
 }
 
-void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
+Status Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
   ++num_output_tokens_;
   if (sequence.num_pending > 0) {
     sequence.token_ids[sequence.num_known()] = token.id;
@@ -259,10 +284,27 @@ void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
   }
   if (sequence.request->sampling.returns_log_probs) sequence.log_probs.push_back(token.log_prob);
   const GenerationRequest& request = *sequence.request;
-  const StopResult stop = Combine(CheckStop(request.stop, sequence.output_ids()),
-                                  request.sink->OnToken(sequence.index, sequence.output_ids()));
+  StopResult stop = Combine(CheckStop(request.stop, sequence.output_ids()),
+                            request.sink->OnToken(sequence.index, sequence.output_ids()));
+  if (sequence.has_grammar && stop.finish != FinishReason::kStop) {
+    NEREID_RETURN_IF_ERROR(sequence.grammar->Accept(token.id));
+    if (sequence.grammar->MustEnd()) {
+      stop = {FinishReason::kStop, static_cast<int32_t>(sequence.output_ids().size())};
+    }
+  }
   sequence.finish = stop.finish;
   EmitOutput(sequence, stop, limits_.vocab_size);
+  return Status::Ok();
+}
+
+// A request without end ids, or whose end ids are banned before min_tokens, has no token for the
+// end of its text.
+bool Engine::EndWithoutToken(Sequence& sequence) {
+  if (!sequence.has_grammar || !sequence.grammar->CanEnd()) return false;
+  sequence.finish = FinishReason::kStop;
+  EmitOutput(sequence, {FinishReason::kStop, static_cast<int32_t>(sequence.output_ids().size())},
+             limits_.vocab_size);
+  return true;
 }
 
 void Engine::PublishStats() {

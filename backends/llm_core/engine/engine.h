@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/mask_threads.h"
 #include "backends/llm_core/engine/planning_timer.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/scheduler.h"
@@ -91,11 +92,17 @@ class Engine {
   Status RunStep();
   Status SubmitStep();
   Status CollectStep();
-  void ApplyToken(Sequence& sequence, const SampledToken& token);
+  // Starts to compute the masks of batch_.
+  void StartMasks();
+  // An error means that the grammar could not follow the token.
+  Status ApplyToken(Sequence& sequence, const SampledToken& token);
+  // No token was sampled. Returns whether the text is complete, and ends the sequence then.
+  bool EndWithoutToken(Sequence& sequence);
   // A request one of whose sequences has no token that it may continue with.
   struct StuckRequest {
     std::shared_ptr<GenerationRequest> request;
     int32_t output_token = 0;  // its number, from 1
+    Status error;              // Ok: the rules ban all tokens
   };
   // Removes all sequences of the requests and sends the error to their sinks.
   void FailStuckRequests(std::span<const StuckRequest> stuck);
@@ -114,6 +121,7 @@ class Engine {
   Scheduler scheduler_;
   StepBatch batch_;  // of the newest step
   StepsInFlight steps_in_flight_;
+  MaskThreads mask_threads_;
   int64_t num_cancel_checks_ = 0;  // rounds in which sinks were polled
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;

@@ -1,6 +1,7 @@
 // Checks ranges of request fields.
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/grammar/grammar.h"
 
 #include <cmath>
 
@@ -58,7 +59,21 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
   if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
     return refuse("num_top_logprobs");
   }
+  if (request.grammar != nullptr && !features.token_masks) return refuse("guided_decoding_guide");
   return Status::Ok();
+}
+
+Status CheckGrammar(const GenerationRequest& request, int32_t vocab_size) {
+  if (request.grammar == nullptr) return Status::Ok();
+  if (request.uses_beams()) {
+    return UnsupportedError("'beam_width' is ", request.beams.width,
+                            " and 'guided_decoding_guide' is given: beam search follows no "
+                            "grammar, expected a beam_width of 1");
+  }
+  const size_t num_tokens = request.grammar->vocabulary().size();
+  if (num_tokens == static_cast<size_t>(vocab_size)) return Status::Ok();
+  return InternalError("the grammar's vocabulary has ", num_tokens, " tokens and the model's ",
+                       vocab_size);
 }
 
 }  // namespace
@@ -88,6 +103,7 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
     NEREID_RETURN_IF_ERROR(CheckIds("stop_words_list", word, limits.vocab_size));
   }
   NEREID_RETURN_IF_ERROR(CheckSamplingParams(request.sampling, limits.vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckGrammar(request, limits.vocab_size));
   return CheckFeatures(request, features);
 }
 

@@ -14,6 +14,10 @@
 
 namespace nereid::llm {
 
+namespace grammar {
+class Grammar;
+}
+
 // Beam search: instead of sampling, the `width` most likely continuations are kept in each step.
 struct BeamParams {
   int32_t width = 1;            // 1: no beam search
@@ -85,6 +89,11 @@ struct GenerationRequest {
   int32_t priority = 0;
   // Requests share cached prefixes only with requests of the same salt.
   uint64_t cache_salt = 0;
+  // The output of each sequence is a text of it, or the beginning of one where another limit ends
+  // it. Its vocabulary has ExecutorLimits::vocab_size tokens. An end id is allowed exactly where
+  // the text may end. A text that cannot go on ends the sequence, also before min_tokens. Null: any
+  // text.
+  std::shared_ptr<const grammar::Grammar> grammar;
   std::unique_ptr<OutputSink> sink;
 
   bool returns_prompt_log_probs = false;

@@ -23,6 +23,10 @@ std::unique_ptr<Sequence> MakeSequence(std::shared_ptr<GenerationRequest> reques
     sequence->kept_logits->num_prompt_done =
         sequence->num_prompt;  // the first sequence emits the prompt's outputs
   }
+  if (request->grammar != nullptr) {
+    sequence->grammar = std::make_unique<SequenceGrammar>(request->grammar, request->stop.end_ids);
+    sequence->has_grammar = true;
+  }
   sequence->has_beams_or_logits = request->uses_beams() || sequence->kept_logits != nullptr;
   if (index > 0 && !request->sampling.is_greedy()) {
     sequence->own_sampling = std::make_unique<SamplingParams>(request->sampling);

@@ -9,6 +9,7 @@
 #include "backends/llm_core/engine/beam_search.h"
 #include "backends/llm_core/engine/prefix_cache.h"
 #include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/engine/sequence_grammar.h"
 #include "backends/llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
@@ -57,6 +58,7 @@ struct alignas(128) Sequence {
   // Its keys use the long frequencies; see ExecutorLimits::long_rope_positions.
   bool uses_long_rope = false;
   bool caches_prefix = true;  // inserts its full blocks into the prefix cache
+  bool has_grammar = false;   // `grammar` is set
   FinishReason finish = FinishReason::kNone;
   std::shared_ptr<GenerationRequest> request;
   std::unique_ptr<SamplingParams> own_sampling;  // null: same as the request's
@@ -67,6 +69,7 @@ struct alignas(128) Sequence {
   std::vector<SampledToken> candidates;  // of this step, until all beams have theirs
   // if logits, likely tokens or prompt log probabilities are requested
   std::unique_ptr<SequenceLogits> kept_logits;
+  std::unique_ptr<SequenceGrammar> grammar;  // if the request has one
   // The other sequences of its request, until all are admitted together.
   std::vector<std::unique_ptr<Sequence>> siblings;
   SequenceRank rank;

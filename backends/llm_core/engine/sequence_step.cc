@@ -54,6 +54,10 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     if (sequence.num_tokens() < sequence.num_min_tokens) {
       entry.sampling.banned_ids = sequence.request->stop.end_ids;
     }
+    if (sequence.has_grammar) {
+      entry.token_masks = sequence.grammar->mask();
+      batch.has_token_masks = true;
+    }
   }
   if (num_tokens == 1) {
     batch.token_ids.push_back(sequence.token_ids[sequence.num_cached]);

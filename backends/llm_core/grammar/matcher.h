@@ -41,6 +41,8 @@ class Matcher {
   void Rollback(size_t num);
   // Whether the text is a text of the grammar.
   bool CanEnd() const;
+  // Whether it is one, and no longer text begins with it.
+  bool MustEnd() const { return CanEnd() && current().empty(); }
   // Sets the bit of each token that may come next (bit id % 32 of word id / 32), and clears all
   // others. Those that end a generation are set if CanEnd(). `words` has num_mask_words() elements.
   // If a limit was exceeded, no bit is set: see status().

@@ -130,9 +130,11 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::stri
 }
 
 Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Tokenizer& tokenizer,
-                                                           std::vector<int32_t> end_ids) {
-  std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+                                                           std::vector<int32_t> end_ids,
+                                                           int32_t num_tokens) {
+  if (num_tokens == 0) num_tokens = tokenizer.vocab_size();
+  std::vector<std::string> tokens(static_cast<size_t>(num_tokens));
+  for (int32_t id = 0; id < std::min(num_tokens, tokenizer.vocab_size()); ++id) {
     if (tokenizer.IsSpecial(id)) continue;
     tokens[id] = tokenizer.TokenBytes(id);
   }

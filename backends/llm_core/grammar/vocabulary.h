@@ -49,9 +49,11 @@ class Vocabulary {
   static Result<std::shared_ptr<const Vocabulary>> Make(std::vector<std::string> tokens,
                                                         std::vector<int32_t> end_ids);
   // Special tokens are left out. A token that the tokenizer decodes differently at the beginning of
-  // a text counts as inside of one.
+  // a text counts as inside of one. `num_tokens`: of the model, whose further tokens are never
+  // allowed; 0: of the tokenizer.
   static Result<std::shared_ptr<const Vocabulary>> Make(const tokenizer::Tokenizer& tokenizer,
-                                                        std::vector<int32_t> end_ids);
+                                                        std::vector<int32_t> end_ids,
+                                                        int32_t num_tokens = 0);
 
   size_t size() const { return tokens_.size(); }
   size_t num_mask_words() const { return (tokens_.size() + 31) / 32; }

@@ -132,7 +132,8 @@ float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_
 
 SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input) {
   const SamplingParams& params = *input.params;
-  const bool changes = params.changes_logits() || !input.banned_ids.empty();
+  const bool changes =
+      params.changes_logits() || !input.banned_ids.empty() || !input.token_mask.empty();
   std::span<const float> raw = logits;
   if (params.returns_log_probs && changes) {
     raw_logits_.assign(logits.begin(), logits.end());
@@ -175,6 +176,18 @@ void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
   BanOtherThan(params.allowed_ids, logits);
   FindBannedIds(input, static_cast<int32_t>(logits.size()), banned_);
   for (const int32_t id : banned_) logits[id] = kBanned;
+  BanOutsideOf(input.token_mask, logits);
+}
+
+void Sampler::BanOutsideOf(std::span<const uint32_t> token_mask, std::span<float> logits) {
+  for (size_t word = 0; word < token_mask.size(); ++word) {
+    const uint32_t allowed = token_mask[word];
+    if (allowed == ~0u) continue;
+    const auto row = logits.subspan(word * 32, std::min<size_t>(32, logits.size() - word * 32));
+    for (size_t i = 0; i < row.size(); ++i) {
+      if ((allowed >> i & 1) == 0) row[i] = kBanned;
+    }
+  }
 }
 
 void Sampler::BanOtherThan(const TokenIds& allowed_ids, std::span<float> logits) {

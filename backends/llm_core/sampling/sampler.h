@@ -18,6 +18,9 @@ struct SamplingInput {
   int32_t num_prompt = 0;
   /// Ids that may not be sampled in this step: the end ids before min_tokens.
   std::span<const int32_t> banned_ids;
+  /// The tokens that the request's grammar allows, as bits: id % 32 of word id / 32. No other token
+  /// may be sampled. Empty: all.
+  std::span<const uint32_t> token_mask = {};
 };
 
 /// SampledToken::id if the rules ban every token.
@@ -52,6 +55,8 @@ class Sampler {
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
   /// Bans all tokens but these; none if there are no ids.
   void BanOtherThan(const TokenIds& allowed_ids, std::span<float> logits);
+  /// Bans the tokens whose bit is not set; none if the mask is empty.
+  static void BanOutsideOf(std::span<const uint32_t> token_mask, std::span<float> logits);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
   int32_t Draw(std::span<const float> logits, int32_t likeliest, const SamplingInput& input);
   /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.

@@ -21,7 +21,8 @@ struct LogitBias {
 };
 
 /// The rules apply in this order: embedding and logit bias; repetition, presence and frequency
-/// penalties; bans by bad words, repeated n-grams, allowed and banned ids; temperature; top-k;
+/// penalties; bans by bad words, repeated n-grams, allowed and banned ids, and by a grammar;
+/// temperature; top-k;
 /// top-p over the tokens that top-k kept; min-p; draw. Penalties count every token of the sequence,
 /// prompt included.
 struct SamplingParams {

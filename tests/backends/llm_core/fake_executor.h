@@ -77,6 +77,7 @@ class FakeExecutor : public Executor {
       Status status = on_submit(batch);
       if (!status.ok()) return status;
     }
+    if (batch.has_token_masks) batch.wait_for_masks();
     submitted_.emplace_back(batch);
     max_outstanding = std::max(max_outstanding, static_cast<int>(submitted_.size()));
     if (submitted_.size() > (features_.overlap ? 2 : 1)) {
@@ -108,6 +109,10 @@ class FakeExecutor : public Executor {
         sequence.block_table = own(sequence.block_table);
         sequence.next_ids = own(sequence.next_ids);
         if (!sequence.samples) continue;
+        if (!sequence.token_masks.empty()) {
+          sequence.token_masks =
+              masks.emplace_back(sequence.token_masks.begin(), sequence.token_masks.end());
+        }
         sequence.sampling.token_ids = own(sequence.sampling.token_ids);
         sequence.sampling.banned_ids = own(sequence.sampling.banned_ids);
         sequence.sampling.params = &params.emplace_back(*sequence.sampling.params);
@@ -115,6 +120,7 @@ class FakeExecutor : public Executor {
     }
     OwnedBatch(OwnedBatch&&) = delete;
     std::deque<TokenIds> lists;
+    std::deque<std::vector<uint32_t>> masks;
     std::deque<SamplingParams> params;
   };
 
@@ -214,6 +220,13 @@ class FakeExecutor : public Executor {
     }
     if (bans_all && bans_all(sequence)) {
       result_.tokens[index] = {kNoToken, 0.0f};
+      return;
+    }
+    if (!sequence.token_masks.empty()) {
+      std::vector<float> logits = LogitsAfter(Read(sequence, count), limits_);
+      SamplingInput input = sequence.sampling;
+      input.token_mask = sequence.token_masks;
+      result_.tokens[index] = Sampler().Sample(logits, input);
       return;
     }
     const SamplingParams& params = *sequence.sampling.params;

@@ -222,6 +222,26 @@ TEST(SamplerTest, LogitBiasChangesTheTokensItNames) {
   EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), 3);
 }
 
+TEST(SamplerTest, TheMaskOfAGrammarBansAllOtherTokens) {
+  std::vector<float> logits(70);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i);
+  const std::vector<uint32_t> mask = {1u << 5, 1u << 9, 0};  // the ids 5 and 41
+  SamplingParams params;
+  params.returns_log_probs = true;
+  const std::vector<int32_t> history = {1}, banned = {41};
+  const float expected = LogProb(logits, 41);
+  Sampler sampler;
+  std::vector<float> copy = logits;
+  const SampledToken token = sampler.Sample(copy, {&params, history, 0, {}, mask});
+  EXPECT_EQ(token.id, 41);
+  EXPECT_FLOAT_EQ(token.log_prob, expected);  // of the model's own distribution
+  copy = logits;
+  EXPECT_EQ(sampler.Sample(copy, {&params, history, 0, banned, mask}).id, 5);
+  params.allowed_ids = {41, 69};
+  copy = logits;
+  EXPECT_EQ(sampler.Sample(copy, {&params, history, 0, banned, mask}).id, kNoToken);
+}
+
 TEST(SamplerTest, OnlyAllowedTokensAreSampled) {
   SamplingParams params;
   params.allowed_ids = {3, 0, 3};
