@@ -9,6 +9,7 @@ namespace nereid::gpu {
 void DrawPlanner::Plan(const llm::StepBatch& batch) {
   items_.clear();
   edits_.clear();
+  masks_.clear();
   on_host_.clear();
   int32_t row = 0;
   for (size_t i = 0; i < batch.entries.size(); ++i) {
@@ -19,7 +20,7 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
     const llm::SamplingInput& input = sequence.sampling;
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();
-    if (params.is_greedy() && !edits) continue;
+    if (params.is_greedy() && !edits && sequence.token_masks.empty()) continue;
     DrawItem item = {};
     item.row = row - 1;
     item.is_greedy = params.is_greedy() ? 1 : 0;
@@ -43,6 +44,11 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
     item.position = static_cast<uint32_t>(input.token_ids.size());
     item.seed_low = static_cast<uint32_t>(params.seed);
     item.seed_high = static_cast<uint32_t>(params.seed >> 32);
+    item.mask_row = -1;
+    if (!sequence.token_masks.empty()) {
+      item.mask_row = static_cast<int32_t>(masks_.size());
+      masks_.push_back(sequence.token_masks);
+    }
     items_.push_back(item);
   }
 }

@@ -31,6 +31,7 @@ struct DrawItem {
   float log_min_p;  // minus infinity: all
   float repetition_penalty, presence_penalty, frequency_penalty;
   uint32_t position, seed_low, seed_high;
+  int32_t mask_row;  // of DrawPlanner::masks(): the tokens that a grammar allows; -1: all
 };
 
 // Plans the draws of a batch. Rows with too many edits are sampled on the host.
@@ -44,6 +45,9 @@ class DrawPlanner {
   // Valid until the next call.
   std::span<const DrawItem> items() const { return items_; }
   std::span<const LogitEdit> edits() const { return edits_; }
+  // Rows of BatchEntry::token_masks, borrowed from the batch. Their content is known once
+  // StepBatch::wait_for_masks has returned.
+  std::span<const std::span<const uint32_t>> masks() const { return masks_; }
   // Indices into StepBatch::entries.
   std::span<const int32_t> on_host() const { return on_host_; }
 
@@ -56,6 +60,7 @@ class DrawPlanner {
   std::vector<int32_t> edit_of_;  // [vocab_size]: index into edits_ or -1; all -1 between sequences
   std::vector<DrawItem> items_;
   std::vector<LogitEdit> edits_;
+  std::vector<std::span<const uint32_t>> masks_;
   std::vector<int32_t> on_host_;
   std::vector<int32_t> banned_;
 };

@@ -261,6 +261,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   }
   if (needs_top_tokens && options_.rank == 0)
     NEREID_RETURN_IF_ERROR(FindTopTokensOfRows(batch, buffer_index));
+  if (batch.has_token_masks && options_.rank == 0)
+    NEREID_RETURN_IF_ERROR(UploadMasks(batch, buffer_index));
   NEREID_RETURN_IF_ERROR(Draw(shape));
   for (const int32_t i : draw_planner_.on_host()) {
     NEREID_RETURN_IF_ERROR(DrawOnHost(batch.entries[i], in_flight.rows[i], buffer_index));
@@ -450,6 +452,27 @@ Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buf
   return CudaStatus(cudaGetLastError(), "most likely tokens");
 }
 
+// The masks were computed while this function's callers launched the model and while the device
+// began to run it.
+Status GpuExecutor::UploadMasks(const llm::StepBatch& batch, int32_t buffer_index) {
+  const auto num_words = static_cast<size_t>(llm::TokenMaskWords(limits_.vocab_size));
+  const size_t size_bytes = 4 * num_words * static_cast<size_t>(limits_.max_num_sequences);
+  if (masks_.size_bytes() == 0) {
+    NEREID_ASSIGN_OR_RETURN(masks_, DeviceMemory::Allocate(size_bytes, "the masks of grammars"));
+    NEREID_ASSIGN_OR_RETURN(host_masks_, PinnedMemory::Allocate(2 * size_bytes));
+  }
+  batch.wait_for_masks();
+  const auto masks = draw_planner_.masks();
+  if (masks.empty()) return {};  // all of these rows are sampled on the host
+  uint32_t* const first = host_masks_.as<uint32_t>() + buffer_index * (size_bytes / 4);
+  for (size_t i = 0; i < masks.size(); ++i) {
+    std::copy_n(masks[i].begin(), std::min(num_words, masks[i].size()), first + i * num_words);
+  }
+  return CudaStatus(cudaMemcpyAsync(masks_.data(), first, 4 * num_words * masks.size(),
+                                    cudaMemcpyHostToDevice, stream_.get()),
+                    "the masks of grammars");
+}
+
 Status GpuExecutor::Draw(const StepShape& shape) {
   if (draw_planner_.items().empty()) return {};
   DrawParams params = {};
@@ -459,6 +482,8 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   const size_t edits_at = items_at + (draw_planner_.items().size_bytes() + 15) / 16 * 16;
   params.items = reinterpret_cast<const DrawItem*>(words_.as<char>() + items_at);
   params.edits = reinterpret_cast<LogitEdit*>(words_.as<char>() + edits_at);
+  params.masks = masks_.as<uint32_t>();
+  params.mask_words = static_cast<int>(llm::TokenMaskWords(limits_.vocab_size));
   params.target = Target(shape);
   params.num_items = static_cast<int>(draw_planner_.items().size());
   params.vocab_size = decoder_->logits_stride();
@@ -470,7 +495,9 @@ Status GpuExecutor::Draw(const StepShape& shape) {
 
 Status GpuExecutor::DrawOnHost(const llm::BatchEntry& sequence, int32_t row, int32_t buffer_index) {
   NEREID_RETURN_IF_ERROR(CopyRows(row, 1));
-  const llm::SampledToken token = sampler_.Sample(host_logits_, sequence.sampling);
+  llm::SamplingInput input = sequence.sampling;
+  input.token_mask = sequence.token_masks;
+  const llm::SampledToken token = sampler_.Sample(host_logits_, input);
   const int32_t at = buffer_index * max_num_logits_ + row;
   sampled_.as<int32_t>()[at] = token.id;
   sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;

@@ -74,6 +74,7 @@ class GpuExecutor : public llm::Executor {
             .logits = true,
             .prompt_log_probs = true,
             .top_tokens = true,
+            .token_masks = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -128,6 +129,8 @@ class GpuExecutor : public llm::Executor {
   // Finds the most likely tokens of the rows whose sequences request them, before rules change the
   // logits.
   Status FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index);
+  // Waits for the masks of the step's grammars and copies them to the device.
+  Status UploadMasks(const llm::StepBatch& batch, int32_t buffer_index);
   // Samples the rows that need more than the most likely token.
   Status Draw(const StepShape& shape);
   // Samples a row on the host whose rules change too many logits for the plan. Waits for the step.
@@ -146,6 +149,10 @@ class GpuExecutor : public llm::Executor {
   std::unique_ptr<OperatorTimer> timer_;  // null: no profile
   std::optional<Decoder> decoder_;
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
+  // [max_num_sequences, words of a mask], and twice as much on the host; the first request with a
+  // grammar allocates both.
+  DeviceMemory masks_;
+  PinnedMemory host_masks_;
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
   PinnedMemory sampled_;    // [2, max_num_logits] ids, then as many log probabilities
   PinnedMemory log_probs_;  // [2, rows of a step]: of prompt tokens

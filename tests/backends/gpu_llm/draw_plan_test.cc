@@ -85,6 +85,36 @@ TEST_F(DrawPlanTest, RowsWithAllowedIdsAreSampledOnTheHost) {
   ASSERT_EQ(planner.on_host().size(), 1u);
 }
 
+TEST_F(DrawPlanTest, RowsWithMasksAreSampledOnTheDevice) {
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const std::vector<uint32_t> first = {1, 2}, second = {3, 4};
+  llm::SamplingParams greedy, allowing;
+  allowing.allowed_ids = {4, 5};
+  Add(greedy, tokens);
+  Add(greedy, tokens);
+  batch_.entries.back().token_masks = first;
+  Add(allowing, tokens);
+  batch_.entries.back().token_masks = first;
+  Add(greedy, tokens);
+  batch_.entries.back().token_masks = second;
+  DrawPlanner planner(kVocab, 1000);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.items().size(), 2u);
+  EXPECT_EQ(planner.items()[0].row, 1);
+  EXPECT_EQ(planner.items()[0].mask_row, 0);
+  EXPECT_EQ(planner.items()[1].row, 3);
+  EXPECT_EQ(planner.items()[1].mask_row, 1);
+  ASSERT_EQ(planner.masks().size(), 2u);
+  EXPECT_EQ(planner.masks()[0].data(), first.data());
+  EXPECT_EQ(planner.masks()[1].data(), second.data());
+  ASSERT_EQ(planner.on_host().size(), 1u);
+  batch_.Clear();
+  Add(greedy, tokens);
+  planner.Plan(batch_);
+  EXPECT_TRUE(planner.items().empty());
+  EXPECT_TRUE(planner.masks().empty());
+}
+
 TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   const std::vector<int32_t> tokens = {1, 2, 3};
   const std::vector<int32_t> banned = {5};

@@ -21,7 +21,8 @@ struct DrawCase {
   float min_p = 0.0f;
   bool penalties = false;
   bool bans_all = false;
-  float step = 0.0f;  // logits are multiples of it, which produces ties
+  int mask_every = 0;  // every so many rows have a mask, with random tokens; 0: none
+  float step = 0.0f;   // logits are multiples of it, which produces ties
 };
 
 class DrawTest : public testing::GpuTest<::testing::TestWithParam<DrawCase>> {};
@@ -39,6 +40,8 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   }
   std::vector<llm::SamplingParams> params(kRows);
   std::vector<std::vector<int32_t>> tokens(kRows);
+  const auto num_words = static_cast<size_t>(llm::TokenMaskWords(vocab));
+  std::vector<std::vector<uint32_t>> masks(kRows);
   llm::StepBatch batch;
   for (int32_t row = 0; row < kRows; ++row) {
     llm::SamplingParams& p = params[row];
@@ -62,6 +65,10 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
     sequence.num_logits = 1;
     sequence.samples = true;
     sequence.sampling = {&p, tokens[row], 0, {}};
+    if (given.mask_every == 0 || row % given.mask_every != 0) continue;
+    masks[row].resize(num_words);
+    for (uint32_t& word : masks[row]) word = random() & random() & random();
+    sequence.token_masks = masks[row];
   }
   DrawPlanner planner(vocab, 1 << 14);
   planner.Plan(batch);
@@ -71,6 +78,13 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
       ToDevice(std::vector<DrawItem>(planner.items().begin(), planner.items().end()));
   const DeviceMemory edits =
       ToDevice(std::vector<LogitEdit>(planner.edits().begin(), planner.edits().end()));
+  std::vector<uint32_t> mask_words(num_words);  // at least one row
+  for (size_t i = 0; i < planner.masks().size(); ++i) {
+    mask_words.resize((i + 1) * num_words);
+    std::copy(planner.masks()[i].begin(), planner.masks()[i].end(),
+              mask_words.end() - static_cast<ptrdiff_t>(num_words));
+  }
+  const DeviceMemory device_masks = ToDevice(mask_words);
   std::vector<float> log_sums(kRows);
   std::vector<int32_t> slots(kRows);
   for (int32_t row = 0; row < kRows; ++row) {
@@ -91,6 +105,8 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   draw.edits = edits.as<LogitEdit>();
   draw.target = {half.as<int32_t>(),         ids.as<int32_t>(),         log_probs.as<float>(),
                  device_slots.as<int32_t>(), last_tokens.as<int32_t>(), kRows};
+  draw.masks = device_masks.as<uint32_t>();
+  draw.mask_words = static_cast<int>(num_words);
   draw.num_items = kRows;
   draw.vocab_size = vocab;
   DrawTokens(draw, nullptr);
@@ -103,7 +119,12 @@ TEST_P(DrawTest, DrawsWhatTheCpuDraws) {
   for (int32_t row = 0; row < kRows; ++row) {
     std::vector<float> own(logits.begin() + ptrdiff_t{row} * vocab,
                            logits.begin() + ptrdiff_t{row + 1} * vocab);
-    const llm::SampledToken expected = sampler.Sample(own, batch.entries[row].sampling);
+    llm::SamplingInput input = batch.entries[row].sampling;
+    input.token_mask = masks[row];
+    const llm::SampledToken expected = sampler.Sample(own, input);
+    if (!masks[row].empty() && drawn[kRows + row] >= 0) {
+      EXPECT_TRUE(masks[row][drawn[kRows + row] / 32] >> (drawn[kRows + row] % 32) & 1);
+    }
     EXPECT_EQ(drawn[row], -2) << "the other half";
     EXPECT_EQ(last[slots[row]], std::max(0, drawn[kRows + row]));  // a valid id for the next step
     if (drawn[kRows + row] != expected.id) continue;
@@ -134,6 +155,21 @@ INSTANTIATE_TEST_SUITE_P(
         DrawCase{.name = "Penalties", .top_k = 1, .penalties = true},
         DrawCase{.name = "BansAllGreedy", .vocab_size = 100, .top_k = 1, .bans_all = true},
         DrawCase{.name = "BansAllTopP", .vocab_size = 100, .top_p = 0.9f, .bans_all = true},
+        DrawCase{.name = "MaskGreedy", .top_k = 1, .mask_every = 1},
+        DrawCase{.name = "MaskWhole", .temperature = 2.0f, .top_p = 1.0f, .mask_every = 2},
+        DrawCase{.name = "MaskAll",
+                 .vocab_size = 1028,
+                 .temperature = 0.9f,
+                 .top_k = 300,
+                 .top_p = 0.9f,
+                 .min_p = 0.01f,
+                 .penalties = true,
+                 .mask_every = 3},
+        DrawCase{.name = "MaskWide",
+                 .vocab_size = 128256,
+                 .temperature = 2.0f,
+                 .top_p = 0.95f,
+                 .mask_every = 1},
         DrawCase{.name = "Wide", .vocab_size = 128256, .temperature = 0.8f, .top_p = 0.95f}),
     [](const auto& info) { return info.param.name; });
 

@@ -257,6 +257,15 @@ __device__ void ApplyEdits(const DrawItem& item, LogitEdit* edits, float* logits
   __syncthreads();
 }
 
+// Bans the tokens whose bit is not set.
+__device__ void ApplyMask(const uint32_t* mask, int num_words, int vocab_size, float* logits) {
+  for (int id = threadIdx.x; id < vocab_size; id += kThreads) {
+    const uint32_t word = id / 32 < num_words ? mask[id / 32] : 0;
+    if ((word >> (id % 32) & 1) == 0) logits[id] = kNegativeInfinity;
+  }
+  __syncthreads();
+}
+
 // The maximum over the kept tokens of scaled logit plus Gumbel noise, which depends on seed,
 // position and id.
 __device__ int Draw(const LogitRow& row, const DrawItem& item, const Threshold& threshold,
@@ -286,6 +295,9 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawParams p) {
   float* logits = p.logits + int64_t{item.row} * p.vocab_size;
   LogitEdit* edits = p.edits + item.first_edit;
   ApplyEdits(item, edits, logits);
+  if (item.mask_row >= 0) {
+    ApplyMask(p.masks + int64_t{item.mask_row} * p.mask_words, p.mask_words, p.vocab_size, logits);
+  }
   LogitRow row = {logits, p.vocab_size, item.scale, 0.0f};
   float best = kNegativeInfinity;
   int at = INT32_MAX;

@@ -48,8 +48,12 @@ struct DrawParams {
   const float* log_sums;  // [num_rows], of the logits before the rules
   const DrawItem* items;  // [num_items]
   LogitEdit* edits;       // of all items
+  // [number of masks, mask_words]: the tokens that are allowed, as in BatchEntry::token_masks. Ids
+  // past its words are not allowed.
+  const uint32_t* masks;
   SampleTarget target;
   int num_items, vocab_size;  // vocab_size: a multiple of 4
+  int mask_words;             // of one mask
 };
 
 void DrawTokens(const DrawParams& params, cudaStream_t stream);
