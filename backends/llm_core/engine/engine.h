@@ -102,7 +102,7 @@ class Engine {
   struct StuckRequest {
     std::shared_ptr<GenerationRequest> request;
     int32_t output_token = 0;  // its number, from 1
-    Status error;              // Ok: the rules ban all tokens
+    Status error = {};         // Ok: the rules ban all tokens
   };
   // Removes all sequences of the requests and sends the error to their sinks.
   void FailStuckRequests(std::span<const StuckRequest> stuck);

@@ -29,7 +29,7 @@ class SchemaBuilder {
     any_name_ = AnyJsonString(pool_, Spelling::kJson);
   }
 
-  Status Build() {
+  Result<RuleId> Build() {
     const RuleId root = graph_.AddRule();
     const StateId end = graph_.AddState(root);
     graph_.Accept(end);
@@ -49,7 +49,7 @@ class SchemaBuilder {
         NEREID_RETURN_IF_ERROR(std::move(status));
       }
     }
-    return Status::Ok();
+    return root;
   }
 
  private:
@@ -478,7 +478,7 @@ class SchemaBuilder {
 
 }  // namespace
 
-Status AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph) {
+Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph) {
   NEREID_ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document,
                           SchemaDocument::Parse(schema));
   return SchemaBuilder(*document, max_whitespace, graph).Build();

@@ -8,7 +8,8 @@
 
 namespace nereid::llm::grammar {
 
-// Adds the rules of a schema to an empty graph. A text of the grammar is a JSON text that is valid
+// Adds the rules of a schema to a graph, and returns the one that reads a whole value: the root if
+// the graph was empty. A text of the rule is a JSON text that is valid
 // against the schema, and:
 // - properties come in the order of the schema, then other required ones, then additional ones, and
 //   no name occurs twice;
@@ -18,6 +19,6 @@ namespace nereid::llm::grammar {
 // - white space stands only before tokens, at most `max_whitespace` bytes in a row (-1: no limit).
 // Every valid JSON value has such a text. Errors: INVALID_ARG for what is malformed or too complex;
 // UNSUPPORTED for keywords that cannot be enforced, with path, keyword and reason.
-Status AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph);
+Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph);
 
 }  // namespace nereid::llm::grammar

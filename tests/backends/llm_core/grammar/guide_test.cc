@@ -1,0 +1,221 @@
+// Guides of requests: their types, structural tags, and the compiler's threads and cache.
+#include "backends/llm_core/grammar/guide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "backends/llm_core/grammar/compiler.h"
+#include "tests/backends/llm_core/grammar/small_vocabulary.h"
+
+namespace nereid::llm::grammar {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const Grammar> Compiled(GuideType type, const std::string& text) {
+  auto compiled = CompileGuide({type, text}, BytesAnd({"<f>", "{\"a\"", "ab"}));
+  EXPECT_TRUE(compiled.ok()) << compiled.status().message();
+  return std::move(compiled).value();
+}
+
+std::string ErrorOf(GuideType type, const std::string& text) {
+  const auto compiled = CompileGuide({type, text}, BytesAnd({}));
+  EXPECT_EQ(compiled.status().code(), StatusCode::kInvalidArg);
+  return std::string(compiled.status().message());
+}
+
+TEST(GuideTest, TypesHaveTheNamesOfTensorRtLlm) {
+  for (const char* name : {"json", "json_schema", "regex", "ebnf_grammar", "structural_tag"}) {
+    EXPECT_EQ(NameOf(ParseGuideType(name).value()), name);
+  }
+  EXPECT_THAT(std::string(ParseGuideType("xml").status().message()),
+              HasSubstr("'xml', expected one of json, json_schema, regex"));
+}
+
+TEST(GuideTest, JsonIsAnObjectOrAList) {
+  const auto grammar = Compiled(GuideType::kJson, "");
+  EXPECT_TRUE(Accepts(grammar, "{\"a\": [1, null]}"));
+  EXPECT_TRUE(Accepts(grammar, "[]"));
+  EXPECT_FALSE(Accepts(grammar, "1"));
+}
+
+TEST(GuideTest, ChoicesAreAList) {
+  const auto grammar = Compiled(GuideType::kChoice, R"(["yes", "no"])");
+  EXPECT_TRUE(Accepts(grammar, "yes"));
+  EXPECT_FALSE(Accepts(grammar, "yesno"));
+  EXPECT_THAT(ErrorOf(GuideType::kChoice, "[1]"), HasSubstr("expected a JSON list of texts"));
+}
+
+TEST(GuideTest, WhatIsNotHeldIsTheClientsErrorToo) {
+  EXPECT_THAT(ErrorOf(GuideType::kJsonSchema, R"({"uniqueItems": true})"),
+              HasSubstr("guided_decoding_guide (json_schema): #: uniqueItems: "));
+  EXPECT_THAT(ErrorOf(GuideType::kRegex, "(a)\\1"), HasSubstr("guided_decoding_guide (regex): "));
+}
+
+TEST(GuideTest, AGrammarThatNoTokenCanBeginIsAnError) {
+  const auto vocabulary = Vocabulary::Make(std::vector<std::string>{"a", ""}, {1}).value();
+  EXPECT_THAT(std::string(CompileGuide({GuideType::kRegex, "b"}, vocabulary).status().message()),
+              HasSubstr("no token of the model's vocabulary can begin a text of it"));
+}
+
+TEST(StructuralTagTest, StructuresBeginWithTheirTriggers) {
+  const auto grammar = Compiled(GuideType::kStructuralTag, R"({
+      "structures": [{"begin": "<f>", "schema": {"type": "integer"}, "end": "</f>"},
+                     {"begin": "<fun>", "schema": {"type": "boolean"}, "end": "."}],
+      "triggers": ["<f"]})");
+  EXPECT_TRUE(Accepts(grammar, ""));
+  EXPECT_TRUE(Accepts(grammar, "free < text>"));
+  EXPECT_TRUE(Accepts(grammar, "a<f>12</f>b<fun>true.<f> 3</f>"));
+  EXPECT_FALSE(Accepts(grammar, "a<f>true</f>"));
+  EXPECT_FALSE(Accepts(grammar, "a<f"));
+  EXPECT_FALSE(Accepts(grammar, "a<fa"));
+  EXPECT_FALSE(Accepts(grammar, "<f>1"));
+}
+
+TEST(StructuralTagTest, FormatsNest) {
+  const auto grammar = Compiled(GuideType::kStructuralTag, R"({"type": "structural_tag", "format":
+      {"type": "sequence", "elements": [
+        {"type": "tag", "begin": "<t>", "content": {"type": "any_text"}, "end": "</t>"},
+        {"type": "or", "elements": [{"type": "const_string", "value": "x"},
+                                    {"type": "regex", "pattern": "[0-9]*"}]},
+        {"type": "tags_with_separator", "separator": ", ", "at_least_one": true, "tags": [
+          {"type": "tag", "begin": "[", "content": {"type": "json_schema", "json_schema":
+              {"type": "object", "properties": {"b": {"type": "integer"},
+                                                "a": {"type": "integer"}}}}, "end": "]"}]}]}})");
+  EXPECT_TRUE(Accepts(grammar, "<t>a < b</t>x[{}]"));
+  EXPECT_TRUE(Accepts(grammar, "<t></t>12[{}], [{\"b\": 1, \"a\": 2}]"));
+  EXPECT_FALSE(Accepts(grammar, "<t></t></t>x[{}]"));  // any_text ends with the first end
+  EXPECT_FALSE(Accepts(grammar, "<t></t>"));
+  EXPECT_FALSE(Accepts(grammar, "<t></t>x[{}], "));
+  EXPECT_FALSE(Accepts(grammar, "<t></t>[{\"a\": 1, \"b\": 2}]"));  // the order of the schema
+}
+
+TEST(StructuralTagTest, TagsMayBeRequiredAndMayEndTheText) {
+  const std::string tags = R"("triggers": ["<"], "tags": [
+      {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "!"}]}})";
+  const auto at_least_one =
+      Compiled(GuideType::kStructuralTag,
+               R"({"format": {"type": "triggered_tags", "at_least_one": true, )" + tags);
+  EXPECT_TRUE(Accepts(at_least_one, "<a>b!c<a>!"));
+  EXPECT_FALSE(Accepts(at_least_one, ""));
+  EXPECT_FALSE(Accepts(at_least_one, "c<a>b!"));
+  const auto only_one =
+      Compiled(GuideType::kStructuralTag,
+               R"({"format": {"type": "triggered_tags", "stop_after_first": true, )" + tags);
+  EXPECT_TRUE(Accepts(only_one, "b<a>b!"));
+  EXPECT_FALSE(Accepts(only_one, "b<a>b!c"));
+}
+
+TEST(StructuralTagTest, ErrorsNameThePath) {
+  const auto error = [](const std::string& text) {
+    return ErrorOf(GuideType::kStructuralTag, text);
+  };
+  EXPECT_THAT(error("{"), HasSubstr("#: expected JSON"));
+  EXPECT_THAT(error("{}"), HasSubstr("#: expected 'structures'"));
+  EXPECT_THAT(error(R"({"format": {"type": "cat"}})"), HasSubstr("#/format: type 'cat'"));
+  EXPECT_THAT(error(R"({"format": {"type": "sequence", "elements": [{"type": "regex"}]}})"),
+              HasSubstr("#/format/elements/0: expected 'pattern'"));
+  EXPECT_THAT(
+      error(R"({"structures": [{"begin": "a", "schema": {}, "end": ""}], "triggers": ["b"]})"),
+      HasSubstr("#/tags/0: no trigger begins 'a'"));
+  EXPECT_THAT(error(R"({"format": {"type": "json_schema",
+                        "json_schema": {"items": {"uniqueItems": true}}}})"),
+              HasSubstr("#/format/json_schema: #/items: uniqueItems: "));
+  EXPECT_THAT(error("{\"format\":" + std::string(100'000, '[')), HasSubstr("nested more than 512"));
+}
+
+class GrammarCompilerTest : public ::testing::Test {
+ protected:
+  // The result of one guide.
+  GrammarCompiler::Compiled Get(GrammarCompiler& compiler, const std::string& regex) {
+    std::promise<GrammarCompiler::Compiled> promise;
+    compiler.Compile({GuideType::kRegex, regex},
+                     [&](const GrammarCompiler::Compiled& result) { promise.set_value(result); });
+    return promise.get_future().get();
+  }
+  static GrammarCompiler::VocabularySource Bytes() {
+    return [] { return Result<std::shared_ptr<const Vocabulary>>(BytesAnd({})); };
+  }
+};
+
+TEST_F(GrammarCompilerTest, EqualGuidesAreCompiledOnce) {
+  GrammarCompiler compiler(Bytes());
+  const auto first = Get(compiler, "a+");
+  EXPECT_EQ(first.value(), Get(compiler, "a+").value());
+  EXPECT_NE(first.value(), Get(compiler, "b+").value());
+  EXPECT_FALSE(Get(compiler, "(").ok());
+  EXPECT_FALSE(Get(compiler, "(").ok());
+  EXPECT_EQ(compiler.counts().num_compiled, 3u);
+  EXPECT_EQ(compiler.counts().num_found, 2u);
+  EXPECT_EQ(compiler.counts().num_cached, 3u);
+}
+
+TEST_F(GrammarCompilerTest, TheLeastRecentlyUsedAreDroppedBeyondTheBudget) {
+  GrammarCompiler compiler(Bytes(), {.max_cached = 2});
+  const auto first = Get(compiler, "a+");
+  (void)Get(compiler, "b+");
+  (void)Get(compiler, "a+");
+  (void)Get(compiler, "c+");
+  EXPECT_EQ(compiler.counts().num_cached, 2u);
+  EXPECT_EQ(first.value(), Get(compiler, "a+").value());
+  (void)Get(compiler, "b+");
+  EXPECT_EQ(compiler.counts().num_compiled, 4u);
+  GrammarCompiler none(Bytes(), {.max_cache_bytes = 1});
+  EXPECT_TRUE(Get(none, "a+").ok());
+  EXPECT_EQ(none.counts().num_cached, 0u);
+}
+
+TEST_F(GrammarCompilerTest, GuidesWaitTogetherUpToABound) {
+  std::promise<void> may_go_on;
+  std::shared_future<void> go_on = may_go_on.get_future().share();
+  std::vector<Status> results;
+  std::mutex mutex;
+  const auto keep = [&](const GrammarCompiler::Compiled& result) {
+    const std::lock_guard lock(mutex);
+    results.push_back(result.status());
+  };
+  std::promise<void> begun;
+  {
+    GrammarCompiler compiler(
+        [&] {
+          begun.set_value();
+          go_on.wait();
+          return Result<std::shared_ptr<const Vocabulary>>(BytesAnd({}));
+        },
+        {.num_threads = 1, .max_waiting = 1});
+    compiler.Compile({GuideType::kRegex, "a"}, keep);
+    begun.get_future().wait();
+    compiler.Compile({GuideType::kRegex, "a"}, keep);
+    compiler.Compile({GuideType::kRegex, "b"}, keep);
+    compiler.Compile({GuideType::kRegex, "c"}, keep);  // too many
+    {
+      const std::lock_guard lock(mutex);
+      ASSERT_EQ(results.size(), 1u);
+      EXPECT_EQ(results[0].code(), StatusCode::kUnavailable);
+    }
+    std::promise<void> done;
+    compiler.Compile({GuideType::kRegex, "a"}, [&](const auto&) { done.set_value(); });
+    may_go_on.set_value();
+    done.get_future().wait();
+  }
+  // "b" was compiled, or its request was answered when the compiler ended.
+  ASSERT_EQ(results.size(), 4u);
+  EXPECT_TRUE(results[1].ok());
+  EXPECT_TRUE(results[2].ok());
+  EXPECT_TRUE(results[3].ok() || results[3].code() == StatusCode::kUnavailable);
+}
+
+TEST_F(GrammarCompilerTest, WithoutATokenizerEveryGuideFails) {
+  GrammarCompiler compiler([]() -> Result<std::shared_ptr<const Vocabulary>> {
+    return NotFoundError("no tokenizer.json");
+  });
+  for (const char* regex : {"a", "b"}) {
+    EXPECT_EQ(Get(compiler, regex).status().message(),
+              "guided_decoding_guide needs a tokenizer: no tokenizer.json");
+  }
+}
+
+}  // namespace
+}  // namespace nereid::llm::grammar
