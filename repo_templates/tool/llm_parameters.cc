@@ -56,7 +56,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"executor_worker_path"},
     {"worker_path"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next fourteen exist only in this host
+    {"max_num_sequences", Kind::kInt},  // this one and the next fifteen exist only in this host
     {"max_num_tokens", Kind::kInt},
     {"mixed_step_tokens", Kind::kInt},
     {"profile_steps", Kind::kInt},
@@ -67,6 +67,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"load_format", Kind::kChoice, "auto dummy"},
     {"kv_cache_dtype", Kind::kChoice, "auto float fp8 int8"},
     {"batch_invariant", Kind::kBool},
+    {"json_whitespace", Kind::kInt},
     {"sampling_defaults", Kind::kChoice, "none generation_config"},
     {"skip_special_tokens", Kind::kBool},
     {"clean_up_tokenization_spaces", Kind::kBool},

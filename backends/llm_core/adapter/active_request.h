@@ -49,7 +49,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   // follow those of `output` and were not sampled. [engine thread]
   void Post(size_t item, const llm::SequenceOutput& output, const SequenceTiming& timing,
             std::string stop_reason, const llm::TokenIds& replacement_ids);
-  // Fails the item. [engine thread, instance thread]
+  // Fails the item. [engine thread, instance thread, grammar compiler's thread]
   void PostError(size_t item, const Status& status);
   // Sends the posted updates as responses, unless the client has no room: then PollClient has it
   // called again. [response thread]

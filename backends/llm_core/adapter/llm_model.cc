@@ -76,6 +76,14 @@ Status LlmModel::Initialize() {
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
   cancellation_poller_ =
       std::make_unique<CancellationPoller>([this] { engine_->CheckCancellations(); });
+  grammar::CompilerLimits compiler_limits;
+  compiler_limits.grammar.max_json_whitespace = parameters.max_json_whitespace;
+  compiler_ = std::make_unique<grammar::GrammarCompiler>(
+      [this]() -> Result<std::shared_ptr<const grammar::Vocabulary>> {
+        NEREID_ASSIGN_OR_RETURN(const auto tokenizer, tokenizer_->Get());
+        return grammar::Vocabulary::Make(*tokenizer, defaults_.end_ids, defaults_.vocab_size);
+      },
+      compiler_limits);
   LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
                  "', up to ", limits.max_positions, " tokens a sequence, ",
                  limits.max_num_sequences, " sequences at a time, KV cache of ",
@@ -88,6 +96,7 @@ Status LlmModel::Ready() {
 }
 
 void LlmModel::Finalize() {
+  compiler_.reset();
   cancellation_poller_.reset();
   engine_.reset();
   responses_.reset();
@@ -163,10 +172,30 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->sink =
         active_request->MakeSink(item, std::move(client.items[item].stop_strings),
                                  std::move(client.items[item].stop_reasons));
-    if (const Status queued = engine_->Enqueue(engine_request); !queued.ok()) {
+    if (client.items[item].guide) {
+      CompileAndEnqueue(active_request, item, std::move(*client.items[item].guide),
+                        std::move(engine_request));
+    } else if (const Status queued = engine_->Enqueue(engine_request); !queued.ok()) {
       active_request->PostError(item, queued);
     }
   }
+}
+
+void LlmModel::CompileAndEnqueue(const std::shared_ptr<ActiveRequest>& active_request, size_t item,
+                                 grammar::Guide guide,
+                                 std::unique_ptr<llm::GenerationRequest> request) {
+  // Shared, because a std::function can be copied.
+  const auto owned = std::make_shared<std::unique_ptr<llm::GenerationRequest>>(std::move(request));
+  compiler_->Compile(std::move(guide), [this, active_request, item,
+                                        owned](const grammar::GrammarCompiler::Compiled& compiled) {
+    Status queued = compiled.status();
+    if (queued.ok()) {
+      (*owned)->grammar = *compiled;
+      queued = engine_->Enqueue(*owned);
+    }
+    if (!queued.ok()) active_request->PostError(item, queued);
+    owned->reset();
+  });
 }
 
 void LlmModel::Stop(Request request, const std::string& id) {

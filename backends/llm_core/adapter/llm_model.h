@@ -19,6 +19,7 @@
 #include "backends/llm_core/adapter/request_threads.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/grammar/compiler.h"
 #include "backends/llm_core/model/architecture.h"
 #include "nereid/backend.h"
 
@@ -52,6 +53,9 @@ class LlmModel : public Model {
   void Accept(Request request);
   Status CheckServable(const ClientRequest& client) const;
   void Generate(Request request, ClientRequest client);
+  // Compiles the guide, then queues the request.
+  void CompileAndEnqueue(const std::shared_ptr<ActiveRequest>& active_request, size_t item,
+                         grammar::Guide guide, std::unique_ptr<llm::GenerationRequest> request);
   void Stop(Request request, const std::string& id);
   void NoteUnusedTemperature(float temperature);
   void Register(const std::shared_ptr<ActiveRequest>& active_request);
@@ -72,6 +76,7 @@ class LlmModel : public Model {
   std::unique_ptr<ResponseThread> responses_;
   std::unique_ptr<llm::Engine> engine_;
   std::unique_ptr<CancellationPoller> cancellation_poller_;
+  std::unique_ptr<grammar::GrammarCompiler> compiler_;
 };
 
 }  // namespace nereid::llm

@@ -134,6 +134,8 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool suppor
   if (parameters.Find("mixed_step_tokens") != nullptr) {
     NEREID_ASSIGN_OR_RETURN(result.mixed_step_tokens, SizeOr(parameters, "mixed_step_tokens", 0));
   }
+  NEREID_ASSIGN_OR_RETURN(result.max_json_whitespace,
+                          SizeOr(parameters, "json_whitespace", result.max_json_whitespace));
   NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());

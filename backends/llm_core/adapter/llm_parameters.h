@@ -42,6 +42,9 @@ struct LlmParameters {
   bool overlaps_steps = true;       // overlap_steps: schedule a step while one runs
   // mixed_step_tokens: see SchedulerOptions. If absent, the backend's default.
   std::optional<int32_t> mixed_step_tokens;
+  // json_whitespace: the longest run of white space between tokens of JSON that a JSON guide
+  // allows, in bytes
+  int32_t max_json_whitespace = 32;
   // batch_invariant: require bit-identical results alone and in any batch
   bool is_batch_invariant = false;
 };

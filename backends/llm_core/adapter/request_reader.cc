@@ -183,6 +183,41 @@ uint64_t SaltOf(std::string_view text) {
   return text.empty() ? 0 : salt;
 }
 
+// The text of one row, or nothing if the input is absent.
+Result<std::optional<std::string_view>> ReadText(BatchInputs& inputs, std::string_view name,
+                                                 int64_t row) {
+  TensorView* view = inputs.Find(name);
+  if (view == nullptr) return std::optional<std::string_view>();
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
+  if (static_cast<int64_t>(texts.size()) != inputs.num_rows()) {
+    return InvalidArgError("input '", name, "': expected one value a row, got ", texts.size(),
+                           " for ", inputs.num_rows(), " rows");
+  }
+  return std::optional(texts[row]);
+}
+
+Status ReadGuide(BatchInputs& inputs, int64_t row, RequestItem& out) {
+  constexpr const char* kType = "guided_decoding_guide_type";
+  constexpr const char* kGuide = "guided_decoding_guide";
+  NEREID_ASSIGN_OR_RETURN(const auto type, ReadText(inputs, kType, row));
+  NEREID_ASSIGN_OR_RETURN(const auto text, ReadText(inputs, kGuide, row));
+  if (type.value_or("").empty()) {
+    if (text.value_or("").empty()) return {};
+    return InvalidArgError("input '", kGuide, "' needs '", kType, "'");
+  }
+  Result<grammar::GuideType> parsed = grammar::ParseGuideType(*type);
+  if (!parsed.ok()) return std::move(parsed).status().WithContext(StrCat("input '", kType, "'"));
+  if (text.value_or("").empty() && *parsed != grammar::GuideType::kJson) {
+    return InvalidArgError("input '", kType, "' is '", *type, "': it needs '", kGuide, "'");
+  }
+  if (out.beams.width > 1) {
+    return UnsupportedError("input '", kType, "' is '", *type, "' and 'beam_width' is ",
+                            out.beams.width, ": beam search follows no grammar, expected 1");
+  }
+  out.guide = grammar::Guide{*parsed, std::string(text.value_or(""))};
+  return {};
+}
+
 Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_context_logits", row, out.returns_context_logits));
@@ -195,15 +230,9 @@ Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.returns_perf_metrics));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_token_ids", row, out.returns_token_ids));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("priority", row, out.priority));
-  if (TensorView* view = inputs.Find("cache_salt")) {
-    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
-    if (static_cast<int64_t>(texts.size()) != inputs.num_rows()) {
-      return InvalidArgError("input 'cache_salt': expected one value a row, got ", texts.size(),
-                             " for ", inputs.num_rows(), " rows");
-    }
-    out.cache_salt = SaltOf(texts[row]);
-  }
-  return {};
+  NEREID_ASSIGN_OR_RETURN(const auto salt, ReadText(inputs, "cache_salt", row));
+  if (salt) out.cache_salt = SaltOf(*salt);
+  return ReadGuide(inputs, row, out);
 }
 
 // Removes the end ids if the request ignores them, and adds the request's own.

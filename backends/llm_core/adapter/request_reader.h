@@ -10,6 +10,7 @@
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/grammar/guide.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -41,6 +42,7 @@ struct RequestItem {
   bool output_fills_context = false;  // the request has no request_output_len
   int32_t priority = 0;
   uint64_t cache_salt = 0;
+  std::optional<grammar::Guide> guide;
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
   bool returns_prompt_log_probs = false;

@@ -1,0 +1,226 @@
+"""Structured output of the demo checkpoint: by the tensors of the ensemble, and by the routes of OpenAI and Anthropic. Every output is checked by other code:
+PyPI's jsonschema, and Python's re."""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+import jsonschema
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}assistant:{% endif %}")
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+          "required": ["name", "age"], "additionalProperties": False}
+NUM_SCHEMAS = int(os.environ.get("NEREID_NUM_SCHEMAS", 24))  # of the property test
+
+
+@pytest.fixture(scope="module")
+def server(start_server, dist, tmp_path_factory):
+    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
+    shutil.copytree(ROOT / "demo/model", checkpoint)
+    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
+    repository = tmp_path_factory.mktemp("repository") / "models"
+    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
+    config = repository / "tensorrt_llm/config.pbtxt"  # the stories of the demo like white space
+    config.write_text(config.read_text() + 'parameters { key: "json_whitespace" value { string_value: "1" } }\n')
+    return start_server(repository)
+
+
+def post(server, path, body):
+    """Returns the status and the body."""
+    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def generate(server, guide_type, guide="", **fields):
+    body = {"text_input": "Once upon a time", "max_tokens": 200, "temperature": 2.0, "top_p": 1.0, "guided_decoding_guide_type": guide_type,
+            "guided_decoding_guide": guide if isinstance(guide, str) else json.dumps(guide), **fields}
+    status, text = post(server, "/v2/models/ensemble/generate", body)
+    return status, json.loads(text)
+
+
+def chat(server, **fields):
+    status, text = post(server, "/v1/chat/completions", {"model": "ensemble", "messages": [{"role": "user", "content": "Who?"}], "max_tokens": 200, **fields})
+    return status, json.loads(text)
+
+
+@pytest.mark.parametrize("guide_type, guide, check", [
+    ("json_schema", PERSON, lambda text: jsonschema.validate(json.loads(text), PERSON)),
+    ("json", "", lambda text: isinstance(json.loads(text), (dict, list)) or pytest.fail(text)),
+    ("regex", "(cat|dog){2,3}[0-9]{4}é", lambda text: re.fullmatch("(cat|dog){2,3}[0-9]{4}é", text) or pytest.fail(text)),
+    ("choice", ["yes", "no", "perhaps"], lambda text: text in ("yes", "no", "perhaps") or pytest.fail(text)),
+    ("ebnf_grammar", 'root ::= "(" root ")" | [a-c]+ "!"', lambda text: re.fullmatch(r"\(*[abc]+!\)*", text) or pytest.fail(text)),
+    ("structural_tag", {"format": {"type": "tag", "begin": "<f>", "content": {"type": "json_schema", "json_schema": PERSON}, "end": "</f>"}},
+     lambda text: jsonschema.validate(json.loads(text.removeprefix("<f>").removesuffix("</f>")), PERSON)),
+])
+def test_the_output_has_the_form_of_the_guide(server, guide_type, guide, check):
+    for seed in range(3):
+        status, answer = generate(server, guide_type, guide, seed=seed)
+        assert status == 200, answer
+        # A text without an end is the beginning of one.
+        if answer["finish_reason"] == "stop":
+            check(answer["text_output"])
+        else:
+            assert answer["finish_reason"] == "length" and guide_type in ("json", "ebnf_grammar"), answer
+
+
+def test_a_limit_of_tokens_ends_a_text_that_is_not_complete(server):
+    status, answer = generate(server, "json_schema", PERSON, max_tokens=3)
+    assert status == 200 and answer["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("guide_type, guide, message", [
+    ("json_schema", {"properties": {"a": {"uniqueItems": True, "type": "array"}}}, "#/properties/a: uniqueItems: items that must differ cannot be enforced"),
+    ("json_schema", "{", "guided_decoding_guide (json_schema): "),
+    ("json_schema", {"type": "integer", "minimum": 3, "maximum": 2}, "guided_decoding_guide (json_schema): "),
+    ("regex", "(a", "guided_decoding_guide (regex): "),
+    ("regex", "(", "guided_decoding_guide (regex): "),
+    ("choice", [], "the list of choices is empty"),
+    ("choice", [1], "expected a JSON list of texts"),
+    ("ebnf_grammar", "root ::= missing", "guided_decoding_guide (ebnf_grammar): "),
+    ("structural_tag", {"format": {"type": "cat"}}, "#/format: type 'cat' is not supported"),
+    ("structural_tag", '{"format":' + 600 * "[" + 600 * "]" + "}", "nested more than 512 deep"),
+    ("xml", "a", "input 'guided_decoding_guide_type': 'xml', expected one of json, json_schema, regex, ebnf_grammar, structural_tag, choice"),
+    ("regex", "", "input 'guided_decoding_guide_type' is 'regex': it needs 'guided_decoding_guide'"),
+])
+def test_a_guide_that_does_not_compile_is_the_clients_error(server, guide_type, guide, message):
+    status, answer = generate(server, guide_type, guide)
+    assert status == 400 and message in answer["error"], answer
+
+
+def test_beams_are_refused_by_name(server):
+    status, answer = generate(server, "regex", "a", beam_width=2)
+    assert status in (400, 501) and "beam_width" in answer["error"], answer
+
+
+def test_neighbours_go_on_while_grammars_compile(server):
+    """Guides that take the longest time that one may take are refused, and another client's texts are what they are alone."""
+    fields = {"text_input": "Once upon a time", "max_tokens": 24, "temperature": 0.0}
+    _, alone = post(server, "/v2/models/ensemble/generate", fields)
+    statuses = []
+    slow = [threading.Thread(target=lambda n=n: statuses.append(generate(server, "regex", f"(({'a|' * 20}b){{1,{9000 + n}}}){{1,9000}}" + 50 * "(a*)*" + f"x{{{n}}}")[0]))
+            for n in range(3)]
+    for thread in slow:
+        thread.start()
+    for _ in range(3):
+        assert post(server, "/v2/models/ensemble/generate", fields)[1] == alone
+    for thread in slow:
+        thread.join()
+    assert all(status in (200, 400) for status in statuses) and len(statuses) == 3
+
+
+@pytest.mark.parametrize("fields, pattern", [
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "strict": True, "schema": PERSON}}}, None),
+    ({"structured_outputs": {"json": PERSON}}, None),
+    ({"guided_json": json.dumps(PERSON)}, None),
+    ({"structured_outputs": {"regex": "[0-9]{3}"}}, "[0-9]{3}"),
+    ({"guided_regex": "[0-9]{3}"}, "[0-9]{3}"),
+    ({"structured_outputs": {"choice": ["red", "green"]}}, "red|green"),
+    ({"guided_choice": ["red", "green"]}, "red|green"),
+    ({"structured_outputs": {"grammar": 'root ::= "x" [0-9]{2}'}}, "x[0-9]{2}"),
+    ({"guided_grammar": 'root ::= "x" [0-9]{2}'}, "x[0-9]{2}"),
+])
+def test_the_fields_of_chats_restrict_the_answer(server, fields, pattern):
+    status, answer = chat(server, **fields)
+    assert status == 200, answer
+    text = answer["choices"][0]["message"]["content"]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    if pattern is None:
+        jsonschema.validate(json.loads(text), PERSON)
+    else:
+        assert re.fullmatch(pattern, text)
+
+
+def test_a_stream_of_several_answers_follows_the_grammar(server):
+    _, text = post(server, "/v1/chat/completions", {"model": "ensemble", "messages": [{"role": "user", "content": "Who?"}], "max_tokens": 200, "n": 3, "stream": True,
+                                                     "logprobs": True, "top_logprobs": 2, "structured_outputs": {"json": PERSON}})
+    texts = ["", "", ""]
+    for line in text.splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:])["choices"]:
+                texts[choice["index"]] += choice["delta"].get("content") or ""
+    for each in texts:
+        jsonschema.validate(json.loads(each), PERSON)
+
+
+def test_completions_and_responses_restrict_the_answer_too(server):
+    status, text = post(server, "/v1/completions", {"model": "ensemble", "prompt": "A", "max_tokens": 200, "response_format": {"type": "json_object"}, "temperature": 0})
+    answer = json.loads(text)["choices"][0]
+    assert status == 200 and answer["text"].lstrip().startswith("{")
+    status, text = post(server, "/v1/responses", {"model": "ensemble", "input": "A", "max_output_tokens": 200,
+                                                  "text": {"format": {"type": "json_schema", "name": "p", "strict": True, "schema": PERSON}}})
+    answer = json.loads(text)
+    assert status == 200 and answer["text"]["format"]["type"] == "json_schema"
+    jsonschema.validate(json.loads(answer["output"][0]["content"][0]["text"]), PERSON)
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p"}}}, "response_format.json_schema.schema: this field is required"),
+    ({"response_format": {"type": "xml"}}, "response_format.type: 'xml', expected text, json_object, json_schema or structural_tag"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": {"uniqueItems": True}}}}, "uniqueItems: items that must differ cannot be enforced"),
+    ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs: expected one of"),
+    ({"structured_outputs": {"json": {}, "whitespace_pattern": " "}}, "structured_outputs.whitespace_pattern: this field is not supported"),
+    ({"structured_outputs": {"regex": "a"}, "guided_json": {}}, "guided_json: not beside 'structured_outputs'"),
+    ({"structured_outputs": {"regex": 3}}, "structured_outputs.regex: expected a string, got a number"),
+])
+def test_fields_that_cannot_be_held_are_refused(server, fields, message):
+    for more in ({}, {"stream": True}):
+        status, answer = chat(server, **fields, **more)
+        assert status == 400 and message in answer["error"]["message"], answer
+
+
+def random_schema(random, depth=0):
+    """A schema whose values are short, so that most texts end."""
+    kinds = ["integer", "number", "string", "boolean", "null", "enum", "const", "format"] + (["object", "array", "any"] if depth < 3 else [])
+    kind = random.choice(kinds if depth else ["object", "array"])
+    if kind == "integer":
+        low = random.randint(-999, 999)
+        return {"type": "integer", "minimum": low, "maximum": low + random.randint(0, 999), **({"multipleOf": random.choice([1, 2, 5])} if low % 3 == 0 else {})}
+    if kind == "number":
+        return {"type": "number", "minimum": 0, "exclusiveMaximum": random.choice([1, 2.5, 100])}
+    if kind == "string":
+        return random.choice([{"type": "string", "maxLength": random.randint(0, 6)}, {"type": "string", "pattern": random.choice(["^[a-z]{1,4}$", "^x\\d+$", "^(ab|é){2}$"])}])
+    if kind == "enum":
+        return {"enum": random.sample(["a", "b\n", "ü", 1, 2.5, None, True, [1, "x"], {"k": 0}], random.randint(1, 4))}
+    if kind == "const":
+        return {"const": random.choice(["x", 0, {"a": [1]}, []])}
+    if kind == "format":
+        return {"type": "string", "format": random.choice(["date", "ipv4", "uuid"])}
+    if kind == "array":
+        return {"type": "array", "items": random_schema(random, depth + 1), "minItems": random.randint(0, 2), "maxItems": random.randint(2, 4)}
+    if kind == "any":
+        return {"anyOf": [random_schema(random, depth + 1) for _ in range(2)]}
+    if kind != "object":
+        return {"type": kind}
+    names = random.sample(["a", "b", "name", "ä b", "x-1", "q\""], random.randint(1, 4))
+    return {"type": "object", "properties": {name: random_schema(random, depth + 1) for name in names}, "required": random.sample(names, random.randint(0, len(names))),
+            "additionalProperties": False}
+
+
+def test_texts_drawn_at_a_high_temperature_are_valid(server):
+    random_values = random.Random(7)
+    num_complete = 0
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    for number in range(NUM_SCHEMAS):
+        schema = random_schema(random_values)
+        status, answer = generate(server, "json_schema", schema, seed=number)
+        if status == 400:
+            assert "#" in answer["error"] or "no text" in answer["error"], (schema, answer)
+            continue
+        assert status == 200, (schema, answer)
+        if answer["finish_reason"] == "stop":
+            num_complete += 1
+            jsonschema.Draft202012Validator(schema, format_checker=checker).validate(json.loads(answer["text_output"]))
+    assert num_complete > NUM_SCHEMAS // 2
