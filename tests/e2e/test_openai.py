@@ -290,7 +290,7 @@ def test_the_api_describes_itself(server):
     description = json.loads(http(server, "/openapi.json")[2])
     chat = description["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert chat["properties"]["temperature"]["maximum"] == 2 and chat["required"] == ["model", "messages"]
-    assert "structured_outputs" not in chat["properties"] and "get" in description["paths"]["/v1/models/{id}"]
+    assert "structured_outputs" in chat["properties"] and "prediction" not in chat["properties"] and "get" in description["paths"]["/v1/models/{id}"]
 
 
 def test_anthropics_client_is_answered(server):

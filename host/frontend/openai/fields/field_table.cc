@@ -18,8 +18,6 @@ using enum Handling;
 constexpr double kMaxInt = INT32_MAX;
 constexpr double kMaxSeed = 9223372036854775807.0;
 
-constexpr char kStructured[] = "structured output is not supported yet";
-
 constexpr Field kFields[] = {
     {"model", kGenerate | kTokenize | kDetokenize | kMessages | kResponses, kText, kRoute, "", 0, 0,
      "", "the model that answers"},
@@ -131,14 +129,20 @@ constexpr Field kFields[] = {
      "documents for templates that know them"},
     {"chat_template", kChat | kTokenize, kText, kRefused, "", 0, 0, "",
      "the template comes with the model"},
-    {"response_format", kGenerate, kObject, kRoute, "", 0, 0, "",
-     "only {\"type\": \"text\"}; " /* the others are refused */ "structured output is not "
-     "supported yet"},
-    {"structured_outputs", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
-    {"guided_json", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
-    {"guided_regex", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
-    {"guided_choice", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
-    {"guided_grammar", kGenerate, kAny, kRefused, "", 0, 0, "", kStructured},
+    {"response_format", kGenerate, kObject, kRoute, "guided_decoding_guide", 0, 0, "",
+     "the form of the answer: `type` text, json_object, json_schema (with `json_schema.schema`, "
+     "always enforced) or structural_tag"},
+    {"structured_outputs", kGenerate, kAny, kRoute, "guided_decoding_guide", 0, 0, "",
+     "the form of the answer: one of `json` (a schema), `regex`, `choice`, `grammar`, "
+     "`json_object` and `structural_tag`"},
+    {"guided_json", kGenerate, kAny, kRoute, "guided_decoding_guide", 0, 0, "",
+     "as `structured_outputs.json`"},
+    {"guided_regex", kGenerate, kText, kRoute, "guided_decoding_guide", 0, 0, "",
+     "as `structured_outputs.regex`"},
+    {"guided_choice", kGenerate, kTexts, kRoute, "guided_decoding_guide", 0, 100000, "",
+     "as `structured_outputs.choice`"},
+    {"guided_grammar", kGenerate, kText, kRoute, "guided_decoding_guide", 0, 0, "",
+     "as `structured_outputs.grammar`"},
     {"modalities", kChat, kTexts, kRoute, "", 0, 4, "[\"text\"]", "only [\"text\"]"},
     {"audio", kChat, kAny, kRefused, "", 0, 0, "", "the model writes text only"},
     {"prediction", kChat, kAny, kRefused, "", 0, 0, "", "predicted outputs are not supported"},
@@ -211,7 +215,8 @@ constexpr Field kFields[] = {
     {"reasoning", kResponses, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",
      "`effort`, for templates that know `reasoning_effort`"},
     {"text", kResponses, kObject, kRoute, "", 0, 0, "{}",
-     "`format`: only {\"type\": \"text\"}; structured output is not supported yet"},
+     "`format`: the form of the answer, of `type` text, json_object or json_schema (with "
+     "`schema`)"},
     {"metadata", kResponses, kObject, kRoute, "", 0, 0, "",
      "names and values, which are sent back"},
     {"truncation", kResponses, kText, kRefused, "", 0, 0, "\"disabled\"",

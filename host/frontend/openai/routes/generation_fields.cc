@@ -9,6 +9,7 @@
 
 #include "host/frontend/client_input.h"
 #include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/openai/routes/output_guide.h"
 
 namespace nereid::openai {
 namespace {
@@ -111,19 +112,6 @@ Status GenerationFields::ReadStreamOptions(GenerationRequest& request) {
 
 // Fields that have one supported value.
 Status GenerationFields::CheckChoices() {
-  if (const FieldValue* const format = body_.Find("response_format")) {
-    http::JsonReader reader = body_.ReaderOf(*format);
-    std::string type;
-    NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view name) -> Status {
-      if (name != "type" || reader.Peek() != http::JsonKind::kString) return reader.SkipValue();
-      NEREID_ASSIGN_OR_RETURN(type, reader.ReadString());
-      return Status::Ok();
-    }));
-    if (type != "text") {
-      return body_.Refuse("response_format", "unsupported_parameter", "response_format: type '",
-                          type, "' is not supported yet, only 'text'");
-    }
-  }
   if (const FieldValue* const modalities = body_.Find("modalities")) {
     for (const std::string_view modality : modalities->texts) {
       if (modality == "text") continue;
@@ -152,6 +140,7 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
   }
   NEREID_RETURN_IF_ERROR(WriteSampling(writer));
   NEREID_RETURN_IF_ERROR(WriteLogitBias(writer));
+  NEREID_RETURN_IF_ERROR(WriteGuide(writer));
   NEREID_RETURN_IF_ERROR(WriteMaxTokens(default_max_tokens, writer));
   if (request.is_stream && model_.is_decoupled && writer.Has("stream")) {
     NEREID_RETURN_IF_ERROR(writer.AddBool("stream", true));
@@ -161,6 +150,16 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
     NEREID_RETURN_IF_ERROR(writer.AddInteger("num_return_sequences", count));
   }
   return Status::Ok();
+}
+
+Status GenerationFields::WriteGuide(InputWriter& writer) {
+  NEREID_ASSIGN_OR_RETURN(const auto guide, ReadOutputGuide(body_));
+  if (!guide) return Status::Ok();
+  for (const char* const tensor : {"guided_decoding_guide_type", "guided_decoding_guide"}) {
+    NEREID_RETURN_IF_ERROR(RequireInput(*guide->field, tensor));
+  }
+  NEREID_RETURN_IF_ERROR(writer.AddText("guided_decoding_guide_type", guide->type));
+  return writer.AddText("guided_decoding_guide", guide->text);
 }
 
 Status GenerationFields::WriteTensor(const FieldValue& value, InputWriter& writer) {

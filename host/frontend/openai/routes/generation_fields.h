@@ -38,6 +38,7 @@ class GenerationFields {
   Status WriteTensor(const FieldValue& value, InputWriter& writer);
   Status WriteSampling(InputWriter& writer);
   Status WriteLogitBias(InputWriter& writer);
+  Status WriteGuide(InputWriter& writer);
   Status WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer);
 
   ParsedBody& body_;

@@ -144,7 +144,8 @@ Status ReadReasoning(ParsedBody& body, Json& chat) {
   return Status::Ok();
 }
 
-Status CheckFormat(ParsedBody& body) {
+// Turns text.format into the response_format of a chat.
+Status ReadFormat(ParsedBody& body, Json& chat) {
   const FieldValue* const value = body.Find("text");
   if (value == nullptr) return Status::Ok();
   NEREID_ASSIGN_OR_RETURN(const Json text, ReadJson<Json>(value->json, "text"));
@@ -152,8 +153,21 @@ Status CheckFormat(ParsedBody& body) {
   if (format == nullptr) return Status::Ok();
   const std::string type = format->is_object() ? TextOr(*format, "type") : "";
   if (type == "text") return Status::Ok();
-  return body.Refuse("text.format", "unsupported_parameter", "text.format: type '",
-                     type.substr(0, 40), "' is not supported yet, only 'text'");
+  if (type == "json_object") {
+    chat["response_format"] = {{"type", type}};
+    return Status::Ok();
+  }
+  if (type != "json_schema") {
+    return body.Refuse("text.format", "invalid_value", "text.format: type '", type.substr(0, 40),
+                       "', expected text, json_object or json_schema");
+  }
+  const Json* const schema = Member(*format, "schema");
+  if (schema == nullptr || !(schema->is_object() || schema->is_boolean())) {
+    return body.Refuse("text.format.schema", "missing",
+                       "text.format.schema: this field is required, an object");
+  }
+  chat["response_format"] = {{"type", type}, {"json_schema", {{"schema", *schema}}}};
+  return Status::Ok();
 }
 
 // What the response repeats of the request.
@@ -174,7 +188,9 @@ std::string EchoOf(const ParsedBody& body, const Json& tools) {
   echo["parallel_tool_calls"] = body.BoolOr("parallel_tool_calls", true);
   echo["store"] = body.BoolOr("store", true);
   echo["tools"] = tools;
-  echo["text"] = {{"format", {{"type", "text"}}}};
+  const FieldValue* const text = body.Find("text");
+  echo["text"] = text == nullptr ? Json::object() : Json::parse(text->json, nullptr, false);
+  if (!echo["text"].contains("format")) echo["text"]["format"] = {{"type", "text"}};
   echo["truncation"] = "disabled";
   const FieldValue* const choice = body.Find("tool_choice");
   const FieldValue* const metadata = body.Find("metadata");
@@ -403,7 +419,6 @@ class ResponseFormat final : public AnswerFormat {
 Result<ResponseChat> ChatOfResponse(ParsedBody& body, std::string_view earlier_items) {
   const FieldValue* const input = body.Find("input");
   if (input == nullptr) return body.Refuse("input", "missing", "input: this field is required");
-  NEREID_RETURN_IF_ERROR(CheckFormat(body));
   Json items = Json::array();
   if (!earlier_items.empty()) {
     NEREID_ASSIGN_OR_RETURN(items, ReadJson<Json>(earlier_items, "stored response"));
@@ -441,6 +456,7 @@ Result<ResponseChat> ChatOfResponse(ParsedBody& body, std::string_view earlier_i
     if (const FieldValue* const value = body.Find(name)) chat[name] = value->number;
   }
   if (body.BoolOr("stream", false)) chat["stream"] = true;
+  NEREID_RETURN_IF_ERROR(ReadFormat(body, chat));
   NEREID_RETURN_IF_ERROR(ReadReasoning(body, chat));
   return ResponseChat{Dump(chat), Dump(items), EchoOf(body, tools)};
 }

@@ -189,7 +189,52 @@ TEST(RequestFieldsTest, ToolsGoToTheModelUnlessItMayNotCallThem) {
   EXPECT_EQ(ChatError(R"(,"tools":[{"type":"function"}])").param, "tools[0].function.name");
   EXPECT_EQ(ChatError(R"(,"tools":[{"type":"web_search"}])").param, "tools[0].type");
   EXPECT_EQ(ChatError(R"(,"tools":[3])").message, "tools[0]: expected an object, got a number");
-  EXPECT_EQ(ChatError(R"(,"response_format":{"type":"json_object"})").param, "response_format");
+}
+
+TEST(RequestFieldsTest, TheFormOfTheAnswerBecomesAGuide) {
+  const auto guide = [](const std::string& fields) {
+    const Outcome chat = Chat(fields);
+    const auto type = TextsOf(chat.inputs(), "guided_decoding_guide_type");
+    const auto text = TextsOf(chat.inputs(), "guided_decoding_guide");
+    return (type.empty() ? "none" : type[0]) + " " + (text.empty() ? "" : text[0]);
+  };
+  const std::string any_object = R"(json_schema {"type":"object"})";
+  EXPECT_EQ(guide(R"(,"response_format":{"type":"json_object"})"), any_object);
+  EXPECT_EQ(guide(R"(,"response_format":{"json_schema":{"schema":{ "b":1,"a":1e400 },"name":"n",
+                   "strict":true},"type":"json_schema"})"),
+            R"(json_schema { "b":1,"a":1e400 })");  // as the client wrote it
+  EXPECT_EQ(guide(R"(,"response_format":{"type":"structural_tag","format":{}})"),
+            R"(structural_tag {"type":"structural_tag","format":{}})");
+  EXPECT_EQ(guide(R"(,"structured_outputs":{"json":"{}","regex":null})"), "json_schema {}");
+  EXPECT_EQ(guide(R"(,"structured_outputs":{"json_object":true})"), any_object);
+  EXPECT_EQ(guide(R"(,"structured_outputs":{"choice":["a","b"]})"), R"(choice ["a","b"])");
+  EXPECT_EQ(guide(R"(,"structured_outputs":{"grammar":"root ::= \"a\""})"),
+            R"(ebnf_grammar root ::= "a")");
+  EXPECT_EQ(guide(R"(,"guided_json":{"type":"null"})"), R"(json_schema {"type":"null"})");
+  EXPECT_EQ(guide(R"(,"guided_regex":"a+")"), "regex a+");
+  EXPECT_EQ(guide(R"(,"guided_choice":["a"])"), R"(choice ["a"])");
+  EXPECT_EQ(guide(R"(,"guided_grammar":"g")"), "ebnf_grammar g");
+}
+
+TEST(RequestFieldsTest, AFormThatCannotBeHeldIsRefusedByName) {
+  EXPECT_EQ(ChatError(R"(,"response_format":{"type":"json_object"})", SmallModel()).message,
+            "field 'response_format' is not supported by model 'm': it has no input "
+            "'guided_decoding_guide_type'");
+  EXPECT_EQ(ChatError(R"(,"response_format":{"type":"json_schema"})").param,
+            "response_format.json_schema.schema");
+  EXPECT_EQ(
+      ChatError(R"(,"response_format":{"type":"json_schema","json_schema":{"schema":3}})").message,
+      "response_format.json_schema.schema: expected an object, got a number");
+  EXPECT_EQ(ChatError(R"(,"response_format":{"type":"xml"})").param, "response_format.type");
+  EXPECT_EQ(ChatError(R"(,"structured_outputs":[])").param, "structured_outputs");
+  EXPECT_EQ(ChatError(R"(,"structured_outputs":{"json":{},"regex":"a"})").param,
+            "structured_outputs");
+  EXPECT_EQ(ChatError(R"(,"structured_outputs":{"regex":{}})").param, "structured_outputs.regex");
+  EXPECT_EQ(ChatError(R"(,"structured_outputs":{"whitespace_pattern":" "})").code,
+            "unsupported_parameter");
+  EXPECT_EQ(ChatError(R"(,"structured_outputs":{"yaml":" "})").code, "unknown_parameter");
+  EXPECT_EQ(ChatError(R"(,"guided_regex":"a","structured_outputs":{"regex":"a"})").param,
+            "guided_regex");
 }
 
 TEST(RequestFieldsTest, AMessageIsCheckedByItsPath) {
@@ -295,7 +340,7 @@ TEST(RequestFieldsTest, FaultyBodiesNameTheFieldOrThePosition) {
                 .message,
             "stop: expected at most 16 strings");
   EXPECT_EQ(error(R"("logit_bias":{"x":1})").param, "logit_bias.x");
-  EXPECT_EQ(error(R"("structured_outputs":{"json":{}})").code, "unsupported_parameter");
+  EXPECT_EQ(error(R"("prediction":{"type":"content"})").code, "unsupported_parameter");
   EXPECT_EQ(error(R"("temperature":1,"temperature":1)").message,
             "invalid JSON at byte 74: member 'temperature' is given twice");
   EXPECT_EQ(BodyError(kChat, R"({"model":"m",})").message,

@@ -97,6 +97,8 @@ TEST(ResponsesTest, AFaultIsNamedByItsPath) {
   EXPECT_EQ(Convert("{}").error.param, "input");
   EXPECT_EQ(Convert(R"({"input":"a","tools":[{"type":"web_search"}]})").error.param, "tools[0]");
   EXPECT_EQ(Convert(R"({"input":"a","text":{"format":{"type":"json_schema"}}})").error.param,
+            "text.format.schema");
+  EXPECT_EQ(Convert(R"({"input":"a","text":{"format":{"type":"xml"}}})").error.param,
             "text.format");
   EXPECT_EQ(Convert(R"({"input":"a","background":true})").error.param, "background");
 }

@@ -85,6 +85,8 @@ inline LlmSignature FullModel() {
                     {"allowed_token_ids", "INT32", "[-1,-1]"},
                     {"bad_words", "BYTES", "[-1,-1]"},
                     {"stop_words", "BYTES", "[-1,-1]"},
+                    {"guided_decoding_guide_type", "BYTES", "[-1,1]"},
+                    {"guided_decoding_guide", "BYTES", "[-1,1]"},
                     {"stop_token_ids", "INT32", "[-1,-1]"},
                     {"include_stop_str_in_output", "BOOL", "[-1,1]"},
                     {"ignore_eos", "BOOL", "[-1,1]"},
