@@ -5,6 +5,7 @@
 #include "host/frontend/http/json/json_writer.h"
 #include "host/frontend/openai/routes/conversation_fields.h"
 #include "host/frontend/openai/routes/generation_fields.h"
+#include "host/frontend/openai/routes/output_guide.h"
 
 namespace nereid::openai {
 namespace {
@@ -330,6 +331,10 @@ Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRe
     if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
   }
   if (!writer.Has("parse_output")) return Status::Ok();
+  // An answer of a given form is content as a whole, even if a template opens the reasoning or the
+  // form looks like a call.
+  NEREID_ASSIGN_OR_RETURN(const auto guide, ReadOutputGuide(body));
+  if (guide && guide->type != "structural_tag") return Status::Ok();
   for (const char* const output : {"reasoning", "tool_calls", "num_reasoning_tokens"}) {
     if (model.HasOutput(output)) request.outputs.emplace_back(output);
   }

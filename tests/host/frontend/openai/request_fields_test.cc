@@ -216,6 +216,17 @@ TEST(RequestFieldsTest, TheFormOfTheAnswerBecomesAGuide) {
   EXPECT_EQ(guide(R"(,"guided_grammar":"g")"), "ebnf_grammar g");
 }
 
+TEST(RequestFieldsTest, AnAnswerOfAGivenFormIsContentAsAWhole) {
+  const auto is_parsed = [](const std::string& fields) {
+    return FindTensor(Chat(fields).inputs(), "parse_output") != nullptr;
+  };
+  EXPECT_TRUE(is_parsed(""));
+  EXPECT_TRUE(is_parsed(R"(,"response_format":{"type":"text"})"));
+  EXPECT_TRUE(is_parsed(R"(,"response_format":{"type":"structural_tag"})"));
+  EXPECT_FALSE(is_parsed(R"(,"response_format":{"type":"json_object"})"));
+  EXPECT_FALSE(is_parsed(R"(,"guided_regex":"a")"));
+}
+
 TEST(RequestFieldsTest, AFormThatCannotBeHeldIsRefusedByName) {
   EXPECT_EQ(ChatError(R"(,"response_format":{"type":"json_object"})", SmallModel()).message,
             "field 'response_format' is not supported by model 'm': it has no input "
