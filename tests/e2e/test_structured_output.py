@@ -91,7 +91,7 @@ def test_a_limit_of_tokens_ends_a_text_that_is_not_complete(server):
     ("choice", [1], "expected a JSON list of texts"),
     ("ebnf_grammar", "root ::= missing", "guided_decoding_guide (ebnf_grammar): "),
     ("structural_tag", {"format": {"type": "cat"}}, "#/format: type 'cat' is not supported"),
-    ("structural_tag", '{"format":' + 600 * "[" + 600 * "]" + "}", "nested more than 512 deep"),
+    ("structural_tag", '{"format":' + 600 * "[" + 600 * "]" + "}", "512"),
     ("xml", "a", "input 'guided_decoding_guide_type': 'xml', expected one of json, json_schema, regex, ebnf_grammar, structural_tag, choice"),
     ("regex", "", "input 'guided_decoding_guide_type' is 'regex': it needs 'guided_decoding_guide'"),
 ])
@@ -105,7 +105,7 @@ def test_beams_are_refused_by_name(server):
     assert status in (400, 501) and "beam_width" in answer["error"], answer
 
 
-def test_neighbours_go_on_while_grammars_compile(server):
+def test_others_go_on_while_grammars_compile(server):
     """Guides that take the longest time that one may take are refused, and another client's texts are what they are alone."""
     fields = {"text_input": "Once upon a time", "max_tokens": 24, "temperature": 0.0}
     _, alone = post(server, "/v2/models/ensemble/generate", fields)

@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/grammar/matcher.h"
 #include "backends/llm_core/grammar/structural_tag.h"
+#include "base/json_reader.h"
 
 namespace nereid::llm::grammar {
 namespace {
@@ -26,7 +27,9 @@ constexpr NamedType kTypes[] = {
 };
 
 Result<std::vector<std::string>> ReadChoices(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  NEREID_ASSIGN_OR_RETURN(
+      const auto json,
+      ReadJson<nlohmann::json>(text, "", {.max_depth = 2, .max_values = 1'000'000}));
   if (!json.is_array() ||
       !std::all_of(json.begin(), json.end(), [](const auto& each) { return each.is_string(); })) {
     return InvalidArgError("expected a JSON list of texts");

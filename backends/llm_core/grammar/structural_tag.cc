@@ -12,33 +12,15 @@
 #include "backends/llm_core/grammar/json_schema.h"
 #include "backends/llm_core/grammar/regex_syntax.h"
 #include "backends/llm_core/grammar/syntax_graph.h"
+#include "base/json_reader.h"
 
 namespace nereid::llm::grammar {
 namespace {
 
 using Json = nlohmann::ordered_json;  // properties keep the order of the schema
 
-constexpr int kMaxDepth = 64;     // of formats
-constexpr int kMaxNesting = 512;  // of the JSON, which is written and read by recursion
-
-bool NestsDeeply(std::string_view json) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxNesting) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
+constexpr int kMaxDepth = 64;  // of formats
+constexpr JsonLimits kLimits = {.max_depth = 512, .max_values = 1'000'000};
 
 class TagBuilder {
  public:
@@ -105,7 +87,7 @@ class TagBuilder {
         {any_text_, pool_.Complement(pool_.Concat({RegexPool::kAll, ends, RegexPool::kAll}))});
   }
   // Any text up to the first of `ends`, which is `end`.
-  RegexId UpTo(const std::string& end, RegexId ends) {
+  RegexId TextUntil(const std::string& end, RegexId ends) {
     const RegexId more = pool_.Intersection({RegexPool::kAll, pool_.Complement(RegexPool::kEmpty)});
     return pool_.Intersection({any_text_, pool_.Concat(RegexPool::kAll, pool_.Literal(end)),
                                pool_.Complement(pool_.Concat({RegexPool::kAll, ends, more}))});
@@ -192,7 +174,7 @@ class TagBuilder {
     const StateId inside = graph_.AddState(root_);
     ReadText(begin, from, inside);
     if (!end.empty() && content->is_object() && content->value("type", Json()) == "any_text") {
-      Read(UpTo(end, pool_.Literal(end)), inside, to);
+      Read(TextUntil(end, pool_.Literal(end)), inside, to);
       return Status::Ok();
     }
     const StateId after = graph_.AddState(root_);
@@ -233,7 +215,7 @@ class TagBuilder {
       }
       const StateId triggered = graph_.AddState(root_);
       if (at_least_one) ReadText(*trigger, first, triggered);
-      if (after_tag == free || !at_least_one) Read(UpTo(*trigger, any), free, triggered);
+      if (after_tag == free || !at_least_one) Read(TextUntil(*trigger, any), free, triggered);
       NEREID_RETURN_IF_ERROR(
           AddTag(tag, begin.substr(trigger->size()), tag_path, depth + 1, triggered, after_tag));
     }
@@ -274,11 +256,7 @@ Result<std::shared_ptr<const Grammar>> FromStructuralTag(
     return InvalidArgError("the tag has ", tag.size(), " bytes; at most ", options.max_text_bytes,
                            " are allowed");
   }
-  if (NestsDeeply(tag)) {
-    return InvalidArgError("#: lists and objects are nested more than ", kMaxNesting, " deep");
-  }
-  const Json json = Json::parse(tag, nullptr, false);
-  if (json.is_discarded()) return InvalidArgError("#: expected JSON");
+  NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(tag, "", kLimits));
   auto graph = std::make_unique<SyntaxGraph>(
       RegexLimits{.max_bytes = options.max_memory_bytes, .max_steps = options.max_compile_steps});
   NEREID_RETURN_IF_ERROR(TagBuilder(*graph, options.max_json_whitespace).Build(json));

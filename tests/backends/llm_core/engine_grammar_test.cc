@@ -203,7 +203,7 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
     request->sampling.returns_log_probs = true;
     expected.push_back(Alone(*request));
     answers.push_back(Send(std::move(request)));
-    if (random() % 2 == 0) {  // a neighbour without a grammar
+    if (random() % 2 == 0) {  // another one without a grammar
       auto plain = MakeRequest(nullptr, static_cast<int32_t>(1 + random() % 20));
       plain->stop.end_ids.clear();
       (void)Send(std::move(plain));

@@ -189,8 +189,12 @@ std::string EchoOf(const ParsedBody& body, const Json& tools) {
   echo["store"] = body.BoolOr("store", true);
   echo["tools"] = tools;
   const FieldValue* const text = body.Find("text");
-  echo["text"] = text == nullptr ? Json::object() : Json::parse(text->json, nullptr, false);
-  if (!echo["text"].contains("format")) echo["text"]["format"] = {{"type", "text"}};
+  echo["text"] = {{"format", {{"type", "text"}}}};
+  if (text != nullptr) {
+    // The text was read before, so that this cannot fail.
+    const Result<Json> given = ReadJson<Json>(text->json, "text");
+    if (given.ok() && Member(*given, "format") != nullptr) echo["text"] = *given;
+  }
   echo["truncation"] = "disabled";
   const FieldValue* const choice = body.Find("tool_choice");
   const FieldValue* const metadata = body.Find("metadata");

@@ -112,7 +112,7 @@ TEST(StructuralTagTest, ErrorsNameThePath) {
   const auto error = [](const std::string& text) {
     return ErrorOf(GuideType::kStructuralTag, text);
   };
-  EXPECT_THAT(error("{"), HasSubstr("#: expected JSON"));
+  EXPECT_THAT(error("{"), HasSubstr("line 1"));
   EXPECT_THAT(error("{}"), HasSubstr("#: expected 'structures'"));
   EXPECT_THAT(error(R"({"format": {"type": "cat"}})"), HasSubstr("#/format: type 'cat'"));
   EXPECT_THAT(error(R"({"format": {"type": "sequence", "elements": [{"type": "regex"}]}})"),
@@ -123,7 +123,7 @@ TEST(StructuralTagTest, ErrorsNameThePath) {
   EXPECT_THAT(error(R"({"format": {"type": "json_schema",
                         "json_schema": {"items": {"uniqueItems": true}}}})"),
               HasSubstr("#/format/json_schema: #/items: uniqueItems: "));
-  EXPECT_THAT(error("{\"format\":" + std::string(100'000, '[')), HasSubstr("nested more than 512"));
+  EXPECT_THAT(error("{\"format\":" + std::string(100'000, '[')), HasSubstr("512"));
 }
 
 class GrammarCompilerTest : public ::testing::Test {
