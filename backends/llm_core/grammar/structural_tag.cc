@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // properties keep the order of the schema
 
-constexpr int kMaxDepth = 64;  // of formats
-constexpr JsonLimits kLimits = {.max_depth = 512, .max_values = 1'000'000};
+constexpr int kMaxFormatDepth = 64;  // of formats
+constexpr JsonLimits kTagLimits = {.max_depth = 512, .max_values = 1'000'000};
 
 class TagBuilder {
  public:
@@ -96,7 +96,8 @@ class TagBuilder {
   Status AddFormat(const Json& format, const std::string& path, int depth, StateId from,
                    StateId to) {
     if (!format.is_object()) return InvalidArgError(path, ": expected an object");
-    if (depth > kMaxDepth) return InvalidArgError(path, ": more than ", kMaxDepth, " levels");
+    if (depth > kMaxFormatDepth)
+      return InvalidArgError(path, ": more than ", kMaxFormatDepth, " levels");
     NEREID_ASSIGN_OR_RETURN(const std::string type, Text(format, "type", path));
     if (type == "const_string") {
       NEREID_ASSIGN_OR_RETURN(const std::string value, Text(format, "value", path));
@@ -256,7 +257,7 @@ Result<std::shared_ptr<const Grammar>> FromStructuralTag(
     return InvalidArgError("the tag has ", tag.size(), " bytes; at most ", options.max_text_bytes,
                            " are allowed");
   }
-  NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(tag, "", kLimits));
+  NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(tag, "", kTagLimits));
   auto graph = std::make_unique<SyntaxGraph>(
       RegexLimits{.max_bytes = options.max_memory_bytes, .max_steps = options.max_compile_steps});
   NEREID_RETURN_IF_ERROR(TagBuilder(*graph, options.max_json_whitespace).Build(json));
