@@ -62,7 +62,7 @@ class GpuModel : public llm::LlmModel {
   bool SupportsDummyWeights() const override { return true; }
   // Steps of about 10 ms for an 8B model, and whole tiles of cuBLASLt.
   int32_t DefaultMixedStepTokens() const override { return 384; }
-  bool SupportsCudaGraphs() const override { return true; }
+  bool RunsOnGpu() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm::LlmParameters& parameters) override {

@@ -79,7 +79,7 @@ bool DrawPlanner::AddEdits(const llm::SamplingInput& input) {
   }
   if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
       params.frequency_penalty != 0.0f) {
-    for (const int32_t id : input.token_ids) {
+    for (const int32_t id : llm::CountedTokens(input)) {
       LogitEdit* edit = Edit(id);
       if (edit == nullptr) return false;
       ++edit->count;

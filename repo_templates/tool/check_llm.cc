@@ -41,7 +41,7 @@ std::string DimsText(const std::vector<int64_t>& dims) {
 bool TypeAgrees(const core::TensorConfig& declared, const LlmTensor& known) {
   const DataType type = declared.data_type;
   // Releases before 0.7 use UINT32 where later ones use INT32.
-  if (std::string_view(known.data_type) == "INT32" && type == DataType::kUint32) return true;
+  if (known.data_type == "INT32" && type == DataType::kUint32) return true;
   if (known.data_type[0] != '*') return ConfigName(type) == StrCat("TYPE_", known.data_type);
   return type == DataType::kFp32 || type == DataType::kFp16 || type == DataType::kBf16;
 }
@@ -65,8 +65,8 @@ void CheckTensor(const RepositoryModel& model, const std::string& field,
 }
 
 void CheckTensors(const RepositoryModel& model, const char* field,
-                  const std::vector<core::TensorConfig>& declared, std::span<const LlmTensor> known,
-                  Findings& findings) {
+                  const std::vector<core::TensorConfig>& declared, LlmRole role,
+                  std::span<const LlmTensor> known, Findings& findings) {
   for (size_t i = 0; i < declared.size(); ++i) {
     const std::string key = StrCat(field, "[", i, "]");
     const LlmTensor* tensor = FindLlmTensor(known, declared[i].name);
@@ -78,7 +78,8 @@ void CheckTensors(const RepositoryModel& model, const char* field,
     Finding finding = FindingAt(model.folder, key + ".name",
                                 StrCat("tensor '", declared[i].name, "' is unknown to backend '",
                                        model.config->backend, "'", meant));
-    finding.is_warning = meant.empty();
+    // The engine refuses every other tensor, the tokenizer's models ignore them.
+    finding.is_warning = meant.empty() && role != LlmRole::kEngine;
     findings.push_back(std::move(finding));
   }
 }
@@ -93,10 +94,25 @@ void CheckRequiredInputs(const RepositoryModel& model, LlmRole role, Findings& f
   }
 }
 
-void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findings) {
-  const std::span<const LlmParameter> known = LlmParameters(role);
+// The texts are those of the load.
+void CheckEngineParameters(const RepositoryModel& model, Findings& findings) {
+  for (const auto& [key, value] : model.config->parameters) {
+    if (value.empty() || IsUnset(value)) continue;
+    const auto at = [&](const std::string& text) {
+      return FindingAtMapEntry(model.folder, "parameters", key, text);
+    };
+    if (const Status status = llm::CheckEngineParameter(key, value); !status.ok()) {
+      findings.push_back(at(status.message()));
+    } else if (llm::FindEngineParameter(key) == nullptr) {
+      findings.push_back(AsWarning(at(llm::NoteOnEngineParameter(key, value, true))));
+    }
+  }
+}
+
+void CheckTokenizerParameters(const RepositoryModel& model, Findings& findings) {
+  const std::span<const LlmParameter> known = TokenizerParameters();
   std::vector<std::string> names;
-  for (const LlmParameter& parameter : known) names.push_back(parameter.key);
+  for (const LlmParameter& parameter : known) names.emplace_back(parameter.key);
   for (const auto& [key, value] : model.config->parameters) {
     const auto is_key = [&key = key](const LlmParameter& parameter) {
       return key == parameter.key;
@@ -106,15 +122,21 @@ void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findi
       findings.push_back(AsWarning(FindingAtMapEntry(
           model.folder, "parameters", key,
           StrCat("unknown to backend '", model.config->backend, "'", DidYouMean(key, names)))));
-    } else if (!value.empty() && IsUnset(value)) {
-      findings.push_back(AsWarning(FindingAtMapEntry(
+    } else if (!IsUnset(value) && !llm::IsValueOf(parameter->kind, parameter->choices, value)) {
+      findings.push_back(FindingAtMapEntry(
           model.folder, "parameters", key,
-          StrCat("'", value, "' was not filled in: it counts as unset, and the default applies"))));
-    } else if (!IsUnset(value) && !IsReadable(*parameter, value)) {
-      findings.push_back(
-          FindingAtMapEntry(model.folder, "parameters", key,
-                            StrCat("expected ", ExpectedValue(*parameter), ", got '", value, "'")));
+          StrCat("expected ", llm::ExpectedValue(parameter->kind, parameter->choices), ", got '",
+                 value, "'")));
     }
+  }
+}
+
+void NameUnfilledParameters(const RepositoryModel& model, Findings& findings) {
+  for (const auto& [key, value] : model.config->parameters) {
+    if (value.empty() || !IsUnset(value)) continue;
+    findings.push_back(AsWarning(FindingAtMapEntry(
+        model.folder, "parameters", key,
+        StrCat("'", value, "' was not filled in: it counts as unset, and the default applies"))));
   }
 }
 
@@ -136,14 +158,16 @@ void CheckPath(const RepositoryModel& model, const std::string& key, const Statu
 void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
   const LlmRole role = RoleOf(*model.config);
   if (role == LlmRole::kNone) return;
-  CheckTensors(model, "input", model.config->inputs, LlmInputs(role), findings);
-  CheckTensors(model, "output", model.config->outputs, LlmOutputs(role), findings);
+  CheckTensors(model, "input", model.config->inputs, role, LlmInputs(role), findings);
+  CheckTensors(model, "output", model.config->outputs, role, LlmOutputs(role), findings);
   CheckRequiredInputs(model, role, findings);
-  CheckParameters(model, role, findings);
+  NameUnfilledParameters(model, findings);
   if (role == LlmRole::kEngine) {
+    CheckEngineParameters(model, findings);
     CheckPath(model, "gpt_model_path",
               InspectWeights(ResolvePath(model, "gpt_model_path")).status(), findings);
   } else {
+    CheckTokenizerParameters(model, findings);
     CheckPath(model, "tokenizer_dir", FindTokenizer(ResolvePath(model, "tokenizer_dir")).status(),
               findings);
   }

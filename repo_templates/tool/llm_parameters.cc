@@ -1,81 +1,13 @@
-#include "repo_templates/tool/llm_tables.h"
-
-#include <algorithm>
-#include <cstdlib>
+// The parameters of the tokenizer's models, and the page about those of the engine.
 #include <string>
+
+#include "backends/llm_tables/engine_tensors.h"
+#include "repo_templates/tool/llm_tables.h"
 
 namespace nereid::repo {
 namespace {
 
-using Kind = LlmParameter::Kind;
-
-constexpr LlmParameter kEngineParameters[] = {
-    {"gpt_model_type", Kind::kChoice, "inflight_fused_batching inflight_batching V1 v1"},
-    {"gpt_model_path"},
-    {"encoder_model_path"},
-    {"max_beam_width", Kind::kInt},
-    {"max_tokens_in_paged_kv_cache", Kind::kInt},
-    {"max_attention_window_size"},
-    {"sink_token_length", Kind::kInt},
-    {"batch_scheduler_policy", Kind::kChoice, "guaranteed_no_evict max_utilization"},
-    {"kv_cache_free_gpu_mem_fraction", Kind::kFloat},
-    {"cross_kv_cache_fraction", Kind::kFloat},
-    {"kv_cache_host_memory_bytes", Kind::kInt},
-    {"kv_cache_onboard_blocks", Kind::kBool},
-    {"enable_kv_cache_reuse", Kind::kBool},
-    {"enable_trt_overlap", Kind::kBool},
-    {"exclude_input_in_output", Kind::kBool},
-    {"cancellation_check_period_ms", Kind::kInt},
-    {"stats_check_period_ms", Kind::kInt},
-    {"recv_poll_period_ms", Kind::kInt},
-    {"iter_stats_max_iterations", Kind::kInt},
-    {"request_stats_max_iterations", Kind::kInt},
-    {"normalize_log_probs", Kind::kBool},
-    {"enable_chunked_context", Kind::kBool},
-    {"gpu_device_ids"},
-    {"participant_ids"},
-    {"num_nodes", Kind::kInt},
-    {"lora_cache_optimal_adapter_size", Kind::kInt},
-    {"lora_cache_max_adapter_size", Kind::kInt},
-    {"lora_cache_gpu_memory_fraction", Kind::kFloat},
-    {"lora_cache_host_memory_bytes", Kind::kInt},
-    {"lora_prefetch_dir"},
-    {"decoding_mode", Kind::kChoice,
-     "auto top_k top_p top_k_top_p beam_search medusa redrafter lookahead eagle"},
-    {"medusa_choices"},
-    {"eagle_choices"},
-    {"lookahead_window_size", Kind::kInt},
-    {"lookahead_ngram_size", Kind::kInt},
-    {"lookahead_verification_set_size", Kind::kInt},
-    {"gpu_weights_percent", Kind::kFloat},
-    {"enable_context_fmha_fp32_acc", Kind::kBool},
-    {"multi_block_mode", Kind::kBool},
-    {"cuda_graph_mode", Kind::kBool},
-    {"cuda_graph_cache_size", Kind::kInt},
-    {"speculative_decoding_fast_logits", Kind::kBool},
-    {"executor_worker_path"},
-    {"worker_path"},
-    {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next fifteen exist only in this host
-    {"max_num_tokens", Kind::kInt},
-    {"mixed_step_tokens", Kind::kInt},
-    {"profile_steps", Kind::kInt},
-    {"max_seq_len", Kind::kInt},
-    {"cpu_threads", Kind::kInt},
-    {"overlap_steps", Kind::kBool},
-    {"fused_decode", Kind::kBool},
-    {"load_format", Kind::kChoice, "auto dummy"},
-    {"kv_cache_dtype", Kind::kChoice, "auto float fp8 int8"},
-    {"batch_invariant", Kind::kBool},
-    {"json_whitespace", Kind::kInt},
-    {"sampling_defaults", Kind::kChoice, "none generation_config"},
-    {"skip_special_tokens", Kind::kBool},
-    {"clean_up_tokenization_spaces", Kind::kBool},
-    {"stop_words_in_text", Kind::kBool},
-    {"tokenizer_dir"},
-    {"guided_decoding_backend"},
-    {"xgrammar_tokenizer_info_path"},
-};
+using Kind = llm::ParameterKind;
 
 constexpr LlmParameter kTokenizerParameters[] = {
     {"mode", Kind::kChoice, "preprocessing postprocessing"},
@@ -95,56 +27,96 @@ constexpr LlmParameter kTokenizerParameters[] = {
     {"max_num_images", Kind::kInt},
 };
 
-bool IsOneOf(std::string_view value, std::string_view choices) {
-  while (!choices.empty()) {
-    const size_t space = std::min(choices.find(' '), choices.size());
-    if (value == choices.substr(0, space)) return true;
-    choices.remove_prefix(std::min(space + 1, choices.size()));
+std::string Shape(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? ", " : "", dim);
+  return text + "]";
+}
+
+std::string OutcomeOf(const llm::EngineInput& input) {
+  using enum llm::InputRule;
+  switch (input.rule) {
+    case kUsed:
+      return "works";
+    case kNoted:
+      return "one log line";
+    case kRefuseNonEmpty:
+      return "refused unless empty";
+    case kRefuseTrue:
+      return "refused if true";
+    case kRefuseNonZero:
+      return "refused unless 0";
+    case kRefuseSeveral:
+      return "refused if longer than one id";
+    case kRefuseAboveOne:
+      return "refused if above 1";
   }
-  return false;
+  return "";
+}
+
+std::string OutcomeOf(const llm::EngineParameter& parameter) {
+  using enum llm::ParameterRule;
+  const std::string idle =
+      *parameter.idle == '\0' ? "" : StrCat(" unless one of: ", parameter.idle);
+  switch (parameter.rule) {
+    case kUsed:
+      return "works";
+    case kUsedOnGpu:
+      return "works on the GPU; one log line on the CPU";
+    case kUsedOnCpu:
+      return "works on the CPU; one log line on the GPU";
+    case kNoted:
+      return "one log line" + idle;
+    case kRefused:
+      return "refused" + idle;
+  }
+  return "";
 }
 
 }  // namespace
 
-std::span<const LlmParameter> LlmParameters(LlmRole role) {
-  if (role == LlmRole::kEngine) return kEngineParameters;
-  return role == LlmRole::kNone ? std::span<const LlmParameter>() : kTokenizerParameters;
+std::span<const LlmParameter> TokenizerParameters() {
+  return kTokenizerParameters;
 }
 
-bool IsReadable(const LlmParameter& parameter, std::string_view value) {
-  const std::string text(value);
-  char* end = nullptr;
-  switch (parameter.kind) {
-    case Kind::kText:
-      return true;
-    case Kind::kChoice:
-      return IsOneOf(value, parameter.choices);
-    case Kind::kBool:
-      return IsOneOf(value, "true True TRUE 1 false False FALSE 0 t f y n yes no");
-    case Kind::kInt:
-      (void)std::strtoll(text.c_str(), &end, 10);
-      break;
-    case Kind::kFloat:
-      (void)std::strtod(text.c_str(), &end);
-      break;
+std::string EngineTablesPage() {
+  std::string page = StrCat(
+      "# Tensors and parameters of the `tensorrt_llm` model\n\n"
+      "`nereid-repo tables` prints this page from the tables by which models are loaded, requests "
+      "are read and `nereid-repo check` works.\n"
+      "They cover all releases of the `inflight_batcher_llm` templates.\n\n"
+      "- One log line: it ",
+      llm::kTunesNothing,
+      ".\n- Refused: a load or a request that asks for the feature fails with its name.\n"
+      "- A configuration with other tensors is refused. Another parameter is refused if its key is "
+      "close to a known one, and otherwise named in the log.\n"
+      "- `decoding_mode` restricts what requests may use: `top_k` no top-p, `top_p` no top-k, "
+      "these "
+      "and `top_k_top_p` no beams, `beam_search` neither\n  top-k above 1 nor top-p. Values "
+      "without "
+      "effect pass.\n"
+      "- `gpt_model_type` V1 changes only which metrics there are.\n\n## Inputs\n\n"
+      "| input | type | dims | | what it does or asks for |\n|---|---|---|---|---|\n");
+  for (const llm::EngineInput& input : llm::EngineInputs()) {
+    page += StrCat("| `", input.name, "` | ", ConfigName(input.datatype), " | ", Shape(input.dims),
+                   " | ", OutcomeOf(input), " | ", input.about, " |\n");
   }
-  return end != text.c_str() && *end == '\0';
-}
-
-std::string ExpectedValue(const LlmParameter& parameter) {
-  switch (parameter.kind) {
-    case Kind::kBool:
-      return "true or false";
-    case Kind::kInt:
-      return "an integer";
-    case Kind::kFloat:
-      return "a number";
-    case Kind::kChoice:
-      return std::string("one of: ") + parameter.choices;
-    case Kind::kText:
-      break;
+  page +=
+      "\n## Outputs\n\n| output | type | dims | when it is in a response |\n|---|---|---|---|\n";
+  for (const llm::EngineOutput& output : llm::EngineOutputs()) {
+    const bool is_set = output.rule == llm::OutputRule::kSet;
+    page +=
+        StrCat("| `", output.name, "` | ", ConfigName(output.datatype), " | ", Shape(output.dims),
+               " | ", is_set ? "" : "refused if it is requested: ", output.about, " |\n");
   }
-  return "a text";
+  page +=
+      "\n## Parameters\n\n| parameter | value | | what it does or asks for |\n|---|---|---|---|\n";
+  for (const llm::EngineParameter& parameter : llm::EngineParameters()) {
+    page +=
+        StrCat("| `", parameter.key, "` | ", llm::ExpectedValue(parameter.kind, parameter.choices),
+               " | ", OutcomeOf(parameter), " | ", parameter.about, " |\n");
+  }
+  return page;
 }
 
 }  // namespace nereid::repo

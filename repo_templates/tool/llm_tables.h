@@ -1,5 +1,6 @@
 // The tensors and parameters that the configurations of LLM models may declare: names, types and
-// dimensions of all generations of the inflight_batcher_llm templates. [any thread]
+// dimensions of all generations of the inflight_batcher_llm templates. Those of the engine come
+// from backends/llm_tables. [any thread]
 #pragma once
 
 #include <span>
@@ -7,13 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/llm_tables/engine_parameters.h"
+
 namespace nereid::repo {
 
 struct LlmTensor {
-  const char* name;
-  const char* data_type;   // without TYPE_; "*": any floating-point type
-  const char* dims;        // "[2,-1]"
-  const char* older_dims;  // in early templates; "" if it never changed
+  std::string name;
+  std::string data_type;   // without TYPE_; "*": any floating-point type
+  std::string dims;        // "[2,-1]"
+  std::string older_dims;  // in early templates; "" if it never changed
   bool required;           // an input that every request must have
 };
 
@@ -27,18 +30,15 @@ const LlmTensor* FindLlmTensor(std::span<const LlmTensor> tensors, std::string_v
 std::vector<std::string> NamesOf(std::span<const LlmTensor> tensors);
 
 struct LlmParameter {
-  enum class Kind { kText, kBool, kInt, kFloat, kChoice };
-
   const char* key;
-  Kind kind = Kind::kText;
+  llm::ParameterKind kind = llm::ParameterKind::kText;
   const char* choices = "";  // for kChoice, separated by spaces
 };
 
-std::span<const LlmParameter> LlmParameters(LlmRole role);
+// The parameters of the tokenizer's models.
+std::span<const LlmParameter> TokenizerParameters();
 
-// Whether `value` is valid for the parameter's kind; any text is valid for kText.
-bool IsReadable(const LlmParameter& parameter, std::string_view value);
-// "true or false", "an integer", ...
-std::string ExpectedValue(const LlmParameter& parameter);
+// The page docs/llm_tables.md: what becomes of each tensor and parameter of the engine.
+std::string EngineTablesPage();
 
 }  // namespace nereid::repo

@@ -1,10 +1,15 @@
-// The table of tensors. To add a tensor, add a line.
+// The tables of the tokenizer's tensors. To add a tensor, add a line. Those of the engine are
+// converted from backends/llm_tables.
+#include <string_view>
+
+#include "backends/llm_tables/engine_tensors.h"
+#include "nereid/data_type.h"
 #include "repo_templates/tool/llm_tables.h"
 
 namespace nereid::repo {
 namespace {
 
-constexpr LlmTensor kPreprocessingInputs[] = {
+const LlmTensor kPreprocessingInputs[] = {
     {"QUERY", "STRING", "[1]", "[-1]", false},
     {"MESSAGES", "STRING", "[1]", "", false},
     {"TOOLS", "STRING", "[1]", "", false},
@@ -25,7 +30,7 @@ constexpr LlmTensor kPreprocessingInputs[] = {
     {"IMAGES", "STRING", "[-1]", "", false},
 };
 
-constexpr LlmTensor kPreprocessingOutputs[] = {
+const LlmTensor kPreprocessingOutputs[] = {
     {"INPUT_ID", "INT32", "[-1]", "", false},
     {"REQUEST_INPUT_LEN", "INT32", "[1]", "", false},
     {"BAD_WORDS_IDS", "INT32", "[2,-1]", "", false},
@@ -49,123 +54,7 @@ constexpr LlmTensor kPreprocessingOutputs[] = {
     {"VISION_INPUT_ID", "INT32", "[-1]", "", false},
 };
 
-constexpr LlmTensor kEngineInputs[] = {
-    {"input_ids", "INT32", "[-1]", "", false},
-    {"input_lengths", "INT32", "[1]", "", true},
-    {"request_output_len", "INT32", "[1]", "", true},
-    {"draft_input_ids", "INT32", "[-1]", "", false},
-    {"draft_logits", "*", "[-1,-1]", "", false},
-    {"end_id", "INT32", "[1]", "", false},
-    {"pad_id", "INT32", "[1]", "", false},
-    {"stop_words_list", "INT32", "[2,-1]", "", false},
-    {"stop_words", "STRING", "[-1]", "", false},
-    {"stop_token_ids", "INT32", "[-1]", "", false},
-    {"ignore_eos", "BOOL", "[1]", "", false},
-    {"include_stop_str_in_output", "BOOL", "[1]", "", false},
-    {"skip_special_tokens", "BOOL", "[1]", "", false},
-    {"bad_words_list", "INT32", "[2,-1]", "", false},
-    {"embedding_bias", "FP32", "[-1]", "", false},
-    {"beam_width", "INT32", "[1]", "", false},
-    {"temperature", "FP32", "[1]", "", false},
-    {"runtime_top_k", "INT32", "[1]", "", false},
-    {"runtime_top_p", "FP32", "[1]", "", false},
-    {"min_p", "FP32", "[1]", "", false},
-    {"runtime_top_k_min", "FP32", "[1]", "", false},  // a misspelling in published templates
-    {"len_penalty", "FP32", "[1]", "", false},
-    {"repetition_penalty", "FP32", "[1]", "", false},
-    {"min_length", "INT32", "[1]", "", false},
-    {"presence_penalty", "FP32", "[1]", "", false},
-    {"frequency_penalty", "FP32", "[1]", "", false},
-    {"random_seed", "UINT64", "[1]", "", false},
-    {"logit_bias_ids", "INT32", "[-1]", "", false},
-    {"logit_bias_values", "FP32", "[-1]", "", false},
-    {"allowed_token_ids", "INT32", "[-1]", "", false},
-    {"num_top_logprobs", "INT32", "[1]", "", false},
-    {"return_token_ids", "BOOL", "[1]", "", false},
-    {"priority", "INT32", "[1]", "", false},
-    {"cache_salt", "STRING", "[1]", "", false},
-    {"return_log_probs", "BOOL", "[1]", "", false},
-    {"return_context_logits", "BOOL", "[1]", "", false},
-    {"return_generation_logits", "BOOL", "[1]", "", false},
-    {"stop", "BOOL", "[1]", "", false},
-    {"streaming", "BOOL", "[1]", "", false},
-    {"prompt_embedding_table", "FP16", "[-1,-1]", "", false},
-    {"prompt_vocab_size", "INT32", "[1]", "", false},
-    {"lora_task_id", "UINT64", "[1]", "", false},
-    {"lora_weights", "FP16", "[-1,-1]", "", false},
-    {"lora_config", "INT32", "[-1,3]", "", false},
-    {"decoder_input_ids", "INT32", "[-1]", "", false},
-    {"decoder_input_lengths", "INT32", "[1]", "", false},
-    {"draft_acceptance_threshold", "FP32", "[1]", "", false},
-    {"runtime_top_p_min", "FP32", "[1]", "", false},
-    {"runtime_top_p_decay", "FP32", "[1]", "", false},
-    {"runtime_top_p_reset_ids", "INT32", "[1]", "", false},
-    {"early_stopping", "BOOL", "[1]", "", false},
-    {"beam_search_diversity_rate", "FP32", "[1]", "", false},
-    {"prompt_table_extra_ids", "UINT64", "[-1]", "", false},
-    {"encoder_input_features", "*", "[-1,-1]", "", false},
-    {"encoder_output_lengths", "INT32", "[1]", "", false},
-    {"num_return_sequences", "INT32", "[1]", "", false},
-    {"return_kv_cache_reuse_stats", "BOOL", "[1]", "", false},
-    {"exclude_input_in_output", "BOOL", "[1]", "", false},
-    {"cross_attention_mask", "BOOL", "[-1,-1]", "", false},
-    {"context_phase_params", "UINT8", "[-1]", "", false},
-    {"skip_cross_attn_blocks", "BOOL", "[1]", "", false},
-    {"retention_token_range_starts", "INT32", "[-1]", "", false},
-    {"retention_token_range_ends", "INT32", "[-1]", "", false},
-    {"retention_token_range_priorities", "INT32", "[-1]", "", false},
-    {"retention_token_range_durations_ms", "INT32", "[-1]", "", false},
-    {"retention_decode_priority", "INT32", "[1]", "", false},
-    {"retention_decode_duration_ms", "INT32", "[1]", "", false},
-    {"min_tokens", "INT32", "[1]", "", false},
-    {"seed", "UINT64", "[1]", "", false},
-    {"return_perf_metrics", "BOOL", "[1]", "", false},
-    {"return_num_input_tokens", "BOOL", "[1]", "", false},
-    {"return_num_output_tokens", "BOOL", "[1]", "", false},
-    {"mrope_rotary_cos_sin", "FP32", "[-1]", "", false},
-    {"mrope_position_deltas", "INT64", "[1]", "", false},
-    {"guided_decoding_guide_type", "STRING", "[1]", "", false},
-    {"guided_decoding_guide", "STRING", "[1]", "", false},
-    {"lookahead_window_size", "INT32", "[1]", "", false},
-    {"lookahead_ngram_size", "INT32", "[1]", "", false},
-    {"lookahead_verification_set_size", "INT32", "[1]", "", false},
-};
-
-constexpr LlmTensor kEngineOutputs[] = {
-    {"output_ids", "INT32", "[-1,-1]", "", false},
-    {"sequence_length", "INT32", "[-1]", "", false},
-    {"cum_log_probs", "FP32", "[-1]", "", false},
-    {"output_log_probs", "FP32", "[-1,-1]", "", false},
-    {"context_logits", "*", "[-1,-1]", "", false},
-    {"generation_logits", "*", "[-1,-1,-1]", "", false},
-    {"batch_index", "INT32", "[1]", "", false},
-    {"sequence_index", "INT32", "[1]", "", false},
-    {"context_phase_params", "UINT8", "[-1]", "", false},
-    {"kv_cache_alloc_new_blocks", "INT32", "[1]", "", false},
-    {"kv_cache_reused_blocks", "INT32", "[1]", "", false},
-    {"kv_cache_alloc_total_blocks", "INT32", "[1]", "", false},
-    {"arrival_time_ns", "INT64", "[1]", "", false},
-    {"first_scheduled_time_ns", "INT64", "[1]", "", false},
-    {"first_token_time_ns", "INT64", "[1]", "", false},
-    {"last_token_time_ns", "INT64", "[1]", "", false},
-    {"acceptance_rate", "FP32", "[1]", "", false},
-    {"total_accepted_draft_tokens", "INT32", "[1]", "", false},
-    {"total_draft_tokens", "INT32", "[1]", "", false},
-    {"num_input_tokens", "INT32", "[1]", "", false},
-    {"num_output_tokens", "INT32", "[1]", "", false},
-    {"prior_ids", "INT32", "[-1]", "", false},
-    {"finish_reason", "STRING", "[1]", "", false},
-    {"stream_position", "UINT64", "[2]", "", false},
-    {"num_cached_tokens", "INT32", "[1]", "", false},
-    {"stop_reason", "STRING", "[1]", "", false},
-    {"skip_special_tokens", "BOOL", "[1]", "", false},
-    {"top_logprob_ids", "INT32", "[-1,-1]", "", false},
-    {"top_logprobs", "FP32", "[-1,-1]", "", false},
-    {"output_token_ids", "INT32", "[-1]", "", false},
-    {"prompt_ids", "INT32", "[-1]", "", false},
-};
-
-constexpr LlmTensor kPostprocessingInputs[] = {
+const LlmTensor kPostprocessingInputs[] = {
     {"TOKENS_BATCH", "INT32", "[-1,-1]", "", true},
     {"SEQUENCE_LENGTH", "INT32", "[-1]", "", true},
     {"CUM_LOG_PROBS", "FP32", "[-1]", "", false},
@@ -183,7 +72,7 @@ constexpr LlmTensor kPostprocessingInputs[] = {
     {"STREAM_POSITION", "UINT64", "[2]", "", false},
 };
 
-constexpr LlmTensor kPostprocessingOutputs[] = {
+const LlmTensor kPostprocessingOutputs[] = {
     {"OUTPUT", "STRING", "[-1]", "", false},
     {"REASONING", "STRING", "[-1]", "", false},
     {"TOOL_CALLS", "STRING", "[-1]", "", false},
@@ -197,6 +86,42 @@ constexpr LlmTensor kPostprocessingOutputs[] = {
     {"OUT_BATCH_INDEX", "INT32", "[1]", "", false},
 };
 
+std::string DimsText(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
+  return text + "]";
+}
+
+// Without "TYPE_", or "*" for any floating-point type.
+std::string TypeText(DataType datatype, bool any_float) {
+  constexpr size_t kPrefix = std::string_view("TYPE_").size();
+  return any_float ? "*" : std::string(std::string_view(ConfigName(datatype)).substr(kPrefix));
+}
+
+const std::vector<LlmTensor>& EngineInputTensors() {
+  static const std::vector<LlmTensor> tensors = [] {
+    std::vector<LlmTensor> all;
+    for (const llm::EngineInput& input : llm::EngineInputs()) {
+      all.push_back({std::string(input.name), TypeText(input.datatype, input.any_float),
+                     DimsText(input.dims), "", !input.is_optional});
+    }
+    return all;
+  }();
+  return tensors;
+}
+
+const std::vector<LlmTensor>& EngineOutputTensors() {
+  static const std::vector<LlmTensor> tensors = [] {
+    std::vector<LlmTensor> all;
+    for (const llm::EngineOutput& output : llm::EngineOutputs()) {
+      all.push_back({output.name, TypeText(output.datatype, output.any_float),
+                     DimsText(output.dims), "", false});
+    }
+    return all;
+  }();
+  return tensors;
+}
+
 }  // namespace
 
 std::span<const LlmTensor> LlmInputs(LlmRole role) {
@@ -204,7 +129,7 @@ std::span<const LlmTensor> LlmInputs(LlmRole role) {
     case LlmRole::kPreprocessing:
       return kPreprocessingInputs;
     case LlmRole::kEngine:
-      return kEngineInputs;
+      return EngineInputTensors();
     case LlmRole::kPostprocessing:
       return kPostprocessingInputs;
     case LlmRole::kNone:
@@ -218,7 +143,7 @@ std::span<const LlmTensor> LlmOutputs(LlmRole role) {
     case LlmRole::kPreprocessing:
       return kPreprocessingOutputs;
     case LlmRole::kEngine:
-      return kEngineOutputs;
+      return EngineOutputTensors();
     case LlmRole::kPostprocessing:
       return kPostprocessingOutputs;
     case LlmRole::kNone:

@@ -7,6 +7,7 @@
 
 #include "repo_templates/tool/check.h"
 #include "repo_templates/tool/command_line.h"
+#include "repo_templates/tool/llm_tables.h"
 #include "repo_templates/tool/new_key.h"
 #include "repo_templates/tool/new_repository.h"
 
@@ -53,6 +54,8 @@ constexpr const char* kUsage = R"(usage:
       prints file, line and key of every error
       --backend-directory DIR                the directory of backends (default: those installed with this program)
       --json                                 findings as JSON
+  nereid-repo tables
+      prints what becomes of each tensor and parameter of the `tensorrt_llm` model, as Markdown
   nereid-repo --help
 )";
 
@@ -235,6 +238,10 @@ int main(int argc, char** argv) {
   }
   if (words.size() >= 2 && words[0] == "new" && words[1] == "key") return RunNewKey(*line);
   if (!words.empty() && words[0] == "check") return RunCheck(*line);
+  if (words.size() == 1 && words[0] == "tables") {
+    std::fputs(EngineTablesPage().c_str(), stdout);
+    return 0;
+  }
   std::fputs(kUsage, stderr);
   return 2;
 }

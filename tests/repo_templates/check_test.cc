@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "repo_templates/tool/llm_tables.h"
 #include "tests/repo_templates/temp_folder.h"
 
 namespace nereid::repo {
@@ -59,6 +60,11 @@ TEST(CheckTest, NamesARepositoryWithoutModels) {
   EXPECT_NE(ToText(CheckRepository(folder / "", {})).find("holds no model folder"),
             std::string::npos);
   EXPECT_TRUE(HasError(CheckRepository(folder / "absent", {})));
+}
+
+TEST(CheckTest, TheDocumentedTablesAreThoseOfTheCode) {
+  EXPECT_EQ(ReadFile(fs::path(NEREID_SOURCE_DIR) / "docs/llm_tables.md"), EngineTablesPage())
+      << "docs/llm_tables.md: write it with `nereid-repo tables`";
 }
 
 TEST(CheckTest, GivesTheSameFindingsAsJson) {

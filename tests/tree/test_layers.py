@@ -63,6 +63,7 @@ def test_a_layer_includes_only_layers_below_it(folder):
     ("backends/tokenizer", ("net/", "host/", "backends/llm_core/")),
     ("caches", ("net/", "host/", "backends/")),
     ("repoagents", ("net/", "host/", "backends/")),
+    ("backends/llm_tables", ("net/", "host/", "backends/llm_core/", "backends/tokenizer/", "backends/ensemble/")),
     ("backends/llm_core", ("net/", "host/", "backends/cpu_reference/", "backends/gpu_llm/")),
     ("backends/cpu_reference", ("net/", "host/", "backends/gpu_llm/")),
     ("backends/gpu_llm", ("net/", "host/", "backends/cpu_reference/")),

@@ -50,6 +50,8 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
     : id_(client.id),
       is_streaming_(client.is_streaming),
       exclude_input_(client.exclude_input),
+      returns_num_input_tokens_(client.returns_num_input_tokens),
+      returns_num_output_tokens_(client.returns_num_output_tokens),
       outputs_(outputs),
       responses_(responses),
       metrics_(metrics),
@@ -315,13 +317,19 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
     const auto number = static_cast<int32_t>(value);
     return response.SetOutput<int32_t>(name, Shape({1}), std::span(&number, 1));
   };
-  NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
-  NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
+  if (items_.size() > 1) NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
+  if (item.num_sequences > 1 && !item.is_combined) {
+    NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
+  }
   NEREID_RETURN_IF_ERROR(FillStreamPosition(response, sequence));
-  NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", item.prompt.size()));
+  if (returns_num_input_tokens_) {
+    NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", item.prompt.size()));
+  }
   int32_t num_output = 0;
   for (const SequenceUpdate& update : all) num_output += update.num_output;
-  NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
+  if (returns_num_output_tokens_) {
+    NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
+  }
   NEREID_RETURN_IF_ERROR(FillLogits(response, all));
   NEREID_RETURN_IF_ERROR(FillExtensions(response, sequence, all));
   NEREID_RETURN_IF_ERROR(FillStatistics(response, item, all[0]));

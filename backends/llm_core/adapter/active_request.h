@@ -127,6 +127,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   const std::string id_;
   const bool is_streaming_;
   const bool exclude_input_;
+  const bool returns_num_input_tokens_, returns_num_output_tokens_;
   const ConfiguredOutputs& outputs_;
   ResponseThread& responses_;
   LlmMetrics* const metrics_;

@@ -13,9 +13,10 @@ Status LlmModel::AutoComplete(ConfigDraft& draft) {
 }
 
 Status LlmModel::Initialize() {
+  NEREID_RETURN_IF_ERROR(CheckTensors(config()));
   std::vector<std::string> notes;
   NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters,
-                          ReadLlmParameters(context(), SupportsCudaGraphs(), notes));
+                          ReadLlmParameters(context(), RunsOnGpu(), notes));
   for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
   const bool is_dummy = parameters.uses_dummy_weights;
   if (is_dummy && !SupportsDummyWeights()) {
@@ -33,6 +34,12 @@ Status LlmModel::Initialize() {
   defaults_.end_ids = decoder.spec.end_ids;
   if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
   defaults_.temperature_samples = parameters.uses_generation_config;
+  defaults_.decoding_mode = parameters.decoding_mode;
+  for (const TensorSpec& input : config().inputs()) {
+    defaults_.asks_for_num_input |= input.name == "return_num_input_tokens";
+    defaults_.asks_for_num_output |= input.name == "return_num_output_tokens";
+  }
+  defaults_.num_outputs = config().outputs().size();
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
   tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
                      parameters.cleans_up_spaces);
@@ -61,7 +68,8 @@ Status LlmModel::Initialize() {
   outputs_.emplace(config());
   NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
   outputs_->vocab_size = limits.vocab_size;
-  metrics_ = LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms);
+  metrics_ =
+      LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms);
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
@@ -113,6 +121,7 @@ void LlmModel::Accept(Request request) {
   Result<ClientRequest> client = ReadRequest(request, defaults_);
   const Status error = client.ok() ? CheckServable(*client) : client.status();
   if (error.ok() && client->unused_temperature) NoteUnusedTemperature(*client->unused_temperature);
+  if (error.ok() && !client->noted_inputs.empty()) NoteInputs(*client);
   if (!error.ok()) {
     (void)request.Fail(error);
   } else if (client->is_stop) {
@@ -130,6 +139,17 @@ void LlmModel::NoteUnusedTemperature(float temperature) {
                     "TensorRT-LLM, so that the temperature has no effect. To sample, send "
                     "runtime_top_p 1, or set the parameter sampling_defaults to "
                     "generation_config"));
+}
+
+// Once for each input of the model.
+void LlmModel::NoteInputs(const ClientRequest& client) {
+  const std::lock_guard lock(noted_inputs_mutex_);
+  for (const EngineInput* const input : client.noted_inputs) {
+    const auto first = noted_inputs_.begin(), last = noted_inputs_.end();
+    if (std::find(first, last, input) != last) continue;
+    noted_inputs_.push_back(input);
+    LogInfo(StrCat("model '", name(), "': ", NoteOf(*input)));
+  }
 }
 
 Status LlmModel::CheckServable(const ClientRequest& client) const {
@@ -208,22 +228,13 @@ void LlmModel::Stop(Request request, const std::string& id) {
     }
   }
   engine_->CheckCancellations();
-  // An empty response, even if there was no request to stop.
-  const std::vector<int64_t> none =
-      outputs_->is_batching ? std::vector<int64_t>{1, 1, 0} : std::vector<int64_t>{1, 0};
-  const auto answer = [&]() -> Status {
-    if (outputs_->Has("output_ids")) {
-      NEREID_RETURN_IF_ERROR(request.SetOutput<int32_t>("output_ids", none, {}));
-    }
-    if (outputs_->Has("sequence_length")) {
-      const std::vector<int64_t> one(outputs_->is_batching ? 2 : 1, 1);
-      NEREID_ASSIGN_OR_RETURN(const std::span<int32_t> length,
-                              request.Output<int32_t>("sequence_length", one));
-      length[0] = 0;
-    }
-    return request.Finish();
-  };
-  if (const Status answered = answer(); !answered.ok()) (void)request.Fail(answered);
+  // A response without outputs, as that of TensorRT-LLM's backend, even if there was no request to
+  // stop. Its clients take output ids for the answer of the stopped request.
+  ResponseSender sender = std::move(request).IntoSender();
+  Result<Response> response = sender.NewResponse();
+  const Status answered =
+      response.ok() ? sender.Send(std::move(*response), /*is_final=*/true) : response.status();
+  if (!answered.ok() && sender.is_open()) (void)sender.Fail(answered);
 }
 
 void LlmModel::Register(const std::shared_ptr<ActiveRequest>& active_request) {

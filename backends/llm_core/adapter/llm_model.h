@@ -46,8 +46,8 @@ class LlmModel : public Model {
   virtual bool SupportsDummyWeights() const { return false; }
   // Default of SchedulerOptions::mixed_step_tokens.
   virtual int32_t DefaultMixedStepTokens() const { return 0; }
-  // Whether `cuda_graph_mode` has an effect.
-  virtual bool SupportsCudaGraphs() const { return false; }
+  // Whether the executor runs on a GPU, where parameters have an effect that have none on the CPU.
+  virtual bool RunsOnGpu() const { return false; }
 
  private:
   void Accept(Request request);
@@ -58,12 +58,15 @@ class LlmModel : public Model {
                          grammar::Guide guide, std::unique_ptr<llm::GenerationRequest> request);
   void Stop(Request request, const std::string& id);
   void NoteUnusedTemperature(float temperature);
+  void NoteInputs(const ClientRequest& client);
   void Register(const std::shared_ptr<ActiveRequest>& active_request);
 
   std::optional<LazyTokenizer> tokenizer_;
   RequestDefaults defaults_;
   std::optional<ConfiguredOutputs> outputs_;
   std::atomic<bool> has_noted_temperature_{false};
+  std::mutex noted_inputs_mutex_;                 // guards noted_inputs_
+  std::vector<const EngineInput*> noted_inputs_;  // those named in the log
 
   std::mutex requests_mutex_;  // guards requests_by_id_, cleanup_size_
   // Open requests by id, for stop requests. Requests without an id are not stored.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "backends/llm_tables/engine_parameters.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -15,57 +17,28 @@ Result<int32_t> SizeOr(const ConfigParameters& parameters, const char* key, int3
                          std::numeric_limits<int32_t>::max());
 }
 
-// Rejects parameters that request unsupported features.
-Status RefuseUnsupported(const ConfigParameters& parameters) {
-  constexpr const char* kMustBeUnset[] = {"encoder_model_path", "medusa_choices", "eagle_choices",
-                                          "lora_prefetch_dir"};
-  for (const char* key : kMustBeUnset) {
-    if (const std::string* value = parameters.Find(key)) {
-      return UnsupportedError("parameter '", key, "' is '", *value, "': not supported");
-    }
-  }
-  NEREID_ASSIGN_OR_RETURN(const int64_t num_nodes, parameters.Int("num_nodes", 1));
-  if (num_nodes > 1) {
-    return UnsupportedError("parameter 'num_nodes' is ", num_nodes,
-                            ": not supported, expected 1: all GPUs of a model must be on one host");
-  }
-  const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
-  if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto" &&
-      mode != "beam_search") {
-    return UnsupportedError("parameter 'decoding_mode' is '", mode,
-                            "': not supported (known: top_k, top_p, top_k_top_p, beam_search)");
-  }
-  const std::string type = parameters.String("gpt_model_type", "inflight_fused_batching");
-  if (type != "inflight_fused_batching" && type != "inflight_batching" && type != "V1" &&
-      type != "v1") {
-    return InvalidArgError("parameter 'gpt_model_type' is '", type,
-                           "', expected inflight_fused_batching, inflight_batching or V1");
+// Checks all parameters by the table and adds to `notes` the lines for those without an effect.
+Status CheckAll(const ConfigParameters& parameters, bool is_on_gpu,
+                std::vector<std::string>& notes) {
+  for (const auto& [key, value] : parameters.all()) {
+    NEREID_RETURN_IF_ERROR(CheckEngineParameter(key, value));
+    std::string note = NoteOnEngineParameter(key, value, is_on_gpu);
+    if (!note.empty()) notes.push_back(std::move(note));
   }
   return {};
 }
 
-void NoteIgnored(const ConfigParameters& parameters, bool supports_cuda_graphs,
-                 std::vector<std::string>& notes) {
-  for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
-                          "cuda_graph_mode", "cross_kv_cache_fraction", "normalize_log_probs",
-                          "participant_ids", "guided_decoding_backend"}) {
-    const std::string* value = parameters.Find(key);
-    if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
-    if (supports_cuda_graphs && key == std::string_view("cuda_graph_mode")) continue;
-    notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
-  }
+DecodingMode ReadDecodingMode(const ConfigParameters& parameters) {
+  const std::string name = parameters.String("decoding_mode", "auto");
+  if (name == "top_k") return DecodingMode::kTopK;
+  if (name == "top_p") return DecodingMode::kTopP;
+  if (name == "top_k_top_p") return DecodingMode::kTopKTopP;
+  return name == "beam_search" ? DecodingMode::kBeamSearch : DecodingMode::kAny;
 }
 
-Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& options,
-                     std::vector<std::string>& notes) {
+Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& options) {
   const std::string policy = parameters.String("batch_scheduler_policy", "guaranteed_no_evict");
-  if (policy == "max_utilization") {
-    options.policy = llm::CapacityPolicy::kMaxUtilization;
-  } else if (policy != "guaranteed_no_evict") {
-    notes.push_back(StrCat("parameter 'batch_scheduler_policy' is '", policy,
-                           "', expected guaranteed_no_evict or max_utilization; using "
-                           "guaranteed_no_evict"));
-  }
+  if (policy == "max_utilization") options.policy = llm::CapacityPolicy::kMaxUtilization;
   NEREID_ASSIGN_OR_RETURN(options.chunked_prefill,
                           parameters.Bool("enable_chunked_context", options.chunked_prefill));
   NEREID_ASSIGN_OR_RETURN(options.prefix_cache,
@@ -82,12 +55,14 @@ std::string CheckpointDirectory(const ModelContext& context) {
 
 }  // namespace
 
-Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool supports_cuda_graphs,
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_gpu,
                                         std::vector<std::string>& notes) {
   const ConfigParameters& parameters = context.parameters();
-  NEREID_RETURN_IF_ERROR(RefuseUnsupported(parameters));
-  NoteIgnored(parameters, supports_cuda_graphs, notes);
+  NEREID_RETURN_IF_ERROR(CheckAll(parameters, is_on_gpu, notes));
   LlmParameters result;
+  result.decoding_mode = ReadDecodingMode(parameters);
+  const std::string type = parameters.String("gpt_model_type");
+  result.is_v1 = type == "V1" || type == "v1";
   result.checkpoint_directory = CheckpointDirectory(context);
   NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
                           parameters.Bool("exclude_input_in_output", false));
@@ -102,15 +77,12 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool suppor
   }
   NEREID_ASSIGN_OR_RETURN(result.stop_words_in_text, parameters.Bool("stop_words_in_text", true));
   const std::string sampling = parameters.String("sampling_defaults", "none");
-  if (sampling != "none" && sampling != "generation_config") {
-    return InvalidArgError("parameter 'sampling_defaults' is '", sampling,
-                           "', expected none or generation_config");
-  }
   result.uses_generation_config = sampling == "generation_config";
-  NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler, notes));
+  NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
-  result.attention_windows = parameters.String("max_attention_window_size");
+  result.attention_windows =
+      parameters.String("max_attention_window_size", parameters.String("max_kv_cache_length"));
   NEREID_ASSIGN_OR_RETURN(result.num_sink_tokens, SizeOr(parameters, "sink_token_length", 0));
   result.kv_cache_dtype = parameters.String("kv_cache_dtype", "auto");
   NEREID_ASSIGN_OR_RETURN(result.max_beam_width,
@@ -125,10 +97,6 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool suppor
   NEREID_ASSIGN_OR_RETURN(result.max_positions, SizeOr(parameters, "max_seq_len", 0));
   NEREID_ASSIGN_OR_RETURN(result.num_threads, SizeOr(parameters, "cpu_threads", 0));
   const std::string load_format = parameters.String("load_format", "auto");
-  if (load_format != "auto" && load_format != "dummy") {
-    return InvalidArgError("parameter 'load_format' is '", load_format,
-                           "', expected auto or dummy");
-  }
   result.uses_dummy_weights = load_format == "dummy";
   NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
   if (parameters.Find("mixed_step_tokens") != nullptr) {

@@ -12,6 +12,9 @@
 
 namespace nereid::llm {
 
+// Which inputs of a request choose the tokens (decoding_mode).
+enum class DecodingMode : uint8_t { kAny, kTopK, kTopP, kTopKTopP, kBeamSearch };
+
 struct LlmParameters {
   std::string checkpoint_directory;  // gpt_model_path; default: the version directory
   std::string tokenizer_path;        // tokenizer_dir; default: the checkpoint's directory
@@ -23,6 +26,8 @@ struct LlmParameters {
   // Extension sampling_defaults: "generation_config", or "none", which is greedy as in the
   // `tensorrt_llm` model.
   bool uses_generation_config = false;
+  DecodingMode decoding_mode = DecodingMode::kAny;
+  bool is_v1 = false;  // gpt_model_type: only the metrics differ
   bool exclude_input_in_output = false;
   llm::SchedulerOptions
       scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse
@@ -49,10 +54,10 @@ struct LlmParameters {
   bool is_batch_invariant = false;
 };
 
-// Unknown keys are ignored. An unsupported feature is an error that names the key. A tuning
-// parameter without effect in this backend is reported in `notes` for the log.
-// `supports_cuda_graphs`: cuda_graph_mode has an effect.
-Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool supports_cuda_graphs,
+// The table of backends/llm_tables says what becomes of each parameter: a misspelt key, a value
+// that is not of the kind and an unsupported feature are errors that name the key. Parameters
+// without effect in this backend, and other keys, are reported in `notes` for the log.
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_gpu,
                                         std::vector<std::string>& notes);
 
 }  // namespace nereid::llm

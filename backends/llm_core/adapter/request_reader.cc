@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "backends/llm_core/adapter/batch_inputs.h"
-#include "backends/llm_core/adapter/model_tensors.h"
 #include "backends/llm_core/adapter/stop_words.h"
 
 namespace nereid::llm {
@@ -14,29 +13,107 @@ namespace {
 constexpr size_t kMaxStopBytes = 65536;  // limit for the stop words of one batch item
 constexpr size_t kMaxStopTokenIds = 1024;
 
-Result<bool> RequestsUnsupported(TensorView& view, InputRule rule) {
-  if (rule == InputRule::kRefuseTrue) {
-    NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
-    return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
+// The greatest element of an integer tensor, 0 if it is empty; of FP32, 1 if any is not zero.
+Result<uint64_t> Greatest(TensorView& view) {
+  uint64_t greatest = 0;
+  const auto of = [&](const auto& values) {
+    for (const auto value : values) {
+      // Negative numbers become great ones, which asks for the feature as well.
+      greatest = std::max(greatest, static_cast<uint64_t>(value));
+    }
+  };
+  if (view.datatype() == DataType::kFp32) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const float> values, view.As<float>());
+    return std::any_of(values.begin(), values.end(), [](float v) { return v != 0.0f; }) ? 1u : 0u;
   }
-  if (rule != InputRule::kRefuseNonEmpty) return false;
-  if (view.datatype() != DataType::kBytes) return view.size_bytes() > 0;
-  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
-  return std::any_of(texts.begin(), texts.end(),
-                     [](std::string_view text) { return !text.empty(); });
+  if (view.datatype() == DataType::kUint64) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const uint64_t> values, view.As<uint64_t>());
+    of(values);
+  } else if (view.datatype() == DataType::kUint32) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const uint32_t> values, view.As<uint32_t>());
+    of(values);
+  } else {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> values, view.As<int32_t>());
+    of(values);
+  }
+  return greatest;
 }
 
-Status RefuseUnsupported(BatchInputs& inputs) {
-  for (const InputTensor& input : InputTensors()) {
-    if (input.rule == InputRule::kUsed || input.rule == InputRule::kIgnored) continue;
-    TensorView* view = inputs.Find(input.name);
-    if (view == nullptr) continue;
-    NEREID_ASSIGN_OR_RETURN(const bool refuse, RequestsUnsupported(*view, input.rule));
-    if (refuse) {
-      return UnsupportedError("input '", input.name, "': this feature is not supported");
+Result<bool> IsEmpty(TensorView& view) {
+  if (view.datatype() != DataType::kBytes) return view.size_bytes() == 0;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
+  return std::all_of(texts.begin(), texts.end(),
+                     [](std::string_view text) { return text.empty(); });
+}
+
+// Whether the client asks for the feature by the tensor's value.
+Result<bool> Requests(TensorView& view, InputRule rule, int64_t num_rows) {
+  switch (rule) {
+    case InputRule::kUsed:
+    case InputRule::kNoted:
+      return false;
+    case InputRule::kRefuseNonEmpty: {
+      NEREID_ASSIGN_OR_RETURN(const bool is_empty, IsEmpty(view));
+      return !is_empty;
     }
+    case InputRule::kRefuseTrue: {
+      NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
+      return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
+    }
+    case InputRule::kRefuseSeveral:
+      return view.size_bytes() > static_cast<size_t>(num_rows) * ByteSize(view.datatype());
+    case InputRule::kRefuseNonZero:
+    case InputRule::kRefuseAboveOne:
+      break;
+  }
+  NEREID_ASSIGN_OR_RETURN(const uint64_t greatest, Greatest(view));
+  return greatest > (rule == InputRule::kRefuseAboveOne ? 1u : 0u);
+}
+
+// Refuses what asks for a feature that does not exist, and collects what is only noted.
+Status ApplyRules(BatchInputs& inputs, ClientRequest& request) {
+  static const std::vector<const EngineInput*> rules = [] {
+    std::vector<const EngineInput*> all;
+    for (const EngineInput& input : EngineInputs()) {
+      if (input.rule != InputRule::kUsed) all.push_back(&input);
+    }
+    return all;
+  }();
+  for (const EngineInput* const input : rules) {
+    TensorView* view = inputs.Find(input->name);
+    if (view == nullptr) continue;
+    NEREID_ASSIGN_OR_RETURN(const bool refuse, Requests(*view, input->rule, inputs.num_rows()));
+    if (refuse) return RefusalOf(*input);
+    if (input->rule == InputRule::kNoted) request.noted_inputs.push_back(input);
   }
   return {};
+}
+
+// A client that names no output gets all that exist. One that names an output which is never set
+// would wait for it in vain.
+Status RefuseOutputs(const Request& request, size_t num_outputs) {
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> names, request.RequestedOutputs());
+  if (names.size() >= num_outputs) return {};
+  for (const std::string_view name : names) {
+    const EngineOutput* const output = FindEngineOutput(name);
+    if (output == nullptr || output->rule != OutputRule::kRefuse) continue;
+    return UnsupportedError("output '", name, "': this feature is not supported (", output->about,
+                            ")");
+  }
+  return {};
+}
+
+// The parameter by which a client divides a request into its context and its generation.
+Status RefuseRequestType(const Request& request) {
+  NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> type,
+                          request.FindParameter("request_type"));
+  if (!type) return {};
+  const std::string_view text =
+      type->type == TRITONSERVER_PARAMETER_STRING ? static_cast<const char*>(type->value) : "";
+  if (text == "context_and_generation") return {};
+  return UnsupportedError("parameter 'request_type' is '", text,
+                          "': context and generation on different servers are not supported, ",
+                          "expected context_and_generation");
 }
 
 Status ReadPrompt(BatchInputs& inputs, int64_t row, llm::TokenIds& prompt) {
@@ -112,6 +189,8 @@ Status ReadSampling(BatchInputs& inputs, int64_t row, const RequestDefaults& def
       inputs.Scalar<float>("frequency_penalty", row, sampling.frequency_penalty));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<int32_t>("no_repeat_ngram_size", row, sampling.no_repeat_ngram_size));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<int32_t>("prompt_ignore_length", row, sampling.prompt_ignore_length));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("random_seed", row, sampling.seed));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("seed", row, sampling.seed));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_log_probs", row, sampling.returns_log_probs));
@@ -172,6 +251,35 @@ Status ReadBeams(BatchInputs& inputs, int64_t row, const RequestDefaults& defaul
   if (out.num_sequences < 1 || out.num_sequences > defaults.max_num_sequences) {
     return InvalidArgError("input 'num_return_sequences' is ", out.num_sequences,
                            ", expected 1 to ", defaults.max_num_sequences);
+  }
+  return {};
+}
+
+// Refuses inputs that the model's decoding_mode does not provide, because their effect would be
+// missed. Values without effect pass, because clients send them as defaults.
+Status CheckDecodingMode(DecodingMode mode, const RequestItem& item) {
+  if (mode == DecodingMode::kAny) return {};
+  const llm::SamplingParams& sampling = item.sampling;
+  const auto refuse = [&](const char* input, auto value, const char* name) {
+    return InvalidArgError("input '", input, "' is ", value,
+                           ": the model's parameter decoding_mode is ", name);
+  };
+  const bool uses_top_p = sampling.top_p > 0.0f && sampling.top_p < 1.0f;
+  if (mode == DecodingMode::kBeamSearch) {
+    if (sampling.top_k > 1) return refuse("runtime_top_k", sampling.top_k, "beam_search");
+    if (uses_top_p) return refuse("runtime_top_p", sampling.top_p, "beam_search");
+    return {};
+  }
+  const char* const name = mode == DecodingMode::kTopK   ? "top_k"
+                           : mode == DecodingMode::kTopP ? "top_p"
+                                                         : "top_k_top_p";
+  if (item.beams.width > 1) return refuse("beam_width", item.beams.width, name);
+  if (mode == DecodingMode::kTopK && uses_top_p) {
+    return refuse("runtime_top_p", sampling.top_p, name);
+  }
+  const bool uses_top_k = sampling.top_k > 1 || (sampling.top_k == 1 && uses_top_p);
+  if (mode == DecodingMode::kTopP && uses_top_k) {
+    return refuse("runtime_top_k", sampling.top_k, name);
   }
   return {};
 }
@@ -344,6 +452,16 @@ Status ReadStopTexts(BatchInputs& inputs, int64_t row, const RequestDefaults& de
   return {};
 }
 
+// Whether the numbers of tokens are sent: if asked for, or if the model has no input for that.
+Status ReadCountRequests(BatchInputs& inputs, const RequestDefaults& defaults,
+                         ClientRequest& request) {
+  request.returns_num_input_tokens = !defaults.asks_for_num_input;
+  request.returns_num_output_tokens = !defaults.asks_for_num_output;
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("return_num_input_tokens", 0, request.returns_num_input_tokens));
+  return inputs.Scalar<Bool>("return_num_output_tokens", 0, request.returns_num_output_tokens);
+}
+
 }  // namespace
 
 Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements) {
@@ -377,7 +495,10 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("stop", 0, stop));
   result.is_stop = stop;
   if (result.is_stop) return result;
-  NEREID_RETURN_IF_ERROR(RefuseUnsupported(inputs));
+  NEREID_RETURN_IF_ERROR(ApplyRules(inputs, result));
+  NEREID_RETURN_IF_ERROR(RefuseOutputs(request, defaults.num_outputs));
+  NEREID_RETURN_IF_ERROR(RefuseRequestType(request));
+  NEREID_RETURN_IF_ERROR(ReadCountRequests(inputs, defaults, result));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("streaming", 0, result.is_streaming));
   result.exclude_input = defaults.exclude_input_in_output;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("exclude_input_in_output", 0, result.exclude_input));
@@ -385,8 +506,12 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     RequestItem& out = result.items.emplace_back();
     NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
     NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, defaults, out.sampling));
+    // Output tokens always count.
+    out.sampling.prompt_ignore_length =
+        std::min(out.sampling.prompt_ignore_length, static_cast<int32_t>(out.prompt.size()));
     NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadBeams(inputs, row, defaults, out));
+    NEREID_RETURN_IF_ERROR(CheckDecodingMode(defaults.decoding_mode, out));
     if (out.beams.width <= 1 && HasTemperatureAlone(inputs))
       ApplyTemperatureAlone(defaults, out, result);
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));

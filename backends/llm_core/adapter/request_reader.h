@@ -8,9 +8,11 @@
 
 #include "backends/llm_core/adapter/item_output_sink.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
+#include "backends/llm_core/adapter/llm_parameters.h"
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/grammar/guide.h"
+#include "backends/llm_tables/engine_tensors.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -23,6 +25,11 @@ struct RequestDefaults {
   int32_t vocab_size = 0;
   int32_t max_beam_width = 1;
   int32_t max_num_sequences = 1;  // limit for one request
+  DecodingMode decoding_mode = DecodingMode::kAny;
+  // Whether the model declares the inputs return_num_input_tokens and return_num_output_tokens. If
+  // not, the outputs are always sent.
+  bool asks_for_num_input = false, asks_for_num_output = false;
+  size_t num_outputs = 0;  // that the model declares
   bool exclude_input_in_output = false;
   LazyTokenizer* tokenizer = nullptr;  // must outlive the defaults
   bool matches_words_as_text = true;   // stop_words_list is also matched in the text
@@ -57,6 +64,9 @@ struct ClientRequest {
   bool is_stop = false;  // cancels the requests with this id; has no items
   bool is_streaming = false;
   bool exclude_input = false;
+  bool returns_num_input_tokens = true, returns_num_output_tokens = true;
+  // Inputs of the rule kNoted that the request has. Most requests have the same few.
+  std::vector<const EngineInput*> noted_inputs;
   // A temperature that has no effect, because the request is greedy without top-k, top-p and min-p.
   std::optional<float> unused_temperature;
   std::vector<RequestItem> items;

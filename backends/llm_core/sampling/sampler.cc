@@ -205,8 +205,9 @@ void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input
     return;
   }
   counts_.resize(logits.size(), 0);
-  for (const int32_t id : input.token_ids) ++counts_[id];
-  for (const int32_t id : input.token_ids) {
+  const std::span<const int32_t> counted = CountedTokens(input);
+  for (const int32_t id : counted) ++counts_[id];
+  for (const int32_t id : counted) {
     const int32_t count = std::exchange(counts_[id], 0);
     if (count == 0) continue;  // counted at its first occurrence
     float logit = logits[id];

@@ -3,6 +3,7 @@
 /// are tested against it. A Sampler keeps scratch memory: use one per thread. [executor thread]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,6 +23,12 @@ struct SamplingInput {
   /// may be sampled. Empty: all.
   std::span<const uint32_t> token_mask = {};
 };
+
+/// The tokens that penalties count: without the prompt's first prompt_ignore_length.
+inline std::span<const int32_t> CountedTokens(const SamplingInput& input) {
+  const auto ignored = static_cast<size_t>(input.params->prompt_ignore_length);
+  return input.token_ids.subspan(std::min(ignored, input.token_ids.size()));
+}
 
 /// SampledToken::id if the rules ban every token.
 inline constexpr int32_t kNoToken = -1;

@@ -41,6 +41,10 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   NEREID_RETURN_IF_ERROR(CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty, -1e6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f));
+  if (params.prompt_ignore_length < 0) {
+    return InvalidArgError("'prompt_ignore_length' is ", params.prompt_ignore_length,
+                           ", expected 0 (none) or more");
+  }
   if (params.no_repeat_ngram_size < 0) {
     return InvalidArgError("'no_repeat_ngram_size' is ", params.no_repeat_ngram_size,
                            ", expected 0 (none) or more");

@@ -24,7 +24,7 @@ struct LogitBias {
 /// penalties; bans by bad words, repeated n-grams, allowed and banned ids, and by a grammar;
 /// temperature; top-k;
 /// top-p over the tokens that top-k kept; min-p; draw. Penalties count every token of the sequence,
-/// prompt included.
+/// prompt included, but for the first prompt_ignore_length tokens.
 struct SamplingParams {
   float temperature = 1.0f;  ///< 0: greedy
   int32_t top_k = 0;         ///< 0: no limit; 1: greedy
@@ -37,6 +37,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  ///< > 1 makes repeated tokens less likely
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
+  int32_t prompt_ignore_length = 0;  ///< the penalties do not count the first tokens of the prompt
   uint64_t seed = 0;
   std::vector<float> embedding_bias;  ///< [vocab_size] or empty; added to the logits
   std::vector<LogitBias> logit_bias;  ///< at most kMaxLogitBias; those of one id add up

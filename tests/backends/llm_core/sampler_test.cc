@@ -189,6 +189,22 @@ TEST(SamplerTest, PresenceCountsOnceFrequencyEachTime) {
   EXPECT_EQ(Greedy({2.0f, 2.5f}, params, {0}), 0);
 }
 
+TEST(SamplerTest, PenaltiesDoNotCountTheIgnoredTokensOfThePrompt) {
+  SamplingParams params;
+  params.presence_penalty = 5.0f;
+  Sampler sampler;
+  const std::vector<int32_t> history = {0, 1};
+  const auto next = [&] {
+    std::vector<float> logits = {3.0f, 2.0f, 1.0f};
+    return sampler.Sample(logits, {&params, history, 2, {}}).id;
+  };
+  EXPECT_EQ(next(), 2);
+  params.prompt_ignore_length = 1;
+  EXPECT_EQ(next(), 0);
+  params.prompt_ignore_length = 100;  // more than there are
+  EXPECT_EQ(next(), 0);
+}
+
 TEST(SamplerTest, BiasBadWordsAndBansMoveTheChoice) {
   SamplingParams params;
   params.embedding_bias = {0.0f, 0.0f, 10.0f};

@@ -145,6 +145,10 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
   if (request.is_stream && model_.is_decoupled && writer.Has("stream")) {
     NEREID_RETURN_IF_ERROR(writer.AddBool("stream", true));
   }
+  // For `usage`. Models of TensorRT-LLM's newest release send the counts only where asked.
+  for (const char* const name : {"return_num_input_tokens", "return_num_output_tokens"}) {
+    if (writer.Has(name)) NEREID_RETURN_IF_ERROR(writer.AddBool(name, true));
+  }
   if (request.answers_per_prompt > 1) {
     const auto count = static_cast<int64_t>(request.answers_per_prompt);
     NEREID_RETURN_IF_ERROR(writer.AddInteger("num_return_sequences", count));

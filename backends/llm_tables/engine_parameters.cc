@@ -1,0 +1,229 @@
+// The rows of the table, and the checks and texts that follow from a row.
+#include "backends/llm_tables/engine_parameters.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "backends/llm_tables/engine_tensors.h"
+#include "base/closest_name.h"
+
+namespace nereid::llm {
+namespace {
+
+using enum ParameterKind;
+using enum ParameterRule;
+
+constexpr const char* kOff = "false False FALSE 0 f n no";
+
+constexpr EngineParameter kParameters[] = {
+    {"gpt_model_type", kChoice, kUsed, "in-flight batching; V1 is batched in flight, too",
+     "inflight_fused_batching inflight_batching V1 v1"},
+    {"gpt_model_path", kText, kUsed, "the checkpoint's folder"},
+    {"tokenizer_dir", kText, kUsed, "the tokenizer's folder, for stop words and guides"},
+    {"max_beam_width", kInt, kUsed, "the greatest beam_width of a request"},
+    {"max_tokens_in_paged_kv_cache", kInt, kUsed, "the size of the KV cache"},
+    {"max_attention_window_size", kText, kUsed, "attention windows, for each layer"},
+    {"max_kv_cache_length", kText, kUsed, "an older name of max_attention_window_size"},
+    {"sink_token_length", kInt, kUsed, "attention sinks"},
+    {"batch_scheduler_policy", kChoice, kUsed, "whether running requests may be preempted",
+     "guaranteed_no_evict max_utilization"},
+    {"kv_cache_free_gpu_mem_fraction", kFraction, kUsedOnGpu, "the KV cache's part of GPU memory"},
+    {"enable_kv_cache_reuse", kBool, kUsed, "the prefix cache"},
+    {"enable_chunked_context", kBool, kUsed, "prompts are processed in chunks"},
+    {"exclude_input_in_output", kBool, kUsed, "whether output_ids begins with the prompt"},
+    {"stats_check_period_ms", kInt, kUsed, "how often metrics are updated"},
+    {"decoding_mode", kChoice, kUsed, "the inputs that requests may use: see below",
+     "auto top_k top_p top_k_top_p beam_search"},
+    {"gpu_device_ids", kDeviceIds, kUsedOnGpu, "the GPUs of the model"},
+    {"cuda_graph_mode", kBool, kUsedOnGpu, "whether steps are recorded", "", kOff},
+    {"cross_kv_cache_fraction", kFraction, kRefused, "encoder-decoder models"},
+    {"encoder_model_path", kText, kRefused, "encoder-decoder models"},
+    {"medusa_choices", kText, kRefused, "Medusa"},
+    {"eagle_choices", kText, kRefused, "EAGLE"},
+    {"lookahead_window_size", kInt, kRefused, "lookahead decoding"},
+    {"lookahead_ngram_size", kInt, kRefused, "lookahead decoding"},
+    {"lookahead_verification_set_size", kInt, kRefused, "lookahead decoding"},
+    {"lora_prefetch_dir", kText, kRefused, "LoRA"},
+    {"num_nodes", kInt, kRefused, "models on several hosts: all GPUs must be on one host", "",
+     "0 1"},
+    {"normalize_log_probs", kBool, kRefused,
+     "log probabilities relative to the candidates: they are those of the whole vocabulary", "",
+     kOff},
+    {"lora_cache_optimal_adapter_size", kInt, kNoted, "the cache of LoRA adapters"},
+    {"lora_cache_max_adapter_size", kInt, kNoted, "the cache of LoRA adapters"},
+    {"lora_cache_gpu_memory_fraction", kFraction, kNoted, "the cache of LoRA adapters"},
+    {"lora_cache_host_memory_bytes", kInt, kNoted, "the cache of LoRA adapters"},
+    {"guided_decoding_backend", kText, kNoted, "the library of guided decoding"},
+    {"xgrammar_tokenizer_info_path", kText, kNoted, "the library of guided decoding"},
+    {"speculative_decoding_fast_logits", kBool, kNoted, "the transfer of a draft model's logits",
+     "", kOff},
+    {"kv_cache_host_memory_bytes", kInt, kNoted, "blocks of the KV cache in host memory", "", "0"},
+    {"kv_cache_onboard_blocks", kBool, kNoted, "blocks of the KV cache in host memory", "", kOff},
+    {"cancellation_check_period_ms", kInt, kNoted, "cancellations are seen after 2 ms"},
+    {"recv_poll_period_ms", kInt, kNoted, "the engine does not poll for requests"},
+    {"iter_stats_max_iterations", kInt, kNoted, "statistics that are kept for later"},
+    {"request_stats_max_iterations", kInt, kNoted, "statistics that are kept for later"},
+    {"enable_trt_overlap", kBool, kNoted, "overlap_steps is the setting here", "", kOff},
+    {"enable_context_fmha_fp32_acc", kBool, kNoted, "attention always accumulates in FP32", "",
+     kOff},
+    {"multi_block_mode", kBool, kNoted, "how attention is divided on the GPU", "", kOff},
+    {"cuda_graph_cache_size", kInt, kNoted, "the engine chooses what it records"},
+    {"gpu_weights_percent", kFraction, kNoted, "weights in host memory", "", "1 1.0"},
+    {"participant_ids", kText, kNoted, "there are no worker processes"},
+    {"executor_worker_path", kText, kNoted, "there are no worker processes"},
+    {"worker_path", kText, kNoted, "there are no worker processes"},
+    {"FORCE_CPU_ONLY_INPUT_TENSORS", kText, kNoted, "inputs are always read on the CPU"},
+    // Extensions of this host.
+    {"max_num_sequences", kInt, kUsed, "sequences at the same time"},
+    {"max_num_tokens", kInt, kUsed, "tokens in one step"},
+    {"mixed_step_tokens", kInt, kUsed, "tokens in a step that also decodes"},
+    {"max_seq_len", kInt, kUsed, "the context's size"},
+    {"cpu_threads", kInt, kUsedOnCpu, "threads of the engine"},
+    {"profile_steps", kInt, kUsedOnGpu, "steps whose operators are timed"},
+    {"fused_decode", kBool, kUsedOnGpu, "whether a small decode step is one launch"},
+    {"overlap_steps", kBool, kUsed, "whether a step is scheduled while one runs"},
+    {"load_format", kChoice, kUsed, "whether the weights are read", "auto dummy"},
+    {"kv_cache_dtype", kChoice, kUsed, "the format of the KV cache", "auto float fp8 int8"},
+    {"batch_invariant", kBool, kUsed, "the same bits alone and in any batch"},
+    {"sampling_defaults", kChoice, kUsed, "what applies where a request says nothing",
+     "none generation_config"},
+    {"skip_special_tokens", kBool, kUsed, "the text in which stop words are searched"},
+    {"clean_up_tokenization_spaces", kBool, kUsed, "the text in which stop words are searched"},
+    {"json_whitespace", kInt, kUsed, "the longest white space in JSON that a guide permits"},
+    {"stop_words_in_text", kBool, kUsed, "whether stop words are also searched in the text"},
+};
+
+bool IsNumber(std::string_view value, double above, double up_to, bool is_limited) {
+  double number = 0.0;
+  const char* const end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || stop != end) return false;
+  return !is_limited || (number > above && number <= up_to);
+}
+
+bool AreDeviceIds(std::string_view value) {
+  std::vector<int32_t> seen;
+  while (true) {
+    const size_t comma = std::min(value.find(','), value.size());
+    std::string_view part = value.substr(0, comma);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    int32_t id = -1;
+    const char* const end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data(), end, id);
+    if (error != std::errc() || stop != end || id < 0) return false;
+    if (std::find(seen.begin(), seen.end(), id) != seen.end()) return false;
+    seen.push_back(id);
+    if (comma == value.size()) return true;
+    value.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::span<const EngineParameter> EngineParameters() {
+  return kParameters;
+}
+
+const EngineParameter* FindEngineParameter(std::string_view key) {
+  const auto* const found =
+      std::find_if(std::begin(kParameters), std::end(kParameters),
+                   [&](const EngineParameter& parameter) { return key == parameter.key; });
+  return found == std::end(kParameters) ? nullptr : found;
+}
+
+std::string SuggestEngineParameter(std::string_view key) {
+  std::vector<std::string> keys;
+  for (const EngineParameter& parameter : kParameters) keys.emplace_back(parameter.key);
+  return DidYouMean(key, keys);
+}
+
+bool IsOneOf(std::string_view value, std::string_view choices) {
+  while (!choices.empty()) {
+    const size_t space = std::min(choices.find(' '), choices.size());
+    if (value == choices.substr(0, space)) return true;
+    choices.remove_prefix(std::min(space + 1, choices.size()));
+  }
+  return false;
+}
+
+bool IsValueOf(ParameterKind kind, std::string_view choices, std::string_view value) {
+  int64_t integer = 0;
+  const char* const end = value.data() + value.size();
+  switch (kind) {
+    case kText:
+      return true;
+    case kChoice:
+      return IsOneOf(value, choices);
+    case kBool:
+      return IsOneOf(value, "true True TRUE 1 t y yes") || IsOneOf(value, kOff);
+    case kInt: {
+      const auto [stop, error] = std::from_chars(value.data(), end, integer);
+      return error == std::errc() && stop == end;
+    }
+    case kFloat:
+      return IsNumber(value, 0.0, 0.0, false);
+    case kFraction:
+      return IsNumber(value, 0.0, 1.0, true);
+    case kDeviceIds:
+      return AreDeviceIds(value);
+  }
+  return false;
+}
+
+std::string ExpectedValue(ParameterKind kind, std::string_view choices) {
+  switch (kind) {
+    case kBool:
+      return "true or false";
+    case kInt:
+      return "an integer";
+    case kFloat:
+      return "a number";
+    case kFraction:
+      return "more than 0, up to 1";
+    case kDeviceIds:
+      return "numbers of GPUs, each once, separated by commas";
+    case kChoice:
+      return StrCat("one of: ", choices);
+    case kText:
+      break;
+  }
+  return "a text";
+}
+
+Status CheckEngineParameter(std::string_view key, std::string_view value) {
+  const EngineParameter* const parameter = FindEngineParameter(key);
+  if (parameter == nullptr) {
+    const std::string meant = SuggestEngineParameter(key);
+    if (meant.empty()) return {};
+    return InvalidArgError("parameter '", key, "' is unknown", meant);
+  }
+  if (!IsValueOf(parameter->kind, parameter->choices, value)) {
+    return InvalidArgError("parameter '", key, "' is '", value, "', expected ",
+                           ExpectedValue(parameter->kind, parameter->choices));
+  }
+  if (parameter->rule != kRefused || IsOneOf(value, parameter->idle)) return {};
+  return UnsupportedError("parameter '", key, "' is '", value, "': not supported (",
+                          parameter->about, ")");
+}
+
+std::string NoteOnEngineParameter(std::string_view key, std::string_view value, bool is_on_gpu) {
+  const EngineParameter* const parameter = FindEngineParameter(key);
+  if (parameter == nullptr) {
+    return StrCat("parameter '", key, "' is not known to this backend and has no effect");
+  }
+  if (IsOneOf(value, parameter->idle)) return "";
+  const auto line = [&](std::string_view what) {
+    return StrCat("parameter '", key, "' (", value, ") ", what, " (", parameter->about, ")");
+  };
+  if (parameter->rule == kNoted) return line(kTunesNothing);
+  if (parameter->rule == kUsedOnGpu && !is_on_gpu)
+    return line("has no effect: this backend runs on the CPU");
+  if (parameter->rule == kUsedOnCpu && is_on_gpu)
+    return line("has no effect: this backend runs on the GPU");
+  if (key == "gpt_model_type" && IsOneOf(value, "V1 v1")) return line(kTunesNothing);
+  return "";
+}
+
+}  // namespace nereid::llm
