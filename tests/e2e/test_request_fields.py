@@ -115,6 +115,16 @@ def test_special_tokens_are_kept_where_a_request_wants_them(demo):
     assert (stopped["text_output"], stopped["stop_reason"]) == ("", text[:len(text) // 3])
 
 
+def test_several_answers_in_one_body_are_in_the_order_of_their_index(demo):
+    fields = {"text_input": TEXT, "max_tokens": 6, "num_return_sequences": 3, "top_p": 1.0, "temperature": 1.2, "seed": 5, "end_id": -1}
+    texts = {piece["sequence_index"]: "" for piece in stream(demo, **fields)}
+    for piece in stream(demo, **fields):
+        texts[piece["sequence_index"]] += piece["text_output"]
+    answer = ask(demo, **fields)
+    assert answer["text_output"] == [texts[index] for index in range(3)] and answer["sequence_index"] == [0, 1, 2]
+    assert answer["finish_reason"] == ["length"] * 3 and answer["num_output_tokens"] == [6] * 3 and answer["model_name"] == "ensemble"
+
+
 def test_several_answers_stream_by_their_index(demo):
     fields = {"text_input": TEXT, "max_tokens": 12, "num_return_sequences": 3, "top_p": 1.0, "temperature": 1.2, "seed": 5, "end_id": -1}
     texts = ["", "", ""]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -141,6 +142,23 @@ Status AddNames(const InferResponse& response, Members& members) {
   return Status::Ok();
 }
 
+// Sorted by name. Of several members of one name, the first one counts.
+void AppendMembers(std::string& json, Members& members) {
+  std::stable_sort(members.begin(), members.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto end = std::unique(members.begin(), members.end(),
+                               [](const auto& a, const auto& b) { return a.first == b.first; });
+  char separator = '{';
+  for (auto member = members.begin(); member != end; ++member) {
+    json += separator;
+    separator = ',';
+    AppendLossyJsonString(json, member->first);
+    json += ':';
+    json += member->second;
+  }
+  json += '}';
+}
+
 }  // namespace
 
 OutputFormat OutputFormats::FormatOf(std::string_view output) const {
@@ -215,19 +233,30 @@ Status AppendGenerateResponse(std::string& json, const InferResponse& response) 
   NEREID_RETURN_IF_ERROR(AddNames(response, members));
   NEREID_RETURN_IF_ERROR(AddParameters(response, members));
   NEREID_RETURN_IF_ERROR(AddOutputs(response, members));
-  std::stable_sort(members.begin(), members.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  const auto end = std::unique(members.begin(), members.end(),
-                               [](const auto& a, const auto& b) { return a.first == b.first; });
-  char separator = '{';
-  for (auto member = members.begin(); member != end; ++member) {
-    json += separator;
-    separator = ',';
-    AppendLossyJsonString(json, member->first);
-    json += ':';
-    json += member->second;
+  AppendMembers(json, members);
+  return Status::Ok();
+}
+
+Status AppendGenerateResponses(std::string& json, std::span<const InferResponse> responses) {
+  std::map<std::string, std::string, std::less<>> elements;  // of each output
+  for (const InferResponse& response : responses) {
+    NEREID_RETURN_IF_ERROR(response.Error());
+    Members outputs;
+    NEREID_RETURN_IF_ERROR(AddOutputs(response, outputs));
+    for (const auto& [name, value] : outputs) {
+      const bool is_array = value.starts_with('[');
+      const std::string_view text =
+          is_array ? std::string_view(value).substr(1, value.size() - 2) : value;
+      std::string& all = elements[std::string(name)];
+      if (!all.empty() && !text.empty()) all += ',';
+      all += text;
+    }
   }
-  json += '}';
+  Members members;
+  NEREID_RETURN_IF_ERROR(AddNames(responses.front(), members));
+  NEREID_RETURN_IF_ERROR(AddParameters(responses.front(), members));
+  for (const auto& [name, all] : elements) members.emplace_back(name, StrCat('[', all, ']'));
+  AppendMembers(json, members);
   return Status::Ok();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,5 +52,8 @@ void AppendParameterValue(std::string& json, const ParameterView& parameter);
 // object with sorted keys. A tensor of one element becomes a scalar. Fails with the response's own
 // error, or if a value has no JSON form; `json` is unchanged then.
 Status AppendGenerateResponse(std::string& json, const InferResponse& response);
+// The same for the responses of several sequences of one request: each output is an array with the
+// elements of all responses, in their order. Requires at least one response.
+Status AppendGenerateResponses(std::string& json, std::span<const InferResponse> responses);
 
 }  // namespace nereid::http

@@ -1,10 +1,15 @@
 // The generate endpoints, and the cache of model signatures that they use.
 #include "host/frontend/http/endpoints/endpoints.h"
 
+#include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "host/frontend/http/bodies/generate_body.h"
 #include "host/frontend/http/calls/model_call.h"
@@ -14,15 +19,39 @@
 namespace nereid::http {
 namespace {
 
-// generate: requires exactly one response, also from a decoupled model.
+constexpr size_t kMaxSequences = 1024;
+
+// The number of the sequence that a response belongs to, if its request has several.
+std::optional<int32_t> SequenceOf(const InferResponse& response) {
+  const Result<uint32_t> count = response.OutputCount();
+  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
+    const Result<OutputView> output = response.Output(i);
+    if (!output.ok() || output->name != std::string_view("sequence_index")) continue;
+    int32_t index = 0;
+    if (output->datatype != TRITONSERVER_TYPE_INT32 || output->size_bytes != sizeof(index) ||
+        output->memory_type == TRITONSERVER_MEMORY_GPU) {
+      return std::nullopt;
+    }
+    std::memcpy(&index, output->base, sizeof(index));
+    return index;
+  }
+  return std::nullopt;
+}
+
+// generate: requires exactly one response, also from a decoupled model. A language model that was
+// asked for several sequences may send one response for each.
 class GenerateCall final : public ModelCall {
  public:
   using ModelCall::ModelCall;
 
  private:
   void OnModelResponse(InferResponse response) override {
-    if (response_.empty()) {
-      response_ = std::move(response);
+    const std::optional<int32_t> sequence = SequenceOf(response);
+    const bool is_first = responses_.empty();
+    if (is_first || (has_sequences_ && sequence && responses_.size() < kMaxSequences &&
+                     !responses_.contains(*sequence))) {
+      has_sequences_ = sequence.has_value();
+      responses_.emplace(sequence.value_or(0), std::move(response));
       return;
     }
     ReplyResponseCountError();
@@ -31,12 +60,12 @@ class GenerateCall final : public ModelCall {
   }
 
   void OnModelEnd() override {
-    if (response_.empty()) {
+    if (responses_.empty()) {
       ReplyResponseCountError();
       return;
     }
     std::string json;
-    const Status status = AppendGenerateResponse(json, response_);
+    const Status status = Append(json);
     if (status.ok()) {
       const std::string headers = ExtraHeaders();
       connection()->Reply({.extra_headers = headers}, json);
@@ -45,13 +74,21 @@ class GenerateCall final : public ModelCall {
     }
   }
 
+  Status Append(std::string& json) {
+    if (responses_.size() == 1) return AppendGenerateResponse(json, responses_.begin()->second);
+    std::vector<InferResponse> all;
+    for (auto& [sequence, response] : responses_) all.push_back(std::move(response));
+    return AppendGenerateResponses(json, all);
+  }
+
   void ReplyResponseCountError() {
     ReplyError(*connection(),
                InternalError("generate expects model to produce exactly 1 response, use generate "
                              "stream for model that generates various number of responses"));
   }
 
-  InferResponse response_;
+  std::map<int32_t, InferResponse> responses_;  // by sequence
+  bool has_sequences_ = false;
 };
 
 // generate_stream: sends each response as soon as it arrives. Before the first one an error can
