@@ -47,10 +47,12 @@ ResponseTimes::Outcome OutcomeOf(const ResponseReport& report) {
                                              : ResponseTimes::Outcome::kSuccess;
 }
 
-// A failure of a backend counts for the model of the ensemble step, not again for the ensemble.
+// A failure of a backend counts for the model of the ensemble step, not again for the ensemble. A
+// request that was wrong is not the backend's failure.
 FailureReason ReasonOf(const InferRequest& failed) {
   if (failed.IsCancelled()) return FailureReason::kCanceled;
-  return failed.schema().is_ensemble ? FailureReason::kOther : FailureReason::kBackend;
+  const bool is_elsewhere = failed.schema().is_ensemble || failed.sink()->has_client_error();
+  return is_elsewhere ? FailureReason::kOther : FailureReason::kBackend;
 }
 
 }  // namespace
@@ -82,7 +84,9 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
                               compute_start_ns, compute_end_ns, exec_end_ns, now_ns},
                              static_cast<uint64_t>(object.batch_size()));
   } else {
-    statistics.RecordFailure(ReasonOf(object), now_ns - object.request_start_ns);
+    const FailureReason reason = ReasonOf(object);
+    statistics.RecordFailure(reason, now_ns - object.request_start_ns);
+    if (reason == FailureReason::kBackend) object.sink()->MarkFailed();
   }
   return nullptr;
 }

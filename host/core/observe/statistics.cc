@@ -107,6 +107,11 @@ void StatisticsShard::RecordFailure(FailureReason reason, uint64_t duration_ns) 
   failures_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
 }
 
+void StatisticsShard::ChangeReason(FailureReason from, FailureReason to) {
+  failures_[static_cast<size_t>(to)].fetch_add(1, std::memory_order_relaxed);
+  failures_[static_cast<size_t>(from)].fetch_sub(1, std::memory_order_relaxed);
+}
+
 void StatisticsShard::RecordExecution(uint64_t batch_size, const RequestTimes& times) {
   last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
   execution_count_.fetch_add(1, std::memory_order_relaxed);

@@ -79,6 +79,8 @@ class StatisticsShard {
 
   void RecordSuccess(const RequestTimes& times, uint64_t batch_size);
   void RecordFailure(FailureReason reason, uint64_t duration_ns);
+  // Counts a failure, which any shard of the model has recorded, under another reason.
+  void ChangeReason(FailureReason from, FailureReason to);
   // A request that was answered from the cache: it counts as a success, but the model did not
   // execute it. Timestamps of the steady clock.
   void RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns, uint64_t lookup_end_ns);

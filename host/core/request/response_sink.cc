@@ -5,6 +5,13 @@
 #include "host/core/request/trace_tensors.h"
 
 namespace nereid::core {
+namespace {
+
+bool IsClientError(const Status& error) {
+  return error.code() == StatusCode::kInvalidArg || error.code() == StatusCode::kUnsupported;
+}
+
+}  // namespace
 
 ResponseSink::ResponseSink(std::shared_ptr<RequestTarget> target, std::string request_id,
                            const ResponseCallbacks& callbacks)
@@ -45,6 +52,13 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
   const bool is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
   const bool too_late = is_final ? final_sent_.exchange(true, std::memory_order_acq_rel)
                                  : final_sent_.load(std::memory_order_acquire);
+  if (response != nullptr && IsClientError(response->error())) {
+    has_client_error_ = true;
+    // Shards are added up, so that any of them may take the change.
+    if (std::exchange(counts_as_backend_failure_, false)) {
+      target_->statistics().host().ChangeReason(FailureReason::kBackend, FailureReason::kOther);
+    }
+  }
   if (response != nullptr) {
     response->MarkSent();
     if (keeps_outputs_in_host_memory() && !too_late) response->CopyOutputsToClient();

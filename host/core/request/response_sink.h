@@ -99,6 +99,11 @@ class ResponseSink {
   bool keeps_outputs_in_host_memory() const {
     return keeps_outputs_in_host_memory_.load(std::memory_order_relaxed);
   }
+  // A backend reports a failed request before or after it sends the error. If the error says that
+  // the client's request was wrong, the failure is not the backend's. [the sender's thread]
+  void MarkFailed() { counts_as_backend_failure_ = true; }
+  // Whether such an error was sent. [the sender's thread]
+  bool has_client_error() const { return has_client_error_; }
   // The next index for the response statistics that a backend reports.
   uint64_t NextStatisticsIndex() { return next_index_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -128,6 +133,8 @@ class ResponseSink {
   std::atomic<bool> final_sent_{false};
   std::atomic<bool> keeps_outputs_in_host_memory_{false};
   std::atomic<bool> sender_waits_{true};
+  bool counts_as_backend_failure_ = false;
+  bool has_client_error_ = false;
   ResponseRoom room_;
   ResponseSink* room_source_ = nullptr;  // a counted reference; null if there is none
   InferenceTrace* trace_ = nullptr;
