@@ -231,7 +231,7 @@ const std::vector<EngineOutput>& EngineOutputs() {
       {"first_scheduled_time_ns", DataType::kInt64, {1}, "with return_perf_metrics"},
       {"first_token_time_ns", DataType::kInt64, {1}, "with return_perf_metrics"},
       {"last_token_time_ns", DataType::kInt64, {1}, "with return_perf_metrics"},
-      {"acceptance_rate", kFloat, {1}, "with return_perf_metrics; 0, as there are no draft tokens"},
+      {"acceptance_rate", kFloat, {1}, "with return_perf_metrics; 0, because there are no draft tokens"},
       {"total_accepted_draft_tokens", kInt, {1}, "with return_perf_metrics; 0"},
       {"total_draft_tokens", kInt, {1}, "with return_perf_metrics; 0"},
       {"prior_ids", kInt, {-1}, "in every response (extension)"},

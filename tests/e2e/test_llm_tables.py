@@ -6,6 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
@@ -106,11 +107,19 @@ def shape(value):
 def ask(server, inputs, fields, outputs=(), model="llm"):
     """The outputs by name, without the times, which always differ."""
     fields = {"input_ids": PROMPT, "input_lengths": len(PROMPT), "request_output_len": 12, **fields}
-    body = {"id": "1", "inputs": [{"name": name, "datatype": inputs[name][0].removeprefix("TYPE_").replace("STRING", "BYTES"),
-                        "shape": shape(value) or [1], "data": flat(value)} for name, value in fields.items()]}
+    body, binary = {"id": "1", "inputs": []}, b""
+    for name, value in fields.items():
+        tensor = {"name": name, "datatype": inputs[name][0].removeprefix("TYPE_").replace("STRING", "BYTES"), "shape": shape(value) or [1]}
+        if tensor["datatype"] == "FP16":  # which has no JSON form
+            binary += (content := np.array(flat(value), np.float16).tobytes())
+            tensor["parameters"] = {"binary_data_size": len(content)}
+        else:
+            tensor["data"] = flat(value)
+        body["inputs"].append(tensor)
     if outputs:
         body["outputs"] = [{"name": name} for name in outputs]
-    request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", data=json.dumps(body).encode())
+    head = json.dumps(body).encode()
+    request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", data=head + binary, headers={"Inference-Header-Content-Length": len(head)})
     try:
         answer = urllib.request.urlopen(request, timeout=120)
     except urllib.error.HTTPError as error:

@@ -256,13 +256,49 @@ def test_out_of_range_values_are_named_with_the_range(llm, fields, message):
     assert message in str(caught.value) and llm.alive()
 
 
+def metric(server, line, model="llm"):
+    page = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics").read().decode()
+    return [float(each.split()[-1]) for each in page.splitlines() if each.startswith(line) and f'model="{model}"' in each]
+
+
+def test_a_wrong_request_is_not_a_failure_of_the_backend(llm):
+    before = [metric(llm, "nv_inference_request_failure{" + f'model="llm",reason="{reason}"') for reason in ("BACKEND", "OTHER")]
+    with pytest.raises(InferenceServerException):
+        ask(llm, ["output_ids"], temperature=-1.0)
+    with pytest.raises(InferenceServerException):
+        ask(llm, ["output_ids"], prompt=[10**9])
+    after = [metric(llm, "nv_inference_request_failure{" + f'model="llm",reason="{reason}"') for reason in ("BACKEND", "OTHER")]
+    assert after == [before[0], [before[1][0] + 2]]
+
+
+def test_a_prompt_is_counted_once_whatever_its_sequences(llm):
+    names = ("nv_llm_input_token_len_sum", "nv_llm_output_token_len_sum", "nereid_llm_queue_seconds_count")
+    before = [metric(llm, name)[0] for name in names]
+    ask(llm, ["output_ids"], num_return_sequences=3, runtime_top_k=50)
+    deadline = time.monotonic() + 60
+    wanted = [before[0] + len(PROMPT), before[1] + 18, before[2] + 3]
+    while [metric(llm, name)[0] for name in names] != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [metric(llm, name)[0] for name in names] == wanted
+
+
+def test_a_v1_model_has_the_metrics_of_v1_and_an_idle_engine_idle_ones(start_server, tmp_path):
+    add_model(tmp_path, "old", "gpt_model_type", "V1")
+    server = start_server(tmp_path)
+    ask(server, ["output_ids"], model="old")
+    deadline = time.monotonic() + 60
+    families = {"nv_trt_llm_v1_metrics{": [8, 0, 0], 'nv_trt_llm_request_metrics{model="old",request_type="scheduled"': [0],
+                "nv_trt_llm_disaggregated_serving_metrics{": [0, 0], "nv_trt_llm_inflight_batcher_metrics": []}
+    while any(metric(server, line, "old") != values for line, values in families.items()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert {line: metric(server, line, "old") for line in families} == families
+
+
 def test_metrics_have_the_published_families(llm):
     ask(llm, ["output_ids"])
 
     def value(line):
-        page = urllib.request.urlopen(f"http://127.0.0.1:{llm.metrics}/metrics").read().decode()
-        found = [each for each in page.splitlines() if each.startswith(line) and 'model="llm"' in each]
-        return [float(each.split()[-1]) for each in found]
+        return metric(llm, line)
 
     def poll(line, wanted):  # gauges are updated after the answer was sent
         deadline = time.monotonic() + 60
@@ -279,6 +315,7 @@ def test_metrics_have_the_published_families(llm):
     poll('nv_trt_llm_general_metrics{general_type="iteration_counter"', lambda count: count > 0)
     poll("nv_llm_input_token_len_count", lambda count: count > 0)
     poll("nv_llm_output_token_len_count", lambda count: count > 0)
-    for family in ("nereid_llm_time_to_first_token_seconds", "nereid_llm_time_per_output_token_seconds"):
+    for family in ("nereid_llm_time_to_first_token_seconds", "nereid_llm_time_per_output_token_seconds", "nereid_llm_inter_token_latency_seconds",
+                   "nereid_llm_queue_seconds"):
         poll(family + "_count", lambda count: count > 0)
         poll(family + "_sum", lambda seconds: seconds > 0)

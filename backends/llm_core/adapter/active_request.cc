@@ -116,7 +116,10 @@ bool ActiveRequest::PollCancellation() {
   if (IsCancelled()) return true;
   bool is_cancelled = false;
   (void)ToStatus(TRITONBACKEND_ResponseFactoryIsCancelled(factory_.get(), &is_cancelled));
-  if (is_cancelled) Cancel();
+  if (is_cancelled) {
+    has_client_cancelled_ = true;
+    Cancel();
+  }
   return is_cancelled;
 }
 
@@ -208,8 +211,7 @@ void ActiveRequest::HandleUpdate(SequenceState& sequence, SequenceUpdate update)
   }
   if (update.is_over()) {
     Close(sequence);
-    if (metrics_ != nullptr)
-      metrics_->CountRequest(item.prompt.size(), update.num_output, update.timing);
+    if (metrics_ != nullptr) CountEnd(item, update);
   }
   if (!item.is_combined) {
     Send(sequence, std::span(&update, 1));
@@ -220,6 +222,13 @@ void ActiveRequest::HandleUpdate(SequenceState& sequence, SequenceUpdate update)
   if (std::all_of(item.final_updates.begin(), item.final_updates.end(), is_over)) {
     Send(sequences_[item.first_sequence], item.final_updates);
   }
+}
+
+void ActiveRequest::CountEnd(Item& item, const SequenceUpdate& update) {
+  metrics_->CountSequence(update.num_output, update.timing);
+  item.num_output_tokens += update.num_output;
+  if (++item.num_ended < item.num_sequences) return;
+  metrics_->CountRequest(item.prompt.size(), item.num_output_tokens);
 }
 
 void ActiveRequest::Close(SequenceState& sequence) {
@@ -238,6 +247,10 @@ void ActiveRequest::FailItem(const Item& item, const Status& error) {
 void ActiveRequest::Send(SequenceState& sequence, std::span<const SequenceUpdate> all) {
   const bool is_last = num_open_ == 0;
   if (is_last) sender_.MarkComputed();
+  // Nobody reads the rest. The host counts the request as cancelled.
+  if (is_last && first_error_.ok() && has_client_cancelled_) {
+    first_error_ = Status(StatusCode::kCancelled, "the client has cancelled the request");
+  }
   if (!first_error_.ok()) {
     if (is_last) (void)sender_.Fail(first_error_);
     return;

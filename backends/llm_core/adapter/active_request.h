@@ -86,6 +86,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
     bool is_combined = false;
     size_t first_sequence = 0;
     size_t num_sequences = 1;
+    size_t num_ended = 0;                       // sequences [response thread]
+    int64_t num_output_tokens = 0;              // of the ended sequences [response thread]
     std::vector<SequenceUpdate> final_updates;  // of a combined item, by sequence [response thread]
   };
   // A sequence of an item.
@@ -106,6 +108,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   bool MustHold();
   void HandleUpdate(SequenceState& sequence, SequenceUpdate update);
   void Close(SequenceState& sequence);
+  void CountEnd(Item& item, const SequenceUpdate& update);
   void FailItem(const Item& item, const Status& error);
   // `all`: the sequences that the response contains.
   void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
@@ -135,6 +138,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   ResponseSender sender_;                // [response thread]
   const ResponseFactoryHandle factory_;  // used by PollClient only
   std::atomic<bool> is_cancelled_{false};
+  std::atomic<bool> has_client_cancelled_{false};  // not only a stop request
   // Flush found no room. The thread that resets it continues with held_self_, which keeps this
   // object after the engine has finished with it.
   std::atomic<bool> is_held_{false};

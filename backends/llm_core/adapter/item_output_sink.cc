@@ -42,14 +42,25 @@ llm::StopResult ItemOutputSink::OnToken(int32_t sequence_index, std::span<const 
 
 void ItemOutputSink::OnOutput(const llm::SequenceOutput& output) {
   const auto index = static_cast<size_t>(output.sequence_index);
-  if (timings_.size() <= index) timings_.resize(index + 1);
+  if (timings_.size() <= index) {
+    timings_.resize(index + 1);
+    token_gaps_.resize(index + 1);
+  }
   SequenceTiming& timing = timings_[index];
   timing.arrival_ns = arrival_ns_;
   timing.first_scheduled_ns = first_scheduled_ns_;
   if (output.ids.size() > output.first_new) {
-    timing.last_token_ns = SteadyNowNs();
-    if (timing.first_token_ns == 0) timing.first_token_ns = timing.last_token_ns;
+    const int64_t now_ns = SteadyNowNs();
+    const size_t num_new = output.ids.size() - output.first_new;
+    if (timing.last_token_ns != 0) {
+      const double gap = static_cast<double>(now_ns - timing.last_token_ns) * 1e-9;
+      token_gaps_[index].insert(token_gaps_[index].end(), num_new,
+                                static_cast<float>(gap / static_cast<double>(num_new)));
+    }
+    timing.last_token_ns = now_ns;
+    if (timing.first_token_ns == 0) timing.first_token_ns = now_ns;
   }
+  if (output.finish != llm::FinishReason::kNone) timing.token_gaps = std::move(token_gaps_[index]);
   active_request_->Post(item_, output, timing, StopReason(output), ReplacementIds(output));
 }
 

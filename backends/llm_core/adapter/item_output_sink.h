@@ -22,6 +22,8 @@ struct SequenceTiming {
   int64_t first_scheduled_ns = 0;
   int64_t first_token_ns = 0;
   int64_t last_token_ns = 0;
+  // Between each token and the one before it, in seconds. Only in the last update of a sequence.
+  std::vector<float> token_gaps;
 };
 
 int64_t SteadyNowNs();
@@ -63,8 +65,9 @@ class ItemOutputSink : public llm::OutputSink {
   const StopReasons stop_reasons_;
   const int64_t arrival_ns_;
   int64_t first_scheduled_ns_ = 0;
-  std::vector<SequenceTiming> timings_;    // by sequence
-  std::vector<StopSearch> stop_searches_;  // by sequence
+  std::vector<SequenceTiming> timings_;         // by sequence
+  std::vector<std::vector<float>> token_gaps_;  // by sequence
+  std::vector<StopSearch> stop_searches_;       // by sequence
 };
 
 }  // namespace nereid::llm

@@ -29,6 +29,23 @@ struct GaugeFamily {
   std::vector<Category> categories;
 };
 
+// In place of the family of in-flight batching, for models whose gpt_model_type is V1.
+const GaugeFamily& V1Family() {
+  static const GaugeFamily family = {
+      "nv_trt_llm_v1_metrics",
+      "Batching of models of the type V1",
+      "v1_specific_metric",
+      {{"total_context_tokens",
+        [](const EngineStats& s) { return double(s.counts.num_prefill_tokens); }},
+       {"total_generation_tokens",
+        [](const EngineStats& s) { return double(s.counts.num_decode_sequences); }},
+       {"empty_generation_slots",
+        [](const EngineStats& s) { return double(s.max_num_sequences - s.counts.num_running); }}}};
+  return family;
+}
+
+constexpr std::string_view kInflightFamily = "nv_trt_llm_inflight_batcher_metrics";
+
 const std::vector<GaugeFamily>& GaugeFamilies() {
   static const std::vector<GaugeFamily> families = {
       {"nv_trt_llm_request_metrics",
@@ -100,7 +117,7 @@ constexpr double kFirstTokenBuckets[] = {.001, .0025, .005, .01, .025, .05, .1, 
 constexpr double kNextTokenBuckets[] = {.001, .0025, .005, .0075, .01, .015, .02, .025,
                                         .05,  .075,  .1,   .15,   .25, .5,   1};
 
-// CountRequest observes the histograms in this order.
+// CountRequest and CountSequence observe the histograms by their index in this table.
 constexpr HistogramFamily kHistogramFamilies[] = {
     {"nv_llm_input_token_len", "Tokens of a request", "total_input_tokens", kTokenBuckets},
     {"nv_llm_output_token_len", "Tokens of a request", "total_output_tokens", kTokenBuckets},
@@ -108,7 +125,11 @@ constexpr HistogramFamily kHistogramFamilies[] = {
      nullptr, kFirstTokenBuckets},
     {"nereid_llm_time_per_output_token_seconds",
      "From a sequence's first token to its last, for each token after the first", nullptr,
-     kNextTokenBuckets}};
+     kNextTokenBuckets},
+    {"nereid_llm_inter_token_latency_seconds", "From one token of a sequence to its next", nullptr,
+     kNextTokenBuckets},
+    {"nereid_llm_queue_seconds", "From a request's arrival to its first step", nullptr,
+     kFirstTokenBuckets}};
 
 double Seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
@@ -117,17 +138,19 @@ double Seconds(int64_t ns) {
 }  // namespace
 
 std::unique_ptr<LlmMetrics> LlmMetrics::Create(const std::string& model, int64_t version,
-                                               int32_t period_ms) {
+                                               int32_t period_ms, bool is_v1) {
   std::unique_ptr<LlmMetrics> metrics(new LlmMetrics(period_ms));
-  Status made = metrics->AddGauges(model, std::to_string(version));
+  Status made = metrics->AddGauges(model, std::to_string(version), is_v1);
+  if (made.ok()) made = metrics->AddTransferCounters(model, std::to_string(version));
   if (made.ok()) made = metrics->AddHistograms(model, std::to_string(version));
   if (made.ok()) return metrics;
   LogWarning(StrCat("model '", model, "': no LLM metrics: ", made.message()));
   return nullptr;
 }
 
-Status LlmMetrics::AddGauges(const std::string& model, const std::string& version) {
-  for (const GaugeFamily& from : GaugeFamilies()) {
+Status LlmMetrics::AddGauges(const std::string& model, const std::string& version, bool is_v1) {
+  for (const GaugeFamily& each : GaugeFamilies()) {
+    const GaugeFamily& from = is_v1 && each.name == kInflightFamily ? V1Family() : each;
     NEREID_ASSIGN_OR_RETURN(
         MetricFamily family,
         MetricFamily::Create(TRITONSERVER_METRIC_KIND_GAUGE, from.name, from.description));
@@ -139,6 +162,23 @@ Status LlmMetrics::AddGauges(const std::string& model, const std::string& versio
     }
     families_.push_back(std::move(family));
   }
+  return {};
+}
+
+// Requests whose context was computed by another server, and the time to fetch it. There are none.
+Status LlmMetrics::AddTransferCounters(const std::string& model, const std::string& version) {
+  NEREID_ASSIGN_OR_RETURN(
+      MetricFamily family,
+      MetricFamily::Create(TRITONSERVER_METRIC_KIND_COUNTER,
+                           "nv_trt_llm_disaggregated_serving_metrics",
+                           "Requests whose context another server has computed"));
+  for (const char* type : {"kv_cache_transfer_ms", "request_count"}) {
+    NEREID_ASSIGN_OR_RETURN(
+        Metric metric,
+        family.New({{"disaggregated_serving_type", type}, {"model", model}, {"version", version}}));
+    counters_.push_back(std::move(metric));
+  }
+  families_.push_back(std::move(family));
   return {};
 }
 
@@ -166,13 +206,20 @@ void LlmMetrics::Update(const llm::EngineStats& stats) {
   for (Gauge& gauge : gauges_) (void)gauge.metric.Set(gauge.value(stats));
 }
 
-void LlmMetrics::CountRequest(size_t num_input_tokens, int32_t num_output_tokens,
-                              const SequenceTiming& timing) {
+void LlmMetrics::CountRequest(size_t num_input_tokens, int64_t num_output_tokens) {
   const std::lock_guard lock(histograms_mutex_);
   (void)histograms_[0].Observe(static_cast<double>(num_input_tokens));
   (void)histograms_[1].Observe(static_cast<double>(num_output_tokens));
+}
+
+void LlmMetrics::CountSequence(int32_t num_output_tokens, const SequenceTiming& timing) {
+  const std::lock_guard lock(histograms_mutex_);
+  if (timing.first_scheduled_ns != 0) {
+    (void)histograms_[5].Observe(Seconds(timing.first_scheduled_ns - timing.arrival_ns));
+  }
   if (timing.first_token_ns == 0) return;  // the sequence ended without a token
   (void)histograms_[2].Observe(Seconds(timing.first_token_ns - timing.arrival_ns));
+  for (const float gap : timing.token_gaps) (void)histograms_[4].Observe(gap);
   // Beam search emits all tokens at the end, so that there is no time between them.
   if (num_output_tokens < 2 || timing.last_token_ns == timing.first_token_ns) return;
   (void)histograms_[3].Observe(Seconds(timing.last_token_ns - timing.first_token_ns) /

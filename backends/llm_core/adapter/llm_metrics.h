@@ -20,14 +20,16 @@ class LlmMetrics {
  public:
   // Returns null and logs the reason if the host has no metrics; a model can run without them.
   static std::unique_ptr<LlmMetrics> Create(const std::string& model, int64_t version,
-                                            int32_t period_ms);
+                                            int32_t period_ms, bool is_v1);
 
   // Called after each step. Sets the gauges when the period is over or the engine is idle. [engine
   // thread]
   void Update(const llm::EngineStats& stats);
+  // Called when all sequences of a prompt have ended. `num_output_tokens`: of all of them. [any
+  // thread]
+  void CountRequest(size_t num_input_tokens, int64_t num_output_tokens);
   // Called when a sequence has ended. [any thread]
-  void CountRequest(size_t num_input_tokens, int32_t num_output_tokens,
-                    const SequenceTiming& timing);
+  void CountSequence(int32_t num_output_tokens, const SequenceTiming& timing);
 
  private:
   struct Gauge {
@@ -36,13 +38,15 @@ class LlmMetrics {
   };
 
   explicit LlmMetrics(int32_t period_ms) : period_(period_ms) {}
-  Status AddGauges(const std::string& model, const std::string& version);
+  Status AddGauges(const std::string& model, const std::string& version, bool is_v1);
+  Status AddTransferCounters(const std::string& model, const std::string& version);
   Status AddHistograms(const std::string& model, const std::string& version);
 
   const std::chrono::milliseconds period_;
   std::chrono::steady_clock::time_point next_{};
   std::vector<MetricFamily> families_;  // must outlive the metrics
   std::vector<Gauge> gauges_;
+  std::vector<Metric> counters_;    // always zero
   std::mutex histograms_mutex_;     // guards histograms_
   std::vector<Metric> histograms_;  // in the order of kHistogramFamilies
 };

@@ -69,7 +69,7 @@ Status LlmModel::Initialize() {
   NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
   outputs_->vocab_size = limits.vocab_size;
   metrics_ =
-      LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms);
+      LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1);
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;

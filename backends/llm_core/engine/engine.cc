@@ -310,6 +310,10 @@ bool Engine::EndWithoutToken(Sequence& sequence) {
 void Engine::PublishStats() {
   EngineStats stats;
   stats.counts = scheduler_.counts();
+  if (stats.counts.num_running == 0) {  // what the last step had is over
+    stats.counts.num_prefill_tokens = 0;
+    stats.counts.num_prefill_sequences = stats.counts.num_decode_sequences = 0;
+  }
   stats.num_blocks = limits_.num_blocks;
   stats.num_used_blocks = scheduler_.blocks().num_used();
   stats.block_size = limits_.block_size;
