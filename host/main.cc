@@ -1,9 +1,12 @@
 // The executable: parses flags or a sub-command, and runs it.
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "host/cli/command.h"
+#include "host/launch_rank.h"
 #include "host/options.h"
 #include "host/run_server.h"
 
@@ -32,6 +35,16 @@ int Main(Program program, const std::vector<std::string>& args) {
     if (program == Program::kNereid) std::fputs(cli::CommandsText().c_str(), stdout);
     std::fputs(UsageText("nereid").c_str(), stdout);
     return 0;
+  }
+  if (const std::optional<LaunchRank> rank =
+          FindLaunchRank([](const char* name) { return std::getenv(name); })) {
+    if (rank->rank > 0) {
+      std::fprintf(stderr, "nereid: rank %d of %d opens no port and waits: rank 0 serves\n",
+                   rank->rank, rank->num_ranks);
+      WaitForFirstRank(*rank);
+      return 0;
+    }
+    LeadRanks(*rank);
   }
   return RunServer(*options);
 }
