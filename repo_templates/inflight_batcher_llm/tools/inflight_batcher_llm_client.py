@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Asks a `tensorrt_llm` model for the continuation of a text or of token ids over gRPC. The flags are those of TensorRT-LLM's client of this name.
+Texts become ids by transformers with --tokenizer-dir, and otherwise by the server's models `preprocessing` and `postprocessing`."""
+import argparse
+import sys
+import time
+
+import numpy as np
+import tritonclient.grpc as grpcclient
+from llm_client import Answers, add_sampling_options, host_and_port, number_in, print_details, sampling_values, scalars, tensor
+from tritonclient.utils import InferenceServerException
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-u", "--url", default="localhost:8001", help="HOST:PORT or a URL of the server's gRPC port")
+    parser.add_argument("--text", default="Once upon a time there was")
+    parser.add_argument("--input-tokens-csv", default="", help="a file with the ids of the prompt, in place of --text")
+    parser.add_argument("--output-tokens-csv", default="", help="a file with the expected ids, for --check-output")
+    parser.add_argument("--draft-tokens-csv", default="", help="a file with draft ids")
+    parser.add_argument("--end-id", type=int, default=-1)
+    parser.add_argument("--pad-id", type=int, default=-1)
+    parser.add_argument("-s", "--ssl", action="store_true")
+    parser.add_argument("-t", "--stream-timeout", type=float)
+    parser.add_argument("-r", "--root-certificates")
+    parser.add_argument("-p", "--private-key")
+    parser.add_argument("-x", "--certificate-chain")
+    parser.add_argument("-C", "--grpc-compression-algorithm")
+    parser.add_argument("-c", "--check-output", action="store_true")
+    parser.add_argument("--correctness-threshold", type=float, default=1.0)
+    parser.add_argument("--request-output-len", type=int, default=16)
+    parser.add_argument("--stop-after-ms", type=int, default=0, help="stop the request early")
+    parser.add_argument("--stop-via-request-cancel", action="store_true", help="... by a cancellation in place of a `stop` request")
+    parser.add_argument("--tokenizer-dir", default="")
+    parser.add_argument("--tokenizer-type", default="auto", help="accepted; the files of the tokenizer decide")
+    parser.add_argument("--top-k", type=int, default=1)
+    parser.add_argument("--top-p", type=float, default=0.0)
+    parser.add_argument("--requested-outputs", nargs="+", default=[])
+    parser.add_argument("--model-name", default="tensorrt_llm")
+    add_sampling_options(parser)
+    return parser.parse_args()
+
+
+def ids_in(path):
+    return [int(text) for line in open(path, encoding="utf-8") for text in line.replace(",", " ").split()]
+
+
+class ServerTokenizer:
+    """The server's models `preprocessing` and `postprocessing`."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def encode(self, text):
+        inputs = [tensor("QUERY", np.array([[text.encode()]], object)), tensor("REQUEST_OUTPUT_LEN", np.array([[1]], np.int32))]
+        return self._client.infer("preprocessing", inputs).as_numpy("INPUT_ID").flatten().tolist()
+
+    def decode(self, ids):
+        inputs = [tensor("TOKENS_BATCH", np.array([[ids]], np.int32)), tensor("SEQUENCE_LENGTH", np.array([[len(ids)]], np.int32))]
+        return self._client.infer("postprocessing", inputs).as_numpy("OUTPUT").flatten()[0].decode(errors="replace")
+
+
+def tokenizer_of(options, client):
+    if not options.tokenizer_dir:
+        return ServerTokenizer(client)
+    from transformers import AutoTokenizer  # the only use of the package
+    return AutoTokenizer.from_pretrained(options.tokenizer_dir)
+
+
+def inputs_of(options, prompt):
+    values = sampling_values(options) | {"input_lengths": (len(prompt), np.int32), "request_output_len": (options.request_output_len, np.int32),
+                                         "end_id": (options.end_id, np.int32), "pad_id": (options.pad_id, np.int32),
+                                         "runtime_top_k": (options.top_k, np.int32), "runtime_top_p": (options.top_p, np.float32),
+                                         "streaming": (options.streaming, bool)}
+    inputs = [tensor("input_ids", np.array([prompt], np.int32)), *scalars(values)]
+    if options.draft_tokens_csv:
+        inputs.append(tensor("draft_input_ids", np.array([ids_in(options.draft_tokens_csv)], np.int32)))
+    return inputs
+
+
+def stop_inputs():
+    return [tensor("input_ids", np.array([[0]], np.int32)),
+            *scalars({"input_lengths": (1, np.int32), "request_output_len": (1, np.int32), "stop": (True, bool)})]
+
+
+def ask_streaming(client, options, inputs):
+    answers = Answers(client)
+    answers.ask(options.model_name, inputs, options.request_id)
+    if options.stop_after_ms > 0:
+        time.sleep(options.stop_after_ms / 1000)
+        if not options.stop_via_request_cancel:
+            answers.ask(options.model_name, stop_inputs(), options.request_id)
+    return answers.finish(options.stop_after_ms > 0 and options.stop_via_request_cancel)
+
+
+def ask_whole(client, options, inputs):
+    """A decoupled model is asked over a stream, because it may send a response for each sequence."""
+    if client.get_model_config(options.model_name).config.model_transaction_policy.decoupled:
+        return ask_streaming(client, options, inputs)
+    outputs = [grpcclient.InferRequestedOutput(name) for name in options.requested_outputs] or None
+    done = []
+    call = client.async_infer(options.model_name, inputs, callback=lambda result, error: done.append(error if error is not None else result),
+                              request_id=options.request_id, outputs=outputs)
+    if options.stop_after_ms > 0:
+        time.sleep(options.stop_after_ms / 1000)
+        if options.stop_via_request_cancel:
+            call.cancel()
+        else:
+            client.infer(options.model_name, stop_inputs(), request_id=options.request_id)
+    while not done:
+        time.sleep(0.005)
+    if not isinstance(done[0], Exception):
+        print("Got completed request", flush=True)
+        return done
+    if "CANCELLED" not in str(done[0].status()):
+        raise done[0]
+    print("Request is cancelled")
+    return []
+
+
+def collect(results):
+    """The ids of each sequence, in the order of the sequences."""
+    sequences = {}
+    for result in results:
+        ids = result.as_numpy("output_ids")
+        if ids is None:
+            print("Got cancellation response from server")
+            continue
+        lengths = result.as_numpy("sequence_length").flatten()
+        for beam, (row, length) in enumerate(zip(ids[0], lengths)):
+            sequences.setdefault(number_in(result, "sequence_index") + beam, []).extend(row[:length].tolist())
+    return [sequences[index] for index in sorted(sequences)]
+
+
+def matches(options, ids):
+    expected = ids_in(options.output_tokens_csv)
+    rate = sum(one == other for one, other in zip(ids, expected)) / max(1, len(expected))
+    passed = rate >= options.correctness_threshold
+    print(f"Output token matching rate: {rate}")
+    print("\n=====\n" + ("PASS!" if passed else "FAIL!") + "\n=====")
+    return passed
+
+
+def main():
+    options = parse()
+    certificates = {name: getattr(options, name) for name in ("root_certificates", "private_key", "certificate_chain")}
+    client = grpcclient.InferenceServerClient(host_and_port(options.url), verbose=options.verbose, ssl=options.ssl, **certificates)
+    tokenizer = tokenizer_of(options, client)
+    prompt = ids_in(options.input_tokens_csv) if options.input_tokens_csv else list(tokenizer.encode(options.text))
+    print("Using pad_id: ", options.pad_id)
+    print("Using end_id: ", options.end_id)
+    print("Input sequence: ", prompt)
+    results = (ask_streaming if options.streaming else ask_whole)(client, options, inputs_of(options, prompt))
+    sequences = collect(results)
+    print(f"Input: {options.text if not options.input_tokens_csv else tokenizer.decode(prompt)}")
+    for index, ids in enumerate(sequences):
+        has_prompt = not options.streaming and not options.exclude_input_in_output and ids[:len(prompt)] == prompt
+        output = ids[len(prompt):] if has_prompt else ids
+        print(f"Output beam {index}: {tokenizer.decode(output)}")
+        print("Output sequence: ", output)
+    for result in results:
+        if options.return_log_probs and result.as_numpy("output_log_probs") is not None:
+            print("cum_log_probs:", result.as_numpy("cum_log_probs"))
+            print("output_log_probs:", result.as_numpy("output_log_probs"))
+        print_details(result, options)
+    return 0 if not options.check_output else int(not sequences or not matches(options, sequences[0]))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except InferenceServerException as failure:
+        sys.exit(f"Received an error from server: {failure}")
