@@ -355,8 +355,13 @@ Result<std::string> FindTokenizer(const std::string& directory) {
                        "tekken.json, tiktoken.model or a .tiktoken file");
 }
 
-Result<CheckpointSummary> InspectCheckpoint(const std::string& directory) {
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
+                                            const std::string& tokenizer) {
   NEREID_ASSIGN_OR_RETURN(CheckpointSummary summary, InspectWeights(directory));
+  if (!tokenizer.empty()) {
+    NEREID_ASSIGN_OR_RETURN(summary.tokenizer_file, FindTokenizer(tokenizer));
+    return summary;
+  }
   NEREID_ASSIGN_OR_RETURN(summary.tokenizer_file, FindTokenizer(directory));
   summary.files.push_back(summary.tokenizer_file);
   return summary;

@@ -44,7 +44,9 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory);
 Result<std::string> FindTokenizer(const std::string& directory);
 
 // Both checks, for a checkpoint that becomes a repository.
-Result<CheckpointSummary> InspectCheckpoint(const std::string& directory);
+// `tokenizer`: a folder or file to use in place of the checkpoint's tokenizer; empty: none.
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory,
+                                            const std::string& tokenizer = "");
 
 // The values of model_type that the engine supports.
 std::vector<std::string> SupportedModelTypes();

@@ -28,6 +28,8 @@ constexpr const char* kUsage = R"(usage:
       --decoupled                            allow streaming
       --chat-parser auto|none|FAMILY         how reasoning and tool calls are found in answers; auto (default): by
                                              the chat template
+      --tokenizer DIR                        a tokenizer to use in place of the checkpoint's
+      --max-beam-width N                     the greatest beam_width of a request (default 1)
       --max-batch-size N                     maximum number of sequences in one request (default 64)
       --max-queue-size N                     maximum number of requests that wait for the engine (default 1024; 0: no limit)
       --copy | --link                        put the checkpoint's files into the repository, as copies or links;
@@ -95,6 +97,12 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   options.backend = line.ValueOr("--backend", options.backend);
   options.decoupled = line.Has("--decoupled");
   options.chat_parser = line.ValueOr("--chat-parser", options.chat_parser);
+  options.tokenizer = line.ValueOr("--tokenizer", "");
+  NEREID_ASSIGN_OR_RETURN(const int max_beam_width, line.IntOr("--max-beam-width", 1));
+  if (max_beam_width < 1) {
+    return InvalidArgError("--max-beam-width: expected 1 or more, got ", max_beam_width);
+  }
+  if (max_beam_width > 1) options.engine_parameters["max_beam_width"] = StrCat(max_beam_width);
   NEREID_ASSIGN_OR_RETURN(options.max_batch_size,
                           line.IntOr("--max-batch-size", options.max_batch_size));
   NEREID_ASSIGN_OR_RETURN(options.max_queue_size,
@@ -218,13 +226,30 @@ int RunCheck(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const Result<CommandLine> line = ParseCommandLine(
-      arguments,
-      {"--checkpoint", "--out", "--backend", "--max-batch-size", "--max-queue-size", "--templates",
-       "--backend-directory", "--model_name", "--hf_model_name", "--model_type",
-       "--compile_config_path", "--aic_binary_dir", "--python_backend_dir", "--name", "--right",
-       "--model", "--expires", "--generation", "--chat-parser"},
-      {"--decoupled", "--copy", "--link", "--json", "--help"});
+  const Result<CommandLine> line =
+      ParseCommandLine(arguments,
+                       {"--checkpoint",
+                        "--out",
+                        "--backend",
+                        "--max-batch-size",
+                        "--max-queue-size",
+                        "--templates",
+                        "--backend-directory",
+                        "--model_name",
+                        "--hf_model_name",
+                        "--model_type",
+                        "--compile_config_path",
+                        "--aic_binary_dir",
+                        "--python_backend_dir",
+                        "--name",
+                        "--right",
+                        "--model",
+                        "--expires",
+                        "--generation",
+                        "--chat-parser",
+                        "--tokenizer",
+                        "--max-beam-width"},
+                       {"--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
     std::fputs(kUsage, stdout);

@@ -48,6 +48,8 @@ std::string Summarize(const CheckpointSummary& checkpoint) {
 TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
   const bool inside = options.files != NewLlmOptions::Files::kReference;
   const LlmModelNames names = NamesOfLlmModels(options.model_name);
+  const std::string tokenizer =
+      options.tokenizer.empty() ? "" : fs::absolute(options.tokenizer).lexically_normal().string();
   TemplateValues values = {
       {"preprocessing_model", names.preprocessing},
       {"engine_model", names.engine},
@@ -59,8 +61,12 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"max_queue_size", StrCat(options.max_queue_size)},
       {"checkpoint_summary", Summarize(checkpoint)},
       {"engine_dir", inside ? kVersion : checkpoint.directory},
-      {"tokenizer_dir", inside ? StrCat("../", names.engine, "/", kVersion) : checkpoint.directory},
-      {"engine_tokenizer_dir", inside ? kVersion : checkpoint.directory},
+      {"tokenizer_dir", !tokenizer.empty() ? tokenizer
+                        : inside           ? StrCat("../", names.engine, "/", kVersion)
+                                           : checkpoint.directory},
+      {"engine_tokenizer_dir", !tokenizer.empty() ? tokenizer
+                               : inside           ? kVersion
+                                                  : checkpoint.directory},
       {"add_special_tokens", "true"},
       {"sampling_defaults", "generation_config"},
       {"skip_special_tokens", "true"},
@@ -190,7 +196,7 @@ Status CheckModelName(const std::string& name) {
 Status NewLlm(const NewLlmOptions& options) {
   NEREID_RETURN_IF_ERROR(ValidateOptions(options));
   NEREID_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint,
-                          InspectCheckpoint(options.checkpoint));
+                          InspectCheckpoint(options.checkpoint, options.tokenizer));
   std::error_code ignored;
   const bool existed = fs::exists(options.out, ignored);
   Status status = WriteRepository(options, checkpoint);

@@ -16,7 +16,8 @@ struct NewLlmOptions {
   enum class Files { kReference, kCopy, kLink };
 
   std::string checkpoint;
-  std::string out;               // must not exist or must be empty
+  std::string tokenizer;  // a folder or file in place of the checkpoint's tokenizer, or empty
+  std::string out;        // must not exist or must be empty
   std::string backend = "auto";  // auto, gpu_llm, cpu_reference
   bool decoupled = false;
   int max_batch_size = 64;

@@ -42,6 +42,23 @@ TEST_F(NewLlmTest, WritesTheParserOfAnswers) {
             std::string::npos);
 }
 
+TEST_F(NewLlmTest, UsesAnotherTokenizerInPlaceOfThatOfTheCheckpoint) {
+  const fs::path checkpoint = options_.checkpoint;
+  fs::create_directories(folder_ / "tokenizer");
+  fs::rename(checkpoint / "tokenizer.json", fs::path(folder_ / "tokenizer") / "tokenizer.json");
+  EXPECT_FALSE(NewLlm(options_).ok());
+  options_.tokenizer = folder_ / "tokenizer";
+  for (const auto files : {NewLlmOptions::Files::kReference, NewLlmOptions::Files::kCopy}) {
+    fs::remove_all(options_.out);
+    options_.files = files;
+    ASSERT_TRUE(NewLlm(options_).ok());
+    EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
+    for (const char* model : {"preprocessing", "tensorrt_llm", "postprocessing"}) {
+      EXPECT_EQ(Config(model).parameters.at("tokenizer_dir"), options_.tokenizer) << model;
+    }
+  }
+}
+
 TEST_F(NewLlmTest, CreatesARepositoryWithoutErrors) {
   ASSERT_TRUE(NewLlm(options_).ok());
   EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
