@@ -112,8 +112,7 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
       .WithContext("generation_config.json");
 }
 
-Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quantized,
-                              WeightMap& map) {
+Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quantized) {
   const std::string where = StrCat("checkpoint '", checkpoint.directory(), "'");
   NEREID_ASSIGN_OR_RETURN(
       nlohmann::json json,
@@ -128,7 +127,7 @@ Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quanti
                               "give a checkpoint in F32, F16 or BF16");
     }
     NEREID_ASSIGN_OR_RETURN(const ArchitectureBuilder builder, FindBuilder(model_type, config));
-    builder(config, model.spec, map);
+    builder(config, model.spec, model.map);
     model.spec.architecture = model_type;
     NEREID_RETURN_IF_ERROR(config.status());
     NEREID_RETURN_IF_ERROR(CheckSpec(model.spec));
@@ -141,14 +140,12 @@ Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool supports_quanti
 }  // namespace
 
 Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool supports_quantized) {
-  WeightMap map;
-  return ReadSpec(checkpoint, supports_quantized, map);
+  return ReadSpec(checkpoint, supports_quantized);
 }
 
 Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool supports_quantized) {
-  WeightMap map;
-  NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, supports_quantized, map));
-  NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint, model.quantization));
+  NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, supports_quantized));
+  NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(model.map, checkpoint, model.quantization));
   // The checkpoint takes precedence over its config.
   model.spec.tied_embeddings &= !model.weights.contains({kNoLayer, WeightKind::kLmHead, kNoExpert});
   return model;

@@ -12,6 +12,7 @@ namespace nereid::llm {
 struct DecoderModel {
   DecoderSpec spec;
   QuantSpec quantization;
+  WeightMap map;            // the names of the weights in the family's checkpoints
   ResolvedWeights weights;  // views into the checkpoint
 };
 
