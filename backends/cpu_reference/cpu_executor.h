@@ -43,6 +43,7 @@ class CpuExecutor : public llm::Executor {
             .prompt_log_probs = true,
             .top_tokens = true,
             .token_masks = true,
+            .adapters = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {

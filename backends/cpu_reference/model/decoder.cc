@@ -64,6 +64,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       pool_(pool),
       inputs_(ops, pool),
       angles_(spec.ropes),
+      adapters_(ops, pool),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
       scratch_(pool.num_threads()),
@@ -73,6 +74,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
 std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
   PrepareBuffers(batch);
   angles_.Prepare(batch);
+  adapters_.Prepare(batch);
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
@@ -86,9 +88,9 @@ std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
     }
     float* out = adds_directly() ? residual_.data() : normed_.data();
     if (spec_.layers[layer].is_moe) {
-      RunMoe(weights, hidden_.data(), out);
+      RunMoe(layer, hidden_.data(), out);
     } else {
-      RunMlp(weights.mlp, hidden_.data(), num_tokens_, out, adds_directly());
+      RunMlp(weights.mlp, layer, hidden_.data(), num_tokens_, out, adds_directly());
     }
     if (!adds_directly()) {
       ApplyNorm(weights.post_mlp_norm, normed_.data(), num_tokens_, residual_.data(), true);
@@ -171,14 +173,16 @@ void Decoder::RunAttention(const llm::StepBatch& batch, int32_t layer) {
         }
       },
       RangesPerThread(outputs * spec_.hidden_size, pool_));
+  adapters_.AddTo(q_.data(), q_size, layer, llm::WeightKind::kQ, normed_.data());
+  adapters_.AddTo(k_.data(), kv_size, layer, llm::WeightKind::kK, normed_.data());
+  adapters_.AddTo(v_.data(), kv_size, layer, llm::WeightKind::kV, normed_.data());
   if (!is_decode(batch)) PrepareAllHeads(batch, layer);
   RunPagedAttention(batch, layer);
-  if (adds_directly()) {
-    Multiply(weights.attention_out, attention_.data(), num_tokens_, residual_.data(),
-             spec_.hidden_size, true);
-  } else {
-    Multiply(weights.attention_out, attention_.data(), num_tokens_, normed_.data(),
-             spec_.hidden_size, false);
+  float* out = adds_directly() ? residual_.data() : normed_.data();
+  Multiply(weights.attention_out, attention_.data(), num_tokens_, out, spec_.hidden_size,
+           adds_directly());
+  adapters_.AddTo(out, spec_.hidden_size, layer, llm::WeightKind::kAttentionOut, attention_.data());
+  if (!adds_directly()) {
     ApplyNorm(weights.post_attention_norm, normed_.data(), num_tokens_, residual_.data(), true);
   }
 }
@@ -303,14 +307,25 @@ void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
   pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, run_units);
 }
 
-void Decoder::RunMlp(const MlpWeights& mlp, const float* in, int64_t num_rows, float* out,
-                     bool accumulate) {
+void Decoder::RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows,
+                     float* out, bool accumulate) {
   const int64_t inner = mlp.up.weights.rows;
   const bool gated = spec_.mlp == llm::MlpKind::kGated;
   float* activated = gated ? gate_.data() : up_.data();  // the input of the activation
   const Linear* linears[] = {&mlp.up, &mlp.gate};
   MatmulInput inputs[2];
   inputs_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
+  // Outputs [first, last) of all rows.
+  const auto activate = [&](int64_t first, int64_t last) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const int64_t offset = row * inner + first;
+      ops_.activation({KindOf(spec_.activation), activated + offset,
+                       gated ? up_.data() + offset : nullptr, last - first});
+    }
+  };
+  // The changes of adapters come between the products and the activation.
+  const bool is_changed = adapters_.Changes(layer, llm::WeightKind::kGate) ||
+                          adapters_.Changes(layer, llm::WeightKind::kUp);
   pool_.ParallelRanges(
       inner, kOutputGrain,
       [&](int64_t first, int64_t last, int thread) {
@@ -326,21 +341,26 @@ void Decoder::RunMlp(const MlpWeights& mlp, const float* in, int64_t num_rows, f
           gate.last_output = last;
           ops_.matmul(gate);
         }
-        for (int64_t row = 0; row < num_rows; ++row) {
-          const int64_t offset = row * inner + first;
-          ops_.activation({KindOf(spec_.activation), activated + offset,
-                           gated ? up_.data() + offset : nullptr, last - first});
-        }
+        if (!is_changed) activate(first, last);
       },
       RangesPerThread(inner * mlp.up.weights.columns * (gated ? 2 : 1), pool_));
+  if (is_changed) {
+    adapters_.AddTo(up_.data(), inner, layer, llm::WeightKind::kUp, in);
+    adapters_.AddTo(gate_.data(), inner, layer, llm::WeightKind::kGate, in);
+    pool_.ParallelRanges(inner, kOutputGrain,
+                         [&](int64_t first, int64_t last, int) { activate(first, last); });
+  }
   Multiply(mlp.down, activated, num_rows, out, spec_.hidden_size, accumulate);
+  adapters_.AddTo(out, spec_.hidden_size, layer, llm::WeightKind::kDown, activated);
 }
 
 // out += the weighted experts of each token, expert by expert.
-void Decoder::RunMoe(const LayerWeights& layer, const float* in, float* out) {
+void Decoder::RunMoe(int32_t layer, const float* in, float* out) {
+  const LayerWeights& weights = weights_.layers[layer];
   const llm::MoeSpec& moe = spec_.moe;
   std::vector<float> scores(num_tokens_ * moe.num_experts);
-  Multiply(layer.router, in, num_tokens_, scores.data(), moe.num_experts, false);
+  Multiply(weights.router, in, num_tokens_, scores.data(), moe.num_experts, false);
+  adapters_.AddTo(scores.data(), moe.num_experts, layer, llm::WeightKind::kRouter, in);
   std::vector<std::vector<std::pair<int64_t, float>>> tokens_of(moe.num_experts);
   std::vector<int32_t> order(moe.num_experts);
   for (int64_t token = 0; token < num_tokens_; ++token) {
@@ -366,7 +386,7 @@ void Decoder::RunMoe(const LayerWeights& layer, const float* in, float* out) {
     for (int64_t row = 0; row < num_rows; ++row) {
       std::copy_n(in + tokens[row].first * size, size, gathered.begin() + row * size);
     }
-    RunMlp(layer.experts[expert], gathered.data(), num_rows, made.data(), false);
+    RunMlp(weights.experts[expert], llm::kNoLayer, gathered.data(), num_rows, made.data(), false);
     for (int64_t row = 0; row < num_rows; ++row) {
       float* to = out + tokens[row].first * size;
       for (int64_t i = 0; i < size; ++i) to[i] += made[row * size + i] * tokens[row].second;
@@ -388,6 +408,7 @@ std::span<float> Decoder::ComputeLogits(const llm::StepBatch& batch) {
   if (num_logits == 0) return logits;
   ApplyNorm(weights_.final_norm, hidden_.data(), num_logits, normed_.data());
   Multiply(weights_.lm_head, normed_.data(), num_logits, logits.data(), spec_.vocab_size, false);
+  adapters_.AddToLogits(logits.data(), spec_.vocab_size, normed_.data());
   if (spec_.logit_soft_cap > 0.0f) {
     for (float& logit : logits) {
       logit = std::tanh(logit / spec_.logit_soft_cap) * spec_.logit_soft_cap;

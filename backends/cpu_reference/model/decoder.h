@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/cpu_reference/model/adapter_products.h"
 #include "backends/cpu_reference/model/cpu_weights.h"
 #include "backends/cpu_reference/model/kv_cache.h"
 #include "backends/cpu_reference/model/matmul_inputs.h"
@@ -51,10 +52,10 @@ class Decoder {
                   int32_t first_head, int32_t last_head);
   void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
   void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
-  // out (+)= MLP(in), of `num_rows` rows.
-  void RunMlp(const MlpWeights& mlp, const float* in, int64_t num_rows, float* out,
+  // out (+)= MLP(in), of `num_rows` rows. `layer`: its adapters apply; kNoLayer: an expert.
+  void RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows, float* out,
               bool accumulate);
-  void RunMoe(const LayerWeights& layer, const float* in, float* out);
+  void RunMoe(int32_t layer, const float* in, float* out);
   std::span<float> ComputeLogits(const llm::StepBatch& batch);
 
   void ApplyNorm(const NormWeights& norm, const float* in, int64_t num_rows, float* out,
@@ -73,6 +74,7 @@ class Decoder {
   ThreadPool& pool_;
   MatmulInputs inputs_;
   RopeAngles angles_;
+  AdapterProducts adapters_;
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]

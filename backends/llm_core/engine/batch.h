@@ -6,12 +6,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "backends/llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
+
+class LoraAdapter;
+
+/// BatchEntry::adapter of a sequence that uses the model's own weights.
+inline constexpr int32_t kNoAdapter = -1;
 
 /// One sequence's part of a step: a run of its consecutive tokens, which is a prompt chunk or the
 /// newest token alone.
@@ -44,6 +50,8 @@ struct BatchEntry {
   int32_t num_candidates = 0;
   /// Copy the num_logits rows into StepResult::logits, before any sampling rule changes them.
   bool returns_logits = false;
+  /// Index into StepBatch::adapters of the LoRA adapter that changes the weights for this entry.
+  int32_t adapter = kNoAdapter;
   /// With `samples`: the executor returns this many most likely tokens in StepResult::top_tokens.
   uint8_t num_top_tokens = 0;
   /// [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits
@@ -82,9 +90,13 @@ struct StepBatch {
   /// Submit, as late as it can, before it reads them; from any one of its threads.
   std::function<void()> wait_for_masks;
 
+  /// The LoRA adapters of the entries, each once. Empty if no entry has one.
+  std::vector<std::shared_ptr<const LoraAdapter>> adapters;
+
   void Clear() {
     has_token_masks = false;
     wait_for_masks = nullptr;
+    adapters.clear();
     token_ids.clear();
     entries.clear();
     block_copies.clear();

@@ -42,6 +42,7 @@ struct ExecutorFeatures {
   bool prompt_log_probs = false;  ///< BatchEntry::next_ids
   bool top_tokens = false;        ///< BatchEntry::num_top_tokens
   bool token_masks = false;       ///< BatchEntry::token_masks: grammars
+  bool adapters = false;          ///< BatchEntry::adapter: LoRA adapters
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "backends/llm_core/lora/lora_adapter.h"
+
 namespace nereid::llm {
 
 KvCacheManager::KvCacheManager(const KvCacheManagerOptions& options, const ExecutorLimits& limits)
@@ -39,10 +41,13 @@ int32_t KvCacheManager::MaxRemainingBlocks(const Sequence& sequence, int32_t cov
 uint64_t KvCacheManager::CacheKeyVariant(const Sequence& sequence) const {
   constexpr uint64_t kLong = 0xd6e8feb86659fd93u;
   constexpr uint64_t kDynamic = 0xa0761d6478bd642fu;
+  constexpr uint64_t kAdapter = 0xe7037ed1a0b428dbu;
   const bool is_dynamic =
       dynamic_rope_positions_ > 0 && sequence.num_prompt > dynamic_rope_positions_;
+  const LoraAdapter* adapter = sequence.request->adapter.get();
   return (sequence.uses_long_rope ? kLong : 0) ^
-         (is_dynamic ? kDynamic * static_cast<uint64_t>(sequence.num_prompt) : 0);
+         (is_dynamic ? kDynamic * static_cast<uint64_t>(sequence.num_prompt) : 0) ^
+         (adapter != nullptr ? kAdapter * adapter->serial() : 0);
 }
 
 bool KvCacheManager::PlanAdmission(const Sequence& sequence, Admission& admission) {

@@ -2,6 +2,7 @@
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/grammar/grammar.h"
+#include "backends/llm_core/lora/lora_adapter.h"
 
 #include <cmath>
 
@@ -60,6 +61,10 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
     return refuse("num_top_logprobs");
   }
   if (request.grammar != nullptr && !features.token_masks) return refuse("guided_decoding_guide");
+  if (request.adapter != nullptr && !features.adapters) {
+    return UnsupportedError("LoRA adapter '", request.adapter->name(),
+                            "': this backend's executor does not support LoRA adapters");
+  }
   return Status::Ok();
 }
 

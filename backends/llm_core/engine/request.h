@@ -17,6 +17,7 @@ namespace nereid::llm {
 namespace grammar {
 class Grammar;
 }
+class LoraAdapter;
 
 // Beam search: instead of sampling, the `width` most likely continuations are kept in each step.
 struct BeamParams {
@@ -94,6 +95,8 @@ struct GenerationRequest {
   // the text may end. A text that cannot go on ends the sequence, also before min_tokens. Null: any
   // text.
   std::shared_ptr<const grammar::Grammar> grammar;
+  // The LoRA adapter that all sequences of the request use; null: the model's own weights.
+  std::shared_ptr<const LoraAdapter> adapter;
   std::unique_ptr<OutputSink> sink;
 
   bool returns_prompt_log_probs = false;

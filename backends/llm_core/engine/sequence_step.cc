@@ -33,6 +33,14 @@ void AddOptionalOutputs(const Sequence& sequence, BatchEntry& entry) {
   entry.next_ids = std::span<const int32_t>(sequence.token_ids).subspan(first, count);
 }
 
+// The index of the request's adapter among those of the step.
+int32_t AdapterIndex(const GenerationRequest& request, StepBatch& batch) {
+  if (request.adapter == nullptr) return kNoAdapter;
+  auto found = std::find(batch.adapters.begin(), batch.adapters.end(), request.adapter);
+  if (found == batch.adapters.end()) found = batch.adapters.insert(found, request.adapter);
+  return static_cast<int32_t>(found - batch.adapters.begin());
+}
+
 }  // namespace
 
 void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
@@ -44,6 +52,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
   entry.num_cached = sequence.num_cached;
   entry.uses_long_rope = sequence.uses_long_rope;
   entry.num_prompt = sequence.num_prompt;
+  entry.adapter = AdapterIndex(*sequence.request, batch);
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
   entry.samples = is_last_chunk;

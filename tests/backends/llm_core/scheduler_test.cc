@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 
+#include "backends/llm_core/lora/lora_adapter.h"
 #include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
@@ -32,6 +33,7 @@ struct Work {
   int32_t num_sequences = 1;
   int32_t priority = 0;
   uint64_t salt = 0;
+  std::shared_ptr<const LoraAdapter> adapter;
 };
 
 std::unique_ptr<Sequence> MakeSequence(const Work& work) {
@@ -41,6 +43,7 @@ std::unique_ptr<Sequence> MakeSequence(const Work& work) {
   request->num_sequences = work.num_sequences;
   request->priority = work.priority;
   request->cache_salt = work.salt;
+  request->adapter = work.adapter;
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (int32_t i = 0; i < work.num_sequences; ++i) {
     auto& sequence = sequences.emplace_back(std::make_unique<Sequence>());
@@ -434,6 +437,48 @@ TEST(SchedulerTest, APrefixIsComputedOncePerSalt) {
   EXPECT_EQ(executor.num_tokens, 16 + 4 + 16);
   for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
   EXPECT_EQ(done[0]->token_ids, done[1]->token_ids);
+}
+
+TEST(SchedulerTest, APrefixIsComputedOncePerAdapter) {
+  const ExecutorLimits limits = SmallLimits();
+  Scheduler scheduler({.prefix_cache = true}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  const auto one = LoraBuilder("one", 1).Finish();
+  const auto same_name = LoraBuilder("one", 1).Finish();
+  TokenIds prompt(14);
+  std::iota(prompt.begin(), prompt.end(), 1);
+  for (const auto& adapter : {std::shared_ptr<const LoraAdapter>(), one, same_name, one}) {
+    scheduler.Add(MakeSequence(Work{.prompt = prompt, .max_tokens = 3, .adapter = adapter}));
+    while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  }
+  const auto reused = [&](size_t i) { return done[i]->num_reused_blocks; };
+  EXPECT_EQ((std::vector{reused(0), reused(1), reused(2), reused(3)}), (std::vector{0, 0, 0, 3}));
+}
+
+TEST(SchedulerTest, AStepListsEachAdapterOnce) {
+  Scheduler scheduler({}, SmallLimits());
+  const auto one = LoraBuilder("one", 1).Finish(), two = LoraBuilder("two", 1).Finish();
+  for (const auto& adapter : {two, std::shared_ptr<const LoraAdapter>(), one, two}) {
+    scheduler.Add(MakeSequence(Work{.prompt = {1, 2}, .adapter = adapter}));
+  }
+  StepBatch batch;
+  scheduler.Schedule(batch);
+  ASSERT_EQ(batch.entries.size(), 4u);
+  EXPECT_EQ(batch.adapters, (std::vector{two, one}));
+  const auto adapter = [&](size_t i) { return batch.entries[i].adapter; };
+  EXPECT_EQ((std::vector{adapter(0), adapter(1), adapter(2), adapter(3)}),
+            (std::vector{0, kNoAdapter, 1, 0}));
+}
+
+TEST(SchedulerTest, AnExecutorWithoutAdaptersRefusesThemByName) {
+  GenerationRequest request;
+  request.prompt = {1};
+  request.stop.max_tokens = 1;
+  request.adapter = LoraBuilder("style", 1).Finish();
+  EXPECT_EQ(CheckRequest(request, SmallLimits(), {}).message(),
+            "LoRA adapter 'style': this backend's executor does not support LoRA adapters");
+  EXPECT_TRUE(CheckRequest(request, SmallLimits(), {.adapters = true}).ok());
 }
 
 TEST(SchedulerTest, APrefixIsReusedWhileItsFirstSequenceStillRuns) {
