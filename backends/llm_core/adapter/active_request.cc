@@ -86,9 +86,11 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
 }
 
 std::unique_ptr<llm::OutputSink> ActiveRequest::MakeSink(
-    size_t item, std::shared_ptr<const StopStrings> stop_strings, StopReasons stop_reasons) {
+    size_t item, std::shared_ptr<const StopStrings> stop_strings, StopReasons stop_reasons,
+    std::unique_ptr<AdapterUse> adapter_use) {
   return std::make_unique<ItemOutputSink>(shared_from_this(), item, std::move(stop_strings),
-                                          std::move(stop_reasons), arrival_ns_);
+                                          std::move(stop_reasons), std::move(adapter_use),
+                                          arrival_ns_);
 }
 
 bool ActiveRequest::PollClient() {

@@ -37,7 +37,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   // repeated before the output. `stop_strings` may be null.
   std::unique_ptr<llm::OutputSink> MakeSink(size_t item,
                                             std::shared_ptr<const StopStrings> stop_strings,
-                                            StopReasons stop_reasons);
+                                            StopReasons stop_reasons,
+                                            std::unique_ptr<AdapterUse> adapter_use);
 
   void Cancel() { is_cancelled_ = true; }  // [any thread]
   // Whether Cancel was called or a cancellation was polled. [any thread]

@@ -16,11 +16,13 @@ int64_t SteadyNowNs() {
 
 ItemOutputSink::ItemOutputSink(std::shared_ptr<ActiveRequest> active_request, size_t item,
                                std::shared_ptr<const StopStrings> stop_strings,
-                               StopReasons stop_reasons, int64_t arrival_ns)
+                               StopReasons stop_reasons, std::unique_ptr<AdapterUse> adapter_use,
+                               int64_t arrival_ns)
     : active_request_(std::move(active_request)),
       item_(item),
       stop_strings_(std::move(stop_strings)),
       stop_reasons_(std::move(stop_reasons)),
+      adapter_use_(std::move(adapter_use)),
       arrival_ns_(arrival_ns) {}
 
 bool ItemOutputSink::IsCancelled() const {
@@ -29,6 +31,7 @@ bool ItemOutputSink::IsCancelled() const {
 
 void ItemOutputSink::OnScheduled() {
   if (first_scheduled_ns_ == 0) first_scheduled_ns_ = SteadyNowNs();
+  if (adapter_use_ != nullptr) adapter_use_->OnScheduled();
 }
 
 llm::StopResult ItemOutputSink::OnToken(int32_t sequence_index, std::span<const int32_t> ids) {

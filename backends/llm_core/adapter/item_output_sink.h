@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/lora_requests.h"
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 
@@ -36,10 +37,10 @@ struct StopReasons {
 
 class ItemOutputSink : public llm::OutputSink {
  public:
-  // `stop_strings` may be null.
+  // `stop_strings` and `adapter_use` may be null.
   ItemOutputSink(std::shared_ptr<ActiveRequest> active_request, size_t item,
                  std::shared_ptr<const StopStrings> stop_strings, StopReasons stop_reasons,
-                 int64_t arrival_ns);
+                 std::unique_ptr<AdapterUse> adapter_use, int64_t arrival_ns);
 
   bool IsCancelled() const override;
   void OnScheduled() override;
@@ -63,6 +64,7 @@ class ItemOutputSink : public llm::OutputSink {
   const size_t item_;
   const std::shared_ptr<const StopStrings> stop_strings_;
   const StopReasons stop_reasons_;
+  const std::unique_ptr<AdapterUse> adapter_use_;
   const int64_t arrival_ns_;
   int64_t first_scheduled_ns_ = 0;
   std::vector<SequenceTiming> timings_;         // by sequence

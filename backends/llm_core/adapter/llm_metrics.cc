@@ -162,6 +162,12 @@ Status LlmMetrics::AddGauges(const std::string& model, const std::string& versio
     }
     families_.push_back(std::move(family));
   }
+  model_labels_ = {{"model", model}, {"version", version}};
+  NEREID_ASSIGN_OR_RETURN(
+      adapter_family_,
+      MetricFamily::Create(TRITONSERVER_METRIC_KIND_GAUGE, "vllm:lora_requests_info",
+                           "LoRA adapters of running and waiting requests; the value is the time "
+                           "in seconds"));
   return {};
 }
 
@@ -182,6 +188,24 @@ Status LlmMetrics::AddTransferCounters(const std::string& model, const std::stri
   return {};
 }
 
+// A series exists for the present label values only. Its value is the time, so that a reader of
+// several servers' series finds the newest.
+Status LlmMetrics::UpdateAdapters(int32_t max_adapters, AdapterUsage::Names names) {
+  const bool is_unused = names == AdapterUsage::Names();
+  if (!adapters_in_use_ && is_unused) return {};
+  if (!adapters_in_use_ || names != adapter_names_) {
+    MetricFamily::Labels labels = {{"max_lora", std::to_string(max_adapters)},
+                                   {"running_lora_adapters", names.running},
+                                   {"waiting_lora_adapters", names.waiting}};
+    labels.insert(labels.end(), model_labels_.begin(), model_labels_.end());
+    adapters_in_use_.reset();
+    NEREID_ASSIGN_OR_RETURN(adapters_in_use_, adapter_family_->New(labels));
+    adapter_names_ = std::move(names);
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return adapters_in_use_->Set(std::chrono::duration<double>(now).count());
+}
+
 Status LlmMetrics::AddHistograms(const std::string& model, const std::string& version) {
   for (const HistogramFamily& from : kHistogramFamilies) {
     NEREID_ASSIGN_OR_RETURN(
@@ -198,12 +222,13 @@ Status LlmMetrics::AddHistograms(const std::string& model, const std::string& ve
   return {};
 }
 
-void LlmMetrics::Update(const llm::EngineStats& stats) {
+void LlmMetrics::Update(const llm::EngineStats& stats, const AdapterUsage& adapters) {
   const auto now = std::chrono::steady_clock::now();
   const bool is_idle = stats.counts.num_running == 0 && stats.counts.num_waiting == 0;
   if (now < next_ && !is_idle) return;
   next_ = now + period_;
   for (Gauge& gauge : gauges_) (void)gauge.metric.Set(gauge.value(stats));
+  (void)UpdateAdapters(stats.max_num_sequences, adapters.names());
 }
 
 void LlmMetrics::CountRequest(size_t num_input_tokens, int64_t num_output_tokens) {

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/lora_requests.h"
 #include "backends/llm_core/engine/engine.h"
 #include "nereid/backend.h"
 
@@ -24,7 +26,7 @@ class LlmMetrics {
 
   // Called after each step. Sets the gauges when the period is over or the engine is idle. [engine
   // thread]
-  void Update(const llm::EngineStats& stats);
+  void Update(const llm::EngineStats& stats, const AdapterUsage& adapters);
   // Called when all sequences of a prompt have ended. `num_output_tokens`: of all of them. [any
   // thread]
   void CountRequest(size_t num_input_tokens, int64_t num_output_tokens);
@@ -41,12 +43,19 @@ class LlmMetrics {
   Status AddGauges(const std::string& model, const std::string& version, bool is_v1);
   Status AddTransferCounters(const std::string& model, const std::string& version);
   Status AddHistograms(const std::string& model, const std::string& version);
+  // Sets the metric of LoRA adapters, whose labels are the names of those in use.
+  Status UpdateAdapters(int32_t max_adapters, AdapterUsage::Names names);
 
   const std::chrono::milliseconds period_;
   std::chrono::steady_clock::time_point next_{};
   std::vector<MetricFamily> families_;  // must outlive the metrics
   std::vector<Gauge> gauges_;
   std::vector<Metric> counters_;    // always zero
+  MetricFamily::Labels model_labels_;
+  std::optional<MetricFamily> adapter_family_;
+  // Of the label values in adapter_names_. Absent until a request uses an adapter.
+  std::optional<Metric> adapters_in_use_;
+  AdapterUsage::Names adapter_names_;
   std::mutex histograms_mutex_;     // guards histograms_
   std::vector<Metric> histograms_;  // in the order of kHistogramFamilies
 };

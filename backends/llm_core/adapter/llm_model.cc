@@ -48,6 +48,7 @@ Status LlmModel::Initialize() {
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
+  LoraTargets lora_targets = LoraTargets::Of(decoder.map, decoder.spec.num_layers());
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
@@ -61,6 +62,14 @@ Status LlmModel::Initialize() {
         "parameter 'batch_invariant' is true: this backend's results may depend ",
         "on what else is in a batch");
   }
+  if (parameters.lora.names_adapters() && !executor->features().adapters) {
+    return UnsupportedError("parameter '",
+                            parameters.lora.folder.empty() ? "lora_adapters" : "lora_dir",
+                            "': this backend's executor does not support LoRA adapters");
+  }
+  NEREID_ASSIGN_OR_RETURN(lora_,
+                          LoraRequests::Create(parameters.lora, std::move(lora_targets), name()));
+  defaults_.lora = lora_.get();
   defaults_.max_positions = limits.max_positions;
   defaults_.vocab_size = limits.vocab_size;
   defaults_.max_beam_width = parameters.max_beam_width;
@@ -78,7 +87,9 @@ Status LlmModel::Initialize() {
   options.max_queue_size = parameters.max_queue_size;
   options.overlaps_steps = parameters.overlaps_steps;
   if (metrics_ != nullptr) {
-    options.on_step_end = [this](const llm::EngineStats& stats) { metrics_->Update(stats); };
+    options.on_step_end = [this](const llm::EngineStats& stats) {
+      metrics_->Update(stats, lora_->usage());
+    };
   }
   options.polls_sinks = false;  // CancellationPoller polls instead
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
@@ -109,6 +120,7 @@ void LlmModel::Finalize() {
   engine_.reset();
   responses_.reset();
   metrics_.reset();
+  lora_.reset();
 }
 
 Status LlmModel::Execute(nereid::Batch& batch) {
@@ -189,9 +201,10 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->returns_context_logits = client.items[item].returns_context_logits;
     engine_request->returns_generation_logits = client.items[item].returns_generation_logits;
     engine_request->returns_prompt_log_probs = client.items[item].returns_prompt_log_probs;
-    engine_request->sink =
-        active_request->MakeSink(item, std::move(client.items[item].stop_strings),
-                                 std::move(client.items[item].stop_reasons));
+    engine_request->adapter = std::move(client.items[item].adapter);
+    engine_request->sink = active_request->MakeSink(
+        item, std::move(client.items[item].stop_strings),
+        std::move(client.items[item].stop_reasons), lora_->Use(engine_request->adapter.get()));
     if (client.items[item].guide) {
       CompileAndEnqueue(active_request, item, std::move(*client.items[item].guide),
                         std::move(engine_request));

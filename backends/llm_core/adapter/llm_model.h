@@ -62,6 +62,7 @@ class LlmModel : public Model {
   void Register(const std::shared_ptr<ActiveRequest>& active_request);
 
   std::optional<LazyTokenizer> tokenizer_;
+  std::unique_ptr<LoraRequests> lora_;
   RequestDefaults defaults_;
   std::optional<ConfiguredOutputs> outputs_;
   std::atomic<bool> has_noted_temperature_{false};

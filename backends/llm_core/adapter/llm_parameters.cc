@@ -79,6 +79,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_
   const std::string sampling = parameters.String("sampling_defaults", "none");
   result.uses_generation_config = sampling == "generation_config";
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler));
+  NEREID_ASSIGN_OR_RETURN(result.lora, ReadLoraParameters(context));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
   result.attention_windows =

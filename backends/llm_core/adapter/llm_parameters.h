@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/lora_requests.h"
 #include "backends/llm_core/engine/scheduler.h"
 #include "nereid/backend.h"
 
@@ -31,6 +32,7 @@ struct LlmParameters {
   bool exclude_input_in_output = false;
   llm::SchedulerOptions
       scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse
+  LoraParameters lora;
   int64_t max_cache_tokens = 0;  // max_tokens_in_paged_kv_cache; 0: chosen by the executor
   int32_t max_beam_width = 1;
   std::string attention_windows;  // max_attention_window_size: per layer, repeated; empty: none

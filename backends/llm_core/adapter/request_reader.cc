@@ -516,6 +516,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
       ApplyTemperatureAlone(defaults, out, result);
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
+    NEREID_ASSIGN_OR_RETURN(out.adapter, defaults.lora->Find(request, inputs, row));
   }
   return result;
 }

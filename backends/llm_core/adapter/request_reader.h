@@ -9,6 +9,7 @@
 #include "backends/llm_core/adapter/item_output_sink.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/llm_parameters.h"
+#include "backends/llm_core/adapter/lora_requests.h"
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/grammar/guide.h"
@@ -32,6 +33,7 @@ struct RequestDefaults {
   size_t num_outputs = 0;  // that the model declares
   bool exclude_input_in_output = false;
   LazyTokenizer* tokenizer = nullptr;  // must outlive the defaults
+  LoraRequests* lora = nullptr;        // must outlive the defaults
   bool matches_words_as_text = true;   // stop_words_list is also matched in the text
   // A request with a temperature and without top-k, top-p and min-p samples from all tokens. False:
   // it is greedy, as in the `tensorrt_llm` model.
@@ -50,6 +52,7 @@ struct RequestItem {
   int32_t priority = 0;
   uint64_t cache_salt = 0;
   std::optional<grammar::Guide> guide;
+  std::shared_ptr<const LoraAdapter> adapter;  // null: none
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
   bool returns_prompt_log_probs = false;
