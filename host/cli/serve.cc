@@ -103,7 +103,12 @@ int Serve(ServeOptions& options) {
   if (!repositories.ok()) return Fail(repositories.status(), 1);
   folder->RemoveAtExit();
   options.server.repositories = std::move(*repositories);
-  for (const ServedModel& model : *models) Print(StrCat("model     ", DescribeModel(model), "\n"));
+  for (const ServedModel& model : *models) {
+    Print(StrCat("model     ", DescribeModel(model), "\n"));
+    for (const auto& [name, adapter] : model.adapters) {
+      Print(StrCat("adapter   ", name, ": ", adapter, "\n"));
+    }
+  }
   std::optional<LoadProgress> load;
   ServerCallbacks callbacks;
   const Clock::time_point start = Clock::now();

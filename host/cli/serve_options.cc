@@ -51,8 +51,17 @@ constexpr char kHost[] = "--host";
 constexpr char kApiKeyFile[] = "--api-key-file";
 constexpr char kGrpcPort[] = "--grpc-port";
 
-Status RefuseLora(ServeOptions&, ServerFlags&, Text) {
-  return UnsupportedError("not supported yet: the engine has no LoRA adapters");
+Status ApplyLora(ServeOptions& options, ServerFlags&, Text value) {
+  const size_t equals = value.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == value.size()) {
+    return InvalidArgError("expected NAME=FOLDER, got '", value, "'");
+  }
+  std::string name = value.substr(0, equals);
+  for (const auto& [other, folder] : options.adapters) {
+    if (other == name) return InvalidArgError("two adapters have the name '", name, "'");
+  }
+  options.adapters.emplace_back(std::move(name), value.substr(equals + 1));
+  return Status::Ok();
 }
 
 Status RefuseSpeculation(ServeOptions&, ServerFlags&, Text) {
@@ -99,7 +108,9 @@ constexpr ServeFlag kFlags[] = {
     {kGrpcPort, "number", "the gRPC port. Default: 8001", &PassOn<kGrpcPort>},
     {kApiKeyFile, "file", "API keys and their rights; then every request needs a key",
      &PassOn<kApiKeyFile>},
-    {"--lora", "name=folder", "", &RefuseLora},
+    {"--lora", "name=folder",
+     "a LoRA adapter in PEFT's format, which requests name as their model; once for each",
+     &ApplyLora},
     {"--speculate", "method", "", &RefuseSpeculation},
     {"--model-repository", "path", "", &RefuseRepository},
     {"--model-store", "path", "", &RefuseRepository},
@@ -125,6 +136,9 @@ Status CheckServeOptions(const ServeOptions& options) {
   if (!options.names.empty() && options.names.size() != options.checkpoints.size()) {
     return InvalidArgError("--name: expected one for each checkpoint, got ", options.names.size(),
                            " for ", options.checkpoints.size());
+  }
+  if (!options.adapters.empty() && options.checkpoints.size() > 1) {
+    return InvalidArgError("--lora: expected one checkpoint, got ", options.checkpoints.size());
   }
   if (!options.chat_template.empty() && options.checkpoints.size() > 1) {
     return InvalidArgError("--chat-template: expected one checkpoint, got ",

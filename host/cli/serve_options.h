@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host/options.h"
@@ -17,7 +18,9 @@ struct ServeOptions {
   std::string chat_template;             // a file; empty: that of the checkpoint
   std::string chat_parser = "auto";      // a value of nereid-repo's --chat-parser
   int64_t max_model_len = 0;             // tokens of a sequence; 0: the limit of the model
-  std::string engine = "auto";           // a value of nereid-repo's --backend
+  // LoRA adapters: names and folders.
+  std::vector<std::pair<std::string, std::string>> adapters;
+  std::string engine = "auto";  // a value of nereid-repo's --backend
   Options server;
 };
 

@@ -42,6 +42,23 @@ std::string NameOf(const std::string& checkpoint, const std::string& folder) {
   return fs::canonical(folder, ignored).filename().string();
 }
 
+// The adapter's folder, absolute. The engine checks what is in it.
+Result<std::string> FindAdapter(const std::string& name, const std::string& folder,
+                                const std::string& model) {
+  const repo::LlmModelNames steps = repo::NamesOfLlmModels(model);
+  for (const std::string& taken :
+       {steps.ensemble, steps.preprocessing, steps.engine, steps.postprocessing}) {
+    if (name == taken) {
+      return AlreadyExistsError("--lora: '", name, "' is also the name of a model");
+    }
+  }
+  std::error_code error;
+  const std::string path = fs::canonical(folder, error).string();
+  if (error || !IsFolder(path)) return NotFoundError("--lora: '", folder, "': no such folder");
+  if (path.find(',') == std::string::npos) return path;
+  return InvalidArgError("--lora: '", path, "': expected a path without a comma");
+}
+
 Result<ServedModel> FindModel(const ServeOptions& options, size_t index,
                               const std::string& install_root, ProgressBar& progress) {
   const std::string& checkpoint = options.checkpoints[index];
@@ -52,6 +69,10 @@ Result<ServedModel> FindModel(const ServeOptions& options, size_t index,
   Status valid = repo::CheckModelName(model.name);
   if (!valid.ok()) return std::move(valid).WithContext("--name");
   NEREID_ASSIGN_OR_RETURN(model.checkpoint, repo::InspectCheckpoint(folder));
+  for (const auto& [adapter, path] : options.adapters) {
+    NEREID_ASSIGN_OR_RETURN(std::string found, FindAdapter(adapter, path, model.name));
+    model.adapters.emplace_back(adapter, std::move(found));
+  }
   model.has_chat_template = model.checkpoint.has_chat_template || !options.chat_template.empty();
   return model;
 }
@@ -141,6 +162,11 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
     // so reserving all that a request may need would leave room for few of them.
     llm.engine_parameters = {{"enable_kv_cache_reuse", "true"},
                              {"batch_scheduler_policy", "max_utilization"}};
+    std::string& adapters = llm.engine_parameters["lora_adapters"];
+    for (const auto& [name, adapter] : model.adapters) {
+      adapters += StrCat(adapters.empty() ? "" : ",", name, "=", adapter);
+    }
+    if (adapters.empty()) llm.engine_parameters.erase("lora_adapters");
     if (options.max_model_len > 0) {
       llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);
     }

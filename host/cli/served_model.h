@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host/cli/hub_id.h"
@@ -17,6 +18,8 @@ struct ServedModel {
   std::string name;
   repo::CheckpointSummary checkpoint;
   bool has_chat_template = false;
+  // The LoRA adapters: names and absolute folders.
+  std::vector<std::pair<std::string, std::string>> adapters;
 };
 
 // Finds the checkpoint's folder. A hub id whose snapshot is complete in the cache needs no network.

@@ -42,8 +42,10 @@ TEST(ServeOptionsTest, SuggestWhatAnUnknownOptionMeans) {
 }
 
 TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
-  EXPECT_EQ(ErrorOf({"demo", "--lora", "a=/b"}),
-            "--lora: not supported yet: the engine has no LoRA adapters");
+  EXPECT_EQ(ErrorOf({"demo", "--lora", "a"}), "--lora: expected NAME=FOLDER, got 'a'");
+  EXPECT_EQ(ErrorOf({"demo", "--lora", "a=/b", "--lora=a=/c"}),
+            "--lora: two adapters have the name 'a'");
+  EXPECT_EQ(ErrorOf({"demo", "other", "--lora", "a=/b"}), "--lora: expected one checkpoint, got 2");
   EXPECT_EQ(ErrorOf({"demo", "--speculate=ngram"}),
             "--speculate: not supported yet: the engine has no speculative decoding");
   EXPECT_EQ(ParseServeOptions({"demo", "--model-repository", "/m"}).status().code(),

@@ -12,8 +12,8 @@
 namespace nereid::openai {
 
 struct GenerationRequest {
-  std::string model;
-  std::string id;  // of the request; empty: that of the answer
+  std::string model;  // that is called
+  std::string id;     // of the request; empty: that of the answer
   // The inputs of one model request for each prompt.
   std::vector<http::InputTensors> prompts;
   std::vector<std::string> outputs;  // that the model is asked for

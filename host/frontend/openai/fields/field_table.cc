@@ -244,6 +244,8 @@ constexpr Field kFields[] = {
      "requests with a lower number come first"},
     {"cache_salt", kGenerate, kText, kTensor, "cache_salt", 0, 0, "",
      "requests share cached prompts only if their salts are equal"},
+    {"lora_name", kGenerate, kText, kTensor, "lora_name", 0, 0, "",
+     "the LoRA adapter, where the model's name does not name it"},
     {"truncate_prompt_tokens", kGenerate, kInteger, kRefused, "", 0, 0, "",
      "a prompt is never shortened"},
     {"request_id", kGenerate, kText, kRoute, "", 0, 0, "",

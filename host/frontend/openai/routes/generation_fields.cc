@@ -138,6 +138,7 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
     Status status = WriteTensor(value, writer);
     if (!status.ok()) return body_.Refuse(value.field->name, "invalid_value", status.message());
   }
+  NEREID_RETURN_IF_ERROR(WriteAdapter(writer));
   NEREID_RETURN_IF_ERROR(WriteSampling(writer));
   NEREID_RETURN_IF_ERROR(WriteLogitBias(writer));
   NEREID_RETURN_IF_ERROR(WriteGuide(writer));
@@ -220,6 +221,19 @@ Status GenerationFields::WriteSampling(InputWriter& writer) {
     NEREID_RETURN_IF_ERROR(writer.AddNumber(name, *recommended));
   }
   return Status::Ok();
+}
+
+// The adapter that the model's name stands for.
+Status GenerationFields::WriteAdapter(InputWriter& writer) {
+  if (model_.adapter.empty()) return Status::Ok();
+  if (const FieldValue* const field = body_.Find("lora_name"); field && !field->text.empty()) {
+    return body_.Refuse("lora_name", "invalid_value", "lora_name: '", field->text,
+                        "', but the model '", model_.name, "' is an adapter itself");
+  }
+  if (writer.Has("lora_name")) return writer.AddText("lora_name", model_.adapter);
+  return body_.Refuse("model", "unsupported_parameter", "model '", model_.name,
+                      "' is a LoRA adapter, but model '", model_.model,
+                      "' has no input 'lora_name'");
 }
 
 Status GenerationFields::WriteLogitBias(InputWriter& writer) {

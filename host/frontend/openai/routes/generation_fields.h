@@ -37,6 +37,7 @@ class GenerationFields {
   Status CheckChoices();
   Status WriteTensor(const FieldValue& value, InputWriter& writer);
   Status WriteSampling(InputWriter& writer);
+  Status WriteAdapter(InputWriter& writer);
   Status WriteLogitBias(InputWriter& writer);
   Status WriteGuide(InputWriter& writer);
   Status WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer);

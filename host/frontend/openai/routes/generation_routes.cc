@@ -32,12 +32,14 @@ constexpr GenerationRoute kCompletionRoute{kCompletions, "cmpl-", &ReadCompletio
 // route's error of a status.
 template <typename NewFormat, typename ErrorOf>
 void StartGeneration(ApiContext& context, HttpConnection& connection, const RequestHead& head,
-                     GenerationRequest request, std::string_view id_prefix,
-                     const NewFormat& new_format, const ErrorOf& error_of) {
+                     const LlmSignature& model, GenerationRequest request,
+                     std::string_view id_prefix, const NewFormat& new_format,
+                     const ErrorOf& error_of) {
   Answers answers;
   answers.id = NewId(id_prefix);
   answers.created = std::time(nullptr);
-  answers.model = request.model;
+  answers.model = model.name;
+  request.model = model.model;
   if (std::string id = RequestIdOf(head); !id.empty()) request.id = std::move(id);
   if (request.id.empty()) request.id = answers.id;
   // The inputs contain all data, so that the body's memory is not kept.
@@ -58,14 +60,13 @@ void HandleGeneration(const GenerationRoute& route, ApiContext& context, HttpCon
   const auto model = FindModel(context, connection, head, *name);
   if (model == nullptr) return;
   GenerationRequest request;
-  request.model = *name;
   status = route.read(parsed, *model, request);
   if (!status.ok()) return ReplyApiError(connection, error_of(status));
   const auto new_format = [&](const GenerationRequest& read, const Answers&) {
     return route.new_format(read);
   };
-  StartGeneration(context, connection, head, std::move(request), route.id_prefix, new_format,
-                  error_of);
+  StartGeneration(context, connection, head, *model, std::move(request), route.id_prefix,
+                  new_format, error_of);
 }
 
 // A body in another form, as a chat.
@@ -110,10 +111,10 @@ void GenerateChat(ApiContext& context, HttpConnection& connection, const Request
   if (chat.model == nullptr) return;
   const auto error_of = [&](const Status& status) { return chat.body->ErrorOf(status); };
   GenerationRequest request;
-  request.model = chat.model->name;
   const Status status = ReadChatRequest(*chat.body, *chat.model, request);
   if (!status.ok()) return ReplyApiError(connection, error_of(status), ErrorFormOf(head.path));
-  StartGeneration(context, connection, head, std::move(request), id_prefix, new_format, error_of);
+  StartGeneration(context, connection, head, *chat.model, std::move(request), id_prefix, new_format,
+                  error_of);
 }
 
 // Answers with the number of tokens of a converted chat: `prefix`, the number, and a brace.

@@ -10,12 +10,17 @@
 namespace nereid::openai {
 namespace {
 
-void AppendModel(std::string& json, const ApiContext& context, std::string_view name) {
+void AppendModel(std::string& json, const ApiContext& context, const ListedLlm& model) {
   json += "{\"id\":";
-  http::AppendLossyJsonString(json, name);
+  http::AppendLossyJsonString(json, model.name);
   json += ",\"object\":\"model\",\"created\":";
   http::AppendJsonInt(json, context.started_s);
-  json += ",\"owned_by\":\"nereid\"}";
+  json += ",\"owned_by\":\"nereid\"";
+  if (!model.parent.empty()) {
+    json += ",\"parent\":";
+    http::AppendLossyJsonString(json, model.parent);
+  }
+  json += '}';
 }
 
 // "%2F" becomes "/", because clients encode a name such as org/model as one segment.
@@ -44,9 +49,9 @@ void HandleModels(ApiContext& context, HttpConnection& connection, const Request
                   RequestBody) {
   std::string json = "{\"object\":\"list\",\"data\":[";
   bool is_first = true;
-  for (const std::string& name : VisibleModels(context, connection, head)) {
+  for (const ListedLlm& model : VisibleModels(context, connection, head)) {
     if (!std::exchange(is_first, false)) json += ',';
-    AppendModel(json, context, name);
+    AppendModel(json, context, model);
   }
   json += "]}";
   connection.Reply({}, json);
@@ -56,20 +61,18 @@ void HandleModel(ApiContext& context, HttpConnection& connection, const RequestH
                  RequestBody) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = PercentDecoded(head.path.substr(kPrefix.size()));
-  std::string list;
-  for (const std::string& each : VisibleModels(context, connection, head)) {
-    list += StrCat(list.empty() ? "" : ", ", "'", each, "'");
-    if (each != name) continue;
+  const std::vector<ListedLlm> models = VisibleModels(context, connection, head);
+  for (const ListedLlm& model : models) {
+    if (model.name != name) continue;
     std::string json;
-    AppendModel(json, context, name);
+    AppendModel(json, context, model);
     return connection.Reply({}, json);
   }
-  ReplyApiError(connection,
-                {.status = 404,
-                 .message = StrCat("the model '", name.substr(0, 256),
-                                   "' does not exist; models: ", list.empty() ? "none" : list),
-                 .param = "model",
-                 .code = "model_not_found"});
+  ReplyApiError(connection, {.status = 404,
+                             .message = StrCat("the model '", name.substr(0, 256),
+                                               "' does not exist; models: ", NamesText(models)),
+                             .param = "model",
+                             .code = "model_not_found"});
 }
 
 void HandleHealth(ApiContext& context, HttpConnection& connection, const RequestHead&,

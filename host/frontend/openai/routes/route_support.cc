@@ -7,33 +7,42 @@
 
 namespace nereid::openai {
 
-std::vector<std::string> VisibleModels(const ApiContext& context, const HttpConnection& connection,
-                                       const RequestHead& head) {
-  Result<std::vector<std::string>> names = ListLlms(context.kserve.server);
-  if (!names.ok()) return {};
+std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnection& connection,
+                                     const RequestHead& head) {
+  Result<std::vector<ListedLlm>> models = ListLlms(context.kserve.server);
+  if (!models.ok()) return {};
   const ApiCallerOf caller(connection, head);
-  std::erase_if(*names, [&](const std::string& name) {
+  std::erase_if(*models, [&](const ListedLlm& model) {
+    const std::string& name = model.parent.empty() ? model.name : model.parent;
     return context.kserve.access.Check(caller, ApiOperation::kModelMetadata, name).has_value();
   });
-  return std::move(names).value();
+  return std::move(models).value();
+}
+
+std::string NamesText(const std::vector<ListedLlm>& models) {
+  std::string list;
+  for (const ListedLlm& model : models) {
+    list += StrCat(list.empty() ? "" : ", ", "'", model.name, "'");
+  }
+  return list.empty() ? "none" : list;
 }
 
 std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpConnection& connection,
                                               const RequestHead& head, const std::string& name) {
-  if (!CheckApiAccess(context, connection, head, ApiOperation::kInfer, name.empty() ? " " : name)) {
+  Result<std::shared_ptr<const LlmSignature>> model = FindLlm(context.kserve.server, name);
+  // Whoever may use a model may use its adapters.
+  const std::string& called = model.ok() ? (*model)->model : name;
+  if (!CheckApiAccess(context, connection, head, ApiOperation::kInfer,
+                      called.empty() ? " " : called)) {
     return nullptr;
   }
-  Result<std::shared_ptr<const LlmSignature>> model = FindLlm(context.kserve.server, name);
   if (model.ok()) return std::move(model).value();
   ApiError error = ToApiError(model.status());
   error.param = "model";
   if (model.status().code() == StatusCode::kNotFound) {
-    std::string list;
-    for (const std::string& each : VisibleModels(context, connection, head)) {
-      list += StrCat(list.empty() ? "" : ", ", "'", each, "'");
-    }
-    error.message = StrCat("the model '", name.substr(0, 256),
-                           "' does not exist; models: ", list.empty() ? "none" : list);
+    error.message =
+        StrCat("the model '", name.substr(0, 256),
+               "' does not exist; models: ", NamesText(VisibleModels(context, connection, head)));
     error.code = "model_not_found";
   }
   ReplyApiError(connection, error, ErrorFormOf(head.path));

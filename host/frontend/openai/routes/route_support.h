@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "host/frontend/openai/routes/api_routes.h"
+#include "host/frontend/openai/tensors/llm_models.h"
 #include "host/frontend/openai/tensors/llm_signature.h"
 
 namespace nereid::openai {
@@ -17,9 +18,12 @@ namespace nereid::openai {
 std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpConnection& connection,
                                               const RequestHead& head, const std::string& name);
 
-// The names of the ready language models whose metadata the client may read.
-std::vector<std::string> VisibleModels(const ApiContext& context, const HttpConnection& connection,
-                                       const RequestHead& head);
+// The ready language models whose metadata the client may read, and their LoRA adapters.
+std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnection& connection,
+                                     const RequestHead& head);
+
+// For error messages: "'a', 'b'", or "none".
+std::string NamesText(const std::vector<ListedLlm>& models);
 
 // A request as AccessControl sees it. Anthropic's clients send the key in the header x-api-key.
 class ApiCallerOf final : public ApiCaller {

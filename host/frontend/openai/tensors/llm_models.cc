@@ -29,6 +29,58 @@ Result<std::string> ReadConfig(const Server& server, const std::string& model) {
   return std::string(json);
 }
 
+Status NoLanguageModel(const std::string& name) {
+  return NotFoundError("model '", name,
+                       "' is no language model: it needs an output 'text_output' and an input "
+                       "'messages' or 'text_input'");
+}
+
+Result<std::vector<std::string>> ListModels(const Server& server) {
+  NEREID_ASSIGN_OR_RETURN(const Message index, server.ModelIndex(/*ready_only=*/true));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, index.Json());
+  std::vector<std::string> names;
+  http::JsonReader reader(json, /*max_depth=*/8);
+  NEREID_RETURN_IF_ERROR(reader.ReadArray([&]() -> Status {
+    return reader.ReadObject([&](std::string_view key) -> Status {
+      if (key != "name") return reader.SkipValue();
+      NEREID_ASSIGN_OR_RETURN(const std::string_view name, reader.ReadString());
+      names.emplace_back(name);
+      return Status::Ok();
+    });
+  }));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // a line for each version
+  return names;
+}
+
+// The signature of the model that offers an adapter of this name, as the adapter's. Null: none.
+std::shared_ptr<const LlmSignature> FindAdapter(const Server& server, const std::string& name) {
+  struct CachedAdapter {
+    Clock::time_point read_at;
+    std::shared_ptr<const LlmSignature> signature;
+  };
+  thread_local std::unordered_map<std::string, CachedAdapter> cache;
+  const Clock::time_point now = Clock::now();
+  const auto cached = cache.find(name);
+  if (cached != cache.end() && now - cached->second.read_at <= kMaxAge) {
+    return cached->second.signature;
+  }
+  const Result<std::vector<std::string>> models = ListModels(server);
+  if (!models.ok()) return nullptr;
+  for (const std::string& model : *models) {
+    const auto found = FindSignature(server, model);
+    if (!found.ok() || !(*found)->is_language_model()) continue;
+    const std::vector<std::string>& adapters = (*found)->adapters;
+    if (std::find(adapters.begin(), adapters.end(), name) == adapters.end()) continue;
+    auto signature = std::make_shared<LlmSignature>(**found);
+    signature->name = signature->adapter = name;
+    if (cache.size() > kMaxEntries) cache.clear();
+    cache[name] = {now, signature};
+    return signature;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
@@ -45,7 +97,7 @@ Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
                               return ReadConfig(server, model);
                             }));
     // The name under which the client knows it.
-    signature.name = name;
+    signature.name = signature.model = name;
     entry = {std::string(metadata), now,
              std::make_shared<const LlmSignature>(std::move(signature))};
   }
@@ -53,33 +105,27 @@ Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
 }
 
 Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name) {
-  NEREID_ASSIGN_OR_RETURN(std::shared_ptr<const LlmSignature> signature,
-                          FindSignature(server, name));
-  if (!signature->is_language_model()) {
-    return NotFoundError("model '", name,
-                         "' is no language model: it needs an output 'text_output' and an input "
-                         "'messages' or 'text_input'");
-  }
-  return signature;
+  Result<std::shared_ptr<const LlmSignature>> found = FindSignature(server, name);
+  if (found.ok() && !(*found)->is_language_model()) return NoLanguageModel(name);
+  if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
+  if (std::shared_ptr<const LlmSignature> adapter = FindAdapter(server, name)) return adapter;
+  return found;
 }
 
-Result<std::vector<std::string>> ListLlms(const Server& server) {
-  NEREID_ASSIGN_OR_RETURN(const Message index, server.ModelIndex(/*ready_only=*/true));
-  NEREID_ASSIGN_OR_RETURN(const std::string_view json, index.Json());
-  std::vector<std::string> names;
-  http::JsonReader reader(json, /*max_depth=*/8);
-  NEREID_RETURN_IF_ERROR(reader.ReadArray([&]() -> Status {
-    return reader.ReadObject([&](std::string_view key) -> Status {
-      if (key != "name") return reader.SkipValue();
-      NEREID_ASSIGN_OR_RETURN(const std::string_view name, reader.ReadString());
-      names.emplace_back(name);
-      return Status::Ok();
-    });
-  }));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());  // a line for each version
-  std::erase_if(names, [&](const std::string& name) { return !FindLlm(server, name).ok(); });
-  return names;
+Result<std::vector<ListedLlm>> ListLlms(const Server& server) {
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListModels(server));
+  std::vector<ListedLlm> models;
+  for (const std::string& name : names) {
+    const auto found = FindSignature(server, name);
+    if (!found.ok() || !(*found)->is_language_model()) continue;
+    models.push_back({name, ""});
+    for (const std::string& adapter : (*found)->adapters) {
+      if (!std::binary_search(names.begin(), names.end(), adapter)) {
+        models.push_back({adapter, name});
+      }
+    }
+  }
+  return models;
 }
 
 }  // namespace nereid::openai

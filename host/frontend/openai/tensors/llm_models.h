@@ -11,7 +11,8 @@
 
 namespace nereid::openai {
 
-// Returns the signature of a language model that is ready. NOT_FOUND if the server has no such
+// Returns the signature of a language model that is ready, or of a LoRA adapter that one of them
+// offers under this name. NOT_FOUND if the server has no such
 // model, or one without text; UNAVAILABLE if it is not ready. The result may be a second old.
 Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name);
 
@@ -19,7 +20,13 @@ Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const 
 Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
                                                           const std::string& name);
 
-// The names of all language models that are ready, in order.
-Result<std::vector<std::string>> ListLlms(const Server& server);
+struct ListedLlm {
+  std::string name;
+  std::string parent;  // the model whose LoRA adapter it is; empty: a model of its own
+};
+
+// All language models that are ready, in order, each followed by its adapters. An adapter with the
+// name of a model is left out.
+Result<std::vector<ListedLlm>> ListLlms(const Server& server);
 
 }  // namespace nereid::openai

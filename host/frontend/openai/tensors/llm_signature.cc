@@ -91,6 +91,21 @@ bool ReadRecommended(const Json& config, LlmSignature& model) {
   return has_any;
 }
 
+// The names in "a=/x,b=/y".
+void ReadAdapters(const Json& config, LlmSignature& model) {
+  const Json* const parameters = Member(config, "parameters");
+  const Json* const list = parameters == nullptr ? nullptr : Member(*parameters, "lora_adapters");
+  if (list == nullptr) return;
+  const std::string text = TextOf(*list, "string_value");
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string name = text.substr(begin, std::min(text.find('=', begin), end) - begin);
+    name.erase(0, name.find_first_not_of(" \t\r\n"));
+    if (!name.empty()) model.adapters.push_back(std::move(name));
+    begin = end + 1;
+  }
+}
+
 void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) {
   LlmStep step{TextOf(json, "model_name"), ReadMap(json, "input_map"), ReadMap(json, "output_map")};
   if (step.outputs.contains("text_output")) model.postprocessing = step;
@@ -102,6 +117,7 @@ void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) 
   const Result<Json> config = ReadJsonObject<Json>(*text, "configuration");
   if (config.ok() && UsesGenerationConfig(*config)) model.has_sampling_defaults = true;
   if (config.ok() && IsDecoupled(*config)) model.is_decoupled = true;
+  if (config.ok()) ReadAdapters(*config, model);
 }
 
 }  // namespace
@@ -124,7 +140,7 @@ std::optional<double> LlmSignature::Recommended(std::string_view input) const {
 Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf& config_of) {
   NEREID_ASSIGN_OR_RETURN(const Json json, ReadJsonObject<Json>(metadata, "metadata"));
   LlmSignature model;
-  model.name = TextOf(json, "name");
+  model.name = model.model = TextOf(json, "name");
   if (const Json* const inputs = Member(json, "inputs")) {
     for (const Json& input : *inputs) model.inputs.push_back(ReadInput(input));
   }
@@ -135,6 +151,7 @@ Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf&
   NEREID_ASSIGN_OR_RETURN(const std::string text, config_of(model.name));
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJsonObject<Json>(text, "configuration"));
   MarkRequiredInputs(config, model);
+  ReadAdapters(config, model);
   model.has_sampling_defaults = UsesGenerationConfig(config);
   model.is_decoupled = IsDecoupled(config);
   const Json* const ensemble = Member(config, "ensemble_scheduling");

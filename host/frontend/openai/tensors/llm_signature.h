@@ -26,7 +26,12 @@ struct LlmStep {
 };
 
 struct LlmSignature {
-  std::string name;
+  std::string name;     // as the client knows it
+  std::string model;    // that is called: another one if `name` is that of an adapter
+  std::string adapter;  // the LoRA adapter that `name` stands for; empty: none
+  // The LoRA adapters that the model offers as models of their own: those of its engine's
+  // parameter lora_adapters.
+  std::vector<std::string> adapters;
   std::vector<LlmInput> inputs;
   std::vector<std::string> outputs;
   LlmStep preprocessing;   // the step that reads text_input or messages

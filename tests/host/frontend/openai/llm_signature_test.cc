@@ -64,6 +64,19 @@ TEST(LlmSignatureTest, WhatAModelRecommendsReplacesTheDefaultsOfItsEngine) {
   EXPECT_TRUE(model_with("").has_sampling_defaults);
 }
 
+TEST(LlmSignatureTest, AModelHasTheAdaptersOfItsEngine) {
+  const auto model =
+      MakeLlmSignature(kMetadata, [](const std::string& name) -> Result<std::string> {
+        if (name != "llm") return ConfigOfDemo(name);
+        return std::string(
+            R"({"parameters":{"lora_adapters":{"string_value":"a=/x/a, b-1=y,\n,c=z=1"}}})");
+      });
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->adapters, (std::vector<std::string>{"a", "b-1", "c"}));
+  EXPECT_EQ(model->name, "e");
+  EXPECT_EQ(model->model, "e");
+}
+
 TEST(LlmSignatureTest, AModelWithoutTextIsNoLanguageModel) {
   const LlmSignature model =
       MakeModel({{"INPUT", "FP32", "[4]"}}, {{"text_output", "BYTES", "[1]"}});
