@@ -5,6 +5,7 @@
 //   decode_bench [--checkpoint DIR] [--threads N] [--hidden 384 --layers 8 --heads 6 --kv-heads 6
 //                 --inner 1024 --vocab 4096 --weights bf16|int4] [--context 128] [--seconds 1]
 //                 [--batches 1,2,4,8,16,32,64] [--prompts 32,128,512,1024]
+//                 [--adapters 0,1,64 --rank 16 --adapter-batch 64]
 #include <immintrin.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/lora/lora_adapter.h"
 #include "bench/cpu_reference/synthetic_checkpoint.h"
 
 namespace nereid::bench {
@@ -94,6 +96,9 @@ struct Options {
   double seconds = 1.0;
   std::vector<int> batches = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int> prompts = {32, 128, 512, 1024};
+  std::vector<int> adapters;  // numbers of LoRA adapters in a step of adapter_batch sequences
+  int rank = 16;
+  int adapter_batch = 64;
   LlamaShape shape;
 };
 
@@ -140,6 +145,12 @@ Options ParseOptions(int argc, char** argv) {
       options.batches = Numbers(argv[i + 1]);
     else if (name == "--prompts")
       options.prompts = Numbers(argv[i + 1]);
+    else if (name == "--adapters")
+      options.adapters = Numbers(argv[i + 1]);
+    else if (name == "--rank")
+      options.rank = std::atoi(argv[i + 1]);
+    else if (name == "--adapter-batch")
+      options.adapter_batch = std::atoi(argv[i + 1]);
     else if (name == "--seconds")
       options.seconds = std::atof(argv[i + 1]);
     else if (sizes.contains(name))
@@ -175,6 +186,14 @@ class Batches {
     }
   }
   const llm::StepBatch& batch() const { return batch_; }
+  // Entry i uses adapter i modulo their number; none without adapters.
+  void UseAdapters(std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) {
+    if (adapters.empty()) return;
+    batch_.adapters.assign(adapters.begin(), adapters.end());
+    for (size_t i = 0; i < batch_.entries.size(); ++i) {
+      batch_.entries[i].adapter = static_cast<int32_t>(i % adapters.size());
+    }
+  }
 
  private:
   llm::SamplingParams params_;
@@ -189,6 +208,73 @@ Timing MeasureStep(cpu::CpuExecutor& executor, int num_sequences, int num_tokens
   return Measure(seconds, [&] {
     if (!executor.Submit(batches.batch()).ok() || !executor.Collect().ok()) std::abort();
   });
+}
+
+// Adapters of all linear modules but the head, in bf16.
+std::vector<std::shared_ptr<const llm::LoraAdapter>> MakeAdapters(const llm::DecoderSpec& spec,
+                                                                  int64_t rank, int count) {
+  using enum llm::WeightKind;
+  struct Size {
+    llm::WeightKind kind;
+    int64_t rows, columns;
+  };
+  const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
+  const Size sizes[] = {{kQ, spec.q_size(), hidden},  {kK, spec.kv_size(), hidden},
+                        {kV, spec.kv_size(), hidden}, {kAttentionOut, hidden, spec.q_size()},
+                        {kGate, inner, hidden},       {kUp, inner, hidden},
+                        {kDown, hidden, inner}};
+  const std::vector<uint16_t> values(rank * std::max({hidden, inner, spec.q_size()}), 0x3c00);
+  const auto matrix = [&](int64_t rows, int64_t columns) {
+    return llm::LoraMatrix{llm::CheckpointDataType::kBF16, rows, columns,
+                           reinterpret_cast<const uint8_t*>(values.data())};
+  };
+  std::vector<std::shared_ptr<const llm::LoraAdapter>> adapters;
+  for (int i = 0; i < count; ++i) {
+    llm::LoraBuilder builder("a" + std::to_string(i), spec.num_layers());
+    for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+      for (const Size& size : sizes) {
+        const llm::LoraDelta delta = {builder.Copy(matrix(rank, size.columns)),
+                                      builder.Copy(matrix(size.rows, rank)), 1e-6f};
+        if (!builder.Add({layer, size.kind, llm::kNoExpert}, "", delta).ok()) std::abort();
+      }
+    }
+    adapters.push_back(builder.Finish());
+  }
+  return adapters;
+}
+
+// Decode steps of the same sequences with each number of adapters, in turn, so that all see the
+// same machine. Medians of processor time, which neighbours change less than wall time.
+void CompareAdapters(cpu::CpuExecutor& executor, const Options& options) {
+  constexpr int kRounds = 5;
+  const int largest = *std::max_element(options.adapters.begin(), options.adapters.end());
+  const auto adapters = MakeAdapters(executor.spec(), options.rank, largest);
+  std::map<int, std::vector<double>> times;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const int count : options.adapters) {
+      Batches batches(executor.limits(), options.adapter_batch, 1, options.context);
+      batches.UseAdapters(std::span(adapters).first(count));
+      const Timing step = Measure(options.seconds / kRounds, [&] {
+        if (!executor.Submit(batches.batch()).ok() || !executor.Collect().ok()) std::abort();
+      });
+      times[count].push_back(step.processor);
+    }
+  }
+  const auto median = [&](int count) {
+    std::vector<double>& of_count = times[count];
+    std::sort(of_count.begin(), of_count.end());
+    return of_count[kRounds / 2];
+  };
+  const double base = median(options.adapters.front());
+  for (const int count : options.adapters) {
+    std::printf(
+        "decode batch %d, %2d adapters of rank %d: processor %.2f ms, %.2f of the rate "
+        "with %d\n",
+        options.adapter_batch, count, options.rank, median(count) * 1e3, base / median(count),
+        options.adapters.front());
+  }
+  if (adapters.empty()) return;
+  std::printf("an adapter: %.1f MB\n", static_cast<double>(adapters[0]->size_bytes()) / 1e6);
 }
 
 Result<std::unique_ptr<cpu::CpuExecutor>> Load(const Options& options) {
@@ -250,6 +336,7 @@ int Run(Options options) {
     }
     std::printf("\n");
   }
+  if (!options.adapters.empty()) CompareAdapters(executor, options);
   if (is_synthetic) std::filesystem::remove_all(options.checkpoint);
   return 0;
 }

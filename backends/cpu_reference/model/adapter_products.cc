@@ -34,8 +34,14 @@ AdapterProducts::AdapterProducts(const OpTable& ops, ThreadPool& pool)
 
 void AdapterProducts::Append(const llm::LoraAdapter* adapter, int64_t first_row, int64_t num_rows,
                              std::vector<Run>& runs) {
-  for (int64_t row = 0; row < num_rows; row += kMaxRunRows) {
-    runs.push_back({adapter, first_row + row, std::min(kMaxRunRows, num_rows - row)});
+  for (int64_t row = first_row; row < first_row + num_rows;) {
+    Run* const last = runs.empty() ? nullptr : &runs.back();
+    const bool continues = last != nullptr && last->adapter == adapter &&
+                           last->first_row + last->num_rows == row && last->num_rows < kMaxRunRows;
+    if (!continues) runs.push_back({adapter, row, 0});
+    const int64_t added = std::min(kMaxRunRows - runs.back().num_rows, first_row + num_rows - row);
+    runs.back().num_rows += added;
+    row += added;
   }
 }
 
