@@ -244,7 +244,8 @@ std::vector<std::shared_ptr<const llm::LoraAdapter>> MakeAdapters(const llm::Dec
 }
 
 // Decode steps of the same sequences with each number of adapters, in turn, so that all see the
-// same machine. Medians of processor time, which neighbours change less than wall time.
+// same machine. Medians of processor time, on which other programs have less influence than on wall
+// time.
 void CompareAdapters(cpu::CpuExecutor& executor, const Options& options) {
   constexpr int kRounds = 5;
   const int largest = *std::max_element(options.adapters.begin(), options.adapters.end());
