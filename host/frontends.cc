@@ -43,11 +43,17 @@ std::string WhoMayDoWhat(const Options& options) {
                 ".");
 }
 
+AccessPolicy AccessOf(const Options& options) {
+  AccessPolicy access = options.access;
+  access.trusts_own_pages = options.openai.console.value_or(false);
+  return access;
+}
+
 }  // namespace
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{options.access, LogSettings(ToLogValues(options)),
+      state_{AccessOf(options), LogSettings(ToLogValues(options)),
              SharedMemoryManager(options.access.allows_client_shm, options.client_shm_limits),
              nullptr,
              RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}

@@ -57,6 +57,13 @@ Status ApplyCompression(Options& options, Text text) {
   return Status::Ok();
 }
 
+Status ApplyConsole(Options& options, Text text) {
+  constexpr const char* kStates[] = {"off", "on"};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kStates));
+  options.openai.console = choice == 1;
+  return Status::Ok();
+}
+
 // Enabling mutual TLS also enables TLS.
 template <net::TlsOptions Options::*tls, bool Options::*use>
 Status ApplyMutualTls(Options& options, Text text) {
@@ -229,6 +236,11 @@ const Flag kFlags[] = {
        o.openai.cors_origins.push_back(text);
        return openai::CheckOrigin(text);
      }},
+    {kHttp, "--console", "on|off",
+     "The HTTP port serves a web console at /console: a playground, models, load and requests in "
+     "flight. Where other machines reach the port, it needs --api-key-file. Default: off; with "
+     "'nereid serve' on where only this machine reaches the port.",
+     &ApplyConsole},
     {kHttp, "--max-stored-responses", "integer",
      "The maximum number of responses of POST /v1/responses that the server keeps for their "
      "clients, in up to 64 MiB; 0 means none. Default: 1000.",

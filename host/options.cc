@@ -73,6 +73,14 @@ Status CheckPorts(const Options& options) {
   return check(options.allow_metrics, options.metrics_port_error, "--metrics-port");
 }
 
+Status CheckConsole(const Options& options) {
+  const bool is_safe =
+      openai::IsLocalAddress(options.http.address) || !options.api_key_file.empty();
+  if (!options.openai.console.value_or(false) || is_safe) return Status::Ok();
+  return InvalidArgError("--console=on: other machines reach the HTTP port at ",
+                         options.http.address, ", which needs --api-key-file");
+}
+
 // Checks rules that involve several flags.
 Status CheckOptions(const Options& options) {
   const bool is_explicit = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
@@ -87,6 +95,7 @@ Status CheckOptions(const Options& options) {
     }
   }
   NEREID_RETURN_IF_ERROR(CheckPorts(options));
+  NEREID_RETURN_IF_ERROR(CheckConsole(options));
   NEREID_RETURN_IF_ERROR(CheckCloudOptions(options));
   return CheckTraceOptions(options.trace);
 }

@@ -103,6 +103,9 @@ int Serve(ServeOptions& options) {
   if (!repositories.ok()) return Fail(repositories.status(), 1);
   folder->RemoveAtExit();
   options.server.repositories = std::move(*repositories);
+  // Clients with the right to do so load and unload models.
+  options.server.control_mode = TRITONSERVER_MODEL_CONTROL_EXPLICIT;
+  for (const ServedModel& model : *models) options.server.startup_models.push_back(model.name);
   for (const ServedModel& model : *models) {
     Print(StrCat("model     ", DescribeModel(model), "\n"));
     for (const auto& [name, adapter] : model.adapters) {

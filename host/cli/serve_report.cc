@@ -128,6 +128,9 @@ std::string DescribeServer(const std::vector<ServedModel>& models, const Options
   }
   text += "\n";
   if (!options.allow_http) return text;
+  if (options.openai.console.value_or(false) && !is_unix) {
+    text += StrCat("console   ", url, "/console\n");
+  }
   const std::string socket =
       is_unix ? StrCat("--unix-socket ", options.http.address.substr(5), " ") : "";
   return StrCat(text, "\n", CurlLine(models[0], socket + url, !options.api_key_file.empty()), "\n");

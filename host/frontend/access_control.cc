@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "nereid/status.h"
 
@@ -20,18 +21,30 @@ constexpr std::string_view kApiKey = "x-api-key";  // of some routes
 constexpr char kClientShmDisabled[] =
     "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
 
-bool IsLocal(const ApiCaller& caller) {
-  for (const std::string_view header : kForwardingHeaders) {
-    if (caller.FindHeader(header).data() != nullptr) return false;
-  }
-  return caller.IsPeerLocal();
-}
-
 bool EqualsIgnoreCase(std::string_view text, std::string_view lower) {
   const auto is_same = [](char a, char b) {
     return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
   };
   return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), is_same);
+}
+
+// True for names that always mean the machine itself, with or without a port. No web page can make
+// its own host's name one of these.
+bool IsLoopback(std::string_view host) {
+  if (host.starts_with('[')) return host == "[::1]" || host.starts_with("[::1]:");
+  host = host.substr(0, host.find(':'));
+  const bool is_address = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return EqualsIgnoreCase(host, "localhost") || (host.starts_with("127.") && is_address);
+}
+
+// True if the request comes from a page of this server, which its user has reached as a name of the
+// machine itself.
+bool IsOwnPage(std::string_view origin, std::string_view host) {
+  constexpr std::string_view kSchemes[] = {"http://", "https://"};
+  return IsLoopback(host) &&
+         std::any_of(std::begin(kSchemes), std::end(kSchemes), [&](auto scheme) {
+           return origin.starts_with(scheme) && origin.substr(scheme.size()) == host;
+         });
 }
 
 // Returns the key of "Bearer <key>"; empty if the header has another form.
@@ -59,6 +72,17 @@ const ApiKey* FindKey(const ApiKeys& keys, const ApiCaller& caller, std::optiona
 }
 
 }  // namespace
+
+bool AccessControl::IsLocal(const ApiCaller& caller) const {
+  for (const std::string_view header : kForwardingHeaders) {
+    const std::string_view value = caller.FindHeader(header);
+    if (value.data() == nullptr) continue;
+    const bool is_own = policy_.trusts_own_pages && header == "origin" &&
+                        IsOwnPage(value, caller.FindHeader("host"));
+    if (!is_own) return false;
+  }
+  return caller.IsPeerLocal();
+}
 
 std::optional<Denial> AccessControl::CheckRestriction(const ApiCaller& caller,
                                                       ApiOperation operation) const {

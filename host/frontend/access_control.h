@@ -18,6 +18,8 @@ struct AccessPolicy {
   bool allows_remote_admin = false;   // --remote-admin
   bool allows_inline_models = false;  // --allow-inline-models
   bool allows_client_shm = false;     // --allow-client-shm
+  // The server has a web console: a page that a local server has sent is as local as its user.
+  bool trusts_own_pages = false;
   // --api-key-file; null: no keys. With keys, a client needs one wherever it is, and the key's
   // rights decide what it may do.
   std::shared_ptr<const ApiKeyFile> keys = nullptr;
@@ -70,6 +72,7 @@ class AccessControl {
 
  private:
   std::optional<Denial> CheckRestriction(const ApiCaller& caller, ApiOperation operation) const;
+  bool IsLocal(const ApiCaller& caller) const;
   std::optional<Denial> CheckKey(const ApiCaller& caller, const ApiOperationRule& rule,
                                  std::string_view model) const;
 

@@ -47,6 +47,10 @@ constexpr ApiOperationRule kRules[] = {
     {kReadMetrics, std::nullopt, ApiRight::kMetrics, ApiScope::kServer, false, "read the metrics"},
     {kDescribeApi, std::nullopt, ApiRight::kMetadata, ApiScope::kServer, false,
      "read the description of the API"},
+    {kListRequests, ApiGroup::kStatistics, ApiRight::kStatistics, ApiScope::kAllModels, false,
+     "list the requests in flight"},
+    {kCancelRequest, ApiGroup::kModelRepository, ApiRight::kModelControl, ApiScope::kAllModels,
+     true, "cancel requests of other clients"},
 };
 
 // RuleOf finds a rule by its index.
@@ -54,7 +58,7 @@ constexpr bool IsInOrder() {
   for (size_t i = 0; i < std::size(kRules); ++i) {
     if (static_cast<size_t>(kRules[i].operation) != i) return false;
   }
-  return std::size(kRules) == static_cast<size_t>(kDescribeApi) + 1;
+  return std::size(kRules) == static_cast<size_t>(kCancelRequest) + 1;
 }
 static_assert(IsInOrder());
 

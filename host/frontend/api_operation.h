@@ -32,6 +32,8 @@ enum class ApiOperation {
   kChangeSharedMemory,
   kReadMetrics,
   kDescribeApi,
+  kListRequests,
+  kCancelRequest,  // of any client
 };
 
 // What an API key can permit.

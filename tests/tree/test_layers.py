@@ -10,7 +10,7 @@ FOLDERS = ("backend_api", "base", "net", "host", "backends", "caches", "repoagen
 SOURCES = [path for folder in FOLDERS for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 INSTALLED = ("nereid/", "triton/")  # headers of the SDK and the C API keep the names under which they are installed
-GENERATED = (".pb.h", "model_config_schema.inc")
+GENERATED = (".pb.h", "model_config_schema.inc", ".html.inc", ".css.inc", ".svg.inc", ".js.inc")
 
 # Subfolders from the lowest layer to the highest. Each may include itself and the layers before it. "" means the files of the folder itself; they
 # are not checked if "" is missing.
@@ -18,7 +18,7 @@ LAYERS = {
     "host/core": ["handle", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "", "capi"],
     "backends/tokenizer/lib": ["text", "parse", "pattern", "vocabulary", "normalize", "pre_tokenize", "model", "post_process", "decode", "chat", "load", ""],
     "host/frontend/http": ["json", "transport", "bodies", "calls", "endpoints"],
-    "host/frontend/openai": ["fields", "tensors", "calls", "routes", ""],
+    "host/frontend/openai": ["console", "fields", "tensors", "calls", "routes", ""],
 }
 
 

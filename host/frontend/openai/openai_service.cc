@@ -5,6 +5,7 @@
 
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/calls/decompressing_call.h"
+#include "host/frontend/openai/console/console_file.h"
 #include "host/frontend/openai/routes/route_support.h"
 #include "host/log.h"
 
@@ -12,13 +13,25 @@ namespace nereid::openai {
 
 using http::Method;
 
+namespace {
+
+constexpr std::string_view kConsolePath = "/console";
+
+bool IsConsolePath(std::string_view path) {
+  return path == "/" || path == kConsolePath || path.starts_with("/console/");
+}
+
+}  // namespace
+
 OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
                              const OpenAiOptions& options, bool is_local)
     : kserve_(std::move(kserve)),
       origins_(options.cors_origins, is_local),
+      has_console_(options.console.value_or(false)),
       responses_({.max_count = options.max_stored_responses,
                   .max_age = std::chrono::seconds(options.max_stored_age_s)}),
-      context_{kserve_->context(), kserve_->is_draining(), responses_, std::time(nullptr)} {}
+      context_{kserve_->context(), kserve_->is_draining(), responses_, running_,
+               std::time(nullptr)} {}
 
 bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
                                const http::RequestHead& head) {
@@ -77,10 +90,28 @@ bool OpenAiService::AnswerPage(http::HttpConnection& connection, const http::Req
   return true;
 }
 
+// Answers with a file of the console, which needs no key: its users give theirs on the page.
+// Returns false if another route stands at the path.
+bool OpenAiService::AnswerConsole(http::HttpConnection& connection, const http::RequestHead& head) {
+  if (head.method != Method::kGet && head.method != Method::kHead) return false;
+  if (const ConsoleFile* const file = FindConsoleFile(head.path)) {
+    connection.Reply({.content_type = file->content_type, .extra_headers = ConsoleHeaders()},
+                     file->bytes);
+    return true;
+  }
+  if (head.path != "/" && head.path != kConsolePath) return false;
+  // Relative, so that a proxy may serve the console below another path.
+  connection.Reply({.status = 302, .content_type = "", .extra_headers = "Location: console/\r\n"},
+                   "");
+  return true;
+}
+
 void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
                            http::RequestBody body) {
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
-  if (AnswerPage(connection, head, route != nullptr)) return;
+  const bool is_console = has_console_ && IsConsolePath(head.path);
+  if (AnswerPage(connection, head, route != nullptr || is_console)) return;
+  if (is_console && AnswerConsole(connection, head)) return;
   if (route == nullptr && head.path.starts_with("/v1/")) {  // KServe's paths begin with /v2
     return ReplyApiError(connection,
                          {.status = 404, .message = StrCat("there is no route ", head.path)},

@@ -33,11 +33,14 @@ class OpenAiService final : public http::HttpService {
   http::KServeService& kserve() { return *kserve_; }
 
  private:
+  bool AnswerConsole(http::HttpConnection& connection, const http::RequestHead& head);
   bool AnswerPage(http::HttpConnection& connection, const http::RequestHead& head, bool is_api);
 
   const std::unique_ptr<http::KServeService> kserve_;
   const OriginPolicy origins_;
+  const bool has_console_;
   ResponseStore responses_;
+  RunningRequests running_;
   ApiContext context_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ struct OpenAiOptions {
   // Of POST /v1/responses; 0: nothing is stored.
   size_t max_stored_responses = 1000;  // --max-stored-responses
   int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
+  // --console: the port serves the web console. nullopt: off, but `nereid serve` has it on where
+  // only this machine reaches the port.
+  std::optional<bool> console;
 };
 
 class OriginPolicy {

@@ -33,6 +33,9 @@ TEST(ServeOptionsTest, HaveTheDefaultsOfTheServer) {
   EXPECT_EQ(options->server.http.address, "127.0.0.1");
   EXPECT_FALSE(options->server.log_info);
   EXPECT_TRUE(ParseServeOptions({"demo", "--log-info=true"})->server.log_info);
+  EXPECT_TRUE(options->server.openai.console.value());
+  EXPECT_FALSE(ParseServeOptions({"demo", "--host=0.0.0.0"})->server.openai.console.value());
+  EXPECT_FALSE(ParseServeOptions({"demo", "--console=off"})->server.openai.console.value());
 }
 
 TEST(ServeOptionsTest, SuggestWhatAnUnknownOptionMeans) {

@@ -67,6 +67,31 @@ TEST(AccessControlTest, ARequestThroughALocalProxyOrBrowserIsNotLocal) {
   }
 }
 
+TEST(AccessControlTest, APageOfAServerWithAConsoleIsAsLocalAsItsUser) {
+  const AccessControl access = With({.trusts_own_pages = true});
+  const auto is_permitted = [](const AccessControl& rules, bool is_local, std::string origin,
+                               std::string host) {
+    const FakeCaller caller(is_local, {{"origin", std::move(origin)}, {"host", std::move(host)}});
+    return !rules.Check(caller, ApiOperation::kUnloadModel, "m").has_value();
+  };
+  for (const char* host : {"localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.0.0.2"}) {
+    const std::string origin = StrCat("http://", host);
+    EXPECT_TRUE(is_permitted(access, true, origin, host)) << host;
+    EXPECT_FALSE(is_permitted(access, false, origin, host)) << host;
+    EXPECT_FALSE(is_permitted(With({}), true, origin, host)) << host;
+    EXPECT_FALSE(is_permitted(access, true, "http://evil.example", host)) << host;
+  }
+  // A page may have let its own host's name lead to this machine.
+  for (const char* host : {"evil.example", "127.evil.example", "10.0.0.1", "localhost.evil.example",
+                           "[::1].evil.example", "", "127.0.0.1:9"}) {
+    const std::string other = host == std::string("127.0.0.1:9") ? "127.0.0.1:8" : host;
+    EXPECT_FALSE(is_permitted(access, true, StrCat("http://", other), host)) << host;
+  }
+  const FakeCaller proxied(
+      true, {{"origin", "http://localhost"}, {"host", "localhost"}, {"via", "1.1 proxy"}});
+  EXPECT_TRUE(access.Check(proxied, ApiOperation::kUnloadModel, "m"));
+}
+
 TEST(AccessControlTest, InlineModelsNeedTheirOwnFlagAndTheRightToLoad) {
   constexpr ApiOperation kInline = ApiOperation::kLoadInlineModel;
   const auto denial = With({}).Check(FakeCaller(/*is_local=*/true), kInline, "m");

@@ -348,5 +348,16 @@ TEST(OptionsTest, TheHelpTextNamesEveryFlagOnce) {
   EXPECT_TRUE(ParseOptions({"--help"})->show_help);
 }
 
+TEST(OptionsTest, AConsoleThatOtherMachinesReachNeedsKeys) {
+  EXPECT_FALSE(Parse({})->openai.console.has_value());
+  EXPECT_TRUE(Parse({"--console=on"})->openai.console.value());
+  EXPECT_FALSE(Parse({"--console", "off", "--host=0.0.0.0"})->openai.console.value());
+  EXPECT_EQ(ErrorOf({"--console=on", "--host=0.0.0.0"}),
+            "--console=on: other machines reach the HTTP port at 0.0.0.0, which needs "
+            "--api-key-file");
+  EXPECT_TRUE(Parse({"--console=on", "--host=0.0.0.0", "--api-key-file=/keys"}).ok());
+  EXPECT_NE(ErrorOf({"--console=maybe"}).find("--console"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace nereid

@@ -11,6 +11,8 @@ std::string_view ReasonPhrase(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 302:
+      return "Found";
     case 400:
       return "Bad Request";
     case 401:

@@ -62,13 +62,15 @@ GenerationCall::GenerationCall(http::HttpConnection& connection, GenerationReque
   open_.resize(num_prompts);
 }
 
-Status GenerationCall::Start(http::KServeContext& context, http::HttpConnection& connection,
-                             const http::RequestHead& head, GenerationRequest request,
-                             Answers answers, std::unique_ptr<AnswerFormat> format) {
+Status GenerationCall::Start(http::KServeContext& context, RunningRequests& running,
+                             http::HttpConnection& connection, const http::RequestHead& head,
+                             GenerationRequest request, Answers answers,
+                             std::unique_ptr<AnswerFormat> format) {
   const auto reservation = std::make_shared<ByteReservation>(connection.limits().budget);
   NEREID_RETURN_IF_ERROR(ReserveAll(request.prompts, *reservation));
   const auto call = std::make_shared<GenerationCall>(connection, std::move(request),
                                                      std::move(answers), std::move(format));
+  call->List(running, head);
   Status status = call->LaunchAll(context, head, reservation);
   if (!status.ok()) {
     call->CancelAll();
@@ -103,10 +105,28 @@ Status GenerationCall::LaunchAll(http::KServeContext& context, const http::Reque
   return Status::Ok();
 }
 
+void GenerationCall::List(RunningRequests& running, const http::RequestHead& head) {
+  // The loop outlives every connection, and the call may have ended when the function runs there.
+  entry_ = running.Add(answers_.id, request_.model, std::string(head.path), counts_,
+                       [weak = weak_from_this(), &loop = connection_->loop()] {
+                         loop.PostFunction([weak] {
+                           if (const auto call = weak.lock()) call->OnOperatorCancel();
+                         });
+                       });
+}
+
+void GenerationCall::OnOperatorCancel() {
+  if (connection_ == nullptr) return;
+  Fail({.status = 503,
+        .message = StrCat("an operator has cancelled request '", answers_.id, "'"),
+        .code = "cancelled"});
+}
+
 void GenerationCall::OnDisconnect() {
   const std::shared_ptr<GenerationCall> self = shared_from_this();
   connection_ = nullptr;
   CancelAll();
+  entry_.reset();
 }
 
 void GenerationCall::OnOutputSent(size_t unsent_bytes) {
@@ -150,7 +170,10 @@ Status GenerationCall::AddResponse(size_t prompt, const InferResponse& response,
                            request_.answers_per_prompt, " answers, got one of index ",
                            piece.sequence);
     }
-    if (piece.num_input_tokens) answers_.prompt_tokens[prompt] = *piece.num_input_tokens;
+    if (piece.num_input_tokens) {
+      counts_.prompt_tokens += *piece.num_input_tokens - answers_.prompt_tokens[prompt];
+      answers_.prompt_tokens[prompt] = *piece.num_input_tokens;
+    }
     if (piece.num_cached_tokens) answers_.cached_tokens[prompt] = *piece.num_cached_tokens;
     const size_t index = prompt * request_.answers_per_prompt + piece.sequence;
     Collect(answers_.all[index], piece);
@@ -168,7 +191,10 @@ void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
   }
   if (!request_.has_log_probs) piece.log_probs.clear();
   answer.has_tool_calls = answer.has_tool_calls || !piece.tool_calls.empty();
-  if (piece.num_output_tokens) answer.num_tokens = *piece.num_output_tokens;
+  if (piece.num_output_tokens) {
+    counts_.output_tokens += *piece.num_output_tokens - answer.num_tokens;
+    answer.num_tokens = *piece.num_output_tokens;
+  }
   if (piece.num_reasoning_tokens) {
     answer.num_reasoning_tokens =
         answer.num_reasoning_tokens.value_or(0) + *piece.num_reasoning_tokens;

@@ -11,6 +11,7 @@
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/openai/calls/answers.h"
 #include "host/frontend/openai/calls/generation_request.h"
+#include "host/frontend/openai/calls/running_requests.h"
 
 namespace nereid::openai {
 
@@ -18,8 +19,10 @@ class GenerationCall final : public http::InFlightCall,
                              public std::enable_shared_from_this<GenerationCall> {
  public:
   // Starts the model requests. On an error the connection must still be answered.
-  static Status Start(http::KServeContext& context, http::HttpConnection& connection,
-                      const http::RequestHead& head, GenerationRequest request, Answers answers,
+  // `running` lists the request until it ends.
+  static Status Start(http::KServeContext& context, RunningRequests& running,
+                      http::HttpConnection& connection, const http::RequestHead& head,
+                      GenerationRequest request, Answers answers,
                       std::unique_ptr<AnswerFormat> format);
 
   GenerationCall(http::HttpConnection& connection, GenerationRequest request, Answers answers,
@@ -30,6 +33,9 @@ class GenerationCall final : public http::InFlightCall,
 
   Status LaunchAll(http::KServeContext& context, const http::RequestHead& head,
                    const std::shared_ptr<const ByteReservation>& reservation);
+
+  void List(RunningRequests& running, const http::RequestHead& head);
+  void OnOperatorCancel();
 
   void OnDisconnect() override;
   void OnOutputSent(size_t unsent_bytes) override;
@@ -57,6 +63,8 @@ class GenerationCall final : public http::InFlightCall,
   bool has_begun_ = false;        // the head of the stream has been sent
   bool has_first_piece_ = false;  // the format has begun its events
   int silent_s_ = 0;              // seconds since the last event of a stream
+  RequestCounts counts_;
+  std::unique_ptr<RunningRequests::Entry> entry_;  // declared after counts_, which it refers to
 };
 
 }  // namespace nereid::openai

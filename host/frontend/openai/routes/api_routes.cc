@@ -47,6 +47,11 @@ constexpr ApiRoute kRoutes[] = {
     {kGet, "/ping", ApiOperation::kServerHealth, &HandleHealth, "200 if the server is ready"},
     {kGet, "/openapi.json", ApiOperation::kDescribeApi, &HandleOpenApi,
      "the description of these routes"},
+    {kGet, "/requests", ApiOperation::kListRequests, &HandleRequests,
+     "ids and counts of the requests in flight"},
+    {kPost, "/requests/", ApiOperation::kCancelRequest, &HandleCancelRequest,
+     "cancels a request in flight", 0, "/cancel"},
+    {kGet, "/metrics", ApiOperation::kReadMetrics, &HandleMetrics, "metrics, for Prometheus"},
     {kGet, "/version", ApiOperation::kServerMetadata, &HandleVersion, "the server's version"},
 };
 

@@ -12,6 +12,7 @@
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/http/transport/http_request.h"
 #include "host/frontend/openai/calls/response_store.h"
+#include "host/frontend/openai/calls/running_requests.h"
 #include "host/frontend/openai/fields/api_error.h"
 
 namespace nereid::openai {
@@ -21,6 +22,7 @@ struct ApiContext {
   http::KServeContext& kserve;
   const std::atomic<bool>& is_draining;
   ResponseStore& responses;
+  RunningRequests& running;
   const int64_t started_s;  // Unix time
 };
 
@@ -102,6 +104,12 @@ void HandleChatRender(ApiContext& context, HttpConnection& connection, const Req
 void HandleCompletionRender(ApiContext& context, HttpConnection& connection,
                             const RequestHead& head, RequestBody body);
 void HandleOpenApi(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                   RequestBody body);
+void HandleRequests(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                    RequestBody body);
+void HandleCancelRequest(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                         RequestBody body);
+void HandleMetrics(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                    RequestBody body);
 
 }  // namespace nereid::openai

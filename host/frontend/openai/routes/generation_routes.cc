@@ -44,8 +44,9 @@ void StartGeneration(ApiContext& context, HttpConnection& connection, const Requ
   if (request.id.empty()) request.id = answers.id;
   // The inputs contain all data, so that the body's memory is not kept.
   std::unique_ptr<AnswerFormat> format = new_format(request, answers);
-  const Status status = GenerationCall::Start(context.kserve, connection, head, std::move(request),
-                                              std::move(answers), std::move(format));
+  const Status status =
+      GenerationCall::Start(context.kserve, context.running, connection, head, std::move(request),
+                            std::move(answers), std::move(format));
   if (!status.ok()) ReplyApiError(connection, error_of(status), ErrorFormOf(head.path));
 }
 
