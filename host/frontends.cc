@@ -62,6 +62,9 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
   NEREID_RETURN_IF_ERROR(frontends->ReadApiKeys(options.api_key_file));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
+  if (!options.demand.models.empty()) {
+    frontends->demand_ = std::make_unique<ModelDemand>(options.demand, ControlOf(server));
+  }
   if (options.allow_grpc) {
     NEREID_RETURN_IF_ERROR(AddStartContext("GRPC", frontends->StartGrpc(options)));
   }
@@ -146,7 +149,8 @@ Status Frontends::StartHttp(const Options& options) {
                           http::KServeService::Create(server_, state_, options.kserve));
   http::KServeService* const kserve = service.get();
   auto openai = std::make_unique<openai::OpenAiService>(
-      std::move(service), options.openai, openai::IsLocalAddress(options.http.address));
+      std::move(service), options.openai, openai::IsLocalAddress(options.http.address),
+      demand_.get());
   return Listen(std::move(openai), kserve, options.http, "HTTP");
 }
 

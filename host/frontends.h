@@ -10,6 +10,7 @@
 #include "host/frontend/http/kserve_service.h"
 #include "host/frontend/http/transport/http_server.h"
 #include "host/frontend/metrics/metrics_service.h"
+#include "host/frontend/model_demand.h"
 #include "host/options.h"
 #include "host/reload_watch.h"
 #include "nereid/server.h"
@@ -71,6 +72,7 @@ class Frontends {
   const Server& server_;
   std::shared_ptr<ApiKeyFile> api_keys_;  // null: no keys
   FrontendState state_;
+  std::unique_ptr<ModelDemand> demand_;  // null: no model is loaded on demand
   // Services are declared before the servers that call them.
   std::unique_ptr<http::MetricsService> metrics_service_;
   std::vector<HttpPort> http_ports_;

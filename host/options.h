@@ -17,6 +17,7 @@
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_server.h"
+#include "host/frontend/model_demand.h"
 #include "host/frontend/openai/origin_policy.h"
 #include "host/frontend/shared_memory.h"
 #include "host/frontend/tracing/tracer.h"
@@ -71,6 +72,7 @@ struct Options {
   std::optional<size_t> grpc_max_connection_memory_bytes;  // none: half of the above
   std::string api_key_file;                                // empty: no keys
   TraceOptions trace;
+  ModelDemandOptions demand;  // of `nereid serve`
   bool allow_http = true;
   http::HttpServerOptions http;
   net::TlsOptions http_tls{.flag_prefix = "--http"};

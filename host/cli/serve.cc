@@ -62,6 +62,7 @@ Status CheckPorts(const Options& options) {
 std::set<std::string> WeightFiles(const std::vector<ServedModel>& models) {
   std::set<std::string> files;
   for (const ServedModel& model : models) {
+    if (!model.is_loaded_at_start) continue;
     for (const std::string& name : model.checkpoint.files) {
       std::error_code ignored;
       const std::filesystem::path path = std::filesystem::path(model.checkpoint.directory) / name;
@@ -75,8 +76,21 @@ std::set<std::string> WeightFiles(const std::vector<ServedModel>& models) {
 
 uint64_t WeightBytes(const std::vector<ServedModel>& models) {
   uint64_t num_bytes = 0;
-  for (const ServedModel& model : models) num_bytes += model.checkpoint.weight_bytes;
+  for (const ServedModel& model : models) {
+    if (model.is_loaded_at_start) num_bytes += model.checkpoint.weight_bytes;
+  }
   return num_bytes;
+}
+
+ModelDemandOptions DemandOf(const ServeOptions& options, const std::vector<ServedModel>& models) {
+  ModelDemandOptions demand;
+  if (options.memory_budget == 0 && options.idle_s == 0) return demand;
+  for (const ServedModel& model : models) {
+    demand.models.push_back({model.name, model.checkpoint.weight_bytes});
+  }
+  demand.max_bytes = options.memory_budget;
+  demand.max_idle = std::chrono::seconds(options.idle_s);
+  return demand;
 }
 
 Status CheckEngine(const ServeOptions& options, const std::string& root) {
@@ -94,8 +108,9 @@ int Serve(ServeOptions& options) {
   const std::string root = InstallRoot();
   if (Status engine = CheckEngine(options, root); !engine.ok()) return Fail(engine, 1);
   ProgressBar progress(stdout);
-  const Result<std::vector<ServedModel>> models = FindModels(options, root, progress);
+  Result<std::vector<ServedModel>> models = FindModels(options, root, progress);
   if (!models.ok()) return Fail(models.status(), 1);
+  if (Status plan = PlanMemory(options, *models); !plan.ok()) return Fail(plan, 1);
   const Result<TemporaryFolder> folder = TemporaryFolder::Create();
   if (!folder.ok()) return Fail(folder.status(), 1);
   Result<std::vector<std::string>> repositories =
@@ -105,7 +120,10 @@ int Serve(ServeOptions& options) {
   options.server.repositories = std::move(*repositories);
   // Clients with the right to do so load and unload models.
   options.server.control_mode = TRITONSERVER_MODEL_CONTROL_EXPLICIT;
-  for (const ServedModel& model : *models) options.server.startup_models.push_back(model.name);
+  for (const ServedModel& model : *models) {
+    if (model.is_loaded_at_start) options.server.startup_models.push_back(model.name);
+  }
+  options.server.demand = DemandOf(options, *models);
   for (const ServedModel& model : *models) {
     Print(StrCat("model     ", DescribeModel(model), "\n"));
     for (const auto& [name, adapter] : model.adapters) {

@@ -36,6 +36,28 @@ Status ApplyMaxModelLen(ServeOptions& options, ServerFlags&, Text value) {
   return Status::Ok();
 }
 
+// "24000000", "16GB" or "1.5GiB".
+Status ApplyMemoryBudget(ServeOptions& options, ServerFlags&, Text value) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},      {"B", 1},        {"KB", 1e3},        {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KIB", 1024.0}, {"MIB", 1048576.0}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
+  const size_t digits = std::min(value.find_first_not_of("0123456789."), value.size());
+  std::string unit = value.substr(digits);
+  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const Result<double> number = ParseDoubleValue(value.substr(0, digits));
+  for (const auto& [name, factor] : kUnits) {
+    if (unit != name || !number.ok() || *number * factor < 1 || *number * factor > 1e18) continue;
+    options.memory_budget = static_cast<uint64_t>(*number * factor);
+    return Status::Ok();
+  }
+  return InvalidArgError("expected a size such as 16GB or 1.5GiB, got '", value, "'");
+}
+
+Status ApplyIdleSeconds(ServeOptions& options, ServerFlags&, Text value) {
+  NEREID_ASSIGN_OR_RETURN(options.idle_s, ParseIntValue(value, 0, INT32_MAX));
+  return Status::Ok();
+}
+
 Status ApplyPort(ServeOptions&, ServerFlags& server, Text value) {
   NEREID_RETURN_IF_ERROR(ParseIntValue(value, 0, 65535).status());
   server.push_back("--http-port=" + value);
@@ -101,6 +123,13 @@ constexpr ServeFlag kFlags[] = {
      &ApplyChatParser},
     {"--max-model-len", "tokens", "the longest sequence. Default: the limit of the model",
      &ApplyMaxModelLen},
+    {"--memory-budget", "size",
+     "the most memory for the weights of loaded models, such as 16GB; others are loaded when a "
+     "request names them. Default: all are loaded",
+     &ApplyMemoryBudget},
+    {"--idle-seconds", "number",
+     "unload a model that has had no request for so long, until one names it. Default: 0, never",
+     &ApplyIdleSeconds},
     {"--engine", "auto|gpu|cpu", "where the model runs. Default: auto, a GPU if there is one",
      &ApplyEngine},
     {kHost, "address", "the address of all ports. Default: 127.0.0.1", &PassOn<kHost>},

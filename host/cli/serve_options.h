@@ -18,9 +18,11 @@ struct ServeOptions {
   std::string chat_template;             // a file; empty: that of the checkpoint
   std::string chat_parser = "auto";      // a value of nereid-repo's --chat-parser
   int64_t max_model_len = 0;             // tokens of a sequence; 0: the limit of the model
+  uint64_t memory_budget = 0;            // bytes of the weights of loaded models; 0: no limit
+  int64_t idle_s = 0;                    // after which a model is unloaded; 0: never
+  std::string engine = "auto";           // a value of nereid-repo's --backend
   // LoRA adapters: names and folders.
   std::vector<std::pair<std::string, std::string>> adapters;
-  std::string engine = "auto";  // a value of nereid-repo's --backend
   Options server;
 };
 

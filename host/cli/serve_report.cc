@@ -26,6 +26,7 @@ std::vector<uint64_t> WaitForCacheTokens(const std::vector<ServedModel>& models,
     const std::string metrics = MetricsText(server);
     bool has_all = true;
     for (size_t i = 0; i < models.size(); ++i) {
+      if (!models[i].is_loaded_at_start) continue;
       tokens[i] = CacheTokens(metrics, repo::NamesOfLlmModels(models[i].name).engine);
       has_all = has_all && tokens[i] > 0;
     }
@@ -108,6 +109,7 @@ std::string DescribeServer(const std::vector<ServedModel>& models, const Options
   for (size_t i = 0; i < models.size(); ++i) {
     text += StrCat("memory    ", models.size() > 1 ? models[i].name + ": " : "", "weights ",
                    ShowBytes(models[i].checkpoint.weight_bytes));
+    if (!models[i].is_loaded_at_start) text += ", loaded on demand";
     if (cache_tokens[i] > 0)
       text += StrCat(", KV cache of ", ShowGrouped(cache_tokens[i]), " tokens");
     text += "\n";

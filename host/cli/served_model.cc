@@ -1,5 +1,6 @@
 #include "host/cli/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "host/cli/hub_download.h"
@@ -95,6 +96,20 @@ Status CheckNames(const std::vector<ServedModel>& models) {
   return Status::Ok();
 }
 
+// The number of models that may be loaded at the same time.
+size_t MaxLoadedTogether(const ServeOptions& options, const std::vector<ServedModel>& models) {
+  if (options.memory_budget == 0) return models.size();
+  std::vector<uint64_t> sizes;
+  for (const ServedModel& model : models) sizes.push_back(model.checkpoint.weight_bytes);
+  std::sort(sizes.begin(), sizes.end());
+  uint64_t num_bytes = 0;
+  size_t num_models = 0;
+  while (num_models < sizes.size() && (num_bytes += sizes[num_models]) <= options.memory_budget) {
+    ++num_models;
+  }
+  return num_models;
+}
+
 }  // namespace
 
 Result<std::string> PullCheckpoint(const HubId& id, ProgressBar& progress) {
@@ -142,6 +157,21 @@ Result<std::vector<ServedModel>> FindModels(const ServeOptions& options,
   return models;
 }
 
+Status PlanMemory(const ServeOptions& options, std::vector<ServedModel>& models) {
+  if (options.memory_budget == 0) return Status::Ok();
+  uint64_t num_bytes = 0;
+  for (ServedModel& model : models) {
+    const uint64_t needed = model.checkpoint.weight_bytes;
+    if (needed > options.memory_budget) {
+      return InvalidArgError("--memory-budget: model '", model.name, "' has weights of ",
+                             ShowBytes(needed), ", got ", ShowBytes(options.memory_budget));
+    }
+    model.is_loaded_at_start = num_bytes + needed <= options.memory_budget;
+    if (model.is_loaded_at_start) num_bytes += needed;
+  }
+  return Status::Ok();
+}
+
 Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
                                                    const std::vector<ServedModel>& models,
                                                    const std::string& install_root,
@@ -172,10 +202,10 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
     }
     // Several models share the memory that the weights leave on a GPU. Each takes its part of what
     // is free when it is loaded.
-    if (models.size() > 1) {
+    if (const size_t num_together = MaxLoadedTogether(options, models); num_together > 1) {
       constexpr double kShared = 0.9;
       llm.engine_parameters["kv_cache_free_gpu_mem_fraction"] =
-          StrCat(kShared / static_cast<double>(models.size()));
+          StrCat(kShared / static_cast<double>(num_together));
     }
     NEREID_RETURN_IF_ERROR(repo::NewLlm(llm));
     repositories.push_back(llm.out);

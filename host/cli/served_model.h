@@ -20,6 +20,7 @@ struct ServedModel {
   bool has_chat_template = false;
   // The LoRA adapters: names and absolute folders.
   std::vector<std::pair<std::string, std::string>> adapters;
+  bool is_loaded_at_start = true;  // otherwise when a request names it
 };
 
 // Finds the checkpoint's folder. A hub id whose snapshot is complete in the cache needs no network.
@@ -33,6 +34,10 @@ Result<std::string> PullCheckpoint(const HubId& id, ProgressBar& progress);
 // what is wrong with which checkpoint.
 Result<std::vector<ServedModel>> FindModels(const ServeOptions& options,
                                             const std::string& install_root, ProgressBar& progress);
+
+// Decides which models are loaded at the start: in their order, as many as the memory budget holds.
+// INVALID_ARG if it does not hold one of them.
+Status PlanMemory(const ServeOptions& options, std::vector<ServedModel>& models);
 
 // Writes one repository for each model below `folder`. Returns their paths.
 Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,

@@ -10,7 +10,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
+import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hub_server import COMMIT, Hub, files_of
@@ -111,6 +114,54 @@ def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
     assert "32" in caught.value.read().decode()
     assert serving.stop(signal.SIGINT) == 0
     assert list((tmp_path / "private").iterdir()) == []
+
+
+def states(serving):
+    """The models that are ready, without their steps."""
+    with urllib.request.urlopen(urllib.request.Request(f"{serving.url}/v2/repository/index", data=b'{"ready": true}'), timeout=60) as reply:
+        return {each["name"] for each in json.load(reply) if "_" not in each["name"]}
+
+
+def complete(serving, model, **fields):
+    body = json.dumps({"model": model, "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, **fields}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{serving.url}/v1/completions", data=body), timeout=60) as reply:
+        return reply.read().decode()
+
+
+def test_models_take_turns_in_the_memory_budget_and_no_request_is_lost(dist, tmp_path, demo_model):
+    shutil.copytree(demo_model, tmp_path / "tales")
+    serving = Serving(dist, tmp_path, "demo", tmp_path / "tales", "--memory-budget=30MB")
+    assert "tales: weights 24.1 MB, loaded on demand" in serving.output and states(serving) == {"demo"}
+    with urllib.request.urlopen(f"{serving.url}/v1/models", timeout=60) as reply:
+        assert [model["id"] for model in json.load(reply)["data"]] == ["demo", "tales"]
+    text = json.loads(complete(serving, "demo"))["choices"][0]["text"]
+    assert json.loads(complete(serving, "tales"))["choices"][0]["text"] == text and states(serving) == {"tales"}
+    with ThreadPoolExecutor(8) as pool:
+        wanted = [pool.submit(complete, serving, ("demo", "tales")[index % 2], stream=index % 3 == 0) for index in range(24)]
+        wanted += [pool.submit(serving.ask, model) for model in ("demo", "tales")]
+        answers = [each.result() for each in wanted]
+    assert all("[DONE]" in answer or json.loads(answer) for answer in answers)
+    assert states(serving) in ({"demo"}, {"tales"})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        complete(serving, "absent")
+    assert caught.value.code == 404 and "'demo', 'tales'" in caught.value.read().decode()
+    assert serving.stop() == 0
+
+
+def test_an_idle_model_leaves_and_comes_back(dist, tmp_path):
+    serving = Serving(dist, tmp_path, "demo", "--idle-seconds=1")
+    assert complete(serving, "demo")
+    deadline = time.monotonic() + 60
+    while states(serving):
+        assert time.monotonic() < deadline, "the model is still loaded"
+        time.sleep(0.05)
+    assert complete(serving, "demo") and states(serving) == {"demo"}
+    assert serving.stop() == 0
+
+
+def test_a_budget_that_does_not_hold_a_model_is_refused(dist):
+    refused = run(dist, "serve", "demo", "--memory-budget=1MB")
+    assert refused.returncode == 1 and "--memory-budget: model 'demo' has weights of 24.1 MB, got 1.00 MB" in refused.stderr
 
 
 def test_serve_uses_the_given_chat_template_and_name(dist, tmp_path, demo_model):

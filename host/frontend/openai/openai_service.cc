@@ -5,6 +5,10 @@
 
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/calls/decompressing_call.h"
+#include "host/frontend/http/json/json_reader.h"
+#include "host/frontend/http/request_access.h"
+#include "host/frontend/http/router.h"
+#include "host/frontend/openai/calls/load_wait.h"
 #include "host/frontend/openai/console/console_file.h"
 #include "host/frontend/openai/routes/route_support.h"
 #include "host/log.h"
@@ -21,16 +25,28 @@ bool IsConsolePath(std::string_view path) {
   return path == "/" || path == kConsolePath || path.starts_with("/console/");
 }
 
+// The member `model` of a body; empty if it has none. The route reports what is wrong with a body.
+std::string ModelNameOf(std::string_view json, size_t max_depth) {
+  std::string model;
+  http::JsonReader reader(json, max_depth);
+  (void)reader.ReadObject([&](std::string_view member) -> Status {
+    if (member != "model" || reader.Peek() != http::JsonKind::kString) return reader.SkipValue();
+    NEREID_ASSIGN_OR_RETURN(model, reader.ReadString());
+    return Status::Ok();
+  });
+  return model;
+}
+
 }  // namespace
 
 OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
-                             const OpenAiOptions& options, bool is_local)
+                             const OpenAiOptions& options, bool is_local, ModelDemand* demand)
     : kserve_(std::move(kserve)),
       origins_(options.cors_origins, is_local),
       has_console_(options.console.value_or(false)),
       responses_({.max_count = options.max_stored_responses,
                   .max_age = std::chrono::seconds(options.max_stored_age_s)}),
-      context_{kserve_->context(), kserve_->is_draining(), responses_, running_,
+      context_{kserve_->context(), kserve_->is_draining(), responses_, running_, demand,
                std::time(nullptr)} {}
 
 bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
@@ -106,6 +122,48 @@ bool OpenAiService::AnswerConsole(http::HttpConnection& connection, const http::
   return true;
 }
 
+// Waits until the model is loaded, if it is one that is loaded on demand.
+void OpenAiService::HandleApi(http::HttpConnection& connection, const http::RequestHead& head,
+                              const ApiRoute& route, http::RequestBody body) {
+  const std::string model = context_.demand == nullptr || route.fields == 0
+                                ? ""
+                                : ModelNameOf(body.bytes(), connection.limits().max_json_depth);
+  if (model.empty() || !context_.demand->Knows(model)) {
+    return route.handle(context_, connection, head, std::move(body));
+  }
+  if (!CheckApiAccess(context_, connection, head, route.operation, model)) return;
+  // The head's strings are in the connection's memory or in that of the body.
+  LoadWait::Start(*context_.demand, connection, model, std::move(body),
+                  [this, &connection, head, &route](const Status& status, http::RequestBody kept) {
+                    if (status.ok()) {
+                      return route.handle(context_, connection, head, std::move(kept));
+                    }
+                    ReplyApiError(connection, {.status = 503, .message = status.message()},
+                                  ErrorFormOf(head.path));
+                  });
+}
+
+// The same for KServe's routes.
+void OpenAiService::HandleKServe(http::HttpConnection& connection, const http::RequestHead& head,
+                                 http::RequestBody body) {
+  const http::Route route = context_.demand == nullptr ? http::Route() : http::FindRoute(head.path);
+  const bool infers = route.endpoint == http::Endpoint::kInfer ||
+                      route.endpoint == http::Endpoint::kGenerate ||
+                      route.endpoint == http::Endpoint::kGenerateStream;
+  if (!infers || head.method != Method::kPost || !context_.demand->Knows(route.model.name)) {
+    return kserve_->Handle(connection, head, std::move(body));
+  }
+  if (!http::CheckAccess(context_.kserve.access, connection, head, ApiOperation::kInfer,
+                         route.model.name)) {
+    return;
+  }
+  LoadWait::Start(*context_.demand, connection, route.model.name, std::move(body),
+                  [this, &connection, head](const Status& status, http::RequestBody kept) {
+                    if (!status.ok()) return http::ReplyError(connection, status);
+                    kserve_->Handle(connection, head, std::move(kept));
+                  });
+}
+
 void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
                            http::RequestBody body) {
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
@@ -117,7 +175,7 @@ void OpenAiService::Handle(http::HttpConnection& connection, const http::Request
                          {.status = 404, .message = StrCat("there is no route ", head.path)},
                          ErrorFormOf(head.path));
   }
-  if (route == nullptr) return kserve_->Handle(connection, head, std::move(body));
+  if (route == nullptr) return HandleKServe(connection, head, std::move(body));
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   if (!AcceptsMethod(*route, head.method)) {
     return ReplyApiError(connection,
@@ -130,11 +188,11 @@ void OpenAiService::Handle(http::HttpConnection& connection, const http::Request
                          {.status = 415, .message = "Content-Encoding: expected gzip or deflate"});
   }
   if (*encoding == http::Encoding::kIdentity) {
-    return route->handle(context_, connection, head, std::move(body));
+    return HandleApi(connection, head, *route, std::move(body));
   }
   http::DecompressingCall::Start(connection, std::move(body),
                                  [this, &connection, head, route](http::RequestBody plain) {
-                                   route->handle(context_, connection, head, std::move(plain));
+                                   HandleApi(connection, head, *route, std::move(plain));
                                  });
 }
 

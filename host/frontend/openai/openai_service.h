@@ -18,8 +18,10 @@ namespace nereid::openai {
 class OpenAiService final : public http::HttpService {
  public:
   // `is_local`: the port is open only to this machine.
+  // `demand` loads models that requests name; null: none is loaded on demand. It outlives the
+  // object.
   OpenAiService(std::unique_ptr<http::KServeService> kserve, const OpenAiOptions& options,
-                bool is_local);
+                bool is_local, ModelDemand* demand);
 
   void Handle(http::HttpConnection& connection, const http::RequestHead& head,
               http::RequestBody body) override;
@@ -34,6 +36,10 @@ class OpenAiService final : public http::HttpService {
 
  private:
   bool AnswerConsole(http::HttpConnection& connection, const http::RequestHead& head);
+  void HandleApi(http::HttpConnection& connection, const http::RequestHead& head,
+                 const ApiRoute& route, http::RequestBody body);
+  void HandleKServe(http::HttpConnection& connection, const http::RequestHead& head,
+                    http::RequestBody body);
   bool AnswerPage(http::HttpConnection& connection, const http::RequestHead& head, bool is_api);
 
   const std::unique_ptr<http::KServeService> kserve_;

@@ -38,6 +38,23 @@ TEST(ServeOptionsTest, HaveTheDefaultsOfTheServer) {
   EXPECT_FALSE(ParseServeOptions({"demo", "--console=off"})->server.openai.console.value());
 }
 
+TEST(ServeOptionsTest, ABudgetIsASizeWithOrWithoutAUnit) {
+  const auto budget = [](const std::string& text) {
+    const Result<ServeOptions> options = ParseServeOptions({"demo", "--memory-budget", text});
+    return options.ok() ? options->memory_budget : 0;
+  };
+  EXPECT_EQ(budget("24000000"), 24'000'000u);
+  EXPECT_EQ(budget("16GB"), 16'000'000'000u);
+  EXPECT_EQ(budget("1.5gib"), 1'610'612'736u);
+  for (const char* text : {"", "GB", "0", "16 GB", "1.2.3GB", "-1", "1EB", "1e9", "nan"}) {
+    EXPECT_EQ(budget(text), 0u) << text;
+  }
+  EXPECT_EQ(ErrorOf({"demo", "--memory-budget=some"}),
+            "--memory-budget: expected a size such as 16GB or 1.5GiB, got 'some'");
+  EXPECT_EQ(ParseServeOptions({"demo", "--idle-seconds=300"})->idle_s, 300);
+  EXPECT_NE(ErrorOf({"demo", "--idle-seconds=-1"}).find("--idle-seconds: "), std::string::npos);
+}
+
 TEST(ServeOptionsTest, SuggestWhatAnUnknownOptionMeans) {
   EXPECT_EQ(ErrorOf({"demo", "--nme", "x"}), "unknown option '--nme' (did you mean '--name'?)");
   EXPECT_EQ(ErrorOf({"demo", "--metrics-prot=1"}),

@@ -351,6 +351,7 @@ void HttpConnection::Close() {
   close(fd_);
   fd_ = -1;
   owner_.Remove(this);
+  kept_.reset();
   if (InFlightCall* call = std::exchange(call_, nullptr)) call->OnDisconnect();
 }
 

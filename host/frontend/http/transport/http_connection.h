@@ -51,6 +51,9 @@ class HttpConnection {
   void Reply(const ResponseHead& head, std::string_view body);
   // Adds whole header lines to the response of the current request, however it is answered.
   void AddResponseHeaders(std::string_view lines) { added_headers_ += lines; }
+  // Keeps an object alive until the response of the current request is complete, or the connection
+  // is closed.
+  void KeepUntilAnswered(std::shared_ptr<const void> object) { kept_ = std::move(object); }
   // Sends the response without copying its borrowed segments. `bytes_owner` keeps their bytes alive
   // until they are sent.
   void ReplySegments(const ResponseHead& head, std::span<const OutputSegment> body,
@@ -197,7 +200,8 @@ class HttpConnection {
   // dropped before the request is answered with this error.
   std::optional<Status> refusal_;
 
-  std::string added_headers_;  // of the current response
+  std::string added_headers_;         // of the current response
+  std::shared_ptr<const void> kept_;  // until the current request is answered
 
   OutputQueue output_;  // declared after tls_, which it uses
   InFlightCall* call_ = nullptr;

@@ -148,6 +148,7 @@ void HttpConnection::FinishRequest() {
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
   added_headers_.clear();
+  kept_.reset();
   is_stream_ = has_sent_response_ = false;
   request_start_s_ = progress_s_ = owner_.now_s();
   if (IsLast()) {

@@ -11,6 +11,7 @@
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/http_connection.h"
 #include "host/frontend/http/transport/http_request.h"
+#include "host/frontend/model_demand.h"
 #include "host/frontend/openai/calls/response_store.h"
 #include "host/frontend/openai/calls/running_requests.h"
 #include "host/frontend/openai/fields/api_error.h"
@@ -23,7 +24,8 @@ struct ApiContext {
   const std::atomic<bool>& is_draining;
   ResponseStore& responses;
   RunningRequests& running;
-  const int64_t started_s;  // Unix time
+  ModelDemand* const demand;  // null: no model is loaded on demand
+  const int64_t started_s;    // Unix time
 };
 
 struct ApiRoute {

@@ -11,6 +11,14 @@ std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnec
                                      const RequestHead& head) {
   Result<std::vector<ListedLlm>> models = ListLlms(context.kserve.server);
   if (!models.ok()) return {};
+  if (context.demand != nullptr) {
+    for (std::string& name : context.demand->names()) {
+      const auto is_same = [&](const ListedLlm& model) { return model.name == name; };
+      if (std::none_of(models->begin(), models->end(), is_same)) {
+        models->push_back({std::move(name), ""});
+      }
+    }
+  }
   const ApiCallerOf caller(connection, head);
   std::erase_if(*models, [&](const ListedLlm& model) {
     const std::string& name = model.parent.empty() ? model.name : model.parent;

@@ -18,7 +18,8 @@ namespace nereid::openai {
 std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpConnection& connection,
                                               const RequestHead& head, const std::string& name);
 
-// The ready language models whose metadata the client may read, and their LoRA adapters.
+// The language models that are ready, with their LoRA adapters, or that are loaded on demand, and
+// whose metadata the client may read.
 std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnection& connection,
                                      const RequestHead& head);
 
