@@ -18,6 +18,12 @@ max_batch_size: 0
 input [ {{ name: "INPUT0" data_type: {0} dims: [ -1 ] }} ]
 output [ {{ name: "OUTPUT0" data_type: {0} dims: [ -1 ] }} ]
 """
+ECHO = """platform: "ensemble"
+input [ { name: "text_input" data_type: TYPE_STRING dims: [ -1 ] } ]
+output [ { name: "text_output" data_type: TYPE_STRING dims: [ -1 ] } ]
+ensemble_scheduling { step [ { model_name: "text" model_version: -1 input_map { key: "INPUT0" value: "text_input" }
+                               output_map { key: "OUTPUT0" value: "text_output" } } ] }
+"""
 INFER = b"/inference.GRPCInferenceService/ModelInfer"
 
 
@@ -159,6 +165,29 @@ def test_a_response_without_memory_fails_its_request_and_not_the_server(start_se
         assert error.value.code() == grpc.StatusCode.UNAVAILABLE  # or its connection is closed
     resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert http_answers(server) and grpc_answers(server)
+    assert server.stop() == 0
+
+
+def test_an_openai_answer_without_memory_gets_503(start_server, tmp_path, test_backends):
+    for name, config in (("text", CONFIG.format("TYPE_STRING")), ("echo", ECHO)):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "config.pbtxt").write_text(config)
+    server = start_server(tmp_path / "models", [test_backends, "--max-request-memory-size=0"])
+
+    def ask(client, size):
+        body = post("/v1/completions", {"model": "echo", "prompt": "a" * size})
+        client.send(body.replace(b"Host: x\r\n", b"Host: localhost\r\n"))
+        status, _, answer = client.answer()
+        return status, json.loads(answer)
+
+    with Raw(server.http) as client:
+        assert ask(client, 5)[0] == 200, ask(client, 5)
+        for spare in range(40, 240, 40):  # memory ends at another place each time
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, (status_field(server, "VmSize") + spare * MIB, resource.RLIM_INFINITY))
+            status, answer = ask(client, 20 * MIB)
+            assert status == 200 or (status == 503 and "memory" in answer["error"]["message"]), answer
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert ask(client, 5)[0] == 200
     assert server.stop() == 0
 
 

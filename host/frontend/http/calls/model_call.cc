@@ -148,7 +148,7 @@ void ModelCall::FailForMemory() {
   HttpConnection* const connection = connection_;
   DetachClient();
   Cancel();
-  connection->FailForMemory(this);
+  AnswerMemoryFailure(*connection);
 }
 
 // Runs before the client is answered, because it may then unregister its regions.

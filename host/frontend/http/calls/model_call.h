@@ -53,6 +53,9 @@ class ModelCall : public InferObserver, public net::LoopTask, public InFlightCal
     connection_ = nullptr;
     drops_responses_.store(true, std::memory_order_relaxed);
   }
+  // [loop thread] Ends the request of a client for whose response there is no memory. Nothing of it
+  // runs any more.
+  virtual void AnswerMemoryFailure(HttpConnection& connection) { connection.FailForMemory(this); }
   // [loop thread] Returns header lines that the request asked for.
   std::string ExtraHeaders() const;
   // [loop thread] Cancels the request.

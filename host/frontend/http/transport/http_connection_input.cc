@@ -304,7 +304,8 @@ void HttpConnection::HandleRequest(RequestBody body) {
     service_.Handle(*this, head_, std::move(body));
   } catch (const std::bad_alloc&) {
     if (state_ != State::kRunning || call_ != nullptr) return Close();
-    ReplyError(*this, CannotAllocate(body_bytes));
+    const Status refusal = CannotAllocate(body_bytes);
+    ReplyRefusal(DefaultHttpStatus(refusal), refusal.message());
   }
 }
 

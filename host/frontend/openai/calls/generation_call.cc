@@ -1,6 +1,7 @@
 // Each model request holds a reference to the object, which lives until the last one has ended.
 #include "host/frontend/openai/calls/generation_call.h"
 
+#include <new>
 #include <utility>
 
 #include "host/frontend/openai/calls/step_call.h"
@@ -43,6 +44,9 @@ class GenerationCall::PromptCall final : public http::ModelCall {
     owner->OnEnd(index_);
     owner_.reset();  // not if that throws: the connection still refers to the owner then
   }
+  void AnswerMemoryFailure(http::HttpConnection&) override {
+    if (const std::shared_ptr<GenerationCall> owner = std::move(owner_)) owner->FailForMemory();
+  }
 
   const std::shared_ptr<const ByteReservation> reservation_;  // of the inputs of all prompts
   std::shared_ptr<GenerationCall> owner_;
@@ -71,7 +75,12 @@ Status GenerationCall::Start(http::KServeContext& context, RunningRequests& runn
   const auto call = std::make_shared<GenerationCall>(connection, std::move(request),
                                                      std::move(answers), std::move(format));
   call->List(running, head);
-  Status status = call->LaunchAll(context, head, reservation);
+  Status status;
+  try {
+    status = call->LaunchAll(context, head, reservation);
+  } catch (const std::bad_alloc&) {
+    status = UnavailableError("cannot allocate memory for the request");
+  }
   if (!status.ok()) {
     call->CancelAll();
     return status;
@@ -265,6 +274,21 @@ void GenerationCall::Fail(const ApiError& error) {
   format_->AppendError(events, error);
   connection_->SendChunk(events);
   if (connection_ != nullptr) std::exchange(connection_, nullptr)->EndStream();
+}
+
+// A stream that has begun can only be cut off.
+void GenerationCall::FailForMemory() {
+  CancelAll();
+  http::HttpConnection* const connection = std::exchange(connection_, nullptr);
+  if (connection == nullptr) return;
+  if (has_begun_) return connection->Abort();
+  try {
+    const ApiError error{.status = 503, .message = "cannot allocate memory for the response"};
+    connection->Reply({.status = 503, .extra_headers = "Retry-After: 1\r\n"},
+                      format_->Error(error));
+  } catch (const std::bad_alloc&) {
+    connection->Abort();
+  }
 }
 
 void GenerationCall::BeginStream() {

@@ -49,6 +49,7 @@ class GenerationCall final : public http::InFlightCall,
   void Collect(Answer& answer, AnswerPiece& piece);
   void AppendPiece(std::string& events, size_t answer, const AnswerPiece& piece);
   void Fail(const ApiError& error);
+  void FailForMemory();
   void Finish();
   void BeginStream();
   void CancelAll();
