@@ -62,6 +62,10 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
   NEREID_RETURN_IF_ERROR(frontends->ReadApiKeys(options.api_key_file));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
+  if (!options.openai.access_log.empty()) {
+    NEREID_ASSIGN_OR_RETURN(frontends->access_log_,
+                            openai::AccessLog::Open(options.openai.access_log));
+  }
   if (!options.demand.models.empty()) {
     frontends->demand_ = std::make_unique<ModelDemand>(options.demand, ControlOf(server));
   }
@@ -150,7 +154,7 @@ Status Frontends::StartHttp(const Options& options) {
   http::KServeService* const kserve = service.get();
   auto openai = std::make_unique<openai::OpenAiService>(
       std::move(service), options.openai, openai::IsLocalAddress(options.http.address),
-      demand_.get());
+      demand_.get(), access_log_.get());
   return Listen(std::move(openai), kserve, options.http, "HTTP");
 }
 

@@ -11,6 +11,7 @@
 #include "host/frontend/http/transport/http_server.h"
 #include "host/frontend/metrics/metrics_service.h"
 #include "host/frontend/model_demand.h"
+#include "host/frontend/openai/access_log.h"
 #include "host/options.h"
 #include "host/reload_watch.h"
 #include "nereid/server.h"
@@ -72,7 +73,8 @@ class Frontends {
   const Server& server_;
   std::shared_ptr<ApiKeyFile> api_keys_;  // null: no keys
   FrontendState state_;
-  std::unique_ptr<ModelDemand> demand_;  // null: no model is loaded on demand
+  std::unique_ptr<openai::AccessLog> access_log_;  // null: there is none
+  std::unique_ptr<ModelDemand> demand_;            // null: no model is loaded on demand
   // Services are declared before the servers that call them.
   std::unique_ptr<http::MetricsService> metrics_service_;
   std::vector<HttpPort> http_ports_;

@@ -424,6 +424,11 @@ const Flag kFlags[] = {
     {kLog, "--log-format", "default|ISO8601|json",
      "The format of log lines. With json each line is a JSON object. Default: default.",
      &ApplyLogFormat},
+    {kLog, "--access-log", "path",
+     "A file to which the HTTP port appends a line of JSON for each request: method, path, status, "
+     "id, model, numbers of tokens and durations, but no text; - means standard error. Default: "
+     "none.",
+     NEREID_TEXT(openai.access_log)},
     {kLog, "--log-file", "path", "The file to which the server logs. Default: standard error.",
      &ApplyLogFile},
 

@@ -159,6 +159,27 @@ def test_an_idle_model_leaves_and_comes_back(dist, tmp_path):
     assert serving.stop() == 0
 
 
+def test_the_access_log_has_a_line_for_each_request_and_no_text(dist, tmp_path):
+    serving = Serving(dist, tmp_path, "demo", f"--access-log={tmp_path / 'access.log'}")
+    complete(serving, "demo")
+    complete(serving, "demo", stream=True)
+    serving.ask("demo")
+    with pytest.raises(urllib.error.HTTPError):
+        complete(serving, "a private name")
+    assert serving.stop() == 0
+    text = (tmp_path / "access.log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(line["method"], line["path"], line["status"], line.get("model")) for line in lines] == [
+        ("POST", "/v1/completions", 200, "demo"), ("POST", "/v1/completions", 200, "demo"), ("POST", "/v2/models/demo/generate", 200, "demo"),
+        ("POST", "/v1/completions", 404, None)]
+    for line in lines[:2]:
+        assert line["id"].startswith("cmpl-") and line["prompt_tokens"] == 4 and line["output_tokens"] == 8
+        assert 0 < line["first_output_ms"] <= line["duration_ms"]
+    assert "Once" not in text and "private" not in text
+    refused = run(dist, "serve", "demo", "--access-log=/absent/file", *ANY_PORTS)
+    assert refused.returncode == 1 and "--access-log: '/absent/file': No such file or directory" in refused.stderr
+
+
 def test_a_budget_that_does_not_hold_a_model_is_refused(dist):
     refused = run(dist, "serve", "demo", "--memory-budget=1MB")
     assert refused.returncode == 1 and "--memory-budget: model 'demo' has weights of 24.1 MB, got 1.00 MB" in refused.stderr

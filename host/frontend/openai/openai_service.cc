@@ -40,10 +40,12 @@ std::string ModelNameOf(std::string_view json, size_t max_depth) {
 }  // namespace
 
 OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
-                             const OpenAiOptions& options, bool is_local, ModelDemand* demand)
+                             const OpenAiOptions& options, bool is_local, ModelDemand* demand,
+                             AccessLog* log)
     : kserve_(std::move(kserve)),
       origins_(options.cors_origins, is_local),
       has_console_(options.console.value_or(false)),
+      log_(log),
       responses_({.max_count = options.max_stored_responses,
                   .max_age = std::chrono::seconds(options.max_stored_age_s)}),
       context_{kserve_->context(), kserve_->is_draining(), responses_, running_, demand,
@@ -166,6 +168,7 @@ void OpenAiService::HandleKServe(http::HttpConnection& connection, const http::R
 
 void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
                            http::RequestBody body) {
+  if (log_ != nullptr) connection.SetNotes(log_->Begin(head, connection.request_start_ns()));
   const ApiRoute* const route = FindApiRoute(head.method, head.path);
   const bool is_console = has_console_ && IsConsolePath(head.path);
   if (AnswerPage(connection, head, route != nullptr || is_console)) return;

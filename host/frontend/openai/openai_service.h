@@ -9,6 +9,7 @@
 #include "host/frontend/frontend_state.h"
 #include "host/frontend/http/kserve_service.h"
 #include "host/frontend/http/transport/http_service.h"
+#include "host/frontend/openai/access_log.h"
 #include "host/frontend/openai/origin_policy.h"
 #include "host/frontend/openai/routes/api_routes.h"
 #include "nereid/server.h"
@@ -18,10 +19,10 @@ namespace nereid::openai {
 class OpenAiService final : public http::HttpService {
  public:
   // `is_local`: the port is open only to this machine.
-  // `demand` loads models that requests name; null: none is loaded on demand. It outlives the
-  // object.
+  // `demand` loads models that requests name; null: none is loaded on demand. `log`: null if there
+  // is none. Both outlive the object.
   OpenAiService(std::unique_ptr<http::KServeService> kserve, const OpenAiOptions& options,
-                bool is_local, ModelDemand* demand);
+                bool is_local, ModelDemand* demand, AccessLog* log);
 
   void Handle(http::HttpConnection& connection, const http::RequestHead& head,
               http::RequestBody body) override;
@@ -45,6 +46,7 @@ class OpenAiService final : public http::HttpService {
   const std::unique_ptr<http::KServeService> kserve_;
   const OriginPolicy origins_;
   const bool has_console_;
+  AccessLog* const log_;
   ResponseStore responses_;
   RunningRequests running_;
   ApiContext context_;

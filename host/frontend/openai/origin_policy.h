@@ -20,6 +20,7 @@ struct OpenAiOptions {
   // Of POST /v1/responses; 0: nothing is stored.
   size_t max_stored_responses = 1000;  // --max-stored-responses
   int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
+  std::string access_log;              // --access-log: a file, or "-"; empty: there is none
   // --console: the port serves the web console. nullopt: off, but `nereid serve` has it on where
   // only this machine reaches the port.
   std::optional<bool> console;

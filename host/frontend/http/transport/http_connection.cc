@@ -353,6 +353,7 @@ void HttpConnection::Close() {
   owner_.Remove(this);
   kept_.reset();
   if (InFlightCall* call = std::exchange(call_, nullptr)) call->OnDisconnect();
+  notes_.reset();
 }
 
 }  // namespace nereid::http

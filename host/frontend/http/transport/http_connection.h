@@ -15,6 +15,7 @@
 #include "host/frontend/http/transport/http_service.h"
 #include "host/frontend/http/transport/http_status.h"
 #include "host/frontend/http/transport/output_queue.h"
+#include "host/frontend/http/transport/request_notes.h"
 #include "nereid/status.h"
 #include "net/peer.h"
 #include "net/tls_session.h"
@@ -65,6 +66,10 @@ class HttpConnection {
   void BeginStream(const ResponseHead& head);
   void SendChunk(std::string_view bytes);
   void EndStream();
+
+  // Notes about the current request; null if nobody wants any.
+  void SetNotes(std::shared_ptr<RequestNotes> notes) { notes_ = std::move(notes); }
+  RequestNotes* notes() { return notes_.get(); }
 
   // The response follows later. `call` is notified if the client disconnects before the response is
   // complete.
@@ -200,7 +205,8 @@ class HttpConnection {
   // dropped before the request is answered with this error.
   std::optional<Status> refusal_;
 
-  std::string added_headers_;         // of the current response
+  std::string added_headers_;  // of the current response
+  std::shared_ptr<RequestNotes> notes_;
   std::shared_ptr<const void> kept_;  // until the current request is answered
 
   OutputQueue output_;  // declared after tls_, which it uses

@@ -25,6 +25,7 @@ void AppendNumber(std::string& text, size_t value, int base = 10) {
 }  // namespace
 
 void HttpConnection::AppendHead(std::string& text, const ResponseHead& head) {
+  if (notes_ != nullptr) notes_->status = head.status;
   text += "HTTP/1.1 ";
   AppendNumber(text, head.status);
   text += ' ';
@@ -148,6 +149,7 @@ void HttpConnection::FinishRequest() {
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
   added_headers_.clear();
+  notes_.reset();
   kept_.reset();
   is_stream_ = has_sent_response_ = false;
   request_start_s_ = progress_s_ = owner_.now_s();

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "host/frontend/openai/calls/step_call.h"
 #include "host/log.h"
 
@@ -85,6 +86,10 @@ Status GenerationCall::Start(http::KServeContext& context, RunningRequests& runn
     call->CancelAll();
     return status;
   }
+  if (http::RequestNotes* const notes = connection.notes()) {
+    notes->id = call->request_.id;
+    notes->model = call->request_.model;
+  }
   connection.BeginCall(call.get());
   return Status::Ok();
 }
@@ -122,6 +127,14 @@ void GenerationCall::List(RunningRequests& running, const http::RequestHead& hea
                            if (const auto call = weak.lock()) call->OnOperatorCancel();
                          });
                        });
+}
+
+void GenerationCall::NoteOutput() {
+  http::RequestNotes* const notes = connection_ == nullptr ? nullptr : connection_->notes();
+  if (notes == nullptr) return;
+  if (notes->first_output_ns == 0) notes->first_output_ns = SteadyNowNs();
+  notes->prompt_tokens = counts_.prompt_tokens;
+  notes->output_tokens = counts_.output_tokens;
 }
 
 void GenerationCall::OnOperatorCancel() {
@@ -164,6 +177,7 @@ void GenerationCall::OnResponse(size_t prompt, const InferResponse& response) {
   std::string events;
   const Status status = AddResponse(prompt, response, events);
   if (!status.ok()) return Fail(ToApiError(status));
+  NoteOutput();
   if (events.empty()) return;
   BeginStream();
   if (connection_ != nullptr) connection_->SendChunk(events);

@@ -36,6 +36,7 @@ class GenerationCall final : public http::InFlightCall,
 
   void List(RunningRequests& running, const http::RequestHead& head);
   void OnOperatorCancel();
+  void NoteOutput();
 
   void OnDisconnect() override;
   void OnOutputSent(size_t unsent_bytes) override;
