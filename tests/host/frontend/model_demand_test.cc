@@ -9,7 +9,7 @@
 namespace nereid {
 namespace {
 
-// Remembers what was asked of it.
+// Remembers the loads and unloads that it was asked for.
 class FakeControl final : public ModelControl {
  public:
   struct State {
