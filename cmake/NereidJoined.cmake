@@ -6,6 +6,7 @@ if(NOT CMAKE_UNITY_BUILD)
 endif()
 
 set(apart
+  backends/cpu_reference/model/adapter_products.cc
   backends/llm_core/checkpoint/trtllm_config.cc
   backends/llm_core/grammar/ebnf.cc
   backends/llm_core/grammar/json_schema.cc

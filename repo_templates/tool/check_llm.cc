@@ -32,12 +32,6 @@ LlmRole RoleOf(const core::ModelConfig& config) {
   return is_engine ? LlmRole::kEngine : LlmRole::kNone;
 }
 
-std::string DimsText(const std::vector<int64_t>& dims) {
-  std::string text = "[";
-  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
-  return text + "]";
-}
-
 bool TypeAgrees(const core::TensorConfig& declared, const LlmTensor& known) {
   const DataType type = declared.data_type;
   // Releases before 0.7 use UINT32 where later ones use INT32.

@@ -20,6 +20,9 @@ struct LlmTensor {
   bool required;           // an input that every request must have
 };
 
+// "[2,-1]"
+std::string DimsText(const std::vector<int64_t>& dims);
+
 enum class LlmRole { kNone, kPreprocessing, kEngine, kPostprocessing };
 
 std::span<const LlmTensor> LlmInputs(LlmRole role);

@@ -86,12 +86,6 @@ const LlmTensor kPostprocessingOutputs[] = {
     {"OUT_BATCH_INDEX", "INT32", "[1]", "", false},
 };
 
-std::string DimsText(const std::vector<int64_t>& dims) {
-  std::string text = "[";
-  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
-  return text + "]";
-}
-
 // Without "TYPE_", or "*" for any floating-point type.
 std::string TypeText(DataType datatype, bool any_float) {
   constexpr size_t kPrefix = std::string_view("TYPE_").size();
@@ -123,6 +117,12 @@ const std::vector<LlmTensor>& EngineOutputTensors() {
 }
 
 }  // namespace
+
+std::string DimsText(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
+  return text + "]";
+}
 
 std::span<const LlmTensor> LlmInputs(LlmRole role) {
   switch (role) {
