@@ -113,6 +113,7 @@ void CpuExecutor::Sample(const llm::StepBatch& batch) {
     rows += sequence.num_logits;
     if (sequence.num_candidates > 0) result_.candidates.resize(num_sequences);
     if (sequence.num_top_tokens > 0) result_.top_tokens.resize(num_sequences);
+    if (sequence.num_draft_tokens > 0) result_.accepted.resize(num_sequences);
     if (sequence.returns_logits) result_.logits.resize(num_sequences);
     if (!sequence.next_ids.empty()) result_.prompt_log_probs.resize(num_sequences);
   }
@@ -135,6 +136,7 @@ void CpuExecutor::SampleEntry(const llm::StepBatch& batch, size_t index, std::sp
     result_.prompt_log_probs[index].push_back(llm::LogProb(row_logits, sequence.next_ids[row]));
   }
   if (!sequence.samples) return;
+  if (sequence.num_draft_tokens > 0) return VerifyDrafts(batch, index, logits, sampler);
   const std::span<float> last = logits.last(vocab_size);
   if (sequence.num_top_tokens > 0)
     llm::FindTopTokens(last, sequence.num_top_tokens, result_.top_tokens[index]);
@@ -145,6 +147,36 @@ void CpuExecutor::SampleEntry(const llm::StepBatch& batch, size_t index, std::sp
     llm::SamplingInput input = sequence.sampling;
     input.token_mask = sequence.token_masks;
     result_.tokens[index] = sampler.Sample(last, input);
+  }
+}
+
+void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
+                               llm::Sampler& sampler) {
+  const llm::BatchEntry& sequence = batch.entries[index];
+  const auto vocab_size = static_cast<size_t>(model_.spec.vocab_size);
+  const auto num_drafts = static_cast<size_t>(sequence.num_draft_tokens);
+  const std::span<const int32_t> drafts = std::span<const int32_t>(batch.token_ids)
+                                              .subspan(sequence.first_token, sequence.num_tokens)
+                                              .last(num_drafts);
+  const std::span<const int32_t> known = sequence.sampling.token_ids;
+  std::vector<int32_t> tokens(known.begin(), known.end());
+  tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+  llm::SamplingInput input = sequence.sampling;
+  for (size_t row = 0;; ++row) {
+    const std::span<float> row_logits = logits.subspan(row * vocab_size, vocab_size);
+    if (sequence.num_top_tokens > 0) {
+      std::vector<llm::SampledToken> top;
+      llm::FindTopTokens(row_logits, sequence.num_top_tokens, top);
+      std::vector<llm::SampledToken>& all = result_.top_tokens[index];
+      all.insert(all.end(), top.begin(), top.end());
+    }
+    input.token_ids = std::span<const int32_t>(tokens).first(known.size() + row);
+    const llm::SampledToken token = sampler.Sample(row_logits, input);
+    if (row == num_drafts || token.id != drafts[row]) {
+      result_.tokens[index] = token;
+      return;
+    }
+    result_.accepted[index].push_back(token);
   }
 }
 

@@ -44,6 +44,7 @@ class CpuExecutor : public llm::Executor {
             .top_tokens = true,
             .token_masks = true,
             .adapters = true,
+            .draft_tokens = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {
@@ -67,6 +68,10 @@ class CpuExecutor : public llm::Executor {
   // Computes the results of one entry from its logits [num_logits, vocab_size].
   void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                    llm::Sampler& sampler);
+  // Samples the tokens of an entry with drafts, up to the first one that is not its draft. `logits`
+  // [1 + num_draft_tokens, vocab_size].
+  void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
+                    llm::Sampler& sampler);
 
   const std::shared_ptr<const llm::Checkpoint> checkpoint_;
   const llm::DecoderModel model_;

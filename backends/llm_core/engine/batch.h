@@ -20,7 +20,7 @@ class LoraAdapter;
 inline constexpr int32_t kNoAdapter = -1;
 
 /// One sequence's part of a step: a run of its consecutive tokens, which is a prompt chunk or the
-/// newest token alone.
+/// newest token alone. Draft tokens may follow the newest token.
 struct BatchEntry {
   int32_t slot = 0;         ///< in [0, max_num_sequences); a running sequence keeps its slot
   int32_t first_token = 0;  ///< index into StepBatch::token_ids
@@ -62,6 +62,14 @@ struct BatchEntry {
   /// token `id` is allowed. Empty: all tokens. Not computed before StepBatch::wait_for_masks has
   /// returned.
   std::span<const uint32_t> token_masks;
+  /// With `samples`, without num_candidates and next_ids: the run's last num_draft_tokens tokens
+  /// are drafts, a chain that a drafter proposes behind the sequence's newest token. num_logits is
+  /// 1 + num_draft_tokens: the target samples at every position, with `sampling`, whose token_ids
+  /// do not contain the drafts, followed by the drafts before that position. A draft is accepted
+  /// while it equals the sampled token. The tokens are therefore those of a step for each of them.
+  /// StepResult::accepted has the accepted tokens, and StepResult::tokens the one that follows. The
+  /// keys and values of rejected drafts stay in the cache and are overwritten by later steps.
+  int32_t num_draft_tokens = 0;
 };
 
 /// Words of one row of BatchEntry::token_masks.
@@ -112,8 +120,12 @@ struct StepResult {
   /// [num_candidates], most likely first, ties by id. log_prob belongs to the distribution over the
   /// whole vocabulary after bias, penalties, bans and temperature.
   std::vector<std::vector<SampledToken>> candidates;
-  /// [num_top_tokens], most likely first, ties by id, from the logits before any rule.
+  /// [num_top_tokens], most likely first, ties by id, from the logits before any rule. With draft
+  /// tokens: [(accepted + 1) * num_top_tokens].
   std::vector<std::vector<SampledToken>> top_tokens;
+  /// [0 to num_draft_tokens], in the order of the sequence. The tokens themselves rather than their
+  /// number, so that the drafts need not be a chain.
+  std::vector<std::vector<SampledToken>> accepted;
   std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
 };

@@ -12,6 +12,15 @@
 #include "base/thread.h"
 
 namespace nereid::llm {
+namespace {
+
+SpeculationOptions SupportedSpeculation(SpeculationOptions options,
+                                        const ExecutorFeatures& features) {
+  if (!features.draft_tokens) options.drafter = nullptr;
+  return options;
+}
+
+}  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
     : options_(std::move(options)),
@@ -19,7 +28,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       limits_(executor_->limits()),
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
-      scheduler_(options_.scheduler, limits_, executor_->features()) {
+      scheduler_(options_.scheduler, limits_, executor_->features()),
+      draft_planner_(SupportedSpeculation(options_.speculation, executor_->features())) {
   PublishStats();
   thread_ = StartThread([this] { Run(); });
 }
@@ -102,7 +112,9 @@ bool Engine::AdmitRequests() {
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
     // CheckCancellations may have been called before the request was in the scheduler.
     if (!options_.polls_sinks && request->sink->IsCancelled()) CheckCancellations();
-    scheduler_.Add(MakeSequences(std::move(request)));
+    std::unique_ptr<Sequence> sequence = MakeSequences(std::move(request));
+    draft_planner_.Add(*sequence);
+    scheduler_.Add(std::move(sequence));
   }
   return true;
 }
@@ -165,6 +177,7 @@ Status Engine::RunStep() {
 
 Status Engine::SubmitStep() {
   const auto planned = options_.clock->Now();
+  draft_planner_.Plan(scheduler_.running());
   scheduler_.Schedule(batch_);
   if (batch_.entries.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
@@ -203,6 +216,10 @@ Status Engine::CollectStep() {
   const auto took = collected_ - std::max(previous, step.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
+  if (draft_planner_.is_on() && step.decodes_with_drafts) {
+    draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
+                              std::chrono::duration<double>(took).count());
+  }
   std::vector<const Sequence*> finished;
   std::vector<StuckRequest> stuck;
   bool any_retired = false;
@@ -232,9 +249,16 @@ Status Engine::CollectStep() {
       }
       continue;
     }
+        Status applied;
+    if (sequence.num_drafts > 0) {
+      applied = ApplyAccepted(sequence, std::exchange(sequence.num_drafts, 0), result.accepted[i]);
+    } else if (sequence.drafts != nullptr) {
+      draft_planner_.RecordUnverified(sequence, result.tokens[i].id);
+    }
     const int32_t number = sequence.num_output() - sequence.num_pending + 1;
-    Status applied;
-    if (result.tokens[i].id != kNoToken) {
+    if (!applied.ok() || sequence.finish != FinishReason::kNone) {
+      // An accepted draft ended the sequence.
+    } else if (result.tokens[i].id != kNoToken) {
       applied = ApplyToken(sequence, result.tokens[i]);
     } else if (!EndWithoutToken(sequence)) {
       const Status error = sequence.has_grammar ? sequence.grammar->status() : Status::Ok();
@@ -307,6 +331,17 @@ bool Engine::EndWithoutToken(Sequence& sequence) {
   return true;
 }
 
+Status Engine::ApplyAccepted(Sequence& sequence, int32_t num_drafts,
+                             std::span<const SampledToken> accepted) {
+  draft_planner_.RecordAccepted(sequence, num_drafts, static_cast<int32_t>(accepted.size()));
+  for (const SampledToken& token : accepted) {
+    NEREID_RETURN_IF_ERROR(ApplyToken(sequence, token));
+    ++sequence.num_cached;
+    if (sequence.finish != FinishReason::kNone) break;
+  }
+  return Status::Ok();
+}
+
 void Engine::PublishStats() {
   EngineStats stats;
   stats.counts = scheduler_.counts();
@@ -321,6 +356,7 @@ void Engine::PublishStats() {
   stats.memory = memory_;
   stats.num_steps = num_steps_;
   stats.num_output_tokens = num_output_tokens_;
+  stats.speculation = draft_planner_.counts();
   const ExecutorCounts done = executor_->counts();
   stats.num_recorded_steps = done.num_recorded_steps;
   stats.num_failed_recordings = done.num_failed_recordings;

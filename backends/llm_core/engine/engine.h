@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/llm_core/engine/draft_planner.h"
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/engine/mask_threads.h"
 #include "backends/llm_core/engine/planning_timer.h"
@@ -36,6 +37,7 @@ struct EngineStats {
   ExecutorMemory memory;
   int64_t num_steps = 0;
   int64_t num_output_tokens = 0;
+  SpeculationCounts speculation;
   int64_t num_recorded_steps = 0;
   int64_t num_failed_recordings = 0;
   // Sum over steps, each from the end of the previous step or from Submit.
@@ -44,8 +46,9 @@ struct EngineStats {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int32_t max_queue_size = 0;  // limit of waiting requests; 0: no limit
-  bool overlaps_steps = true;  // if the executor supports it
+  SpeculationOptions speculation;  // no effect without ExecutorFeatures::draft_tokens
+  int32_t max_queue_size = 0;      // limit of waiting requests; 0: no limit
+  bool overlaps_steps = true;      // if the executor supports it
   // True: every sink is polled for cancellation in each step. False: only when its request enters
   // the scheduler, and after Engine::CheckCancellations.
   bool polls_sinks = true;
@@ -98,6 +101,9 @@ class Engine {
   Status ApplyToken(Sequence& sequence, const SampledToken& token);
   // No token was sampled. Returns whether the text is complete, and ends the sequence then.
   bool EndWithoutToken(Sequence& sequence);
+  // Applies the tokens of an entry with draft tokens up to the one that ends the sequence.
+  Status ApplyAccepted(Sequence& sequence, int32_t num_drafts,
+                       std::span<const SampledToken> accepted);
   // A request one of whose sequences has no token that it may continue with.
   struct StuckRequest {
     std::shared_ptr<GenerationRequest> request;
@@ -119,6 +125,7 @@ class Engine {
 
   // [engine thread]
   Scheduler scheduler_;
+  DraftPlanner draft_planner_;
   StepBatch batch_;  // of the newest step
   StepsInFlight steps_in_flight_;
   MaskThreads mask_threads_;

@@ -43,6 +43,7 @@ struct ExecutorFeatures {
   bool top_tokens = false;        ///< BatchEntry::num_top_tokens
   bool token_masks = false;       ///< BatchEntry::token_masks: grammars
   bool adapters = false;          ///< BatchEntry::adapter: LoRA adapters
+  bool draft_tokens = false;      ///< BatchEntry::num_draft_tokens: speculative decoding
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of

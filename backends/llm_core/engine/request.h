@@ -99,6 +99,8 @@ struct GenerationRequest {
   std::shared_ptr<const LoraAdapter> adapter;
   std::unique_ptr<OutputSink> sink;
 
+  bool speculates = true;  // false: no draft tokens, even if the engine has a drafter
+
   bool returns_prompt_log_probs = false;
   bool returns_context_logits = false;
   bool returns_generation_logits = false;

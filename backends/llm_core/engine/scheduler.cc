@@ -112,6 +112,7 @@ void Scheduler::Schedule(StepBatch& batch) {
 void Scheduler::ScheduleRunning(StepBatch& batch) {
   prefilling_.clear();
   step_limit_ = limits_.max_num_tokens;
+  draft_budget_ = (limits_.max_num_tokens - static_cast<int32_t>(running_.size())) / 2;
   for (size_t i = 0; i < running_.size();) {
     if (i + 2 * kSequencesAhead < running_.size()) {
       running_[i + 2 * kSequencesAhead]->Prefetch();
@@ -130,6 +131,7 @@ void Scheduler::ScheduleRunning(StepBatch& batch) {
     } else if (ChunkSize(sequence, 1, batch) == 0) {
       ++i;
     } else if (EnsureBlocks(sequence, 1)) {
+      if (sequence.num_drafts > 0) LimitDrafts(sequence);
       AppendToBatch(sequence, 1, batch);
       ++i;  // a preempted sequence was at a higher index
     }       // otherwise the sequence itself was preempted, and another is now at index i
@@ -141,6 +143,29 @@ void Scheduler::ScheduleRunning(StepBatch& batch) {
     const int32_t chunk = ChunkSize(*sequence, left, batch);
     if (chunk > 0 && EnsureBlocks(*sequence, chunk)) AppendToBatch(*sequence, chunk, batch);
   }
+}
+
+// Every position of the entry is sampled by the same rules: it does not cross the length from which
+// end ids are allowed. Drafts neither take tokens of the step from other sequences nor blocks that
+// those may need soon.
+void Scheduler::LimitDrafts(Sequence& sequence) {
+  const int32_t num_tokens = sequence.num_tokens();
+  int32_t most = std::min(draft_budget_, sequence.num_max_tokens - num_tokens - 1);
+  if (num_tokens < sequence.num_min_tokens) {
+    most = std::min(most, sequence.num_min_tokens - num_tokens - 1);
+  }
+  if (limits_.long_rope_positions > 0 && !sequence.uses_long_rope) {
+    most = std::min(most, limits_.long_rope_positions - num_tokens);
+  }
+  most = std::clamp<int32_t>(most, 0, sequence.num_drafts);
+  const bool has_spare_blocks = sequence.num_reserved > 0 ||
+                                kv_cache_.num_unreserved() > static_cast<int32_t>(running_.size());
+  if (!has_spare_blocks || !kv_cache_.AllocateFor(sequence, 1 + most)) {
+    const auto covered = static_cast<int32_t>(sequence.block_table.size()) * limits_.block_size;
+    most = std::min(most, covered - sequence.num_cached - 1);
+  }
+  sequence.num_drafts = static_cast<uint8_t>(most);
+  draft_budget_ -= most;
 }
 
 void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
@@ -241,6 +266,7 @@ void Scheduler::Preempt(size_t running_index) {
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
   ReleaseSlot(*sequence);
   sequence->num_cached = 0;
+  sequence->num_drafts = 0;
   ++counts_.num_preemptions;
   ++counts_.num_paused;
   ++sequence->num_preemptions;

@@ -66,11 +66,12 @@ class Scheduler {
   // Queues the first sequence of a request, which owns its siblings. The request must have passed
   // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
-  // Plans the next step into `batch`: decodes first, then prompts, by rank. The batch is empty only
-  // if nothing can be computed before pending tokens are known. Afterwards, scheduled() is parallel
-  // to batch.entries.
+  // Plans the next step into `batch`: decodes with their drafts first, then prompts, by rank. The
+  // batch is empty only if nothing can be computed before pending tokens are known. Afterwards,
+  // scheduled() is parallel to batch.entries.
   void Schedule(StepBatch& batch);
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
+  std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   // The step is done, or will be done before the next one begins. Inserts full blocks into the
   // prefix cache and resumes siblings whose prompt is computed.
   void MarkComputed();
@@ -94,6 +95,8 @@ class Scheduler {
 
  private:
   void ScheduleRunning(StepBatch& batch);
+  // Lowers the number of a decoding sequence's draft tokens to what this step can verify.
+  void LimitDrafts(Sequence& sequence);
   // Called once the decoding sequences are in the batch.
   void LimitPrefillTokens(const StepBatch& batch);
   void AdmitWaiting(StepBatch& batch);
@@ -126,6 +129,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
   int32_t step_limit_ = 0;                   // token limit of this step
+  int32_t draft_budget_ = 0;                 // draft tokens that this step may still take
   int64_t num_waiting_prompts_ = 0;          // sum over the prompts in waiting_
   std::vector<Sequence*> prefilling_;        // scratch memory of ScheduleRunning
   std::vector<Sequence*> with_full_blocks_;  // scheduled sequences with a newly filled block

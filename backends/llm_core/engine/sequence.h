@@ -11,6 +11,7 @@
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/sequence_grammar.h"
 #include "backends/llm_core/sampling/sampler.h"
+#include "backends/llm_core/speculation/drafter.h"
 
 namespace nereid::llm {
 
@@ -33,6 +34,17 @@ struct SequenceLogits {
   LogitsRow step_logits;
   std::vector<LogitsRow> beam_logits;
   int32_t num_prompt_done = 0;  // prompt tokens whose outputs are kept
+};
+
+// The draft tokens of a sequence that speculates.
+struct SequenceDrafts {
+  std::vector<int32_t> ids;  // proposed behind the newest token
+  std::unique_ptr<DrafterState>
+      state;  // what the drafter keeps for the sequence; null: nothing yet
+  AcceptanceRates acceptance;
+  int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
+  int64_t num_drafted = 0;  // verified so far
+  int64_t num_accepted = 0;
 };
 
 struct alignas(128) Sequence {
@@ -60,9 +72,13 @@ struct alignas(128) Sequence {
   bool caches_prefix = true;  // inserts its full blocks into the prefix cache
   bool has_grammar = false;   // `grammar` is set
   FinishReason finish = FinishReason::kNone;
+  // Tokens of drafts->ids that the next step verifies; of the step in flight, once it is planned.
+  uint8_t num_drafts = 0;
   std::shared_ptr<GenerationRequest> request;
   std::unique_ptr<SamplingParams> own_sampling;  // null: same as the request's
   PrefixChain chain;                             // of its blocks that are in the prefix cache
+
+  std::unique_ptr<SequenceDrafts> drafts;  // null: it does not speculate
 
   int32_t index = 0;                     // index among the sequences of its request
   std::shared_ptr<BeamGroup> beams;      // with beam search

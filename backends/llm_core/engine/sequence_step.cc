@@ -74,6 +74,13 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     const auto first = sequence.token_ids.begin() + sequence.num_cached;
     batch.token_ids.insert(batch.token_ids.end(), first, first + num_tokens);
   }
+  if (sequence.num_drafts > 0) {
+    const auto first = sequence.drafts->ids.begin();
+    batch.token_ids.insert(batch.token_ids.end(), first, first + sequence.num_drafts);
+    entry.num_draft_tokens = sequence.num_drafts;
+    entry.num_tokens += sequence.num_drafts;
+    entry.num_logits += sequence.num_drafts;
+  }
   if (sequence.has_beams_or_logits) AddOptionalOutputs(sequence, entry);
 }
 
@@ -106,6 +113,12 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
   }
   if (entry.samples && request.returns_generation_logits) {
     const std::vector<float>& logits = result.logits[i];
+    if (entry.num_draft_tokens > 0) {
+      const auto size = static_cast<ptrdiff_t>((result.accepted[i].size() + 1) * vocab_size);
+      kept.generation_logits.insert(kept.generation_logits.end(), logits.begin(),
+                                    logits.begin() + size);
+      return;
+    }
     if (request.uses_beams()) {
       kept.step_logits =
           std::make_shared<const std::vector<float>>(logits.end() - vocab_size, logits.end());

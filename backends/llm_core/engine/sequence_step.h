@@ -10,8 +10,8 @@
 
 namespace nereid::llm {
 
-// Appends an entry with the next `num_tokens` tokens of `sequence` that are not cached yet. The
-// entry borrows from the sequence.
+// Appends an entry with the next `num_tokens` tokens of `sequence` that are not cached yet, and
+// its num_drafts draft tokens. The entry borrows from the sequence.
 void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch);
 
 // Prefetches the memory of the entry that will be appended after `num_ahead` others.
@@ -21,8 +21,8 @@ inline void PrefetchEntry(const StepBatch& batch, size_t num_ahead) {
   __builtin_prefetch(reinterpret_cast<const char*>(entry) + 64, 1);
 }
 
-// Keeps the logits and prompt log probabilities of `entry`, the i-th entry of its batch. Requires
-// sequence.kept_logits.
+// Keeps the logits and prompt log probabilities of `entry`, the i-th entry of its batch; with draft
+// tokens, those of the accepted ones. Requires sequence.kept_logits.
 void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
                 Sequence& sequence);
 

@@ -17,15 +17,18 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
   for (size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = *sequences[i];
     ++sequence.num_in_flight;
+    step.num_drafts += batch.entries[i].num_draft_tokens;
     step.samples.push_back(batch.entries[i].samples);
     // Sequences with beams or kept logits, and sampling rules that read the output, need the result
-    // before the next step can be planned. So does a grammar: its mask depends on the token. The
+    // before the next step can be planned. So does a drafter. So does a grammar: its mask depends on the token. The
     // masks themselves are computed while the model runs, so that a grammar costs the time from
     // Collect to the next launch, in which the device is idle, for the whole batch.
     step.may_overlap &=
-        !sequence.has_beams_or_logits &&
+        !sequence.has_beams_or_logits && sequence.drafts == nullptr &&
         !(step.samples[i] && (sequence.has_grammar || sequence.sampling().reads_output()));
   }
+  step.decodes_with_drafts =
+      batch.token_ids.size() == sequences.size() + static_cast<size_t>(step.num_drafts);
 }
 
 void StepsInFlight::AddPendingTokens() {

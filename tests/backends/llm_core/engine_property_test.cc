@@ -13,13 +13,16 @@
 
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/engine/stop_criteria.h"
+#include "tests/backends/llm_core/careless_drafter.h"
 #include "tests/backends/llm_core/sequential_model.h"
 
 namespace nereid::llm {
 namespace {
 
+using testing::CarelessDrafter;
 using testing::ContinueAlone;
 using testing::FakeExecutor;
+using testing::NextToken;
 using testing::SearchAlone;
 using testing::SeedAlone;
 
@@ -39,6 +42,8 @@ struct Mode {
   int32_t dynamic_rope_positions = 0;
   int32_t mixed = 0;
   bool polls_sinks = true;
+  bool speculates = false;
+  bool adapts_drafts = false;
 };
 
 // A request without its sink, and its results so far.
@@ -222,9 +227,17 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                                                                 .candidates = true,
                                                                 .logits = true,
                                                                 .prompt_log_probs = true,
+                                                                .draft_tokens = true,
                                                                 .overlap = GetParam().overlap});
     executor->on_submit = [&](const StepBatch&) { return traffic.OnSubmit(); };
-    Engine engine(Options(), std::move(executor));
+    EngineOptions options = Options();
+    if (GetParam().speculates) {
+      options.speculation.drafter = std::make_shared<CarelessDrafter>(
+          seed, limits.vocab_size, 4,
+          [limits](std::span<const int32_t> tokens) { return NextToken(tokens, limits); });
+      options.speculation.adapts_length = GetParam().adapts_drafts;
+    }
+    Engine engine(std::move(options), std::move(executor));
     traffic.Start(&engine);
     traffic.Wait();
     // Wait for the end of the step.
@@ -232,6 +245,8 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
     EXPECT_TRUE(engine.health().ok()) << engine.health().message();
     EXPECT_EQ(engine.stats().num_used_blocks, 0);
     num_preemptions_ += engine.stats().counts.num_preemptions;
+    num_drafted_ += engine.stats().speculation.num_drafted;
+    num_accepted_ += engine.stats().speculation.num_accepted;
     num_reused_ += engine.stats().counts.num_reused_blocks;
     for (size_t i = 0; i < traffic.all().size(); ++i) {
       SCOPED_TRACE(i);
@@ -297,6 +312,8 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
 
   int64_t num_preemptions_ = 0;
   int64_t num_reused_ = 0;
+  int64_t num_drafted_ = 0;
+  int64_t num_accepted_ = 0;
   std::map<bool, int> num_cancelled_;  // with beam search: true, others: false
 };
 
@@ -308,6 +325,8 @@ TEST_P(EnginePropertyTest, EveryRequestGetsTheResultThatItGetsAlone) {
   }
   EXPECT_GT(num_cancelled_[true], 0);
   EXPECT_GT(num_cancelled_[false], 0);
+  EXPECT_EQ(num_accepted_ > 0, GetParam().speculates);
+  EXPECT_EQ(num_drafted_ > num_accepted_, GetParam().speculates);
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
   EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization ||
                                       GetParam().long_rope_positions > 0);
@@ -352,7 +371,37 @@ INSTANTIATE_TEST_SUITE_P(
              .overlap = true,
              .policy = kEvict,
              .prefix_cache = true,
-             .dynamic_rope_positions = 16}),
+             .dynamic_rope_positions = 16},
+        Mode{.name = "Drafts", .speculates = true},
+        Mode{.name = "DraftsOfAdaptedLength", .speculates = true, .adapts_drafts = true},
+        Mode{.name = "DraftsOverlapEvictPrefixMixed",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .mixed = 3,
+             .polls_sinks = false,
+             .speculates = true},
+        Mode{.name = "DraftsEvictWindowPrefixSinks",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .sinks = 5,
+             .speculates = true},
+        Mode{.name = "DraftsWindowWhole",
+             .chunked = false,
+             .copies = false,
+             .window = 10,
+             .speculates = true},
+        Mode{.name = "DraftsEvictLongPrefix",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .long_rope_positions = 20,
+             .speculates = true},
+        Mode{.name = "DraftsOverlapDynamicPrefix",
+             .overlap = true,
+             .prefix_cache = true,
+             .dynamic_rope_positions = 16,
+             .speculates = true}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -132,6 +132,7 @@ class FakeExecutor : public Executor {
     result_ = {};
     result_.tokens.resize(batch.entries.size());
     result_.candidates.resize(batch.entries.size());
+    result_.accepted.resize(batch.entries.size());
     result_.logits.resize(batch.entries.size());
     result_.top_tokens.resize(batch.entries.size());
     result_.prompt_log_probs.resize(batch.entries.size());
@@ -208,6 +209,7 @@ class FakeExecutor : public Executor {
       }
     }
     if (!sequence.samples) return;
+    if (sequence.num_draft_tokens > 0) return Verify(sequence, index);
     if (sequence.num_top_tokens > 0) {
       FindTopTokens(LogitsAfter(Read(sequence, count), limits_), sequence.num_top_tokens,
                     result_.top_tokens[index]);
@@ -232,6 +234,26 @@ class FakeExecutor : public Executor {
     const SamplingParams& params = *sequence.sampling.params;
     const uint64_t seed = params.is_greedy() ? 0 : params.seed;
     result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
+  }
+
+  // Samples behind the newest token and each draft, up to the first draft that differs.
+  void Verify(const BatchEntry& sequence, size_t index) {
+    const SamplingParams& params = *sequence.sampling.params;
+    const int32_t num_tokens = sequence.num_cached + sequence.num_tokens;
+    for (int32_t count = num_tokens - sequence.num_draft_tokens;; ++count) {
+      if (sequence.num_top_tokens > 0) {
+        std::vector<SampledToken> top;
+        FindTopTokens(LogitsAfter(Read(sequence, count), limits_), sequence.num_top_tokens, top);
+        result_.top_tokens[index].insert(result_.top_tokens[index].end(), top.begin(), top.end());
+      }
+      const uint64_t seed = params.is_greedy() ? 0 : params.seed;
+      const SampledToken token = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
+      if (count == num_tokens || Slot(sequence, count) - CacheKeyVariant(sequence) != token.id) {
+        result_.tokens[index] = token;
+        return;
+      }
+      result_.accepted[index].push_back(token);
+    }
   }
 
   // Added to the cached tokens of a sequence, to detect a mix of key variants.

@@ -1,0 +1,129 @@
+// Draft lengths from measured costs and acceptance.
+#include "backends/llm_core/engine/draft_planner.h"
+
+#include <algorithm>
+#include <array>
+
+namespace nereid::llm {
+namespace {
+
+// Acceptance of a class of proposals before any is measured. Longer matches have higher classes.
+constexpr std::array<float, AcceptanceRates::kNumClasses> kPriors = {0.4f, 0.6f, 0.75f, 0.85f};
+constexpr float kEngineWeight = 4.0f;    // outcomes that the prior of the engine's rate weighs
+constexpr float kSequenceWeight = 3.0f;  // outcomes that the engine's rate weighs for a sequence
+// The yield of a step with drafts must exceed that of a plain step by this factor.
+constexpr double kLeastGain = 1.03;
+
+// Tokens that `num_drafts` drafts add to a step if each is accepted at this rate.
+double ExpectedAccepted(double rate, int32_t num_drafts) {
+  double sum = 0.0;
+  double all = 1.0;
+  for (int32_t i = 0; i < num_drafts; ++i) sum += all *= rate;
+  return sum;
+}
+
+}  // namespace
+
+void DraftPlanner::Add(Sequence& sequence) const {
+  if (!is_on() || !sequence.request->speculates || sequence.beams != nullptr) return;
+  if (sequence.has_grammar) return;  // its masks are computed for one position
+  sequence.drafts = std::make_unique<SequenceDrafts>();
+  for (const auto& sibling : sequence.siblings) Add(*sibling);
+}
+
+float DraftPlanner::RateOf(const Sequence& sequence) const {
+  const int32_t match_class = sequence.drafts->match_class;
+  const float engine_rate = acceptance_.Estimate(match_class, kPriors[match_class], kEngineWeight);
+  return sequence.drafts->acceptance.Estimate(match_class, engine_rate, kSequenceWeight);
+}
+
+void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
+  if (!is_on()) return;
+  drafting_.clear();
+  queries_.clear();
+  int32_t num_decoding = 0;
+  for (const std::unique_ptr<Sequence>& owned : running) {
+    Sequence& sequence = *owned;
+    const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
+    num_decoding += decodes ? 1 : 0;
+    if (sequence.drafts == nullptr) continue;
+    sequence.num_drafts = 0;
+    sequence.drafts->ids.clear();
+    if (!decodes || sequence.num_pending > 0) continue;
+    const int32_t most =
+        std::min(options_.max_draft_tokens, sequence.num_max_tokens - sequence.num_tokens() - 1);
+    if (most <= 0) continue;
+    drafting_.push_back(&sequence);
+    queries_.push_back({.tokens = sequence.token_ids,
+                        .max_drafts = most,
+                        .state = &sequence.drafts->state,
+                        .drafts = &sequence.drafts->ids});
+  }
+  if (queries_.empty()) return;
+  options_.drafter->Propose(queries_);
+  for (size_t i = 0; i < queries_.size(); ++i) {
+    Sequence& sequence = *drafting_[i];
+    const auto num_drafts = static_cast<int32_t>(sequence.drafts->ids.size());
+    sequence.drafts->match_class = queries_[i].match_class;
+    sequence.num_drafts = static_cast<uint8_t>(std::min(num_drafts, queries_[i].max_drafts));
+  }
+  std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
+  if (options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+}
+
+// One limit for all: `least` is the probability with which a draft must be reached to be verified.
+// Lower limits mean longer drafts; the limit with the greatest yield wins.
+void DraftPlanner::ChooseLengths(int32_t num_decoding) {
+  constexpr std::array<float, 6> kLimits = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
+  const auto length_at = [this](const Sequence& sequence, float least) {
+    const float rate = RateOf(sequence);
+    float reached = rate;
+    int32_t length = 0;
+    while (length < sequence.num_drafts && reached >= least) {
+      ++length;
+      reached *= rate;
+    }
+    return length;
+  };
+  double best_yield = kLeastGain;
+  float best_limit = 2.0f;  // nothing is verified
+  for (const float limit : kLimits) {
+    int32_t num_drafts = 0;
+    double expected = num_decoding;
+    for (const Sequence* sequence : drafting_) {
+      const int32_t length = length_at(*sequence, limit);
+      num_drafts += length;
+      expected += ExpectedAccepted(RateOf(*sequence), length);
+    }
+    if (num_drafts == 0) continue;
+    const double yield = expected / num_decoding / costs_.Relative(num_decoding, num_drafts);
+    if (yield > best_yield) {
+      best_yield = yield;
+      best_limit = limit;
+    }
+  }
+  for (Sequence* sequence : drafting_) {
+    sequence->num_drafts = static_cast<uint8_t>(length_at(*sequence, best_limit));
+  }
+}
+
+void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  drafts.num_drafted += num_drafts;
+  drafts.num_accepted += num_accepted;
+  drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
+  acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
+  counts_.num_drafted += num_drafts;
+  counts_.num_accepted += num_accepted;
+  ++counts_.num_verified_chains;
+}
+
+void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  if (drafts.ids.empty()) return;
+  const int32_t num_accepted = drafts.ids.front() == token ? 1 : 0;
+  drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
+  acceptance_.Record(drafts.match_class, 1, num_accepted);
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,41 @@
+/// \file
+/// The measured probability that a draft token is accepted after all drafts before it were.
+/// [engine thread]
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace nereid::llm {
+
+/// Rates for each class of proposals. Recent outcomes count more than old ones.
+class AcceptanceRates {
+ public:
+  static constexpr int32_t kNumClasses = 4;
+
+  /// `num_accepted` of `num_drafted` >= 1 tokens were accepted. Those after the first rejected one
+  /// were not tried.
+  void Record(int32_t match_class, int32_t num_drafted, int32_t num_accepted) {
+    Rate& rate = rates_[match_class];
+    rate.tried = kMemory * rate.tried + static_cast<float>(num_accepted);
+    rate.accepted = kMemory * rate.accepted + static_cast<float>(num_accepted);
+    if (num_accepted < num_drafted) rate.tried += 1.0f;
+  }
+  /// `prior` weighs as much as `weight` outcomes.
+  float Estimate(int32_t match_class, float prior, float weight = kPriorWeight) const {
+    const Rate& rate = rates_[match_class];
+    return (rate.accepted + prior * weight) / (rate.tried + weight);
+  }
+
+ private:
+  static constexpr float kMemory = 0.9f;
+  static constexpr float kPriorWeight = 2.0f;
+
+  struct Rate {
+    float tried = 0.0f;
+    float accepted = 0.0f;
+  };
+  std::array<Rate, kNumClasses> rates_;
+};
+
+}  // namespace nereid::llm

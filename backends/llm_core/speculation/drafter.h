@@ -1,0 +1,47 @@
+/// \file
+/// The interface of drafters. A drafter proposes the tokens that may follow a sequence; the
+/// executor verifies them in one step. A proposal affects only the speed, never the tokens of the
+/// answer. [engine thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backends/llm_core/speculation/acceptance_rates.h"
+
+namespace nereid::llm {
+
+/// The most draft tokens of a sequence in one step.
+inline constexpr int32_t kMaxDraftTokens = 64;
+
+/// What a drafter keeps for one sequence. Owned by the sequence.
+class DrafterState {
+ public:
+  virtual ~DrafterState() = default;
+};
+
+/// One sequence for which drafts are wanted. Everything is borrowed for the call.
+struct DraftQuery {
+  std::span<const int32_t> tokens;  ///< prompt and output; later calls only append to them
+  int32_t max_drafts = 0;           ///< 1 to kMaxDraftTokens
+  std::unique_ptr<DrafterState>* state = nullptr;  ///< null at first; the drafter may set it
+  /// --- written by the drafter ---
+  std::vector<int32_t>* drafts = nullptr;  ///< empty at first; a chain of valid token ids
+  /// How much the drafter relies on the proposal, from 0 to AcceptanceRates::kNumClasses - 1. The
+  /// acceptance is measured for each class.
+  int32_t match_class = 0;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  /// As in metrics; the same for the lifetime of the drafter.
+  virtual std::string_view name() const = 0;
+  /// Proposes drafts for all sequences of the next step together.
+  virtual void Propose(std::span<DraftQuery> queries) = 0;
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,59 @@
+// Moving averages of step durations.
+#include "backends/llm_core/speculation/step_costs.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace nereid::llm {
+namespace {
+
+constexpr double kWeightOfNew = 0.125;
+// A measured duration may grow to at most this multiple of the average at once, so that a step that
+// the operating system delayed does not count for what it took.
+constexpr double kMostGrowth = 2.0;
+// What a draft token costs in the guess, in units of a sequence's share of the step.
+constexpr double kGuessedCost = 0.02;
+// A measurement of a step with drafts holds for this many steps. One trial among so many costs less
+// than a hundredth even if it takes twice the time.
+constexpr int64_t kStepsBetweenTrials = 512;
+
+}  // namespace
+
+int32_t StepCosts::SizeClass(int32_t num_sequences) {
+  const auto size = static_cast<uint32_t>(std::max(1, num_sequences));
+  return std::min<int32_t>(kNumSizes - 1, std::bit_width(size) - 1);
+}
+
+// Drafts a sequence, in quarters up to one and then on a scale of powers of two with halves.
+int32_t StepCosts::DraftClass(int32_t num_sequences, int32_t num_drafts) {
+  if (num_drafts == 0) return 0;
+  const auto quarters =
+      static_cast<uint32_t>(std::max(1, 4 * num_drafts / std::max(1, num_sequences)));
+  const int32_t power = std::bit_width(quarters) - 1;
+  const int32_t half = power > 0 ? static_cast<int32_t>((quarters >> (power - 1)) & 1u) : 0;
+  return std::min(kNumDrafts - 1, 1 + 2 * power + half);
+}
+
+void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds) {
+  ++num_steps_;
+  Cost& cost = costs_[SizeClass(num_sequences)][DraftClass(num_sequences, num_drafts)];
+  cost.measured_at = num_steps_;
+  if (cost.seconds == 0.0) {
+    cost.seconds = seconds;
+  } else {
+    const double bounded = std::min(seconds, kMostGrowth * cost.seconds);
+    cost.seconds += kWeightOfNew * (bounded - cost.seconds);
+  }
+}
+
+double StepCosts::Relative(int32_t num_sequences, int32_t num_drafts) const {
+  const auto& of_size = costs_[SizeClass(num_sequences)];
+  const double base = of_size[0].seconds;
+  const Cost& cost = of_size[DraftClass(num_sequences, num_drafts)];
+  const double guess = 1.0 + kGuessedCost * num_drafts / std::max(1, num_sequences);
+  if (base == 0.0 || cost.seconds == 0.0) return guess;
+  if (num_steps_ - cost.measured_at > kStepsBetweenTrials) return guess;
+  return std::max(1.0, cost.seconds / base);
+}
+
+}  // namespace nereid::llm
