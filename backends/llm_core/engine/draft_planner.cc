@@ -25,7 +25,9 @@ double ExpectedAccepted(double rate, int32_t num_drafts) {
 }  // namespace
 
 void DraftPlanner::Add(Sequence& sequence) const {
-  if (!is_on() || !sequence.request->speculates || sequence.beams != nullptr) return;
+  const GenerationRequest& request = *sequence.request;
+  if (!is_on() || !request.speculates || request.uses_beams()) return;
+  if (options_.drafter == nullptr && request.draft_ids.empty()) return;
   if (sequence.has_grammar) return;  // its masks are computed for one position
   sequence.drafts = std::make_unique<SequenceDrafts>();
   for (const auto& sibling : sequence.siblings) Add(*sibling);
@@ -50,9 +52,10 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     sequence.num_drafts = 0;
     sequence.drafts->ids.clear();
     if (!decodes || sequence.num_pending > 0) continue;
-    const int32_t most =
-        std::min(options_.max_draft_tokens, sequence.num_max_tokens - sequence.num_tokens() - 1);
-    if (most <= 0) continue;
+    const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
+    const int32_t most = std::min(options_.max_draft_tokens, left);
+    if (most <= 0 || TakeClientDrafts(sequence, left)) continue;
+    if (options_.drafter == nullptr) continue;
     drafting_.push_back(&sequence);
     queries_.push_back({.tokens = sequence.token_ids,
                         .max_drafts = most,
@@ -69,6 +72,21 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   }
   std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
   if (options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+}
+
+bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
+  const TokenIds& all = sequence.request->draft_ids;
+  const std::span<const int32_t> output = sequence.output_ids();
+  if (output.size() >= all.size() || !std::equal(output.begin(), output.end(), all.begin())) {
+    return false;
+  }
+  const auto count = std::min<size_t>({all.size() - output.size(), static_cast<size_t>(most),
+                                       static_cast<size_t>(kMaxDraftTokens)});
+  const auto first = all.begin() + static_cast<ptrdiff_t>(output.size());
+  sequence.drafts->ids.assign(first, first + static_cast<ptrdiff_t>(count));
+  sequence.drafts->match_class = AcceptanceRates::kNumClasses - 1;
+  sequence.num_drafts = static_cast<uint8_t>(count);
+  return true;
 }
 
 // One limit for all: `least` is the probability with which a draft must be reached to be verified.

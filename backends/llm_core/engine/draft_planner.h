@@ -30,9 +30,12 @@ struct SpeculationCounts {
 
 class DraftPlanner {
  public:
-  explicit DraftPlanner(SpeculationOptions options) : options_(std::move(options)) {}
+  // `is_supported`: the executor verifies drafts.
+  DraftPlanner(SpeculationOptions options, bool is_supported)
+      : options_(std::move(options)), is_supported_(is_supported) {}
 
-  bool is_on() const { return options_.drafter != nullptr; }
+  // Whether any sequence may have drafts, of the drafter or of a client.
+  bool is_on() const { return is_supported_; }
   // Prepares a sequence that enters the scheduler.
   void Add(Sequence& sequence) const;
   // Sets the drafts of all running sequences that decode next.
@@ -50,11 +53,15 @@ class DraftPlanner {
   const SpeculationCounts& counts() const { return counts_; }
 
  private:
+  // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
+  // the output differs from them.
+  static bool TakeClientDrafts(Sequence& sequence, int32_t most);
   // Lowers the sequences' num_drafts to what pays.
   void ChooseLengths(int32_t num_decoding);
   float RateOf(const Sequence& sequence) const;
 
   SpeculationOptions options_;
+  const bool is_supported_;
   AcceptanceRates acceptance_;  // of all sequences
   StepCosts costs_;
   SpeculationCounts counts_;

@@ -12,15 +12,6 @@
 #include "base/thread.h"
 
 namespace nereid::llm {
-namespace {
-
-SpeculationOptions SupportedSpeculation(SpeculationOptions options,
-                                        const ExecutorFeatures& features) {
-  if (!features.draft_tokens) options.drafter = nullptr;
-  return options;
-}
-
-}  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
     : options_(std::move(options)),
@@ -29,7 +20,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(options_.scheduler, limits_, executor_->features()),
-      draft_planner_(SupportedSpeculation(options_.speculation, executor_->features())) {
+      draft_planner_(options_.speculation, executor_->features().draft_tokens) {
   PublishStats();
   thread_ = StartThread([this] { Run(); });
 }

@@ -57,6 +57,7 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
   if (request.returns_prompt_log_probs && !features.prompt_log_probs) {
     return refuse("return_prompt_log_probs");
   }
+  if (!request.draft_ids.empty() && !features.draft_tokens) return refuse("draft_input_ids");
   if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
     return refuse("num_top_logprobs");
   }
@@ -103,6 +104,12 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
                            kMaxPriority);
   }
   NEREID_RETURN_IF_ERROR(CheckBeams(request));
+  NEREID_RETURN_IF_ERROR(CheckIds("draft_input_ids", request.draft_ids, limits.vocab_size));
+  if (request.uses_beams() && !request.draft_ids.empty()) {
+    return UnsupportedError("'draft_input_ids' has ", request.draft_ids.size(),
+                            " tokens and 'beam_width' is ", request.beams.width,
+                            ": beam search has no draft tokens, expected none");
+  }
   NEREID_RETURN_IF_ERROR(CheckIds("end_id", request.stop.end_ids, limits.vocab_size));
   for (const TokenIds& word : request.stop.stop_words) {
     NEREID_RETURN_IF_ERROR(CheckIds("stop_words_list", word, limits.vocab_size));

@@ -51,6 +51,8 @@ struct SequenceOutput {
   int32_t num_reused_blocks = 0;  // KV blocks found in the prefix cache
   int32_t num_new_blocks = 0;     // KV blocks allocated
   int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache
+  int64_t num_draft_tokens = 0;   // verified so far
+  int64_t num_accepted_draft_tokens = 0;
 };
 
 // Receives the output of one request. The engine calls it on its own thread only, and a call must
@@ -100,6 +102,9 @@ struct GenerationRequest {
   std::unique_ptr<OutputSink> sink;
 
   bool speculates = true;  // false: no draft tokens, even if the engine has a drafter
+  // A guess of the output by the client, verified in place of the drafter's proposals as long as
+  // the output begins like it. Needs ExecutorFeatures::draft_tokens.
+  TokenIds draft_ids;
 
   bool returns_prompt_log_probs = false;
   bool returns_context_logits = false;

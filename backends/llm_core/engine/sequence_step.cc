@@ -149,6 +149,10 @@ void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) 
   output.num_reused_blocks = sequence.num_reused_blocks;
   output.num_new_blocks = sequence.num_new_blocks;
   output.num_cached_tokens = sequence.request->num_cached_tokens;
+  if (sequence.drafts != nullptr) {
+    output.num_draft_tokens = sequence.drafts->num_drafted;
+    output.num_accepted_draft_tokens = sequence.drafts->num_accepted;
+  }
   if (sequence.kept_logits != nullptr) {
     const SequenceLogits& kept = *sequence.kept_logits;
     if (!std::exchange(sequence.was_emitted, true)) {

@@ -1,0 +1,191 @@
+// What the drafters without weights propose, and when drafts are worth a step.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backends/llm_core/engine/draft_planner.h"
+#include "backends/llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
+
+namespace nereid::llm {
+namespace {
+
+TokenIds ProposalOf(Drafter& drafter, const TokenIds& tokens, int32_t max_drafts = 4) {
+  std::unique_ptr<DrafterState> state;
+  TokenIds drafts;
+  DraftQuery query = {
+      .tokens = tokens, .max_drafts = max_drafts, .state = &state, .drafts = &drafts};
+  drafter.Propose(std::span(&query, 1));
+  return drafts;
+}
+
+TEST(NgramDrafterTest, ProposesWhatFollowedTheSameTokens) {
+  NgramDrafter drafter;
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 3, 4, 5, 9, 1, 2, 3}), (TokenIds{4, 5, 9, 1}));
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 3, 4, 5, 9, 1, 2, 3}, 1), (TokenIds{4}));
+  EXPECT_EQ(ProposalOf(drafter, {7, 1, 2, 3, 9, 1, 2, 8, 7, 1, 2}), (TokenIds{3, 9, 1, 2}))
+      << "of the longest run";
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 3, 9, 1, 2, 8, 7, 1, 2}), (TokenIds{8, 7, 1, 2}))
+      << "of equal runs, the newest";
+  EXPECT_TRUE(ProposalOf(drafter, {1, 2, 3, 4, 5}).empty());
+  EXPECT_TRUE(ProposalOf(drafter, {1}).empty());
+  EXPECT_EQ(ProposalOf(drafter, {6, 6, 6}), (TokenIds{6}));
+}
+
+TEST(SuffixDrafterTest, EndsWhereTheOccurrencesDisagree) {
+  SuffixDrafter drafter;
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 3, 4, 5, 9, 1, 2, 3}), (TokenIds{4, 5, 9, 1}));
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 5, 1, 0, 1, 2, 5, 2, 0, 1, 2, 5, 3, 0, 1, 2}),
+            (TokenIds{5}));
+  EXPECT_EQ(ProposalOf(drafter, {1, 2, 7, 0, 1, 2, 7, 3, 1, 2, 8, 4, 1, 2}).front(), 7);
+  EXPECT_TRUE(ProposalOf(drafter, {1, 2, 3, 4, 5}).empty());
+}
+
+TEST(TokenMatchesTest, FindsTheSameAsASearchThroughAllTokens) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    TokenMatches index;
+    TokenIds tokens;
+    std::vector<TokenMatch> matches;
+    for (int i = 0; i < 200; ++i) {
+      tokens.push_back(static_cast<int32_t>(random() % 6));
+      if (random() % 3 == 0) continue;  // some updates add several tokens
+      index.Update(tokens);
+      index.Find(tokens, 2, 1000, matches);
+      size_t found = 0;
+      const auto size = static_cast<int32_t>(tokens.size());
+      for (int32_t next = size - 1; next >= 2 && found < matches.size(); --next) {
+        int32_t length = 0;
+        while (length < TokenMatches::kMaxLength && length < next &&
+               tokens[next - 1 - length] == tokens[size - 1 - length]) {
+          ++length;
+        }
+        if (length < 2) continue;
+        EXPECT_EQ(matches[found].next, next);
+        EXPECT_EQ(matches[found].length, length);
+        ++found;
+      }
+      EXPECT_EQ(found, matches.size());
+    }
+  }
+}
+
+TEST(TokenMatchesTest, LooksOnlyAtTheNewestTokensOfALongSequence) {
+  TokenMatches index;
+  TokenIds tokens = {-7, -8, -9};  // no other token is negative
+  for (int32_t i = 0; i < 2 * TokenMatches::kMaxTokens; ++i) tokens.push_back(i);
+  tokens.insert(tokens.end(), {500000, 500001, 500002});
+  std::vector<TokenMatch> matches;
+  const auto update_all = [&] {
+    for (int i = 0; i < 40; ++i) index.Update(tokens);
+  };
+  update_all();
+  tokens.insert(tokens.end(), {-7, -8});
+  update_all();
+  index.Find(tokens, 2, 10, matches);
+  EXPECT_TRUE(matches.empty());
+  tokens.insert(tokens.end(), {500000, 500001});
+  update_all();
+  index.Find(tokens, 2, 10, matches);
+  ASSERT_EQ(matches.size(), 1u);
+  EXPECT_EQ(tokens[matches[0].next], 500002);
+}
+
+TEST(StepCostsTest, AreRelativeToTheStepWithoutDrafts) {
+  StepCosts costs;
+  EXPECT_LT(costs.Relative(1, 4), 1.2) << "a guess, so that drafts are tried";
+  for (int i = 0; i < 50; ++i) {
+    costs.Record(1, 0, 0.010);
+    costs.Record(1, 4, 0.013);
+    costs.Record(16, 0, 0.010);
+    costs.Record(16, 64, 0.050);
+  }
+  EXPECT_NEAR(costs.Relative(1, 4), 1.3, 0.01);
+  EXPECT_NEAR(costs.Relative(16, 64), 5.0, 0.01);
+  for (int i = 0; i < 600; ++i) costs.Record(1, 0, 0.010);
+  EXPECT_LT(costs.Relative(1, 4), 1.2) << "tried again after many steps";
+}
+
+TEST(AcceptanceRatesTest, FollowRecentOutcomesOfEachClass) {
+  AcceptanceRates rates;
+  EXPECT_FLOAT_EQ(rates.Estimate(0, 0.6f), 0.6f);
+  for (int i = 0; i < 100; ++i) rates.Record(0, 4, 0);
+  EXPECT_LT(rates.Estimate(0, 0.6f), 0.15f);
+  EXPECT_FLOAT_EQ(rates.Estimate(1, 0.6f), 0.6f);
+  for (int i = 0; i < 20; ++i) rates.Record(0, 4, 4);
+  EXPECT_GT(rates.Estimate(0, 0.6f), 0.9f);
+}
+
+class RepeatingDrafter : public Drafter {
+ public:
+  std::string_view name() const override { return "repeating"; }
+  void Propose(std::span<DraftQuery> queries) override {
+    for (DraftQuery& query : queries) query.drafts->assign(query.max_drafts, query.tokens.back());
+  }
+};
+
+class DraftPlannerTest : public ::testing::Test {
+ protected:
+  DraftPlannerTest() {
+    SpeculationOptions options;
+    options.drafter = std::make_shared<RepeatingDrafter>();
+    planner_ = std::make_unique<DraftPlanner>(options, true);
+    auto request = std::make_unique<GenerationRequest>();
+    request->prompt = {1, 2, 3};
+    running_.push_back(MakeSequences(std::move(request)));
+    planner_->Add(*running_[0]);
+    running_[0]->num_max_tokens = 100;
+    running_[0]->num_cached = 2;
+  }
+  int32_t Planned() {
+    planner_->Plan(running_);
+    return running_[0]->num_drafts;
+  }
+  // Measures steps that take `seconds` for 1 + `cost` * number of drafts.
+  void Measure(double cost) {
+    for (int32_t drafts = 0; drafts <= 8; ++drafts)
+      planner_->RecordStep(1, drafts, 1 + cost * drafts);
+  }
+
+  std::unique_ptr<DraftPlanner> planner_;
+  std::vector<std::unique_ptr<Sequence>> running_;
+};
+
+TEST_F(DraftPlannerTest, DraftsLongerTheMoreAreAccepted) {
+  Measure(0.1);
+  EXPECT_GT(Planned(), 0);
+  for (int i = 0; i < 30; ++i) planner_->RecordAccepted(*running_[0], 8, 8);
+  EXPECT_EQ(Planned(), 8);
+}
+
+TEST_F(DraftPlannerTest, StopsWhenNothingIsAcceptedAndStartsAgainWhenItWouldBe) {
+  Measure(0.1);
+  for (int i = 0; i < 30; ++i) planner_->RecordAccepted(*running_[0], 4, 0);
+  EXPECT_EQ(Planned(), 0);
+  for (int i = 0; i < 30; ++i) {
+    planner_->Plan(running_);
+    planner_->RecordUnverified(*running_[0], 3);  // the draft would have been accepted
+  }
+  EXPECT_GT(Planned(), 0);
+}
+
+TEST_F(DraftPlannerTest, DoesNotDraftWhereATokenCostsAWholeStep) {
+  Measure(1.0);
+  for (int i = 0; i < 30; ++i) planner_->RecordAccepted(*running_[0], 8, 7);
+  EXPECT_EQ(Planned(), 0);
+}
+
+TEST_F(DraftPlannerTest, LeavesOutWhatARequestTurnsOff) {
+  auto request = std::make_unique<GenerationRequest>();
+  request->prompt = {1, 2, 3};
+  request->speculates = false;
+  running_.push_back(MakeSequences(std::move(request)));
+  planner_->Add(*running_[1]);
+  running_[1]->num_max_tokens = 100;
+  running_[1]->num_cached = 2;
+  planner_->Plan(running_);
+  EXPECT_EQ(running_[1]->num_drafts, 0);
+}
+
+}  // namespace
+}  // namespace nereid::llm
