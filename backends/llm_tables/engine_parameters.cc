@@ -86,6 +86,8 @@ constexpr EngineParameter kParameters[] = {
     {"load_format", kChoice, kUsed, "whether the weights are read", "auto dummy"},
     {"kv_cache_dtype", kChoice, kUsed, "the format of the KV cache", "auto float fp8 int8"},
     {"batch_invariant", kBool, kUsed, "the same bits alone and in any batch"},
+    {"speculative_decoding", kText, kUsedOnCpu, "off, auto, ngram or suffix"},
+    {"max_draft_tokens", kInt, kUsedOnCpu, "draft tokens of a sequence in one step"},
     {"sampling_defaults", kChoice, kUsed, "what applies where a request says nothing",
      "none generation_config"},
     {"skip_special_tokens", kBool, kUsed, "the text in which stop words are searched"},

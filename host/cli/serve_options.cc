@@ -86,8 +86,18 @@ Status ApplyLora(ServeOptions& options, ServerFlags&, Text value) {
   return Status::Ok();
 }
 
-Status RefuseSpeculation(ServeOptions&, ServerFlags&, Text) {
-  return UnsupportedError("not supported yet: the engine has no speculative decoding");
+Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
+  constexpr const char* kMethods[] = {"off", "auto", "ngram", "suffix"};
+  const std::string method = value.substr(0, value.find('='));
+  for (const char* later : {"draft", "eagle3", "medusa", "lookahead"}) {
+    if (method == later) {
+      return UnsupportedError("'", method, "' is not supported yet, expected off, auto, ngram or ",
+                              "suffix");
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(value, kMethods));
+  options.speculation = kMethods[choice];
+  return Status::Ok();
 }
 
 // The model that parses answers knows the names, and lists them if it does not know this one.
@@ -140,7 +150,9 @@ constexpr ServeFlag kFlags[] = {
     {"--lora", "name=folder",
      "a LoRA adapter in PEFT's format, which requests name as their model; once for each",
      &ApplyLora},
-    {"--speculate", "method", "", &RefuseSpeculation},
+    {"--speculate", "off|auto|ngram|suffix",
+     "draft tokens from the prompt and the answer, verified together. Default: off",
+     &ApplySpeculation},
     {"--model-repository", "path", "", &RefuseRepository},
     {"--model-store", "path", "", &RefuseRepository},
 };

@@ -17,6 +17,7 @@ struct ServeOptions {
   std::vector<std::string> names;        // of the models; empty: named after the checkpoints
   std::string chat_template;             // a file; empty: that of the checkpoint
   std::string chat_parser = "auto";      // a value of nereid-repo's --chat-parser
+  std::string speculation = "off";       // a value of the parameter speculative_decoding
   int64_t max_model_len = 0;             // tokens of a sequence; 0: the limit of the model
   uint64_t memory_budget = 0;            // bytes of the weights of loaded models; 0: no limit
   int64_t idle_s = 0;                    // after which a model is unloaded; 0: never

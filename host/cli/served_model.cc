@@ -197,6 +197,9 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
       adapters += StrCat(adapters.empty() ? "" : ",", name, "=", adapter);
     }
     if (adapters.empty()) llm.engine_parameters.erase("lora_adapters");
+    if (options.speculation != "off") {
+      llm.engine_parameters["speculative_decoding"] = options.speculation;
+    }
     if (options.max_model_len > 0) {
       llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);
     }

@@ -170,6 +170,8 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
     update.num_reused_blocks = output.num_reused_blocks;
     update.num_new_blocks = output.num_new_blocks;
     update.num_cached_tokens = output.num_cached_tokens;
+    update.num_draft_tokens = output.num_draft_tokens;
+    update.num_accepted_draft_tokens = output.num_accepted_draft_tokens;
     update.stop_reason = std::move(stop_reason);
     update.timing = timing;
     update.finish = output.finish;

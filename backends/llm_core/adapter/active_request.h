@@ -68,6 +68,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
     int32_t num_reused_blocks = 0;
     int32_t num_new_blocks = 0;
     int32_t num_cached_tokens = 0;
+    int64_t num_draft_tokens = 0;
+    int64_t num_accepted_draft_tokens = 0;
     std::string stop_reason;
     SequenceTiming timing;
     llm::FinishReason finish = llm::FinishReason::kNone;

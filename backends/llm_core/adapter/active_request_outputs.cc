@@ -125,9 +125,13 @@ Status ActiveRequest::FillStatistics(Response& response, const Item& item,
   NEREID_RETURN_IF_ERROR(set("first_scheduled_time_ns", update.timing.first_scheduled_ns));
   NEREID_RETURN_IF_ERROR(set("first_token_time_ns", update.timing.first_token_ns));
   NEREID_RETURN_IF_ERROR(set("last_token_time_ns", update.timing.last_token_ns));
-  NEREID_RETURN_IF_ERROR(set("acceptance_rate", 0.0f));  // there is no draft model
-  NEREID_RETURN_IF_ERROR(set("total_accepted_draft_tokens", int32_t{0}));
-  return set("total_draft_tokens", int32_t{0});
+  const auto num_drafts = static_cast<int32_t>(update.num_draft_tokens);
+  const auto num_accepted = static_cast<int32_t>(update.num_accepted_draft_tokens);
+  const float rate =
+      num_drafts == 0 ? 0.0f : static_cast<float>(num_accepted) / static_cast<float>(num_drafts);
+  NEREID_RETURN_IF_ERROR(set("acceptance_rate", rate));
+  NEREID_RETURN_IF_ERROR(set("total_accepted_draft_tokens", num_accepted));
+  return set("total_draft_tokens", num_drafts);
 }
 
 }  // namespace nereid::llm

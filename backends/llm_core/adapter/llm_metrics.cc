@@ -138,10 +138,12 @@ double Seconds(int64_t ns) {
 }  // namespace
 
 std::unique_ptr<LlmMetrics> LlmMetrics::Create(const std::string& model, int64_t version,
-                                               int32_t period_ms, bool is_v1) {
+                                               int32_t period_ms, bool is_v1,
+                                               const std::string& drafter) {
   std::unique_ptr<LlmMetrics> metrics(new LlmMetrics(period_ms));
   Status made = metrics->AddGauges(model, std::to_string(version), is_v1);
   if (made.ok()) made = metrics->AddTransferCounters(model, std::to_string(version));
+  if (made.ok()) made = metrics->AddSpeculation(model, std::to_string(version), drafter);
   if (made.ok()) made = metrics->AddHistograms(model, std::to_string(version));
   if (made.ok()) return metrics;
   LogWarning(StrCat("model '", model, "': no LLM metrics: ", made.message()));
@@ -204,6 +206,28 @@ Status LlmMetrics::UpdateAdapters(int32_t max_adapters, AdapterUsage::Names name
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return adapters_in_use_->Set(std::chrono::duration<double>(now).count());
+}
+
+Status LlmMetrics::AddSpeculation(const std::string& model, const std::string& version,
+                                  const std::string& drafter) {
+  const Category totals[] = {
+      {"draft_tokens", [](const EngineStats& s) { return double(s.speculation.num_drafted); }},
+      {"accepted_tokens", [](const EngineStats& s) { return double(s.speculation.num_accepted); }},
+      {"verified_drafts",
+       [](const EngineStats& s) { return double(s.speculation.num_verified_chains); }}};
+  NEREID_ASSIGN_OR_RETURN(
+      MetricFamily family,
+      MetricFamily::Create(TRITONSERVER_METRIC_KIND_GAUGE, "nereid_llm_speculation",
+                           "Totals of speculative decoding since the engine was loaded"));
+  for (const Category& total : totals) {
+    NEREID_ASSIGN_OR_RETURN(Metric metric, family.New({{"total", total.label},
+                                                       {"drafter", drafter},
+                                                       {"model", model},
+                                                       {"version", version}}));
+    gauges_.push_back({std::move(metric), total.value});
+  }
+  families_.push_back(std::move(family));
+  return {};
 }
 
 Status LlmMetrics::AddHistograms(const std::string& model, const std::string& version) {

@@ -21,8 +21,10 @@ struct SequenceTiming;
 class LlmMetrics {
  public:
   // Returns null and logs the reason if the host has no metrics; a model can run without them.
+  // `drafter`: a label of the figures on draft tokens.
   static std::unique_ptr<LlmMetrics> Create(const std::string& model, int64_t version,
-                                            int32_t period_ms, bool is_v1);
+                                            int32_t period_ms, bool is_v1,
+                                            const std::string& drafter);
 
   // Called after each step. Sets the gauges when the period is over or the engine is idle. [engine
   // thread]
@@ -42,6 +44,8 @@ class LlmMetrics {
   explicit LlmMetrics(int32_t period_ms) : period_(period_ms) {}
   Status AddGauges(const std::string& model, const std::string& version, bool is_v1);
   Status AddTransferCounters(const std::string& model, const std::string& version);
+  Status AddSpeculation(const std::string& model, const std::string& version,
+                        const std::string& drafter);
   Status AddHistograms(const std::string& model, const std::string& version);
   // Sets the metric of LoRA adapters, whose labels are the names of those in use.
   Status UpdateAdapters(int32_t max_adapters, AdapterUsage::Names names);

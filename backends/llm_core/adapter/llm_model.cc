@@ -5,6 +5,7 @@
 
 #include "backends/llm_core/adapter/model_tensors.h"
 #include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
 
 namespace nereid::llm {
 
@@ -77,11 +78,20 @@ Status LlmModel::Initialize() {
   outputs_.emplace(config());
   NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
   outputs_->vocab_size = limits.vocab_size;
+  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<llm::Drafter> drafter,
+                          llm::MakeDrafter(parameters.speculative_decoding));
+  if (drafter != nullptr && !executor->features().draft_tokens) {
+    return UnsupportedError("parameter 'speculative_decoding' is '",
+                            parameters.speculative_decoding,
+                            "': this backend does not verify draft tokens, expected off");
+  }
   metrics_ =
-      LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1);
+      LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1,
+                         drafter == nullptr ? "client" : std::string(drafter->name()));
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
+  options.speculation = {.drafter = drafter, .max_draft_tokens = parameters.max_draft_tokens};
   options.scheduler.mixed_step_tokens =
       parameters.mixed_step_tokens.value_or(DefaultMixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;
@@ -196,6 +206,8 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->beams = client.items[item].beams;
     engine_request->num_sequences = client.items[item].num_sequences;
     engine_request->output_fills_cache = client.items[item].output_fills_context;
+    engine_request->speculates = client.speculates;
+    engine_request->draft_ids = std::move(client.items[item].draft_ids);
     engine_request->priority = client.items[item].priority;
     engine_request->cache_salt = client.items[item].cache_salt;
     engine_request->returns_context_logits = client.items[item].returns_context_logits;

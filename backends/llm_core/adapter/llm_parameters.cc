@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backends/llm_core/speculation/lookup_drafters.h"
 #include "backends/llm_tables/engine_parameters.h"
 
 namespace nereid::llm {
@@ -43,6 +44,21 @@ Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& 
                           parameters.Bool("enable_chunked_context", options.chunked_prefill));
   NEREID_ASSIGN_OR_RETURN(options.prefix_cache,
                           parameters.Bool("enable_kv_cache_reuse", options.prefix_cache));
+  return {};
+}
+
+Status ReadSpeculation(const ConfigParameters& parameters, LlmParameters& result) {
+  result.speculative_decoding = parameters.String("speculative_decoding", "off");
+  const Result<std::shared_ptr<Drafter>> drafter = MakeDrafter(result.speculative_decoding);
+  if (!drafter.ok()) {
+    return Status(drafter.status()).WithContext("parameter 'speculative_decoding'");
+  }
+  NEREID_ASSIGN_OR_RETURN(result.max_draft_tokens,
+                          SizeOr(parameters, "max_draft_tokens", result.max_draft_tokens));
+  if (result.max_draft_tokens < 1 || result.max_draft_tokens > kMaxDraftTokens) {
+    return InvalidArgError("parameter 'max_draft_tokens' is ", result.max_draft_tokens,
+                           ", expected 1 to ", kMaxDraftTokens);
+  }
   return {};
 }
 
@@ -105,6 +121,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_
   }
   NEREID_ASSIGN_OR_RETURN(result.max_json_whitespace,
                           SizeOr(parameters, "json_whitespace", result.max_json_whitespace));
+  NEREID_RETURN_IF_ERROR(ReadSpeculation(parameters, result));
   NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());

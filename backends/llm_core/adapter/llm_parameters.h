@@ -52,6 +52,9 @@ struct LlmParameters {
   // json_whitespace: the longest run of white space between tokens of JSON that a JSON guide
   // allows, in bytes
   int32_t max_json_whitespace = 32;
+  // speculative_decoding: the drafter's name as MakeDrafter takes it; "off": none
+  std::string speculative_decoding = "off";
+  int32_t max_draft_tokens = 8;  // of a sequence in one step
   // batch_invariant: require bit-identical results alone and in any batch
   bool is_batch_invariant = false;
 };

@@ -462,6 +462,17 @@ Status ReadCountRequests(BatchInputs& inputs, const RequestDefaults& defaults,
   return inputs.Scalar<Bool>("return_num_output_tokens", 0, request.returns_num_output_tokens);
 }
 
+Status ReadSpeculates(const Request& request, bool& speculates) {
+  NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
+                          request.FindParameter("speculative_decoding"));
+  if (!parameter) return {};
+  if (parameter->type != TRITONSERVER_PARAMETER_BOOL) {
+    return InvalidArgError("request parameter 'speculative_decoding': expected true or false");
+  }
+  speculates = parameter->AsBool();
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements) {
@@ -500,6 +511,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   NEREID_RETURN_IF_ERROR(RefuseRequestType(request));
   NEREID_RETURN_IF_ERROR(ReadCountRequests(inputs, defaults, result));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("streaming", 0, result.is_streaming));
+  NEREID_RETURN_IF_ERROR(ReadSpeculates(request, result.speculates));
   result.exclude_input = defaults.exclude_input_in_output;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("exclude_input_in_output", 0, result.exclude_input));
   for (int64_t row = 0; row < inputs.num_rows(); ++row) {
@@ -517,6 +529,9 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
     NEREID_ASSIGN_OR_RETURN(out.adapter, defaults.lora->Find(request, inputs, row));
+    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> drafts,
+                            inputs.Row<int32_t>("draft_input_ids", row));
+    out.draft_ids.assign(drafts.begin(), drafts.end());
   }
   return result;
 }

@@ -42,6 +42,7 @@ struct RequestDefaults {
 
 struct RequestItem {
   llm::TokenIds prompt;
+  llm::TokenIds draft_ids;
   llm::SamplingParams sampling;
   llm::StopCriteria stop;
   std::shared_ptr<const StopStrings> stop_strings;  // null: none
@@ -70,6 +71,7 @@ struct ClientRequest {
   bool returns_num_input_tokens = true, returns_num_output_tokens = true;
   // Inputs of the rule kNoted that the request has. Most requests have the same few.
   std::vector<const EngineInput*> noted_inputs;
+  bool speculates = true;  // request parameter `speculative_decoding`
   // A temperature that has no effect, because the request is greedy without top-k, top-p and min-p.
   std::optional<float> unused_temperature;
   std::vector<RequestItem> items;

@@ -240,7 +240,7 @@ Status Engine::CollectStep() {
       }
       continue;
     }
-        Status applied;
+    Status applied;
     if (sequence.num_drafts > 0) {
       applied = ApplyAccepted(sequence, std::exchange(sequence.num_drafts, 0), result.accepted[i]);
     } else if (sequence.drafts != nullptr) {

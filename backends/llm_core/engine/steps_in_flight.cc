@@ -20,9 +20,9 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     step.num_drafts += batch.entries[i].num_draft_tokens;
     step.samples.push_back(batch.entries[i].samples);
     // Sequences with beams or kept logits, and sampling rules that read the output, need the result
-    // before the next step can be planned. So does a drafter. So does a grammar: its mask depends on the token. The
-    // masks themselves are computed while the model runs, so that a grammar costs the time from
-    // Collect to the next launch, in which the device is idle, for the whole batch.
+    // before the next step can be planned. So does a drafter. So does a grammar: its mask depends
+    // on the token. The masks themselves are computed while the model runs, so that a grammar costs
+    // the time from Collect to the next launch, in which the device is idle, for the whole batch.
     step.may_overlap &=
         !sequence.has_beams_or_logits && sequence.drafts == nullptr &&
         !(step.samples[i] && (sequence.has_grammar || sequence.sampling().reads_output()));

@@ -66,13 +66,16 @@ TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
   EXPECT_EQ(ErrorOf({"demo", "--lora", "a=/b", "--lora=a=/c"}),
             "--lora: two adapters have the name 'a'");
   EXPECT_EQ(ErrorOf({"demo", "other", "--lora", "a=/b"}), "--lora: expected one checkpoint, got 2");
-  EXPECT_EQ(ErrorOf({"demo", "--speculate=ngram"}),
-            "--speculate: not supported yet: the engine has no speculative decoding");
+  EXPECT_EQ(ErrorOf({"demo", "--speculate=eagle3=/head"}),
+            "--speculate: 'eagle3' is not supported yet, expected off, auto, ngram or suffix");
   EXPECT_EQ(ParseServeOptions({"demo", "--model-repository", "/m"}).status().code(),
             StatusCode::kUnsupported);
 }
 
 TEST(ServeOptionsTest, CheckValues) {
+  EXPECT_NE(ErrorOf({"demo", "--speculate=eagle"}), "");
+  EXPECT_EQ(ParseServeOptions({"demo", "--speculate", "ngram"})->speculation, "ngram");
+  EXPECT_EQ(ParseServeOptions({"demo"})->speculation, "off");
   EXPECT_NE(ErrorOf({}).find("expected a checkpoint"), std::string::npos);
   EXPECT_EQ(ErrorOf({"demo", "--name"}), "--name: expected a value");
   EXPECT_EQ(ErrorOf({"a", "b", "--name", "x"}),
