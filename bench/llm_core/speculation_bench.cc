@@ -1,0 +1,169 @@
+// What speculative decoding brings on the CPU, with real acceptance: the same requests without
+// draft tokens and with each drafter, in turn. Checks that the tokens are the same. Prints CSV.
+//
+//   speculation_bench [CHECKPOINT [ROUNDS]]
+//
+// The time is that of the process's threads, of which one computes, so that other programs on the
+// machine disturb it little; the best round counts.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/tokenizer/lib/tokenizer.h"
+
+namespace nereid::bench {
+namespace {
+
+constexpr int32_t kNumOutput = 160;
+
+constexpr const char* kStory =
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
+    "One day, she saw a big red ball under a tree. She wanted to play with it, but a small dog was "
+    "sitting on the ball. Lily asked the dog to move. The dog barked and ran away. Lily was happy "
+    "and played with the ball all day.\n";
+
+struct Task {
+  const char* name;
+  std::string prompt;
+  float temperature = 0.0f;  // 0: greedy
+  int num_requests = 1;      // at the same time
+};
+
+std::vector<Task> Tasks() {
+  const std::string copies = std::string(kStory) + kStory + kStory + "Once upon a time,";
+  return {{"repeat the prompt", copies},
+          {"repeat the prompt, 8 requests", copies, 0.0f, 8},
+          {"continue a story", "Once upon a time, there was a big", 0.0f},
+          {"continue a story, sampled", "Tom and his cat went to", 1.0f},
+          {"continue a story, sampled, 8 requests", "Tom and his cat went to", 1.0f, 8}};
+}
+
+class Sink : public llm::OutputSink {
+ public:
+  explicit Sink(std::promise<llm::TokenIds> promise) : promise_(std::move(promise)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const llm::SequenceOutput& output) override {
+    if (output.finish == llm::FinishReason::kNone) return;
+    promise_.set_value({output.ids.begin(), output.ids.end()});
+  }
+  void OnError(const Status& status) override {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+
+ private:
+  std::promise<llm::TokenIds> promise_;
+};
+
+double ProcessorSeconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const char* method) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory)));
+  auto model = llm::ReadDecoder(*checkpoint, true);
+  cpu::CpuExecutorOptions options;
+  options.num_threads = 1;
+  auto executor = cpu::CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
+  llm::EngineOptions engine_options;
+  engine_options.speculation.drafter = *llm::MakeDrafter(method);
+  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
+}
+
+std::vector<llm::TokenIds> RunTask(llm::Engine& engine, const llm::TokenIds& prompt,
+                                   const Task& task, uint64_t seed) {
+  std::vector<std::future<llm::TokenIds>> answers;
+  for (int i = 0; i < task.num_requests; ++i) {
+    auto request = std::make_unique<llm::GenerationRequest>();
+    request->prompt = prompt;
+    request->stop.max_tokens = kNumOutput;
+    request->sampling.temperature = task.temperature;
+    request->sampling.top_p = 1.0f;
+    request->sampling.seed = seed + static_cast<uint64_t>(i);
+    std::promise<llm::TokenIds> promise;
+    answers.push_back(promise.get_future());
+    request->sink = std::make_unique<Sink>(std::move(promise));
+    if (const Status queued = engine.Enqueue(request); !queued.ok()) {
+      std::fprintf(stderr, "%s\n", queued.message().c_str());
+      std::exit(1);
+    }
+  }
+  std::vector<llm::TokenIds> result;
+  for (auto& answer : answers) result.push_back(answer.get());
+  return result;
+}
+
+struct Figures {
+  double best_seconds = 1e9;
+  llm::SpeculationCounts before, after;
+};
+
+void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer, const Task& task,
+             int num_rounds) {
+  constexpr const char* kMethods[] = {"off", "ngram", "suffix"};
+  const llm::TokenIds prompt = *tokenizer.Encode(task.prompt);
+  std::map<std::string, Figures> figures;
+  std::map<std::string, std::unique_ptr<llm::Engine>> engines;
+  for (const char* method : kMethods) engines[method] = StartEngine(directory, method);
+  for (int round = 0; round < num_rounds; ++round) {
+    std::vector<llm::TokenIds> plain;
+    for (const char* method : kMethods) {
+      llm::Engine& engine = *engines[method];
+      const double start = ProcessorSeconds();
+      const std::vector<llm::TokenIds> ids =
+          RunTask(engine, prompt, task, 100 * static_cast<uint64_t>(round % 3));
+      // Rounds with the same seeds are compared with each other.
+      if (round % 3 == 0) {
+        figures[method].best_seconds =
+            std::min(figures[method].best_seconds, ProcessorSeconds() - start);
+      }
+      if (plain.empty()) plain = ids;
+      if (ids != plain) {
+        std::fprintf(stderr, "%s, %s: other tokens than without drafts\n", task.name, method);
+        std::exit(1);
+      }
+    }
+  }
+  const int tokens = task.num_requests * kNumOutput;
+  for (const char* method : kMethods) {
+    const llm::SpeculationCounts counts = engines[method]->stats().speculation;
+    const auto drafted = static_cast<double>(counts.num_drafted);
+    const auto chains = static_cast<double>(counts.num_verified_chains);
+    const auto accepted = static_cast<double>(counts.num_accepted);
+    const double seconds = figures[method].best_seconds;
+    std::printf("\"%s\",%s,%.0f,%.2f,%.2f,%.2f\n", task.name, method, tokens / seconds,
+                figures["off"].best_seconds / seconds, drafted == 0 ? 0.0 : accepted / drafted,
+                chains == 0 ? 0.0 : 1.0 + accepted / chains);
+  }
+}
+
+int Run(const std::string& directory, int num_rounds) {
+  const auto tokenizer = tokenizer::Tokenizer::Load(directory);
+  if (!tokenizer.ok()) {
+    std::fprintf(stderr, "%s\n", tokenizer.status().message().c_str());
+    return 1;
+  }
+  std::printf("task,drafter,tokens a second,speed-up,acceptance,tokens a verified step\n");
+  for (const Task& task : Tasks()) Measure(directory, **tokenizer, task, num_rounds);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  const std::string directory = argc > 1 ? argv[1] : "demo/model";
+  return nereid::bench::Run(directory, argc > 2 ? std::atoi(argv[2]) : 15);
+}
