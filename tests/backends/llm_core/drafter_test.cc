@@ -175,6 +175,19 @@ TEST_F(DraftPlannerTest, DoesNotDraftWhereATokenCostsAWholeStep) {
   EXPECT_EQ(Planned(), 0);
 }
 
+TEST_F(DraftPlannerTest, TakesTheClientsDraftsWhileTheOutputBeginsLikeThem) {
+  running_[0]->request->draft_ids = {7, 8, 9};
+  EXPECT_EQ(Planned(), 3);
+  EXPECT_EQ(running_[0]->drafts->ids, (TokenIds{7, 8, 9}));
+  running_[0]->token_ids.push_back(7);
+  ++running_[0]->num_cached;
+  EXPECT_EQ(Planned(), 2);
+  running_[0]->token_ids.push_back(5);
+  ++running_[0]->num_cached;
+  planner_->Plan(running_);
+  EXPECT_EQ(running_[0]->drafts->ids.front(), 5) << "of the drafter";
+}
+
 TEST_F(DraftPlannerTest, LeavesOutWhatARequestTurnsOff) {
   auto request = std::make_unique<GenerationRequest>();
   request->prompt = {1, 2, 3};
