@@ -54,7 +54,7 @@ class LlmMetrics {
   std::chrono::steady_clock::time_point next_{};
   std::vector<MetricFamily> families_;  // must outlive the metrics
   std::vector<Gauge> gauges_;
-  std::vector<Metric> counters_;    // always zero
+  std::vector<Metric> counters_;  // always zero
   MetricFamily::Labels model_labels_;
   std::optional<MetricFamily> adapter_family_;
   // Of the label values in adapter_names_. Absent until a request uses an adapter.
