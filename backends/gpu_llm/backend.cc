@@ -85,6 +85,7 @@ class GpuModel : public llm::LlmModel {
     }
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::GpuExecutor> executor,
                             gpu::GpuExecutor::Create(std::move(model), options));
+    LogInfo(StrCat("model '", name(), "': GPU ", options.device, " runs ", executor->kernels()));
     if (const std::string& why = executor->decode_refusal(); !why.empty()) {
       LogWarning(
           StrCat("model '", name(), "': small decode steps are not fused into one launch: ", why));

@@ -7,6 +7,7 @@
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
@@ -20,9 +21,15 @@ constexpr double kMaxIdleGapSeconds = 5e-3;
 // Logits that rules may change in one step, 16 bytes each.
 constexpr int32_t kMaxEdits = 1 << 16;
 
-Result<int32_t> SelectDevice(int32_t device) {
+// Makes the device current and returns the form of the kernels that it runs.
+Result<KernelForm> SelectDevice(int32_t device) {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (int driver = 0; error == cudaErrorInsufficientDriver &&
+                      cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+    NEREID_RETURN_IF_ERROR(CheckDriverVersion(driver, CUDART_VERSION));
+  }
+  if (error != cudaSuccess || count == 0) {
     return UnavailableError("no GPU: ",
                             error == cudaSuccess ? "none is visible" : cudaGetErrorString(error));
   }
@@ -30,15 +37,7 @@ Result<int32_t> SelectDevice(int32_t device) {
     return InvalidArgError("gpu_device_ids names GPU ", device, ", expected 0 to ", count - 1);
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
-  NEREID_ASSIGN_OR_RETURN(const int major,
-                          DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device));
-  NEREID_ASSIGN_OR_RETURN(const int minor,
-                          DeviceAttribute(cudaDevAttrComputeCapabilityMinor, device));
-  if (major != 9 || minor != 0) {
-    return UnsupportedError("GPU ", device, " has compute capability ", major, ".", minor,
-                            ", gpu_llm runs on 9.0 (Hopper)");
-  }
-  return DeviceAttribute(cudaDevAttrMultiProcessorCount, device);
+  return SelectKernelForm(device);
 }
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
@@ -86,9 +85,16 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
   NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
-  NEREID_ASSIGN_OR_RETURN(const int32_t num_processors, SelectDevice(options.device));
+  NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
+  if (form == KernelForm::kPortable) {
+    NEREID_RETURN_IF_ERROR(CheckPortableSupport(
+        model.spec, options.group == nullptr ? 1 : options.group->count()));
+  }
+  NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
+                          DeviceAttribute(cudaDevAttrMultiProcessorCount, options.device));
   std::unique_ptr<GpuExecutor> executor(
       new GpuExecutor(std::move(model), sharding, options, num_processors));
+  executor->form_ = form;
   NEREID_RETURN_IF_ERROR(executor->Initialize());
   return executor;
 }
@@ -127,6 +133,7 @@ Status GpuExecutor::Initialize() {
   // itself waits for the whole GPU.
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(options_.group != nullptr));
   NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
+  if (form_ == KernelForm::kPortable) weights_.KeepInputsInBf16();
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
   const int32_t padded = StepPlanner::PaddedBatch(limits_.max_num_sequences);

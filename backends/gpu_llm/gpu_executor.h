@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/decoder.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
@@ -101,6 +102,8 @@ class GpuExecutor : public llm::Executor {
   // Whether small decode steps run in one launch.
   bool fuses_decode() const { return decoder_->fuses_decode(); }
   const std::string& decode_refusal() const { return decoder_->decode_refusal(); }
+  // The form of the kernels, and the code that the driver loaded.
+  std::string kernels() const { return DescribeLoadedKernels(form_); }
   // Seconds during which the device was idle between consecutive steps.
   double idle_seconds() const { return idle_seconds_; }
   int64_t num_steps() const { return num_steps_; }
@@ -165,6 +168,7 @@ class GpuExecutor : public llm::Executor {
   double idle_seconds_ = 0.0;
   std::optional<std::chrono::steady_clock::time_point> last_collect_;
   int32_t num_processors_ = 0;
+  KernelForm form_ = KernelForm::kNative;
 
   // A step between Submit() and Collect().
   struct InFlightStep {

@@ -402,6 +402,14 @@ std::vector<const GpuMatrix*> GpuWeights::matrices() const {
   return result;
 }
 
+void GpuWeights::KeepInputsInBf16() {
+  lm_head.quantizes_input = false;
+  for (GpuLayer& layer : layers) {
+    for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down})
+      matrix->quantizes_input = false;
+  }
+}
+
 Status CheckGpuSupport(const llm::DecoderModel& model) {
   const llm::DecoderSpec& spec = model.spec;
   if (spec.post_norms && spec.norm.kind != llm::NormKind::kRms) {

@@ -70,6 +70,9 @@ struct GpuWeights {
 
   // The matrices that LinearRunner multiplies by.
   std::vector<const GpuMatrix*> matrices() const;
+  // Products with fp8 weights read them converted and do not quantize their input, as the portable
+  // kernels need it.
+  void KeepInputsInBf16();
 };
 
 // Random weights; the layers' matrices have this format.

@@ -22,12 +22,13 @@ std::string SlotKey(const BackendLocation& location) {
 Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::string& model_dir,
                                      int64_t version) {
   if (Backend* built_in = FindBuiltIn(config.backend)) return built_in;
-  // gpu_llm is built for compute capability 9.0.
-  const BackendSearch search{model_dir, version, options_.backend_dirs, HasGpuOfCapability(9, 0)};
+  constexpr double kOldestGpu = 8.0;  // that gpu_llm supports
+  const BackendSearch search{model_dir, version, options_.backend_dirs,
+                             !GpuDevices(kOldestGpu).empty()};
   NEREID_ASSIGN_OR_RETURN(const BackendLocation location, FindBackend(config, search));
   if (config.backend == "tensorrtllm" && location.name != config.backend) {
     NEREID_LOG_INFO("model '", config.name, "': backend tensorrtllm is ", location.name,
-                    search.has_gpu ? "" : " here: no GPU of compute capability 9.0 is visible");
+                    search.has_gpu ? "" : " here: no GPU of compute capability 8.0 or newer is visible");
   }
   std::promise<Result<Backend*>> loaded;
   std::shared_future<Result<Backend*>> result;

@@ -129,13 +129,4 @@ std::vector<int32_t> GpuDevices(double min_capability) {
   return devices;
 }
 
-bool HasGpuOfCapability(int32_t major, int32_t minor) {
-  const CudaDriver* const driver = CudaDriver::Get();
-  if (driver == nullptr) return false;
-  return std::any_of(driver->devices().begin(), driver->devices().end(), [&](int32_t device) {
-    const CudaDriver::Capability found = driver->CapabilityOf(device);
-    return found.major == major && found.minor == minor;
-  });
-}
-
 }  // namespace nereid::core

@@ -17,9 +17,6 @@ namespace nereid::core {
 // which is given as the number major.minor. Empty without a driver or a device. [any thread]
 std::vector<int32_t> GpuDevices(double min_capability = 0);
 
-// Whether a GPU of this machine has exactly this compute capability. [any thread]
-bool HasGpuOfCapability(int32_t major, int32_t minor);
-
 // Reads the utilization of the GPUs from NVML. One object per process. [any thread]
 class GpuMonitor {
  public:

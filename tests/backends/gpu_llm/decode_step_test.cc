@@ -154,7 +154,13 @@ class Steps {
   llm::SamplingParams greedy_;
 };
 
-class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeStepModel>> {};
+class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeStepModel>> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
+  }
+};
 
 // The order of additions differs, so that some roundings to bf16 differ.
 TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {

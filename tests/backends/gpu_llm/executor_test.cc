@@ -25,6 +25,7 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
     if (IsSkipped()) return;
     directory_ = FindTiny(GetParam());
     if (directory_.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+    if (HasExperts()) NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   }
 
   std::unique_ptr<GpuExecutor> Load(bool uses_graphs = true) {
@@ -402,6 +403,9 @@ TEST_F(RefusalTest, UnsupportedFeaturesAreNamedAtLoad) {
   EXPECT_NE(refusal([](auto& spec) { spec.head_dim = 24; }).find("head_dim is 24"),
             std::string::npos);
   EXPECT_NE(refusal([](auto& spec) { spec.moe.num_experts = 5000; }).find("5000 experts"),
+            std::string::npos);
+  if (testing::HasNativeKernels()) return;
+  EXPECT_NE(refusal([](auto& spec) { spec.moe.num_experts = 8; }).find("mixture of 8 experts"),
             std::string::npos);
 }
 

@@ -52,6 +52,11 @@ float Dot(const std::vector<float>& a, const std::vector<float>& b) {
 
 class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
  protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
+  }
+
   struct Problem {
     int num_outputs, depth;
     std::vector<int32_t> first_rows;

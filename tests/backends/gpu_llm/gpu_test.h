@@ -7,36 +7,49 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/forms.h"
 
 namespace nereid::gpu::testing {
 
-inline bool HasHopper() {
-  int count = 0, major = 0;
+// The form of the kernels that tests on GPU 0 run; nothing if no GPU runs them.
+inline std::optional<KernelForm> FormOfGpu() {
+  int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
-    return false;
+    return std::nullopt;
   }
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
-         major == 9;
+  const Result<KernelForm> form = SelectKernelForm(0);
+  return form.ok() ? std::optional(*form) : std::nullopt;
+}
+inline bool HasGpu() {
+  return FormOfGpu().has_value();
+}
+inline bool HasNativeKernels() {
+  return FormOfGpu() == KernelForm::kNative;
 }
 
 // Whether two GPUs exist that can access each other's memory.
 inline bool HasPair() {
   int count = 0, can_access = 0;
-  return HasHopper() && cudaGetDeviceCount(&count) == cudaSuccess && count >= 2 &&
+  return HasNativeKernels() && cudaGetDeviceCount(&count) == cudaSuccess && count >= 2 &&
          cudaDeviceCanAccessPeer(&can_access, 0, 1) == cudaSuccess && can_access != 0;
 }
 
-// Base fixture whose tests are skipped without a Hopper GPU.
+// Skips a test of what only the native form has.
+#define NEREID_SKIP_WITHOUT_NATIVE_KERNELS() \
+  if (!::nereid::gpu::testing::HasNativeKernels()) GTEST_SKIP() << "the GPU runs the portable kernels"
+
+// Base fixture whose tests are skipped without a GPU.
 template <typename Base>
 class GpuTest : public Base {
  protected:
   void SetUp() override {
-    if (!HasHopper()) GTEST_SKIP() << "no GPU of compute capability 9.0";
+    if (!HasGpu()) GTEST_SKIP() << "no GPU that the build has kernels for";
   }
 };
 

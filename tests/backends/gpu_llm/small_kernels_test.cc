@@ -1,6 +1,7 @@
 // Norms, activations, residual addition, logits, routing and grouped GEMM, each against the CPU's
 // kernel or a plain loop, on the same bf16 values, at odd sizes.
 #include <algorithm>
+#include <iostream>
 #include <numeric>
 #include <random>
 #include <span>
@@ -208,6 +209,13 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
   EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
 }
 
+TEST_F(SmallKernelsTest, TheDriverLoadsTheSelectedForm) {
+  const KernelForm form = *testing::FormOfGpu();
+  const std::string loaded = DescribeLoadedKernels(form);
+  EXPECT_EQ(loaded.find(form == KernelForm::kNative ? "native" : "portable"), 0u) << loaded;
+  std::cout << "GPU 0 runs " << loaded << "\n";
+}
+
 struct MoeCase {
   int num_rows, num_experts, per_token, hidden, inner;
   bool normalizes, norms = false;
@@ -215,6 +223,10 @@ struct MoeCase {
 
 class MoeTest : public SmallKernelsTest {
  protected:
+  void SetUp() override {
+    SmallKernelsTest::SetUp();
+    NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
+  }
   // Every pair appears once in sorted order, in a tile of its expert.
   static void CheckSortedPairs(const MoeCase& e, const DeviceMemory& experts,
                                const DeviceMemory& pairs, const DeviceMemory& sorted_index,

@@ -216,6 +216,7 @@ TEST_P(StreamGemmTest, DequantizedWeightsAreEqual) {
 // Row counts up to and above a block's, every split of the depth, and sizes that end within a step
 // or leave warps without outputs or blocks without a slice.
 TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
+  NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   ASSERT_TRUE(CanSplit(matrix_));
   constexpr int kMostRows = 257;
   const bool is_fp8 = matrix_.format == WeightFormat::kFp8;

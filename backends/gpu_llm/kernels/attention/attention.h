@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/step_plan.h"
 
@@ -28,9 +29,11 @@ struct DecodeAttentionParams {
   CacheFormat format;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream);
 // The same for a quantized cache.
 void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Causal attention of prompt chunks over their paged contexts. The chunk's own keys and values are
 // already in the cache.
@@ -48,6 +51,8 @@ struct PrefillAttentionParams {
   int num_processors;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 // Maximum magnitude of a code.
 __device__ __forceinline__ float MaxCode(CacheFormat format) {
@@ -24,10 +24,7 @@ __device__ __forceinline__ uint32_t Encode4(const float (&values)[4], float inve
     if (scaled[i] != scaled[i]) scaled[i] = 0.0f;
   }
   if (format == CacheFormat::kFp8) {
-    uint16_t low, high;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(scaled[1]), "f"(scaled[0]));
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(scaled[3]), "f"(scaled[2]));
-    return uint32_t{high} << 16 | low;
+    return EncodeE4m3(scaled[2], scaled[3]) << 16 | EncodeE4m3(scaled[0], scaled[1]);
   }
   uint32_t word = 0;
 #pragma unroll
@@ -41,14 +38,11 @@ __device__ __forceinline__ uint32_t Encode4(const float (&values)[4], float inve
 // Converts two codes in the low half of a word to two fp16 values.
 template <CacheFormat kFormat>
 __device__ __forceinline__ uint32_t Decode2(uint32_t codes) {
+  if constexpr (kFormat == CacheFormat::kFp8) return DecodeE4m3(codes);
+  // 0x6400 is 1024 in fp16, whose last bit has the value 1.
+  const uint32_t raised = __byte_perm(codes ^ 0x8080u, 0x64646464u, 0x4140);
   uint32_t halves;
-  if constexpr (kFormat == CacheFormat::kFp8) {
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(codes)));
-  } else {
-    // 0x6400 is 1024 in fp16, whose last bit has the value 1.
-    const uint32_t raised = __byte_perm(codes ^ 0x8080u, 0x64646464u, 0x4140);
-    asm("sub.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(raised), "r"(0x64806480u));
-  }
+  asm("sub.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(raised), "r"(0x64806480u));
   return halves;
 }
 

@@ -1,9 +1,7 @@
 // Decode attention over a bf16 cache. Grid: one block of threads for each DecodeItem, key/value
-// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. A fifth warp keeps a
-// ring of KV blocks in shared memory filled by bulk copies. It copies blocks that this step does
-// not write before the previous kernel has ended. The order of head columns (in Q x K^T) and of
-// tokens (in P x V) is free as long as both operands agree. It is chosen so that each thread reads
-// contiguous values.
+// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. The blocks are in a ring
+// in shared memory (kv_ring.cuh). The order of head columns (in Q x K^T) and of tokens (in P x V) is
+// free as long as both operands agree. It is chosen so that each thread reads contiguous values.
 //
 // Lane = 4 g + t. Scores: column g of mma j (of 2) is token 4 (g / 2) + 2 j + g % 2. So a thread
 // gets the scores of tokens 4 t to 4 t + 3 (columns 2 t and 2 t + 1 of each mma), which are the
@@ -11,13 +9,15 @@
 //
 // Bound by memory bandwidth. 256 and 512 sequences of about 640 tokens, heads of 128: 88 and 90 %
 // of an H200's 4.65 TB/s.
+#include <algorithm>
+
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using namespace decode_attention;
@@ -29,8 +29,7 @@ struct DecodeShape {
       kHeadDim % 32 != 0;                       // a last step of 16 columns, 8 bytes a thread
   static constexpr int kSteps = kHeadDim / 16;  // mma steps along head_dim
   static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
-  static constexpr int kFit = 100 * 1024 / kStageBytes;
-  static constexpr int kStages = kFit < 2 ? 2 : kFit > 8 ? 8 : kFit;
+  static constexpr int kStages = NumStages(kStageBytes);
 };
 
 // Fills 2 x kSteps registers: step s uses [2 s] and [2 s + 1].
@@ -54,33 +53,22 @@ template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
 __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
   using Shape = DecodeShape<kHeadDim>;
   extern __shared__ __align__(128) char stages[];
-  __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
+  using Ring = KvRing<Shape::kStages, Shape::kStageBytes, kWarps>;
+  __shared__ typename Ring::Barriers barriers;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   LaunchNext();
   // The plan was uploaded before the first kernel of the step. Blocks without work need not wait
   // for the previous kernel, because at least one block always has work and waits.
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Shape::kStages; ++stage) {
-      BarrierInit(full + stage, 1);
-      BarrierInit(empty + stage, kWarps);
-    }
-    BarrierInitFence();
-  }
-  __syncthreads();
+  Ring ring(stages, barriers);
   const int group = p.num_heads / p.num_kv_heads;
   const int first_head = blockIdx.y * group + blockIdx.z * kRows;
   const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
   const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
   const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
   const int num_tiles = item.last_tile - first_tile;
-  if (threadIdx.x == 32 * kWarps) {
-    Produce<Shape::kStages, Shape::kStageBytes>(p, item, first_tile, num_tiles, stages, full,
-                                                empty);
-  }
-  if (warp == kWarps) __syncwarp();
-  WaitForPrevious();
+  ring.Start(p, item, first_tile, num_tiles);
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
@@ -94,8 +82,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
 
   for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
-    char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
-    BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
+    char* tile = ring.Wait(i);
     uint32_t keys[2][2 * Shape::kSteps];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -167,8 +154,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
                         values.x, values.y);
     }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) BarrierArrive(empty + i % Shape::kStages);
+    ring.Release(i);
   }
 
   FinishItem<kHeadDim, kBothHalves>(p, item, stages, out, row_max, row_sum, first_head, num_rows);
@@ -178,11 +164,12 @@ template <int kHeadDim>
 void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
-  constexpr int kRing = DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes;
-  static_assert(kRing >= PartialsBytes(kHeadDim));
+  constexpr int kShared =
+      std::max(DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes,
+               PartialsBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
-    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
-    Launch(kernel, grid, kThreads, kRing, stream, p);
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+    Launch(kernel, grid, kThreads, kShared, stream, p);
   };
   group > 8 ? launch(DecodeAttentionKernel<kHeadDim, true>)
             : launch(DecodeAttentionKernel<kHeadDim, false>);

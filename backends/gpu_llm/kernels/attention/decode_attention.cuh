@@ -1,17 +1,18 @@
-// The parts of decode attention that bf16 and quantized caches share: the ring of KV blocks, and
-// the combination of partial results at the end of an item. Device code only.
+// The parts of decode attention that bf16 and quantized caches share: the shape of a block of
+// threads, and the combination of partial results at the end of an item. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/kv_ring.cuh"
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::decode_attention {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention {
 
 constexpr int kWarps = 4;
-constexpr int kThreads = 32 * (kWarps + 1);
+constexpr int kThreads = 32 * (kWarps + kCopyWarps);
 constexpr int kWarpTokens = kBlockTokens / kWarps;
 constexpr int kRows = 16;  // query heads of a block of threads
 
@@ -50,29 +51,6 @@ __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, 
     auto* out = reinterpret_cast<uint32_t*>(
         p.out + (int64_t{item.row} * p.num_heads + head) * kHeadDim + column);
     *out = PackBf16(low.value / low.sum, high.value / high.sum);
-  }
-}
-
-// Copies KV blocks [first, first + count) of the item to the ring, in order.
-template <int kStages, int kStageBytes>
-__device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
-                        int count, char* stages, uint64_t* full, uint64_t* empty) {
-  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
-  const int64_t block_bytes = p.num_kv_heads * int64_t{kStageBytes};
-  const auto copy = [&](int i) {
-    const int stage = i % kStages;
-    BarrierExpect(full + stage, kStageBytes);
-    BulkCopy(stages + stage * kStageBytes,
-             cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
-             full + stage);
-  };
-  const int newest = (item.length - 1) / kBlockTokens;  // this step writes into this block
-  const int early = max(0, min(min(count, kStages), newest - first));
-  for (int i = 0; i < early; ++i) copy(i);
-  WaitForPrevious();
-  for (int i = early; i < count; ++i) {
-    if (i >= kStages) BarrierWait(empty + i % kStages, (i / kStages - 1) & 1);
-    copy(i);
   }
 }
 

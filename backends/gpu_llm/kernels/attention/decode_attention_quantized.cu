@@ -16,7 +16,7 @@
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using namespace decode_attention;
@@ -74,31 +74,20 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
     DecodeAttentionQuantizedKernel(DecodeAttentionParams p) {
   using Shape = QuantizedDecodeShape<kHeadDim>;
   extern __shared__ __align__(128) char stages[];
-  __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
+  using Ring = KvRing<Shape::kStages, Shape::kStageBytes, kWarps>;
+  __shared__ typename Ring::Barriers barriers;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   LaunchNext();
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Shape::kStages; ++stage) {
-      BarrierInit(full + stage, 1);
-      BarrierInit(empty + stage, kWarps);
-    }
-    BarrierInitFence();
-  }
-  __syncthreads();
+  Ring ring(stages, barriers);
   const int group = p.num_heads / p.num_kv_heads;
   const int first_head = blockIdx.y * group + blockIdx.z * kRows;
   const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
   const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
   const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
   const int num_tiles = item.last_tile - first_tile;
-  if (threadIdx.x == 32 * kWarps) {
-    Produce<Shape::kStages, Shape::kStageBytes>(p, item, first_tile, num_tiles, stages, full,
-                                                empty);
-  }
-  if (warp == kWarps) __syncwarp();
-  WaitForPrevious();
+  ring.Start(p, item, first_tile, num_tiles);
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
@@ -117,8 +106,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   float unit = 0.0f;  // of `out`
 
   for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
-    const char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
-    BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
+    const char* tile = ring.Wait(i);
     const float* scales = reinterpret_cast<const float*>(tile + QuantizedScalesOffset(kHeadDim)) +
                           kWarpTokens * warp + 2 * t;
     float scores[2][4] = {};
@@ -222,8 +210,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
                         Decode2<kFormat>(second >> 16));
       }
     }
-    __syncwarp();
-    if (lane == 0) BarrierArrive(empty + i % Shape::kStages);
+    ring.Release(i);
   }
 #pragma unroll
   for (int n = 0; n < kHeadDim / 8; ++n) {

@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
-namespace nereid::gpu::prefill_attention {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention {
 
 template <int kHeadDim, CacheFormat kFormat>
 struct PrefillShape {

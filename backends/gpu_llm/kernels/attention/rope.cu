@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/attention/rope_values.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using namespace rope;

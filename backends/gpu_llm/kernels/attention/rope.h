@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
@@ -27,11 +28,13 @@ struct RopeWriteParams {
   bool rows_are_independent;  // no two rows belong to one sequence
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void RopeWrite(const RopeWriteParams& params, cudaStream_t stream);
 
 // Fills cos_sin for positions [0, max_positions): angle = position * inv_freq, values times
 // `magnitude`.
 void FillRopeTable(const float* inv_freq, int half_dim, int max_positions, float magnitude,
                    float2* cos_sin, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::rope {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
 
 __device__ __forceinline__ int RowHeads(const RopeWriteParams& p) {
   return p.num_heads + 2 * p.num_kv_heads;

@@ -6,7 +6,7 @@
 
 #include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
-namespace nereid::gpu::rope {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
 
 constexpr int kChunkColumns = 8;  // 16 bytes
 

@@ -5,7 +5,7 @@
 
 #include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
-namespace nereid::gpu::rope {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
 
 constexpr int kWindow = 16;  // rows of values a warp handles at a time
 

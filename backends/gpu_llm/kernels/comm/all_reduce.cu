@@ -17,7 +17,7 @@
 #include "backends/gpu_llm/kernels/comm/peer_sync.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 // Loads four values from index `at`; values beyond `count` are zero.

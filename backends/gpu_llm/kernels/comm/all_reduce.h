@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/model/sharding.h"
 
 namespace nereid::gpu {
@@ -53,9 +54,11 @@ enum class AllReduceAlgorithm : int32_t {
   kOneShot,  // every GPU sends its partial sums to all; two-shot above MaxOneShotElements()
   kTwoShot,  // every GPU reads its share from all and writes the sum to all
 };
+inline namespace NEREID_KERNEL_FORM {
 int64_t MaxOneShotElements();
 void AllReduce(const Peers& peers, int64_t count, AllReduceTarget target,
                AllReduceAlgorithm algorithm, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // residual += sum of the partial sums, and normed = RMS norm of the residual's rows, on all GPUs.
 // Without a weight the norm is skipped. After two-shot with a weight, a GPU has only its share of
@@ -68,6 +71,7 @@ struct AllReduceNormParams {
   float epsilon;
 };
 inline constexpr int kMaxAllReduceNormSize = 16384;
+inline namespace NEREID_KERNEL_FORM {
 void AllReduceNorm(const Peers& peers, const AllReduceNormParams& params,
                    AllReduceAlgorithm algorithm, cudaStream_t stream);
 
@@ -78,5 +82,6 @@ void GatherLogits(const Peers& peers, const float* own, int num_rows, int64_t fi
 
 // Copies last_tokens [count] of rank 0 to all GPUs.
 void BroadcastTokens(const Peers& peers, int count, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

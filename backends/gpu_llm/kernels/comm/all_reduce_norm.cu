@@ -14,7 +14,7 @@
 #include "backends/gpu_llm/kernels/device/cluster.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kWarp = 32;

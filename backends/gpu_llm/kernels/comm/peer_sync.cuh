@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 constexpr int kPacketValues = 4;  // of a packet
 constexpr int kChunkValues = 8;   // of a 16-byte load

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/policy.cuh"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -62,14 +64,17 @@ __device__ __forceinline__ void AsyncCopyArrive(uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(barrier))
                : "memory");
 }
+// Ends a group of 16-byte copies, and waits until at most kPending groups are not complete.
+__device__ __forceinline__ void AsyncCopyCommit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kPending>
+__device__ __forceinline__ void AsyncCopyWaitGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 __device__ __forceinline__ void AsyncCopyWaitAll() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
-// Makes this thread's writes to shared memory visible to the copy engine and to wgmma.
-__device__ __forceinline__ void ProxyFence() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 template <int kRegisters>
 __device__ __forceinline__ void ReleaseRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

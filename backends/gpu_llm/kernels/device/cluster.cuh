@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/form.h"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 // Called by all threads of all blocks of the cluster. Writes made before the arrive are visible
 // after the wait.

@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void DelayKernel(int64_t nanoseconds) {

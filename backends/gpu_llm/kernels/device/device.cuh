@@ -1,5 +1,5 @@
-// Helpers that every kernel file uses: bf16 conversions, warp reductions, programmatic dependent
-// launch. Device code only.
+// Helpers that every kernel file uses: bf16 conversions, warp reductions, the form's policy. Device
+// code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/policy.cuh"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 using bf16 = __nv_bfloat16;
 
@@ -55,18 +57,6 @@ __device__ __forceinline__ void Unpack8(uint4 packed, float* values) {
 __device__ __forceinline__ uint4 Pack8(const float* values) {
   return {PackBf16(values[0], values[1]), PackBf16(values[2], values[3]),
           PackBf16(values[4], values[5]), PackBf16(values[6], values[7])};
-}
-
-// Programmatic dependent launch. The next kernel's blocks may start when all blocks of this kernel
-// have called LaunchNext() or have ended. Every kernel calls it at its start.
-__device__ __forceinline__ void LaunchNext() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-// Waits until the previous kernel has ended and its writes are visible. Every block of every kernel
-// calls it before it reads or writes memory that another kernel touches. So the end of the previous
-// kernel implies the end of all earlier kernels.
-__device__ __forceinline__ void WaitForPrevious() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // For data that is read once: not kept in L1.

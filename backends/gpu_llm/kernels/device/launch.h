@@ -1,13 +1,15 @@
-// Kernel launches with programmatic dependent launch: the kernel may begin while the previous one
-// ends, and calls WaitForPrevious() before it touches memory of other kernels. Errors are reported
-// by cudaGetLastError().
+// Kernel launches, with programmatic dependent launch where the form has it: the kernel may begin
+// while the previous one ends, and calls WaitForPrevious() before it touches memory of other kernels.
+// Errors are reported by cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <utility>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/policy.cuh"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 template <typename... Parameters, typename... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
@@ -22,7 +24,7 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = kUsesDependentLaunch ? 1 : 0;
   (void)cudaLaunchKernelEx(&config, kernel,
                            static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
@@ -46,4 +48,4 @@ void LaunchInClusters(void (*kernel)(Parameters...), int cluster, int num_blocks
                            static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

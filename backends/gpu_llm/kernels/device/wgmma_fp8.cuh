@@ -6,7 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 // clang-format off
 __device__ __forceinline__ void WgmmaFp8(float (&d)[16], uint64_t a, uint64_t b, int accumulate = 1) {

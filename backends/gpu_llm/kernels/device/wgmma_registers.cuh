@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/form.h"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ void Wgmma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {

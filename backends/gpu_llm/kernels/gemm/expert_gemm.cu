@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using namespace expert_gemm;

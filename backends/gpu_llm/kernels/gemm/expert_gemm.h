@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
@@ -28,11 +29,13 @@ struct ExpertGemmParams {
   GemmEpilogue output;  // kBf16, kSiluGate, or with bf16 weights kFloat
 };
 
+inline namespace NEREID_KERNEL_FORM {
 // Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16.
 bool CanRunExpertGemm(const WeightMatrix& weights);
 
 // A row's result depends only on the row: the order of additions does not depend on other rows, on
 // the number of rows of an expert, or on their order.
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

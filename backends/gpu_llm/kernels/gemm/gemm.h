@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
@@ -36,9 +37,11 @@ struct StreamGemmParams {
   GemmEpilogue output;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 // `norms`: with a norm_weight.
 bool CanStream(const WeightMatrix& weights, int num_rows, bool norms);
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Split-K GEMM for tens to hundreds of rows: out = in x weights^T on the tensor cores. The depth is
 // split over the blocks of a cluster, so that a narrow matrix also occupies all multiprocessors.
@@ -55,10 +58,12 @@ struct SplitGemmParams {
   int split = 0;  // number of slices of the depth, at most kMaxSplit; 0: the fastest number
 };
 
+inline namespace NEREID_KERNEL_FORM {
 bool CanSplit(const WeightMatrix& weights);
 // An int4 weight becomes the bf16 product of (value - zero) and the scale, both bf16. Equal calls
 // give equal results.
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Grouped GEMM: multiplies each row by the matrix of its expert, for all experts in one launch:
 // out[i] = in[row of i] x weights[expert]^T. A row's result depends only on the row: the order of
@@ -85,6 +90,8 @@ struct GroupedGemmParams {
   bool gates;  // applies SiLU gate; weights as in activation.h, out [rows of out, num_outputs / 2]
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

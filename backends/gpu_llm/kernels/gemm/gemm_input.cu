@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kGatherThreads = 256, kQuantizeThreads = 512;

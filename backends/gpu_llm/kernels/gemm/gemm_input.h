@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 // out[i][c] = in[rows[i]][order[c]] * scale[order[c]]: the input of a matrix whose columns a
@@ -19,7 +21,9 @@ struct GatherColumnsParams {
   int num_rows, depth;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void GatherColumns(const GatherColumnsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Quantizes rows to fp8 (e4m3) with one scale for each row, so that the maximum of a row becomes
 // 448. The result is the input of matrix products of many rows with fp8 weights. The norm before
@@ -34,6 +38,8 @@ struct QuantizeRowsParams {
   float epsilon;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void QuantizeRows(const QuantizeRowsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

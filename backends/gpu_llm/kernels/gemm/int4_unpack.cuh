@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
-namespace nereid::gpu {
+#include "backends/gpu_llm/kernels/device/form.h"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ uint4 LoadShared16(uint32_t address) {
   uint4 value;

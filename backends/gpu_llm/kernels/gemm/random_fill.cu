@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/llm_core/sampling/philox.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void RandomFillKernel(bf16* out, int64_t count, float bound, uint64_t seed) {

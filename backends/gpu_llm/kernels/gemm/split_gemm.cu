@@ -10,7 +10,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using namespace split_gemm;

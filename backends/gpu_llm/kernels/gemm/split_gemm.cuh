@@ -19,7 +19,7 @@
 #include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
-namespace nereid::gpu::split_gemm {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
 
 constexpr int kOutputs = 256;        // of a block
 constexpr int kStageRowBytes = 128;  // of a row of a stage: the widest swizzle of wgmma

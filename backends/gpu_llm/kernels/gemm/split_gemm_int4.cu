@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu::split_gemm {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
 namespace {
 
 constexpr int kStageColumns = 64;

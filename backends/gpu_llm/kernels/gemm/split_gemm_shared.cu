@@ -2,7 +2,7 @@
 // in shared memory, in the same stages as the input.
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu::split_gemm {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
 namespace {
 
 template <bool kIsFp8, int kRows>

@@ -1,7 +1,7 @@
 // Dispatches to the kernel of the weight format.
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
 namespace nereid::gpu {
@@ -25,8 +26,10 @@ struct StreamExpertsParams {
   bool tiles_are_older;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 // A row's result depends only on the row and on tile_rows.
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

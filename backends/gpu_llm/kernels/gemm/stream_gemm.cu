@@ -1,7 +1,7 @@
 // Dispatches to the kernel of the weight format.
 #include "backends/gpu_llm/kernels/gemm/stream_gemm.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 bool CanStream(const WeightMatrix& weights, int num_rows, bool norms) {
   using namespace stream_gemm;

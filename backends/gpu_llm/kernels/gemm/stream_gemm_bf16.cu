@@ -1,7 +1,7 @@
 // The stream GEMM for bf16 weights.
 #include "backends/gpu_llm/kernels/gemm/stream_gemm.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 void StreamGemmBf16(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
   stream_gemm::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);

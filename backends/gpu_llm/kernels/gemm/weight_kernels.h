@@ -6,10 +6,12 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
 namespace nereid::gpu {
 
+inline namespace NEREID_KERNEL_FORM {
 // Dequantizes weights to bf16 out [num_outputs, depth], for matrix products of many rows. The
 // weights are fp8 or int4; depth is a multiple of 8. Tests also use it as an independent reader of
 // the formats.
@@ -21,5 +23,6 @@ void RandomFill(__nv_bfloat16* out, int64_t count, float bound, uint64_t seed, c
 // their input. The depth of an int4 matrix is a multiple of the block's columns.
 void RandomFillMatrix(const WeightMatrix& matrix, uint64_t seed, cudaStream_t stream);
 void ConstantFill(__nv_bfloat16* out, int64_t count, float value, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

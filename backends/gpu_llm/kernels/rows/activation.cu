@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 using llm::Activation;

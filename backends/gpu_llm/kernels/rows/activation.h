@@ -6,16 +6,19 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::gpu {
 
+inline namespace NEREID_KERNEL_FORM {
 // out = silu(gate) * up. Gate and up are interleaved in groups of 8 columns, as their matrix
 // product writes them: columns [16 j, + 8) of a row are gate columns [8 j, + 8), and the next 8 are
 // the up columns.
 void SiluGate(const __nv_bfloat16* gate_up,  // [num_rows, 2 * inner_size]
               __nv_bfloat16* out,            // [num_rows, inner_size]
               int64_t num_rows, int inner_size, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // out = act(gate + bias) * (up + bias), or out = act(up + bias) without a gate. Gate and up, and
 // their biases, are interleaved as for SiluGate().
@@ -29,6 +32,8 @@ struct ActivationParams {
   bool is_gated;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void Activate(const ActivationParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 struct EmbeddingParams {
@@ -19,6 +21,8 @@ struct EmbeddingParams {
   float scale;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void Embed(const EmbeddingParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 // Pair = row * experts_per_token + rank. The order of pairs of one expert is arbitrary.
@@ -23,6 +25,8 @@ struct ExpertRowsParams {
   int num_rows, num_experts, experts_per_token;
   int row_bytes;  // a multiple of 16
 };
+inline namespace NEREID_KERNEL_FORM {
 void SortExpertRows(const ExpertRowsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 inline constexpr int kMaxExperts = 512;
@@ -47,6 +49,7 @@ struct SortPairsParams {
   ExpertTile* tiles;       // [num_tiles]: all are written, empty ones are last
   int num_pairs, num_experts, tile_rows, num_tiles;
 };
+inline namespace NEREID_KERNEL_FORM {
 void SortPairs(const SortPairsParams& params, cudaStream_t stream);
 
 // Norm, scores, selection and sorting: one kernel, or two for many pairs. A row's experts and
@@ -57,6 +60,7 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
 
 // Selection alone, from scores [num_rows, num_experts] of an earlier kernel.
 void SelectExperts(const RouteParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 struct CombineParams {
   const __nv_bfloat16* in;  // [num_pairs, hidden_size], in sorted order
@@ -66,6 +70,8 @@ struct CombineParams {
   int num_rows, hidden_size, experts_per_token;
   bool accumulates;  // out += sum
 };
+inline namespace NEREID_KERNEL_FORM {
 void Combine(const CombineParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

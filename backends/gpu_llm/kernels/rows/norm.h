@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 // out[row] = in[row] / rms(in[row]) * weight.
@@ -18,7 +20,9 @@ struct RmsNormParams {
   float epsilon;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void RmsNorm(const RmsNormParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // out[row] = (in[row] - mean) / deviation * weight + bias.
 struct LayerNormParams {
@@ -31,7 +35,9 @@ struct LayerNormParams {
   float epsilon;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void LayerNorm(const LayerNormParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // residual[row] += in[row] + bias, or += rms_norm(in[row] + bias) * weight. Ends the attention or
 // MLP part of a layer whose last matrix product has a bias or a norm.
@@ -44,6 +50,8 @@ struct ResidualAddParams {
   float epsilon;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void ResidualAdd(const ResidualAddParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
 #include "backends/llm_core/sampling/philox.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 1024;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 // Applies the LM head's bias and soft cap: logits = cap * tanh((logits + bias) / cap). Sets the
@@ -17,7 +19,9 @@ struct FinishLogitsParams {
   float soft_cap;  // 0: none
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void FinishLogits(const FinishLogitsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Log probabilities of given tokens: of prompt tokens, whose successor is known.
 struct PickLogProbsParams {
@@ -28,6 +32,8 @@ struct PickLogProbsParams {
   int num_rows, stride;
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/draw_plan.h"
 
 namespace nereid::gpu {
@@ -39,7 +40,9 @@ struct ArgMaxParams {
   int num_rows, vocab_size;  // vocab_size: a multiple of 4
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void ArgMax(const ArgMaxParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 // Draws tokens from rows of logits by llm_core's rules (llm_core/sampling/sampler.h), for rows that
 // need more than the most likely token.
@@ -56,6 +59,8 @@ struct DrawParams {
   int mask_words;             // of one mask
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void DrawTokens(const DrawParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -4,7 +4,7 @@
 
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, int32_t id,
                                            float log_prob) {

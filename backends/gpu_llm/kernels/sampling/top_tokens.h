@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
+
 namespace nereid::gpu {
 
 inline constexpr int kMaxTopTokens = 20;      // of a row
@@ -23,6 +25,8 @@ struct TopTokensParams {
   uint8_t counts[kMaxTopTokenRows];  // tokens of each row, up to kMaxTopTokens
 };
 
+inline namespace NEREID_KERNEL_FORM {
 void FindTopTokens(const TopTokensParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
 bool CanRunDecodeStep(const DecodeStepParams& p, int num_processors) {
   using namespace decode_step;

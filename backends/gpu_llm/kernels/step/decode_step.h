@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/step_plan.h"
 
@@ -72,6 +73,7 @@ __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
   return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + p.inner_size;
 }
 
+inline namespace NEREID_KERNEL_FORM {
 // False if there is no kernel for these sizes, or if the device cannot run all blocks of threads at
 // once.
 bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors);
@@ -79,5 +81,6 @@ void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStrea
 // A launch without rows and layers. It returns an error if the device currently cannot start all
 // blocks together. Reads the model's fields and `state` of `params`.
 cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

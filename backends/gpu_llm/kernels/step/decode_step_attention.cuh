@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
-namespace nereid::gpu::decode_step {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;

@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 
-namespace nereid::gpu::decode_step {
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kWarps = 8;  // that compute
 // One more warp copies. Three idle warps complete its group, because registers are allocated to

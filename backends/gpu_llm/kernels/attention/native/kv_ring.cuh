@@ -1,0 +1,83 @@
+// Hopper: an additional warp fills the ring by bulk copies. It copies blocks that this step does not
+// write before the previous kernel has ended. Device code only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention {
+
+inline constexpr int kCopyWarps = 1;
+
+constexpr int NumStages(int stage_bytes) {
+  const int fit = 100 * 1024 / stage_bytes;
+  return fit < 2 ? 2 : fit > 8 ? 8 : fit;
+}
+
+// KV blocks [first, first + count) of an item, in order. The constructor and Start() are called by
+// all threads, Wait() and Release() by the kWarps warps that compute.
+template <int kStages, int kStageBytes, int kWarps>
+class KvRing {
+ public:
+  struct Barriers {  // in shared memory
+    uint64_t full[kStages], empty[kStages];
+  };
+
+  __device__ KvRing(char* stages, Barriers& barriers) : stages_(stages), barriers_(barriers) {
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < kStages; ++stage) {
+        BarrierInit(barriers.full + stage, 1);
+        BarrierInit(barriers.empty + stage, kWarps);
+      }
+      BarrierInitFence();
+    }
+    __syncthreads();
+  }
+
+  // Returns after the previous kernel has ended.
+  __device__ void Start(const DecodeAttentionParams& p, const DecodeItem& item, int first,
+                        int count) {
+    if (threadIdx.x == 32 * kWarps) Produce(p, item, first, count);
+    if (threadIdx.x / 32 == kWarps) __syncwarp();
+    WaitForPrevious();
+  }
+
+  // Block i of the item.
+  __device__ __forceinline__ char* Wait(int i) {
+    BarrierWait(barriers_.full + i % kStages, i / kStages & 1);
+    return stages_ + i % kStages * kStageBytes;
+  }
+  __device__ __forceinline__ void Release(int i) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) BarrierArrive(barriers_.empty + i % kStages);
+  }
+
+ private:
+  __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
+                          int count) {
+    const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
+    const int64_t block_bytes = p.num_kv_heads * int64_t{kStageBytes};
+    const auto copy = [&](int i) {
+      const int stage = i % kStages;
+      BarrierExpect(barriers_.full + stage, kStageBytes);
+      BulkCopy(stages_ + stage * kStageBytes,
+               cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
+               barriers_.full + stage);
+    };
+    const int newest = (item.length - 1) / kBlockTokens;  // this step writes into this block
+    const int early = max(0, min(min(count, kStages), newest - first));
+    for (int i = 0; i < early; ++i) copy(i);
+    WaitForPrevious();
+    for (int i = early; i < count; ++i) {
+      if (i >= kStages) BarrierWait(barriers_.empty + i % kStages, (i / kStages - 1) & 1);
+      copy(i);
+    }
+  }
+
+  char* stages_;
+  Barriers& barriers_;
+};
+
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention

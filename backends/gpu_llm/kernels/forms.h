@@ -1,0 +1,20 @@
+// Chooses the form of the kernels (device/form.h) that a device runs. The launchers of the headers
+// beside this one call the form of the current device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/gpu_llm/kernel_form.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+// By the device's properties, the build and the environment variable NEREID_GPU_KERNELS. Also
+// checks the driver. Later launches on this device use the form. [any thread]
+Result<KernelForm> SelectKernelForm(int32_t device);
+
+// What the driver loaded for the current device, for the log.
+std::string DescribeLoadedKernels(KernelForm form);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,291 @@
+// The weight-streaming GEMM on every GPU from compute capability 8.0. A tile is 16 outputs; the
+// warps of a block share its depth, and several blocks share a multiprocessor. Weights go from
+// global memory to registers as operand a of the mma: the order of the depth within a step is free
+// as long as both operands agree, so that a thread reads 16 contiguous bytes. Each warp loads its
+// next step before it multiplies the current one. The input is read through the caches. The factor
+// of the norm, which depends on the whole row, is applied to the sums. Bound by memory bandwidth.
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+
+namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace {
+
+constexpr int kTileOutputs = 16;
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
+
+// A warp's weights of one step: operand a for kParts parts of 32 columns. In part s the thread has
+// columns ColumnOf(s) to ColumnOf(s) + 7 of rows g and g + 8.
+template <WeightFormat kFormat>
+struct Step;
+
+template <>
+struct Step<WeightFormat::kBf16> {
+  static constexpr int kParts = 4, kColumns = 32 * kParts;
+  uint4 low[kParts], high[kParts];
+
+  // `columns`: that are left from the step's first one on.
+  __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
+    const int g = threadIdx.x % 32 / 4;
+    const auto* row = static_cast<const bf16*>(w.data) +
+                      (int64_t{tile} * kTileOutputs + g) * w.depth + first;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const int column = ColumnOf(s);
+      low[s] = high[s] = {};
+      if (column >= columns) continue;
+      low[s] = LoadStreaming(row + column);
+      high[s] = LoadStreaming(row + 8 * int64_t{w.depth} + column);
+    }
+  }
+  // Two quarters of a warp's 128 bytes of a row are read by the same thread.
+  static __device__ __forceinline__ int ColumnOf(int s) {
+    return s * 32 + threadIdx.x % 4 * 8;
+  }
+  template <int kTokenTiles>
+  __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
+                                           int s, float (&sums)[kTokenTiles][4]) const {
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      MatrixMultiplyAdd(sums[n], low[s].x, high[s].x, low[s].y, high[s].y, x[n].x, x[n].y);
+      MatrixMultiplyAdd(sums[n], low[s].z, high[s].z, low[s].w, high[s].w, x[n].z, x[n].w);
+    }
+  }
+};
+
+template <>
+struct Step<WeightFormat::kFp8> {
+  static constexpr int kParts = 4, kColumns = 32 * kParts;
+  uint2 low[kParts], high[kParts];
+
+  __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
+    const int g = threadIdx.x % 32 / 4;
+    const auto* row = static_cast<const char*>(w.data) +
+                      (int64_t{tile} * kTileOutputs + g) * w.depth + first;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const int column = ColumnOf(s);
+      low[s] = high[s] = {};
+      if (column >= columns) continue;
+      low[s] = __ldcs(reinterpret_cast<const uint2*>(row + column));
+      high[s] = __ldcs(reinterpret_cast<const uint2*>(row + 8 * int64_t{w.depth} + column));
+    }
+  }
+  static __device__ __forceinline__ int ColumnOf(int s) {
+    return s * 32 + threadIdx.x % 4 * 8;
+  }
+  template <int kTokenTiles>
+  __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
+                                           int s, float (&sums)[kTokenTiles][4]) const {
+    uint32_t a[4], b[4];
+    Fp8ToBf16(low[s].x, a[0], a[1]);
+    Fp8ToBf16(low[s].y, a[2], a[3]);
+    Fp8ToBf16(high[s].x, b[0], b[1]);
+    Fp8ToBf16(high[s].y, b[2], b[3]);
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {  // the pairs that unpacking produces
+      MatrixMultiplyAdd(sums[n], a[0], b[0], a[1], b[1], __byte_perm(x[n].x, x[n].y, 0x5410),
+                        __byte_perm(x[n].x, x[n].y, 0x7632));
+      MatrixMultiplyAdd(sums[n], a[2], b[2], a[3], b[3], __byte_perm(x[n].z, x[n].w, 0x5410),
+                        __byte_perm(x[n].z, x[n].w, 0x7632));
+    }
+  }
+};
+
+template <>
+struct Step<WeightFormat::kInt4> {
+  static constexpr int kParts = 4, kColumns = kInt4BlockColumns;
+  uint4 halves[2];
+  uint32_t scales[2][kParts];  // of rows g and g + 8, for each part
+
+  __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
+    const int lane = threadIdx.x % 32, g = lane / 4;
+    halves[0] = halves[1] = {};
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) scales[0][s] = scales[1][s] = 0;
+    if (columns <= 0) return;
+    const char* block = static_cast<const char*>(w.data) +
+                        tile * Int4TileBytes(w.depth, w.scales_per_block) +
+                        first / kInt4BlockColumns * Int4BlockBytes(w.scales_per_block);
+    halves[0] = LoadStreaming(block + lane * 16);
+    halves[1] = LoadStreaming(block + 512 + lane * 16);
+    const auto* words = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const int row = s * w.scales_per_block / kParts * kInt4TileRows;
+      scales[0][s] = __ldg(words + row), scales[1][s] = __ldg(words + row + 8);
+    }
+  }
+  static __device__ __forceinline__ int ColumnOf(int s) {
+    return s * 32 + threadIdx.x % 4 * 8;
+  }
+  template <int kTokenTiles>
+  __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
+                                           int s, float (&sums)[kTokenTiles][4]) const {
+    uint32_t low[4], high[4];
+    const uint4& half = halves[s / 2];
+    Unpack(s % 2 == 0 ? half.x : half.z, scales[0][s], low);
+    Unpack(s % 2 == 0 ? half.y : half.w, scales[1][s], high);
+    const float factors[2] = {__uint_as_float(scales[0][s] & ~31u),
+                              __uint_as_float(scales[1][s] & ~31u)};
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      float part[4] = {};
+      MatrixMultiplyAdd(part, low[0], high[0], low[1], high[1], x[n].x, x[n].y);
+      MatrixMultiplyAdd(part, low[2], high[2], low[3], high[3], x[n].z, x[n].w);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[n][i] += part[i] * factors[i / 2];
+    }
+  }
+  // Eight values minus their zero, in adjacent pairs: 128 + v is a bf16 whose last bits are v.
+  static __device__ __forceinline__ void Unpack(uint32_t word, uint32_t scale,
+                                                uint32_t (&pairs)[4]) {
+    const uint32_t zero = 0x43004300u + (scale & 31u) * 0x10001u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t biased = (word >> (4 * i) & 0x000f000fu) | 0x43004300u;
+      const __nv_bfloat162 pair = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&biased),
+                                          *reinterpret_cast<const __nv_bfloat162*>(&zero));
+      pairs[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    }
+  }
+};
+
+// low and high: outputs first + g and first + g + 8 of one token.
+__device__ __forceinline__ void Store(const StreamGemmParams& p, int first, int g, int64_t token,
+                                      float low, float high) {
+  const int64_t num_outputs = p.weights.num_outputs;
+  if (p.output == GemmEpilogue::kSiluGate) {
+    auto* out = static_cast<bf16*>(p.out) + token * (num_outputs / 2) + first / 2 + g;
+    *out = __float2bfloat16(low / (1.0f + __expf(-low)) * high);
+  } else if (p.output == GemmEpilogue::kFloat) {
+    float* out = static_cast<float*>(p.out) + token * num_outputs + first + g;
+    out[0] = low, out[8] = high;
+  } else {
+    auto* out = static_cast<bf16*>(p.out) + token * num_outputs + first + g;
+    if (p.output == GemmEpilogue::kAdd)
+      low += __bfloat162float(out[0]), high += __bfloat162float(out[8]);
+    out[0] = __float2bfloat16(low), out[8] = __float2bfloat16(high);
+  }
+}
+
+// Multiplies eight values of the input by the norm's weights; returns the sum of their squares.
+__device__ __forceinline__ float ApplyNorm(uint4& x, const bf16* weight) {
+  float values[8], weights[8], squares = 0.0f;
+  Unpack8(x, values);
+  Unpack8(__ldg(reinterpret_cast<const uint4*>(weight)), weights);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    squares += values[i] * values[i];
+    values[i] *= weights[i];
+  }
+  x = Pack8(values);
+  return squares;
+}
+
+template <WeightFormat kFormat, int kTokenTiles, bool kNorms>
+__global__ void __launch_bounds__(kThreads, kTokenTiles == 1 ? 3 : 2)
+    StreamGemmKernel(StreamGemmParams p) {
+  using WeightStep = Step<kFormat>;
+  __shared__ float4 parts[kWarps][kTokenTiles][32];
+  __shared__ float squares[kWarps][8 * kTokenTiles];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
+  const int depth = p.weights.depth, tile = static_cast<int>(blockIdx.x);
+  const bf16* input[kTokenTiles];
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+    const int row = g + 8 * n;
+    input[n] = row < p.num_rows
+                   ? p.in + (p.rows != nullptr ? p.rows[row] : row) * int64_t{depth}
+                   : nullptr;
+  }
+  float sums[kTokenTiles][4] = {}, square_sums[kTokenTiles] = {};
+  constexpr int kStride = WeightStep::kColumns * kWarps;
+  WeightStep now, next;
+  int first = warp * WeightStep::kColumns;
+  now.Load(p.weights, tile, first, depth - first);
+  for (; first < depth; first += kStride) {
+    next.Load(p.weights, tile, first + kStride, depth - first - kStride);
+#pragma unroll
+    for (int s = 0; s < WeightStep::kParts; ++s) {
+      const int column = first + WeightStep::ColumnOf(s);
+      uint4 x[kTokenTiles];
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+        x[n] = {};
+        if (input[n] == nullptr || column >= depth) continue;
+        x[n] = *reinterpret_cast<const uint4*>(input[n] + column);
+        if constexpr (kNorms) square_sums[n] += ApplyNorm(x[n], p.norm_weight + column);
+      }
+      now.Multiply(p.weights, x, s, sums);
+    }
+    now = next;
+  }
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+    parts[warp][n][lane] = {sums[n][0], sums[n][1], sums[n][2], sums[n][3]};
+    if constexpr (kNorms) {  // the four threads of a token have different columns
+      float sum = square_sums[n];
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      if (lane % 4 == 0) squares[warp][g + 8 * n] = sum;
+    }
+  }
+  __syncthreads();
+  // This thread stores the sums of lane `from` for its token b.
+  const int from = threadIdx.x % 64 / 2, b = threadIdx.x % 2, token_tile = threadIdx.x / 64;
+  const int token = token_tile * 8 + from % 4 * 2 + b;
+  if (token_tile >= kTokenTiles || token >= p.num_rows) return;
+  float low = 0.0f, high = 0.0f, square = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float* part = reinterpret_cast<const float*>(&parts[w][token_tile][from]);
+    low += part[b], high += part[2 + b];
+    if constexpr (kNorms) square += squares[w][token];
+  }
+  if constexpr (kNorms) {
+    const float factor = rsqrtf(square / static_cast<float>(depth) + p.epsilon);
+    low *= factor, high *= factor;
+  }
+  if constexpr (kFormat == WeightFormat::kFp8) {
+    const int output = tile * kTileOutputs + from / 4;
+    low *= p.weights.row_scales[output], high *= p.weights.row_scales[output + 8];
+  }
+  Store(p, tile * kTileOutputs, from / 4, token, low, high);
+}
+
+template <WeightFormat kFormat>
+void LaunchFormat(const StreamGemmParams& p, cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    Launch(kernel, p.weights.num_outputs / kTileOutputs, kThreads, 0, stream, p);
+  };
+  const bool norms = p.norm_weight != nullptr;
+  if (p.num_rows <= 8) {
+    norms ? launch(StreamGemmKernel<kFormat, 1, true>)
+          : launch(StreamGemmKernel<kFormat, 1, false>);
+  } else {
+    norms ? launch(StreamGemmKernel<kFormat, 2, true>)
+          : launch(StreamGemmKernel<kFormat, 2, false>);
+  }
+}
+
+}  // namespace
+
+bool CanStream(const WeightMatrix& weights, int num_rows, bool /*norms*/) {
+  return num_rows <= kStreamMaxRows && weights.num_outputs % kTileOutputs == 0 &&
+         weights.depth % 8 == 0;
+}
+
+void StreamGemm(const StreamGemmParams& params, int /*num_processors*/, cudaStream_t stream) {
+  switch (params.weights.format) {
+    case WeightFormat::kBf16:
+      return LaunchFormat<WeightFormat::kBf16>(params, stream);
+    case WeightFormat::kFp8:
+      return LaunchFormat<WeightFormat::kFp8>(params, stream);
+    case WeightFormat::kInt4:
+      return LaunchFormat<WeightFormat::kInt4>(params, stream);
+  }
+}
+
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

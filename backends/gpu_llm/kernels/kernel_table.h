@@ -1,0 +1,52 @@
+// The kernel launchers of one form (device/form.h), as a table. kernel_table.cu fills it in each
+// form; forms.cc chooses the table of a device.
+#pragma once
+
+#include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/comm/all_reduce.h"
+#include "backends/gpu_llm/kernels/device/delay.h"
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/stream_experts.h"
+#include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/embedding.h"
+#include "backends/gpu_llm/kernels/rows/expert_rows.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/kernels/sampling/top_tokens.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
+
+// Every launcher, and every predicate that a form answers.
+#define NEREID_FOR_EACH_KERNEL(Do)                                                                 \
+  Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) Do(RopeWrite)              \
+      Do(FillRopeTable) Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits)    \
+          Do(BroadcastTokens) Do(DelayStream) Do(CanRunExpertGemm) Do(ExpertGemm) Do(CanStream)    \
+              Do(StreamGemm) Do(CanSplit) Do(SplitGemm) Do(GroupedGemm) Do(GatherColumns)          \
+                  Do(QuantizeRows) Do(StreamExperts) Do(Dequantize) Do(RandomFill)                 \
+                      Do(RandomFillMatrix) Do(ConstantFill) Do(SiluGate) Do(Activate) Do(Embed)    \
+                          Do(SortExpertRows) Do(SortPairs) Do(Route) Do(SelectExperts) Do(Combine) \
+                              Do(RmsNorm) Do(LayerNorm) Do(ResidualAdd) Do(FinishLogits)           \
+                                  Do(PickLogProbs) Do(ArgMax) Do(DrawTokens) Do(FindTopTokens)     \
+                                      Do(CanRunDecodeStep) Do(RunDecodeStep) Do(TryDecodeStep)
+
+namespace nereid::gpu {
+
+// The code that the driver loaded for a form: compute capabilities times ten. If they differ, it
+// compiled or runs code of an older GPU.
+struct LoadedKernelCode {
+  int ptx_version = 0, binary_version = 0;
+};
+
+struct KernelTable {
+#define NEREID_KERNEL_FIELD(name) decltype(&::nereid::gpu::name) name;
+  NEREID_FOR_EACH_KERNEL(NEREID_KERNEL_FIELD)
+#undef NEREID_KERNEL_FIELD
+  LoadedKernelCode (*LoadedCode)();
+};
+
+}  // namespace nereid::gpu

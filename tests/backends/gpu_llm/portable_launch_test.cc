@@ -1,0 +1,71 @@
+// The launch configurations of the portable kernels against the limits of GPUs that tests do not
+// have. The limits are those of the CUDA C++ Programming Guide and the vendor's data sheets.
+#include <gtest/gtest.h>
+
+#include "backends/gpu_llm/kernels/portable/shared_bytes.h"
+
+namespace nereid::gpu {
+namespace {
+
+struct Gpu {
+  const char* name;
+  int capability, num_processors;
+  int block_shared_kb, processor_shared_kb;  // shared memory
+  int processor_registers, processor_threads;
+  int l2_mb, gb_a_second;
+};
+constexpr Gpu kGpus[] = {
+    {"A100 40 GB", 80, 108, 163, 164, 65536, 2048, 40, 1555},
+    {"A100 80 GB", 80, 108, 163, 164, 65536, 2048, 40, 2039},
+    {"RTX 3090", 86, 82, 99, 100, 65536, 1536, 6, 936},
+    {"L4", 89, 58, 99, 100, 65536, 1536, 48, 300},
+    {"L40S", 89, 142, 99, 100, 65536, 1536, 96, 864},
+    {"RTX 4090", 89, 128, 99, 100, 65536, 1536, 72, 1008},
+    {"H100", 90, 132, 227, 228, 65536, 2048, 50, 3350},
+    {"RTX 5090", 120, 170, 99, 100, 65536, 1536, 96, 1792},
+    {"RTX PRO 6000", 120, 188, 99, 100, 65536, 1536, 128, 1792},
+};
+constexpr int kReservedBytes = 1024;  // of each block, by the driver
+constexpr int kStaticBytes = 64;      // that kernels with a ring have beside it, at most
+
+class PortableLaunchTest : public ::testing::TestWithParam<Gpu> {
+ protected:
+  static void ExpectFits(int shared_bytes, int threads, int max_registers) {
+    const Gpu& gpu = GetParam();
+    EXPECT_LE(shared_bytes + kStaticBytes, gpu.block_shared_kb * 1024);
+    EXPECT_LE(shared_bytes + kStaticBytes + kReservedBytes, gpu.processor_shared_kb * 1024);
+    EXPECT_LE(threads, 1024);
+    EXPECT_LE(threads, gpu.processor_threads);
+    EXPECT_LE(threads * max_registers, gpu.processor_registers);
+  }
+};
+
+TEST_P(PortableLaunchTest, AttentionFitsForEveryHeadSizeAndCache) {
+  for (const int head_dim : portable_shape::kHeadDims) {
+    for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
+      SCOPED_TRACE(head_dim);
+      ExpectFits(portable_shape::DecodeSharedBytes(head_dim, format),
+                 portable_shape::kDecodeThreads, 255);
+      ExpectFits(portable_shape::PrefillSharedBytes(head_dim, format),
+                 portable_shape::kPrefillThreads, 255);
+    }
+  }
+}
+
+TEST_P(PortableLaunchTest, ProductsFit) {
+  ExpectFits(portable_shape::kGroupedGemmSharedBytes, portable_shape::kGroupedGemmThreads, 255);
+  // The stream GEMM promises three blocks of 256 threads for up to 8 rows, two for up to 16.
+  EXPECT_LE(3 * 256, GetParam().processor_threads);
+  ExpectFits(0, 3 * 256, 80);
+  ExpectFits(0, 2 * 256, 128);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, PortableLaunchTest, ::testing::ValuesIn(kGpus),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           for (char& c : name) c = c == ' ' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace nereid::gpu
