@@ -27,8 +27,9 @@ Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::strin
                              !GpuDevices(kOldestGpu).empty()};
   NEREID_ASSIGN_OR_RETURN(const BackendLocation location, FindBackend(config, search));
   if (config.backend == "tensorrtllm" && location.name != config.backend) {
-    NEREID_LOG_INFO("model '", config.name, "': backend tensorrtllm is ", location.name,
-                    search.has_gpu ? "" : " here: no GPU of compute capability 8.0 or newer is visible");
+    NEREID_LOG_INFO(
+        "model '", config.name, "': backend tensorrtllm is ", location.name,
+        search.has_gpu ? "" : " here: no GPU of compute capability 8.0 or newer is visible");
   }
   std::promise<Result<Backend*>> loaded;
   std::shared_future<Result<Backend*>> result;

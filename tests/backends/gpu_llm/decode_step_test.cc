@@ -277,6 +277,7 @@ TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceSampleTheSameTokensAsAlone) {
 }
 
 TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
+  NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   const DeviceMemory head = testing::ToDevice(std::vector<uint16_t>(16 * 512, 0));
   const DeviceMemory norm = testing::ToDevice(std::vector<uint16_t>(512, 0));
   const DeviceMemory state = testing::ToDevice(std::vector<DecodeStepState>(1));

@@ -41,8 +41,9 @@ inline bool HasPair() {
 }
 
 // Skips a test of what only the native form has.
-#define NEREID_SKIP_WITHOUT_NATIVE_KERNELS() \
-  if (!::nereid::gpu::testing::HasNativeKernels()) GTEST_SKIP() << "the GPU runs the portable kernels"
+#define NEREID_SKIP_WITHOUT_NATIVE_KERNELS()       \
+  if (!::nereid::gpu::testing::HasNativeKernels()) \
+  GTEST_SKIP() << "the GPU runs the portable kernels"
 
 // Base fixture whose tests are skipped without a GPU.
 template <typename Base>

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {

@@ -1,7 +1,8 @@
 // Decode attention over a bf16 cache. Grid: one block of threads for each DecodeItem, key/value
-// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. The blocks are in a ring
-// in shared memory (kv_ring.cuh). The order of head columns (in Q x K^T) and of tokens (in P x V) is
-// free as long as both operands agree. It is chosen so that each thread reads contiguous values.
+// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. The blocks are in a
+// ring in shared memory (kv_ring.cuh). The order of head columns (in Q x K^T) and of tokens (in P x
+// V) is free as long as both operands agree. It is chosen so that each thread reads contiguous
+// values.
 //
 // Lane = 4 g + t. Scores: column g of mma j (of 2) is token 4 (g / 2) + 2 j + g % 2. So a thread
 // gets the scores of tokens 4 t to 4 t + 3 (columns 2 t and 2 t + 1 of each mma), which are the
@@ -164,9 +165,8 @@ template <int kHeadDim>
 void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
-  constexpr int kShared =
-      std::max(DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes,
-               PartialsBytes(kHeadDim));
+  constexpr int kShared = std::max(
+      DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes, PartialsBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
     Launch(kernel, grid, kThreads, kShared, stream, p);
@@ -197,4 +197,4 @@ void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream) {
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

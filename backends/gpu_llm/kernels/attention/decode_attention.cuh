@@ -110,4 +110,4 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
   Combine<kHeadDim>(p, item, first_head, num_rows);
 }
 
-}  // namespace nereid::gpu::decode_attention
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention

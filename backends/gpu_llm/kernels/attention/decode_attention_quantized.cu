@@ -262,4 +262,4 @@ void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t 
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

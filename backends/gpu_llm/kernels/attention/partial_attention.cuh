@@ -96,4 +96,4 @@ __device__ __forceinline__ void ClearValues(char* values, int first, int begin, 
   ProxyFence();
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -300,4 +300,4 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -120,4 +120,4 @@ __device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, u
   }
 }
 
-}  // namespace nereid::gpu::prefill_attention
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention

@@ -102,4 +102,4 @@ __device__ __forceinline__ void PackWeights(const float (&scores)[32], uint32_t 
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -82,4 +82,4 @@ class BlockCursor {
   bool has_block_;
 };
 
-}  // namespace nereid::gpu::prefill_attention
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention

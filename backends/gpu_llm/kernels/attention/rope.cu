@@ -112,4 +112,4 @@ void FillRopeTable(const float* inv_freq, int half_dim, int max_positions, float
       inv_freq, half_dim, count, magnitude, cos_sin);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

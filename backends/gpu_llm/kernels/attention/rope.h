@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/form.h"
 
 namespace nereid::gpu {
 

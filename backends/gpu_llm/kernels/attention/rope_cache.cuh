@@ -32,4 +32,4 @@ __device__ __forceinline__ float WriteScale(const RopeWriteParams& p, int slot, 
   return scale > 0.0f ? 1.0f / scale : 0.0f;
 }
 
-}  // namespace nereid::gpu::rope
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope

@@ -201,4 +201,4 @@ __device__ void RotateHeads(const RopeWriteParams& p, int64_t row, int first_pas
   }
 }
 
-}  // namespace nereid::gpu::rope
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope

@@ -182,4 +182,4 @@ __device__ void WriteWindow(const RopeWriteParams& p, int64_t first, int kv_head
   }
 }
 
-}  // namespace nereid::gpu::rope
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope

@@ -218,4 +218,4 @@ void BroadcastTokens(const Peers& peers, int count, cudaStream_t stream) {
   Launch(BroadcastTokensKernel, 1, kPeerThreads, 0, stream, peers, count);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -324,4 +324,4 @@ void AllReduceNorm(const Peers& peers, const AllReduceNormParams& params,
   Launch(kernel, std::min(rows, kPeerBlocks), kPeerThreads, 0, stream, peers, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

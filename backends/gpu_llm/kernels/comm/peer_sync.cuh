@@ -84,4 +84,4 @@ inline AllReduceAlgorithm ResolveAlgorithm(const Peers& peers, int64_t count,
   return count <= MaxOneShotElements() ? algorithm : AllReduceAlgorithm::kTwoShot;
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

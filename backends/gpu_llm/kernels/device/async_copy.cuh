@@ -109,4 +109,4 @@ __device__ __forceinline__ void BarrierWait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

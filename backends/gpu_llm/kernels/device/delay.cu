@@ -17,4 +17,4 @@ void DelayStream(int64_t nanoseconds, cudaStream_t stream) {
   DelayKernel<<<1, 1, 0, stream>>>(nanoseconds);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -1,6 +1,6 @@
 // Kernel launches, with programmatic dependent launch where the form has it: the kernel may begin
-// while the previous one ends, and calls WaitForPrevious() before it touches memory of other kernels.
-// Errors are reported by cudaGetLastError().
+// while the previous one ends, and calls WaitForPrevious() before it touches memory of other
+// kernels. Errors are reported by cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime.h>

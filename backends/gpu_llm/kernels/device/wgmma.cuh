@@ -338,4 +338,4 @@ __device__ __forceinline__ void Wgmma(float (&d)[128], uint64_t a, uint64_t b, i
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

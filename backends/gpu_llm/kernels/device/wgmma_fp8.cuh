@@ -175,4 +175,4 @@ __device__ __forceinline__ void WgmmaFp8(float (&d)[128], uint64_t a, uint64_t b
 }
 // clang-format on
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -86,4 +86,4 @@ void Dequantize(const WeightMatrix& weights, __nv_bfloat16* out, cudaStream_t st
          stream, weights, out, num_blocks);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -143,4 +143,4 @@ cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaS
   return cudaErrorInvalidValue;
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -548,4 +548,4 @@ __global__ void __launch_bounds__(kThreads, 1)
   ClusterWait();
 }
 
-}  // namespace nereid::gpu::expert_gemm
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::expert_gemm

@@ -108,4 +108,4 @@ void QuantizeRows(const QuantizeRowsParams& params, cudaStream_t stream) {
          params.num_rows, kQuantizeThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -192,4 +192,4 @@ void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream) {
                                        : LaunchFor<kSmallExpertTile>(params, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -48,4 +48,4 @@ __device__ __forceinline__ uint32_t UnpackInt4Pair(uint32_t word, int shift, uin
   return *reinterpret_cast<const uint32_t*>(&value);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -92,4 +92,4 @@ void ConstantFill(__nv_bfloat16* out, int64_t count, float value, cudaStream_t s
                                                                                      value);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -156,4 +156,4 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
   return cudaLaunchKernelEx(&launch.config, variant.kernel, maps, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -322,4 +322,4 @@ KernelVariant MakeVariant(int step_cycles) {
           Operand::kSharedBytes + 1024,    step_cycles};
 }
 
-}  // namespace nereid::gpu::split_gemm
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm

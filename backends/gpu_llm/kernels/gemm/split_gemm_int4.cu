@@ -198,4 +198,4 @@ KernelVariant Int4Variant(int num_rows) {
   return MakeVariant<Int4Operand<128>, 128>(2500);
 }
 
-}  // namespace nereid::gpu::split_gemm
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm

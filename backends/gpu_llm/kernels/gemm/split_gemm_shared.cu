@@ -96,4 +96,4 @@ KernelVariant Fp8Variant(int num_rows) {
   return MakeVariant<SharedOperand<true, 128>, 128>(1100);
 }
 
-}  // namespace nereid::gpu::split_gemm
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm

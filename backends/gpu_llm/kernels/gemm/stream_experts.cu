@@ -10,4 +10,4 @@ cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
              : stream_experts::StreamBf16(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -229,4 +229,4 @@ cudaError_t LaunchPersistent(void (*kernel)(Parameters...), int threads, int sha
   return cudaGetLastError();
 }
 
-}  // namespace nereid::gpu::stream_experts
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts

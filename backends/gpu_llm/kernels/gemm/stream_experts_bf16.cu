@@ -166,4 +166,4 @@ cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cu
   }
 }
 
-}  // namespace nereid::gpu::stream_experts
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts

@@ -294,4 +294,4 @@ cudaError_t StreamInt4(const StreamExpertsParams& params, int num_processors, cu
   }
 }
 
-}  // namespace nereid::gpu::stream_experts
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts

@@ -30,4 +30,4 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -464,4 +464,4 @@ void StreamGemmBf16(const StreamGemmParams& params, int num_processors, cudaStre
 void StreamGemmFp8(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 void StreamGemmInt4(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

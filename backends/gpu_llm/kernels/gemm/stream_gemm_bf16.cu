@@ -7,4 +7,4 @@ void StreamGemmBf16(const StreamGemmParams& params, int num_processors, cudaStre
   stream_gemm::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -7,4 +7,4 @@ void StreamGemmFp8(const StreamGemmParams& params, int num_processors, cudaStrea
   stream_gemm::LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

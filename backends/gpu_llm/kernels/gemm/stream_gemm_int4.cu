@@ -7,4 +7,4 @@ void StreamGemmInt4(const StreamGemmParams& params, int num_processors, cudaStre
   stream_gemm::LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -1,6 +1,6 @@
-// Portable form of the kernels that only Hopper has so far. Callers ask the predicates first or, for
-// mixtures of experts and several GPUs, refuse the model when it is loaded (model/gpu_weights.cc), so
-// that the other functions are not called.
+// Portable form of the kernels that only Hopper has so far. Callers ask the predicates first or,
+// for mixtures of experts and several GPUs, refuse the model when it is loaded
+// (model/gpu_weights.cc), so that the other functions are not called.
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"

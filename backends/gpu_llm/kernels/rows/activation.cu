@@ -100,4 +100,4 @@ void Activate(const ActivationParams& params, cudaStream_t stream) {
   }
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -40,4 +40,4 @@ void Embed(const EmbeddingParams& params, cudaStream_t stream) {
   Launch(EmbeddingKernel, params.num_rows, 128, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

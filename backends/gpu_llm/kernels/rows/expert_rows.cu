@@ -122,4 +122,4 @@ void SortExpertRows(const ExpertRowsParams& params, cudaStream_t stream) {
          params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

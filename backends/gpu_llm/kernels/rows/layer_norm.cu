@@ -68,4 +68,4 @@ void LayerNorm(const LayerNormParams& params, cudaStream_t stream) {
   Launch(LayerNormKernel, params.num_rows, threads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -442,4 +442,4 @@ void Combine(const CombineParams& params, cudaStream_t stream) {
   Launch(CombineKernel, dim3(blocks, params.num_rows), kCombineThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -62,4 +62,4 @@ void ResidualAdd(const ResidualAddParams& params, cudaStream_t stream) {
   Launch(ResidualAddKernel, params.num_rows, threads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

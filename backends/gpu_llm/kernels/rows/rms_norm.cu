@@ -59,4 +59,4 @@ void RmsNorm(const RmsNormParams& params, cudaStream_t stream) {
          params.num_rows, threads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

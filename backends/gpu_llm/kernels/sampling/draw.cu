@@ -332,4 +332,4 @@ void DrawTokens(const DrawParams& params, cudaStream_t stream) {
   Launch(DrawKernel, params.num_items, kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

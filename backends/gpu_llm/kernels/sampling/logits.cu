@@ -47,4 +47,4 @@ void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream) {
          stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -84,4 +84,4 @@ void ArgMax(const ArgMaxParams& params, cudaStream_t stream) {
   Launch(ArgMaxKernel, dim3(kArgMaxSplits, params.num_rows), kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

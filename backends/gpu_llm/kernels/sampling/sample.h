@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/kernels/device/form.h"
 
 namespace nereid::gpu {
 

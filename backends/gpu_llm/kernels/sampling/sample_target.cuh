@@ -15,4 +15,4 @@ __device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, 
   if (slot >= 0) target.last_tokens[slot] = id < 0 ? 0 : id;
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -68,4 +68,4 @@ void FindTopTokens(const TopTokensParams& params, cudaStream_t stream) {
   Launch(TopTokensKernel, params.num_rows, kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

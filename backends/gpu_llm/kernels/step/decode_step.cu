@@ -48,4 +48,4 @@ cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cu
   return cudaGetLastError();
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

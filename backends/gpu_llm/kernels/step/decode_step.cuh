@@ -166,7 +166,7 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
   });
 }
 
-}  // namespace nereid::gpu::decode_step
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step
 
 namespace nereid::gpu::inline NEREID_KERNEL_FORM {
 
@@ -177,4 +177,4 @@ void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStrea
 bool DecodeStepFitsInt4(const DecodeStepParams& params);
 void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

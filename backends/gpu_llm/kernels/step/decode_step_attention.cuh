@@ -435,4 +435,4 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
   }
 }
 
-}  // namespace nereid::gpu::decode_step
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step

@@ -10,4 +10,4 @@ void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStre
   decode_step::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

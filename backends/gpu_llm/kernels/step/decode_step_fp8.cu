@@ -10,4 +10,4 @@ void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStrea
   decode_step::LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -411,4 +411,4 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   }
 }
 
-}  // namespace nereid::gpu::decode_step
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step

@@ -10,4 +10,4 @@ void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStre
   decode_step::LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM

@@ -340,4 +340,4 @@ __device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const S
   fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kNotReady);
 }
 
-}  // namespace nereid::gpu::decode_step
+}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step

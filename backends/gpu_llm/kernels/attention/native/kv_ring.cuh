@@ -1,5 +1,5 @@
-// Hopper: an additional warp fills the ring by bulk copies. It copies blocks that this step does not
-// write before the previous kernel has ended. Device code only.
+// Hopper: an additional warp fills the ring by bulk copies. It copies blocks that this step does
+// not write before the previous kernel has ended. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"

@@ -1,8 +1,8 @@
 // Prefill attention on every GPU from compute capability 8.0. A block of eight warps handles a tile
 // of kQueryRows rows of one key/value head, 16 rows a warp: row r is query head r % group of token
-// r / group. All warps copy the KV blocks to a ring in shared memory by 16-byte asynchronous copies;
-// a quantized block is unpacked there to the bf16 layout. The accumulators have the layout of
-// wgmma's, so that the softmax is the one of the native form. Bound by the tensor cores.
+// r / group. All warps copy the KV blocks to a ring in shared memory by 16-byte asynchronous
+// copies; a quantized block is unpacked there to the bf16 layout. The accumulators have the layout
+// of wgmma's, so that the softmax is the one of the native form. Bound by the tensor cores.
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
@@ -53,8 +53,8 @@ struct Queries {
     for (int i = 0; i < 4; ++i) {
       const bf16* row = rows[i % 2];
       to[i] = row == nullptr ? 0
-                             : __ldg(reinterpret_cast<const uint32_t*>(
-                                   row + 16 * step + i / 2 * 8 + threadIdx.x % 4 * 2));
+                             : __ldg(reinterpret_cast<const uint32_t*>(row + 16 * step + i / 2 * 8 +
+                                                                       threadIdx.x % 4 * 2));
     }
   }
   __device__ __forceinline__ void Keep() {
@@ -125,8 +125,7 @@ class Blocks {
 
   __device__ Blocks(const PrefillAttentionParams& p, const PrefillWork& work, char* shared)
       : table_(p.words + work.tile.table_offset + work.first_block),
-        cache_(static_cast<const char*>(p.cache) +
-               work.kv_head * int64_t{BlockShape::kCopyBytes}),
+        cache_(static_cast<const char*>(p.cache) + work.kv_head * int64_t{BlockShape::kCopyBytes}),
         stride_(p.num_kv_heads * int64_t{BlockShape::kCopyBytes}),
         count_(work.num_blocks),
         num_last_(work.num_last),
@@ -205,11 +204,11 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   for (int half = 0; half < 2; ++half) {
     index[half] = warp_index + g + 8 * half;
     position[half] = tile.num_cached + index[half] / group;
-    queries.rows[half] =
-        index[half] >= tile.num_tokens * group
-            ? nullptr
-            : p.qkv + int64_t{tile.first_row + index[half] / group} * p.qkv_stride +
-                  (work.kv_head * group + index[half] % group) * kHeadDim;
+    queries.rows[half] = index[half] >= tile.num_tokens * group
+                             ? nullptr
+                             : p.qkv +
+                                   int64_t{tile.first_row + index[half] / group} * p.qkv_stride +
+                                   (work.kv_head * group + index[half] % group) * kHeadDim;
   }
   queries.Keep();
   const int warp_first = tile.num_cached + warp_index / group;

@@ -28,8 +28,8 @@ struct Step<WeightFormat::kBf16> {
   // `columns`: that are left from the step's first one on.
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
     const int g = threadIdx.x % 32 / 4;
-    const auto* row = static_cast<const bf16*>(w.data) +
-                      (int64_t{tile} * kTileOutputs + g) * w.depth + first;
+    const auto* row =
+        static_cast<const bf16*>(w.data) + (int64_t{tile} * kTileOutputs + g) * w.depth + first;
 #pragma unroll
     for (int s = 0; s < kParts; ++s) {
       const int column = ColumnOf(s);
@@ -61,8 +61,8 @@ struct Step<WeightFormat::kFp8> {
 
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
     const int g = threadIdx.x % 32 / 4;
-    const auto* row = static_cast<const char*>(w.data) +
-                      (int64_t{tile} * kTileOutputs + g) * w.depth + first;
+    const auto* row =
+        static_cast<const char*>(w.data) + (int64_t{tile} * kTileOutputs + g) * w.depth + first;
 #pragma unroll
     for (int s = 0; s < kParts; ++s) {
       const int column = ColumnOf(s);
@@ -196,9 +196,8 @@ __global__ void __launch_bounds__(kThreads, kTokenTiles == 1 ? 3 : 2)
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n) {
     const int row = g + 8 * n;
-    input[n] = row < p.num_rows
-                   ? p.in + (p.rows != nullptr ? p.rows[row] : row) * int64_t{depth}
-                   : nullptr;
+    input[n] = row < p.num_rows ? p.in + (p.rows != nullptr ? p.rows[row] : row) * int64_t{depth}
+                                : nullptr;
   }
   float sums[kTokenTiles][4] = {}, square_sums[kTokenTiles] = {};
   constexpr int kStride = WeightStep::kColumns * kWarps;
