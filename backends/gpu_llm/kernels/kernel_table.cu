@@ -1,7 +1,7 @@
 // The table of the form that is compiled.
 #include "backends/gpu_llm/kernels/kernel_table.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void ProbeKernel() {}
@@ -26,4 +26,4 @@ const KernelTable& Kernels() {
   return kTable;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

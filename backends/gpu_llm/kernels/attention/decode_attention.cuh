@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * (kWarps + kCopyWarps);
@@ -110,4 +110,4 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
   Combine<kHeadDim>(p, item, first_head, num_rows);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

@@ -16,7 +16,7 @@
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace decode_attention;
@@ -262,4 +262,4 @@ void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t 
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/step_plan.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 // Floats of a warp's partial result in shared memory: values, max, sum.
 constexpr int PartialStride(int head_dim) {
@@ -96,4 +96,4 @@ __device__ __forceinline__ void ClearValues(char* values, int first, int begin, 
   ProxyFence();
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

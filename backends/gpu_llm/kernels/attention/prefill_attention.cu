@@ -20,7 +20,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace prefill_attention;
@@ -300,4 +300,4 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

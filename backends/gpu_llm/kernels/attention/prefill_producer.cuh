@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention {
+namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_attention {
 
 // Converts two fp16 values to bf16 and multiplies them by their scales.
 __device__ __forceinline__ uint32_t ScaleHalves(uint32_t halves, float low, float high) {
@@ -120,4 +120,4 @@ __device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, u
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_attention

@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 struct SoftmaxState {
   float max[2], sum[2];
@@ -102,4 +102,4 @@ __device__ __forceinline__ void PackWeights(const float (&scores)[32], uint32_t 
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention {
+namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_attention {
 
 template <int kHeadDim, CacheFormat kFormat>
 struct PrefillShape {
@@ -82,4 +82,4 @@ class BlockCursor {
   bool has_block_;
 };
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::prefill_attention
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_attention

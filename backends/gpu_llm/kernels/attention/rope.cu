@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/attention/rope_values.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace rope;
@@ -112,4 +112,4 @@ void FillRopeTable(const float* inv_freq, int half_dim, int max_positions, float
       inv_freq, half_dim, count, magnitude, cos_sin);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
+namespace nereid::gpu::NEREID_KERNEL_FORM::rope {
 
 __device__ __forceinline__ int RowHeads(const RopeWriteParams& p) {
   return p.num_heads + 2 * p.num_kv_heads;
@@ -32,4 +32,4 @@ __device__ __forceinline__ float WriteScale(const RopeWriteParams& p, int slot, 
   return scale > 0.0f ? 1.0f / scale : 0.0f;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::rope

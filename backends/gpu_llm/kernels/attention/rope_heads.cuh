@@ -6,7 +6,7 @@
 
 #include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
+namespace nereid::gpu::NEREID_KERNEL_FORM::rope {
 
 constexpr int kChunkColumns = 8;  // 16 bytes
 
@@ -201,4 +201,4 @@ __device__ void RotateHeads(const RopeWriteParams& p, int64_t row, int first_pas
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::rope

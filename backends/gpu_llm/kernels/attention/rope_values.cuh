@@ -5,7 +5,7 @@
 
 #include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope {
+namespace nereid::gpu::NEREID_KERNEL_FORM::rope {
 
 constexpr int kWindow = 16;  // rows of values a warp handles at a time
 
@@ -182,4 +182,4 @@ __device__ void WriteWindow(const RopeWriteParams& p, int64_t first, int kv_head
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::rope
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::rope

@@ -17,7 +17,7 @@
 #include "backends/gpu_llm/kernels/comm/peer_sync.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 // Loads four values from index `at`; values beyond `count` are zero.
@@ -218,4 +218,4 @@ void BroadcastTokens(const Peers& peers, int count, cudaStream_t stream) {
   Launch(BroadcastTokensKernel, 1, kPeerThreads, 0, stream, peers, count);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -14,7 +14,7 @@
 #include "backends/gpu_llm/kernels/device/cluster.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kWarp = 32;
@@ -324,4 +324,4 @@ void AllReduceNorm(const Peers& peers, const AllReduceNormParams& params,
   Launch(kernel, std::min(rows, kPeerBlocks), kPeerThreads, 0, stream, peers, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

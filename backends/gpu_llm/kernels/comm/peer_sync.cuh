@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 constexpr int kPacketValues = 4;  // of a packet
 constexpr int kChunkValues = 8;   // of a 16-byte load
@@ -84,4 +84,4 @@ inline AllReduceAlgorithm ResolveAlgorithm(const Peers& peers, int64_t count,
   return count <= MaxOneShotElements() ? algorithm : AllReduceAlgorithm::kTwoShot;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

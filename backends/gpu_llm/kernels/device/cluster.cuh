@@ -6,7 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 // Called by all threads of all blocks of the cluster. Writes made before the arrive are visible
 // after the wait.
@@ -31,4 +31,4 @@ __device__ __forceinline__ void StoreInCluster(uint32_t address, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void DelayKernel(int64_t nanoseconds) {
@@ -17,4 +17,4 @@ void DelayStream(int64_t nanoseconds, cudaStream_t stream) {
   DelayKernel<<<1, 1, 0, stream>>>(nanoseconds);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

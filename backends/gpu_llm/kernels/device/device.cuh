@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/device/policy.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 using bf16 = __nv_bfloat16;
 
@@ -82,4 +82,4 @@ __device__ __forceinline__ void MatrixMultiplyAdd(float (&d)[4], uint32_t a0, ui
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

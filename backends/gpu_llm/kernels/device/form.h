@@ -8,3 +8,8 @@
 #ifndef NEREID_KERNEL_FORM
 #define NEREID_KERNEL_FORM dispatched
 #endif
+
+// Declares the namespace inline: definitions reopen it as nereid::gpu::NEREID_KERNEL_FORM.
+namespace nereid::gpu {
+inline namespace NEREID_KERNEL_FORM {}
+}  // namespace nereid::gpu

@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/device/policy.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 template <typename... Parameters, typename... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
@@ -48,4 +48,4 @@ void LaunchInClusters(void (*kernel)(Parameters...), int cluster, int num_blocks
                            static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

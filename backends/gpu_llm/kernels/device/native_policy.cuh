@@ -5,7 +5,7 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 inline constexpr bool kUsesDependentLaunch = true;
 
@@ -39,4 +39,4 @@ __device__ __forceinline__ uint32_t DecodeE4m3(uint32_t codes) {
   return halves;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 inline constexpr bool kUsesDependentLaunch = false;
 
@@ -32,4 +32,4 @@ __device__ __forceinline__ uint32_t DecodeE4m3(uint32_t codes) {
   return *reinterpret_cast<const uint32_t*>(&value);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

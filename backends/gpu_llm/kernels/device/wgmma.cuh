@@ -10,7 +10,7 @@
 
 #include "backends/gpu_llm/kernels/device/wgmma_registers.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 // Descriptor of a K-major operand in shared memory with rows of `kRowBytes` (128, 64 or 32),
 // swizzled accordingly. `address` is the address of the first row plus 32 bytes for each step of 16
@@ -338,4 +338,4 @@ __device__ __forceinline__ void Wgmma(float (&d)[128], uint64_t a, uint64_t b, i
       : "l"(a), "l"(b), "r"(accumulate));
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -6,7 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 // clang-format off
 __device__ __forceinline__ void WgmmaFp8(float (&d)[16], uint64_t a, uint64_t b, int accumulate = 1) {
@@ -175,4 +175,4 @@ __device__ __forceinline__ void WgmmaFp8(float (&d)[128], uint64_t a, uint64_t b
 }
 // clang-format on
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -7,7 +7,7 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ void Wgmma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                       uint32_t a3, uint64_t b, int accumulate) {
@@ -271,4 +271,4 @@ __device__ __forceinline__ void Wgmma(float (&d)[128], uint32_t a0, uint32_t a1,
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 256;
@@ -86,4 +86,4 @@ void Dequantize(const WeightMatrix& weights, __nv_bfloat16* out, cudaStream_t st
          stream, weights, out, num_blocks);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

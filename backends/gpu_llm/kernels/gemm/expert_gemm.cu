@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace expert_gemm;
@@ -143,4 +143,4 @@ cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaS
   return cudaErrorInvalidValue;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -22,7 +22,7 @@
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::expert_gemm {
+namespace nereid::gpu::NEREID_KERNEL_FORM::expert_gemm {
 
 constexpr int kCluster = 2;                        // blocks of threads
 constexpr int kGroups = 2;                         // consumer groups of a block
@@ -548,4 +548,4 @@ __global__ void __launch_bounds__(kThreads, 1)
   ClusterWait();
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::expert_gemm
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::expert_gemm

@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 // Converts four e4m3 values of a word to bf16: {bytes 0 and 2}, {bytes 1 and 3}. Sign, exponent and
 // mantissa move to their positions; 2^120 accounts for the different exponent biases.
@@ -20,4 +20,4 @@ __device__ __forceinline__ void Fp8ToBf16(uint32_t word, uint32_t& even, uint32_
   scale(odd);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kGatherThreads = 256, kQuantizeThreads = 512;
@@ -108,4 +108,4 @@ void QuantizeRows(const QuantizeRowsParams& params, cudaStream_t stream) {
          params.num_rows, kQuantizeThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

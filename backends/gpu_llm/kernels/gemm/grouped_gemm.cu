@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kStepColumns = 64;
@@ -192,4 +192,4 @@ void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream) {
                                        : LaunchFor<kSmallExpertTile>(params, stream);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

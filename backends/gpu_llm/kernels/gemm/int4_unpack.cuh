@@ -9,7 +9,7 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ uint4 LoadShared16(uint32_t address) {
   uint4 value;
@@ -48,4 +48,4 @@ __device__ __forceinline__ uint32_t UnpackInt4Pair(uint32_t word, int shift, uin
   return *reinterpret_cast<const uint32_t*>(&value);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/llm_core/sampling/philox.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void RandomFillKernel(bf16* out, int64_t count, float bound, uint64_t seed) {
@@ -92,4 +92,4 @@ void ConstantFill(__nv_bfloat16* out, int64_t count, float value, cudaStream_t s
                                                                                      value);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

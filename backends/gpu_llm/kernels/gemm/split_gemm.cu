@@ -10,7 +10,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace split_gemm;
@@ -156,4 +156,4 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
   return cudaLaunchKernelEx(&launch.config, variant.kernel, maps, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

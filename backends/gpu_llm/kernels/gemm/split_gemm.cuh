@@ -19,7 +19,7 @@
 #include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
+namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm {
 
 constexpr int kOutputs = 256;        // of a block
 constexpr int kStageRowBytes = 128;  // of a row of a stage: the widest swizzle of wgmma
@@ -322,4 +322,4 @@ KernelVariant MakeVariant(int step_cycles) {
           Operand::kSharedBytes + 1024,    step_cycles};
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

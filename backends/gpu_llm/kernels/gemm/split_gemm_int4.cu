@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
+namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm {
 namespace {
 
 constexpr int kStageColumns = 64;
@@ -198,4 +198,4 @@ KernelVariant Int4Variant(int num_rows) {
   return MakeVariant<Int4Operand<128>, 128>(2500);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

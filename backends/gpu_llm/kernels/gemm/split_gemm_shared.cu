@@ -2,7 +2,7 @@
 // in shared memory, in the same stages as the input.
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm {
+namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm {
 namespace {
 
 template <bool kIsFp8, int kRows>
@@ -96,4 +96,4 @@ KernelVariant Fp8Variant(int num_rows) {
   return MakeVariant<SharedOperand<true, 128>, 128>(1100);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::split_gemm
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

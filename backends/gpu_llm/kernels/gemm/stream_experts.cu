@@ -1,7 +1,7 @@
 // Dispatches to the kernel of the weight format.
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {
@@ -10,4 +10,4 @@ cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
              : stream_experts::StreamBf16(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -21,7 +21,7 @@
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts {
+namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 
 constexpr int kRowBytes = 128;  // of a stage: the widest swizzle of wgmma, 64 columns
 
@@ -229,4 +229,4 @@ cudaError_t LaunchPersistent(void (*kernel)(Parameters...), int threads, int sha
   return cudaGetLastError();
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts

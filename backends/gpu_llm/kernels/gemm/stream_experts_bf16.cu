@@ -7,7 +7,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts {
+namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 namespace {
 
 template <int kRows, int kGroups, int kStages, int kBlocks>
@@ -166,4 +166,4 @@ cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cu
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts

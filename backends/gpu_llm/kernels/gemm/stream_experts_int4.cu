@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts {
+namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 namespace {
 
 constexpr int kSlotBlocks = 2;  // consecutive blocks that one copy brings
@@ -294,4 +294,4 @@ cudaError_t StreamInt4(const StreamExpertsParams& params, int num_processors, cu
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::stream_experts
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts

@@ -1,7 +1,7 @@
 // Dispatches to the kernel of the weight format.
 #include "backends/gpu_llm/kernels/gemm/stream_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool CanStream(const WeightMatrix& weights, int num_rows, bool norms) {
   using namespace stream_gemm;
@@ -30,4 +30,4 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -17,7 +17,7 @@
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace stream_gemm {
 
 constexpr int kTileOutputs = 16;
@@ -464,4 +464,4 @@ void StreamGemmBf16(const StreamGemmParams& params, int num_processors, cudaStre
 void StreamGemmFp8(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 void StreamGemmInt4(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

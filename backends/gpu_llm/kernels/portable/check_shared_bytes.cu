@@ -2,7 +2,7 @@
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 constexpr bool AllPartialsAgree() {
   for (const int head_dim : portable_shape::kHeadDims) {
@@ -14,4 +14,4 @@ constexpr bool AllPartialsAgree() {
 static_assert(AllPartialsAgree());
 static_assert(decode_attention::kThreads == portable_shape::kDecodeThreads);
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

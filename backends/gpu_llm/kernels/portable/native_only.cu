@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool CanSplit(const WeightMatrix&) {
   return false;
@@ -51,4 +51,4 @@ void AllReduceNorm(const Peers&, const AllReduceNormParams&, AllReduceAlgorithm,
 void GatherLogits(const Peers&, const float*, int, int64_t, int64_t, int64_t, cudaStream_t) {}
 void BroadcastTokens(const Peers&, int, cudaStream_t) {}
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

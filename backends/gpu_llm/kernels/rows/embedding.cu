@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 __global__ void EmbeddingKernel(EmbeddingParams p) {
@@ -40,4 +40,4 @@ void Embed(const EmbeddingParams& params, cudaStream_t stream) {
   Launch(EmbeddingKernel, params.num_rows, 128, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -6,7 +6,7 @@
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kCountThreads = 256, kThreadPairs = 4;
@@ -122,4 +122,4 @@ void SortExpertRows(const ExpertRowsParams& params, cudaStream_t stream) {
          params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kRouteWarps = 8, kRouteThreads = 32 * kRouteWarps;
@@ -442,4 +442,4 @@ void Combine(const CombineParams& params, cudaStream_t stream) {
   Launch(CombineKernel, dim3(blocks, params.num_rows), kCombineThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -4,7 +4,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 // So few that a block of a following GEMM fits beside a block of this kernel (split_gemm.cuh).
@@ -59,4 +59,4 @@ void RmsNorm(const RmsNormParams& params, cudaStream_t stream) {
          params.num_rows, threads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
 #include "backends/llm_core/sampling/philox.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -332,4 +332,4 @@ void DrawTokens(const DrawParams& params, cudaStream_t stream) {
   Launch(DrawKernel, params.num_items, kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kFinishThreads = 256, kPickThreads = 128;
@@ -47,4 +47,4 @@ void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream) {
          stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

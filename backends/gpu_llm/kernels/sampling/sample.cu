@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 512;
@@ -84,4 +84,4 @@ void ArgMax(const ArgMaxParams& params, cudaStream_t stream) {
   Launch(ArgMaxKernel, dim3(kArgMaxSplits, params.num_rows), kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

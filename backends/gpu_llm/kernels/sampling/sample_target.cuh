@@ -4,7 +4,7 @@
 
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 __device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, int32_t id,
                                            float log_prob) {
@@ -15,4 +15,4 @@ __device__ __forceinline__ void WriteToken(const SampleTarget& target, int row, 
   if (slot >= 0) target.last_tokens[slot] = id < 0 ? 0 : id;
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

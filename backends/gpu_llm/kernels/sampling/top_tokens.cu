@@ -5,7 +5,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 512;
@@ -68,4 +68,4 @@ void FindTopTokens(const TopTokensParams& params, cudaStream_t stream) {
   Launch(TopTokensKernel, params.num_rows, kThreads, 0, stream, params);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

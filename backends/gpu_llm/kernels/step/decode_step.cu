@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool CanRunDecodeStep(const DecodeStepParams& p, int num_processors) {
   using namespace decode_step;
@@ -48,4 +48,4 @@ cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cu
   return cudaGetLastError();
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

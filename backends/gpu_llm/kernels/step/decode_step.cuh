@@ -11,7 +11,7 @@
 #include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_gemm.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kSharedBytes = kRingBytes + static_cast<int>(sizeof(SharedState)) + 128;
 
@@ -166,9 +166,9 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
   });
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool DecodeStepFitsBf16(const DecodeStepParams& params);
 void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
@@ -177,4 +177,4 @@ void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStrea
 bool DecodeStepFitsInt4(const DecodeStepParams& params);
 void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

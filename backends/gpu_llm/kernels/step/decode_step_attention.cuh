@@ -9,7 +9,7 @@
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
@@ -435,4 +435,4 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

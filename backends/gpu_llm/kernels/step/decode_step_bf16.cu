@@ -1,7 +1,7 @@
 // The fused decode step for bf16 weights.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool DecodeStepFitsBf16(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kBf16>(params);
@@ -10,4 +10,4 @@ void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStre
   decode_step::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

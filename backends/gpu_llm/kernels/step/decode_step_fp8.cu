@@ -1,7 +1,7 @@
 // The fused decode step for fp8 weights.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool DecodeStepFitsFp8(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kFp8>(params);
@@ -10,4 +10,4 @@ void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStrea
   decode_step::LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 struct StepGemm {
   const bf16* in;       // [.., depth], rows `in_stride` apart
@@ -411,4 +411,4 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -1,7 +1,7 @@
 // The fused decode step for int4 weights, with one group of 128 columns or more in a block.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 bool DecodeStepFitsInt4(const DecodeStepParams& params) {
   return decode_step::Fits<WeightFormat::kInt4>(params);
@@ -10,4 +10,4 @@ void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStre
   decode_step::LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kWarps = 8;  // that compute
 // One more warp copies. Three idle warps complete its group, because registers are allocated to
@@ -340,4 +340,4 @@ __device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const S
   fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kNotReady);
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_step
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention {
 
 inline constexpr int kCopyWarps = 1;
 
@@ -80,4 +80,4 @@ class KvRing {
   Barriers& barriers_;
 };
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

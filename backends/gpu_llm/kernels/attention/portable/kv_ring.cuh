@@ -8,7 +8,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention {
 
 inline constexpr int kCopyWarps = 0;
 
@@ -68,4 +68,4 @@ class KvRing {
   int count_ = 0;
 };
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM::decode_attention
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

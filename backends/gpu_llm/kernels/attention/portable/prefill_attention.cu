@@ -16,7 +16,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 
-namespace nereid::gpu::inline NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 using namespace prefill_attention;
@@ -290,4 +290,4 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
   }
 }
 
-}  // namespace nereid::gpu::inline NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM
