@@ -52,8 +52,9 @@ class TokenizerModel : public Model {
       NEREID_ASSIGN_OR_RETURN(const bool truncate, ReadTruncation());
       NEREID_ASSIGN_OR_RETURN(const bool trusts, parameters().Bool("trust_special_tokens", false));
       NEREID_ASSIGN_OR_RETURN(const auto chat_template, LoadChatTemplate());
+      NEREID_ASSIGN_OR_RETURN(const ParserFamily* family, ChooseFamily(chat_template.get()));
       preprocessing_.emplace(
-          tokenizer, chat_template,
+          tokenizer, chat_template, family,
           EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid, .truncate = truncate},
           trusts);
     } else {
@@ -110,15 +111,19 @@ class TokenizerModel : public Model {
     return InvalidArgError("parameter 'truncation': expected none or file, got '", *value, "'");
   }
 
-  // Parameter `chat_parser`. Null if answers are not parsed.
+  // Parameter `chat_parser`. Null if answers are not parsed. `chat_template` may be null.
+  Result<const ParserFamily*> ChooseFamily(const ChatTemplate* chat_template) const {
+    return ChooseParserFamily(parameters().String("chat_parser"), chat_template == nullptr
+                                                                      ? std::string_view()
+                                                                      : chat_template->source());
+  }
+
+  // Null if answers are not parsed.
   Result<std::unique_ptr<ParsedOutputs>> MakeParsedOutputs(
       const std::shared_ptr<const Tokenizer>& tokenizer) const {
     const auto chat_template = ChatTemplate::Load(TokenizerFolder());
-    const bool has_template = chat_template.ok() && *chat_template != nullptr;
-    NEREID_ASSIGN_OR_RETURN(
-        const ParserFamily* family,
-        ChooseParserFamily(parameters().String("chat_parser"),
-                           has_template ? (*chat_template)->source() : std::string_view()));
+    NEREID_ASSIGN_OR_RETURN(const ParserFamily* family,
+                            ChooseFamily(chat_template.ok() ? chat_template->get() : nullptr));
     if (family == nullptr) return std::unique_ptr<ParsedOutputs>();
     LogInfo(
         StrCat("model '", name(), "': parser of answers '", family->name, "': ", family->summary));

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "backends/tokenizer/lib/chat/parsers/call_guide.h"
 #include "backends/tokenizer/tensor_specs.h"
 #include "backends/tokenizer/word_lists.h"
 #include "base/json_reader.h"
@@ -57,9 +58,11 @@ Result<std::vector<std::vector<std::string_view>>> ReadWords(const RequestTensor
 
 Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
                              std::shared_ptr<const ChatTemplate> chat_template,
-                             EncodeOptions options, bool trusts_special_tokens)
+                             const ParserFamily* family, EncodeOptions options,
+                             bool trusts_special_tokens)
     : tokenizer_(std::move(tokenizer)),
       chat_template_(std::move(chat_template)),
+      family_(family),
       options_(options),
       trusts_special_tokens_(trusts_special_tokens),
       end_id_(tokenizer_->special_ids().eos.value_or(-1)),
@@ -76,6 +79,7 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
   NEREID_RETURN_IF_ERROR(WriteIds(tensors, "INPUT_ID", "REQUEST_INPUT_LEN", ids, pad_ids));
   NEREID_RETURN_IF_ERROR(WriteDecoderIds(tensors, pad_ids));
   NEREID_RETURN_IF_ERROR(WritePromptEnds(tensors, ids));
+  NEREID_RETURN_IF_ERROR(WriteGuide(tensors, ids));
   NEREID_ASSIGN_OR_RETURN(const auto max_tokens, tensors.OptionalInput("REQUEST_OUTPUT_LEN"));
   // Without the input there is no output either: the engine takes the limit from the context.
   if (max_tokens)
@@ -218,15 +222,77 @@ Status Preprocessing::WriteIds(RequestTensors& tensors, const char* ids_name,
 
 // The texts with which the prompts end tell the parsers of answers whether the reasoning is open.
 Status Preprocessing::WritePromptEnds(RequestTensors& tensors, const Rows& rows) const {
-  constexpr size_t kMaxIds = 16;  // more than any template writes behind the last message
   if (!tensors.IsRequestedOutput("PROMPT_END")) return {};
   std::vector<std::string> ends;
-  for (const std::vector<int32_t>& ids : rows) {
-    const size_t num_ids = std::min(kMaxIds, ids.size());
-    ends.push_back(
-        tokenizer_->DecodeInContext(std::span(ids).last(num_ids), {.skip_special_tokens = false}));
-  }
+  for (const std::vector<int32_t>& ids : rows) ends.push_back(PromptEnd(ids));
   return tensors.SetStrings("PROMPT_END", {1}, ends);
+}
+
+std::string Preprocessing::PromptEnd(const std::vector<int32_t>& ids) const {
+  constexpr size_t kMaxIds = 16;  // more than any template writes behind the last message
+  const size_t num_ids = std::min(kMaxIds, ids.size());
+  return tokenizer_->DecodeInContext(std::span(ids).last(num_ids), {.skip_special_tokens = false});
+}
+
+Status Preprocessing::WriteGuide(RequestTensors& tensors, const Rows& prompts) const {
+  constexpr const char* kType = "GUIDED_DECODING_GUIDE_TYPE";
+  constexpr const char* kGuide = "GUIDED_DECODING_GUIDE";
+  std::vector<std::string> guides;
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> choices_view,
+                          tensors.OptionalInput("TOOL_CHOICE"));
+  if (choices_view) {
+    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> choices, choices_view->Strings());
+    NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> tools_view, tensors.OptionalInput("TOOLS"));
+    NEREID_ASSIGN_OR_RETURN(const JsonRows tools,
+                            ReadJsonRows(tensors, tools_view ? &*tools_view : nullptr, "TOOLS"));
+    NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> parallel_view,
+                            tensors.OptionalInput("PARALLEL_TOOL_CALLS"));
+    std::span<const Bool> parallel;
+    if (parallel_view) {
+      NEREID_ASSIGN_OR_RETURN(parallel, parallel_view->As<Bool>());
+    }
+    for (size_t r = 0; r < choices.size() && r < prompts.size(); ++r) {
+      const bool has_one_call = r < parallel.size() && !static_cast<bool>(parallel[r]);
+      Result<std::string> guide = CallGuide(choices[r], tools[r], has_one_call, prompts[r]);
+      if (!guide.ok()) return std::move(guide).status().WithContext("input 'TOOL_CHOICE'");
+      if (!guide->empty()) guides.push_back(std::move(guide).value());
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> type, tensors.OptionalInput(kType));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> guide, tensors.OptionalInput(kGuide));
+  if (guides.empty()) {
+    // Without the inputs there are no outputs either.
+    if (type) NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput(kType, kType));
+    return guide ? tensors.CopyInputToOutput(kGuide, kGuide) : Status();
+  }
+  if (type || guide) {
+    return InvalidArgError("input 'TOOL_CHOICE': forced tool calls, not beside '",
+                           type ? kType : kGuide, "'");
+  }
+  if (guides.size() != prompts.size()) {
+    return InvalidArgError("input 'TOOL_CHOICE': calls are forced in ", guides.size(), " of ",
+                           prompts.size(), " rows, expected none or all");
+  }
+  const std::vector<std::string> types(guides.size(), "structural_tag");
+  NEREID_RETURN_IF_ERROR(tensors.SetStrings(kType, {1}, types));
+  return tensors.SetStrings(kGuide, {1}, guides);
+}
+
+// "" if nothing is forced.
+Result<std::string> Preprocessing::CallGuide(std::string_view tool_choice,
+                                             const nlohmann::ordered_json& tools, bool has_one_call,
+                                             const std::vector<int32_t>& prompt) const {
+  NEREID_ASSIGN_OR_RETURN(const ToolChoice choice, ParseToolChoice(tool_choice));
+  if (!choice.is_forced) return std::string();
+  if (family_ == nullptr) {
+    return InvalidArgError("calls cannot be forced: the form of the model's calls is not known");
+  }
+  const std::string prompt_end = PromptEnd(prompt);
+  return ForcedCallsGuide(
+      *family_, tools, choice,
+      {.chat_template = chat_template_ == nullptr ? "" : chat_template_->source(),
+       .prompt_end = prompt_end,
+       .has_one_call = has_one_call});
 }
 
 // Without DECODER_QUERY the decoder starts with one pad id.

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "backends/tokenizer/lib/chat/chat_template.h"
+#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "backends/tokenizer/request_tensors.h"
 #include "nereid/model_config.h"
@@ -18,11 +21,12 @@ namespace nereid::tokenizer {
 
 class Preprocessing {
  public:
-  // `chat_template` may be null. If `trusts_special_tokens`, special tokens are also recognised in
-  // what clients write in conversations, as they always are in plain prompts.
+  // `chat_template` and `family`, the form of the model's answers, may be null. If
+  // `trusts_special_tokens`, special tokens are also recognised in what clients write in
+  // conversations, as they always are in plain prompts.
   Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
-                std::shared_ptr<const ChatTemplate> chat_template, EncodeOptions options,
-                bool trusts_special_tokens);
+                std::shared_ptr<const ChatTemplate> chat_template, const ParserFamily* family,
+                EncodeOptions options, bool trusts_special_tokens);
 
   // Fills the outputs of one request. The caller sends a returned error as the response.
   Status Process(Request& request, const ModelConfig& config) const;
@@ -41,6 +45,11 @@ class Preprocessing {
   Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
   Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
+  std::string PromptEnd(const std::vector<int32_t>& ids) const;
+  // Passes the guide of the request on, or writes the one that forces tool calls.
+  Status WriteGuide(RequestTensors& tensors, const Rows& prompts) const;
+  Result<std::string> CallGuide(std::string_view tool_choice, const nlohmann::ordered_json& tools,
+                                bool has_one_call, const std::vector<int32_t>& prompt) const;
   Status WritePromptEnds(RequestTensors& tensors, const Rows& rows) const;
   Status WriteDecoderIds(RequestTensors& tensors, const std::vector<int32_t>& pad_ids) const;
   Status WriteWordList(RequestTensors& tensors, const char* output, const char* input) const;
@@ -51,6 +60,7 @@ class Preprocessing {
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const ChatTemplate> chat_template_;
+  const ParserFamily* const family_;
   const EncodeOptions options_;
   const bool trusts_special_tokens_;
   const int32_t end_id_;  // -1 if the tokenizer defines none

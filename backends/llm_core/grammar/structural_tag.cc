@@ -235,7 +235,9 @@ class TagBuilder {
       const std::string tag_path = StrCat(path, "/tags/", i);
       if (!(*tags)[i].is_object()) return InvalidArgError(tag_path, ": expected an object");
       NEREID_ASSIGN_OR_RETURN(const std::string begin, Text((*tags)[i], "begin", tag_path));
-      NEREID_RETURN_IF_ERROR(AddTag((*tags)[i], begin, tag_path, depth + 1, before_tag, after_tag));
+      Status status = AddTag((*tags)[i], begin, tag_path, depth + 1, before_tag, after_tag);
+      if (!status.ok())
+        return std::move(status).WithContext(StrCat("tag '", begin.substr(0, 100), "'"));
     }
     return Status::Ok();
   }

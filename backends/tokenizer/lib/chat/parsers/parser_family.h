@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "backends/tokenizer/lib/chat/parsers/call_form.h"
 #include "backends/tokenizer/lib/chat/parsers/chat_parser.h"
 
 namespace nereid::tokenizer {
@@ -23,6 +24,9 @@ struct ParserFamily {
   /// the template's text.
   bool (*recognizes)(std::string_view source);
   std::unique_ptr<ChatParser> (*make)(const ParserOptions& options);
+  /// The form in which a model with this chat template calls. Null: calls of the family cannot be
+  /// forced.
+  const CallForm* (*call_form)(std::string_view source) = nullptr;
 };
 
 /// All families, in the order in which they are asked whether they recognise a template.

@@ -50,6 +50,18 @@ constexpr HeaderFormat kDeepSeekV31Format = {.section_begin = "<｜tool▁calls�
                                              .call_ends = kDeepSeekV31Ends,
                                              .read_header = ReadDeepSeekV31Header};
 
+constexpr CallForm kDeepSeekV3Call = {.section_begin = "<｜tool▁calls▁begin｜>",
+                                      .call_begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                                      .arguments_begin = "\n```json\n",
+                                      .call_end = "\n```<｜tool▁call▁end｜>",
+                                      .separator = "\n",
+                                      .section_end = "<｜tool▁calls▁end｜>"};
+constexpr CallForm kDeepSeekV31Call = {.section_begin = "<｜tool▁calls▁begin｜>",
+                                       .call_begin = "<｜tool▁call▁begin｜>",
+                                       .arguments_begin = kDeepSeekSeparator,
+                                       .call_end = "<｜tool▁call▁end｜>",
+                                       .section_end = "<｜tool▁calls▁end｜>"};
+
 template <const HeaderFormat& format>
 std::unique_ptr<ChatParser> MakeDeepSeek(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, kDeepSeekReasoning, [](AnswerWriter& writer) {
@@ -64,13 +76,19 @@ bool HasDeepSeekCalls(std::string_view source) {
 }  // namespace
 
 constexpr ParserFamily kDeepSeekV3 = {
-    "deepseek_v3", "calls with the arguments in ```json, <think> reasoning (DeepSeek V3 and R1)",
+    "deepseek_v3",
+    "calls with the arguments in ```json, <think> reasoning (DeepSeek V3 and R1)",
     kDeepSeekMarkers,
     [](std::string_view source) { return HasDeepSeekCalls(source) && Contains(source, "```json"); },
-    MakeDeepSeek<kDeepSeekV3Format>};
+    MakeDeepSeek<kDeepSeekV3Format>,
+    [](std::string_view) { return &kDeepSeekV3Call; }};
 
 constexpr ParserFamily kDeepSeekV31 = {
-    "deepseek_v31", "calls with the arguments behind the name, <think> reasoning (DeepSeek V3.1)",
-    kDeepSeekMarkers, HasDeepSeekCalls, MakeDeepSeek<kDeepSeekV31Format>};
+    "deepseek_v31",
+    "calls with the arguments behind the name, <think> reasoning (DeepSeek V3.1)",
+    kDeepSeekMarkers,
+    HasDeepSeekCalls,
+    MakeDeepSeek<kDeepSeekV31Format>,
+    [](std::string_view) { return &kDeepSeekV31Call; }};
 
 }  // namespace nereid::tokenizer::parsers

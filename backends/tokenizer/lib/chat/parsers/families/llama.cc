@@ -19,6 +19,13 @@ constexpr BlockFormat kLlamaFormat = {.begins = kLlamaBegins,
                                       .has_python_lists = true,
                                       .has_python_calls = true};
 
+// The templates render one call.
+constexpr CallForm kLlamaCall = {.call_begin = "{\"name\": ",
+                                 .arguments_begin = ", \"parameters\": ",
+                                 .call_end = "}",
+                                 .quotes_name = true,
+                                 .has_one_call = true};
+
 std::unique_ptr<ChatParser> MakeLlama(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kLlamaFormat, options.tools);
@@ -28,10 +35,13 @@ std::unique_ptr<ChatParser> MakeLlama(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kLlama = {
-    "llama", "an answer of JSON or of Python calls, <|python_tag|> (Llama 3 and 4)", kLlamaMarkers,
+    "llama",
+    "an answer of JSON or of Python calls, <|python_tag|> (Llama 3 and 4)",
+    kLlamaMarkers,
     [](std::string_view source) {
       return Contains(source, "<|start_header_id|>") || Contains(source, "<|header_start|>");
     },
-    MakeLlama};
+    MakeLlama,
+    [](std::string_view) { return &kLlamaCall; }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -192,6 +192,19 @@ class MistralCalls : public TextMachine {
   JsonValueScanner scanner_;
 };
 
+constexpr CallForm kMistralListCall = {.section_begin = "[TOOL_CALLS] [",
+                                       .call_begin = "{\"name\": ",
+                                       .arguments_begin = ", \"arguments\": ",
+                                       .call_end = "}",
+                                       .separator = ", ",
+                                       .section_end = "]",
+                                       .quotes_name = true};
+constexpr CallForm kMistralHeaderCall = {.call_begin = "[TOOL_CALLS]", .arguments_begin = "[ARGS]"};
+
+const CallForm* MistralCallForm(std::string_view source) {
+  return Contains(source, "[ARGS]") ? &kMistralHeaderCall : &kMistralListCall;
+}
+
 std::unique_ptr<ChatParser> MakeMistral(const ParserOptions& options) {
   return std::make_unique<StagedParser>(
       options, kMistralReasoning,
@@ -202,8 +215,11 @@ std::unique_ptr<ChatParser> MakeMistral(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kMistral = {
-    "mistral", "[TOOL_CALLS] with JSON, or with a name and [ARGS]; [THINK] reasoning (Mistral)",
-    kMistralMarkers, [](std::string_view source) { return Contains(source, "[TOOL_CALLS]"); },
-    MakeMistral};
+    "mistral",
+    "[TOOL_CALLS] with JSON, or with a name and [ARGS]; [THINK] reasoning (Mistral)",
+    kMistralMarkers,
+    [](std::string_view source) { return Contains(source, "[TOOL_CALLS]"); },
+    MakeMistral,
+    MistralCallForm};
 
 }  // namespace nereid::tokenizer::parsers
