@@ -105,7 +105,9 @@ constexpr Field kFields[] = {
     {"tools", kChat | kTokenize, kArray, kRoute, "tools", 0, 0, "[]",
      "the functions that the model may call"},
     {"tool_choice", kChat, kAny, kRoute, "", 0, 0, "",
-     "`auto`, or `none`: the model does not see the tools"},
+     "`auto`; `none`: the model does not see the tools; `required`: it must call one; or "
+     "`{\"type\": "
+     "\"function\", \"function\": {\"name\": ...}}`: it must call this one"},
     {"parallel_tool_calls", kChat, kBool, kRoute, "", 0, 0, "true",
      "false: only the first call of an answer is returned"},
     {"functions", kChat, kAny, kRefused, "", 0, 0, "[]", "send `tools`"},
@@ -177,7 +179,8 @@ constexpr Field kFields[] = {
     {"tools", kMessages, kArray, kRoute, "tools", 0, 0, "[]",
      "the functions that the model may call: `name`, `description`, `input_schema`"},
     {"tool_choice", kMessages, kObject, kRoute, "", 0, 0, "",
-     "`type`: auto, or none: the model does not see the tools; `disable_parallel_tool_use`"},
+     "`type`: auto; none: the model does not see the tools; any: it must call one; tool: it must "
+     "call the one of this `name`; `disable_parallel_tool_use`"},
     {"thinking", kMessages, kObject, kRoute, "chat_template_kwargs", 0, 0, "",
      "`type`: enabled or disabled, for templates that know `enable_thinking`; adaptive leaves it "
      "to "
@@ -209,7 +212,9 @@ constexpr Field kFields[] = {
     {"tools", kResponses, kArray, kRoute, "tools", 0, 0, "[]",
      "the functions that the model may call: `type` function, `name`, `description`, `parameters`"},
     {"tool_choice", kResponses, kAny, kRoute, "", 0, 0, "",
-     "`auto`, or `none`: the model does not see the tools"},
+     "`auto`; `none`: the model does not see the tools; `required`: it must call one; or "
+     "`{\"type\": "
+     "\"function\", \"name\": ...}`: it must call this one"},
     {"parallel_tool_calls", kResponses, kBool, kRoute, "", 0, 0, "true",
      "false: only the first call of an answer is returned"},
     {"reasoning", kResponses, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",

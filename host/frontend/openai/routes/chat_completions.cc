@@ -14,21 +14,23 @@ using http::AppendJsonInt;
 using http::AppendJsonString;
 using http::AppendLossyJsonString;
 
-// True if the model sees the tools.
-Result<bool> UsesTools(ParsedBody& body) {
-  const FieldValue* const choice = body.Find("tool_choice");
-  const FieldValue* const tools = body.Find("tools");
-  const bool has_tools = tools != nullptr && !tools->IsNeutral();
-  if (choice == nullptr) return has_tools;
-  http::JsonReader reader = body.ReaderOf(*choice);
-  std::string text = "an object";
-  if (reader.Peek() == http::JsonKind::kString) {
-    NEREID_ASSIGN_OR_RETURN(text, reader.ReadString());
+// Forced tool calls: the model's input `tool_choice` says which, and its outputs must have them.
+Status WriteToolChoice(ParsedBody& body, GenerationFields& fields, const ToolUse& use,
+                       InputWriter& writer) {
+  const FieldValue& choice = *body.Find("tool_choice");
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(choice, "tool_choice"));
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(choice, "parse_output"));
+  NEREID_RETURN_IF_ERROR(fields.RequireOutput(choice, "tool_calls"));
+  NEREID_ASSIGN_OR_RETURN(const auto guide, ReadOutputGuide(body));
+  if (guide) {
+    return body.Refuse("tool_choice", "invalid_value", "tool_choice: forced tool calls, not ",
+                       "beside '", guide->field->field->name, "'");
   }
-  if (text == "none") return false;
-  if (text == "auto") return has_tools;
-  return body.Refuse("tool_choice", "unsupported_parameter", "tool_choice: '", text.substr(0, 40),
-                     "' is not supported yet, only 'auto' and 'none'");
+  NEREID_RETURN_IF_ERROR(writer.AddText("tool_choice", use.forced));
+  const FieldValue* const parallel = body.Find("parallel_tool_calls");
+  if (parallel == nullptr || parallel->boolean) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(fields.RequireInput(*parallel, "parallel_tool_calls"));
+  return writer.AddBool("parallel_tool_calls", false);
 }
 
 Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
@@ -295,8 +297,8 @@ Status WriteConversation(ParsedBody& body, const LlmSignature& model, http::Inpu
   NEREID_RETURN_IF_ERROR(AppendMessages(body, model, messages));
   NEREID_RETURN_IF_ERROR(writer.AddText("messages", messages));
   NEREID_RETURN_IF_ERROR(CheckTools(body));
-  NEREID_ASSIGN_OR_RETURN(const bool uses_tools, UsesTools(body));
-  if (uses_tools) {
+  NEREID_ASSIGN_OR_RETURN(const ToolUse use, ReadToolUse(body));
+  if (use.shows_tools) {
     const FieldValue& tools = *body.Find("tools");
     NEREID_RETURN_IF_ERROR(fields.RequireInput(tools, "tools"));
     NEREID_RETURN_IF_ERROR(writer.AddText("tools", tools.json));
@@ -322,6 +324,8 @@ Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRe
   NEREID_RETURN_IF_ERROR(WriteConversation(body, model, inputs));
   NEREID_RETURN_IF_ERROR(fields.WriteInputs(request, /*default_max_tokens=*/0, inputs));
   InputWriter writer(model, inputs);
+  NEREID_ASSIGN_OR_RETURN(const ToolUse use, ReadToolUse(body));
+  if (!use.forced.empty()) NEREID_RETURN_IF_ERROR(WriteToolChoice(body, fields, use, writer));
   if (writer.Has("exclude_input_in_output")) {
     NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", true));
   }

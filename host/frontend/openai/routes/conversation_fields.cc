@@ -1,9 +1,12 @@
 #include "host/frontend/openai/routes/conversation_fields.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
 
+#include "base/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/fields/ordered_json.h"
 
 namespace nereid::openai {
 namespace {
@@ -179,6 +182,45 @@ Status CheckTools(ParsedBody& body) {
     return body.Refuse(path + ".function.name", "missing", path,
                        ".function.name: this field is required");
   });
+}
+
+Result<ToolUse> ReadToolUse(ParsedBody& body) {
+  const FieldValue* const value = body.Find("tool_choice");
+  const FieldValue* const tools = body.Find("tools");
+  const bool has_tools = tools != nullptr && !tools->IsNeutral();
+  if (value == nullptr) return ToolUse{.shows_tools = has_tools};
+  NEREID_ASSIGN_OR_RETURN(const OrderedJson choice,
+                          ReadJson<OrderedJson>(value->json, "tool_choice"));
+  if (choice == "none") return ToolUse{};
+  if (choice == "auto") return ToolUse{.shows_tools = has_tools};
+  const std::string type = choice.is_object() ? TextOr(choice, "type") : "";
+  if (choice != "required" && type != "function") {
+    return body.Refuse("tool_choice", "unsupported_parameter",
+                       "tool_choice: ", Dump(choice).substr(0, 60),
+                       " is not supported, only 'auto', 'none', 'required' and objects of the "
+                       "type 'function'");
+  }
+  if (!has_tools) {
+    return body.Refuse("tool_choice", "invalid_value", "tool_choice: there are no 'tools'");
+  }
+  if (type.empty()) return ToolUse{.shows_tools = true, .forced = "required"};
+  const OrderedJson* const function = Member(choice, "function");
+  const std::string name =
+      function != nullptr && function->is_object() ? TextOr(*function, "name") : "";
+  if (name.empty()) {
+    return body.Refuse("tool_choice", "missing",
+                       "tool_choice: 'function.name' is required, a string");
+  }
+  NEREID_ASSIGN_OR_RETURN(const OrderedJson list, ReadJson<OrderedJson>(tools->json, "tools"));
+  const bool is_known = std::any_of(list.begin(), list.end(), [&](const OrderedJson& tool) {
+    return TextOr(tool["function"], "name") == name;
+  });
+  if (!is_known) {
+    return body.Refuse("tool_choice", "invalid_value", "tool_choice: '", name.substr(0, 100),
+                       "' is not among the tools");
+  }
+  const OrderedJson forced = {{"type", "function"}, {"function", {{"name", name}}}};
+  return ToolUse{.shows_tools = true, .forced = Dump(forced)};
 }
 
 Result<std::string> TemplateVariables(ParsedBody& body) {

@@ -17,6 +17,15 @@ Status AppendMessages(ParsedBody& body, const LlmSignature& model, std::string& 
 // Checks the tools: objects of the type `function` with a name.
 Status CheckTools(ParsedBody& body);
 
+// What a client says about the use of its tools.
+struct ToolUse {
+  bool shows_tools = false;  // to the model
+  std::string forced = {};   // of the model's input tool_choice: the calls that it must make
+};
+
+// Reads `tool_choice`. A function that it names is among the tools.
+Result<ToolUse> ReadToolUse(ParsedBody& body);
+
 // The input chat_template_kwargs: variables for the template from several fields. Empty: none.
 Result<std::string> TemplateVariables(ParsedBody& body);
 

@@ -162,11 +162,16 @@ Status ReadToolChoice(ParsedBody& body, Json& chat) {
   if (value == nullptr) return Status::Ok();
   NEREID_ASSIGN_OR_RETURN(const Json choice, ReadJson<Json>(value->json, "tool_choice"));
   const std::string type = TextOr(choice, "type");
-  if (type != "auto" && type != "none") {
-    return body.Refuse("tool_choice", "unsupported_parameter", "tool_choice: type '",
-                       type.substr(0, 40), "' is not supported yet, only 'auto' and 'none'");
+  if (type == "tool") {
+    chat["tool_choice"] = {{"type", "function"}, {"function", {{"name", TextOr(choice, "name")}}}};
+  } else if (type == "any") {
+    chat["tool_choice"] = "required";
+  } else if (type == "auto" || type == "none") {
+    chat["tool_choice"] = type;
+  } else {
+    return body.Refuse("tool_choice", "invalid_value", "tool_choice: type '", type.substr(0, 40),
+                       "', expected auto, any, tool or none");
   }
-  chat["tool_choice"] = type;
   const Json* const is_single = Member(choice, "disable_parallel_tool_use");
   if (is_single != nullptr && is_single->is_boolean() && is_single->get<bool>()) {
     chat["parallel_tool_calls"] = false;

@@ -450,7 +450,11 @@ Result<ResponseChat> ChatOfResponse(ParsedBody& body, std::string_view earlier_i
     NEREID_ASSIGN_OR_RETURN(chat["tools"], ReadTools(body, tools));
   }
   if (const FieldValue* const choice = body.Find("tool_choice")) {
-    NEREID_ASSIGN_OR_RETURN(chat["tool_choice"], ReadJson<Json>(choice->json, "tool_choice"));
+    NEREID_ASSIGN_OR_RETURN(Json chosen, ReadJson<Json>(choice->json, "tool_choice"));
+    if (chosen.is_object() && TextOr(chosen, "type") == "function") {
+      chosen = {{"type", "function"}, {"function", {{"name", TextOr(chosen, "name")}}}};
+    }
+    chat["tool_choice"] = std::move(chosen);
   }
   if (!body.BoolOr("parallel_tool_calls", true)) chat["parallel_tool_calls"] = false;
   if (const FieldValue* const value = body.Find("max_output_tokens")) {

@@ -55,6 +55,16 @@ TEST(MessagesTest, AConversationBecomesAChat) {
         {"role":"user","content":[{"type":"text","text":"go on"}]}]})"));
 }
 
+TEST(MessagesTest, AForcedToolIsThatOfAChat) {
+  const auto choice = [](const std::string& json) {
+    return Convert(R"({"messages":[],"max_tokens":1,"tool_choice":)" + json + "}")
+        .chat.at("tool_choice");
+  };
+  EXPECT_EQ(choice(R"({"type":"any"})"), "required");
+  EXPECT_EQ(choice(R"({"type":"tool","name":"f"})"),
+            Json::parse(R"({"type":"function","function":{"name":"f"}})"));
+}
+
 TEST(MessagesTest, AFaultIsNamedByItsPath) {
   const auto error = [](const std::string& messages) {
     return Convert(R"({"model":"m","max_tokens":1,"messages":)" + messages + "}").error.message;
@@ -70,7 +80,7 @@ TEST(MessagesTest, AFaultIsNamedByItsPath) {
   EXPECT_EQ(Convert(R"({"messages":[]})").error.param, "max_tokens");
   EXPECT_EQ(Convert(R"({"messages":[]})", /*counts_tokens=*/true).error.status, 0);
   EXPECT_EQ(Convert(R"({"max_tokens":1})").error.param, "messages");
-  EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"tool_choice":{"type":"any"}})").error.param,
+  EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"tool_choice":{"type":"all"}})").error.param,
             "tool_choice");
   EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"tools":[{"type":"bash_1","name":"b"}]})")
                 .error.param,

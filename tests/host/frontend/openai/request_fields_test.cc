@@ -184,11 +184,41 @@ TEST(RequestFieldsTest, ToolsGoToTheModelUnlessItMayNotCallThem) {
             std::vector<std::string>{R"([{"type":"function","function":{"name":"f"}}])"});
   EXPECT_EQ(TextsOf(Chat(tools + R"(,"tool_choice":"auto")").inputs(), "tools").size(), 1u);
   EXPECT_EQ(FindTensor(Chat(tools + R"(,"tool_choice":"none")").inputs(), "tools"), nullptr);
-  EXPECT_EQ(ChatError(tools + R"(,"tool_choice":"required")").param, "tool_choice");
-  EXPECT_EQ(ChatError(tools + R"(,"tool_choice":{"type":"function"})").param, "tool_choice");
   EXPECT_EQ(ChatError(R"(,"tools":[{"type":"function"}])").param, "tools[0].function.name");
   EXPECT_EQ(ChatError(R"(,"tools":[{"type":"web_search"}])").param, "tools[0].type");
   EXPECT_EQ(ChatError(R"(,"tools":[3])").message, "tools[0]: expected an object, got a number");
+}
+
+TEST(RequestFieldsTest, AForcedToolCallGoesToTheModelWithTheTools) {
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  const std::string named = R"(,"tool_choice":{"type":"function","function":{"name":"f"}})";
+  const Outcome required = Chat(tools + R"(,"tool_choice":"required","parallel_tool_calls":false)");
+  EXPECT_EQ(TextsOf(required.inputs(), "tool_choice"), std::vector<std::string>{"required"});
+  EXPECT_EQ(ValuesOf<uint8_t>(required.inputs(), "parallel_tool_calls"), std::vector<uint8_t>{0});
+  EXPECT_EQ(TextsOf(required.inputs(), "tools").size(), 1u);
+  EXPECT_EQ(ValuesOf<uint8_t>(required.inputs(), "parse_output"), std::vector<uint8_t>{1});
+  const Outcome function = Chat(tools + named);
+  EXPECT_EQ(TextsOf(function.inputs(), "tool_choice"),
+            std::vector<std::string>{R"({"type":"function","function":{"name":"f"}})"});
+  EXPECT_EQ(FindTensor(function.inputs(), "parallel_tool_calls"), nullptr);
+  EXPECT_EQ(FindTensor(Chat(tools + R"(,"tool_choice":"auto")").inputs(), "tool_choice"), nullptr);
+
+  const auto error = [&](const std::string& fields, const LlmSignature& model = FullModel()) {
+    const ApiError refused = ChatError(fields, model);
+    EXPECT_EQ(refused.param, "tool_choice") << fields;
+    return refused.message;
+  };
+  EXPECT_EQ(error(R"(,"tool_choice":"required")"), "tool_choice: there are no 'tools'");
+  EXPECT_EQ(error(tools + R"(,"tool_choice":{"type":"function","function":{"name":"g"}})"),
+            "tool_choice: 'g' is not among the tools");
+  EXPECT_EQ(error(tools + R"(,"tool_choice":{"type":"function"})"),
+            "tool_choice: 'function.name' is required, a string");
+  EXPECT_EQ(error(tools + R"(,"response_format":{"type":"json_object"})" + named),
+            "tool_choice: forced tool calls, not beside 'response_format'");
+  for (const char* const other : {R"("any")", R"({"type":"allowed_tools"})", "3", R"(["none"])"}) {
+    error(tools + R"(,"tool_choice":)" + other);
+  }
+  error(tools + named, SmallModel());
 }
 
 TEST(RequestFieldsTest, TheFormOfTheAnswerBecomesAGuide) {

@@ -37,6 +37,15 @@ Converted Convert(const std::string& json, const std::string& earlier = "") {
   return converted;
 }
 
+TEST(ResponsesTest, AForcedToolIsThatOfAChat) {
+  const auto choice = [](const std::string& json) {
+    return Convert(R"({"model":"m","input":"a","tool_choice":)" + json + "}").chat["tool_choice"];
+  };
+  EXPECT_EQ(choice(R"("required")"), "required");
+  EXPECT_EQ(choice(R"({"type":"function","name":"f"})"),
+            Json::parse(R"({"type":"function","function":{"name":"f"}})"));
+}
+
 TEST(ResponsesTest, ItemsBecomeMessages) {
   const Converted converted = Convert(R"({"model":"m","instructions":"be brief","temperature":0.5,
       "max_output_tokens":5,"stream":true,"reasoning":{"effort":"low"},"store":false,

@@ -68,6 +68,8 @@ inline LlmSignature FullModel() {
                     {"messages", "BYTES", "[-1,1]"},
                     {"tools", "BYTES", "[-1,1]"},
                     {"chat_template_kwargs", "BYTES", "[-1,1]"},
+                    {"tool_choice", "BYTES", "[-1,1]"},
+                    {"parallel_tool_calls", "BOOL", "[-1,1]"},
                     {"prompt_token_ids", "INT32", "[-1,-1]"},
                     {"max_tokens", "INT32", "[-1,1]"},
                     {"min_tokens", "INT32", "[-1,1]"},
