@@ -32,6 +32,24 @@ def test_failed_load_of_a_python_model_reports_the_reason(own_server, own_reposi
         shutil.rmtree(own_repository / "broken")
 
 
+def test_a_model_with_the_dataclasses_of_older_pythons_is_served(own_server, own_repository):
+    """tensorrt_llm_bls of TensorRT-LLM 0.9 and 0.13 has such fields, in files beside its model.py."""
+    write_model(own_repository, "dated", "from lib.parts import Parts\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n"
+                "class TritonPythonModel:\n  def execute(self, requests):\n"
+                "    return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', Parts().values + Parts().inner.count)]) for _ in requests]\n")
+    (own_repository / "dated/1/lib").mkdir()
+    (own_repository / "dated/1/lib/parts.py").write_text(
+        "from dataclasses import dataclass\nimport numpy as np\n@dataclass\nclass Inner:\n  count: int = 2\n"
+        "@dataclass\nclass Parts:\n  values: np.ndarray = np.ones(2, np.float32)\n  inner: Inner = Inner()\n")
+    try:
+        load_by_request(own_server, "dated")
+        status, answer = post(own_server, "/v2/models/dated/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [0, 0]}]})
+        assert status == 200 and answer["outputs"][0]["data"] == [3, 3], answer
+        unload(own_server, "dated")
+    finally:
+        shutil.rmtree(own_repository / "dated")
+
+
 def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
     stages = {"import": "print('reads')\nimport time\ntime.sleep(600)\n",
               "complete": "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n    import time\n    print('completes')\n"

@@ -4,6 +4,7 @@ below it (tests/tree/test_layers.py):
 
   runtime            executes the host's commands: loads the model, calls its functions and encodes the answers
   event_loop         runs coroutines of the model
+  dataclass_defaults dataclasses of models for Python 3.10 and older
   process            stderr of this process, and its end if it was forked
   relay              calls the host on behalf of processes that the model forks
   models             loading, unloading and readiness of models

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 
 import numpy
 
-from . import calls, channel, event_loop, models, process, protocol, response
+from . import calls, channel, dataclass_defaults, event_loop, models, process, protocol, response
 from .errors import InvalidModelOutput, TritonModelException
 from .logger import Logger
 from .region import are_unreferenced
@@ -88,6 +88,7 @@ def _load(path, version, folder):
     else:
         sys.path.append(folder_of_file)
     _module_name = name
+    dataclass_defaults.install(folder_of_file)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
