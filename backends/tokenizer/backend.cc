@@ -14,6 +14,7 @@
 #include "backends/tokenizer/lib/chat/chat_template.h"
 #include "backends/tokenizer/lib/shared_tokenizer.h"
 #include "backends/tokenizer/lib/tokenizer.h"
+#include "backends/tokenizer/lib/vocabulary_fit.h"
 #include "backends/tokenizer/parsed_outputs.h"
 #include "backends/tokenizer/postprocessing.h"
 #include "backends/tokenizer/preprocessing.h"
@@ -45,6 +46,7 @@ class TokenizerModel : public Model {
     }
     NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                             LoadShared(TokenizerPath().string()));
+    NEREID_RETURN_IF_ERROR(CheckVocabulary(*tokenizer));
     if (mode == BackendMode::kPreprocessing) {
       NEREID_ASSIGN_OR_RETURN(const bool add,
                               parameters().Bool("add_special_tokens", AddsSpecialTokens()));
@@ -160,6 +162,23 @@ class TokenizerModel : public Model {
   std::filesystem::path TokenizerPath() const {
     const std::string* path = parameters().Find("tokenizer_dir");
     return path == nullptr ? context().version_directory() : context().directory() / *path;
+  }
+
+  // Refuses a tokenizer that does not fit the checkpoint in the same folder: requests with the
+  // tokens in question would fail one by one. Without a checkpoint's config.json there is nothing
+  // to compare; the engine does so for its own tokenizer.
+  Status CheckVocabulary(const Tokenizer& tokenizer) const {
+    const std::filesystem::path path = TokenizerPath();
+    std::error_code ignored;
+    const std::filesystem::path folder =
+        std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
+    const std::string config = (folder / "config.json").string();
+    const VocabularyFit fit = CompareVocabulary(tokenizer, VocabularySizeOf(config));
+    if (fit.fault.empty()) return {};
+    const std::string text = StrCat("'", config, "': ", fit.fault);
+    if (fit.is_refused) return InvalidArgError(text);
+    LogWarning(StrCat("model '", name(), "': ", text));
+    return {};
   }
 
   // The mode decides which of the two is set.

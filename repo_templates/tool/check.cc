@@ -37,16 +37,31 @@ void CheckVersions(const RepositoryModel& model, Findings& findings) {
   }
 }
 
-// The names of the backend folders in all backend directories.
+// The names of the backend folders in all backend directories, and the name that the host itself
+// resolves.
 std::vector<std::string> KnownBackends(const CheckOptions& options) {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"tensorrtllm"};
   for (const std::string& directory : options.backend_directories) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(directory, error)) {
       names.push_back(entry.path().filename().string());
     }
   }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+// The closest known name, or all of them. A known name means that its library is missing.
+std::string SuggestBackend(const std::string& backend, const CheckOptions& options) {
+  const std::vector<std::string> known = KnownBackends(options);
+  if (std::find(known.begin(), known.end(), backend) != known.end()) return "";
+  std::string suggestion = DidYouMean(backend, known);
+  if (!suggestion.empty()) return suggestion;
+  for (const std::string& name : known) {
+    suggestion += StrCat(suggestion.empty() ? "; known: " : ", ", name);
+  }
+  return suggestion;
 }
 
 bool HasBackend(const RepositoryModel& model, const CheckOptions& options,
@@ -89,7 +104,7 @@ void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Fin
   findings.push_back(FindingAt(model.folder, "backend",
                                StrCat("backend '", config.backend, "': no libtriton_",
                                       config.backend, ".so in the model's folders nor in ", where,
-                                      DidYouMean(config.backend, KnownBackends(options)))));
+                                      SuggestBackend(config.backend, options))));
 }
 
 }  // namespace
@@ -101,12 +116,15 @@ Findings CheckRepository(const std::string& path, const CheckOptions& options) {
     if (!model.config.has_value()) continue;
     CheckVersions(model, findings);
     CheckBackend(model, options, findings);
+    if (options.gpus.has_value()) CheckGpus(model, *options.gpus, findings);
     if (model.config->is_ensemble()) {
       CheckEnsemble(model, repository, findings);
     } else {
       CheckLlmModel(model, findings);
     }
   }
+  CheckEnsembleCycles(repository, findings);
+  CheckTokenizersFit(repository, findings);
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.error.file, a.error.line, a.error.column) <
            std::tie(b.error.file, b.error.line, b.error.column);

@@ -42,9 +42,16 @@ Finding AsWarning(Finding finding);
 struct CheckOptions {
   // Where to look for backends; empty: the check is skipped.
   std::vector<std::string> backend_directories;
+  // The GPUs of this machine; not set: whether GPUs exist is not checked.
+  std::optional<std::vector<int32_t>> gpus;
 };
 
 Findings CheckRepository(const std::string& path, const CheckOptions& options);
+
+// "3 models, no faults" or "3 models, 1 error, 2 warnings".
+std::string Summarize(size_t num_models, const Findings& findings);
+// The number of model folders of a repository; 0 if it cannot be read.
+size_t CountModels(const std::string& path);
 
 // ---- parts of the check
 
@@ -68,6 +75,21 @@ const RepositoryModel* FindModel(const Repository& repository, const std::string
 
 // Runs the ensemble backend's own validation on the configurations of the steps' models.
 void CheckEnsemble(const RepositoryModel& model, const Repository& repository, Findings& findings);
+
+// Names every step through which an ensemble calls itself. Such ensembles are not loaded.
+void CheckEnsembleCycles(const Repository& repository, Findings& findings);
+
+// Names the GPUs of instance_group and gpu_device_ids that are not among `gpus`.
+void CheckGpus(const RepositoryModel& model, const std::vector<int32_t>& gpus, Findings& findings);
+
+// Names the tokenizers that have tokens which the checkpoint of the engine that they serve does not
+// know: those of the engines themselves, and those of the models that an ensemble calls beside one.
+void CheckTokenizersFit(const Repository& repository, Findings& findings);
+
+// Whether the model is served by one of the LLM engines.
+bool IsLlmEngine(const core::ModelConfig& config);
+// The path in the parameter, relative to the model's folder. If it is unset, the version's folder.
+std::string ResolvePath(const RepositoryModel& model, const std::string& key);
 
 // Checks what the LLM models need beyond a valid configuration: names and types of tensors, known
 // parameters, and a tokenizer and a checkpoint at the given paths. Does nothing for models of other

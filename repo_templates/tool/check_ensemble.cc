@@ -1,6 +1,7 @@
 #include "repo_templates/tool/check.h"
 
 #include <algorithm>
+#include <set>
 
 #include "backends/ensemble/validate.h"
 #include "base/closest_name.h"
@@ -66,7 +67,41 @@ Finding LocateIssue(const RepositoryModel& model, const ensemble::ValidationIssu
   return FindingAt(model.folder, "ensemble_scheduling", issue.message);
 }
 
+// Appends to `path` the models through which the last of them reaches `goal`. Each model is visited
+// once, so that the time is bounded by the number of steps.
+bool FindPath(const Repository& repository, const std::string& goal, std::set<std::string>& visited,
+              std::vector<std::string>& path) {
+  const RepositoryModel* model = FindModel(repository, path.back());
+  if (model == nullptr || !model->config.has_value() || !model->config->is_ensemble()) return false;
+  for (const core::EnsembleStep& step : model->config->ensemble_scheduling->steps) {
+    const bool is_goal = step.model_name == goal;
+    if (!is_goal && !visited.insert(step.model_name).second) continue;
+    path.push_back(step.model_name);
+    if (is_goal || FindPath(repository, goal, visited, path)) return true;
+    path.pop_back();
+  }
+  return false;
+}
+
 }  // namespace
+
+void CheckEnsembleCycles(const Repository& repository, Findings& findings) {
+  for (const RepositoryModel& model : repository) {
+    if (!model.config.has_value() || !model.config->is_ensemble()) continue;
+    const std::string& name = model.folder.name;
+    const std::vector<core::EnsembleStep>& steps = model.config->ensemble_scheduling->steps;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      std::vector<std::string> path{steps[i].model_name};
+      std::set<std::string> visited{steps[i].model_name};
+      if (path.back() != name && !FindPath(repository, name, visited, path)) continue;
+      std::string text = name;
+      for (const std::string& next : path) text += " -> " + next;
+      findings.push_back(FindingAt(
+          model.folder, StepKey(static_cast<int>(i), "model_name"),
+          StrCat("ensemble '", name, "' calls itself: ", text, "; remove one of these steps")));
+    }
+  }
+}
 
 void CheckEnsemble(const RepositoryModel& model, const Repository& repository, Findings& findings) {
   const Result<ensemble::EnsembleConfig> config =

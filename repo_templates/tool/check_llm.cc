@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "backends/llm_core/model/architecture.h"
 #include "base/closest_name.h"
 #include "nereid/data_type.h"
 #include "repo_templates/tool/checkpoint.h"
@@ -27,9 +28,7 @@ LlmRole RoleOf(const core::ModelConfig& config) {
                              : config.FindInput("TOKENS_BATCH") != nullptr;
     return is_post ? LlmRole::kPostprocessing : LlmRole::kPreprocessing;
   }
-  const bool is_engine = config.backend == "tensorrtllm" || config.backend == "gpu_llm" ||
-                         config.backend == "cpu_reference";
-  return is_engine ? LlmRole::kEngine : LlmRole::kNone;
+  return IsLlmEngine(config) ? LlmRole::kEngine : LlmRole::kNone;
 }
 
 bool TypeAgrees(const core::TensorConfig& declared, const LlmTensor& known) {
@@ -134,20 +133,42 @@ void NameUnfilledParameters(const RepositoryModel& model, Findings& findings) {
   }
 }
 
-// The path in the parameter, relative to the model's folder. If it is unset, the version's folder.
-std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
-  const auto it = model.config->parameters.find(key);
-  if (it == model.config->parameters.end() || IsUnset(it->second)) return model.VersionFolder();
-  return (fs::path(model.folder.path) / it->second).lexically_normal().string();
-}
-
 void CheckPath(const RepositoryModel& model, const std::string& key, const Status& status,
                Findings& findings) {
   if (status.ok()) return;
   findings.push_back(FindingAtMapEntry(model.folder, "parameters", key, status.message()));
 }
 
+// Whether the weights are made up at load, so that the checkpoint needs only its config.json.
+bool UsesDummyWeights(const core::ModelConfig& config) {
+  const auto format = config.parameters.find("load_format");
+  return format != config.parameters.end() && format->second == "dummy";
+}
+
+// Reads the headers of the weight files as the load does: every tensor that the architecture needs
+// is there, with the right shape. The tensors of a TensorRT-LLM checkpoint are not checked, because
+// joining its ranks would read all of them.
+Status CheckWeights(const std::string& directory) {
+  NEREID_ASSIGN_OR_RETURN(const CheckpointSummary summary, InspectWeights(directory));
+  const bool is_trtllm = std::any_of(summary.files.begin(), summary.files.end(),
+                                     [](auto& file) { return file == "rank0.safetensors"; });
+  if (is_trtllm) return {};
+  NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::Checkpoint::Open(directory));
+  return llm::ReadDecoder(checkpoint, /*supports_quantized=*/true).status();
+}
+
 }  // namespace
+
+bool IsLlmEngine(const core::ModelConfig& config) {
+  return config.backend == "tensorrtllm" || config.backend == "gpu_llm" ||
+         config.backend == "cpu_reference";
+}
+
+std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
+  const auto it = model.config->parameters.find(key);
+  if (it == model.config->parameters.end() || IsUnset(it->second)) return model.VersionFolder();
+  return (fs::path(model.folder.path) / it->second).lexically_normal().string();
+}
 
 void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
   const LlmRole role = RoleOf(*model.config);
@@ -158,8 +179,9 @@ void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
   NameUnfilledParameters(model, findings);
   if (role == LlmRole::kEngine) {
     CheckEngineParameters(model, findings);
+    const std::string checkpoint = ResolvePath(model, "gpt_model_path");
     CheckPath(model, "gpt_model_path",
-              InspectWeights(ResolvePath(model, "gpt_model_path")).status(), findings);
+              UsesDummyWeights(*model.config) ? Status() : CheckWeights(checkpoint), findings);
   } else {
     CheckTokenizerParameters(model, findings);
     CheckPath(model, "tokenizer_dir", FindTokenizer(ResolvePath(model, "tokenizer_dir")).status(),

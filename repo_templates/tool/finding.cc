@@ -63,6 +63,21 @@ std::string ToJson(const Findings& findings) {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+std::string Summarize(size_t num_models, const Findings& findings) {
+  const auto count_of = [](size_t count, const char* noun) {
+    return StrCat(count, " ", noun, count == 1 ? "" : "s");
+  };
+  std::string text = count_of(num_models, "model");
+  if (findings.empty()) return text + ", no faults";
+  const auto num_warnings = static_cast<size_t>(
+      std::count_if(findings.begin(), findings.end(), [](auto& one) { return one.is_warning; }));
+  if (const size_t num_errors = findings.size() - num_warnings; num_errors > 0) {
+    text += ", " + count_of(num_errors, "error");
+  }
+  if (num_warnings > 0) text += ", " + count_of(num_warnings, "warning");
+  return text;
+}
+
 bool HasError(const Findings& findings) {
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& finding) { return !finding.is_warning; });

@@ -2,12 +2,16 @@
 // found errors, 2 the command could not be carried out.
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/closest_name.h"
+#include "host/core/memory/gpus.h"
 #include "repo_templates/tool/check.h"
 #include "repo_templates/tool/command_line.h"
 #include "repo_templates/tool/llm_tables.h"
+#include "repo_templates/tool/new_backend.h"
 #include "repo_templates/tool/new_key.h"
 #include "repo_templates/tool/new_repository.h"
 
@@ -45,6 +49,8 @@ constexpr const char* kUsage = R"(usage:
       --python_backend_dir DIR               accepted; the model runs in the backend `python`
       --decoupled                            one response for each token
       --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are used
+  nereid-repo new backend NAME [--out DIR]
+      copies the sample backend to DIR (default: the folder NAME), renamed to NAME
   nereid-repo new key --name NAME --right RIGHT
       prints an API key for a client, and its entry in the file that the server reads with --api-key-file
       --right RIGHT                          infer, metadata, statistics, metrics, model-control, log, trace, shared-memory,
@@ -53,7 +59,7 @@ constexpr const char* kUsage = R"(usage:
                                              times; by default all
       --expires TIME                         like 2027-01-31T00:00:00Z; by default never
   nereid-repo check REPO
-      prints file, line and key of every error
+      prints file, line and key of every error, and how many there are
       --backend-directory DIR                the directory of backends (default: those installed with this program)
       --json                                 findings as JSON
   nereid-repo tables
@@ -84,6 +90,7 @@ CheckOptions CheckOptionsFrom(const CommandLine& line) {
   if (given != line.values.end()) options.backend_directories = given->second;
   const std::string own = IfDirectory(InstallPrefix() / "backends");
   if (!own.empty()) options.backend_directories.push_back(own);
+  options.gpus = nereid::core::GpuDevices();
   return options;
 }
 
@@ -117,12 +124,21 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   return options;
 }
 
+// The server that is installed beside this program, as a shell takes it.
+std::string ServerCommand() {
+  const fs::path server = InstallPrefix() / "bin" / "nereid";
+  std::error_code ignored;
+  return fs::exists(server, ignored) ? server.string() : "nereid";
+}
+
 // Checks the created repository in the same way as any other: it must load without changes.
 int ReportNew(const std::string& out) {
   const Findings findings = CheckRepository(out, CheckOptions());
   std::fputs(ToText(findings).c_str(), stderr);
   if (HasError(findings)) return 1;
-  std::printf("%s\n", fs::absolute(out).c_str());
+  const std::string path = fs::absolute(out).lexically_normal().string();
+  std::printf("%s\nnext: %s --model-repository=%s\n", path.c_str(), ServerCommand().c_str(),
+              path.c_str());
   return 0;
 }
 
@@ -193,6 +209,22 @@ int RunNewQaic(const CommandLine& line) {
   return ReportNew(options->out);
 }
 
+int RunNewBackend(const CommandLine& line) {
+  if (line.words.size() != 3) {
+    return Fail(InvalidArgError("new backend: expected one name, got ", line.words.size() - 2));
+  }
+  const std::string& name = line.words[2];
+  const std::string out = line.ValueOr("--out", name);
+  const std::string prefix = InstallPrefix().string();
+  const std::string source = line.ValueOr("--templates", prefix + "/share/nereid/backend_template");
+  if (Status status = CopyBackendTemplate({name, source, out}); !status.ok()) return Fail(status);
+  std::printf(
+      "%s\nnext: cmake -S %s -B %s/build -DCMAKE_PREFIX_PATH=%s && cmake --build %s/build\n",
+      fs::absolute(out).lexically_normal().c_str(), out.c_str(), out.c_str(), prefix.c_str(),
+      out.c_str());
+  return 0;
+}
+
 int RunNewKey(const CommandLine& line) {
   const auto values_of = [&](const char* option) {
     const auto found = line.values.find(option);
@@ -219,7 +251,51 @@ int RunCheck(const CommandLine& line) {
   const Findings findings = CheckRepository(line.words[1], CheckOptionsFrom(line));
   const bool json = line.Has("--json");
   std::fputs((json ? ToJson(findings) : ToText(findings)).c_str(), stdout);
+  if (!json) std::puts(Summarize(CountModels(line.words[1]), findings).c_str());
   return HasError(findings) ? 1 : 0;
+}
+
+struct Command {
+  const char* name;
+  int (*run)(const CommandLine& line);
+};
+
+int PrintTables(const CommandLine& line) {
+  if (line.words.size() != 1) {
+    return Fail(InvalidArgError("unexpected argument '", line.words[1], "'"));
+  }
+  std::fputs(EngineTablesPage().c_str(), stdout);
+  return 0;
+}
+
+// Runs the command of `commands` that word `index` of the line names.
+int RunNamed(const CommandLine& line, size_t index, std::span<const Command> commands) {
+  const std::string name = index < line.words.size() ? line.words[index] : "";
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (name == command.name) return command.run(line);
+    names.emplace_back(command.name);
+  }
+  std::string known;
+  for (const std::string& one : names) known += StrCat(known.empty() ? "" : ", ", one);
+  const std::string before = index == 0 ? "" : line.words[index - 1] + ": ";
+  if (name.empty()) return Fail(InvalidArgError(before, "expected one of: ", known));
+  return Fail(InvalidArgError(before, "unknown command '", name, "'",
+                              nereid::DidYouMean(name, names), "; known: ", known));
+}
+
+int RunNew(const CommandLine& line) {
+  constexpr Command kCommands[] = {{"llm", RunNewLlm},
+                                   {"inflight", RunNewInflight},
+                                   {"qaic-style", RunNewQaic},
+                                   {"backend", RunNewBackend},
+                                   {"key", RunNewKey}};
+  return RunNamed(line, 1, kCommands);
+}
+
+int RunCommand(const CommandLine& line) {
+  constexpr Command kCommands[] = {{"new", RunNew}, {"check", RunCheck}, {"tables", PrintTables}};
+  return RunNamed(line, 0, kCommands);
 }
 
 }  // namespace
@@ -255,18 +331,9 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  const std::vector<std::string>& words = line->words;
-  if (words.size() >= 2 && words[0] == "new" && words[1] == "llm") return RunNewLlm(*line);
-  if (words.size() >= 2 && words[0] == "new" && words[1] == "qaic-style") return RunNewQaic(*line);
-  if (words.size() >= 2 && words[0] == "new" && words[1] == "inflight") {
-    return RunNewInflight(*line);
+  if (line->words.empty()) {
+    std::fputs(kUsage, stderr);
+    return 2;
   }
-  if (words.size() >= 2 && words[0] == "new" && words[1] == "key") return RunNewKey(*line);
-  if (!words.empty() && words[0] == "check") return RunCheck(*line);
-  if (words.size() == 1 && words[0] == "tables") {
-    std::fputs(EngineTablesPage().c_str(), stdout);
-    return 0;
-  }
-  std::fputs(kUsage, stderr);
-  return 2;
+  return RunCommand(*line);
 }

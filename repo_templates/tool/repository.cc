@@ -17,12 +17,26 @@ int64_t VersionOf(const std::string& name) {
   return error == std::errc() && stop == end && (name[0] != '0' || name.size() == 1) ? version : -1;
 }
 
+// Completes an error that has no place in a file, because the folder has no config.pbtxt.
+core::config::ConfigError WithFolder(core::config::ConfigError error, const fs::path& folder) {
+  if (!error.file.empty()) return error;
+  const fs::path config = folder / "config.pbtxt";
+  std::error_code ignored;
+  if (error.key == "backend" && !fs::exists(config, ignored)) {
+    return {config.string(), 0, 0, "",
+            "is missing, and no file of the folder tells the backend: write it with a line like "
+            "backend: \"python\""};
+  }
+  error.file = folder.string();
+  return error;
+}
+
 RepositoryModel ReadModel(const fs::path& path, Findings& findings) {
   RepositoryModel model;
   model.folder.name = path.filename().string();
   model.folder.path = path.string();
   for (core::config::ConfigError& error : core::config::CheckModelConfig(model.folder)) {
-    findings.push_back({std::move(error), false});
+    findings.push_back({WithFolder(std::move(error), path), false});
   }
   Result<core::ModelConfig> config = core::config::ReadModelConfig(model.folder);
   if (config.ok()) model.config = std::move(config).value();
@@ -35,6 +49,18 @@ RepositoryModel ReadModel(const fs::path& path, Findings& findings) {
   return model;
 }
 
+// Sorted by name.
+std::vector<fs::path> ModelFolders(const std::string& path, std::error_code& error) {
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    const bool is_hidden = entry.path().filename().string().starts_with('.');
+    std::error_code ignored;
+    if (!is_hidden && entry.is_directory(ignored)) folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
 }  // namespace
 
 std::string RepositoryModel::VersionFolder() const {
@@ -42,20 +68,19 @@ std::string RepositoryModel::VersionFolder() const {
   return (fs::path(folder.path) / std::to_string(versions.back())).string();
 }
 
+size_t CountModels(const std::string& path) {
+  std::error_code ignored;
+  return ModelFolders(path, ignored).size();
+}
+
 Repository ReadRepository(const std::string& path, Findings& findings) {
-  std::vector<fs::path> folders;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    const bool is_hidden = entry.path().filename().string().starts_with('.');
-    std::error_code ignored;
-    if (!is_hidden && entry.is_directory(ignored)) folders.push_back(entry.path());
-  }
+  const std::vector<fs::path> folders = ModelFolders(path, error);
   if (error) {
     findings.push_back({{path, 0, 0, "", StrCat("cannot be read: ", error.message())}, false});
   } else if (folders.empty()) {
     findings.push_back({{path, 0, 0, "", "holds no model folder"}, false});
   }
-  std::sort(folders.begin(), folders.end());
   Repository repository;
   for (const fs::path& folder : folders) repository.push_back(ReadModel(folder, findings));
   return repository;

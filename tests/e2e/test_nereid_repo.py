@@ -57,7 +57,7 @@ def test_repository_of_a_checkpoint_answers_complete_and_streamed(start_server, 
     checkpoint = make_checkpoint(tiny, name, tmp_path / "checkpoint")
     made = run(dist, "new", "llm", "--checkpoint", checkpoint, "--out", tmp_path / "repository", "--decoupled", "--backend", "cpu_reference")
     assert made.returncode == 0, made.stderr
-    assert run(dist, "check", tmp_path / "repository").stdout == ""
+    assert run(dist, "check", tmp_path / "repository").stdout == "4 models, no faults\n"
     server = start_server(tmp_path / "repository")
     fields = {"text_input": "He said to the man", "max_tokens": 24}
     with ask(server, "generate", **fields) as reply:
@@ -112,9 +112,60 @@ def test_check_finds_later_damage(dist, tmp_path):
     found = run(dist, "check", repository)
     assert found.returncode == 1
     assert f"{config}:{line}:" in found.stdout and "did you mean 'runtime_top_k'?" in found.stdout
+    assert found.stdout.endswith("\n4 models, 3 errors\n")
     assert found.stdout.count("has neither tokenizer.json nor tokenizer.model") == 2
     severities = [one["severity"] for one in json.loads(run(dist, "check", repository, "--json").stdout)]
     assert severities == ["error"] * 3
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused_by_check_and_load(start_server, dist, tmp_path):
+    checkpoint = shutil.copytree(ROOT / "demo/model", tmp_path / "checkpoint")
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
+    size = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
+    tokenizer["model"]["vocab"]["unheard"] = size + 4
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/tokenizer.json").write_text(json.dumps(tokenizer))
+    made = run(dist, "new", "llm", "--checkpoint", checkpoint, "--tokenizer", tmp_path / "other", "--out", tmp_path / "repository",
+               "--backend", "cpu_reference")
+    sizes = f"the tokenizer has ids up to {size + 4}, the checkpoint's vocab_size is {size}"
+    assert made.returncode == 1 and sizes in made.stderr
+    (checkpoint / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = tmp_path / "repository/preprocessing/config.pbtxt"
+    config.write_text(config.read_text().replace(str(tmp_path / "other"), str(checkpoint)))
+    server = start_server(tmp_path / "repository", ["--model-control-mode=explicit"])
+    for model in ("preprocessing", "tensorrt_llm"):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/models/{model}/load", data=b"{}"), timeout=60)
+        assert sizes in json.load(caught.value)["error"]
+    server.stop()
+
+
+def test_ensembles_that_call_each_other_are_refused_by_check_and_load(start_server, dist, tmp_path):
+    repository = shutil.copytree(ROOT / "tests/repo_templates/repositories/ensemble_cycle", tmp_path / "repository")
+    found = run(dist, "check", repository)
+    assert found.returncode == 1 and "ensemble 'left' calls itself: left -> right -> left" in found.stdout
+    server = start_server(repository, ["--model-control-mode=explicit"])
+    for model in ("left", "right", "own"):
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/models/{model}/load", data=b"{}"), timeout=60)
+    server.stop()
+
+
+def test_new_llm_prints_the_command_that_serves_the_repository(dist, tmp_path):
+    made = run(dist, "new", "llm", "--checkpoint", ROOT / "demo/model", "--out", tmp_path / "repository")
+    assert made.stdout.splitlines()[0] == str(tmp_path / "repository")
+    assert made.stdout.splitlines()[1] == f"next: {(dist / 'bin/nereid').resolve()} --model-repository={tmp_path / 'repository'}"
+
+
+def test_an_unknown_command_is_named_in_one_line(dist):
+    assert run(dist, "chek", "x").stderr == "nereid-repo: unknown command 'chek' (did you mean 'check'?); known: new, check, tables\n"
+    assert run(dist, "new", "lm").stderr.startswith("nereid-repo: new: unknown command 'lm' (did you mean 'llm'?)")
+
+
+def test_new_backend_makes_a_renamed_copy(dist, tmp_path):
+    made = run(dist, "new", "backend", "image_resizer", "--out", tmp_path / "out")
+    assert made.returncode == 0 and "next: cmake -S" in made.stdout, made.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["CMakeLists.txt", "config.pbtxt", "image_resizer.cc"]
 
 
 def test_usage_errors_end_with_2(dist, tmp_path):

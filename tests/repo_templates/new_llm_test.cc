@@ -19,7 +19,7 @@ class NewLlmTest : public testing::Test {
     options_.checkpoint = folder_ / "checkpoint";
     options_.out = folder_ / "repository";
     options_.templates = std::string(NEREID_SOURCE_DIR) + "/repo_templates/llm";
-    WriteCheckpoint(options_.checkpoint);
+    WriteSoundCheckpoint(options_.checkpoint);
   }
 
   core::ModelConfig Config(const std::string& model) {

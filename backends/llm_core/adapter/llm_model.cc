@@ -2,10 +2,12 @@
 #include "backends/llm_core/adapter/llm_model.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "backends/llm_core/adapter/model_tensors.h"
 #include "backends/llm_core/model/decoder_spec.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/tokenizer/lib/vocabulary_fit.h"
 
 namespace nereid::llm {
 
@@ -45,6 +47,7 @@ Status LlmModel::Initialize() {
   tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
                      parameters.cleans_up_spaces);
   defaults_.tokenizer = &*tokenizer_;
+  NEREID_RETURN_IF_ERROR(CheckTokenizer(parameters, decoder.spec.vocab_size));
   defaults_.matches_words_as_text = parameters.stop_words_in_text;
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
@@ -172,6 +175,22 @@ void LlmModel::NoteInputs(const ClientRequest& client) {
     noted_inputs_.push_back(input);
     LogInfo(StrCat("model '", name(), "': ", NoteOf(*input)));
   }
+}
+
+Status LlmModel::CheckTokenizer(const LlmParameters& parameters, int64_t vocab_size) {
+  const auto folder_of = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(path, ignored);
+  };
+  if (folder_of(parameters.tokenizer_path) == folder_of(parameters.checkpoint_directory)) return {};
+  const auto tokenizer = tokenizer_->Get();
+  if (!tokenizer.ok()) return {};
+  const tokenizer::VocabularyFit fit = tokenizer::CompareVocabulary(**tokenizer, vocab_size);
+  if (fit.is_refused) return InvalidArgError("parameter 'tokenizer_dir': ", fit.fault);
+  if (!fit.fault.empty()) {
+    LogWarning(StrCat("model '", name(), "': parameter 'tokenizer_dir': ", fit.fault));
+  }
+  return {};
 }
 
 Status LlmModel::CheckServable(const ClientRequest& client) const {

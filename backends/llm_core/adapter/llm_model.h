@@ -50,6 +50,10 @@ class LlmModel : public Model {
   virtual bool RunsOnGpu() const { return false; }
 
  private:
+  // Refuses a tokenizer of another folder whose tokens the checkpoint does not know. That of the
+  // checkpoint itself is loaded when a request needs it; the tokenizer's models check it. An
+  // unreadable tokenizer is reported to the requests that need it.
+  Status CheckTokenizer(const LlmParameters& parameters, int64_t vocab_size);
   void Accept(Request request);
   Status CheckServable(const ClientRequest& client) const;
   void Generate(Request request, ClientRequest client);

@@ -1,0 +1,47 @@
+// Copies the sample backend under another name.
+#include "repo_templates/tool/new_backend.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/repo_templates/temp_folder.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kTemplate = (fs::path(NEREID_SOURCE_DIR) / "backend_api/template").string();
+
+TEST(NewBackendTest, RenamesFilesAndNames) {
+  const TempFolder folder;
+  const Status status = CopyBackendTemplate({"image_resizer", kTemplate, folder / "out"});
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string source = ReadFile(folder / "out/image_resizer.cc");
+  EXPECT_NE(source.find("NEREID_BACKEND(ImageResizerModel);"), std::string::npos);
+  EXPECT_NE(ReadFile(folder / "out/CMakeLists.txt")
+                .find("add_backend(image_resizer SOURCES "
+                      "image_resizer.cc)"),
+            std::string::npos);
+  EXPECT_NE(ReadFile(folder / "out/config.pbtxt").find("backend: \"image_resizer\""),
+            std::string::npos);
+  for (const auto& entry : fs::directory_iterator(folder / "out")) {
+    const std::string text = ReadFile(entry.path());
+    EXPECT_EQ(text.find("my_backend"), std::string::npos) << entry.path();
+    EXPECT_EQ(text.find("MyModel"), std::string::npos) << entry.path();
+  }
+}
+
+TEST(NewBackendTest, RefusesNamesAndFolders) {
+  const TempFolder folder;
+  for (const char* name : {"", "1st", "a-b", "a/b", "../x"}) {
+    EXPECT_FALSE(CopyBackendTemplate({name, kTemplate, folder / "out"}).ok()) << name;
+  }
+  EXPECT_FALSE(CopyBackendTemplate({"fine", folder / "absent", folder / "out"}).ok());
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  WriteFile(folder / "out/file", "kept");
+  EXPECT_FALSE(CopyBackendTemplate({"fine", kTemplate, folder / "out"}).ok());
+  EXPECT_EQ(ReadFile(folder / "out/file"), "kept");
+}
+
+}  // namespace
+}  // namespace nereid::repo
