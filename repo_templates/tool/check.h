@@ -43,7 +43,7 @@ struct CheckOptions {
   // Where to look for backends; empty: the check is skipped.
   std::vector<std::string> backend_directories;
   // The GPUs of this machine; not set: whether GPUs exist is not checked.
-  std::optional<std::vector<int32_t>> gpus;
+  std::optional<std::vector<int32_t>> gpus = std::nullopt;
 };
 
 Findings CheckRepository(const std::string& path, const CheckOptions& options);

@@ -42,13 +42,17 @@ constexpr const char* kUsage = R"(usage:
   nereid-repo new inflight --generation 0.5|0.9|0.13|0.18|main --checkpoint DIR --out REPO
       creates a repository with the models and tensors of that release of TensorRT-LLM: those of `new llm` and
       tensorrt_llm_bls; takes --backend, --decoupled, --max-batch-size, --max-queue-size and --templates, too
-  nereid-repo new qaic-style --model_name NAME --hf_model_name DIR --out REPO
+  nereid-repo new qaic-style --model_name NAME [--hf_model_name DIR] [--out REPO]
       creates the same with a model NAME in front, in the style of Qualcomm's LLM samples: input `prompt`, output
       `generation`; sample clients are in share/repo_templates/qaic/clients
+      --hf_model_name DIR|ORGANIZATION/MODEL the checkpoint, or its name in the cache of `nereid pull`; by default that of
+                                             the samples starcoder_15b, starcoder_decoupled, mistral_7b, mistral_decoupled
+      --out REPO                             default: model_repo
       --model_type causal|kv_cache           accepted; the engine keeps a KV cache either way
       --python_backend_dir DIR               accepted; the model runs in the backend `python`
       --decoupled                            one response for each token
-      --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are used
+      --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size, mxint8_kv_cache are used
+      --checkpoint_precision                 run a configuration with mxfp6_matmul with the weights as the checkpoint has them
   nereid-repo new backend NAME [--out DIR]
       copies the sample backend to DIR (default: the folder NAME), renamed to NAME
   nereid-repo new key --name NAME --right RIGHT
@@ -179,11 +183,8 @@ Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
   NewQaicOptions options;
   options.model_name = line.ValueOr("--model_name", "");
   options.checkpoint = line.ValueOr("--hf_model_name", "");
-  options.out = line.ValueOr("--out", "");
-  for (const char* option : {"--model_name", "--hf_model_name", "--out"}) {
-    if (!line.ValueOr(option, "").empty()) continue;
-    return InvalidArgError("new qaic-style: ", option, " is missing");
-  }
+  options.out = line.ValueOr("--out", "model_repo");
+  if (options.model_name.empty()) return InvalidArgError("new qaic-style: --model_name is missing");
   if (const std::string binary = line.ValueOr("--aic_binary_dir", ""); !binary.empty()) {
     return nereid::UnsupportedError("new qaic-style: --aic_binary_dir: '", binary,
                                     "': compiled binaries are not supported; without this flag "
@@ -195,6 +196,7 @@ Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
   options.compile_config = line.ValueOr("--compile_config_path", "");
   options.backend = line.ValueOr("--backend", options.backend);
   options.decoupled = line.Has("--decoupled");
+  options.uses_checkpoint_precision = line.Has("--checkpoint_precision");
   options.templates =
       line.ValueOr("--templates", (InstallPrefix() / "share/repo_templates").string());
   return options;
@@ -302,30 +304,30 @@ int RunCommand(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const Result<CommandLine> line =
-      ParseCommandLine(arguments,
-                       {"--checkpoint",
-                        "--out",
-                        "--backend",
-                        "--max-batch-size",
-                        "--max-queue-size",
-                        "--templates",
-                        "--backend-directory",
-                        "--model_name",
-                        "--hf_model_name",
-                        "--model_type",
-                        "--compile_config_path",
-                        "--aic_binary_dir",
-                        "--python_backend_dir",
-                        "--name",
-                        "--right",
-                        "--model",
-                        "--expires",
-                        "--generation",
-                        "--chat-parser",
-                        "--tokenizer",
-                        "--max-beam-width"},
-                       {"--decoupled", "--copy", "--link", "--json", "--help"});
+  const Result<CommandLine> line = ParseCommandLine(
+      arguments,
+      {"--checkpoint",
+       "--out",
+       "--backend",
+       "--max-batch-size",
+       "--max-queue-size",
+       "--templates",
+       "--backend-directory",
+       "--model_name",
+       "--hf_model_name",
+       "--model_type",
+       "--compile_config_path",
+       "--aic_binary_dir",
+       "--python_backend_dir",
+       "--name",
+       "--right",
+       "--model",
+       "--expires",
+       "--generation",
+       "--chat-parser",
+       "--tokenizer",
+       "--max-beam-width"},
+      {"--checkpoint_precision", "--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
     std::fputs(kUsage, stdout);

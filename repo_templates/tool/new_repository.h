@@ -54,14 +54,18 @@ Status NewLlm(const NewLlmOptions& options);
 // generate_llm_model_repo.py.
 struct NewQaicOptions {
   std::string model_name;  // of the model that clients call
-  std::string checkpoint;  // --hf_model_name: a folder
+  // --hf_model_name: a folder, or organization/model of a hub, whose snapshot is in the cache of
+  // Hugging Face's tools. Empty: the model that the SDK's samples serve under model_name.
+  std::string checkpoint;
   std::string model_type = "kv_cache";
   std::string compile_config;  // a file, or empty
   std::string out;             // must not exist or must be empty
   std::string backend = "auto";
   bool decoupled = false;
   bool has_backend_dir = false;  // --python_backend_dir was given
-  std::string templates;         // the folder of template files: llm/ and qaic/
+  // A configuration that asks for 6-bit weights runs with those of the checkpoint.
+  bool uses_checkpoint_precision = false;
+  std::string templates;  // the folder of template files: llm/ and qaic/
 };
 
 // `notes` receives the names of the given settings that have no effect.

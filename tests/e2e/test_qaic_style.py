@@ -1,5 +1,6 @@
 """`nereid-repo new qaic-style`: repositories with the layout of Qualcomm's LLM samples, for the demo model."""
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -102,14 +103,37 @@ def test_the_sample_clients_run(server, dist):
                           "--url", server.url], capture_output=True, text=True)
     assert run.returncode == 0 and json.loads(run.stdout) == [whole(server, each) for each in PROMPTS], run.stderr
     run = subprocess.run([sys.executable, clients / "client_http.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--max-tokens", "12",
-                          "--url", server.url, "--stream"], capture_output=True, text=True)
+                          "--url", server.url.removeprefix("http://"), "--stream"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout == whole(server, PROMPTS[1]) + "\n", run.stderr
     run = subprocess.run([sys.executable, clients / "client_http.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--url", server.url],
                          capture_output=True, text=True)
     assert run.returncode == 1 and "mistral_decoupled: 500" in run.stderr, run.stderr
     run = subprocess.run([sys.executable, clients / "client_grpc.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--max-tokens", "12",
-                          "--url", f"127.0.0.1:{server.grpc}"], capture_output=True, text=True)
+                          "--url", f"http://127.0.0.1:{server.grpc}"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout.splitlines()[-1] == str([whole(server, PROMPTS[1])]), run.stderr
+
+
+def test_the_command_of_the_samples_runs_as_printed(dist, tmp_path):
+    """Without --hf_model_name and --out, and with the sample's own configuration. The model is in the cache of Hugging Face's tools."""
+    repository = tmp_path / "hub/models--mistralai--Mistral-7B-v0.1"
+    commit = "0" * 40
+    shutil.copytree(ROOT / "demo/model", repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text(commit)
+    config = tmp_path / "compile_config.json"
+    config.write_text(json.dumps({"prefill_seq_len": 128, "ctx_len": 1024, "full_batch_size": 4, "mxfp6_matmul": True, "mxint8_kv_cache": True}))
+    command = [sys.executable, dist / "share/nereid/tools/generate_llm_model_repo.py", "--model_name", "mistral_7b", "--model_type", "kv_cache",
+               "--python_backend_dir", "/opt/qaic_backend_python", "--compile_config_path", config]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub")})
+    assert made.returncode == 0, made.stderr
+    assert "'mxfp6_matmul' has no effect: the model runs at the checkpoint's precision" in made.stderr
+    engine = (tmp_path / "model_repo/tensorrt_llm/config.pbtxt").read_text()
+    assert 'key: "kv_cache_dtype" value { string_value: "int8" }' in engine and str(repository) in engine
+    assert (tmp_path / "model_repo/mistral_7b/1/model.py").is_file()
+    absent = subprocess.run([*command, "--out", "again"], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "HF_HUB_CACHE": str(tmp_path)})
+    assert absent.returncode == 2 and "'nereid pull mistralai/Mistral-7B-v0.1' downloads it" in absent.stderr
+    unnamed = subprocess.run([dist / "bin/nereid-repo", "new", "qaic-style", "--model_name", "m"], capture_output=True, text=True, cwd=tmp_path)
+    assert unnamed.returncode == 2 and "--hf_model_name is missing" in unnamed.stderr
 
 
 @pytest.mark.parametrize("arguments, config, text", [
@@ -117,8 +141,8 @@ def test_the_sample_clients_run(server, dist):
     (["--model_name", "ensemble"], None, "--model_name: 'ensemble' is a model that it calls"),
     (["--model_name", "a/b"], None, "--model_name: expected a name, got 'a/b'"),
     (["--model_name", "m", "--aic_binary_dir", "x"], None, "--aic_binary_dir"),
-    (["--model_name", "m"], {"mxint8_kv_cache": True}, "'mxint8_kv_cache': not supported"),
-    (["--model_name", "m"], {"mxfp6_matmul": True}, "'mxfp6_matmul': not supported"),
+    (["--model_name", "m"], {"mxint8_kv_cache": 1}, "'mxint8_kv_cache': expected true or false, got 1"),
+    (["--model_name", "m"], {"mxfp6_matmul": True}, "with --checkpoint_precision the model runs"),
     (["--model_name", "m"], {"ctx_len": 0}, "'ctx_len': expected a number of 1 or more, got 0"),
     (["--model_name", "m"], {"ctx_length": 5}, "unknown key 'ctx_length'"),
 ])

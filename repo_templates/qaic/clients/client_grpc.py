@@ -8,10 +8,12 @@ import tritonclient.grpc as grpcclient
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--model", required=True)
 parser.add_argument("--prompt", required=True, help="several are separated by |")
-parser.add_argument("--url", default="localhost:8001")
+parser.add_argument("--url", default="localhost:8001", help="host:port, or a URL")
 parser.add_argument("--max-tokens", type=int)
 parser.add_argument("--timeout", type=float, default=6000)
 arguments = parser.parse_args()
+scheme, _, server = arguments.url.rpartition("://")
+server = server.rstrip("/")
 
 prompts = np.array([each.encode() for each in arguments.prompt.split("|")], object)
 inputs = [grpcclient.InferInput("prompt", prompts.shape, "BYTES")]
@@ -22,7 +24,7 @@ if arguments.max_tokens:
 
 arrived: "queue.Queue" = queue.Queue()
 texts = [b""] * len(prompts)
-with grpcclient.InferenceServerClient(arguments.url) as client:
+with grpcclient.InferenceServerClient(server, ssl=scheme in ("https", "grpcs")) as client:
     client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=arguments.timeout)
     client.async_stream_infer(arguments.model, inputs, enable_empty_final_response=True)
     while True:

@@ -1,4 +1,4 @@
-"""Requests whole texts from a model: client_http.py --model mistral_7b --prompt "My name is|The sun is" [--url http://localhost:8000]
+"""Requests whole texts from a model: client_http.py --model mistral_7b --prompt "My name is|The sun is" [--url localhost:8000]
 or, with --stream, the tokens of one text as they are generated: client_http.py --model mistral_decoupled --prompt "My name is" --stream"""
 import argparse
 import json
@@ -10,13 +10,14 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--model", required=True)
 parser.add_argument("--prompt", required=True, help="several are separated by |")
 parser.add_argument("--stream", action="store_true", help="for a model made with --decoupled")
-parser.add_argument("--url", default="http://localhost:8000")
+parser.add_argument("--url", default="http://localhost:8000", help="a URL, or host:port")
 parser.add_argument("--max-tokens", type=int)
 parser.add_argument("--timeout", type=float, default=600)
 arguments = parser.parse_args()
+server = (arguments.url if "://" in arguments.url else f"http://{arguments.url}").rstrip("/")
 body = {"prompt": arguments.prompt.split("|")} | ({"max_tokens": arguments.max_tokens} if arguments.max_tokens else {})
 endpoint = "generate_stream" if arguments.stream else "generate"
-request = urllib.request.Request(f"{arguments.url}/v2/models/{arguments.model}/{endpoint}", data=json.dumps(body).encode())
+request = urllib.request.Request(f"{server}/v2/models/{arguments.model}/{endpoint}", data=json.dumps(body).encode())
 try:
     with urllib.request.urlopen(request, timeout=arguments.timeout) as answer:
         if arguments.stream:
