@@ -10,6 +10,7 @@
 
 #include "base/closest_name.h"
 #include "host/cli/chat.h"
+#include "host/cli/generate.h"
 #include "host/cli/pull.h"
 #include "host/cli/serve.h"
 #include "host/cli/top.h"
@@ -42,6 +43,7 @@ int RunGrammar(const std::vector<std::string>& args) {
 
 constexpr Command kCommands[] = {
     {"serve", "CHECKPOINT... [options]", "serve language models from their checkpoints", &RunServe},
+    {"generate", "CHECKPOINT --prompt TEXT", "ask a checkpoint once", &RunGenerate},
     {"chat", "[MODEL] [options]", "talk to a served model", &RunChat},
     {"top", "[options]", "watch the load of a server's models", &RunTop},
     {"grammar", "test [options]", "try texts against a schema, expression or grammar", &RunGrammar},

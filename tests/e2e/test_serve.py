@@ -60,6 +60,24 @@ def run(dist, *arguments, environment=None):
     return subprocess.run([dist / "bin/nereid", *map(str, arguments)], capture_output=True, text=True, timeout=60, env={**os.environ, **(environment or {})})
 
 
+def test_generate_prints_the_text_of_one_request(dist, tmp_path):
+    command = ["generate", "demo", "--prompt", PROMPT["text_input"], "--max-tokens=8", "--temperature=0", "--engine=cpu"]
+    answer = run(dist, *command, environment={"TMPDIR": str(tmp_path)})
+    serving = Serving(dist, tmp_path, "demo")
+    expected = json.loads(serving.ask("demo"))["text_output"]
+    assert serving.stop() == 0
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected + "\n", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_generate_names_what_is_wrong(dist, tmp_path):
+    refused = run(dist, "generate", "demo", "--prompt=x", "--temperature=-1")
+    assert refused.returncode == 1 and refused.stderr.startswith("nereid generate: ") and "temperature" in refused.stderr
+    assert run(dist, "generate", tmp_path, "--prompt=x").returncode == 1
+    assert run(dist, "generate", "demo", "--promt=x").stderr == "nereid generate: unknown option '--promt' (did you mean '--prompt'?)\n"
+
+
+
 @pytest.fixture(scope="module")
 def demo_model():
     return ROOT / "demo/model"

@@ -41,7 +41,7 @@ def guide_server(place, dist):
 
 
 def test_the_guide_has_commands_of_every_kind():
-    assert {command.split()[1] for command in COMMANDS if command.startswith("nereid ")} == {"serve", "pull", "chat", "top"}
+    assert {command.split()[1] for command in COMMANDS if command.startswith("nereid ")} == {"serve", "pull", "chat", "generate", "top"}
     assert all(command.startswith(("nereid ", "curl ", "echo ")) and "\n" not in command for command in COMMANDS)
 
 
