@@ -14,9 +14,12 @@ std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnec
   if (context.demand != nullptr) {
     for (std::string& name : context.demand->names()) {
       const auto is_same = [&](const ListedLlm& model) { return model.name == name; };
-      if (std::none_of(models->begin(), models->end(), is_same)) {
-        models->push_back({std::move(name), ""});
-      }
+      if (std::any_of(models->begin(), models->end(), is_same)) continue;
+      const auto is_behind = [&](const ListedLlm& model) {
+        return model.parent.empty() && model.name > name;
+      };
+      const auto place = std::find_if(models->begin(), models->end(), is_behind);
+      models->insert(place, {std::move(name), ""});
     }
   }
   const ApiCallerOf caller(connection, head);
