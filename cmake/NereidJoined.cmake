@@ -18,7 +18,6 @@ set(apart
   backends/tokenizer/lib/normalize/normalizer.cc
   backends/tokenizer/lib/pattern/char_sets.cc
   host/cli/chat.cc
-  host/cli/generate.cc
   host/cli/generate_options.cc
   host/cli/hub_connection.cc
   host/cli/hub_file.cc

@@ -1,5 +1,6 @@
 // Reads files again when they change, or when the process receives SIGHUP: API keys and TLS
-// certificates; the log file is opened again at SIGHUP only. Connections and requests in flight are not affected. [main thread]
+// certificates; the log file is opened again at SIGHUP only. Connections and requests in flight are
+// not affected. [main thread]
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +22,10 @@ class ReloadWatch {
   ReloadWatch(const ReloadWatch&) = delete;
   ReloadWatch& operator=(const ReloadWatch&) = delete;
 
-  // From now on changes of `paths` are noticed (without paths, only SIGHUP is), so call it before the files are read the first
-  // time. `what` names them in log lines. `reload` reads all of them and takes effect at once, or
-  // returns an error and changes nothing. It is called on the watch's thread and must remain
-  // callable until the watch is destroyed.
+  // From now on changes of `paths` are noticed (without paths, only SIGHUP is), so call it before
+  // the files are read the first time. `what` names them in log lines. `reload` reads all of them
+  // and takes effect at once, or returns an error and changes nothing. It is called on the watch's
+  // thread and must remain callable until the watch is destroyed.
   void Add(std::string what, std::vector<std::string> paths, std::function<Status()> reload);
   // Starts the thread, and handles SIGHUP from now on, if anything was added.
   void Start();

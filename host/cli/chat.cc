@@ -11,6 +11,7 @@
 #include "base/closest_name.h"
 #include "base/json_reader.h"
 #include "host/cli/chat_stream.h"
+#include "host/cli/command.h"
 #include "host/cli/http_client.h"
 #include "host/option_values.h"
 #include "nereid/status.h"
@@ -229,11 +230,6 @@ Status Conversation::Say(const std::string& text) {
   return Status::Ok();
 }
 
-int Fail(const Status& status, int exit_status) {
-  std::fprintf(stderr, "nereid chat: %s\n", status.message().c_str());
-  return exit_status;
-}
-
 // Returns false if the conversation is to end.
 bool RunChatCommand(const std::string& line, Conversation& conversation) {
   const size_t space = std::min(line.find(' '), line.size());
@@ -281,7 +277,7 @@ int Talk(Conversation& conversation) {
     }
     const Status status = conversation.Say(line);
     if (status.ok()) continue;
-    (void)Fail(status, 1);
+    (void)FailCommand("chat", status, 1);
     if (!asks) return 1;
   }
   if (asks) std::fputs("\n", stdout);
@@ -292,15 +288,16 @@ int Talk(Conversation& conversation) {
 
 int RunChat(const std::vector<std::string>& args) {
   Result<ChatOptions> options = ParseChatOptions(args);
-  if (!options.ok()) return Fail(options.status(), 2);
+  if (!options.ok()) return FailCommand("chat", options.status(), 2);
   if (options->show_help) {
     std::fputs(kUsage, stdout);
     return 0;
   }
   Result<HttpClient> client = HttpClient::Create();
-  if (!client.ok()) return Fail(client.status(), 1);
+  if (!client.ok()) return FailCommand("chat", client.status(), 1);
   Conversation conversation(std::move(*options), std::move(*client));
-  if (const Status status = conversation.FindModel(); !status.ok()) return Fail(status, 1);
+  if (const Status status = conversation.FindModel(); !status.ok())
+    return FailCommand("chat", status, 1);
   struct sigaction action {};
   action.sa_handler = &OnInterrupt;  // without SA_RESTART, so that it ends a read
   sigaction(SIGINT, &action, nullptr);

@@ -2,8 +2,11 @@
 // executable takes the flags of a server. [main thread]
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
+
+#include "nereid/status.h"
 
 namespace nereid::cli {
 
@@ -11,6 +14,12 @@ namespace nereid::cli {
 // status of the process: 0 for success, 1 for a failure, 2 for a command line that cannot be
 // understood.
 int RunCommand(const std::vector<std::string>& args);
+
+// Prints why `nereid <command>` fails, and returns `exit_status`.
+inline int FailCommand(const char* command, const Status& status, int exit_status) {
+  std::fprintf(stderr, "nereid %s: %s\n", command, status.message().c_str());
+  return exit_status;
+}
 
 // The part of the help text that lists the commands.
 std::string CommandsText();

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "host/cli/chat_stream.h"
+#include "host/cli/command.h"
 #include "host/cli/http_client.h"
 #include "host/cli/serve_report.h"
 #include "host/cli/served_model.h"
@@ -18,11 +19,6 @@ namespace nereid::cli {
 namespace {
 
 constexpr size_t kMaxRefusalBytes = size_t{64} << 10;
-
-int Fail(const Status& status, int exit_status) {
-  std::fprintf(stderr, "nereid generate: %s\n", status.message().c_str());
-  return exit_status;
-}
 
 bool WasInterrupted() {
   return ShutdownSignal::Wait(std::chrono::milliseconds(0));
@@ -74,12 +70,12 @@ int Generate(GenerateOptions& options) {
   const std::string root = InstallRoot();
   ProgressBar progress(stderr);
   const Result<std::vector<ServedModel>> models = FindModels(serve, root, progress);
-  if (!models.ok()) return Fail(models.status(), 1);
+  if (!models.ok()) return FailCommand("generate", models.status(), 1);
   const Result<TemporaryFolder> folder = TemporaryFolder::Create();
-  if (!folder.ok()) return Fail(folder.status(), 1);
+  if (!folder.ok()) return FailCommand("generate", folder.status(), 1);
   Result<std::vector<std::string>> repositories =
       WriteRepositories(serve, *models, root, folder->path());
-  if (!repositories.ok()) return Fail(repositories.status(), 1);
+  if (!repositories.ok()) return FailCommand("generate", repositories.status(), 1);
   folder->RemoveAtExit();
   const std::string& model = models->front().name;
   serve.server.repositories = std::move(*repositories);
@@ -92,17 +88,17 @@ int Generate(GenerateOptions& options) {
     if (!WasInterrupted()) raise(SIGTERM);  // ends RunServer
   };
   callbacks.on_failed = [](const Status& status) {
-    (void)Fail(Status(status.code(), LoadFailure(status.message())), 1);
+    (void)FailCommand("generate", Status(status.code(), LoadFailure(status.message())), 1);
   };
   const int exit_status = RunServer(serve.server, callbacks);
-  return asked.ok() ? exit_status : Fail(asked, 1);
+  return asked.ok() ? exit_status : FailCommand("generate", asked, 1);
 }
 
 }  // namespace
 
 int RunGenerate(const std::vector<std::string>& args) {
   Result<GenerateOptions> options = ParseGenerateOptions(args);
-  if (!options.ok()) return Fail(options.status(), 2);
+  if (!options.ok()) return FailCommand("generate", options.status(), 2);
   if (options->show_help) {
     std::fputs(GenerateUsageText().c_str(), stdout);
     return 0;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "host/cli/command.h"
 #include "host/cli/load_progress.h"
 #include "host/cli/serve_options.h"
 #include "host/cli/serve_report.h"
@@ -24,11 +25,6 @@ std::string ShowSeconds(Clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(time).count());
   return text;
-}
-
-int Fail(const Status& status, int exit_status) {
-  std::fprintf(stderr, "nereid serve: %s\n", status.message().c_str());
-  return exit_status;
 }
 
 void Print(const std::string& text) {
@@ -102,20 +98,21 @@ Status CheckEngine(const ServeOptions& options, const std::string& root) {
 }
 
 int Serve(ServeOptions& options) {
-  if (Status ports = CheckPorts(options.server); !ports.ok()) return Fail(ports, 1);
+  if (Status ports = CheckPorts(options.server); !ports.ok()) return FailCommand("serve", ports, 1);
   // From now on a signal removes what this process has written.
   ShutdownSignal::Install();
   const std::string root = InstallRoot();
-  if (Status engine = CheckEngine(options, root); !engine.ok()) return Fail(engine, 1);
+  if (Status engine = CheckEngine(options, root); !engine.ok())
+    return FailCommand("serve", engine, 1);
   ProgressBar progress(stdout);
   Result<std::vector<ServedModel>> models = FindModels(options, root, progress);
-  if (!models.ok()) return Fail(models.status(), 1);
-  if (Status plan = PlanMemory(options, *models); !plan.ok()) return Fail(plan, 1);
+  if (!models.ok()) return FailCommand("serve", models.status(), 1);
+  if (Status plan = PlanMemory(options, *models); !plan.ok()) return FailCommand("serve", plan, 1);
   const Result<TemporaryFolder> folder = TemporaryFolder::Create();
-  if (!folder.ok()) return Fail(folder.status(), 1);
+  if (!folder.ok()) return FailCommand("serve", folder.status(), 1);
   Result<std::vector<std::string>> repositories =
       WriteRepositories(options, *models, root, folder->path());
-  if (!repositories.ok()) return Fail(repositories.status(), 1);
+  if (!repositories.ok()) return FailCommand("serve", repositories.status(), 1);
   folder->RemoveAtExit();
   options.server.repositories = std::move(*repositories);
   // Clients with the right to do so load and unload models.
@@ -142,7 +139,7 @@ int Serve(ServeOptions& options) {
     Print(DescribeServer(*models, options.server, server, frontends));
   };
   callbacks.on_failed = [](const Status& status) {
-    (void)Fail(Status(status.code(), LoadFailure(status.message())), 1);
+    (void)FailCommand("serve", Status(status.code(), LoadFailure(status.message())), 1);
   };
   return RunServer(options.server, callbacks);
 }
@@ -154,7 +151,8 @@ int RunServe(const std::vector<std::string>& args) {
   if (!options.ok()) {
     const bool is_understood = options.status().code() == StatusCode::kUnsupported;
     const char* const hint = is_understood ? "" : "; see 'nereid serve --help'";
-    return Fail(Status(options.status().code(), StrCat(options.status().message(), hint)), 2);
+    return FailCommand(
+        "serve", Status(options.status().code(), StrCat(options.status().message(), hint)), 2);
   }
   if (options->show_help) {
     Print(ServeUsageText());

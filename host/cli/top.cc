@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/closest_name.h"
+#include "host/cli/command.h"
 #include "host/cli/http_client.h"
 #include "host/cli/load_table.h"
 #include "host/option_values.h"
@@ -83,18 +84,13 @@ Result<ServerLoad> FetchLoad(HttpClient& client, const TopOptions& options) {
   return ReadServerLoad(ParseMetrics(*text));
 }
 
-int Fail(const Status& status, int exit_status) {
-  std::fprintf(stderr, "nereid top: %s\n", status.message().c_str());
-  return exit_status;
-}
-
 int Watch(HttpClient& client, const TopOptions& options) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   ServerLoad before;
   Clock::time_point last = Clock::now();
   for (int64_t shown = 0;; ++shown) {
     Result<ServerLoad> now = FetchLoad(client, options);
-    if (!now.ok()) return Fail(now.status(), 1);
+    if (!now.ok()) return FailCommand("top", now.status(), 1);
     const Clock::time_point time = Clock::now();
     const double seconds = std::chrono::duration<double>(time - last).count();
     if (is_terminal) std::fputs("\033[H\033[2J", stdout);
@@ -111,13 +107,13 @@ int Watch(HttpClient& client, const TopOptions& options) {
 
 int RunTop(const std::vector<std::string>& args) {
   const Result<TopOptions> options = ParseTopOptions(args);
-  if (!options.ok()) return Fail(options.status(), 2);
+  if (!options.ok()) return FailCommand("top", options.status(), 2);
   if (options->show_help) {
     std::fputs(kUsage, stdout);
     return 0;
   }
   Result<HttpClient> client = HttpClient::Create();
-  if (!client.ok()) return Fail(client.status(), 1);
+  if (!client.ok()) return FailCommand("top", client.status(), 1);
   return Watch(*client, *options);
 }
 
