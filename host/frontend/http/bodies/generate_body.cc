@@ -89,8 +89,9 @@ Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignatur
 // Requests of language models have many optional members, and one with a misspelt name would be a
 // parameter that nobody reads.
 Status RejectMisspelt(std::string_view name, const ModelSignature& model) {
+  constexpr size_t kMinNameBytes = 4;   // every shorter name is close to another
   constexpr size_t kMaxNameBytes = 64;  // the search for close names takes quadratic time
-  if (name.size() > kMaxNameBytes) return Status::Ok();
+  if (name.size() < kMinNameBytes || name.size() > kMaxNameBytes) return Status::Ok();
   if (model.Find("text_input") == nullptr || model.Find("max_tokens") == nullptr) {
     return Status::Ok();
   }
