@@ -91,8 +91,8 @@ void CheckRequiredInputs(const RepositoryModel& model, LlmRole role, Findings& f
 void CheckEngineParameters(const RepositoryModel& model, Findings& findings) {
   for (const auto& [key, value] : model.config->parameters) {
     if (value.empty() || IsUnset(value)) continue;
-    const auto at = [&](const std::string& text) {
-      return FindingAtMapEntry(model.folder, "parameters", key, text);
+    const auto at = [&model, &name = key](const std::string& text) {
+      return FindingAtMapEntry(model.folder, "parameters", name, text);
     };
     if (const Status status = llm::CheckEngineParameter(key, value); !status.ok()) {
       findings.push_back(at(status.message()));
