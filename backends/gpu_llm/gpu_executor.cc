@@ -459,8 +459,8 @@ Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buf
   return CudaStatus(cudaGetLastError(), "most likely tokens");
 }
 
-// The masks were computed while this function's callers launched the model and while the device
-// began to run it.
+// Copies the masks of a step to the device. The engine's mask threads compute them while the
+// executor launches the model.
 Status GpuExecutor::UploadMasks(const llm::StepBatch& batch, int32_t buffer_index) {
   const auto num_words = static_cast<size_t>(llm::TokenMaskWords(limits_.vocab_size));
   const size_t size_bytes = 4 * num_words * static_cast<size_t>(limits_.max_num_sequences);

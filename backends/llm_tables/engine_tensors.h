@@ -64,7 +64,7 @@ std::string SuggestEngineOutput(std::string_view name);
 // Releases before 0.7 use UINT32 where later ones use INT32.
 bool FitsType(DataType known, bool any_float, DataType declared);
 
-// The error of a request that asks for the feature of a refused input: UNSUPPORTED.
+// Returns the error (UNSUPPORTED) for a request that asks for a feature which does not exist.
 Status RefusalOf(const EngineInput& input);
 // The line for the log about an input of the rule kNoted.
 std::string NoteOf(const EngineInput& input);

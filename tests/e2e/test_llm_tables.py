@@ -65,7 +65,7 @@ DIFFERS = {
     "num_top_logprobs": ({"num_top_logprobs": 2}, {}),
 }
 # Inputs whose effect needs more than one answer: other tests show it.
-ELSEWHERE = {"streaming": "test_llm_load.py", "priority": "scheduler_test.cc", "len_penalty": "beam_search_test.cc", "early_stopping": "beam_search_test.cc",
+ELSEWHERE = {"streaming": "test_llm_overload.py", "priority": "scheduler_test.cc", "len_penalty": "beam_search_test.cc", "early_stopping": "beam_search_test.cc",
              "runtime_top_p_reset_ids": "sampler_test.cc", "guided_decoding_guide": "test_structured_output.py",
              "guided_decoding_guide_type": "test_structured_output.py", "draft_input_ids": "drafter_test.cc",
              "lora_name": "test_lora.py", "lora_task_id": "test_lora.py", "lora_weights": "test_lora.py", "lora_config": "test_lora.py"}

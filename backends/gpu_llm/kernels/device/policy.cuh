@@ -1,5 +1,5 @@
-// What differs between the forms of a kernel file that is compiled in both. The only condition on
-// the form in device code.
+// Includes the policy of the form that is being compiled: what differs between native and portable
+// kernels in files that are compiled in both forms.
 #pragma once
 
 #ifdef NEREID_PORTABLE_KERNELS
