@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -54,19 +55,29 @@ void Write(Level level, std::string_view file, int line, std::string_view messag
 // Like Write, but without escaping and quoting the message: for tables of several lines.
 void WriteRaw(Level level, std::string_view file, int line, std::string_view message);
 
+// Joins the parts of a message and writes it. Without memory for the line, the line is lost and
+// the caller goes on: destructors and callbacks that may not throw log too.
+template <typename... Parts>
+void WriteParts(Level level, std::string_view file, int line, const Parts&... parts) noexcept {
+  try {
+    Write(level, file, line, StrCat(parts...));
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 }  // namespace nereid::core::log
 
-#define NEREID_LOG_AT(level, ...)                                                           \
-  do {                                                                                      \
-    if (::nereid::core::log::Enabled(level))                                                \
-      ::nereid::core::log::Write(level, __FILE__, __LINE__, ::nereid::StrCat(__VA_ARGS__)); \
+#define NEREID_LOG_AT(level, ...)                                              \
+  do {                                                                         \
+    if (::nereid::core::log::Enabled(level))                                   \
+      ::nereid::core::log::WriteParts(level, __FILE__, __LINE__, __VA_ARGS__); \
   } while (false)
 #define NEREID_LOG_INFO(...) NEREID_LOG_AT(::nereid::core::log::Level::kInfo, __VA_ARGS__)
 #define NEREID_LOG_WARN(...) NEREID_LOG_AT(::nereid::core::log::Level::kWarn, __VA_ARGS__)
 #define NEREID_LOG_ERROR(...) NEREID_LOG_AT(::nereid::core::log::Level::kError, __VA_ARGS__)
-#define NEREID_LOG_VERBOSE(depth, ...)                                                     \
-  do {                                                                                     \
-    if (::nereid::core::log::VerboseEnabled(depth))                                        \
-      ::nereid::core::log::Write(::nereid::core::log::Level::kVerbose, __FILE__, __LINE__, \
-                                 ::nereid::StrCat(__VA_ARGS__));                           \
+#define NEREID_LOG_VERBOSE(depth, ...)                                                          \
+  do {                                                                                          \
+    if (::nereid::core::log::VerboseEnabled(depth))                                             \
+      ::nereid::core::log::WriteParts(::nereid::core::log::Level::kVerbose, __FILE__, __LINE__, \
+                                      __VA_ARGS__);                                             \
   } while (false)

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <regex>
 #include <thread>
 #include <vector>
@@ -104,6 +105,14 @@ TEST_F(LogTest, TheCallbackGetsEachWrittenMessage) {
   SetCallback(nullptr);
   Write(Level::kInfo, "f.cc", 8, "three");
   EXPECT_EQ(messages, std::vector<std::string>{"f.cc:7 one\ntwo"});
+}
+
+TEST_F(LogTest, ALineForWhichMemoryFailsIsLostAndTheCallerGoesOn) {
+  SetCallback([](Level, std::string_view, int, std::string_view) { throw std::bad_alloc(); });
+  EXPECT_NO_THROW(NEREID_LOG_ERROR("lost"));
+  SetCallback(nullptr);
+  NEREID_LOG_ERROR("kept");
+  EXPECT_NE(Text().find("kept"), std::string::npos);
 }
 
 TEST_F(LogTest, LinesOfSeveralThreadsDoNotMix) {
