@@ -73,6 +73,7 @@ bool AcceptsMethod(const ApiRoute& route, http::Method method) {
 }
 
 const ApiRoute* FindApiRoute(http::Method method, std::string_view path) {
+  if (path.starts_with("/v2/")) return nullptr;  // KServe's routes need no search
   const ApiRoute* found = nullptr;
   for (const ApiRoute& route : kRoutes) {
     if (!HasPath(route, path)) continue;
