@@ -1,6 +1,8 @@
 """The memory of requests in flight: what clients send is bounded by one budget, grows with what has arrived, and its end fails one request only."""
+import gzip
 import json
 import random
+import re
 import resource
 import socket
 import threading
@@ -174,18 +176,21 @@ def test_an_openai_answer_without_memory_gets_503(start_server, tmp_path, test_b
         (tmp_path / "models" / name / "config.pbtxt").write_text(config)
     server = start_server(tmp_path / "models", [test_backends, "--max-request-memory-size=0"])
 
-    def ask(client, size):
-        body = post("/v1/completions", {"model": "echo", "prompt": "a" * size})
-        client.send(body.replace(b"Host: x\r\n", b"Host: localhost\r\n"))
+    def ask(client, size, is_compressed=False):
+        body = json.dumps({"model": "echo", "prompt": "a" * size}).encode()
+        headers = ("Content-Encoding: gzip",) if is_compressed else ()
+        request = post("/v1/completions", gzip.compress(body, 1) if is_compressed else body, *headers)
+        client.send(request.replace(b"Host: x\r\n", b"Host: localhost\r\n"))
         status, _, answer = client.answer()
         return status, json.loads(answer)
 
     with Raw(server.http) as client:
         assert ask(client, 5)[0] == 200, ask(client, 5)
-        for spare in (20, 35, 50, 80):  # memory ends at another place each time
+        for spare in range(4, 130, 21):  # memory ends at another place each time
             resource.prlimit(server.process.pid, resource.RLIMIT_AS, (status_field(server, "VmSize") + spare * MIB, resource.RLIM_INFINITY))
-            status, answer = ask(client, 8 * MIB)
-            assert status == 200 or (status == 503 and "memory" in answer["error"]["message"]), answer
+            for is_compressed in (True, False):
+                status, answer = ask(client, (24 if is_compressed else 8) * MIB, is_compressed)
+                assert status == 200 or (status == 503 and re.search("memory|cannot allocate", answer["error"]["message"])), answer
             resource.prlimit(server.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert ask(client, 5)[0] == 200
     assert server.stop() == 0

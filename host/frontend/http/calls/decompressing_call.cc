@@ -41,7 +41,7 @@ bool DecompressingCall::Step() {
   if (is_done.ok() && !*is_done) return false;
   connection_->BeginCall(nullptr);
   if (!is_done.ok()) {
-    ReplyError(*connection_, WithHint(is_done.status()));
+    connection_->Refuse(WithHint(is_done.status()));
     return true;
   }
   ByteBuffer plain = decompression_.TakeOutput();
@@ -59,7 +59,7 @@ void DecompressingCall::RunOnLoop() {
   try {
     if (connection_ != nullptr && !Step()) return loop_.Post(this);
   } catch (const std::bad_alloc&) {
-    connection_->Abort();
+    if (connection_ != nullptr) connection_->FailForMemory(this);
   }
   delete this;
 }

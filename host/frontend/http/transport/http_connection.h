@@ -71,6 +71,9 @@ class HttpConnection {
   void SetNotes(std::shared_ptr<RequestNotes> notes) { notes_ = std::move(notes); }
   RequestNotes* notes() { return notes_.get(); }
 
+  // Answers with an error in the form of the service's refusals.
+  void Refuse(const Status& status);
+
   // The response follows later. `call` is notified if the client disconnects before the response is
   // complete.
   void BeginCall(InFlightCall* call) { call_ = call; }
@@ -79,8 +82,9 @@ class HttpConnection {
   void KeepOpenForSequences();
   // Closes the connection as if the client had disconnected. The call is notified.
   void Abort() { Close(); }
-  // Ends the request of `call`, for whose response memory is exhausted: with 503 if none of the
-  // response was sent, else by closing the connection.
+  // Ends the request of `call`, for which or for whose response memory is exhausted: with 503, in
+  // the form of the service's refusals, if none of the response was sent, else by closing the
+  // connection.
   void FailForMemory(const InFlightCall* call) noexcept;
 
   net::EventLoop& loop() { return loop_; }

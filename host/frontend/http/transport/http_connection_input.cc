@@ -299,13 +299,12 @@ void HttpConnection::HandleRequest(RequestBody body) {
   const size_t body_bytes = body.bytes().size() + body.posted.size();
   try {
     if (const auto refusal = std::exchange(refusal_, std::nullopt)) {
-      return ReplyRefusal(DefaultHttpStatus(*refusal), refusal->message());
+      return Refuse(*refusal);
     }
     service_.Handle(*this, head_, std::move(body));
   } catch (const std::bad_alloc&) {
     if (state_ != State::kRunning || call_ != nullptr) return Close();
-    const Status refusal = CannotAllocate(body_bytes);
-    ReplyRefusal(DefaultHttpStatus(refusal), refusal.message());
+    Refuse(CannotAllocate(body_bytes));
   }
 }
 
@@ -320,6 +319,10 @@ void HttpConnection::RejectRequest(int status, std::string_view reason) {
   state_ = State::kRunning;
   owner_.OnRequestStart();
   ReplyRefusal(status, reason);
+}
+
+void HttpConnection::Refuse(const Status& status) {
+  ReplyRefusal(DefaultHttpStatus(status), status.message());
 }
 
 void HttpConnection::ReplyRefusal(int status, std::string_view reason) {

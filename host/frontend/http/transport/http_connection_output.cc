@@ -134,7 +134,7 @@ void HttpConnection::FailForMemory(const InFlightCall* call) noexcept {
   const bool is_next = call_ != nullptr && call_ != call;  // a pipelined request has begun
   if (state_ == State::kRunning && !has_sent_response_ && !is_next) {
     try {
-      return ReplyError(*this, UnavailableError("cannot allocate memory for the response"));
+      return ReplyRefusal(503, "cannot allocate memory for the request or its response");
     } catch (const std::bad_alloc&) {
       // Not even for the error.
     }

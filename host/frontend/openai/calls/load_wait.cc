@@ -32,7 +32,7 @@ void LoadWait::OnReady(const Result<ModelDemand::Lease>& lease) {
   try {
     handler_(lease.ok() ? Status::Ok() : lease.status(), std::move(body_));
   } catch (const std::bad_alloc&) {
-    connection->Abort();
+    connection->FailForMemory(this);
   }
 }
 
