@@ -152,9 +152,12 @@ Status Frontends::StartHttp(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(auto service,
                           http::KServeService::Create(server_, state_, options.kserve));
   http::KServeService* const kserve = service.get();
+  openai::OpenAiOptions openai_options = options.openai;
+  openai_options.serves_metrics = options.allow_metrics && (options.openai.serves_metrics ||
+                                                            options.openai.console.value_or(false));
   auto openai = std::make_unique<openai::OpenAiService>(
-      std::move(service), options.openai, openai::IsLocalAddress(options.http.address),
-      demand_.get(), access_log_.get());
+      std::move(service), openai_options, openai::IsLocalAddress(options.http.address),
+      options.program == Program::kNereid, demand_.get(), access_log_.get());
   return Listen(std::move(openai), kserve, options.http, "HTTP");
 }
 

@@ -234,6 +234,7 @@ Result<ServeOptions> ParseServeOptions(const std::vector<std::string>& args) {
   }
   NEREID_RETURN_IF_ERROR(CheckServeOptions(options));
   NEREID_ASSIGN_OR_RETURN(options.server, ParseOptions(server));
+  options.server.openai.serves_metrics = true;
   std::optional<bool>& console = options.server.openai.console;
   if (!console) console = openai::IsLocalAddress(options.server.http.address);
   return options;

@@ -216,14 +216,14 @@ def test_log_settings_are_read_and_changed(client):
         client.update_log_settings({"log_nope": 1})
 
 
-def test_metrics_are_on_their_own_port_and_on_the_http_port(server):
+def test_metrics_are_on_their_own_port(server):
     page = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics").read().decode()
     assert "nv_inference_request_success" in page
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/")
     with pytest.raises(urllib.error.HTTPError, match="405"):
         urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", data=b"")
-    assert call(server, "/metrics")[0] == 200
+    assert call(server, "/metrics")[0] == 404
 
 
 def test_stopped_server_exits_with_0(start_server, repository, test_backends):

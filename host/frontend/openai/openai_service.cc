@@ -37,23 +37,40 @@ std::string ModelNameOf(std::string_view json, size_t max_depth) {
   return model;
 }
 
+// True if a browser may have sent the request. KServe's clients send none of these headers, so that
+// they reach a local server under any name of its host, also through a proxy. Every browser sends
+// one: Origin with what a page posts, and the others with all requests.
+bool MayComeFromPage(const http::RequestHead& head) {
+  for (const char* const name : {"Origin", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Accept-Language"}) {
+    if (head.Header(name).data() != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
-                             const OpenAiOptions& options, bool is_local, ModelDemand* demand,
-                             AccessLog* log)
+                             const OpenAiOptions& options, bool is_local, bool checks_kserve,
+                             ModelDemand* demand, AccessLog* log)
     : kserve_(std::move(kserve)),
       origins_(options.cors_origins, is_local),
+      checks_kserve_(checks_kserve && is_local),
       has_console_(options.console.value_or(false)),
       log_(log),
       responses_({.max_count = options.max_stored_responses,
                   .max_age = std::chrono::seconds(options.max_stored_age_s)}),
-      context_{kserve_->context(), kserve_->is_draining(), responses_, running_, demand,
-               std::time(nullptr)} {}
+      context_{kserve_->context(),     kserve_->is_draining(), responses_, running_, demand,
+               options.serves_metrics, std::time(nullptr)} {}
+
+// Null if the port does not serve the path as one of these routes.
+const ApiRoute* OpenAiService::FindRoute(const http::RequestHead& head) const {
+  const ApiRoute* const route = FindApiRoute(head.method, head.path);
+  return route != nullptr && IsServed(context_, *route) ? route : nullptr;
+}
 
 bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
                                const http::RequestHead& head) {
-  const ApiRoute* const route = FindApiRoute(head.method, head.path);
+  const ApiRoute* const route = FindRoute(head);
   if (route == nullptr) return kserve_->AwaitsBody(connection, head);
   const ApiCallerOf caller(connection, head);
   return AcceptsMethod(*route, head.method) &&
@@ -62,7 +79,7 @@ bool OpenAiService::AwaitsBody(const http::HttpConnection& connection,
 
 http::HttpService::Refusal OpenAiService::Refuse(const http::RequestHead& head, int status,
                                                  std::string_view reason) {
-  if (FindApiRoute(head.method, head.path) == nullptr) {
+  if (FindRoute(head) == nullptr) {
     return kserve_->Refuse(head, status, reason);
   }
   return {status, ErrorFormOf(head.path)({.status = status, .message = std::string(reason)})};
@@ -78,7 +95,8 @@ http::PostedMemory OpenAiService::AcquirePostedMemory(const http::RequestHead& h
   return kserve_->AcquirePostedMemory(head, rest_bytes);
 }
 
-// Handles what concerns web pages. Returns true if the request is answered.
+// Handles what concerns web pages. `is_api`: the route is not one of KServe's. Returns true if the
+// request is answered.
 bool OpenAiService::AnswerPage(http::HttpConnection& connection, const http::RequestHead& head,
                                bool is_api) {
   const std::string_view origin = head.Header("Origin");
@@ -101,10 +119,15 @@ bool OpenAiService::AnswerPage(http::HttpConnection& connection, const http::Req
     return true;
   }
   // A key does what the checks do: no page has it unless its user gave it.
-  if (!is_api || context_.kserve.state.access.keys != nullptr) return false;
+  const bool is_checked = is_api || (checks_kserve_ && MayComeFromPage(head));
+  if (!is_checked || context_.kserve.state.access.keys != nullptr) return false;
   const Status status = origins_.Check(origin, head.Header("Host"));
   if (status.ok()) return false;
-  ReplyApiError(connection, {.status = 403, .message = status.message()});
+  if (is_api) {
+    ReplyApiError(connection, {.status = 403, .message = status.message()});
+  } else {
+    connection.Reply({.status = 403}, http::ErrorBody(status.message()));
+  }
   return true;
 }
 
@@ -169,7 +192,7 @@ void OpenAiService::HandleKServe(http::HttpConnection& connection, const http::R
 void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
                            http::RequestBody body) {
   if (log_ != nullptr) connection.SetNotes(log_->Begin(head, connection.request_start_ns()));
-  const ApiRoute* const route = FindApiRoute(head.method, head.path);
+  const ApiRoute* const route = FindRoute(head);
   const bool is_console = has_console_ && IsConsolePath(head.path);
   if (AnswerPage(connection, head, route != nullptr || is_console)) return;
   if (is_console && AnswerConsole(connection, head)) return;

@@ -18,11 +18,12 @@ namespace nereid::openai {
 
 class OpenAiService final : public http::HttpService {
  public:
-  // `is_local`: the port is open only to this machine.
+  // `is_local`: the port is open only to this machine. `checks_kserve`: pages of other servers may
+  // not use KServe's routes either.
   // `demand` loads models that requests name; null: none is loaded on demand. `log`: null if there
   // is none. Both outlive the object.
   OpenAiService(std::unique_ptr<http::KServeService> kserve, const OpenAiOptions& options,
-                bool is_local, ModelDemand* demand, AccessLog* log);
+                bool is_local, bool checks_kserve, ModelDemand* demand, AccessLog* log);
 
   void Handle(http::HttpConnection& connection, const http::RequestHead& head,
               http::RequestBody body) override;
@@ -41,10 +42,12 @@ class OpenAiService final : public http::HttpService {
                  const ApiRoute& route, http::RequestBody body);
   void HandleKServe(http::HttpConnection& connection, const http::RequestHead& head,
                     http::RequestBody body);
+  const ApiRoute* FindRoute(const http::RequestHead& head) const;
   bool AnswerPage(http::HttpConnection& connection, const http::RequestHead& head, bool is_api);
 
   const std::unique_ptr<http::KServeService> kserve_;
   const OriginPolicy origins_;
+  const bool checks_kserve_;
   const bool has_console_;
   AccessLog* const log_;
   ResponseStore responses_;

@@ -21,6 +21,8 @@ struct OpenAiOptions {
   size_t max_stored_responses = 1000;  // --max-stored-responses
   int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
   std::string access_log;              // --access-log: a file, or "-"; empty: there is none
+  // The port answers /metrics as the metrics port does: under `nereid serve` and with the console.
+  bool serves_metrics = false;
   // --console: the port serves the web console. nullopt: off, but `nereid serve` has it on where
   // only this machine reaches the port.
   std::optional<bool> console;

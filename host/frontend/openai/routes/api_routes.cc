@@ -67,6 +67,10 @@ std::span<const ApiRoute> ApiRoutes() {
   return kRoutes;
 }
 
+bool IsServed(const ApiContext& context, const ApiRoute& route) {
+  return context.serves_metrics || route.operation != ApiOperation::kReadMetrics;
+}
+
 bool AcceptsMethod(const ApiRoute& route, http::Method method) {
   return method == route.method ||
          (method == http::Method::kHead && route.method == http::Method::kGet);

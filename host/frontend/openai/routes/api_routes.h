@@ -25,6 +25,7 @@ struct ApiContext {
   ResponseStore& responses;
   RunningRequests& running;
   ModelDemand* const demand;  // null: no model is loaded on demand
+  const bool serves_metrics;  // the port answers /metrics
   const int64_t started_s;    // Unix time
 };
 
@@ -41,6 +42,9 @@ struct ApiRoute {
 };
 
 std::span<const ApiRoute> ApiRoutes();
+
+// False for a route that the port does not serve.
+bool IsServed(const ApiContext& context, const ApiRoute& route);
 
 // A HEAD request is answered as GET is; the transport leaves the body out.
 bool AcceptsMethod(const ApiRoute& route, http::Method method);

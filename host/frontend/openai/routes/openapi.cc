@@ -115,9 +115,11 @@ const char* MethodName(http::Method method) {
   return method == http::Method::kDelete ? "delete" : "post";
 }
 
-std::string MakeDescription() {
+// `context`: of the port whose routes are described.
+std::string MakeDescription(const ApiContext& context) {
   Json paths = Json::object();
   for (const ApiRoute& route : ApiRoutes()) {
+    if (!IsServed(context, route)) continue;
     const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
     paths[path + std::string(route.suffix)][MethodName(route.method)] = Operation(route);
   }
@@ -128,8 +130,9 @@ std::string MakeDescription() {
 
 }  // namespace
 
-void HandleOpenApi(ApiContext&, HttpConnection& connection, const RequestHead&, RequestBody) {
-  static const std::string description = MakeDescription();
+void HandleOpenApi(ApiContext& context, HttpConnection& connection, const RequestHead&,
+                   RequestBody) {
+  static const std::string description = MakeDescription(context);
   connection.Reply({}, description);
 }
 
