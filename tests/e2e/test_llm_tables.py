@@ -63,6 +63,11 @@ DIFFERS = {
     "logit_bias_values": ({"logit_bias_ids": [5], "logit_bias_values": [1000.0]}, {"logit_bias_ids": [5], "logit_bias_values": [-1000.0]}),
     "allowed_token_ids": ({"allowed_token_ids": [5, 6]}, {}),
     "num_top_logprobs": ({"num_top_logprobs": 2}, {}),
+    "num_prompt_logprobs": ({"num_prompt_logprobs": 2}, {}),
+    "thinking_token_budget": ({"thinking_token_budget": 1, "thinking_end_ids": [5]}, {"thinking_token_budget": 4, "thinking_end_ids": [5]}),
+    "thinking_begin_ids": ({"thinking_token_budget": 1, "thinking_end_ids": [5]},
+                           {"thinking_token_budget": 1, "thinking_end_ids": [5], "thinking_begin_ids": [5]}),
+    "thinking_end_ids": ({"thinking_token_budget": 1, "thinking_end_ids": [5]}, {"thinking_token_budget": 1, "thinking_end_ids": [6]}),
 }
 # Inputs whose effect needs more than one answer: other tests show it.
 ELSEWHERE = {"streaming": "test_llm_overload.py", "priority": "scheduler_test.cc", "len_penalty": "beam_search_test.cc", "early_stopping": "beam_search_test.cc",
@@ -170,7 +175,7 @@ def test_outputs_are_those_that_are_asked_for(server, dist):
     inputs, outputs = table(dist, "Inputs"), table(dist, "Outputs")
     plain = set(ask(server, inputs, {}))
     assert plain == {"output_ids", "sequence_length", "prior_ids", "finish_reason", "num_cached_tokens", "stop_reason"}
-    every = {name: True for name in inputs if name.startswith("return_")} | {"num_top_logprobs": 2, "skip_special_tokens": True}
+    every = {name: True for name in inputs if name.startswith("return_")} | {"num_top_logprobs": 2, "num_prompt_logprobs": 2, "skip_special_tokens": True}
     seen = set(ask(server, inputs, every)) | {"stream_position"} | {name for name in outputs if name.endswith("_ns")}
     assert outputs.keys() - seen == {"batch_index", "sequence_index", "context_phase_params"}
     assert "output 'context_phase_params': this feature is not supported" in refusal(server, inputs, {}, ["output_ids", "context_phase_params"])

@@ -67,6 +67,8 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
     item.returns_cache_stats = from.returns_cache_stats;
     item.returns_perf_metrics = from.returns_perf_metrics;
     item.returns_token_ids = from.returns_token_ids;
+    item.returns_prompt_ids = from.returns_token_ids || from.returns_prompt_log_probs;
+    item.num_prompt_top_log_probs = from.num_prompt_top_log_probs;
     item.skips_special_tokens = from.skips_special_tokens;
     item.num_top_log_probs = from.sampling.num_top_log_probs;
     item.first_sequence = sequences_.size();
@@ -142,6 +144,9 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
     // These come only once, with the first call.
     Append(update.context_logits, output.context_logits);
     Append(update.prompt_log_probs, output.prompt_log_probs);
+    update.prompt_top_tokens.insert(update.prompt_top_tokens.end(),
+                                    output.prompt_top_tokens.begin(),
+                                    output.prompt_top_tokens.end());
     if (!is_streaming && output.finish == llm::FinishReason::kNone) return;
     const size_t first = is_streaming ? output.first_new : 0;
     update.ids.insert(update.ids.end(), output.ids.begin() + first, output.ids.end());

@@ -64,6 +64,7 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
     std::vector<llm::SampledToken> top_tokens;  // num_top_log_probs for each of `ids`
     float cum_log_prob = 0.0f;
     int32_t num_output = 0;  // emitted in total, `ids` included
+    std::vector<llm::SampledToken> prompt_top_tokens;
     std::vector<float> prompt_log_probs, context_logits, generation_logits;
     int32_t num_reused_blocks = 0;
     int32_t num_new_blocks = 0;
@@ -82,6 +83,8 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
     bool returns_cache_stats = false;
     bool returns_perf_metrics = false;
     bool returns_token_ids = false;
+    bool returns_prompt_ids = false;
+    int32_t num_prompt_top_log_probs = 0;
     std::optional<bool> skips_special_tokens;
     int32_t num_top_log_probs = 0;
     bool has_sent_prompt = false;  // the ids of `prompt`, as an output [response thread]
@@ -122,6 +125,9 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   Status FillExtensions(Response& response, const SequenceState& sequence,
                         std::span<const SequenceUpdate> all);
   Status FillTopTokens(Response& response, const Item& item, std::span<const SequenceUpdate> all);
+  // `num_top` of `tokens` for each row.
+  Status SetTopTokens(Response& response, const char* ids_name, const char* log_probs_name,
+                      std::span<const llm::SampledToken> tokens, int32_t num_top);
   Status FillLogits(Response& response, std::span<const SequenceUpdate> all);
   Status SetLogits(Response& response, const char* name, DataType datatype,
                    const std::vector<int64_t>& shape, std::span<const float> logits);

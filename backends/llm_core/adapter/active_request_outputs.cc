@@ -32,11 +32,16 @@ Status ActiveRequest::FillExtensions(Response& response, const SequenceState& se
         response.SetOutput<Bool>("skip_special_tokens", Shape({1}), std::span(&skips, 1)));
   }
   if (item.num_top_log_probs > 0) NEREID_RETURN_IF_ERROR(FillTopTokens(response, item, all));
-  if (!item.returns_token_ids) return {};
-  if (!std::exchange(item.has_sent_prompt, true) && IsRequested(response, "prompt_ids")) {
+  if (item.returns_prompt_ids && !std::exchange(item.has_sent_prompt, true) &&
+      IsRequested(response, "prompt_ids")) {
     NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(
         "prompt_ids", Shape({static_cast<int64_t>(item.prompt.size())}), item.prompt));
   }
+  if (!first.prompt_top_tokens.empty()) {
+    NEREID_RETURN_IF_ERROR(SetTopTokens(response, "prompt_top_logprob_ids", "prompt_top_logprobs",
+                                        first.prompt_top_tokens, item.num_prompt_top_log_probs));
+  }
+  if (!item.returns_token_ids) return {};
   if (!IsRequested(response, "output_token_ids")) return {};
   llm::TokenIds ids;
   for (const SequenceUpdate& update : all)
@@ -47,20 +52,27 @@ Status ActiveRequest::FillExtensions(Response& response, const SequenceState& se
 
 Status ActiveRequest::FillTopTokens(Response& response, const Item& item,
                                     std::span<const SequenceUpdate> all) {
+  std::vector<llm::SampledToken> tokens;
+  for (const SequenceUpdate& update : all) {
+    tokens.insert(tokens.end(), update.top_tokens.begin(), update.top_tokens.end());
+  }
+  return SetTopTokens(response, "top_logprob_ids", "top_logprobs", tokens, item.num_top_log_probs);
+}
+
+Status ActiveRequest::SetTopTokens(Response& response, const char* ids_name,
+                                   const char* log_probs_name,
+                                   std::span<const llm::SampledToken> tokens, int32_t num_top) {
   llm::TokenIds ids;
   std::vector<float> log_probs;
-  for (const SequenceUpdate& update : all) {
-    for (const llm::SampledToken& token : update.top_tokens) {
-      ids.push_back(token.id);
-      log_probs.push_back(token.log_prob);
-    }
+  for (const llm::SampledToken& token : tokens) {
+    ids.push_back(token.id);
+    log_probs.push_back(token.log_prob);
   }
-  const auto num_rows = static_cast<int64_t>(ids.size()) / item.num_top_log_probs;
-  const std::vector<int64_t> shape = Shape({num_rows, item.num_top_log_probs});
-  if (IsRequested(response, "top_logprob_ids"))
-    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>("top_logprob_ids", shape, ids));
-  if (!IsRequested(response, "top_logprobs")) return {};
-  return response.SetOutput<float>("top_logprobs", shape, log_probs);
+  const std::vector<int64_t> shape = Shape({static_cast<int64_t>(ids.size()) / num_top, num_top});
+  if (IsRequested(response, ids_name))
+    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(ids_name, shape, ids));
+  if (!IsRequested(response, log_probs_name)) return {};
+  return response.SetOutput<float>(log_probs_name, shape, log_probs);
 }
 
 Status ActiveRequest::FillLogits(Response& response, std::span<const SequenceUpdate> all) {

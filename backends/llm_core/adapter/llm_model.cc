@@ -232,6 +232,8 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->returns_context_logits = client.items[item].returns_context_logits;
     engine_request->returns_generation_logits = client.items[item].returns_generation_logits;
     engine_request->returns_prompt_log_probs = client.items[item].returns_prompt_log_probs;
+    engine_request->num_prompt_top_log_probs = client.items[item].num_prompt_top_log_probs;
+    engine_request->reasoning = std::move(client.items[item].reasoning);
     engine_request->adapter = std::move(client.items[item].adapter);
     engine_request->sink = active_request->MakeSink(
         item, std::move(client.items[item].stop_strings),

@@ -326,6 +326,21 @@ Status ReadGuide(BatchInputs& inputs, int64_t row, RequestItem& out) {
   return {};
 }
 
+// The budget has no effect where the preprocessing knows no text that would end the reasoning.
+Status ReadReasoning(BatchInputs& inputs, int64_t row, RequestItem& out) {
+  if (inputs.Find("thinking_token_budget") == nullptr) return {};
+  llm::ReasoningLimit limit;
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("thinking_token_budget", row, limit.max_tokens));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> begin_ids,
+                          inputs.Row<int32_t>("thinking_begin_ids", row));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> end_ids,
+                          inputs.Row<int32_t>("thinking_end_ids", row));
+  limit.begin_ids.assign(begin_ids.begin(), begin_ids.end());
+  limit.end_ids.assign(end_ids.begin(), end_ids.end());
+  if (!end_ids.empty()) out.reasoning = std::move(limit);
+  return {};
+}
+
 Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_context_logits", row, out.returns_context_logits));
@@ -333,6 +348,10 @@ Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
       inputs.Scalar<Bool>("return_generation_logits", row, out.returns_generation_logits));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_prompt_log_probs", row, out.returns_prompt_log_probs));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<int32_t>("num_prompt_logprobs", row, out.num_prompt_top_log_probs));
+  out.returns_prompt_log_probs |= out.num_prompt_top_log_probs > 0;
+  NEREID_RETURN_IF_ERROR(ReadReasoning(inputs, row, out));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, out.returns_cache_stats));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.returns_perf_metrics));

@@ -57,6 +57,8 @@ struct RequestItem {
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
   bool returns_prompt_log_probs = false;
+  int32_t num_prompt_top_log_probs = 0;
+  std::optional<llm::ReasoningLimit> reasoning;
   bool returns_cache_stats = false;
   bool returns_perf_metrics = false;
   bool returns_token_ids = false;

@@ -54,6 +54,10 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     if (!decodes || sequence.num_pending > 0) continue;
     const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
     const int32_t most = std::min(options_.max_draft_tokens, left);
+    // An accepted draft is not replaced.
+    if (sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(int64_t{most} + 1)) {
+      continue;
+    }
     if (most <= 0 || TakeClientDrafts(sequence, left)) continue;
     if (options_.drafter == nullptr) continue;
     drafting_.push_back(&sequence);

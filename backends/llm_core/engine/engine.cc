@@ -289,8 +289,17 @@ void Engine::FailStuckRequests(std::span<const StuckRequest> stuck) {
   }
 }
 
-Status Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
+Status Engine::ApplyToken(Sequence& sequence, const SampledToken& sampled) {
   ++num_output_tokens_;
+  SampledToken token = sampled;
+  if (sequence.has_reasoning_budget) {
+    token.id = sequence.reasoning->Apply(sampled.id);
+    if (token.id != sampled.id) token.log_prob = 0.0f;  // no other token could follow
+    if (sequence.reasoning->is_over()) {
+      sequence.reasoning.reset();
+      sequence.has_reasoning_budget = false;
+    }
+  }
   if (sequence.num_pending > 0) {
     sequence.token_ids[sequence.num_known()] = token.id;
     --sequence.num_pending;

@@ -98,7 +98,7 @@ class Engine {
   // Starts to compute the masks of batch_.
   void StartMasks();
   // An error means that the grammar could not follow the token.
-  Status ApplyToken(Sequence& sequence, const SampledToken& token);
+  Status ApplyToken(Sequence& sequence, const SampledToken& sampled);
   // No token was sampled. Returns whether the text is complete, and ends the sequence then.
   bool EndWithoutToken(Sequence& sequence);
   // Applies the tokens of an entry with draft tokens up to the one that ends the sequence.

@@ -4,6 +4,7 @@
 #include "backends/llm_core/grammar/grammar.h"
 #include "backends/llm_core/lora/lora_adapter.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace nereid::llm {
@@ -46,6 +47,40 @@ Status CheckBeams(const GenerationRequest& request) {
   return Status::Ok();
 }
 
+Status CheckReasoning(const GenerationRequest& request, int32_t vocab_size) {
+  if (!request.reasoning) return Status::Ok();
+  const ReasoningLimit& limit = *request.reasoning;
+  if (limit.max_tokens < 0) {
+    return InvalidArgError("'thinking_token_budget' is ", limit.max_tokens, ", expected 0 or more");
+  }
+  NEREID_RETURN_IF_ERROR(CheckIds("thinking_begin_ids", limit.begin_ids, vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckIds("thinking_end_ids", limit.end_ids, vocab_size));
+  if (limit.end_ids.empty()) {
+    return InvalidArgError("'thinking_token_budget' is ", limit.max_tokens,
+                           ": it needs 'thinking_end_ids'");
+  }
+  if (request.uses_beams()) {
+    return UnsupportedError("'thinking_token_budget' is ", limit.max_tokens,
+                            " and 'beam_width' is ", request.beams.width,
+                            ": beam search has no reasoning budget, expected a beam_width of 1");
+  }
+  if (request.grammar == nullptr) return Status::Ok();
+  return UnsupportedError("'thinking_token_budget' is ", limit.max_tokens,
+                          " and 'guided_decoding_guide' is given: the guide decides each token");
+}
+
+Status CheckPromptLogProbs(const GenerationRequest& request, int32_t vocab_size) {
+  const int32_t num_top = request.num_prompt_top_log_probs;
+  const int32_t max_top = std::min(kMaxTopLogProbs, vocab_size);
+  if (num_top < 0 || num_top > max_top) {
+    return InvalidArgError("'num_prompt_logprobs' is ", num_top, ", expected 0 to ", max_top);
+  }
+  if (num_top == 0 || !request.uses_beams()) return Status::Ok();
+  return UnsupportedError("'num_prompt_logprobs' is ", num_top, " and 'beam_width' is ",
+                          request.beams.width,
+                          ": beam search has no list of likely tokens, expected 0");
+}
+
 Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& features) {
   const auto refuse = [](const char* name) {
     return UnsupportedError("'", name, "': this backend's executor does not support it");
@@ -56,6 +91,9 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
     return refuse("return_generation_logits");
   if (request.returns_prompt_log_probs && !features.prompt_log_probs) {
     return refuse("return_prompt_log_probs");
+  }
+  if (request.num_prompt_top_log_probs > 0 && !features.logits) {
+    return refuse("num_prompt_logprobs");
   }
   if (!request.draft_ids.empty() && !features.draft_tokens) return refuse("draft_input_ids");
   if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
@@ -116,6 +154,8 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
   }
   NEREID_RETURN_IF_ERROR(CheckSamplingParams(request.sampling, limits.vocab_size));
   NEREID_RETURN_IF_ERROR(CheckGrammar(request, limits.vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckReasoning(request, limits.vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckPromptLogProbs(request, limits.vocab_size));
   return CheckFeatures(request, features);
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "backends/llm_core/engine/reasoning_budget.h"
 #include "backends/llm_core/engine/stop_criteria.h"
 #include "backends/llm_core/sampling/sampler.h"
 #include "backends/llm_core/sampling/sampling_params.h"
@@ -45,7 +47,10 @@ struct SequenceOutput {
   int32_t sequence_index = 0;
   // If requested, for sequence 0 and in its first call:
   std::span<const float> prompt_log_probs;  // of each prompt token but the first
-  std::span<const float> context_logits;    // [num_prompt, vocab_size], before any sampling rule
+  // Of each prompt token but the first: the num_prompt_top_log_probs likeliest ones at its place,
+  // most likely first.
+  std::span<const SampledToken> prompt_top_tokens;
+  std::span<const float> context_logits;  // [num_prompt, vocab_size], before any sampling rule
   // Parallel to ids: [ids.size(), vocab_size], before any sampling rule.
   std::span<const float> generation_logits;
   int32_t num_reused_blocks = 0;  // KV blocks found in the prefix cache
@@ -106,7 +111,11 @@ struct GenerationRequest {
   // the output begins like it. Needs ExecutorFeatures::draft_tokens.
   TokenIds draft_ids;
 
+  // Bounds the reasoning of each sequence.
+  std::optional<ReasoningLimit> reasoning;
+
   bool returns_prompt_log_probs = false;
+  int32_t num_prompt_top_log_probs = 0;  // with returns_prompt_log_probs
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
 

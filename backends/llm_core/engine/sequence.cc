@@ -27,6 +27,10 @@ std::unique_ptr<Sequence> MakeSequence(std::shared_ptr<GenerationRequest> reques
     sequence->grammar = std::make_unique<SequenceGrammar>(request->grammar, request->stop.end_ids);
     sequence->has_grammar = true;
   }
+  if (request->reasoning) {
+    sequence->reasoning = std::make_unique<ReasoningBudget>(*request->reasoning);
+    sequence->has_reasoning_budget = true;
+  }
   sequence->has_beams_or_logits = request->uses_beams() || sequence->kept_logits != nullptr;
   if (index > 0 && !request->sampling.is_greedy()) {
     sequence->own_sampling = std::make_unique<SamplingParams>(request->sampling);

@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/engine/beam_search.h"
 #include "backends/llm_core/engine/prefix_cache.h"
+#include "backends/llm_core/engine/reasoning_budget.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/sequence_grammar.h"
 #include "backends/llm_core/sampling/sampler.h"
@@ -27,6 +28,7 @@ class BeamGroup;
 // Logits and log probabilities kept for rarely requested outputs.
 struct SequenceLogits {
   std::vector<float> prompt_log_probs;
+  std::vector<SampledToken> prompt_top_tokens;
   std::vector<float> context_logits;
   std::vector<float> generation_logits;
   std::vector<SampledToken> top_tokens;  // of each sampled token
@@ -69,8 +71,9 @@ struct alignas(128) Sequence {
   bool has_beams_or_logits = false;  // belongs to a beam search or has kept_logits
   // Its keys use the long frequencies; see ExecutorLimits::long_rope_positions.
   bool uses_long_rope = false;
-  bool caches_prefix = true;  // inserts its full blocks into the prefix cache
-  bool has_grammar = false;   // `grammar` is set
+  bool caches_prefix = true;          // inserts its full blocks into the prefix cache
+  bool has_grammar = false;           // `grammar` is set
+  bool has_reasoning_budget = false;  // `reasoning` is set
   FinishReason finish = FinishReason::kNone;
   // Tokens of drafts->ids that the next step verifies; of the step in flight, once it is planned.
   uint8_t num_drafts = 0;
@@ -86,6 +89,8 @@ struct alignas(128) Sequence {
   // if logits, likely tokens or prompt log probabilities are requested
   std::unique_ptr<SequenceLogits> kept_logits;
   std::unique_ptr<SequenceGrammar> grammar;  // if the request has one
+  // If the request bounds its reasoning, until that has ended.
+  std::unique_ptr<ReasoningBudget> reasoning;
   // The other sequences of its request, until all are admitted together.
   std::vector<std::unique_ptr<Sequence>> siblings;
   SequenceRank rank;

@@ -26,7 +26,7 @@ void AddOptionalOutputs(const Sequence& sequence, BatchEntry& entry) {
     return;
   }
   entry.num_logits = entry.num_tokens;
-  entry.returns_logits |= request.returns_context_logits;
+  entry.returns_logits |= request.returns_context_logits || request.num_prompt_top_log_probs > 0;
   if (!request.returns_prompt_log_probs) return;
   const int32_t first = sequence.num_cached + 1;
   const int32_t count = std::min(entry.num_tokens, sequence.num_tokens() - first);
@@ -105,6 +105,15 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
       kept.prompt_log_probs.insert(kept.prompt_log_probs.end(), found.begin() + skip,
                                    found.begin() + last);
     }
+    if (request.num_prompt_top_log_probs > 0) {
+      const std::span<const float> logits = result.logits[i];
+      std::vector<SampledToken> top;
+      for (int32_t row = skip; row < last; ++row) {
+        FindTopTokens(logits.subspan(size_t(row) * vocab_size, vocab_size),
+                      request.num_prompt_top_log_probs, top);
+        kept.prompt_top_tokens.insert(kept.prompt_top_tokens.end(), top.begin(), top.end());
+      }
+    }
     kept.num_prompt_done = std::max(kept.num_prompt_done, entry.num_cached + end);
   }
   if (entry.num_top_tokens > 0) {
@@ -157,6 +166,7 @@ void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) 
     const SequenceLogits& kept = *sequence.kept_logits;
     if (!std::exchange(sequence.was_emitted, true)) {
       output.prompt_log_probs = kept.prompt_log_probs;
+      output.prompt_top_tokens = kept.prompt_top_tokens;
       output.context_logits = kept.context_logits;
     }
     const size_t num_logits = static_cast<size_t>(num_visible) * vocab_size;

@@ -6,6 +6,16 @@
 #include "backends/llm_core/engine/executor.h"
 
 namespace nereid::llm {
+namespace {
+
+// At most two steps are in flight, so that one of the tokens of three steps could be the first that
+// is replaced before the engine knows the token before it.
+bool IsAlmostSpent(const Sequence& sequence) {
+  constexpr int64_t kNumSteps = 3;
+  return sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(kNumSteps);
+}
+
+}  // namespace
 
 void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& sequences,
                         bool overlaps, std::chrono::steady_clock::time_point began) {
@@ -23,9 +33,10 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     // before the next step can be planned. So does a drafter. So does a grammar: its mask depends
     // on the token. The masks themselves are computed while the model runs, so that a grammar costs
     // the time from Collect to the next launch, in which the device is idle, for the whole batch.
-    step.may_overlap &=
-        !sequence.has_beams_or_logits && sequence.drafts == nullptr &&
-        !(step.samples[i] && (sequence.has_grammar || sequence.sampling().reads_output()));
+    // So does a reasoning budget that is almost spent, because it replaces sampled tokens.
+    step.may_overlap &= !sequence.has_beams_or_logits && sequence.drafts == nullptr &&
+                        !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
+                                              sequence.sampling().reads_output()));
   }
   step.decodes_with_drafts =
       batch.token_ids.size() == sequences.size() + static_cast<size_t>(step.num_drafts);

@@ -36,6 +36,7 @@ struct Answer {
   std::map<int32_t, std::vector<float>> generation_logits;
   std::vector<float> log_probs, prompt_log_probs, context_logits;
   std::map<int32_t, std::vector<SampledToken>> top_tokens;
+  std::vector<SampledToken> prompt_top_tokens;
   int32_t num_cached_tokens = 0;
   int32_t end_id = -1;
   float cum_log_prob = 0.0f;
@@ -63,6 +64,10 @@ class CollectingSink : public OutputSink {
       answer_.cum_log_prob = output.cum_log_prob;
       keep(answer_.prompt_log_probs, output.prompt_log_probs);
       keep(answer_.context_logits, output.context_logits);
+      if (!output.prompt_top_tokens.empty()) {
+        answer_.prompt_top_tokens.assign(output.prompt_top_tokens.begin(),
+                                         output.prompt_top_tokens.end());
+      }
     }
     if (output.finish == FinishReason::kNone) return;
     answer_.finish[index] = output.finish;
@@ -275,6 +280,57 @@ TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPosition) {
   }
   answers[1].wait();
   answers[3].wait();
+}
+
+TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPositionOfThePrompt) {
+  const TokenIds prompt = {1, 2, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0, 2};
+  std::vector<std::future<Answer>> answers;
+  for (const int32_t num_sequences : {1, 2}) {
+    auto request = MakeRequest(prompt, 4);
+    request->num_sequences = num_sequences;
+    request->returns_prompt_log_probs = true;
+    request->num_prompt_top_log_probs = 3;
+    answers.push_back(Send(*engine_, std::move(request)));
+    answers.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
+  }
+  for (const size_t i : {0, 2}) {
+    const Answer answer = answers[i].get();
+    ASSERT_EQ(answer.prompt_top_tokens.size(), (prompt.size() - 1) * 3);
+    EXPECT_EQ(answer.prompt_log_probs.size(), prompt.size() - 1);
+    EXPECT_TRUE(answer.context_logits.empty());
+    for (size_t at = 1; at < prompt.size(); ++at) {
+      std::vector<SampledToken> expected;
+      FindTopTokens(LogitsAfter(std::span(prompt).first(at), limits_), 3, expected);
+      for (size_t k = 0; k < 3; ++k) {
+        EXPECT_EQ(answer.prompt_top_tokens[(at - 1) * 3 + k].id, expected[k].id) << at;
+      }
+    }
+  }
+  answers[1].wait();
+  answers[3].wait();
+}
+
+TEST_P(EngineOutputsTest, AReasoningBudgetIsHeldWhateverElseRuns) {
+  const ReasoningLimit limits[] = {{0, {}, {7}}, {1, {}, {7, 8, 9}}, {6, {}, {7}}, {30, {}, {7}}};
+  std::vector<std::future<Answer>> answers, others;
+  std::vector<TokenIds> prompts;
+  for (int i = 0; i < 16; ++i) {
+    prompts.push_back(RandomPrompt());
+    auto request = MakeRequest(prompts.back(), 14);
+    request->reasoning = limits[i % 4];
+    answers.push_back(Send(*engine_, std::move(request)));
+    others.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
+  }
+  for (size_t i = 0; i < answers.size(); ++i) {
+    TokenIds tokens = prompts[i], expected;
+    ReasoningBudget budget(limits[i % 4]);
+    while (expected.size() < 14) {
+      expected.push_back(budget.Apply(ContinueAlone(tokens, 1, limits_, 0)[0]));
+      tokens.push_back(expected.back());
+    }
+    EXPECT_EQ(answers[i].get().ids.at(0), expected) << i;
+  }
+  for (auto& other : others) other.wait();
 }
 
 TEST_P(EngineOutputsTest, CountsThePromptTokensThatWereCached) {
