@@ -147,6 +147,25 @@ Status Postprocessing::WriteTokenTexts(RequestTensors& tensors, const Sequences&
   return tensors.SetStrings("TOP_TOKEN_TEXTS", {num_rows, num_top}, texts);
 }
 
+// The prompt comes with the first response of a stream. Only for one row, as above.
+Status Postprocessing::WritePromptTexts(RequestTensors& tensors, int64_t num_rows) const {
+  if (num_rows != 1) return {};
+  const auto write = [&](const char* input, const char* output, size_t num_dims) -> Status {
+    if (!tensors.IsRequestedOutput(output)) return {};
+    NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view, tensors.OptionalInput(input));
+    if (!view) return {};
+    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids, view->As<int32_t>());
+    std::vector<std::string> texts;
+    for (const int32_t id : ids) texts.push_back(tokenizer_->TokenBytes(id));
+    const auto num_texts = static_cast<int64_t>(texts.size());
+    if (num_dims == 1) return tensors.SetStrings(output, {num_texts}, texts);
+    const int64_t num_top = view->shape().empty() ? 0 : view->shape().back();
+    return tensors.SetStrings(output, {num_top == 0 ? 0 : num_texts / num_top, num_top}, texts);
+  };
+  NEREID_RETURN_IF_ERROR(write("PROMPT_IDS", "PROMPT_TOKEN_TEXTS", 1));
+  return write("PROMPT_TOP_LOGPROB_IDS", "PROMPT_TOP_TOKEN_TEXTS", 2);
+}
+
 Status Postprocessing::WriteTexts(RequestTensors& tensors, Request& request,
                                   const Sequences& s) const {
   NEREID_ASSIGN_OR_RETURN(const bool is_parsed, ParsedOutputs::IsRequested(tensors));
@@ -179,6 +198,7 @@ Status Postprocessing::Process(Request& request, const ModelConfig& config) cons
   NEREID_ASSIGN_OR_RETURN(const Sequences sequences, ReadSequences(tensors, request, config));
   NEREID_RETURN_IF_ERROR(WriteTexts(tensors, request, sequences));
   NEREID_RETURN_IF_ERROR(WriteTokenTexts(tensors, sequences));
+  NEREID_RETURN_IF_ERROR(WritePromptTexts(tensors, sequences.rows));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CUM_LOG_PROBS", "CUM_LOG_PROBS"));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_OUTPUT_LOG_PROBS", "OUTPUT_LOG_PROBS"));
   NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput("OUT_CONTEXT_LOGITS", "CONTEXT_LOGITS"));

@@ -43,6 +43,7 @@ class Postprocessing {
   // The bytes of each generated token if the request has OUTPUT_LOG_PROBS or TOP_LOGPROB_IDS, and
   // of the tokens that the latter lists.
   Status WriteTokenTexts(RequestTensors& tensors, const Sequences& sequences) const;
+  Status WritePromptTexts(RequestTensors& tensors, int64_t num_rows) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const DecodeOptions options_;

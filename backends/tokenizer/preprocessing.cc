@@ -70,7 +70,8 @@ Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer,
 
 Status Preprocessing::Process(Request& request, const ModelConfig& config) const {
   RequestTensors tensors(request, config);
-  NEREID_ASSIGN_OR_RETURN(const Rows ids, ReadPrompts(tensors, request));
+  NEREID_ASSIGN_OR_RETURN(Rows ids, ReadPrompts(tensors, request));
+  NEREID_RETURN_IF_ERROR(TruncatePrompts(tensors, ids));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> end_ids,
                           ReadIdsOr(tensors, "END_ID", end_id_));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> pad_ids,
@@ -80,6 +81,7 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
   NEREID_RETURN_IF_ERROR(WriteDecoderIds(tensors, pad_ids));
   NEREID_RETURN_IF_ERROR(WritePromptEnds(tensors, ids));
   NEREID_RETURN_IF_ERROR(WriteGuide(tensors, ids));
+  NEREID_RETURN_IF_ERROR(WriteReasoningMarkers(tensors, ids));
   NEREID_ASSIGN_OR_RETURN(const auto max_tokens, tensors.OptionalInput("REQUEST_OUTPUT_LEN"));
   // Without the input there is no output either: the engine takes the limit from the context.
   if (max_tokens)
@@ -232,6 +234,57 @@ std::string Preprocessing::PromptEnd(const std::vector<int32_t>& ids) const {
   constexpr size_t kMaxIds = 16;  // more than any template writes behind the last message
   const size_t num_ids = std::min(kMaxIds, ids.size());
   return tokenizer_->DecodeInContext(std::span(ids).last(num_ids), {.skip_special_tokens = false});
+}
+
+Status Preprocessing::TruncatePrompts(const RequestTensors& tensors, Rows& rows) const {
+  constexpr const char* kInput = "TRUNCATE_PROMPT_TOKENS";
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view, tensors.OptionalInput(kInput));
+  if (!view) return {};
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> counts, view->As<int32_t>());
+  if (counts.size() != rows.size()) {
+    return InvalidArgError("input '", kInput, "': expected 1 number per row, got shape ",
+                           ToString(view->shape()));
+  }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (counts[r] < 1) {
+      return InvalidArgError("input '", kInput, "' is ", counts[r], ", expected 1 or more");
+    }
+    const auto num_kept = std::min(rows[r].size(), static_cast<size_t>(counts[r]));
+    rows[r].erase(rows[r].begin(), rows[r].end() - static_cast<ptrdiff_t>(num_kept));
+  }
+  return {};
+}
+
+// The ids by which the engine finds and ends the reasoning of an answer. There are none for a model
+// whose form of reasoning is not known: the budget has no effect then.
+Status Preprocessing::WriteReasoningMarkers(RequestTensors& tensors, const Rows& prompts) const {
+  constexpr const char* kInput = "THINKING_TOKEN_BUDGET";
+  NEREID_ASSIGN_OR_RETURN(const auto budget, tensors.OptionalInput(kInput));
+  if (!budget || family_ == nullptr) return {};
+  EncodeOptions options = options_;
+  options.add_special_tokens = false;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> begin,
+                          tokenizer_->Encode(family_->reasoning.begin, options));
+  NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> end,
+                          tokenizer_->Encode(family_->reasoning.end, options));
+  std::vector<int32_t> begins, ends;
+  size_t num_begun = 0;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    const bool has_begun = HasBegunReasoning(*family_, PromptEnd(prompt));
+    num_begun += has_begun ? 1 : 0;
+    if (!has_begun) begins.insert(begins.end(), begin.begin(), begin.end());
+    ends.insert(ends.end(), end.begin(), end.end());
+  }
+  if (num_begun != 0 && num_begun != prompts.size()) {
+    return UnsupportedError("input '", kInput, "': ", num_begun, " of ", prompts.size(),
+                            " prompts have begun the reasoning, expected none or all");
+  }
+  const auto size_of = [](const std::vector<int32_t>& ids) {
+    return static_cast<int64_t>(ids.size());
+  };
+  NEREID_RETURN_IF_ERROR(tensors.SetOutput<int32_t>("THINKING_END_IDS", {size_of(end)}, ends));
+  if (begins.empty()) return {};
+  return tensors.SetOutput<int32_t>("THINKING_BEGIN_IDS", {size_of(begin)}, begins);
 }
 
 Status Preprocessing::WriteGuide(RequestTensors& tensors, const Rows& prompts) const {

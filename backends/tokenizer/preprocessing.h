@@ -47,6 +47,8 @@ class Preprocessing {
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
   std::string PromptEnd(const std::vector<int32_t>& ids) const;
   // Passes the guide of the request on, or writes the one that forces tool calls.
+  Status TruncatePrompts(const RequestTensors& tensors, Rows& rows) const;
+  Status WriteReasoningMarkers(RequestTensors& tensors, const Rows& prompts) const;
   Status WriteGuide(RequestTensors& tensors, const Rows& prompts) const;
   Result<std::string> CallGuide(std::string_view tool_choice, const nlohmann::ordered_json& tools,
                                 bool has_one_call, const std::vector<int32_t>& prompt) const;

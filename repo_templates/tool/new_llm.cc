@@ -60,6 +60,7 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"max_queue_delay_microseconds", "0"},
       {"max_queue_size", StrCat(options.max_queue_size)},
       {"checkpoint_summary", Summarize(checkpoint)},
+      {"max_model_len", checkpoint.context_length > 0 ? StrCat(checkpoint.context_length) : ""},
       {"engine_dir", inside ? kVersion : checkpoint.directory},
       {"tokenizer_dir", !tokenizer.empty() ? tokenizer
                         : inside           ? StrCat("../", names.engine, "/", kVersion)

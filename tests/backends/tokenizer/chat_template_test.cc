@@ -63,6 +63,49 @@ TEST(ChatTemplateTest, ATemplateThatAppendsArgumentsToATextGetsThemAsText) {
   EXPECT_NE(Render(*faulty, kCall).status().message().find("line 1"), std::string::npos);
 }
 
+TEST(ChatTemplateTest, TheLastMessageIsContinued) {
+  const auto chat = MustMake(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content|trim }}</end a>\n{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}");
+  const auto prompt = [&](const char* messages,
+                          const char* variables = R"({"continue_final_message": true})") {
+    const auto text = Render(*chat, messages, "null", variables);
+    return text.ok() ? text->bytes() : text.status().message();
+  };
+  EXPECT_EQ(prompt(R"([{"role":"user","content":"a b"},{"role":"assistant","content":"a"}])"),
+            "<user>a b</end a>\n<assistant>a")
+      << "not the a that the template writes";
+  EXPECT_EQ(prompt(R"([{"role":"assistant","content":" a b\n"}])"), "<assistant>a b");
+  EXPECT_EQ(prompt(R"([{"role":"assistant","content":[{"type":"text","text":"x"}]}])"),
+            "<assistant>x");
+  EXPECT_EQ(prompt(R"([{"role":"user","content":"x"}])",
+                   R"({"continue_final_message": false, "add_generation_prompt": true})"),
+            "<user>x</end a>\n<assistant>");
+  const auto untrimmed = MustMake("{{ messages[0].content }}!");
+  EXPECT_EQ(Render(*untrimmed, R"([{"role":"assistant","content":" x  "}])", "null",
+                   R"({"continue_final_message": true})")
+                ->bytes(),
+            " x  ");
+  EXPECT_NE(prompt(R"([{"role":"assistant","content":" "}])").find("no text to continue"),
+            std::string::npos);
+  EXPECT_NE(prompt(R"([{"role":"assistant","tool_calls":[]}])").find("no text to continue"),
+            std::string::npos);
+  const auto changing = MustMake("{{ messages[0].content|upper }}");
+  EXPECT_NE(Render(*changing, R"([{"role":"assistant","content":"x"}])", "null",
+                   R"({"continue_final_message": true})")
+                .status()
+                .message()
+                .find("template changes it"),
+            std::string::npos);
+  EXPECT_NE(prompt(R"([{"role":"user","content":"x"}])",
+                   R"({"continue_final_message": true, "add_generation_prompt": true})")
+                .find("not with add_generation_prompt"),
+            std::string::npos);
+  EXPECT_NE(prompt(R"([{"role":"user","content":"x"}])", R"({"continue_final_message": 1})")
+                .find("expected a boolean"),
+            std::string::npos);
+}
+
 TEST(ChatTemplateTest, FaultsNameTheMessage) {
   const auto chat = MustMake("{{ messages|length }}");
   const auto fault = [&](const char* messages, const char* tools = "null") {

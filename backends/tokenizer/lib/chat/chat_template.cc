@@ -105,6 +105,47 @@ bool WriteArgumentsAsText(Json& messages) {
   return has_arguments;
 }
 
+// The value of a boolean variable.
+Result<bool> BooleanVariable(const Json& variables, const char* name, bool fallback) {
+  const auto found = variables.find(name);
+  if (found == variables.end() || found->is_null()) return fallback;
+  if (found->is_boolean()) return found->get<bool>();
+  return InvalidArgError("template variable '", name, "': expected a boolean, got ",
+                         found->type_name());
+}
+
+// The beginning of `prompt`, up to the end of the content of the last message. The content is
+// searched among the bytes of the client, because templates may write the same text. Templates
+// write it with or without the white space around it.
+Result<MarkedText> CutBehindContent(const MarkedText& prompt, const Json& message) {
+  constexpr std::string_view kSpaces = " \t\r\n\f\v";
+  const auto member = message.find("content");
+  std::string_view content;
+  if (member != message.end() && member->is_string()) {
+    content = member->get_ref<const std::string&>();
+  }
+  const size_t begin = std::min(content.find_first_not_of(kSpaces), content.size());
+  const size_t end = content.find_last_not_of(kSpaces) + 1;
+  if (begin >= end) {
+    return InvalidArgError("continue_final_message: the last message has no text to continue");
+  }
+  const std::string_view text = content.substr(begin, end - begin), spaces = content.substr(end);
+  const std::string_view bytes = prompt.bytes();
+  for (auto range = prompt.input_ranges().rbegin(); range != prompt.input_ranges().rend();
+       ++range) {
+    const size_t at = bytes.substr(0, range->end).rfind(text);
+    if (at == std::string_view::npos) break;
+    if (at < range->begin) continue;
+    const size_t behind = at + text.size();
+    const bool keeps_spaces =
+        behind + spaces.size() <= range->end && bytes.substr(behind, spaces.size()) == spaces;
+    return prompt.Slice(0, keeps_spaces ? behind + spaces.size() : behind);
+  }
+  return InvalidArgError(
+      "continue_final_message: the prompt does not contain the text of the last message as it is, "
+      "because the chat template changes it");
+}
+
 Status PrepareMessage(Json& message, size_t index) {
   if (!message.is_object()) {
     return InvalidArgError("messages[", index, "]: expected an object, got ", message.type_name());
@@ -220,11 +261,28 @@ Result<MarkedText> ChatTemplate::Render(Conversation conversation, const std::tm
     return InvalidArgError("template variables: expected an object, got ",
                            conversation.variables.type_name());
   }
+  NEREID_ASSIGN_OR_RETURN(const bool continues,
+                          BooleanVariable(conversation.variables, "continue_final_message", false));
+  if (continues) {
+    NEREID_ASSIGN_OR_RETURN(
+        const bool adds_prompt,
+        BooleanVariable(conversation.variables, "add_generation_prompt", false));
+    if (adds_prompt) {
+      return InvalidArgError(
+          "continue_final_message: not with add_generation_prompt, because the prompt ends either "
+          "within the last message or behind what begins the next one");
+    }
+    conversation.variables["add_generation_prompt"] = false;
+    conversation.variables.erase("continue_final_message");
+  }
   Result<MarkedText> text = RenderPrepared(conversation, now);
-  if (text.ok() || !WriteArgumentsAsText(messages)) return text;
-  // Some templates, such as DeepSeek's, append the arguments to a text as they are.
-  Result<MarkedText> retried = RenderPrepared(conversation, now);
-  return retried.ok() ? std::move(retried) : std::move(text);
+  if (!text.ok() && WriteArgumentsAsText(messages)) {
+    // Some templates, such as DeepSeek's, append the arguments to a text as they are.
+    Result<MarkedText> retried = RenderPrepared(conversation, now);
+    if (retried.ok()) text = std::move(retried);
+  }
+  if (!text.ok() || !continues) return text;
+  return CutBehindContent(*text, messages.back());
 }
 
 Result<MarkedText> ChatTemplate::RenderPrepared(const Conversation& conversation,

@@ -22,6 +22,9 @@ struct Conversation {
   nlohmann::ordered_json tools;       ///< a list of function definitions; null if there are none
   nlohmann::ordered_json variables;   ///< an object of further template variables; null if none
   bool add_generation_prompt = true;  ///< end with what begins the model's turn
+  // The variables may have the members add_generation_prompt and continue_final_message, which are
+  // booleans. With the latter the prompt ends with the content of the last message, so that the
+  // model continues it. They exclude each other.
 };
 
 /// The chat template of one checkpoint. Immutable. [any thread]

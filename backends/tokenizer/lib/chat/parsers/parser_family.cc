@@ -2,6 +2,7 @@
 #include "backends/tokenizer/lib/chat/parsers/parser_family.h"
 
 #include "backends/tokenizer/lib/chat/parsers/families/families.h"
+#include "backends/tokenizer/lib/chat/parsers/json_text.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -15,6 +16,11 @@ constexpr const ParserFamily* kAllFamilies[] = {
 };
 
 }  // namespace
+
+bool HasBegunReasoning(const ParserFamily& family, std::string_view prompt_end) {
+  while (!prompt_end.empty() && parsers::IsSpace(prompt_end.back())) prompt_end.remove_suffix(1);
+  return prompt_end.ends_with(family.reasoning.begin);
+}
 
 std::span<const ParserFamily* const> ParserFamilies() {
   return kAllFamilies;

@@ -12,6 +12,12 @@
 
 namespace nereid::tokenizer {
 
+/// How a model writes its reasoning: the text with which an answer begins that reasons, and the one
+/// that ends the reasoning.
+struct ReasoningText {
+  std::string_view begin = "<think>", end = "</think>";
+};
+
 /// Immutable. [any thread]
 struct ParserFamily {
   /// The value of the parameter `chat_parser`.
@@ -27,8 +33,11 @@ struct ParserFamily {
   /// The form in which a model with this chat template calls. Null: calls of the family cannot be
   /// forced.
   const CallForm* (*call_form)(std::string_view source) = nullptr;
+  ReasoningText reasoning = {};
 };
 
+/// Whether the prompt has begun the reasoning. `prompt_end` is the end of its text.
+bool HasBegunReasoning(const ParserFamily& family, std::string_view prompt_end);
 /// All families, in the order in which they are asked whether they recognise a template.
 std::span<const ParserFamily* const> ParserFamilies();
 /// The family of this name; null if there is none.

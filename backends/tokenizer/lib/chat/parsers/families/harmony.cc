@@ -203,10 +203,14 @@ std::unique_ptr<ChatParser> MakeHarmony(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kHarmony = {
-    "harmony", "messages in channels: analysis, commentary, final (gpt-oss)", kHarmonyMarkers,
+    "harmony",
+    "messages in channels: analysis, commentary, final (gpt-oss)",
+    kHarmonyMarkers,
     [](std::string_view source) {
       return Contains(source, "<|channel|>") && Contains(source, "<|message|>");
     },
-    MakeHarmony};
+    MakeHarmony,
+    nullptr,
+    {"<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"}};
 
 }  // namespace nereid::tokenizer::parsers

@@ -220,6 +220,7 @@ constexpr ParserFamily kMistral = {
     kMistralMarkers,
     [](std::string_view source) { return Contains(source, "[TOOL_CALLS]"); },
     MakeMistral,
-    MistralCallForm};
+    MistralCallForm,
+    {"[THINK]", "[/THINK]"}};
 
 }  // namespace nereid::tokenizer::parsers
