@@ -16,7 +16,7 @@ from raw_http import Raw, post
 openai = pytest.importorskip("openai")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = ("{% for m in messages %}{{ '<|endoftext|>' + m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
-            "{% if add_generation_prompt %}assistant:{% endif %}")
+            "{% if add_generation_prompt %}assistant:{% if thinks %}<think>{# </think> #}{% endif %}{% endif %}")
 MESSAGES = [{"role": "user", "content": "Once upon a time"}]
 
 
@@ -242,6 +242,12 @@ def test_web_pages_may_use_the_server_if_they_are_listed(server):
     status, headers, _ = http(server, "/v1/completions", body, Origin="https://evil.example")
     assert status == 403 and headers["Access-Control-Allow-Origin"] is None
     assert http(server, "/v1/models", Host="evil.example:1")[0] == 403
+    # KServe's routes: as for browsers, and programs may call the host by any name.
+    kserve = "/v2/models/oracle"
+    assert http(server, kserve, Origin="https://evil.example")[0] == 403 == http(server, kserve, Host="evil.example", Sec_Fetch_Mode="navigate")[0]
+    assert http(server, kserve + "/generate", b"{}", Origin="null")[0] == 403
+    assert http(server, kserve, Origin="https://chat.example")[0] == http(server, kserve, Host="proxy.example")[0] == 200
+    assert http(server, kserve, Accept_Language="en")[0] == 200
     preflight = {"Origin": "https://chat.example", "Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization,x-a"}
     status, headers, _ = http(server, "/v1/completions", method="OPTIONS", **preflight)
     assert status == 204 and headers["Access-Control-Allow-Headers"] == "authorization,x-a" and "POST" in headers["Access-Control-Allow-Methods"]
@@ -372,6 +378,91 @@ def test_the_engine_honours_the_fields_of_clients(client):
     only = client.chat.completions.create(**fields, temperature=0, extra_body=allowed).choices[0].message.content
     assert only == tokens[0].token * 6
     assert client.chat.completions.create(model="ensemble", messages=MESSAGES, temperature=0, extra_body={"min_tokens": 3}).usage.completion_tokens >= 3
+
+
+def complete(client, **fields):
+    extra = {name: fields.pop(name) for name in list(fields) if name in ("prompt_logprobs", "truncate_prompt_tokens", "return_token_ids")}
+    return client.completions.create(**{"model": "ensemble", "temperature": 0, "max_tokens": 2, **fields}, extra_body=extra)
+
+
+def test_log_probabilities_of_the_prompt(client):
+    whole = complete(client, prompt="Once upon a time", max_tokens=4, logprobs=1, return_token_ids=True).choices[0]
+    ids = whole.prompt_token_ids + whole.token_ids
+    # The answer is most likely, so that as a prompt its tokens are the likeliest ones again.
+    echo = complete(client, prompt=[ids], echo=True, logprobs=1).choices[0]
+    assert echo.text.startswith("Once upon a time" + whole.text) and "".join(echo.logprobs.tokens) == echo.text
+    start, end = len(whole.prompt_token_ids), len(ids)
+    assert echo.logprobs.tokens[start:end] == whole.logprobs.tokens
+    assert echo.logprobs.token_logprobs[start:end] == pytest.approx(whole.logprobs.token_logprobs, abs=1e-4)
+    assert echo.logprobs.token_logprobs[0] is None and echo.logprobs.top_logprobs[0] is None
+    assert [list(top) for top in echo.logprobs.top_logprobs[start:end]] == [[token] for token in whole.logprobs.tokens]
+    assert [echo.text[at:].startswith(token) for at, token in zip(echo.logprobs.text_offset, echo.logprobs.tokens)] == [True] * len(echo.logprobs.tokens)
+    pieces = list(complete(client, prompt=[ids], echo=True, logprobs=1, stream=True))
+    assert "".join(piece.choices[0].text for piece in pieces) == echo.text
+    assert [token for piece in pieces for token in piece.choices[0].logprobs.tokens] == echo.logprobs.tokens
+    prompt = complete(client, prompt=[ids], prompt_logprobs=2).choices[0].prompt_logprobs
+    assert prompt[0] is None and len(prompt) == len(ids)
+    for place, token in zip(prompt[start:], ids[start:]):
+        assert place[str(token)]["rank"] == 1 and len(place) == 2 and max(each["logprob"] for each in place.values()) == place[str(token)]["logprob"]
+    chat = client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=1, n=2, extra_body={"prompt_logprobs": 0})
+    assert chat.prompt_logprobs[0] is None and all(len(place) == 1 for place in chat.prompt_logprobs[1:])
+    assert len(chat.prompt_logprobs) == chat.usage.prompt_tokens
+
+
+def test_a_stream_echoes_its_prompts(client):
+    texts = ["", ""]
+    for chunk in complete(client, prompt=["Once upon", "The dog"], echo=True, stream=True):
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+    assert texts == [choice.text for choice in complete(client, prompt=["Once upon", "The dog"], echo=True).choices]
+
+
+def test_the_best_answers_are_kept(client):
+    fields = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 1.2, "seed": 3, "logprobs": 0}
+    every = complete(client, n=4, **fields)
+    best = complete(client, n=2, best_of=4, **fields)
+    means = [sum(choice.logprobs.token_logprobs) for choice in every.choices]
+    expected = [every.choices[index].text for index in sorted(range(4), key=lambda index: -means[index])[:2]]
+    assert [choice.text for choice in best.choices] == expected and [choice.index for choice in best.choices] == [0, 1]
+    assert best.usage.completion_tokens == every.usage.completion_tokens
+
+
+def test_a_prompt_is_truncated(client, server):
+    long = complete(client, prompt="Once upon a time there was a dog", truncate_prompt_tokens=3, return_token_ids=True)
+    short = complete(client, prompt=long.choices[0].prompt_token_ids)
+    assert long.usage.prompt_tokens == 3 and long.choices[0].text == short.choices[0].text
+    context = client.models.retrieve("ensemble").max_model_len
+    filled = complete(client, prompt=[[300] * (context + 50)], truncate_prompt_tokens=-1)
+    assert filled.usage.prompt_tokens == context - 2 and filled.usage.completion_tokens == 2
+    _, rendered = asked(server, "/v1/completions/render", {"model": "ensemble", "prompt": [[1, 2, 3], [4]], "truncate_prompt_tokens": 2})
+    assert [each["token_ids"] for each in rendered] == [[2, 3], [4]]
+
+
+def test_the_last_message_is_continued(client, server):
+    messages = [*MESSAGES, {"role": "assistant", "content": " There was a "}]
+    _, rendered = asked(server, "/apply-template", {"model": "ensemble", "messages": messages, "continue_final_message": True})
+    assert rendered == {"prompt": "<|endoftext|>user: Once upon a time\n<|endoftext|>assistant: There was a"}
+    extra = {"continue_final_message": True, "add_generation_prompt": False, "return_token_ids": True}
+    chat = client.chat.completions.create(model="ensemble", messages=messages, max_tokens=4, temperature=0, extra_body=extra)
+    assert chat.choices[0].message.content == complete(client, prompt=chat.prompt_token_ids, max_tokens=4).choices[0].text
+    assert error_of(client, model="ensemble", extra_body={"continue_final_message": True, "add_generation_prompt": True}).status_code == 400
+
+
+def test_a_budget_ends_the_reasoning(client):
+    """The template says that the model reasons, which the demo's model does not stop by itself."""
+    def reasoned(budget, **fields):
+        extra = {"thinking_token_budget": budget, "chat_template_kwargs": {"thinks": True}}
+        answer = client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=24, temperature=0, extra_body=extra, **fields)
+        return answer.choices[0].message, answer.usage
+    free = client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=24, temperature=0,
+                                          extra_body={"chat_template_kwargs": {"thinks": True}}).choices[0].message
+    assert free.content == "" and free.reasoning
+    bounded, usage = reasoned(5)
+    assert bounded.content and bounded.reasoning and free.reasoning.startswith(bounded.reasoning)
+    assert 5 < usage.completion_tokens_details.reasoning_tokens < 5 + len("</think>") + 1
+    assert not getattr(reasoned(0)[0], "reasoning", None)
+    assert reasoned(5, n=2)[0].content == bounded.content
+    extra = {"thinking_token_budget": 0, "chat_template_kwargs": {"thinks": True}, "guided_choice": ["yes", "no"]}
+    assert client.chat.completions.create(model="ensemble", messages=MESSAGES, extra_body=extra).choices[0].message.content in ("yes", "no")
 
 
 @pytest.fixture(scope="module")

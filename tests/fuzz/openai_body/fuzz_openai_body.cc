@@ -83,7 +83,8 @@ void FuzzConverted(RouteSet route, const std::string& text) {
   if (!body.Read(route).ok()) return;
   std::string chat;
   if (route == kMessages) {
-    const Result<std::string> converted = ChatOfMessages(body, /*counts_tokens=*/false);
+    const Result<std::string> converted =
+        ChatOfMessages(body, /*counts_tokens=*/false, /*limits_reasoning=*/true);
     if (converted.ok()) chat = *converted;
   } else {
     const Result<ResponseChat> converted = ChatOfResponse(body, "");

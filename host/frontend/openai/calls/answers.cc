@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -30,6 +31,7 @@ std::string_view Answer::FinishReason() const {
 
 Usage Answers::TotalUsage() const {
   Usage usage;
+  usage.completion_tokens = dropped_tokens;
   for (const int64_t count : prompt_tokens) usage.prompt_tokens += count;
   for (const Answer& answer : all) {
     usage.completion_tokens += answer.num_tokens;
@@ -82,6 +84,42 @@ void AppendIds(std::string& json, std::string_view name, const std::vector<int64
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i != 0) json += ',';
     http::AppendJsonInt(json, ids[i]);
+  }
+  json += ']';
+}
+
+void AppendPromptLogProbs(std::string& json, const std::vector<PromptToken>& prompt) {
+  const auto append = [&](int64_t id, float log_prob, size_t rank, std::string_view bytes) {
+    json += '"';
+    http::AppendJsonInt(json, id);
+    json += "\":{\"logprob\":";
+    AppendLogProb(json, log_prob);
+    json += ",\"rank\":";
+    json += rank == 0 ? "null" : StrCat(rank);
+    json += ",\"decoded_token\":";
+    http::AppendLossyJsonString(json, bytes);
+    json += '}';
+  };
+  json += ",\"prompt_logprobs\":[";
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const PromptToken& token = prompt[i];
+    if (i != 0) json += ',';
+    if (!token.log_prob) {
+      json += "null";
+      continue;
+    }
+    const auto is_token = [&](const PromptToken::Candidate& each) { return each.id == token.id; };
+    const auto found = std::find_if(token.top.begin(), token.top.end(), is_token);
+    const bool is_top = found != token.top.end();
+    json += '{';
+    append(token.id, *token.log_prob,
+           is_top ? static_cast<size_t>(found - token.top.begin()) + 1 : 0, token.bytes);
+    for (size_t k = 0; k < token.top.size(); ++k) {
+      if (is_token(token.top[k])) continue;
+      json += ',';
+      append(token.top[k].id, token.top[k].log_prob, k + 1, token.top[k].bytes);
+    }
+    json += '}';
   }
   json += ']';
 }

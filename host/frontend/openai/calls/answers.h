@@ -23,6 +23,8 @@ struct Answer {
   int64_t num_tokens = 0;
   std::optional<int64_t> num_reasoning_tokens;  // none if the model does not tell it
   bool has_tool_calls = false;
+  bool has_begun = false;     // of a stream: a piece of it was written
+  float cum_log_prob = 0.0f;  // the sum over its tokens, if the model reports it
 
   // stop, length or tool_calls; empty while the answer goes on.
   std::string_view FinishReason() const;
@@ -43,6 +45,8 @@ struct Answers {
   // By prompt; missing until the model has reported them.
   std::vector<int64_t> prompt_tokens;
   std::vector<std::optional<int64_t>> cached_tokens;
+  std::vector<std::vector<PromptToken>> prompts;  // the tokens of the prompts, if asked for
+  int64_t dropped_tokens = 0;                     // of answers that are not returned
 
   Usage TotalUsage() const;
 };
@@ -80,6 +84,10 @@ void AppendUsage(std::string& json, const Usage& usage);
 
 // Appends the member ,"name":[1,2].
 void AppendIds(std::string& json, std::string_view name, const std::vector<int64_t>& ids);
+
+// Appends the member ,"prompt_logprobs":[null,{"<id>":{"logprob":...,"rank":...,
+// "decoded_token":...}}]. The rank of a token that is not among the most likely ones is null.
+void AppendPromptLogProbs(std::string& json, const std::vector<PromptToken>& prompt);
 
 // Appends a number that JSON can express: OpenAI's least log probability is -9999.
 void AppendLogProb(std::string& json, float log_prob);

@@ -1,6 +1,8 @@
 // Each model request holds a reference to the object, which lives until the last one has ended.
 #include "host/frontend/openai/calls/generation_call.h"
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -64,6 +66,7 @@ GenerationCall::GenerationCall(http::HttpConnection& connection, GenerationReque
   answers_.all.resize(num_prompts * request_.answers_per_prompt);
   answers_.prompt_tokens.resize(num_prompts);
   answers_.cached_tokens.resize(num_prompts);
+  answers_.prompts.resize(num_prompts);
   open_.resize(num_prompts);
 }
 
@@ -198,8 +201,10 @@ Status GenerationCall::AddResponse(size_t prompt, const InferResponse& response,
       answers_.prompt_tokens[prompt] = *piece.num_input_tokens;
     }
     if (piece.num_cached_tokens) answers_.cached_tokens[prompt] = *piece.num_cached_tokens;
+    if (!piece.prompt.empty()) answers_.prompts[prompt] = std::move(piece.prompt);
     const size_t index = prompt * request_.answers_per_prompt + piece.sequence;
     Collect(answers_.all[index], piece);
+    Echo(prompt, answers_.all[index], piece);
     if (!request_.is_stream || piece.is_empty()) continue;
     AppendPiece(events, index, piece);
   }
@@ -222,6 +227,7 @@ void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
     answer.num_reasoning_tokens =
         answer.num_reasoning_tokens.value_or(0) + *piece.num_reasoning_tokens;
   }
+  if (piece.cum_log_prob) answer.cum_log_prob = *piece.cum_log_prob;
   if (!piece.finish_reason.empty()) answer.finish_reason = piece.finish_reason;
   if (!piece.stop_reason.empty()) answer.stop_reason = piece.stop_reason;
   if (!piece.prompt_ids.empty()) answer.prompt_ids = piece.prompt_ids;
@@ -242,9 +248,42 @@ void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
   }
 }
 
+// A stream of the model does not repeat the prompt, so that the first piece of an answer gets it.
+void GenerationCall::Echo(size_t prompt, Answer& answer, AnswerPiece& piece) const {
+  if (request_.echoes.empty() || answer.has_begun || piece.is_empty()) return;
+  std::string text = request_.echoes[prompt];
+  if (text.empty()) {
+    for (const PromptToken& token : answers_.prompts[prompt]) text += token.bytes;
+  }
+  piece.text.insert(0, text);
+}
+
+// Drops the answers to each prompt that best_of has beyond n.
+void GenerationCall::KeepMostLikely() {
+  const size_t num_made = request_.answers_per_prompt, num_kept = request_.kept_per_prompt;
+  if (num_kept == 0 || num_kept == num_made) return;
+  const auto mean = [](const Answer& answer) {
+    return answer.cum_log_prob / static_cast<float>(std::max<int64_t>(answer.num_tokens, 1));
+  };
+  std::vector<Answer> kept;
+  for (auto first = answers_.all.begin(); first != answers_.all.end();) {
+    const auto last = first + static_cast<ptrdiff_t>(num_made);
+    std::stable_sort(first, last,
+                     [&](const Answer& a, const Answer& b) { return mean(a) > mean(b); });
+    const auto end = first + static_cast<ptrdiff_t>(num_kept);
+    std::move(first, end, std::back_inserter(kept));
+    for (auto dropped = end; dropped != last; ++dropped) {
+      answers_.dropped_tokens += dropped->num_tokens;
+    }
+    first = last;
+  }
+  answers_.all = std::move(kept);
+}
+
 void GenerationCall::AppendPiece(std::string& events, size_t answer, const AnswerPiece& piece) {
   if (!std::exchange(has_first_piece_, true)) format_->AppendBegin(events, answers_);
   format_->AppendPiece(events, answers_, answer, piece);
+  answers_.all[answer].has_begun = true;
 }
 
 void GenerationCall::OnEnd(size_t prompt) {
@@ -265,6 +304,7 @@ void GenerationCall::Finish() {
     AppendPiece(events, i, end);
   }
   if (!request_.is_stream) {
+    KeepMostLikely();
     const std::string headers = ResponseHeaders();
     const std::string body = format_->Whole(answers_);
     return std::exchange(connection_, nullptr)->Reply({.extra_headers = headers}, body);

@@ -51,6 +51,8 @@ class GenerationCall final : public http::InFlightCall,
   void AppendPiece(std::string& events, size_t answer, const AnswerPiece& piece);
   void Fail(const ApiError& error);
   void FailForMemory();
+  void Echo(size_t prompt, Answer& answer, AnswerPiece& piece) const;
+  void KeepMostLikely();
   void Finish();
   void BeginStream();
   void CancelAll();

@@ -17,11 +17,18 @@ struct GenerationRequest {
   // The inputs of one model request for each prompt.
   std::vector<http::InputTensors> prompts;
   std::vector<std::string> outputs;  // that the model is asked for
-  size_t answers_per_prompt = 1;
+  size_t answers_per_prompt = 1;     // that the model makes
+  // best_of: so many answers to each prompt are returned, the most likely ones. 0: all.
+  size_t kept_per_prompt = 0;
   bool is_stream = false;
   bool has_usage_event = false;       // stream_options.include_usage
   bool has_usage_everywhere = false;  // stream_options.continuous_usage_stats
   bool has_log_probs = false;
+  bool has_prompt_log_probs = false;  // prompt_logprobs
+  bool echoes_prompt = false;         // with log probabilities if has_log_probs
+  // Of streams that echo their prompts: the texts by prompt; empty for prompts of token ids. Empty
+  // list: the model itself repeats the prompts.
+  std::vector<std::string> echoes;
   bool has_token_ids = false;
   bool keeps_first_tool_call_only = false;
   bool hides_reasoning = false;

@@ -43,7 +43,8 @@ constexpr Field kFields[] = {
     {"n", kGenerate, kInteger, kRoute, "num_return_sequences", 1, 128, "1",
      "the number of answers to each prompt"},
     {"best_of", kCompletions, kInteger, kRoute, "", 1, 128, "",
-     "must be equal to `n`: every answer is returned"},
+     "so many answers are made, and those `n` returned whose tokens have the highest mean log "
+     "probability; not with `stream`"},
 
     // ---- sampling
     {"temperature", kGenerate, kNumber, kRoute, "temperature", 0, 2, "",
@@ -88,10 +89,12 @@ constexpr Field kFields[] = {
      "with `logprobs`: so many of the most likely tokens at each place"},
     {"logprobs", kCompletions, kInteger, kRoute, "num_top_logprobs", 0, 20, "",
      "the log probability of each token and of so many of the most likely tokens"},
-    {"prompt_logprobs", kGenerate, kInteger, kRefused, "", 0, 0, "",
-     "log probabilities of the prompt are not offered by this API"},
+    {"prompt_logprobs", kGenerate, kInteger, kRoute, "num_prompt_logprobs", 0, 20, "",
+     "the log probability of each token of the prompt, and so many of the most likely tokens at "
+     "its "
+     "place; not with `stream`"},
     {"echo", kCompletions, kBool, kRoute, "exclude_input_in_output", 0, 0, "false",
-     "the answer begins with the prompt"},
+     "the answer begins with the prompt, with its log probabilities if there are `logprobs`"},
     {"skip_special_tokens", kGenerate, kBool, kTensor, "skip_special_tokens", 0, 0, "true",
      "leave special tokens out of the text"},
     {"spaces_between_special_tokens", kGenerate, kBool, kRefused, "", 0, 0, "true",
@@ -119,14 +122,15 @@ constexpr Field kFields[] = {
      "`enable_thinking` to false"},
     {"include_reasoning", kChat, kBool, kRoute, "", 0, 0, "true",
      "false: the answer contains no reasoning"},
-    {"thinking_token_budget", kChat, kInteger, kRefused, "", 0, 0, "",
-     "the length of the reasoning cannot be limited"},
+    {"thinking_token_budget", kChat, kInteger, kRoute, "thinking_token_budget", 0, kMaxInt, "",
+     "the most tokens of the reasoning, which is then ended"},
     {"chat_template_kwargs", kChat | kTokenize, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",
      "variables of the chat template, such as `enable_thinking`"},
     {"add_generation_prompt", kChat | kTokenize, kBool, kRoute, "chat_template_kwargs", 0, 0,
      "true", "the prompt ends with what begins the model's turn"},
-    {"continue_final_message", kChat | kTokenize, kBool, kRefused, "", 0, 0, "false",
-     "the model cannot continue the last message"},
+    {"continue_final_message", kChat | kTokenize, kBool, kRoute, "chat_template_kwargs", 0, 0,
+     "false",
+     "the answer continues the text of the last message; not with `add_generation_prompt`"},
     {"documents", kChat, kArray, kRoute, "chat_template_kwargs", 0, 0, "[]",
      "documents for templates that know them"},
     {"chat_template", kChat | kTokenize, kText, kRefused, "", 0, 0, "",
@@ -184,7 +188,7 @@ constexpr Field kFields[] = {
     {"thinking", kMessages, kObject, kRoute, "chat_template_kwargs", 0, 0, "",
      "`type`: enabled or disabled, for templates that know `enable_thinking`; adaptive leaves it "
      "to "
-     "the template. `budget_tokens` has no effect"},
+     "the template. `budget_tokens`: the most tokens of the reasoning"},
     {"output_config", kMessages, kObject, kRoute, "chat_template_kwargs", 0, 0, "{}",
      "`effort`, for templates that know `reasoning_effort`"},
     {"metadata", kMessages, kObject, kNoEffect, "", 0, 0, "", "names and values of the client"},
@@ -251,8 +255,10 @@ constexpr Field kFields[] = {
      "requests share cached prompts only if their salts are equal"},
     {"lora_name", kGenerate, kText, kTensor, "lora_name", 0, 0, "",
      "the LoRA adapter, where the model's name does not name it"},
-    {"truncate_prompt_tokens", kGenerate, kInteger, kRefused, "", 0, 0, "",
-     "a prompt is never shortened"},
+    {"truncate_prompt_tokens", kGenerate, kInteger, kRoute, "truncate_prompt_tokens", -1, kMaxInt,
+     "",
+     "only so many last tokens of the prompt are read; -1: as many as the model's context leaves "
+     "beside `max_tokens`"},
     {"request_id", kGenerate, kText, kRoute, "", 0, 0, "",
      "the id of the request; the header X-Request-Id comes first"},
     {"user", kGenerate, kText, kNoEffect, "", 0, 0, "", "the client's end user"},

@@ -96,6 +96,7 @@ class ChatFormat final : public AnswerFormat {
   explicit ChatFormat(const GenerationRequest& request)
       : has_log_probs_(request.has_log_probs),
         has_token_ids_(request.has_token_ids),
+        has_prompt_log_probs_(request.has_prompt_log_probs),
         has_usage_event_(request.has_usage_event),
         has_usage_everywhere_(request.has_usage_everywhere) {}
 
@@ -108,6 +109,7 @@ class ChatFormat final : public AnswerFormat {
     }
     json += ']';
     if (has_token_ids_) AppendIds(json, "prompt_token_ids", answers.all[0].prompt_ids);
+    if (has_prompt_log_probs_) AppendPromptLogProbs(json, answers.prompts[0]);
     json += ",\"usage\":";
     AppendUsage(json, answers.TotalUsage());
     json += '}';
@@ -283,7 +285,8 @@ class ChatFormat final : public AnswerFormat {
     events += "}\n\n";
   }
 
-  const bool has_log_probs_, has_token_ids_, has_usage_event_, has_usage_everywhere_;
+  const bool has_log_probs_, has_token_ids_, has_prompt_log_probs_, has_usage_event_,
+      has_usage_everywhere_;
   std::string head_;  // the beginning of each chunk
   std::vector<bool> has_role_;
 };
@@ -296,6 +299,7 @@ Status WriteConversation(ParsedBody& body, const LlmSignature& model, http::Inpu
   std::string messages;
   NEREID_RETURN_IF_ERROR(AppendMessages(body, model, messages));
   NEREID_RETURN_IF_ERROR(writer.AddText("messages", messages));
+  NEREID_RETURN_IF_ERROR(fields.WriteTruncation(/*default_max_tokens=*/1, inputs));
   NEREID_RETURN_IF_ERROR(CheckTools(body));
   NEREID_ASSIGN_OR_RETURN(const ToolUse use, ReadToolUse(body));
   if (use.shows_tools) {
@@ -317,6 +321,7 @@ Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRe
   GenerationFields fields(body, model);
   NEREID_RETURN_IF_ERROR(fields.ReadRequest(request));
   NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  NEREID_RETURN_IF_ERROR(fields.ReadPromptLogProbs(request));
   request.keeps_first_tool_call_only = !body.BoolOr("parallel_tool_calls", true);
   request.hides_reasoning = !body.BoolOr("include_reasoning", true);
 
@@ -334,11 +339,16 @@ Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRe
     const int64_t num_top = body.IntegerOr("top_logprobs", 0);
     if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
   }
-  if (!writer.Has("parse_output")) return Status::Ok();
+  if (const FieldValue* const prompt = body.Find("prompt_logprobs")) {
+    NEREID_RETURN_IF_ERROR(fields.WritePromptLogProbs(prompt->integer, inputs));
+  }
   // An answer of a given form is content as a whole, even if a template opens the reasoning or the
   // form looks like a call.
   NEREID_ASSIGN_OR_RETURN(const auto guide, ReadOutputGuide(body));
+  // It contains no reasoning either, and neither do forced calls.
+  if (!guide && use.forced.empty()) NEREID_RETURN_IF_ERROR(fields.WriteThinkingBudget(writer));
   if (guide && guide->type != "structural_tag") return Status::Ok();
+  if (!writer.Has("parse_output")) return Status::Ok();
   for (const char* const output : {"reasoning", "tool_calls", "num_reasoning_tokens"}) {
     if (model.HasOutput(output)) request.outputs.emplace_back(output);
   }

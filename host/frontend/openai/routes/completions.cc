@@ -1,5 +1,6 @@
 #include "host/frontend/openai/routes/completions.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -90,10 +91,13 @@ class PromptReader {
 Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
   const FieldValue* const log_probs = body.Find("logprobs");
   if (log_probs == nullptr) return Status::Ok();
-  if (body.BoolOr("echo", false)) {
-    return body.Refuse("logprobs", "unsupported_parameter",
-                       "logprobs: not with 'echo', because log probabilities of the prompt are not "
-                       "offered");
+  if (request.echoes_prompt) {
+    if (request.is_stream && request.answers_per_prompt > 1) {
+      return body.Refuse("logprobs", "unsupported_parameter",
+                         "logprobs: expected an 'n' of 1 in a stream with 'echo', got ",
+                         request.answers_per_prompt);
+    }
+    NEREID_RETURN_IF_ERROR(fields.RequestPromptLogProbs(*log_probs, log_probs->integer, request));
   }
   NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "return_log_probs"));
   NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "output_log_probs"));
@@ -109,11 +113,27 @@ Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationReques
   return Status::Ok();
 }
 
+// A stream of a model contains the answer alone, so that the route writes the prompt. The text of
+// token ids comes from the model.
+Status ReadEchoes(ParsedBody& body, GenerationFields& fields, const LlmSignature& model,
+                  const std::vector<Prompt>& prompts, GenerationRequest& request) {
+  const bool is_streamed = request.is_stream && model.is_decoupled && model.FindInput("stream");
+  if (!request.echoes_prompt || !is_streamed) return Status::Ok();
+  for (const Prompt& prompt : prompts) {
+    request.echoes.push_back(prompt.text);
+    if (prompt.is_text) continue;
+    NEREID_RETURN_IF_ERROR(fields.RequestPromptLogProbs(*body.Find("echo"), 0, request));
+  }
+  return Status::Ok();
+}
+
 class CompletionFormat final : public AnswerFormat {
  public:
   explicit CompletionFormat(const GenerationRequest& request)
       : has_log_probs_(request.has_log_probs),
         has_token_ids_(request.has_token_ids),
+        has_prompt_log_probs_(request.has_prompt_log_probs),
+        echoes_log_probs_(request.echoes_prompt && request.has_log_probs),
         has_usage_event_(request.has_usage_event),
         has_usage_everywhere_(request.has_usage_everywhere) {}
 
@@ -124,8 +144,10 @@ class CompletionFormat final : public AnswerFormat {
       const Answer& answer = answers.all[i];
       if (i != 0) json += ',';
       size_t offset = 0;
-      AppendChoice(json, i, answer.text, answer.log_probs, offset, answer.FinishReason(),
-                   answer.stop_reason);
+      const std::vector<PromptToken>& prompt = PromptOf(answers, i);
+      AppendChoice(json, i, answer.text, echoes_log_probs_ ? &prompt : nullptr, answer.log_probs,
+                   offset, answer.FinishReason(), answer.stop_reason);
+      if (has_prompt_log_probs_) AppendPromptLogProbs(json, prompt);
       if (has_token_ids_) {
         AppendIds(json, "token_ids", answer.token_ids);
         AppendIds(json, "prompt_token_ids", answer.prompt_ids);
@@ -149,8 +171,9 @@ class CompletionFormat final : public AnswerFormat {
     events += head_;
     const std::string_view reason =
         piece.finish_reason.empty() ? std::string_view() : answers.all[index].FinishReason();
-    AppendChoice(events, index, piece.text, piece.log_probs, text_bytes_[index], reason,
-                 piece.stop_reason);
+    const bool begins = echoes_log_probs_ && !answers.all[index].has_begun;
+    AppendChoice(events, index, piece.text, begins ? &PromptOf(answers, index) : nullptr,
+                 piece.log_probs, text_bytes_[index], reason, piece.stop_reason);
     if (has_token_ids_) {
       AppendIds(events, "token_ids", piece.token_ids);
       if (!piece.prompt_ids.empty()) AppendIds(events, "prompt_token_ids", piece.prompt_ids);
@@ -190,18 +213,23 @@ class CompletionFormat final : public AnswerFormat {
     json += ",\"choices\":[";
   }
 
-  // Appends a choice without its closing brace. `offset` is where the text of the first token
-  // begins, and afterwards where the next one does.
+  // The tokens of the prompt that an answer belongs to.
+  static const std::vector<PromptToken>& PromptOf(const Answers& answers, size_t index) {
+    return answers.prompts[index * answers.prompts.size() / answers.all.size()];
+  }
+
+  // Appends a choice without its closing brace. `prompt`: tokens in front of `tokens`; may be null.
+  // `offset` is where the text of the first token begins, and afterwards where the next one does.
   void AppendChoice(std::string& json, size_t index, std::string_view text,
-                    const std::vector<TokenLogProb>& tokens, size_t& offset,
-                    std::string_view reason, std::string_view stop) const {
+                    const std::vector<PromptToken>* prompt, const std::vector<TokenLogProb>& tokens,
+                    size_t& offset, std::string_view reason, std::string_view stop) const {
     json += "{\"index\":";
     AppendJsonInt(json, static_cast<int64_t>(index));
     json += ",\"text\":";
     AppendLossyJsonString(json, text);
     json += ",\"logprobs\":";
     if (has_log_probs_) {
-      AppendLogProbs(json, tokens, offset);
+      AppendLogProbs(json, prompt, tokens, offset);
     } else {
       json += "null";
     }
@@ -215,27 +243,40 @@ class CompletionFormat final : public AnswerFormat {
     }
   }
 
-  static void AppendLogProbs(std::string& json, const std::vector<TokenLogProb>& tokens,
-                             size_t& offset) {
+  static void AppendLogProbs(std::string& json, const std::vector<PromptToken>* prompt,
+                             const std::vector<TokenLogProb>& tokens, size_t& offset) {
     std::string log_probs, top, offsets;
-    json += "{\"tokens\":[";
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const char* const separator = i == 0 ? "" : ",";
-      json += separator;
-      AppendLossyJsonString(json, tokens[i].chosen.bytes);
-      log_probs += separator;
-      AppendLogProb(log_probs, tokens[i].chosen.log_prob);
-      top += separator;
-      AppendTop(top, tokens[i].top);
-      offsets += separator;
+    const char* separator = "";
+    const auto begin_token = [&](std::string_view bytes) {
+      for (std::string* const list : {&json, &log_probs, &top, &offsets}) *list += separator;
+      separator = ",";
+      AppendLossyJsonString(json, bytes);
       AppendJsonInt(offsets, static_cast<int64_t>(offset));
-      offset += tokens[i].chosen.bytes.size();
+      offset += bytes.size();
+    };
+    json += "{\"tokens\":[";
+    for (size_t i = 0; prompt != nullptr && i < prompt->size(); ++i) {
+      const PromptToken& token = (*prompt)[i];
+      begin_token(token.bytes);
+      if (token.log_prob) {
+        AppendLogProb(log_probs, *token.log_prob);
+        AppendTop(top, token.top);
+      } else {
+        log_probs += "null";
+        top += "null";
+      }
+    }
+    for (const TokenLogProb& token : tokens) {
+      begin_token(token.chosen.bytes);
+      AppendLogProb(log_probs, token.chosen.log_prob);
+      AppendTop(top, token.top);
     }
     json += "],\"token_logprobs\":[" + log_probs + "],\"top_logprobs\":[" + top +
             "],\"text_offset\":[" + offsets + "]}";
   }
 
-  static void AppendTop(std::string& json, const std::vector<TokenLogProb::Candidate>& top) {
+  template <typename Candidate>
+  static void AppendTop(std::string& json, const std::vector<Candidate>& top) {
     json += '{';
     for (size_t k = 0; k < top.size(); ++k) {
       if (k != 0) json += ',';
@@ -246,7 +287,8 @@ class CompletionFormat final : public AnswerFormat {
     json += '}';
   }
 
-  const bool has_log_probs_, has_token_ids_, has_usage_event_, has_usage_everywhere_;
+  const bool has_log_probs_, has_token_ids_, has_prompt_log_probs_, echoes_log_probs_,
+      has_usage_event_, has_usage_everywhere_;
   std::string head_;                // the beginning of each chunk
   std::vector<size_t> text_bytes_;  // of the tokens so far, by answer
 };
@@ -267,23 +309,32 @@ Status WritePrompt(ParsedBody& body, const LlmSignature& model, const Prompt& pr
   const FieldValue& value = *body.Find("prompt");
   const std::string_view tensor = prompt.is_text ? "text_input" : "prompt_token_ids";
   NEREID_RETURN_IF_ERROR(GenerationFields(body, model).RequireInput(value, tensor));
-  return prompt.is_text ? writer.AddText(tensor, prompt.text)
-                        : writer.AddIntegers(tensor, prompt.ids);
+  NEREID_RETURN_IF_ERROR(prompt.is_text ? writer.AddText(tensor, prompt.text)
+                                        : writer.AddIntegers(tensor, prompt.ids));
+  return GenerationFields(body, model).WriteTruncation(kDefaultMaxTokens, inputs);
 }
 
 Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
                              GenerationRequest& request) {
   GenerationFields fields(body, model);
   NEREID_RETURN_IF_ERROR(fields.ReadRequest(request));
-  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
-  const bool echo = body.BoolOr("echo", false);
-  if (echo) {
+  request.echoes_prompt = body.BoolOr("echo", false);
+  if (request.echoes_prompt) {
     NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("echo"), "exclude_input_in_output"));
   }
+  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  NEREID_RETURN_IF_ERROR(fields.ReadPromptLogProbs(request));
   NEREID_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, ReadPrompts(body));
   if (prompts.size() * request.answers_per_prompt > kMaxAnswers) {
     return body.Refuse("n", "invalid_value", "n: ", request.answers_per_prompt, " answers to ",
                        prompts.size(), " prompts are more than ", kMaxAnswers);
+  }
+  NEREID_RETURN_IF_ERROR(ReadEchoes(body, fields, model, prompts, request));
+  const FieldValue* const prompt_log_probs = body.Find("prompt_logprobs");
+  const bool needs_prompt = prompt_log_probs || (request.echoes_prompt && request.has_log_probs);
+  int64_t num_prompt_top = prompt_log_probs == nullptr ? 0 : prompt_log_probs->integer;
+  if (request.echoes_prompt) {
+    num_prompt_top = std::max(num_prompt_top, body.IntegerOr("logprobs", 0));
   }
   for (const Prompt& prompt : prompts) {
     http::InputTensors& inputs = request.prompts.emplace_back();
@@ -291,10 +342,15 @@ Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
     NEREID_RETURN_IF_ERROR(fields.WriteInputs(request, kDefaultMaxTokens, inputs));
     InputWriter writer(model, inputs);
     if (writer.Has("exclude_input_in_output")) {
-      NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", !echo));
+      NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", !request.echoes_prompt));
+    }
+    if (needs_prompt || (!request.echoes.empty() && !prompt.is_text)) {
+      NEREID_RETURN_IF_ERROR(fields.WritePromptLogProbs(num_prompt_top, inputs));
+    }
+    if (request.has_log_probs || request.kept_per_prompt != 0) {
+      NEREID_RETURN_IF_ERROR(writer.AddBool("return_log_probs", true));
     }
     if (!request.has_log_probs) continue;
-    NEREID_RETURN_IF_ERROR(writer.AddBool("return_log_probs", true));
     const int64_t num_top = body.IntegerOr("logprobs", 0);
     if (num_top > 0) NEREID_RETURN_IF_ERROR(writer.AddInteger("num_top_logprobs", num_top));
   }

@@ -233,8 +233,18 @@ Result<std::string> TemplateVariables(ParsedBody& body) {
     json += "\":";
     json += value;
   };
-  if (const FieldValue* const prompt = body.Find("add_generation_prompt")) {
-    if (!prompt->boolean) add("add_generation_prompt", "false");
+  const FieldValue* const prompt = body.Find("add_generation_prompt");
+  if (body.BoolOr("continue_final_message", false)) {
+    if (prompt != nullptr && prompt->boolean) {
+      return body.Refuse("continue_final_message", "invalid_value",
+                         "continue_final_message: not with 'add_generation_prompt': true, because "
+                         "the prompt ends either within the last message or behind what begins the "
+                         "next one");
+    }
+    add("continue_final_message", "true");
+    add("add_generation_prompt", "false");
+  } else if (prompt != nullptr && !prompt->boolean) {
+    add("add_generation_prompt", "false");
   }
   if (const FieldValue* const documents = body.Find("documents")) {
     add("documents", documents->json);
@@ -257,10 +267,6 @@ Result<std::string> TemplateVariables(ParsedBody& body) {
       reader.SkipBlanks();
       const size_t start = reader.position();
       NEREID_RETURN_IF_ERROR(reader.SkipValue());
-      if (name == "continue_final_message") {
-        return body.Refuse("chat_template_kwargs.continue_final_message", "unsupported_parameter",
-                           "chat_template_kwargs: 'continue_final_message' is not supported");
-      }
       for (const std::string& taken : names) {
         if (name == taken) return Status::Ok();  // the field of that name wins
       }

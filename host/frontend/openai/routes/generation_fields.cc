@@ -51,16 +51,7 @@ Status GenerationFields::RequireOutput(const FieldValue& value, std::string_view
 Status GenerationFields::ReadRequest(GenerationRequest& request) {
   NEREID_RETURN_IF_ERROR(ReadStreamOptions(request));
   NEREID_RETURN_IF_ERROR(CheckChoices());
-  if (const FieldValue* const n = body_.Find("n"); n != nullptr && n->integer > 1) {
-    NEREID_RETURN_IF_ERROR(RequireInput(*n, "num_return_sequences"));
-    if (!model_.is_decoupled) {
-      return body_.Refuse("n", "unsupported_parameter", "field 'n' is not supported by model '",
-                          model_.name,
-                          "': it is not decoupled, so that one response has all answers and does "
-                          "not say why and where each ends");
-    }
-    request.answers_per_prompt = static_cast<size_t>(n->integer);
-  }
+  NEREID_RETURN_IF_ERROR(ReadNumAnswers(request));
   if (const FieldValue* const id = body_.Find("request_id"); id != nullptr && request.id.empty()) {
     if (id->text.size() > kMaxRequestId || http::HasControlCharacter(id->text)) {
       return body_.Refuse("request_id", "invalid_value", "request_id: expected at most ",
@@ -73,6 +64,7 @@ Status GenerationFields::ReadRequest(GenerationRequest& request) {
                                    "num_output_tokens", "num_cached_tokens", "sequence_index"}) {
     if (model_.HasOutput(output)) request.outputs.emplace_back(output);
   }
+  if (request.kept_per_prompt != 0) request.outputs.emplace_back("cum_log_probs");
   if (const FieldValue* const ids = body_.Find("return_token_ids"); ids && ids->boolean) {
     NEREID_RETURN_IF_ERROR(RequireOutput(*ids, "output_token_ids"));
     request.has_token_ids = true;
@@ -80,6 +72,109 @@ Status GenerationFields::ReadRequest(GenerationRequest& request) {
     if (model_.HasOutput("prompt_ids")) request.outputs.emplace_back("prompt_ids");
   }
   return Status::Ok();
+}
+
+// Reads `n` and `best_of`.
+Status GenerationFields::ReadNumAnswers(GenerationRequest& request) {
+  const FieldValue* const n = body_.Find("n");
+  const FieldValue* const best_of = body_.Find("best_of");
+  const int64_t num_kept = n == nullptr ? 1 : n->integer;
+  const int64_t num_made = best_of == nullptr ? num_kept : best_of->integer;
+  if (num_made < num_kept) {
+    return body_.Refuse("best_of", "invalid_value", "best_of: expected at least ", num_kept,
+                        ", the value of 'n', got ", num_made);
+  }
+  if (num_made == 1) return Status::Ok();
+  const FieldValue& value = num_made > num_kept ? *best_of : *n;
+  const std::string_view name = value.field->name;
+  NEREID_RETURN_IF_ERROR(RequireInput(value, "num_return_sequences"));
+  if (!model_.is_decoupled) {
+    return body_.Refuse(name, "unsupported_parameter", "field '", name,
+                        "' is not supported by model '", model_.name,
+                        "': it is not decoupled, so that one response has all answers and does "
+                        "not say why and where each ends");
+  }
+  request.answers_per_prompt = static_cast<size_t>(num_made);
+  if (num_made == num_kept) return Status::Ok();
+  if (request.is_stream) {
+    return body_.Refuse("best_of", "invalid_value", "best_of: expected ", num_kept,
+                        ", the value of 'n', in a stream, got ", num_made,
+                        ": which answers are the best is known at the end");
+  }
+  NEREID_RETURN_IF_ERROR(RequireInput(value, "return_log_probs"));
+  NEREID_RETURN_IF_ERROR(RequireOutput(value, "cum_log_probs"));
+  NEREID_RETURN_IF_ERROR(RequireOutput(value, "num_output_tokens"));
+  request.kept_per_prompt = static_cast<size_t>(num_kept);
+  return Status::Ok();
+}
+
+Status GenerationFields::ReadPromptLogProbs(GenerationRequest& request) {
+  const FieldValue* const value = body_.Find("prompt_logprobs");
+  if (value == nullptr) return Status::Ok();
+  if (request.is_stream) {
+    return body_.Refuse("prompt_logprobs", "invalid_value",
+                        "prompt_logprobs: not with 'stream': true");
+  }
+  request.has_prompt_log_probs = true;
+  return RequestPromptLogProbs(*value, value->integer, request);
+}
+
+Status GenerationFields::RequestPromptLogProbs(const FieldValue& value, int64_t num_top,
+                                               GenerationRequest& request) {
+  const auto ask = [&](std::string_view output) -> Status {
+    NEREID_RETURN_IF_ERROR(RequireOutput(value, output));
+    std::vector<std::string>& asked = request.outputs;
+    if (std::find(asked.begin(), asked.end(), output) == asked.end()) asked.emplace_back(output);
+    return Status::Ok();
+  };
+  NEREID_RETURN_IF_ERROR(RequireInput(value, "return_prompt_log_probs"));
+  for (const char* const output : {"prompt_log_probs", "prompt_ids", "prompt_token_texts"}) {
+    NEREID_RETURN_IF_ERROR(ask(output));
+  }
+  if (num_top == 0) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(RequireInput(value, "num_prompt_logprobs"));
+  for (const char* const output :
+       {"prompt_top_logprob_ids", "prompt_top_logprobs", "prompt_top_token_texts"}) {
+    NEREID_RETURN_IF_ERROR(ask(output));
+  }
+  return Status::Ok();
+}
+
+Status GenerationFields::WritePromptLogProbs(int64_t num_top, http::InputTensors& inputs) {
+  InputWriter writer(model_, inputs);
+  NEREID_RETURN_IF_ERROR(writer.AddBool("return_prompt_log_probs", true));
+  return num_top == 0 ? Status::Ok() : writer.AddInteger("num_prompt_logprobs", num_top);
+}
+
+Status GenerationFields::WriteThinkingBudget(InputWriter& writer) {
+  const FieldValue* const budget = body_.Find("thinking_token_budget");
+  if (budget == nullptr) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(RequireInput(*budget, "thinking_token_budget"));
+  return writer.AddInteger("thinking_token_budget", budget->integer);
+}
+
+Status GenerationFields::WriteTruncation(int64_t default_max_tokens, http::InputTensors& inputs) {
+  const FieldValue* const value = body_.Find("truncate_prompt_tokens");
+  if (value == nullptr) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(RequireInput(*value, "truncate_prompt_tokens"));
+  int64_t num_kept = value->integer;
+  if (num_kept == 0) {
+    return body_.Refuse("truncate_prompt_tokens", "invalid_value",
+                        "truncate_prompt_tokens: expected -1 or at least 1, got 0");
+  }
+  if (num_kept < 0) {
+    if (model_.max_model_len == 0) {
+      return body_.Refuse("truncate_prompt_tokens", "unsupported_parameter",
+                          "truncate_prompt_tokens: -1, but model '", model_.name,
+                          "' does not say how many tokens its context holds (parameter "
+                          "max_model_len)");
+    }
+    const int64_t max_tokens =
+        body_.IntegerOr("max_completion_tokens", body_.IntegerOr("max_tokens", default_max_tokens));
+    num_kept = std::max<int64_t>(model_.max_model_len - max_tokens, 1);
+  }
+  InputWriter writer(model_, inputs);
+  return writer.AddInteger("truncate_prompt_tokens", num_kept);
 }
 
 Status GenerationFields::ReadStreamOptions(GenerationRequest& request) {
@@ -117,13 +212,6 @@ Status GenerationFields::CheckChoices() {
       if (modality == "text") continue;
       return body_.Refuse("modalities", "unsupported_parameter", "modalities: '", modality,
                           "' is not supported, only 'text'");
-    }
-  }
-  if (const FieldValue* const best_of = body_.Find("best_of")) {
-    const int64_t n = body_.IntegerOr("n", 1);
-    if (best_of->integer != n) {
-      return body_.Refuse("best_of", "unsupported_parameter", "best_of: expected ", n,
-                          ", the value of 'n', got ", best_of->integer);
     }
   }
   return Status::Ok();

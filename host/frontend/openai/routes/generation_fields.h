@@ -32,6 +32,20 @@ class GenerationFields {
   Status RequireInput(const FieldValue& value, std::string_view tensor);
   Status RequireOutput(const FieldValue& value, std::string_view tensor);
 
+  // Reads `prompt_logprobs`.
+  Status ReadPromptLogProbs(GenerationRequest& request);
+  // Asks for the tokens of the prompt with their log probabilities and the `num_top` most likely
+  // Asks for the tokens of the prompt with their log probabilities and the `num_top` most likely
+  // ones at each place. `value`: the field that needs them.
+  Status RequestPromptLogProbs(const FieldValue& value, int64_t num_top,
+                               GenerationRequest& request);
+  // Writes what this takes, for one prompt.
+  Status WritePromptLogProbs(int64_t num_top, http::InputTensors& inputs);
+  // Writes `thinking_token_budget`.
+  Status WriteThinkingBudget(InputWriter& writer);
+  // Writes `truncate_prompt_tokens`, for one prompt. `default_max_tokens`: of an answer.
+  Status WriteTruncation(int64_t default_max_tokens, http::InputTensors& inputs);
+
  private:
   Status ReadStreamOptions(GenerationRequest& request);
   Status CheckChoices();
@@ -40,6 +54,7 @@ class GenerationFields {
   Status WriteAdapter(InputWriter& writer);
   Status WriteLogitBias(InputWriter& writer);
   Status WriteGuide(InputWriter& writer);
+  Status ReadNumAnswers(GenerationRequest& request);
   Status WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer);
 
   ParsedBody& body_;

@@ -70,6 +70,10 @@ void HandleGeneration(const GenerationRoute& route, ApiContext& context, HttpCon
                   new_format, error_of);
 }
 
+bool LimitsReasoning(const LlmSignature& model) {
+  return model.FindInput("thinking_token_budget") != nullptr;
+}
+
 // A body in another form, as a chat.
 struct ConvertedChat {
   std::shared_ptr<const LlmSignature> model;  // null: the request is answered
@@ -77,8 +81,8 @@ struct ConvertedChat {
   std::unique_ptr<ParsedBody> body;
 };
 
-// Reads a body by the fields of `route` and converts it with `convert`, which returns the chat's
-// text.
+// Reads a body by the fields of `route` and converts it for its model with `convert`, which returns
+// the chat's text.
 template <typename Convert>
 ConvertedChat ReadAsChat(const ApiContext& context, HttpConnection& connection,
                          const RequestHead& head, const RequestBody& body, RouteSet route,
@@ -95,7 +99,7 @@ ConvertedChat ReadAsChat(const ApiContext& context, HttpConnection& connection,
   ConvertedChat chat;
   auto model = FindModel(context, connection, head, *name);
   if (model == nullptr) return chat;
-  Result<std::string> text = convert(parsed);
+  Result<std::string> text = convert(parsed, *model);
   if (!text.ok()) return fail(parsed, text.status());
   chat.text = std::make_unique<const std::string>(std::move(text).value());
   chat.body = std::make_unique<ParsedBody>(*chat.text, max_depth);
@@ -166,7 +170,7 @@ Result<std::string> EarlierItems(ApiContext& context, const HttpConnection& conn
 
 ConvertedChat ReadResponse(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                            const RequestBody& body, ResponseChat& converted, bool& is_stored) {
-  const auto convert = [&](ParsedBody& parsed) -> Result<std::string> {
+  const auto convert = [&](ParsedBody& parsed, const LlmSignature&) -> Result<std::string> {
     is_stored = parsed.BoolOr("store", true);
     NEREID_ASSIGN_OR_RETURN(const std::string earlier,
                             EarlierItems(context, connection, head, parsed));
@@ -190,9 +194,11 @@ void HandleCompletions(ApiContext& context, HttpConnection& connection, const Re
 
 void HandleMessages(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                     RequestBody body) {
-  const ConvertedChat chat = ReadAsChat(
-      context, connection, head, body, kMessages,
-      [](ParsedBody& parsed) { return ChatOfMessages(parsed, /*counts_tokens=*/false); });
+  const ConvertedChat chat =
+      ReadAsChat(context, connection, head, body, kMessages,
+                 [](ParsedBody& parsed, const LlmSignature& model) {
+                   return ChatOfMessages(parsed, /*counts_tokens=*/false, LimitsReasoning(model));
+                 });
   GenerateChat(context, connection, head, chat, "msg_",
                [](const GenerationRequest&, const Answers&) { return NewMessagesFormat(); });
 }
@@ -201,7 +207,9 @@ void HandleCountTokens(ApiContext& context, HttpConnection& connection, const Re
                        RequestBody body) {
   const ConvertedChat chat =
       ReadAsChat(context, connection, head, body, kMessages,
-                 [](ParsedBody& parsed) { return ChatOfMessages(parsed, /*counts_tokens=*/true); });
+                 [](ParsedBody& parsed, const LlmSignature& model) {
+                   return ChatOfMessages(parsed, /*counts_tokens=*/true, LimitsReasoning(model));
+                 });
   CountTokens(context, connection, head, chat, "{\"input_tokens\":");
 }
 

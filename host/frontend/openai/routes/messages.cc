@@ -1,5 +1,6 @@
 #include "host/frontend/openai/routes/messages.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -179,7 +180,19 @@ Status ReadToolChoice(ParsedBody& body, Json& chat) {
   return Status::Ok();
 }
 
-Status ReadThinking(ParsedBody& body, Json& chat) {
+// Reads the most tokens of the reasoning.
+Status ReadThinkingBudget(ParsedBody& body, const Json& thinking, Json& chat) {
+  const Json* const budget = Member(thinking, "budget_tokens");
+  if (budget == nullptr) return Status::Ok();
+  if (!budget->is_number_integer() || *budget < 0 || *budget > INT32_MAX) {
+    return body.Refuse("thinking.budget_tokens", "invalid_value",
+                       "thinking.budget_tokens: expected an integer from 0 to ", INT32_MAX);
+  }
+  chat["thinking_token_budget"] = *budget;
+  return Status::Ok();
+}
+
+Status ReadThinking(ParsedBody& body, bool limits_reasoning, Json& chat) {
   if (const FieldValue* const value = body.Find("thinking")) {
     NEREID_ASSIGN_OR_RETURN(const Json thinking, ReadJson<Json>(value->json, "thinking"));
     const std::string type = TextOr(thinking, "type");
@@ -189,6 +202,9 @@ Status ReadThinking(ParsedBody& body, Json& chat) {
                          type.substr(0, 40), "'");
     }
     if (type != "adaptive") chat["chat_template_kwargs"]["enable_thinking"] = type == "enabled";
+    if (type == "enabled" && limits_reasoning) {
+      NEREID_RETURN_IF_ERROR(ReadThinkingBudget(body, thinking, chat));
+    }
   }
   if (const FieldValue* const value = body.Find("output_config")) {
     NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson<Json>(value->json, "output_config"));
@@ -368,7 +384,7 @@ class MessagesFormat final : public AnswerFormat {
 
 }  // namespace
 
-Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens) {
+Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens, bool limits_reasoning) {
   Conversion conversion(body);
   Json chat = Json::object();
   chat["model"] = "";  // the caller knows it
@@ -388,7 +404,7 @@ Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens) {
     NEREID_ASSIGN_OR_RETURN(chat["tools"], conversion.Tools(*tools));
   }
   NEREID_RETURN_IF_ERROR(ReadToolChoice(body, chat));
-  NEREID_RETURN_IF_ERROR(ReadThinking(body, chat));
+  NEREID_RETURN_IF_ERROR(ReadThinking(body, limits_reasoning, chat));
   return Dump(chat);
 }
 

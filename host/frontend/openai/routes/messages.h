@@ -13,8 +13,9 @@
 namespace nereid::openai {
 
 // Returns the body of the chat that `body`, which ParsedBody::Read has checked, asks for. A request
-// to count tokens has no max_tokens.
-Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens);
+// to count tokens has no max_tokens. `limits_reasoning`: the model has the input that a
+// `thinking.budget_tokens` needs, which has no effect otherwise.
+Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens, bool limits_reasoning);
 
 std::unique_ptr<AnswerFormat> NewMessagesFormat();
 

@@ -20,6 +20,10 @@ void AppendModel(std::string& json, const ApiContext& context, const ListedLlm& 
     json += ",\"parent\":";
     http::AppendLossyJsonString(json, model.parent);
   }
+  if (model.max_model_len > 0) {
+    json += ",\"max_model_len\":";
+    http::AppendJsonInt(json, model.max_model_len);
+  }
   json += '}';
 }
 

@@ -183,7 +183,7 @@ void HandleCompletionRender(ApiContext& context, HttpConnection& connection,
     for (const Prompt& prompt : prompts) {
       rendering->ids.push_back(prompt.ids);
       http::InputTensors& inputs = rendering->prompts.emplace_back();
-      if (!prompt.is_text) continue;
+      if (!prompt.is_text && parsed.Find("truncate_prompt_tokens") == nullptr) continue;
       NEREID_RETURN_IF_ERROR(WritePrompt(parsed, *model, prompt, inputs));
     }
     return Status::Ok();

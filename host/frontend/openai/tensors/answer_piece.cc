@@ -140,6 +140,39 @@ Status ReadIds(std::span<const OutputView> outputs, std::vector<AnswerPiece>& pi
   return Status::Ok();
 }
 
+// The tokens of the prompt. The first one has no log probability.
+Status ReadPrompt(std::span<const OutputView> outputs, AnswerPiece& piece) {
+  NEREID_ASSIGN_OR_RETURN(const auto texts, Texts(outputs, "prompt_token_texts"));
+  if (texts.empty()) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(const auto ids, Numbers<int64_t>(outputs, "prompt_ids"));
+  NEREID_ASSIGN_OR_RETURN(const auto log_probs, Numbers<float>(outputs, "prompt_log_probs"));
+  NEREID_ASSIGN_OR_RETURN(const auto top_ids, Numbers<int64_t>(outputs, "prompt_top_logprob_ids"));
+  NEREID_ASSIGN_OR_RETURN(const auto top_probs, Numbers<float>(outputs, "prompt_top_logprobs"));
+  NEREID_ASSIGN_OR_RETURN(const auto top_texts, Texts(outputs, "prompt_top_token_texts"));
+  const size_t num_later = texts.size() - 1;
+  const bool has_log_probs = !log_probs.empty() && log_probs.size() == num_later;
+  const size_t num_top = num_later == 0 ? 0 : top_ids.size() / num_later;
+  if (ids.size() != texts.size() || (!log_probs.empty() && !has_log_probs) ||
+      top_ids.size() != top_probs.size() || top_ids.size() != top_texts.size() ||
+      top_ids.size() != num_top * num_later) {
+    return InternalError("outputs of the model: ", ids.size(), " prompt_ids, ", texts.size(),
+                         " prompt_token_texts, ", log_probs.size(), " prompt_log_probs, ",
+                         top_ids.size(), " prompt_top_logprob_ids, ", top_probs.size(),
+                         " prompt_top_logprobs and ", top_texts.size(), " prompt_top_token_texts");
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    PromptToken& token = piece.prompt.emplace_back();
+    token.id = ids[i];
+    token.bytes = texts[i];
+    if (i == 0 || !has_log_probs) continue;
+    token.log_prob = log_probs[i - 1];
+    for (size_t k = (i - 1) * num_top; k < i * num_top; ++k) {
+      token.top.push_back({top_ids[k], std::string(top_texts[k]), top_probs[k]});
+    }
+  }
+  return Status::Ok();
+}
+
 Status ReadFunction(http::JsonReader& reader, ToolCallPiece& call) {
   return reader.ReadObject([&](std::string_view name) -> Status {
     if (name == "name" && reader.Peek() == http::JsonKind::kString) {
@@ -220,6 +253,9 @@ Result<std::vector<AnswerPiece>> ReadAnswerPieces(std::span<const OutputView> ou
   NEREID_RETURN_IF_ERROR(ReadCounts(outputs, pieces));
   NEREID_RETURN_IF_ERROR(ReadLogProbs(outputs, pieces));
   NEREID_RETURN_IF_ERROR(ReadIds(outputs, pieces));
+  NEREID_RETURN_IF_ERROR(ReadPrompt(outputs, pieces[0]));
+  NEREID_ASSIGN_OR_RETURN(const auto sums, Numbers<float>(outputs, "cum_log_probs"));
+  Distribute(sums, pieces, [](AnswerPiece& piece, float sum) { piece.cum_log_prob = sum; });
   return pieces;
 }
 

@@ -23,6 +23,19 @@ struct TokenLogProb {
   std::vector<Candidate> top;  // the most likely tokens, best first
 };
 
+// A token of a prompt.
+struct PromptToken {
+  struct Candidate {
+    int64_t id = 0;
+    std::string bytes;
+    float log_prob = 0;
+  };
+  int64_t id = 0;
+  std::string bytes;
+  std::optional<float> log_prob;  // none for the first one, or where it was not asked for
+  std::vector<Candidate> top;     // the most likely tokens at its place, best first
+};
+
 // A piece of a tool call. The first one of an index has the id and the name.
 struct ToolCallPiece {
   int64_t index = 0;
@@ -40,6 +53,8 @@ struct AnswerPiece {
   std::optional<int64_t> num_reasoning_tokens;  // of this piece alone
   std::vector<TokenLogProb> log_probs;
   std::vector<int64_t> token_ids, prompt_ids;
+  std::vector<PromptToken> prompt;    // of the first piece, if the model reports its tokens
+  std::optional<float> cum_log_prob;  // of the answer so far
 
   // True if there is nothing to send.
   bool is_empty() const {

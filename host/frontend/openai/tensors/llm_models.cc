@@ -118,10 +118,10 @@ Result<std::vector<ListedLlm>> ListLlms(const Server& server) {
   for (const std::string& name : names) {
     const auto found = FindSignature(server, name);
     if (!found.ok() || !(*found)->is_language_model()) continue;
-    models.push_back({name, ""});
+    models.push_back({name, "", (*found)->max_model_len});
     for (const std::string& adapter : (*found)->adapters) {
       if (!std::binary_search(names.begin(), names.end(), adapter)) {
-        models.push_back({adapter, name});
+        models.push_back({adapter, name, (*found)->max_model_len});
       }
     }
   }

@@ -22,7 +22,8 @@ Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
 
 struct ListedLlm {
   std::string name;
-  std::string parent;  // the model whose LoRA adapter it is; empty: a model of its own
+  std::string parent;         // the model whose LoRA adapter it is; empty: a model of its own
+  int64_t max_model_len = 0;  // as in LlmSignature; 0: not known
 };
 
 // All language models that are ready, in order, each followed by its adapters. An adapter with the

@@ -65,6 +65,18 @@ bool UsesGenerationConfig(const Json& config) {
   return defaults != nullptr && TextOf(*defaults, "string_value") == "generation_config";
 }
 
+// The positive integer that a parameter holds; 0 if it holds none.
+int64_t IntegerParameter(const Json& config, const char* name) {
+  const Json* const parameters = Member(config, "parameters");
+  const Json* const parameter = parameters == nullptr ? nullptr : Member(*parameters, name);
+  if (parameter == nullptr) return 0;
+  const std::string text = TextOf(*parameter, "string_value");
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = !text.empty() && error == std::errc() && *end == 0;
+  return is_number ? std::max<int64_t>(number, 0) : 0;
+}
+
 bool IsDecoupled(const Json& config) {
   const Json* const policy = Member(config, "model_transaction_policy");
   const Json* const value = policy == nullptr ? nullptr : Member(*policy, "decoupled");
@@ -118,6 +130,10 @@ void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) 
   if (config.ok() && UsesGenerationConfig(*config)) model.has_sampling_defaults = true;
   if (config.ok() && IsDecoupled(*config)) model.is_decoupled = true;
   if (config.ok()) ReadAdapters(*config, model);
+  const int64_t limit = config.ok() ? IntegerParameter(*config, "max_seq_len") : 0;
+  if (limit > 0 && model.max_model_len > 0) {
+    model.max_model_len = std::min(model.max_model_len, limit);
+  }
 }
 
 }  // namespace
@@ -154,6 +170,7 @@ Result<LlmSignature> MakeLlmSignature(std::string_view metadata, const ConfigOf&
   ReadAdapters(config, model);
   model.has_sampling_defaults = UsesGenerationConfig(config);
   model.is_decoupled = IsDecoupled(config);
+  model.max_model_len = IntegerParameter(config, "max_model_len");
   const Json* const ensemble = Member(config, "ensemble_scheduling");
   const Json* const steps = ensemble == nullptr ? nullptr : Member(*ensemble, "step");
   if (steps != nullptr) {

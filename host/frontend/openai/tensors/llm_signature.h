@@ -45,6 +45,10 @@ struct LlmSignature {
   // What the model recommends, by input: the parameters default_<input> of its configuration.
   std::map<std::string, double, std::less<>> recommended;
 
+  // The most tokens of a sequence, prompt and answer: the parameter max_model_len of its
+  // configuration, or what the engine's parameter max_seq_len leaves of it. 0: not known.
+  int64_t max_model_len = 0;
+
   const LlmInput* FindInput(std::string_view name) const;
   bool HasOutput(std::string_view name) const;
   // Absent if the model recommends nothing.

@@ -42,6 +42,25 @@ TEST(LlmSignatureTest, AnEnsembleHasItsStepsAndDefaults) {
   EXPECT_FALSE(model->FindInput("max_tokens")->is_optional);
 }
 
+TEST(LlmSignatureTest, TheEngineMayLowerTheLengthOfASequence) {
+  const auto length = [](const std::string& own, const std::string& of_engine) {
+    const auto config_of = [&](const std::string& name) -> Result<std::string> {
+      if (name == "e") {
+        const std::string config = kConfig;
+        return StrCat(config.substr(0, config.rfind('}')),
+                      R"(,"parameters":{"max_model_len":{"string_value":")", own, R"("}}})");
+      }
+      return StrCat(R"({"parameters":{"max_seq_len":{"string_value":")", of_engine, R"("}}})");
+    };
+    return MakeLlmSignature(kMetadata, config_of).value().max_model_len;
+  };
+  EXPECT_EQ(length("1024", ""), 1024);
+  EXPECT_EQ(length("1024", "32"), 32);
+  EXPECT_EQ(length("1024", "4096"), 1024);
+  EXPECT_EQ(length("", "32"), 0) << "the model may allow less";
+  EXPECT_EQ(length("many", "x"), 0);
+}
+
 TEST(LlmSignatureTest, WhatAModelRecommendsReplacesTheDefaultsOfItsEngine) {
   const auto model_with = [](const std::string& parameters) {
     const Result<LlmSignature> model =

@@ -23,7 +23,7 @@ Converted Convert(const std::string& json, bool counts_tokens = false) {
   ParsedBody body(json, 64);
   Status status = body.Read(kMessages);
   if (status.ok()) {
-    const Result<std::string> chat = ChatOfMessages(body, counts_tokens);
+    const Result<std::string> chat = ChatOfMessages(body, counts_tokens, /*limits_reasoning=*/true);
     status = chat.status();
     if (chat.ok()) converted.chat = Json::parse(*chat);
   }

@@ -1,6 +1,8 @@
 // Tests of the fields of chats and completions: which tensors they become, and which are refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "host/frontend/openai/routes/chat_completions.h"
 #include "host/frontend/openai/routes/completions.h"
 #include "tests/host/frontend/openai/test_models.h"
@@ -175,7 +177,11 @@ TEST(RequestFieldsTest, VariablesOfTheTemplateComeFromSeveralFields) {
   EXPECT_EQ(variables(R"(,"reasoning_effort":"none")"),
             R"({"reasoning_effort":"none","enable_thinking":false})");
   EXPECT_EQ(ChatError(R"(,"reasoning_effort":"huge")").param, "reasoning_effort");
-  EXPECT_EQ(ChatError(R"(,"continue_final_message":true)").param, "continue_final_message");
+  EXPECT_EQ(variables(R"(,"continue_final_message":true)"),
+            R"({"continue_final_message":true,"add_generation_prompt":false})");
+  EXPECT_EQ(variables(R"(,"continue_final_message":false,"add_generation_prompt":true)"), "none");
+  EXPECT_EQ(ChatError(R"(,"continue_final_message":true,"add_generation_prompt":true)").param,
+            "continue_final_message");
 }
 
 TEST(RequestFieldsTest, ToolsGoToTheModelUnlessItMayNotCallThem) {
@@ -335,7 +341,82 @@ TEST(RequestFieldsTest, PromptsAreTextsOrTokenIds) {
   EXPECT_NE(BodyError(kCompletions, R"({"prompt":[1]})", SmallModel())
                 .message.find("no input 'prompt_token_ids'"),
             std::string::npos);
-  EXPECT_EQ(BodyError(kCompletions, R"({"prompt":"x","n":2,"best_of":3})").param, "best_of");
+}
+
+TEST(RequestFieldsTest, TheBestOfSeveralAnswersAreKept) {
+  const Outcome best = Complete(R"("prompt":"x","n":2,"best_of":3)");
+  EXPECT_EQ(best.request.answers_per_prompt, 3u);
+  EXPECT_EQ(best.request.kept_per_prompt, 2u);
+  EXPECT_EQ(ValuesOf<int32_t>(best.inputs(), "num_return_sequences"), std::vector<int32_t>{3});
+  EXPECT_EQ(ValuesOf<uint8_t>(best.inputs(), "return_log_probs"), std::vector<uint8_t>{1});
+  EXPECT_EQ(Complete(R"("prompt":"x","n":2,"best_of":2)").request.kept_per_prompt, 0u);
+  const auto error = [](const std::string& fields, const LlmSignature& model = FullModel()) {
+    return BodyError(kCompletions, StrCat(R"({"prompt":"x",)", fields, "}"), model);
+  };
+  EXPECT_EQ(error(R"("n":2,"best_of":1)").message,
+            "best_of: expected at least 2, the value of 'n', got 1");
+  EXPECT_EQ(error(R"("best_of":2,"stream":true)").param, "best_of");
+  EXPECT_EQ(error(R"("best_of":2)", SmallModel()).param, "best_of");
+}
+
+TEST(RequestFieldsTest, LogProbabilitiesOfThePromptAskForItsTokens) {
+  const auto has_output = [](const Outcome& outcome, std::string_view name) {
+    const std::vector<std::string>& outputs = outcome.request.outputs;
+    return std::count(outputs.begin(), outputs.end(), name) == 1;
+  };
+  const Outcome echo = Complete(R"("prompt":"x","echo":true,"logprobs":2,"return_token_ids":true)");
+  EXPECT_EQ(ValuesOf<uint8_t>(echo.inputs(), "return_prompt_log_probs"), std::vector<uint8_t>{1});
+  EXPECT_EQ(ValuesOf<int32_t>(echo.inputs(), "num_prompt_logprobs"), std::vector<int32_t>{2});
+  for (const char* const name :
+       {"prompt_ids", "prompt_log_probs", "prompt_token_texts", "prompt_top_token_texts"}) {
+    EXPECT_TRUE(has_output(echo, name)) << name;
+  }
+  const Outcome chosen = Chat(R"(,"prompt_logprobs":0)");
+  EXPECT_TRUE(chosen.request.has_prompt_log_probs && has_output(chosen, "prompt_log_probs"));
+  EXPECT_FALSE(has_output(chosen, "prompt_top_logprobs"));
+  EXPECT_EQ(FindTensor(chosen.inputs(), "num_prompt_logprobs"), nullptr);
+  EXPECT_EQ(FindTensor(Chat("").inputs(), "return_prompt_log_probs"), nullptr);
+  EXPECT_EQ(ChatError(R"(,"prompt_logprobs":1,"stream":true)").param, "prompt_logprobs");
+  EXPECT_EQ(ChatError(R"(,"prompt_logprobs":1)", SmallModel()).param, "prompt_logprobs");
+  EXPECT_EQ(
+      BodyError(kCompletions, R"({"prompt":"x","echo":true,"logprobs":1,"stream":true,"n":2})")
+          .param,
+      "logprobs");
+}
+
+TEST(RequestFieldsTest, AStreamEchoesThePromptItself) {
+  EXPECT_EQ(Complete(R"("prompt":["x","y"],"echo":true,"stream":true)").request.echoes,
+            (std::vector<std::string>{"x", "y"}));
+  EXPECT_TRUE(Complete(R"("prompt":"x","echo":true)").request.echoes.empty());
+  const Outcome ids = Complete(R"("prompt":[1,2],"echo":true,"stream":true)");
+  EXPECT_EQ(ids.request.echoes, std::vector<std::string>{""});
+  EXPECT_EQ(ValuesOf<uint8_t>(ids.inputs(), "return_prompt_log_probs"), std::vector<uint8_t>{1});
+}
+
+TEST(RequestFieldsTest, APromptIsTruncatedByTheModel) {
+  EXPECT_EQ(ValuesOf<int32_t>(Complete(R"("prompt":"x","truncate_prompt_tokens":3)").inputs(),
+                              "truncate_prompt_tokens"),
+            std::vector<int32_t>{3});
+  LlmSignature model = FullModel();
+  EXPECT_EQ(BodyError(kCompletions, R"({"prompt":"x","truncate_prompt_tokens":-1})", model).param,
+            "truncate_prompt_tokens");
+  model.max_model_len = 100;
+  EXPECT_EQ(
+      ValuesOf<int32_t>(Chat(R"(,"truncate_prompt_tokens":-1,"max_tokens":30)", model).inputs(),
+                        "truncate_prompt_tokens"),
+      std::vector<int32_t>{70});
+  EXPECT_EQ(ChatError(R"(,"truncate_prompt_tokens":0)").param, "truncate_prompt_tokens");
+}
+
+TEST(RequestFieldsTest, TheReasoningIsBoundedUnlessAGuideDecides) {
+  const auto budget = [](const std::string& fields) {
+    return ValuesOf<int32_t>(Chat(R"(,"thinking_token_budget":5)" + fields).inputs(),
+                             "thinking_token_budget");
+  };
+  EXPECT_EQ(budget(""), std::vector<int32_t>{5});
+  EXPECT_TRUE(budget(R"(,"guided_regex":"a")").empty());
+  EXPECT_EQ(ChatError(R"(,"thinking_token_budget":5)", SmallModel()).param,
+            "thinking_token_budget");
 }
 
 TEST(RequestFieldsTest, LogProbabilitiesAskForTheirOutputs) {
@@ -349,8 +430,6 @@ TEST(RequestFieldsTest, LogProbabilitiesAskForTheirOutputs) {
   }
   EXPECT_EQ(ChatError(R"(,"top_logprobs":2)").param, "top_logprobs");
   EXPECT_TRUE(Complete(R"("prompt":"a","logprobs":0)").request.has_log_probs);
-  EXPECT_EQ(BodyError(kCompletions, R"({"prompt":"a","logprobs":1,"echo":true})").param,
-            "logprobs");
 }
 
 TEST(RequestFieldsTest, AStreamHasOptions) {
