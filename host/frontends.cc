@@ -58,6 +58,11 @@ Frontends::Frontends(const Server& server, const Options& options)
              nullptr,
              RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}
 
+// Requests that wait for a model are answered on the loops of the servers.
+Frontends::~Frontends() {
+  if (demand_ != nullptr) demand_->Stop();
+}
+
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
   NEREID_RETURN_IF_ERROR(frontends->ReadApiKeys(options.api_key_file));
@@ -123,6 +128,7 @@ void Frontends::LogOpenPorts(const Options& options) const {
 Status Frontends::StartGrpc(const Options& options) {
   GrpcOptions grpc = options.grpc;
   grpc.state = &state_;
+  grpc.demand = demand_.get();
   grpc.budget = &state_.request_memory.budget();
   grpc.max_connection_memory_bytes =
       options.grpc_max_connection_memory_bytes.value_or(grpc.budget->max_bytes() / 2);

@@ -25,6 +25,7 @@ class Frontends {
 
   // `server` outlives the object. Every enabled port listens when this returns Ok.
   static Result<std::unique_ptr<Frontends>> Start(const Server& server, const Options& options);
+  ~Frontends();
 
   // First part of the shutdown, before the core stops: HTTP ports accept no new clients, and this
   // waits for their requests in flight. Connections that served sequence requests stay open; the

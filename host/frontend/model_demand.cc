@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kMaxWaiting = 8192;
+constexpr char kStopping[] = "the server shuts down";
 
 class ServerModelControl final : public ModelControl {
  public:
@@ -106,16 +107,19 @@ ModelDemand::ModelDemand(const ModelDemandOptions& options, std::unique_ptr<Mode
   thread_ = StartThread([this] { Run(); });
 }
 
-ModelDemand::~ModelDemand() {
+void ModelDemand::Stop() {
   {
     const std::scoped_lock lock(mutex_);
     is_stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
-  for (const Waiting& waiting : waiting_) {
-    waiting.on_ready(UnavailableError("the server shuts down"));
+  if (thread_.joinable()) thread_.join();
+  std::deque<Waiting> ended;
+  {
+    const std::scoped_lock lock(mutex_);
+    ended.swap(waiting_);
   }
+  for (const Waiting& waiting : ended) waiting.on_ready(UnavailableError(kStopping));
 }
 
 std::vector<std::string> ModelDemand::names() const {
@@ -126,6 +130,7 @@ std::vector<std::string> ModelDemand::names() const {
 
 Result<ModelDemand::Lease> ModelDemand::Use(const std::string& name, OnReady on_ready) {
   const std::scoped_lock lock(mutex_);
+  if (is_stopping_) return UnavailableError(kStopping);
   Model& model = models_.at(name);
   if (!model.is_changing && control_->IsReady(name)) return MakeLease(model);
   if (waiting_.size() >= kMaxWaiting) {

@@ -53,10 +53,12 @@ class ModelDemand {
   using OnReady = std::function<void(Result<Lease>)>;
 
   ModelDemand(const ModelDemandOptions& options, std::unique_ptr<ModelControl> control);
-  // Ends requests that still wait with UNAVAILABLE.
-  ~ModelDemand();
+  ~ModelDemand() { Stop(); }
   ModelDemand(const ModelDemand&) = delete;
   ModelDemand& operator=(const ModelDemand&) = delete;
+
+  // Ends requests that wait, and all later ones, with UNAVAILABLE. Leases may still be released.
+  void Stop();
 
   bool Knows(const std::string& name) const { return models_.contains(name); }
   std::vector<std::string> names() const;

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import queue
 import re
 import shutil
 import signal
@@ -15,8 +16,11 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
 from hub_server import COMMIT, Hub, files_of
+from tritonclient.utils import InferenceServerException
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANY_PORTS = ["--port=0", "--grpc-port=0", "--metrics-port=0"]
@@ -164,6 +168,66 @@ def test_models_take_turns_in_the_memory_budget_and_no_request_is_lost(dist, tmp
         complete(serving, "absent")
     assert caught.value.code == 404 and "'demo', 'tales'" in caught.value.read().decode()
     assert serving.stop() == 0
+
+
+def stream_over_grpc(serving, models):
+    """The texts that one stream of requests over gRPC gets, by request, and the errors."""
+    replies = queue.Queue()
+    texts, errors = {str(index): "" for index in range(len(models))}, []
+    with grpcclient.InferenceServerClient(re.search(r"gRPC ([\w.]+:\d+)", serving.output)[1]) as client:
+        client.start_stream(lambda result, error: replies.put((result, error)))
+        for index, model in enumerate(models):
+            inputs = []
+            for name, value, kind in (("text_input", b"Once upon a time", "BYTES"), ("max_tokens", 8, "INT32"), ("stream", True, "BOOL")):
+                inputs.append(grpcclient.InferInput(name, [1, 1], kind))
+                inputs[-1].set_data_from_numpy(np.array([[value]], {"BYTES": object, "INT32": np.int32, "BOOL": bool}[kind]))
+            client.async_stream_infer(model, inputs, request_id=str(index), enable_empty_final_response=True)
+        num_open = len(models)
+        while num_open:
+            result, error = replies.get(timeout=60)
+            if error is not None:
+                errors.append(str(error))
+                num_open -= 1
+                continue
+            reply = result.get_response()
+            num_open -= reply.parameters["triton_final_response"].bool_param
+            if reply.outputs:
+                texts[reply.id] += result.as_numpy("text_output").flatten()[0].decode()
+        client.stop_stream()
+    return list(texts.values()), errors
+
+
+def test_requests_over_grpc_load_their_models(dist, tmp_path, demo_model):
+    shutil.copytree(demo_model, tmp_path / "tales")
+    serving = Serving(dist, tmp_path, "demo", tmp_path / "tales", "--memory-budget=30MB")
+    expected = json.loads(complete(serving, "demo"))["choices"][0]["text"]
+    texts, errors = stream_over_grpc(serving, ["tales", "demo", "absent", "tales"])
+    assert texts == [expected, expected, "", expected] and len(errors) == 1 and "absent" in errors[0]
+    assert states(serving) == {"tales"}
+    with ThreadPoolExecutor(6) as pool:
+        wanted = [pool.submit(stream_over_grpc, serving, [("demo", "tales")[index % 2]] * 2) for index in range(6)]
+        assert [each.result() for each in wanted] == [([expected] * 2, [])] * 6
+    loaded = states(serving).pop()
+    with grpcclient.InferenceServerClient(re.search(r"gRPC ([\w.]+:\d+)", serving.output)[1]) as client:
+        prompt = grpcclient.InferInput("QUERY", [1, 1], "BYTES")
+        prompt.set_data_from_numpy(np.array([[b"Once"]], object))
+        with pytest.raises(InferenceServerException, match="decoupled"):  # but the model is loaded
+            client.infer({"demo": "tales", "tales": "demo"}[loaded], [prompt])
+    assert states(serving) == {"demo", "tales"} - {loaded}
+    assert serving.stop() == 0
+
+
+def test_a_server_that_stops_ends_requests_that_wait_for_a_model(dist, tmp_path, demo_model):
+    shutil.copytree(demo_model, tmp_path / "tales")
+    serving = Serving(dist, tmp_path, "demo", tmp_path / "tales", "--memory-budget=30MB")
+    with ThreadPoolExecutor(8) as pool:
+        long = pool.submit(complete, serving, "demo", max_tokens=900, ignore_eos=True)
+        waiting = [pool.submit(complete, serving, "tales") for _ in range(3)]
+        waiting += [pool.submit(stream_over_grpc, serving, ["tales"]) for _ in range(3)]
+        time.sleep(0.1)
+        assert serving.stop() == 0
+        for each in (long, *waiting):  # an answer or an error; nothing hangs
+            each.exception(timeout=60)
 
 
 def test_an_idle_model_leaves_and_comes_back(dist, tmp_path):

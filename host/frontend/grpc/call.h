@@ -15,6 +15,10 @@
 
 namespace nereid {
 
+namespace net {
+class EventLoop;
+}
+
 // Immutable bytes with shared ownership.
 struct Slice {
   std::string_view bytes;
@@ -80,6 +84,8 @@ class Call {
   const std::string_view* FindMetadata(std::string_view name) const;
   // [loop thread] True if the client's socket is on this machine; false if it is closed.
   virtual bool IsPeerLocal() const = 0;
+  // The loop on whose thread the handler gets its events. It outlives the call.
+  virtual net::EventLoop& loop() const = 0;
   // [loop thread] Counts the memory of the client's requests. May be null: it is not limited.
   virtual ByteBudget* budget() const = 0;
 

@@ -13,6 +13,7 @@
 
 namespace nereid {
 
+class ModelDemand;
 struct FrontendState;
 
 // HTTP/2 keep-alive settings; each field has the meaning of the --grpc-keepalive-*, --grpc-http2-*
@@ -46,6 +47,8 @@ struct GrpcOptions {
   size_t max_message_bytes = 2'147'483'647;  // of one request; gRPC's own maximum is 2 GiB - 1
   int max_streams_per_connection = 4096;     // concurrent calls; 0: no limit, as in gRPC
   size_t max_connections = 16384;            // open at a time
+  // Loads models that requests name. Outlives the server. Null: none is loaded on demand.
+  ModelDemand* demand = nullptr;
   // Counts the messages of all calls in flight. Outlives the server. Null: they are not limited.
   ByteBudget* budget = nullptr;
   size_t max_connection_memory_bytes = 0;  // of `budget` for one connection; 0: no limit

@@ -6,6 +6,7 @@
 #include "host/frontend/client_input.h"
 #include "host/frontend/frontend_state.h"
 #include "host/frontend/grpc/service_calls.h"
+#include "host/frontend/model_demand.h"
 
 namespace nereid {
 
@@ -34,6 +35,10 @@ Result<std::unique_ptr<InferContext>> InferContext::Create(const Server& server,
     }
   }
   return context;
+}
+
+ModelDemand* InferContext::DemandOf(const std::string& model) const {
+  return options_.demand != nullptr && options_.demand->Knows(model) ? options_.demand : nullptr;
 }
 
 ForwardedHeaders InferContext::HeadersToForward(const Call& call) const {

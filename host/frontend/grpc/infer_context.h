@@ -34,6 +34,9 @@ class InferContext {
   const AccessControl& access() const { return access_; }
   DrainableCalls& drainable_calls() const { return drainable_calls_; }
 
+  // The one that loads this model on demand; null if it is not loaded on demand.
+  ModelDemand* DemandOf(const std::string& model) const;
+
   ForwardedHeaders HeadersToForward(const Call& call) const;
 
   // Returns the trace of a request to the model named in the parsed `message`; null if it is not

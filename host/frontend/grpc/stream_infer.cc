@@ -13,7 +13,9 @@
 #include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/service_calls.h"
 #include "host/frontend/grpc/stream_request.h"
+#include "host/frontend/model_demand.h"
 #include "nereid/error.h"
+#include "net/event_loop.h"
 
 namespace nereid {
 namespace {
@@ -52,8 +54,15 @@ class StreamInfer final : public CallHandler,
     self_.reset();
   }
 
-  // Parses one request message and submits it to the core, or replies with an error.
-  void Accept(const Slice& bytes);
+  // Parses one request message and submits it to the core, or replies with an error. False if it
+  // first waits for its model: further messages are read after it has been submitted, so that the
+  // order of the replies is that of the requests.
+  bool Accept(const Slice& bytes);
+  bool AwaitModel(ModelDemand& demand, const std::shared_ptr<StreamRequest>& request);
+  void Begin(const std::shared_ptr<StreamRequest>& request,
+             const Result<ModelDemand::Lease>& lease);
+  void Begin(const std::shared_ptr<StreamRequest>& request);
+  void FinishRead(bool is_last);
   void ReplyWithError(const std::shared_ptr<StreamRequest>& request, Status error);
 
   // All methods below require that `lock` holds mutex_.
@@ -116,10 +125,13 @@ StreamInfer::StreamInfer(const InferContext& context, Call& call)
       has_strict_errors_(HasStrictErrors(call)) {}
 
 void StreamInfer::OnReadDone(const Slice* message) {
-  if (message != nullptr) Accept(*message);
+  if (message == nullptr || Accept(*message)) FinishRead(/*is_last=*/message == nullptr);
+}
+
+void StreamInfer::FinishRead(bool is_last) {
   Lock lock(mutex_);
   is_reading_ = false;
-  has_reads_ended_ = message == nullptr;
+  has_reads_ended_ = is_last;
   ReadMore(lock);
   Advance(lock);
 }
@@ -131,22 +143,69 @@ void StreamInfer::ReadMore(const Lock&) {
   call_.Read();
 }
 
-void StreamInfer::Accept(const Slice& bytes) {
+bool StreamInfer::Accept(const Slice& bytes) {
   auto request = std::make_shared<StreamRequest>(shared_from_this());
-  Status status = request->Prepare(context_, bytes, call_.budget());
+  const Status status = request->Parse(bytes, call_.budget());
   {
     Lock lock(mutex_);
+    if (end_status_.has_value()) return true;
+    std::optional<CallStatus> fault;
+    if (!status.ok()) {
+      fault = ToCallStatus(status);
+    } else if (const auto denial = context_.CheckModel(call_, request->resources().message)) {
+      fault = ToCallStatus(*denial);
+    }
+    if (fault) {
+      const Requests cancelled = End(std::move(*fault), lock);
+      lock.unlock();
+      Cancel(cancelled);
+      return true;
+    }
+  }
+  if (ModelDemand* const demand = context_.DemandOf(request->model())) {
+    return AwaitModel(*demand, request);
+  }
+  Begin(request);
+  return true;
+}
+
+bool StreamInfer::AwaitModel(ModelDemand& demand, const std::shared_ptr<StreamRequest>& request) {
+  {
+    const Lock lock(mutex_);
+    in_flight_.insert(request);  // so that the call does not end meanwhile
+  }
+  const auto on_ready = [self = shared_from_this(), request,
+                         &loop = call_.loop()](Result<ModelDemand::Lease> lease) {
+    loop.PostFunction([self, request, lease = std::move(lease)] {
+      self->Begin(request, lease);
+      self->FinishRead(/*is_last=*/false);
+    });
+  };
+  const Result<ModelDemand::Lease> lease = demand.Use(request->model(), on_ready);
+  if (lease.ok() && *lease == nullptr) return false;
+  Begin(request, lease);
+  return true;
+}
+
+void StreamInfer::Begin(const std::shared_ptr<StreamRequest>& request,
+                        const Result<ModelDemand::Lease>& lease) {
+  if (lease.ok()) {
+    request->KeepLoaded(*lease);
+    return Begin(request);
+  }
+  {
+    const Lock lock(mutex_);
     if (end_status_.has_value()) return;
-    if (!request->is_parsed()) {
-      const Requests cancelled = End(ToCallStatus(status), lock);
-      lock.unlock();
-      return Cancel(cancelled);
-    }
-    if (const auto denial = context_.CheckModel(call_, request->resources().message)) {
-      const Requests cancelled = End(ToCallStatus(*denial), lock);
-      lock.unlock();
-      return Cancel(cancelled);
-    }
+    Admit(request, lock);
+  }
+  ReplyWithError(request, lease.status());
+}
+
+void StreamInfer::Begin(const std::shared_ptr<StreamRequest>& request) {
+  Status status = request->FindModel(context_);
+  {
+    const Lock lock(mutex_);
+    if (end_status_.has_value()) return;
     Admit(request, lock);
   }
   if (status.ok())

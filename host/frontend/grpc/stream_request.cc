@@ -29,11 +29,11 @@ WireMessage StreamReply::Encode() const {
   return EncodeStreamError(bytes.status(), model, request->id(), is_final);
 }
 
-Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes, ByteBudget* budget) {
+Status StreamRequest::Parse(const Slice& bytes, ByteBudget* budget) {
   NEREID_RETURN_IF_ERROR(
       WithoutBadAlloc(bytes.bytes.size(), [&] { return resources_.message.Parse(bytes, budget); }));
   is_parsed_ = true;
-  return context.FindModel(resources_);
+  return {};
 }
 
 Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers,

@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "host/frontend/grpc/infer_context.h"
+#include "host/frontend/model_demand.h"
 #include "nereid/infer_request.h"
 #include "nereid/infer_response.h"
 
@@ -47,13 +49,16 @@ class StreamRequest final : public InferObserver,
  public:
   explicit StreamRequest(std::shared_ptr<StreamReplySink> sink) : sink_(std::move(sink)) {}
 
-  // Parses the message and looks up the model. The request id is available even if this fails.
-  // `budget` is that of the call.
-  Status Prepare(const InferContext& context, const Slice& bytes, ByteBudget* budget);
+  // The request id is available even if this fails. `budget` is that of the call.
+  Status Parse(const Slice& bytes, ByteBudget* budget);
+  // Requires a successful Parse.
+  Status FindModel(const InferContext& context) { return context.FindModel(resources_); }
+  // The model stays loaded as long as the object lives.
+  void KeepLoaded(ModelDemand::Lease lease) { lease_ = std::move(lease); }
   // True if its replies must wait for those of earlier requests.
   bool is_ordered() const { return !resources_.is_decoupled; }
   bool enable_empty_final() const { return resources_.response_options.enable_empty_final; }
-  // Requires a successful Prepare. If it fails, the sink receives nothing for this request.
+  // Requires a successful FindModel. If it fails, the sink receives nothing for this request.
   Status Submit(const InferContext& context, const ForwardedHeaders& headers, TracedRequest trace);
   // [any thread] Requires a successful Submit.
   void Cancel() const { (void)InferRequest::Cancel(in_flight_); }
@@ -82,6 +87,7 @@ class StreamRequest final : public InferObserver,
   void ReleaseCoreRef();
 
   RequestResources resources_;
+  ModelDemand::Lease lease_;   // of a model that is loaded on demand
   TracedRequest trace_;        // null if the request is not traced
   bool has_answered_ = false;  // [backend threads; responses of one request never run concurrently]
   bool is_parsed_ = false;

@@ -2,11 +2,15 @@
 #include "host/frontend/grpc/infer_calls.h"
 
 #include <atomic>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/infer_response_encoder.h"
 #include "host/frontend/grpc/service_calls.h"
+#include "host/frontend/model_demand.h"
+#include "net/event_loop.h"
 
 namespace nereid {
 namespace {
@@ -16,6 +20,7 @@ namespace {
 class UnaryInfer final : public CallHandler, public InferObserver {
  public:
   UnaryInfer(const InferContext& context, Call& call) : context_(context), call_(call) {}
+  ~UnaryInfer() { StopWaiting(); }
 
   // [loop thread] Neither OnCancel nor OnDone is called during it.
   void Start(const Slice& request) {
@@ -24,6 +29,8 @@ class UnaryInfer final : public CallHandler, public InferObserver {
     if (status.ok()) {
       const std::optional<Denial> denial = context_.CheckModel(call_, resources_.message);
       if (denial) return FinishOnce(ToCallStatus(*denial));
+      const std::string& model = resources_.message.message().model_name();
+      if (ModelDemand* const demand = context_.DemandOf(model)) return AwaitModel(*demand, model);
       status = WithoutBadAlloc(request.bytes.size(), [&] { return Submit(); });
     }
     if (!status.ok()) FinishOnce(status);
@@ -36,6 +43,12 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   }
 
  private:
+  // [loop thread] Requires a parsed message.
+  void AwaitModel(ModelDemand& demand, const std::string& model);
+  void OnModelReady(const Result<ModelDemand::Lease>& lease);
+  void StopWaiting() {
+    if (waiting_ != nullptr) *std::exchange(waiting_, nullptr) = nullptr;
+  }
   // Requires a parsed message.
   Status Submit();
   void FinishWithOnly(InferResponse response);
@@ -61,7 +74,10 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   const InferContext& context_;
   Call& call_;  // must not be used after it is finished
   RequestResources resources_;
-  TracedRequest trace_;  // null if the request is not traced
+  // Where the demand's answer finds this object, until it comes. [loop thread]
+  std::shared_ptr<UnaryInfer*> waiting_;
+  ModelDemand::Lease lease_;  // of a model that is loaded on demand
+  TracedRequest trace_;       // null if the request is not traced
   // One for the call; while in flight, one each for the final response and the release.
   std::atomic<int> num_refs_{1};
   std::atomic<bool> is_finished_{false};
@@ -72,6 +88,26 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   // Set on release; kept because OnCancel may still cancel it.
   std::optional<InferRequest> request_;
 };
+
+void UnaryInfer::AwaitModel(ModelDemand& demand, const std::string& model) {
+  waiting_ = std::make_shared<UnaryInfer*>(this);
+  const auto on_ready = [waiting = waiting_,
+                         &loop = call_.loop()](Result<ModelDemand::Lease> lease) {
+    loop.PostFunction([waiting, lease = std::move(lease)] {
+      if (*waiting != nullptr) (*waiting)->OnModelReady(lease);
+    });
+  };
+  const Result<ModelDemand::Lease> lease = demand.Use(model, on_ready);
+  if (!lease.ok() || *lease != nullptr) OnModelReady(lease);
+}
+
+void UnaryInfer::OnModelReady(const Result<ModelDemand::Lease>& lease) {
+  StopWaiting();
+  if (!lease.ok()) return FinishOnce(lease.status());
+  lease_ = *lease;
+  const Status status = WithoutBadAlloc(resources_.message.size_bytes(), [&] { return Submit(); });
+  if (!status.ok()) FinishOnce(status);
+}
 
 Status UnaryInfer::Submit() {
   NEREID_RETURN_IF_ERROR(context_.FindModel(resources_));
@@ -137,6 +173,7 @@ void UnaryInfer::FinishOnce(WireMessage response) {
 }
 
 void UnaryInfer::OnCancel() {
+  StopWaiting();
   if (in_flight_ != nullptr) (void)InferRequest::Cancel(in_flight_);
   FinishOnce(CancelledError("the client cancelled the call, or its deadline passed"));
 }

@@ -133,6 +133,16 @@ TEST_F(ModelDemandTest, AFailedLoadIsReportedToThoseWhoWait) {
   EXPECT_NE(Get("a"), nullptr);
 }
 
+TEST_F(ModelDemandTest, AStopEndsRequestsThatWaitAndRefusesLaterOnes) {
+  Start(6);
+  ModelDemand::Lease in_use = Get("a");
+  Future waiting = Use("b");
+  demand_->Stop();
+  EXPECT_EQ(waiting.get().status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Use("a").get().status().code(), StatusCode::kUnavailable);
+  in_use.reset();
+}
+
 TEST_F(ModelDemandTest, AModelThatNeverFitsIsRefused) {
   Start(5);
   const Result<ModelDemand::Lease> lease = Use("a").get();

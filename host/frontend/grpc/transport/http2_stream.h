@@ -73,6 +73,7 @@ class Http2Stream final : public Call, private net::LoopTask {
   // ---- Call
   const Metadata& metadata() const override { return metadata_; }
   bool IsPeerLocal() const override;
+  net::EventLoop& loop() const override { return loop_; }
   ByteBudget* budget() const override;
   void Read() override;
   void Write(WireMessage message) override;
