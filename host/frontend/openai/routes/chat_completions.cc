@@ -1,5 +1,6 @@
 #include "host/frontend/openai/routes/chat_completions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "host/frontend/http/json/json_writer.h"
@@ -131,8 +132,15 @@ class ChatFormat final : public AnswerFormat {
           "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]";
       EndChunk(events, answers);
     }
+    // A chunk has the pieces of one call, because some clients read only the first one.
+    for (size_t call = 0; call + 1 < piece.tool_calls.size(); ++call) {
+      BeginChunk(events, index);
+      AppendDelta(events, piece, call);
+      events += ",\"logprobs\":null,\"finish_reason\":null}]";
+      EndChunk(events, answers);
+    }
     BeginChunk(events, index);
-    AppendDelta(events, piece);
+    AppendDelta(events, piece, std::max<size_t>(piece.tool_calls.size(), 1) - 1);
     events += ",\"logprobs\":";
     if (has_log_probs_ && !piece.log_probs.empty()) {
       AppendLogProbs(events, piece.log_probs);
@@ -224,24 +232,22 @@ class ChatFormat final : public AnswerFormat {
     json += '}';
   }
 
-  static void AppendDelta(std::string& json, const AnswerPiece& piece) {
+  // With the tool call of this index, if there is one. The texts come with the first one.
+  static void AppendDelta(std::string& json, const AnswerPiece& piece, size_t call) {
     json += '{';
-    if (!piece.text.empty()) {
+    if (call == 0 && !piece.text.empty()) {
       json += "\"content\":";
       AppendLossyJsonString(json, piece.text);
     }
-    if (!piece.reasoning.empty()) {
+    if (call == 0 && !piece.reasoning.empty()) {
       std::string reasoning;
       AppendReasoning(reasoning, piece.reasoning);
       json += std::string_view(reasoning).substr(piece.text.empty() ? 1 : 0);
     }
-    if (!piece.tool_calls.empty()) {
+    if (call < piece.tool_calls.size()) {
       if (json.back() != '{') json += ',';
       json += "\"tool_calls\":[";
-      for (size_t i = 0; i < piece.tool_calls.size(); ++i) {
-        if (i != 0) json += ',';
-        AppendToolCall(json, piece.tool_calls[i]);
-      }
+      AppendToolCall(json, piece.tool_calls[call]);
       json += ']';
     }
     json += '}';

@@ -35,6 +35,8 @@ def answer(request):
     sender = request.get_response_sender()
     inputs = given(request)
     prompt = json.loads(inputs["messages"][0])[-1]["content"] if "messages" in inputs else inputs.get("text_input", ["inputs"])[0]
+    if isinstance(prompt, list):
+        prompt = "".join(part["text"] for part in prompt)
     while prompt == "forever":
         if request.is_cancelled():
             open(os.environ["ORACLE_CANCELLED"], "w").close()
