@@ -203,6 +203,59 @@ const std::vector<Case>& Cases() {
        "",
        "",
        {{"now", "{}"}, {"now", "{}"}}},
+      {"deepseek_v32",
+       "t</think>c\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n"
+       "<｜DSML｜parameter name=\"city\" string=\"true\">5</｜DSML｜parameter>\n"
+       "<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n"
+       "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n"
+       "</｜DSML｜function_calls>",
+       "",
+       "t</think>c",
+       {{"get_weather", "{\"city\": \"5\", \"days\": 3}"}, {"now", "{}"}}},
+      {"deepseek_v4",
+       "<think>t</think>\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"now\">\n"
+       "<｜DSML｜parameter name=\"zone\" string=\"false\">[\"a\", null]</｜DSML｜parameter>\n"
+       "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+       "t",
+       "",
+       {{"now", "{\"zone\": [\"a\", null]}"}}},
+      {"kimi_k3",
+       "<|open|>think<|sep|>t<|close|>think<|sep|><|open|>response<|sep|>r<|close|>response<|sep|>"
+       "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>"
+       "<|open|>argument key=\"city\" type=\"string\"<|sep|>5<|close|>argument<|sep|>"
+       "<|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|>"
+       "<|close|>call<|sep|><|open|>call tool=\"now\" index=\"2\"<|sep|><|close|>call<|sep|>"
+       "<|close|>tools<|sep|><|close|>message<|sep|>",
+       "t",
+       "r",
+       {{"get_weather", "{\"city\": \"5\", \"days\": 3}"}, {"now", "{}"}}},
+      {"hunyuan",
+       "<think:opensource>t</think:opensource>c<tool_calls:opensource>\n"
+       "<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+       "<arg_key:opensource>city</arg_key:opensource>\n"
+       "<arg_value:opensource>5</arg_value:opensource>\n</tool_call:opensource>\n"
+       "<tool_call:opensource>now<tool_sep:opensource>\n</tool_call:opensource>\n"
+       "</tool_calls:opensource>",
+       "t",
+       "c",
+       {{"get_weather", "{\"city\": \"5\"}"}, {"now", "{}"}}},
+      {"seed_oss",
+       "<seed:think>t</seed:think>c\n<seed:tool_call>\n<function=get_weather>\n"
+       "<parameter=city>5</parameter>\n<parameter=days>3</parameter>\n</function>\n"
+       "</seed:tool_call>",
+       "t",
+       "c",
+       {{"get_weather", "{\"city\": \"5\", \"days\": 3}"}}},
+      {"lfm2",
+       "a<|tool_call_start|>[get_weather(city='x', days=3), now()]<|tool_call_end|>b",
+       "",
+       "ab",
+       {{"get_weather", "{\"city\": \"x\", \"days\": 3}"}, {"now", "{}"}}},
+      {"nemotron",
+       "<think>t</think><TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
+       "t",
+       "",
+       {{"now", "{}"}}},
       {"think", "<think>a</think>b<tool_call>", "a", "b<tool_call>", {}},
   };
   return kCases;
@@ -288,6 +341,13 @@ TEST(ChatParserTest, BrokenCallsAreContent) {
       {"kimi", "<|tool_call_begin|>now<|tool_call_argument_begin|>{}<|tool_call_end|>"},
       {"phi", "functools are useful"},
       {"minimax", "<minimax:tool_call>f()</minimax:tool_call>"},
+      {"deepseek_v32", "<｜DSML｜function_calls>now()</｜DSML｜function_calls>"},
+      {"deepseek_v4", "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"a b\">\n</｜DSML｜invoke>"},
+      {"kimi_k3", "<|open|>tools<|sep|>none<|close|>tools<|sep|>"},
+      {"hunyuan", "<tool_calls:opensource>none</tool_calls:opensource>"},
+      {"seed_oss", "<seed:tool_call>{}</seed:tool_call>"},
+      {"lfm2", "<|tool_call_start|>[1, 2]<|tool_call_end|>"},
+      {"nemotron", "<TOOLCALL>[1]</TOOLCALL>"},
   };
   for (const auto& [family, text] : texts) {
     const Answer answer = Parse(family, text);

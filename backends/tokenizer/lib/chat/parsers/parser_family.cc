@@ -9,10 +9,12 @@ namespace {
 
 // Families with markers of their own come before those whose markers others also use.
 constexpr const ParserFamily* kAllFamilies[] = {
-    &parsers::kHarmony, &parsers::kKimi,    &parsers::kDeepSeekV3, &parsers::kDeepSeekV31,
-    &parsers::kGlm,     &parsers::kMiniMax, &parsers::kMiniMaxM1,  &parsers::kQwenCoder,
-    &parsers::kMistral, &parsers::kGranite, &parsers::kPhi,        &parsers::kHermes,
-    &parsers::kLlama,   &parsers::kGemma,   &parsers::kPythonic,   &parsers::kThink,
+    &parsers::kHarmony,     &parsers::kKimi,        &parsers::kKimiK3,     &parsers::kDeepSeekV3,
+    &parsers::kDeepSeekV31, &parsers::kDeepSeekV32, &parsers::kDeepSeekV4, &parsers::kHunyuan,
+    &parsers::kSeed,        &parsers::kLfm,         &parsers::kNemotron,   &parsers::kGlm,
+    &parsers::kMiniMax,     &parsers::kMiniMaxM1,   &parsers::kQwenCoder,  &parsers::kMistral,
+    &parsers::kGranite,     &parsers::kPhi,         &parsers::kHermes,     &parsers::kLlama,
+    &parsers::kGemma,       &parsers::kPythonic,    &parsers::kThink,
 };
 
 }  // namespace

@@ -104,6 +104,7 @@ bool TaggedCalls::StepName() {
   if (name_.size() <= kMaxNameBytes) {
     if (hit.which == TextInput::kNone) return false;
     if (hit.which == 0) held_ += input_.Take(ends[0].size());
+    if (format_.name_begin.ends_with('"')) name_.resize(std::min(name_.find('"'), name_.size()));
     name_ = TrimSpace(name_);
   }
   if (IsFunctionName(name_)) {
@@ -184,8 +185,18 @@ void TaggedCalls::EndKey() {
   if (!is_written_) writer_.BeginCall(name_);
   is_written_ = true;
   held_.clear();
-  const std::string_view key = TrimSpace(key_);
-  types_ = tools_->TypesOf(name_, key);
+  std::string_view key = TrimSpace(key_);
+  const size_t type_at =
+      format_.type_begin.empty() ? std::string_view::npos : key.find(format_.type_begin);
+  if (type_at == std::string_view::npos) {
+    types_ = tools_->TypesOf(name_, key);
+  } else {
+    constexpr uint8_t kOthers = ArgumentTypes::kNumber | ArgumentTypes::kBoolean |
+                                ArgumentTypes::kNull | ArgumentTypes::kStructured;
+    const std::string_view type = key.substr(type_at + format_.type_begin.size());
+    types_.bits = type.starts_with(format_.string_type) ? uint8_t{ArgumentTypes::kString} : kOthers;
+    key = key.substr(0, type_at);
+  }
   writer_.Arguments(Concat(num_arguments_++ == 0 ? "{" : ", ", JsonString(key),
                            types_.IsOnlyString() ? ": \"" : ": "));
   value_.clear();

@@ -13,14 +13,19 @@ namespace nereid::tokenizer::parsers {
 
 // The form of a family's calls. White space between the parts is always allowed.
 struct TaggedFormat {
-  std::string_view begin, end;            // around one call or several
-  std::string_view name_begin, name_end;  // around the name; empty: the name ends with its line
-  std::string_view key_begin, key_end;    // around the name of an argument
-  std::string_view value_begin;           // behind key_end; may be empty
+  std::string_view begin, end;  // around one call or several
+  // Around the name; empty: the name ends with its line. A name whose tag ends with a quote ends at
+  // the next one.
+  std::string_view name_begin, name_end;
+  std::string_view key_begin, key_end;  // around the name of an argument
+  std::string_view value_begin;         // behind key_end; may be empty
   std::string_view value_end;
   std::string_view call_end;  // of one call; empty: `end` ends it
   // A call may also begin with `name_begin` alone.
   bool has_bare_calls = false;
+  // What stands between the name of an argument and its type, and how the type of a string begins.
+  // An argument of another type is JSON. Empty: the schema of the function says the type.
+  std::string_view type_begin = {}, string_type = {};
   // Values stand on lines of their own: one line break at each end does not belong to them.
   bool has_value_lines = false;
 };

@@ -1,9 +1,11 @@
 // DeepSeek V3 and R1: calls with the arguments in a block of code of the language json. DeepSeek
-// V3.1: the name and the arguments alone.
+// V3.1: the name and the arguments alone. DeepSeek V3.2 and V4: tags that say whether an argument
+// is a string, <｜DSML｜invoke name="f"> and <｜DSML｜parameter name="x" string="true">.
 #include "backends/tokenizer/lib/chat/parsers/families/families.h"
 #include "backends/tokenizer/lib/chat/parsers/header_calls.h"
 #include "backends/tokenizer/lib/chat/parsers/json_text.h"
 #include "backends/tokenizer/lib/chat/parsers/staged_parser.h"
+#include "backends/tokenizer/lib/chat/parsers/tagged_calls.h"
 
 namespace nereid::tokenizer::parsers {
 namespace {
@@ -69,6 +71,36 @@ std::unique_ptr<ChatParser> MakeDeepSeek(const ParserOptions& options) {
   });
 }
 
+constexpr std::string_view kDsmlMarkers[] = {"<think>", "</think>", "｜DSML｜"};
+constexpr TaggedFormat DsmlFormat(std::string_view begin, std::string_view end) {
+  return {.begin = begin,
+          .end = end,
+          .name_begin = "<｜DSML｜invoke name=\"",
+          .name_end = ">",
+          .key_begin = "<｜DSML｜parameter name=\"",
+          .key_end = ">",
+          .value_begin = "",
+          .value_end = "</｜DSML｜parameter>",
+          .call_end = "</｜DSML｜invoke>",
+          .type_begin = "\" string=\"",
+          .string_type = "true"};
+}
+constexpr TaggedFormat kDeepSeekV32Format =
+    DsmlFormat("<｜DSML｜function_calls>", "</｜DSML｜function_calls>");
+constexpr TaggedFormat kDeepSeekV4Format =
+    DsmlFormat("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>");
+
+constexpr std::string_view kDsmlEndsBefore[] = {"<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"};
+constexpr ReasoningFormat kDsmlReasoning = {
+    .opens = kDeepSeekOpens, .closes = kDeepSeekCloses, .ends_before = kDsmlEndsBefore};
+
+template <const TaggedFormat& format>
+std::unique_ptr<ChatParser> MakeDsml(const ParserOptions& options) {
+  return std::make_unique<StagedParser>(options, kDsmlReasoning, [&](AnswerWriter& writer) {
+    return std::make_unique<TaggedCalls>(writer, format, options.tools);
+  });
+}
+
 bool HasDeepSeekCalls(std::string_view source) {
   return Contains(source, "tool▁call▁begin") && Contains(source, kDeepSeekSeparator);
 }
@@ -90,5 +122,16 @@ constexpr ParserFamily kDeepSeekV31 = {
     HasDeepSeekCalls,
     MakeDeepSeek<kDeepSeekV31Format>,
     [](std::string_view) { return &kDeepSeekV31Call; }};
+
+constexpr ParserFamily kDeepSeekV32 = {
+    "deepseek_v32", "DSML tags in function_calls, <think> reasoning (DeepSeek V3.2)", kDsmlMarkers,
+    [](std::string_view source) {
+      return Contains(source, "DSML") && Contains(source, "function_calls>");
+    },
+    MakeDsml<kDeepSeekV32Format>};
+
+constexpr ParserFamily kDeepSeekV4 = {
+    "deepseek_v4", "DSML tags in tool_calls, <think> reasoning (DeepSeek V4)", kDsmlMarkers,
+    [](std::string_view source) { return Contains(source, "DSML"); }, MakeDsml<kDeepSeekV4Format>};
 
 }  // namespace nereid::tokenizer::parsers

@@ -1,8 +1,10 @@
-// Kimi K2: calls whose header is the id, functions.NAME:INDEX.
+// Kimi K2: calls whose header is the id, functions.NAME:INDEX. Kimi K3: elements between <|open|>,
+// <|sep|> and <|close|>, with the type of each argument.
 #include "backends/tokenizer/lib/chat/parsers/families/families.h"
 #include "backends/tokenizer/lib/chat/parsers/header_calls.h"
 #include "backends/tokenizer/lib/chat/parsers/json_text.h"
 #include "backends/tokenizer/lib/chat/parsers/staged_parser.h"
+#include "backends/tokenizer/lib/chat/parsers/tagged_calls.h"
 
 namespace nereid::tokenizer::parsers {
 namespace {
@@ -46,7 +48,47 @@ std::unique_ptr<ChatParser> MakeKimi(const ParserOptions& options) {
   });
 }
 
+constexpr std::string_view kKimiK3Markers[] = {"<|open|>", "<|close|>", "<|sep|>"};
+constexpr std::string_view kKimiK3Opens[] = {"<|open|>think<|sep|>"};
+constexpr std::string_view kKimiK3Closes[] = {"<|close|>think<|sep|>"};
+constexpr std::string_view kKimiK3EndsBefore[] = {"<|open|>response<|sep|>",
+                                                  "<|open|>tools<|sep|>"};
+constexpr std::string_view kKimiK3Wrappers[] = {
+    "<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"};
+constexpr ReasoningFormat kKimiK3Reasoning = {.opens = kKimiK3Opens,
+                                              .closes = kKimiK3Closes,
+                                              .ends_before = kKimiK3EndsBefore,
+                                              .wrappers = kKimiK3Wrappers};
+constexpr TaggedFormat kKimiK3Format = {.begin = "<|open|>tools<|sep|>",
+                                        .end = "<|close|>tools<|sep|>",
+                                        .name_begin = "<|open|>call tool=\"",
+                                        .name_end = "<|sep|>",
+                                        .key_begin = "<|open|>argument key=\"",
+                                        .key_end = "<|sep|>",
+                                        .value_begin = "",
+                                        .value_end = "<|close|>argument<|sep|>",
+                                        .call_end = "<|close|>call<|sep|>",
+                                        .type_begin = "\" type=\"",
+                                        .string_type = "string"};
+
+std::unique_ptr<ChatParser> MakeKimiK3(const ParserOptions& options) {
+  return std::make_unique<StagedParser>(options, kKimiK3Reasoning, [&](AnswerWriter& writer) {
+    return std::make_unique<TaggedCalls>(writer, kKimiK3Format, options.tools);
+  });
+}
+
 }  // namespace
+
+constexpr ParserFamily kKimiK3 = {
+    "kimi_k3",
+    "elements between <|open|> and <|close|>, think elements as reasoning (Kimi K3)",
+    kKimiK3Markers,
+    [](std::string_view source) {
+      return Contains(source, "<|open|>") && Contains(source, "<|close|>");
+    },
+    MakeKimiK3,
+    nullptr,
+    {"<|open|>think<|sep|>", "<|close|>think<|sep|>"}};
 
 constexpr ParserFamily kKimi = {
     "kimi", "calls named functions.NAME:INDEX, <think> reasoning (Kimi K2)", kKimiMarkers,
