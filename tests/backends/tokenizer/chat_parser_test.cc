@@ -256,6 +256,16 @@ const std::vector<Case>& Cases() {
        "t",
        "",
        {{"now", "{}"}}},
+      {"gemma4",
+       "<|channel>thought\nt\n<channel|>c<|tool_call>call:get_weather{city:<|\"|>Z \"{:},<|\"|>,"
+       "days:3,exact:true,tags:[<|\"|>a<|\"|>,None,1.5,{k:{}}]}<tool_call|><|tool_call>call:now{}"
+       "<tool_call|>",
+       "t",
+       "c",
+       {{"get_weather",
+         "{\"city\": \"Z \\\"{:},\", \"days\": 3, \"exact\": true, \"tags\": [\"a\", null, 1.5, "
+         "{\"k\": {}}]}"},
+        {"now", "{}"}}},
       {"think", "<think>a</think>b<tool_call>", "a", "b<tool_call>", {}},
   };
   return kCases;
@@ -348,6 +358,11 @@ TEST(ChatParserTest, BrokenCallsAreContent) {
       {"seed_oss", "<seed:tool_call>{}</seed:tool_call>"},
       {"lfm2", "<|tool_call_start|>[1, 2]<|tool_call_end|>"},
       {"nemotron", "<TOOLCALL>[1]</TOOLCALL>"},
+      {"gemma4", "<|tool_call>call:now{a:}<tool_call|>"},
+      {"gemma4", "<|tool_call>call:now{a:1,}<tool_call|>"},
+      {"gemma4", "<|tool_call>call:now(1)<tool_call|>"},
+      {"gemma4", "<|tool_call>call:now{a:<|\"|>x}<tool_call|>"},
+      {"gemma4", "<|tool_call>call:now{a:1"},
   };
   for (const auto& [family, text] : texts) {
     const Answer answer = Parse(family, text);

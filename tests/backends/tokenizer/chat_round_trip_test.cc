@@ -80,7 +80,9 @@ TEST_P(PublishedTemplateTest, ACallThatItRendersParsesBackToTheSameCall) {
     ASSERT_EQ(parsed.calls.size(), num_calls) << answer << "\n" << parsed.Show();
     for (size_t i = 0; i < num_calls; ++i) {
       EXPECT_EQ(parsed.calls[i].name, calls[i]["function"]["name"]);
-      EXPECT_EQ(Json::parse(parsed.calls[i].arguments), calls[i]["function"]["arguments"])
+      // Some templates sort the arguments.
+      EXPECT_EQ(nlohmann::json::parse(parsed.calls[i].arguments),
+                nlohmann::json(calls[i]["function"]["arguments"]))
           << answer;
     }
     ExpectSameHoweverCut(each.family, answer, options);
@@ -121,6 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         TemplateCase{"NVIDIA-Nemotron-Nano-v2.jinja", "nemotron"},
         TemplateCase{"LFM2.5-8B-A1B.jinja", "lfm2"},
         TemplateCase{"ByteDance-Seed-OSS.jinja", "seed_oss"},
+        TemplateCase{"google-gemma-4-31B-it.jinja", "gemma4"},
         TemplateCase{"ibm-granite-granite-4.0.jinja", "granite"},
         TemplateCase{"ibm-granite-granite-4.1.jinja", "granite"},
         TemplateCase{"MiMo-VL.jinja", "hermes"},

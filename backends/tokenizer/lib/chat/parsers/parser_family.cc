@@ -11,10 +11,10 @@ namespace {
 constexpr const ParserFamily* kAllFamilies[] = {
     &parsers::kHarmony,     &parsers::kKimi,        &parsers::kKimiK3,     &parsers::kDeepSeekV3,
     &parsers::kDeepSeekV31, &parsers::kDeepSeekV32, &parsers::kDeepSeekV4, &parsers::kHunyuan,
-    &parsers::kSeed,        &parsers::kLfm,         &parsers::kNemotron,   &parsers::kGlm,
-    &parsers::kMiniMax,     &parsers::kMiniMaxM1,   &parsers::kQwenCoder,  &parsers::kMistral,
-    &parsers::kGranite,     &parsers::kPhi,         &parsers::kHermes,     &parsers::kLlama,
-    &parsers::kGemma,       &parsers::kPythonic,    &parsers::kThink,
+    &parsers::kSeed,        &parsers::kGemma4,      &parsers::kLfm,        &parsers::kNemotron,
+    &parsers::kGlm,         &parsers::kMiniMax,     &parsers::kMiniMaxM1,  &parsers::kQwenCoder,
+    &parsers::kMistral,     &parsers::kGranite,     &parsers::kPhi,        &parsers::kHermes,
+    &parsers::kLlama,       &parsers::kGemma,       &parsers::kPythonic,   &parsers::kThink,
 };
 
 }  // namespace

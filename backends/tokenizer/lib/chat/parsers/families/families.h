@@ -7,8 +7,8 @@
 
 namespace nereid::tokenizer::parsers {
 
-extern const ParserFamily kDeepSeekV3, kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kGemma, kGlm,
-    kGranite, kHarmony, kHermes, kHunyuan, kKimi, kKimiK3, kLfm, kLlama, kMiniMax, kMiniMaxM1,
+extern const ParserFamily kDeepSeekV3, kDeepSeekV31, kDeepSeekV32, kDeepSeekV4, kGemma, kGemma4,
+    kGlm, kGranite, kHarmony, kHermes, kHunyuan, kKimi, kKimiK3, kLfm, kLlama, kMiniMax, kMiniMaxM1,
     kMistral, kNemotron, kPhi, kPythonic, kQwenCoder, kSeed, kThink;
 
 inline bool Contains(std::string_view text, std::string_view part) {
