@@ -256,6 +256,16 @@ const std::vector<Case>& Cases() {
        "t",
        "",
        {{"now", "{}"}}},
+      {"qwen3_coder",
+       "<think>t\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+       "t",
+       "",
+       {{"now", "{}"}}},
+      {"kimi",
+       "<think>t<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+       "t",
+       "",
+       {{"now", "{}"}}},
       {"gemma4",
        "<|channel>thought\nt\n<channel|>c<|tool_call>call:get_weather{city:<|\"|>Z \"{:},<|\"|>,"
        "days:3,exact:true,tags:[<|\"|>a<|\"|>,None,1.5,{k:{}}]}<tool_call|><|tool_call>call:now{}"

@@ -37,7 +37,7 @@ constexpr ParserFamily kHunyuan = {
     "hunyuan",
     "tags of the suffix :opensource for names and values, <think:opensource> reasoning (Hunyuan 3)",
     kHunyuanMarkers,
-    [](std::string_view source) { return Contains(source, "<tool_sep"); },
+    [](std::string_view source) { return Contains(source, ":opensource"); },
     MakeHunyuan,
     nullptr,
     {"<think:opensource>", "</think:opensource>"}};

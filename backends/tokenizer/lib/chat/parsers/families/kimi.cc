@@ -18,7 +18,8 @@ constexpr std::string_view kKimiMarkers[] = {"<think>",
                                              "<|tool_call_end|>"};
 constexpr std::string_view kKimiOpens[] = {"<think>"};
 constexpr std::string_view kKimiCloses[] = {"</think>"};
-constexpr std::string_view kKimiEndsBefore[] = {"<|tool_calls_section_begin|>"};
+constexpr std::string_view kKimiEndsBefore[] = {"<|tool_calls_section_begin|>",
+                                                "<|tool_call_begin|>"};
 constexpr ReasoningFormat kKimiReasoning = {
     .opens = kKimiOpens, .closes = kKimiCloses, .ends_before = kKimiEndsBefore};
 constexpr std::string_view kKimiEnds[] = {"<|tool_call_end|>"};

@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::string_view kQwenCoderMarkers[] = {"<think>", "</think>", "<tool_call>",
                                                   "</tool_call>"};
+// The models sometimes call within their reasoning.
+constexpr std::string_view kQwenCoderOpens[] = {"<think>"};
+constexpr std::string_view kQwenCoderCloses[] = {"</think>"};
+constexpr std::string_view kQwenCoderEndsBefore[] = {"<tool_call>"};
+constexpr ReasoningFormat kQwenCoderReasoning = {
+    .opens = kQwenCoderOpens, .closes = kQwenCoderCloses, .ends_before = kQwenCoderEndsBefore};
 constexpr TaggedFormat kQwenCoderFormat = {.begin = "<tool_call>",
                                            .end = "</tool_call>",
                                            .name_begin = "<function=",
@@ -23,7 +29,7 @@ constexpr TaggedFormat kQwenCoderFormat = {.begin = "<tool_call>",
                                            .has_value_lines = true};
 
 std::unique_ptr<ChatParser> MakeQwenCoder(const ParserOptions& options) {
-  return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
+  return std::make_unique<StagedParser>(options, kQwenCoderReasoning, [&](AnswerWriter& writer) {
     return std::make_unique<TaggedCalls>(writer, kQwenCoderFormat, options.tools);
   });
 }
