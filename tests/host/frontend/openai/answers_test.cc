@@ -223,23 +223,25 @@ TEST(ChatAnswerTest, AStreamBeginsWithTheRoleAndEndsWithTheUsage) {
   format->AppendPiece(events, answers, 0, piece);
   format->AppendClosing(events, answers);
   const std::vector<Json> list = EventsOf(events);
-  ASSERT_EQ(list.size(), 6u);
+  ASSERT_EQ(list.size(), 7u);
   EXPECT_EQ(list[0]["choices"][0]["delta"], Json::parse(R"({"role":"assistant","content":""})"));
   EXPECT_TRUE(list[0]["usage"].is_null());
   EXPECT_EQ(list[1]["choices"][0]["delta"], Json::parse(R"({"content":"hi"})"));
   EXPECT_EQ(list[1]["object"], "chat.completion.chunk");
+  // Each piece of a call has a chunk of its own.
   EXPECT_EQ(
       list[2]["choices"][0]["delta"]["tool_calls"],
       Json::parse(
-          R"([{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}},
-                            {"index":0,"function":{"arguments":"{}"}}])"));
-  EXPECT_TRUE(list[2]["choices"][0]["finish_reason"].is_null());
-  EXPECT_EQ(list[3]["choices"][0]["delta"],
+          R"([{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}])"));
+  EXPECT_EQ(list[3]["choices"][0]["delta"]["tool_calls"],
+            Json::parse(R"([{"index":0,"function":{"arguments":"{}"}}])"));
+  EXPECT_TRUE(list[3]["choices"][0]["finish_reason"].is_null());
+  EXPECT_EQ(list[4]["choices"][0]["delta"],
             Json::parse(R"({"reasoning_content":"r","reasoning":"r"})"));
-  EXPECT_EQ(list[3]["choices"][0]["finish_reason"], "tool_calls");
-  EXPECT_EQ(list[4]["choices"], Json::array());
-  EXPECT_EQ(list[4]["usage"]["prompt_tokens"], 5);
-  EXPECT_EQ(list[5], "DONE");
+  EXPECT_EQ(list[4]["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(list[5]["choices"], Json::array());
+  EXPECT_EQ(list[5]["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(list[6], "DONE");
 }
 
 TEST(ChatAnswerTest, AnErrorWithinAStreamIsItsLastEvent) {
