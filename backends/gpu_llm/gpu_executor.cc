@@ -88,7 +88,7 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
   if (form == KernelForm::kPortable) {
     NEREID_RETURN_IF_ERROR(
-        CheckPortableSupport(model.spec, options.group == nullptr ? 1 : options.group->count()));
+        CheckPortableSupport(options.group == nullptr ? 1 : options.group->count()));
   }
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options.device));

@@ -86,14 +86,7 @@ Result<KernelForm> ChooseKernelForm(const GpuIdentity& gpu, const BuiltKernels& 
   return KernelForm::kPortable;
 }
 
-Status CheckPortableSupport(const llm::DecoderSpec& spec, int32_t num_gpus) {
-  constexpr char kOnly[] =
-      ", which gpu_llm's portable kernels do not support yet; the native kernels of Hopper GPUs "
-      "(compute capability 9.0) and backend cpu_reference do";
-  if (spec.moe.num_experts > 0) {
-    return UnsupportedError("the model ('", spec.architecture, "') is a mixture of ",
-                            spec.moe.num_experts, " experts", kOnly);
-  }
+Status CheckPortableSupport(int32_t num_gpus) {
   if (num_gpus > 1) {
     return UnsupportedError("gpu_device_ids names ", num_gpus,
                             " GPUs, but gpu_llm's portable kernels support one GPU; the native "

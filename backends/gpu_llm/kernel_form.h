@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -39,8 +38,8 @@ struct GpuIdentity {
 Result<KernelForm> ChooseKernelForm(const GpuIdentity& gpu, const BuiltKernels& built,
                                     KernelFormSetting setting);
 
-// Refuses by name what the portable form does not have: mixtures of experts, and several GPUs.
-Status CheckPortableSupport(const llm::DecoderSpec& spec, int32_t num_gpus);
+// Refuses by name what the portable form does not have: several GPUs.
+Status CheckPortableSupport(int32_t num_gpus);
 
 // "portable kernels, code for 9.0" or "portable kernels, PTX of 8.0 compiled by the driver
 // for 9.0".

@@ -4,7 +4,7 @@
 // attention of prompts of so many rows, 8,192 in all.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4|qwen3-30b-a3b] [--rows 1,8,16] [--weights bf16|fp8|int4]
-//                    [--kernel auto|stream|split|rope|attention] [--split 0]
+//                    [--kernel auto|stream|split|cublas|rope|attention] [--split 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -31,6 +31,7 @@ using namespace gpu;
 
 constexpr double kPeakBandwidth = 4.65e12;  // bytes a second, of an H200
 constexpr int64_t kPoolBytes = int64_t{1} << 30;
+constexpr int64_t kPartials = int64_t{16} << 20;  // of the split-K GEMM
 constexpr int kMaxRows = 8192, kMaxDepth = 14336, kMaxOutputs = 28672;
 
 struct Shape {
@@ -61,7 +62,10 @@ class Bench {
         normed_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxDepth * 2, "normed rows"))),
         norm_(std::move(*DeviceMemory::Allocate(1 << 16, "norm"))),
         out_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "output"))),
-        scratch_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "scratch"))) {
+        scratch_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "scratch"))),
+        partials_(std::move(*DeviceMemory::Allocate(kPartials * 4, "partial sums"))),
+        tickets_(std::move(*DeviceMemory::Allocate(kMaxSplitTickets * 4, "counters"))) {
+    Check(cudaMemset(tickets_.data(), 0, tickets_.size_bytes()));
     RandomFill(in_.as<__nv_bfloat16>(), kMaxRows * kMaxDepth, 1.0f, 1, nullptr);
     ConstantFill(norm_.as<__nv_bfloat16>(), 1 << 15, 1.0f, nullptr);
     Check(cudaMemset(out_.data(), 0, out_.size_bytes()));
@@ -74,7 +78,7 @@ class Bench {
     matrix.num_outputs = shape.num_outputs;
     matrix.depth = shape.depth;
     matrix.row_scales = scales_.as<float>();
-    matrix.quantizes_input = true;
+    matrix.quantizes_input = SplitPartials(132) == 0;  // the native form
     if (kernel == "stream" && !CanStream(matrix, num_rows, shape.norms)) return;
     const int64_t bytes = SizeBytes(matrix), pitch = (bytes + 255) / 256 * 256;
     std::vector<GpuMatrix> matrices;
@@ -86,7 +90,8 @@ class Bench {
     GpuWeights weights;
     weights.lm_head = matrices[0];
     auto runner = std::move(*LinearRunner::Create(weights, kMaxRows, 132));
-    const bool is_fp8 = format == WeightFormat::kFp8;
+    auto cublas = std::move(*CublasGemm::Create());
+    const bool is_fp8 = format == WeightFormat::kFp8 && matrix.quantizes_input;
     QuantizeRows({in_.as<__nv_bfloat16>(), nullptr, nullptr, normed_.as<uint8_t>(),
                   scratch_.as<float>(), num_rows, shape.depth, 1e-5f},
                  nullptr);
@@ -100,8 +105,24 @@ class Bench {
       }
       if (kernel == "split") {
         Check(SplitGemm({one, is_fp8 ? normed_.data() : in_.data(), scratch_.as<float>(),
-                         out_.data(), num_rows, shape.output, split},
+                         out_.data(), num_rows, shape.output, split,
+                         SplitScratch{partials_.as<float>(), tickets_.as<int32_t>(), kPartials}},
                         timer_.stream()));
+        return;
+      }
+      if (kernel == "cublas") {  // without the gate
+        CublasGemmCall call;
+        call.weights = one.data;
+        call.in = in_.data();
+        call.out = out_.data();
+        call.num_rows = num_rows;
+        call.row_capacity = kMaxRows;
+        call.num_outputs = one.num_outputs;
+        call.depth = one.depth;
+        if (const Status status = cublas.Run(call, may_time, timer_.stream()); !status.ok()) {
+          std::printf("error: %s\n", status.message().c_str());
+          std::exit(1);
+        }
         return;
       }
       const LinearCall call = {&one,
@@ -123,7 +144,7 @@ class Bench {
     do {  // until the algorithm is chosen
       multiply(matrices[0], true);
       Check(cudaStreamSynchronize(timer_.stream()));
-    } while (!runner.TakeSettled());
+    } while (!(kernel == "cublas" ? cublas.TakeSettled() : runner.TakeSettled()));
     const double us = timer_.Measure(static_cast<int>(matrices.size()),
                                      [&](int i) { multiply(matrices[i], false); });
     const char* name = format == WeightFormat::kBf16  ? "bf16"
@@ -230,7 +251,7 @@ class Bench {
   }
 
  private:
-  DeviceMemory pool_, scales_, in_, normed_, norm_, out_, scratch_;
+  DeviceMemory pool_, scales_, in_, normed_, norm_, out_, scratch_, partials_, tickets_;
   GraphTimer timer_;
 };
 

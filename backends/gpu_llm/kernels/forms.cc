@@ -138,6 +138,16 @@ bool CanSplit(const WeightMatrix& weights) {
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
   return CurrentKernels().SplitGemm(params, stream);
 }
+int64_t SplitPartials(int num_processors) {
+  return CurrentKernels().SplitPartials(num_processors);
+}
+bool PrefersSplit(const WeightMatrix& weights, GemmEpilogue output, int num_rows) {
+  return CurrentKernels().PrefersSplit(weights, output, num_rows);
+}
+int PreferredStreamRows(const WeightMatrix& weights, GemmEpilogue output, bool norms,
+                        bool quantizes, int num_processors) {
+  return CurrentKernels().PreferredStreamRows(weights, output, norms, quantizes, num_processors);
+}
 void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream) {
   return CurrentKernels().GroupedGemm(params, stream);
 }

@@ -34,20 +34,21 @@ constexpr ExpertForm kForms[] = {
     {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
     {ExpertKernel::kExpertGemm, 0, kAnyMean},
 };
-// For weights in fp8. Batch-invariant steps of all sizes use this kernel too: its order of
+// For rows in fp8. Batch-invariant steps of all sizes use this kernel too: its order of
 // additions does not depend on the rows.
 constexpr ExpertForm kSortedForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
 
 // From so many rows on, three kernels route faster than one.
 constexpr int kManyRouteRows = 512;
 
-bool IsFp8(const GpuExperts& experts) {
-  return experts.first.format == WeightFormat::kFp8;
+// Whether the rows are quantized to fp8.
+bool QuantizesRows(const GpuExperts& experts) {
+  return experts.first.format == WeightFormat::kFp8 && experts.first.quantizes_input;
 }
 
 const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
   const bool is_always_sorted =
-      is_batch_invariant || IsFp8(layer.expert_gate_up) || IsFp8(layer.expert_down);
+      is_batch_invariant || QuantizesRows(layer.expert_gate_up) || QuantizesRows(layer.expert_down);
   const std::span<const ExpertForm> forms =
       is_always_sorted ? std::span<const ExpertForm>(kSortedForms) : kForms;
   return *std::find_if(forms.begin(), forms.end(),
@@ -102,7 +103,7 @@ Result<Experts> Experts::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(experts.counts_.data(), 0, experts.counts_.size_bytes()));
   const bool has_fp8 =
       std::any_of(weights.layers.begin(), weights.layers.end(), [](const GpuLayer& layer) {
-        return IsFp8(layer.expert_gate_up) || IsFp8(layer.expert_down);
+        return QuantizesRows(layer.expert_gate_up) || QuantizesRows(layer.expert_down);
       });
   NEREID_ASSIGN_OR_RETURN(
       experts.fp8_rows_,
@@ -233,7 +234,7 @@ void Experts::SortRows(const ExpertsCall& call, const RouteBufferLayout& layout,
   sort.num_experts = moe.num_experts;
   sort.experts_per_token = moe.experts_per_token;
   sort.row_bytes = 2 * spec_->hidden_size;
-  if (IsFp8(call.weights->expert_gate_up)) {
+  if (QuantizesRows(call.weights->expert_gate_up)) {
     auto* scales = fp8_scales_.as<float>();
     QuantizeRows({static_cast<const __nv_bfloat16*>(sort.in), nullptr, nullptr,
                   fp8_rows_.as<uint8_t>(), scales, call.num_tokens, spec_->hidden_size, 0.0f},
@@ -255,13 +256,14 @@ Status Experts::MultiplySorted(const ExpertsCall& call, const RouteBufferLayout&
   ExpertGemmParams gemm = {};
   gemm.weights = matrices.first;
   gemm.stride_bytes = matrices.stride_bytes;
+  gemm.scale_stride = matrices.stride_bytes / 4;  // fp8: the scales lie behind each matrix
   gemm.first_rows = first_rows();
   gemm.in = is_down ? call.gated->data() : expert_outputs_.data();
   gemm.out = out;
   gemm.num_rows = num_pairs;
   gemm.num_experts = spec_->moe.num_experts;
   gemm.output = gates ? GemmEpilogue::kSiluGate : GemmEpilogue::kBf16;
-  if (IsFp8(matrices)) {
+  if (QuantizesRows(matrices)) {
     if (is_down) {  // the memory of gate and up is free
       QuantizeRows({call.gated->as<__nv_bfloat16>(), nullptr, nullptr, call.gate_up->as<uint8_t>(),
                     scales, num_pairs, matrices.first.depth, 0.0f},
@@ -269,7 +271,6 @@ Status Experts::MultiplySorted(const ExpertsCall& call, const RouteBufferLayout&
       gemm.in = call.gate_up->data();
     }
     gemm.in_scales = scales;
-    gemm.scale_stride = matrices.stride_bytes / 4;  // the scales lie behind each matrix
   }
   return CudaStatus(ExpertGemm(gemm, num_processors_, stream), "the experts' GEMM");
 }
@@ -285,7 +286,7 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
     call.timer->Mark(name,
                      {num_read * static_cast<double>(matrices.stride_bytes) +
                           2.0 * num_pairs * (outputs + depth),
-                      2.0 * num_pairs * outputs * depth, IsFp8(matrices)},
+                      2.0 * num_pairs * outputs * depth, QuantizesRows(matrices)},
                      stream);
   }
   const bool gates = !is_down && Gates();

@@ -19,45 +19,6 @@ bool QuantizesInput(const GpuMatrix& weights) {
          weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
 }
 
-// Whether the split-K GEMM is faster than cuBLASLt, which needs a separate gate kernel; for fp8
-// weights with the input quantized to fp8. The limits were measured on the layers and the LM head
-// of an 8B model. The LM head is too large for the fixed costs to matter.
-bool PrefersSplitGemm(const GpuMatrix& weights, GemmEpilogue output, int num_rows) {
-  if (!CanSplit(weights)) return false;
-  const bool gates = output == GemmEpilogue::kSiluGate;
-  switch (weights.format) {
-    case WeightFormat::kInt4:  // above, dequantizing to memory costs less than cuBLASLt gains
-      return num_rows <= 256;
-    case WeightFormat::kFp8:
-      return num_rows <= (gates || weights.depth >= 2 * weights.num_outputs ? 256 : 64);
-    case WeightFormat::kBf16:
-      return num_rows <= (gates ? 128 : 64) && weights.num_outputs <= 8 * weights.depth;
-  }
-  return false;
-}
-
-// Row count up to which the stream GEMM is fastest. The alternatives are the split-K GEMM and
-// cuBLASLt, which needs dequantized weights. More rows than the kernel supports take several
-// launches, each of which reads the weights. Every block of the stream GEMM keeps the whole input
-// in shared memory, so with a long bf16 input the split-K GEMM wins earlier than cuBLASLt would.
-int MaxStreamRows(const GpuMatrix& weights, GemmEpilogue output, bool norms, int num_processors) {
-  constexpr int kMaxRows = 8;
-  constexpr int kLongInput = 32768;  // elements
-  switch (weights.format) {
-    case WeightFormat::kBf16:
-      if (!PrefersSplitGemm(weights, output, kMaxRows)) return kMaxRows;
-      // Each block has one tile, and copies the input beside the weights.
-      if (!norms && weights.num_outputs <= 16 * num_processors && weights.depth <= 4096)
-        return kStreamMaxRows;
-      return std::clamp((kLongInput - 1) / weights.depth, 1, kMaxRows);
-    case WeightFormat::kFp8:
-      return QuantizesInput(weights) ? kMaxRows : 2 * kStreamMaxRows;
-    case WeightFormat::kInt4:
-      return kStreamMaxRows;
-  }
-  return 0;
-}
-
 int64_t OutputRowBytes(GemmEpilogue output, int64_t num_outputs) {
   if (output == GemmEpilogue::kFloat) return num_outputs * 4;
   return output == GemmEpilogue::kSiluGate ? num_outputs : num_outputs * 2;
@@ -128,6 +89,14 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
   NEREID_ASSIGN_OR_RETURN(
       runner.fp8_scales_,
       DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "scales of rows in fp8"));
+  const int64_t partials = is_batch_invariant ? 0 : SplitPartials(num_processors);
+  NEREID_ASSIGN_OR_RETURN(runner.split_partials_,
+                          DeviceMemory::Allocate(partials * 4, "partial sums of products"));
+  NEREID_ASSIGN_OR_RETURN(
+      runner.split_tickets_,
+      DeviceMemory::Allocate(partials > 0 ? kMaxSplitTickets * 4 : 0, "counters of products"));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemset(runner.split_tickets_.data(), 0, runner.split_tickets_.size_bytes()));
   return runner;
 }
 
@@ -208,7 +177,8 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
     return RunBatchInvariant(call, num_rows, stream);
   }
   const bool is_small =
-      num_rows <= MaxStreamRows(weights, call.output, call.norm_weight != nullptr, num_processors_);
+      num_rows <= PreferredStreamRows(weights, call.output, call.norm_weight != nullptr,
+                                      QuantizesInput(weights), num_processors_);
   const int chunk_rows = std::min(num_rows, kStreamMaxRows);
   if (is_small && !weights.gathers() && CanStream(weights, chunk_rows, call.norm_weight != nullptr))
     return RunStreamGemm(call, num_rows, stream);
@@ -216,7 +186,8 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
   PrepareInput(call, num_rows, stream);
   if (is_small && CanStream(weights, chunk_rows, false))
     return RunStreamGemm(call, num_rows, stream);
-  if (weights.format != WeightFormat::kFp8 && PrefersSplitGemm(weights, call.output, num_rows))
+  const bool takes_bf16 = weights.format != WeightFormat::kFp8 || !weights.quantizes_input;
+  if (takes_bf16 && PrefersSplit(weights, call.output, num_rows))
     return RunSplitGemm(call, call.in, nullptr, num_rows, stream);
   return RunBf16Gemm(call, num_rows, may_time, stream);
 }
@@ -226,9 +197,12 @@ Status LinearRunner::RunSplitGemm(const LinearCall& call, const void* in, const 
   // Selected rows must have been written in order by an earlier kernel.
   if (in == call.in && call.rows != nullptr)
     return InternalError("the split-K GEMM can not select rows of its input");
-  MarkGemm(call, num_rows, false, stream, call.weights->format == WeightFormat::kFp8);
+  MarkGemm(call, num_rows, false, stream, in_scales != nullptr);
+  const SplitScratch scratch = {split_partials_.as<float>(), split_tickets_.as<int32_t>(),
+                                static_cast<int64_t>(split_partials_.size_bytes() / 4)};
   return CudaStatus(
-      SplitGemm({*call.weights, in, in_scales, call.out, num_rows, call.output}, stream),
+      SplitGemm({*call.weights, in, in_scales, call.out, num_rows, call.output, 0, scratch},
+                stream),
       "a split-K GEMM");
 }
 
@@ -263,7 +237,7 @@ Status LinearRunner::RunFp8Gemm(const LinearCall& call, int num_rows, bool may_t
   QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
                 fp8_scales_.as<float>(), num_rows, weights.depth, call.epsilon},
                stream);
-  if (PrefersSplitGemm(weights, call.output, num_rows))
+  if (PrefersSplit(weights, call.output, num_rows))
     return RunSplitGemm(call, fp8_rows_.data(), fp8_scales_.as<float>(), num_rows, stream);
   CublasGemmCall gemm = MakeGemmCall(call, num_rows);
   gemm.weights = weights.data;

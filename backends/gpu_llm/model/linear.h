@@ -65,6 +65,7 @@ class LinearRunner {
   DeviceMemory dequantized_;  // the largest matrix that is dequantized
   DeviceMemory fp8_rows_;     // [max_num_rows, largest depth of a matrix with fp8 input]
   DeviceMemory fp8_scales_;   // [max_num_rows]
+  DeviceMemory split_partials_, split_tickets_;  // SplitScratch
 };
 
 }  // namespace nereid::gpu

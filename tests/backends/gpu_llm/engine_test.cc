@@ -45,7 +45,6 @@ TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
 }
 
 TEST_F(GpuEngineTest, ARequestOfAMixtureGetsTheSameTokensAloneAndAmongOthers) {
-  NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   directory_ = cpu::testing::FindTiny("qwen3_moe");
   if (directory_.empty()) GTEST_SKIP() << "no test data for qwen3_moe";
   options_.is_batch_invariant = true;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
+#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 
 namespace nereid::gpu {
 namespace {
@@ -58,6 +59,52 @@ TEST_P(PortableLaunchTest, ProductsFit) {
   EXPECT_LE(3 * 256, GetParam().processor_threads);
   ExpectFits(0, 3 * 256, 80);
   ExpectFits(0, 2 * 256, 128);
+}
+
+// Experts and products of up to some hundreds of rows.
+TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
+  using portable_shape::TileGemmShape;
+  constexpr int kRowOffsetBytes = 8;  // of each row, beside the ring
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
+    for (const int rows : portable_shape::kTileGemmRows) {
+      SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
+      const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows);
+      ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(), 128);
+      EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * 128,
+                GetParam().processor_registers);
+      EXPECT_GE(shape.stages, 2);
+      // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
+      EXPECT_EQ(rows % (8 * shape.row_warps), 0);
+      EXPECT_EQ(shape.stage_bytes() % 128, 0);
+      EXPECT_LE(rows, shape.threads());
+    }
+  }
+}
+
+// No multiprocessor is left without work if the depth allows it, and the partial sums fit into what
+// is allocated.
+TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
+  using portable_shape::TileGemmShape;
+  const Gpu& gpu = GetParam();
+  const auto split = [&](const TileGemmShape& shape, int64_t num_tiles, int depth) {
+    return portable_shape::BestSplit(shape, num_tiles, depth, gpu.num_processors,
+                                     gpu.processor_shared_kb * 1024, 8,
+                                     portable_shape::MaxPartials(gpu.num_processors));
+  };
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
+    for (const int rows : portable_shape::kTileGemmRows) {
+      const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows);
+      EXPECT_EQ(split(shape, 1, shape.stage_columns()), 1);
+      EXPECT_GT(split(shape, 8, 14336), 1);
+      EXPECT_EQ(split(shape, 100000, 4096), 1);
+      for (const int num_tiles : {1, 8, 32, 100, 300}) {
+        const int slices = split(shape, num_tiles, 14336);
+        if (slices == 1) continue;
+        EXPECT_LE(int64_t{slices} * num_tiles * shape.rows * shape.outputs(),
+                  portable_shape::MaxPartials(gpu.num_processors));
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, PortableLaunchTest, ::testing::ValuesIn(kGpus),

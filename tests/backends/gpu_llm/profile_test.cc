@@ -13,7 +13,6 @@ using ::testing::HasSubstr;
 class ProfileTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {};
 
 TEST_P(ProfileTest, EveryOperatorHasALineAndTokensDoNotChange) {
-  if (std::string_view(GetParam()) == "mixtral") NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   const std::string directory = cpu::testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));

@@ -223,10 +223,6 @@ struct MoeCase {
 
 class MoeTest : public SmallKernelsTest {
  protected:
-  void SetUp() override {
-    SmallKernelsTest::SetUp();
-    NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
-  }
   // Every pair appears once in sorted order, in a tile of its expert.
   static void CheckSortedPairs(const MoeCase& e, const DeviceMemory& experts,
                                const DeviceMemory& pairs, const DeviceMemory& sorted_index,

@@ -15,14 +15,15 @@
 namespace nereid::gpu {
 
 struct ExpertGemmParams {
-  WeightMatrix weights;  // of expert 0: bf16, int4, or fp8 with fp8 inputs
+  WeightMatrix weights;  // of expert 0
   int64_t stride_bytes;  // from one expert's matrix to the next
   int64_t scale_stride;  // fp8: elements from one expert's row_scales to the next
   // [num_experts + 1], on the device: expert e has the rows [first_rows[e], first_rows[e + 1]) of
   // `in` and `out`. Null: the only expert has all rows.
   const int32_t* first_rows;
-  const void* in;          // [num_rows, depth]: fp8 with fp8 weights, else bf16
-  const float* in_scales;  // fp8: [num_rows]
+  // [num_rows, depth]: fp8 with fp8 weights that quantize their input, else bf16
+  const void* in;
+  const float* in_scales;  // [num_rows], with an input in fp8
   void* out;  // [num_rows, num_outputs] bf16 or float, with a gate [num_rows, num_outputs / 2]
   int num_rows;
   int num_experts;      // at most kMaxExperts

@@ -44,18 +44,28 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
 }  // namespace NEREID_KERNEL_FORM
 
 // Split-K GEMM for tens to hundreds of rows: out = in x weights^T on the tensor cores. The depth is
-// split over the blocks of a cluster, so that a narrow matrix also occupies all multiprocessors.
-// Int4 weights are unpacked to bf16 in registers.
+// split over several blocks, in the native form those of a cluster, so that a narrow matrix also
+// occupies all multiprocessors. Int4 weights are unpacked to bf16 in registers.
 inline constexpr int kMaxSplit = 8;
+inline constexpr int kMaxSplitTickets = 4096;
+
+// Device memory of split-K GEMMs whose blocks are not in clusters. Calls on one stream share it.
+struct SplitScratch {
+  float* partials = nullptr;   // [num_partials]; null: the depth is not split
+  int32_t* tickets = nullptr;  // [kMaxSplitTickets]: counters, 0 before and after a call
+  int64_t num_partials = 0;
+};
 
 struct SplitGemmParams {
   WeightMatrix weights;
-  const void* in;          // [num_rows, depth]: fp8 (e4m3) with fp8 weights, else bf16
-  const float* in_scales;  // [num_rows], with fp8 weights
+  // [num_rows, depth]: fp8 (e4m3) with fp8 weights that quantize their input, else bf16
+  const void* in;
+  const float* in_scales;  // [num_rows], with an input in fp8
   void* out;               // layout: GemmEpilogue
   int num_rows;
   GemmEpilogue output;
   int split = 0;  // number of slices of the depth, at most kMaxSplit; 0: the fastest number
+  SplitScratch scratch = {};  // with SplitPartials() above 0
 };
 
 inline namespace NEREID_KERNEL_FORM {
@@ -63,6 +73,16 @@ bool CanSplit(const WeightMatrix& weights);
 // An int4 weight becomes the bf16 product of (value - zero) and the scale, both bf16. Equal calls
 // give equal results.
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream);
+// Elements of SplitScratch::partials that make every useful split possible; 0: none are needed.
+int64_t SplitPartials(int num_processors);
+
+// Whether SplitGemm() is faster than cuBLASLt, which reads int4 and fp8 weights dequantized to
+// bf16, except fp8 weights that quantize their input.
+bool PrefersSplit(const WeightMatrix& weights, GemmEpilogue output, int num_rows);
+// Row count up to which StreamGemm() is fastest. More rows than kStreamMaxRows take several
+// launches, each of which reads the weights. `quantizes`: otherwise the input is quantized to fp8.
+int PreferredStreamRows(const WeightMatrix& weights, GemmEpilogue output, bool norms,
+                        bool quantizes, int num_processors);
 }  // namespace NEREID_KERNEL_FORM
 
 // Grouped GEMM: multiplies each row by the matrix of its expert, for all experts in one launch:

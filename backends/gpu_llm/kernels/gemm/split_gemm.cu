@@ -125,8 +125,10 @@ cudaError_t EncodeTensorMap(CUtensorMap& map, const void* matrix, int num_rows, 
 }  // namespace
 
 bool CanSplit(const WeightMatrix& weights) {
-  return weights.num_outputs % kInt4TileRows == 0 &&
-         weights.depth % (weights.format == WeightFormat::kFp8 ? 16 : 8) == 0;
+  if (weights.num_outputs % kInt4TileRows != 0) return false;
+  if (weights.format == WeightFormat::kFp8)
+    return weights.quantizes_input && weights.depth % 16 == 0;
+  return weights.depth % 8 == 0;
 }
 
 cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {

@@ -11,14 +11,14 @@
 
 namespace nereid::gpu {
 
-// Most rows of a tile. 128: bf16 only.
+// Most rows of a tile. In the native form, 128 is for bf16 only.
 inline constexpr int kStreamTileRows[] = {8, 16, 32, 64, 128};
 
 struct StreamExpertsParams {
   // With tiles, empty ones last, of kStreamTileRows; `out` is bf16 and is not added to. The members
   // of the weights are not used.
   GroupedGemmParams gemm;
-  WeightMatrix weights;  // of expert 0: bf16 or int4
+  WeightMatrix weights;  // of expert 0: bf16, int4, or fp8 that does not quantize its input
   int64_t stride_bytes;  // from one expert's matrix to the next
   int num_experts;
   // The previous kernel has not written the tiles, and is a StreamExperts() or has followed one:

@@ -1,345 +1,25 @@
-// Routing and combination for mixtures of experts. They are cheap compared to the grouped GEMM
-// between them, and bound by latency. A row's result does not depend on the other rows of the step.
-// Qwen3-30B-A3B on an H200, 1, 8, 64 and 256 rows: routing with the norm takes 7, 8, 9 and 18 us,
-// combination 1.5, 1.6, 1.8 and 3.1 us.
-#include "backends/gpu_llm/kernels/device/cluster.cuh"
+// Sorting, selection and combination for mixtures of experts. They are cheap compared to the
+// grouped GEMM between them, and bound by latency. A row's result does not depend on the other rows
+// of the step. Qwen3-30B-A3B on an H200, 1, 8, 64 and 256 rows: combination takes 1.5, 1.6, 1.8
+// and 3.1 us.
+#include "backends/gpu_llm/kernels/rows/moe.h"
+
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
-#include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/rows/route.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
-constexpr int kRouteWarps = 8, kRouteThreads = 32 * kRouteWarps;
-constexpr int kRouteRows = 16;     // of a cluster
-constexpr int kRouteExperts = 16;  // of a block at once
-constexpr int kMaxRouteCluster = kMaxRouteSlices;
-constexpr int kMinRouteColumns = 256;  // of a slice of the depth
+using namespace route;
+
 constexpr int kSortThreads = 1024;
 constexpr int kCombineThreads = 128;
-// Most pairs that the last cluster of the routing kernel sorts; more are sorted by more threads.
-constexpr int kMaxRouteSort = 4096;
-
-// Position of a score in the order of floats, as an integer. NaN is below all.
-__device__ __forceinline__ uint32_t OrderOf(float score) {
-  const uint32_t bits = __float_as_uint(score);
-  if (!(score == score)) return 0;
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-__device__ __forceinline__ float ScoreOf(uint32_t order) {
-  if (order == 0) return kNegativeInfinity;
-  return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
-}
-
-// What the blocks of a cluster share: each has some experts and a slice of the depth.
-struct RouteSplit {
-  int experts, depth;
-  float* squares;  // [depth, num_rows]: partial sums of the rows' squares
-};
-
-// The factor of the norm of a row.
-__device__ __forceinline__ float NormFactor(const RouteParams& p, const RouteSplit& split,
-                                            int64_t row) {
-  float square = 0.0f;
-  for (int i = 0; i < split.depth; ++i)
-    square += __ldcg(split.squares + int64_t{i} * p.num_rows + row);
-  return rsqrtf(square / static_cast<float>(p.hidden_size) + p.epsilon);
-}
-
-// Selects a row's experts with one warp. Lane l has the scores of experts l, l + 32, ...
-template <bool kNorms, int kLaneExperts>
-__device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteSplit& split,
-                                              int64_t row) {
-  const int lane = threadIdx.x % 32;
-  const int64_t slice = int64_t{p.num_rows} * p.num_experts;
-  uint32_t orders[kLaneExperts];
-  float sums[kLaneExperts] = {};
-  for (int part = 0; part < split.depth; ++part) {
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      const int expert = i * 32 + lane;
-      if (expert < p.num_experts)
-        sums[i] += __ldcg(p.scores + part * slice + row * p.num_experts + expert);
-    }
-  }
-  const float factor = kNorms ? NormFactor(p, split, row) : 1.0f;
-#pragma unroll
-  for (int i = 0; i < kLaneExperts; ++i)
-    orders[i] = i * 32 + lane < p.num_experts ? OrderOf(sums[i] * factor) : 0;
-  float all = 0.0f, chosen = 0.0f, first_score = 0.0f, own_score = 0.0f;
-  int32_t own_expert = 0;
-  for (int rank = 0; rank < p.experts_per_token; ++rank) {
-    uint32_t best = 0;
-    int32_t at = INT32_MAX;
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      if (orders[i] > best) best = orders[i], at = i * 32 + lane;
-    }
-    const uint32_t highest = __reduce_max_sync(0xffffffffu, best);
-    at = __reduce_min_sync(0xffffffffu, best == highest ? at : INT32_MAX);
-    if (at == INT32_MAX) at = rank;  // a row without valid scores: any expert will do
-    const float score = ScoreOf(highest);
-    if (rank == 0) {
-      first_score = score;
-      if (!p.normalizes) {
-#pragma unroll
-        for (const uint32_t order : orders) all += __expf(ScoreOf(order) - first_score);
-        all = WarpSum(all);
-      }
-    }
-    const float weight = __expf(score - first_score);
-    chosen += weight;
-    if (lane == rank) own_score = weight, own_expert = at;
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      if (i * 32 + lane == at) orders[i] = 0;
-    }
-  }
-  if (lane >= p.experts_per_token) return;
-  const int64_t pair = row * p.experts_per_token + lane;
-  p.experts[pair] = own_expert;
-  p.router_weights[pair] = own_score / (p.normalizes ? chosen : all);
-}
-
-// Sorts the pairs by expert with one block of threads. The order of pairs of one expert is
-// arbitrary, because each pair is computed independently.
-__device__ void SortPairsInBlock(const SortPairsParams& p) {
-  __shared__ int32_t counts[kMaxExperts], firsts[kMaxExperts], first_tiles[kMaxExperts];
-  __shared__ int32_t num_tiles;
-  const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  int32_t own_expert = 0, own_rank = 0;  // of the thread's first pair
-  if (thread < p.num_pairs) own_expert = __ldcg(p.experts + thread);
-  for (int i = thread; i < p.num_experts; i += num_threads) counts[i] = 0;
-  __syncthreads();
-  if (thread < p.num_pairs) own_rank = atomicAdd(&counts[own_expert], 1);
-#pragma unroll 4
-  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads)
-    p.sorted_index[i] = atomicAdd(&counts[__ldcg(p.experts + i)], 1);
-  __syncthreads();
-  if (thread < 32) {  // prefix sums; a lane has consecutive experts
-    const int each = (p.num_experts + 31) / 32, lane = thread;
-    const int first = lane * each, last = min(p.num_experts, first + each);
-    int32_t pair_count = 0, tiles = 0;
-    for (int expert = first; expert < last; ++expert) {
-      pair_count += counts[expert];
-      tiles += (counts[expert] + p.tile_rows - 1) / p.tile_rows;
-    }
-    int32_t pair_offset = pair_count, tile = tiles;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int32_t other_offset = __shfl_up_sync(0xffffffffu, pair_offset, distance);
-      const int32_t other_tile = __shfl_up_sync(0xffffffffu, tile, distance);
-      if (lane >= distance) pair_offset += other_offset, tile += other_tile;
-    }
-    if (lane == 31) num_tiles = tile;
-    pair_offset -= pair_count, tile -= tiles;
-    for (int expert = first; expert < last; ++expert) {
-      firsts[expert] = pair_offset;
-      first_tiles[expert] = tile;
-      pair_offset += counts[expert];
-      tile += (counts[expert] + p.tile_rows - 1) / p.tile_rows;
-    }
-  }
-  __syncthreads();
-  for (int expert = thread; expert < p.num_experts; expert += num_threads) {
-    for (int32_t done = 0, tile = first_tiles[expert]; done < counts[expert];
-         done += p.tile_rows, ++tile) {
-      p.tiles[tile] = {expert, firsts[expert] + done, min(p.tile_rows, counts[expert] - done)};
-    }
-  }
-  for (int tile = num_tiles + thread; tile < p.num_tiles; tile += num_threads)
-    p.tiles[tile] = {-1, 0, 0};
-  if (thread < p.num_pairs) {
-    p.pairs[firsts[own_expert] + own_rank] = thread;
-    p.sorted_index[thread] = firsts[own_expert] + own_rank;
-  }
-#pragma unroll 4
-  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads) {
-    const int32_t at = firsts[__ldcg(p.experts + i)] + p.sorted_index[i];
-    p.pairs[at] = i;
-    p.sorted_index[i] = at;
-  }
-}
 
 __global__ void __launch_bounds__(kSortThreads) SortPairsKernel(SortPairsParams p) {
   LaunchNext();
   WaitForPrevious();
   SortPairsInBlock(p);
-}
-
-// The weighted values of eight columns of a row, packed to bf16. Adds their squares to `squares`.
-__device__ __forceinline__ uint4 Weigh(const uint4& packed, const uint4& packed_weights,
-                                       float& squares) {
-  float values[8], weights[8];
-  Unpack8(packed, values);
-  Unpack8(packed_weights, weights);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    squares += values[i] * values[i];
-    values[i] *= weights[i];
-  }
-  return Pack8(values);
-}
-
-// Shared memory of a block.
-struct alignas(16) RouteShared {
-  float parts[kRouteWarps][kRouteExperts][kRouteRows];
-  float squares[kRouteWarps][kRouteRows];
-  bool is_last;
-};
-
-// Scores of kRouteRows rows from `row` on by the experts from `expert` on in a slice of the depth,
-// on the tensor cores. The warps share the slice. The order of the depth within a step of 32 is
-// free as long as both operands agree, so a thread has 8 contiguous values of a row
-// (stream_gemm.cuh). The factor of the norm, which depends on the whole row, is applied later.
-template <bool kNorms>
-__device__ __forceinline__ void ScoreRows(const RouteParams& p, const RouteSplit& split, int slice,
-                                          int row, int expert, bool waits_for_previous,
-                                          RouteShared& shared) {
-  constexpr int kAtOnce = 8, kTiles = kRouteRows / 8;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const bf16* low_router = p.router + int64_t{min(expert + g, p.num_experts - 1)} * p.hidden_size;
-  const bf16* high_router =
-      p.router + int64_t{min(expert + g + 8, p.num_experts - 1)} * p.hidden_size;
-  const bf16* rows[kTiles];
-  bool is_row[kTiles];
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    is_row[n] = row + 8 * n + g < p.num_rows;
-    rows[n] = p.in + int64_t{is_row[n] ? row + 8 * n + g : row} * p.hidden_size;
-  }
-  float sums[kTiles][4] = {}, squares[kTiles] = {};
-  const int num_steps = (p.hidden_size + 31) / 32;
-  const int begin = slice * num_steps / split.depth * 32,
-            end = min((slice + 1) * num_steps / split.depth * 32, p.hidden_size);
-  for (int first = begin + warp * 32; first < end; first += kAtOnce * 32 * kRouteWarps) {
-    uint4 low[kAtOnce], high[kAtOnce], weights[kAtOnce], x[kAtOnce][kTiles];
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s) {
-      const int column = first + s * 32 * kRouteWarps + 8 * t;
-      low[s] = high[s] = weights[s] = {};
-      if (column >= end) continue;
-      low[s] = __ldg(reinterpret_cast<const uint4*>(low_router + column));
-      high[s] = __ldg(reinterpret_cast<const uint4*>(high_router + column));
-      if constexpr (kNorms)
-        weights[s] = __ldg(reinterpret_cast<const uint4*>(p.norm_weight + column));
-    }
-    if (waits_for_previous) {
-      WaitForPrevious();
-      waits_for_previous = false;
-    }
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s) {
-      const int column = first + s * 32 * kRouteWarps + 8 * t;
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        x[s][n] = {};
-        if (column < end && is_row[n]) x[s][n] = *reinterpret_cast<const uint4*>(rows[n] + column);
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s) {
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        uint4 b = x[s][n];
-        if constexpr (kNorms) b = Weigh(b, weights[s], squares[n]);
-        MatrixMultiplyAdd(sums[n], low[s].x, high[s].x, low[s].y, high[s].y, b.x, b.y);
-        MatrixMultiplyAdd(sums[n], low[s].z, high[s].z, low[s].w, high[s].w, b.z, b.w);
-      }
-    }
-  }
-  __syncthreads();  // the parts of the previous experts have been read
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    auto& parts = shared.parts[warp];
-    *reinterpret_cast<float2*>(&parts[g][8 * n + 2 * t]) = {sums[n][0], sums[n][1]};
-    *reinterpret_cast<float2*>(&parts[g + 8][8 * n + 2 * t]) = {sums[n][2], sums[n][3]};
-    if constexpr (kNorms) {
-      squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 1);
-      squares[n] += __shfl_xor_sync(0xffffffffu, squares[n], 2);
-      if (t == 0) shared.squares[warp][8 * n + g] = squares[n];
-    }
-  }
-  __syncthreads();
-  const int at_expert = threadIdx.x / kRouteRows, at_row = threadIdx.x % kRouteRows;
-  const int64_t row_of_slice = int64_t{slice} * p.num_rows + row + at_row;
-  if (row + at_row >= p.num_rows) return;
-  float sum = 0.0f, square = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kRouteWarps; ++w) sum += shared.parts[w][at_expert][at_row];
-  if (expert + at_expert < p.num_experts)
-    p.scores[row_of_slice * p.num_experts + expert + at_expert] = sum;
-  if (kNorms && at_expert == 0 && expert == 0) {
-#pragma unroll
-    for (int w = 0; w < kRouteWarps; ++w) square += shared.squares[w][at_row];
-    split.squares[row_of_slice] = square;
-  }
-}
-
-// The warps of the cluster share the rows.
-__device__ __forceinline__ void StoreNormed(const RouteParams& p, const RouteSplit& split,
-                                            int first_row, int num_rows, int warp, int num_warps) {
-  const int chunks = p.hidden_size / 8, lane = threadIdx.x % 32;
-  const int warps_a_row = max(1, num_warps / num_rows);
-  for (int at = warp; at < num_rows * warps_a_row; at += num_warps) {
-    const int row = at / warps_a_row;
-    const int64_t offset = int64_t{first_row + row} * chunks;
-    const float factor = NormFactor(p, split, first_row + row);
-#pragma unroll 4
-    for (int i = at % warps_a_row * 32 + lane; i < chunks; i += 32 * warps_a_row) {
-      float values[8], weights[8];
-      Unpack8(reinterpret_cast<const uint4*>(p.in)[offset + i], values);
-      Unpack8(reinterpret_cast<const uint4*>(p.norm_weight)[i], weights);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) values[j] *= factor * weights[j];
-      reinterpret_cast<uint4*>(p.normed)[offset + i] = Pack8(values);
-    }
-  }
-}
-
-// Grid: a cluster for kRouteRows rows, whose blocks share the experts and the depth, then the rows.
-// With `sorts` the last cluster to finish sorts the pairs.
-template <bool kNorms, int kLaneExperts>
-__global__ void __launch_bounds__(kRouteThreads)
-    RouteKernel(RouteParams p, RouteSplit split, SortPairsParams sort, int32_t* ticket,
-                bool sorts) {
-  __shared__ RouteShared shared;
-  LaunchNext();
-  const int cluster = split.experts * split.depth;
-  const int rank = static_cast<int>(blockIdx.x) % cluster;
-  const int first_row = static_cast<int>(blockIdx.x) / cluster * kRouteRows;
-  const int num_rows = min(kRouteRows, p.num_rows - first_row);
-  const int first_expert = rank % split.experts * kRouteExperts;
-  for (int expert = first_expert; expert < p.num_experts; expert += split.experts * kRouteExperts) {
-    ScoreRows<kNorms>(p, split, rank / split.experts, first_row, expert, expert == first_expert,
-                      shared);
-  }
-  WaitForPrevious();  // the warps that have had no columns
-  __syncwarp();
-  ClusterArrive();
-  ClusterWait();
-  const int warp = rank * kRouteWarps + static_cast<int>(threadIdx.x) / 32;
-  const int num_warps = cluster * kRouteWarps;
-  for (int row = warp; row < num_rows; row += num_warps)
-    SelectExperts<kNorms, kLaneExperts>(p, split, first_row + row);
-  __syncwarp();
-  ClusterArrive();
-  if constexpr (kNorms) StoreNormed(p, split, first_row, num_rows, warp, num_warps);
-  __syncwarp();
-  ClusterWait();
-  if (!sorts || rank != 0) return;
-  const int num_clusters = static_cast<int>(gridDim.x) / cluster;
-  if (num_clusters > 1) {
-    if (threadIdx.x == 0) {
-      __threadfence();
-      shared.is_last = atomicAdd(ticket, 1) == num_clusters - 1;
-      if (shared.is_last) *ticket = 0;
-      __threadfence();
-    }
-    __syncthreads();
-    if (!shared.is_last) return;
-  }
-  SortPairsInBlock(sort);
 }
 
 // Grid: a warp for each row.
@@ -348,7 +28,7 @@ __global__ void __launch_bounds__(kRouteThreads) SelectExpertsKernel(RouteParams
   LaunchNext();
   WaitForPrevious();
   const int64_t row = int64_t{blockIdx.x} * kRouteWarps + threadIdx.x / 32;
-  if (row < p.num_rows) SelectExperts<false, kLaneExperts>(p, {1, 1, nullptr}, row);
+  if (row < p.num_rows) route::SelectExperts<false, kLaneExperts>(p, {1, 1, nullptr}, row);
 }
 
 // Grid: rows by groups of 8 columns for each thread.
@@ -399,33 +79,6 @@ __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p
 
 void SortPairs(const SortPairsParams& params, cudaStream_t stream) {
   Launch(SortPairsKernel, 1, kSortThreads, 0, stream, params);
-}
-
-cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_t* ticket,
-                  cudaStream_t stream) {
-  if (params.num_rows == 0) return cudaSuccess;
-  RouteSplit split = {1, 1, nullptr};
-  while (split.experts < kMaxRouteCluster && split.experts * kRouteExperts < params.num_experts)
-    split.experts *= 2;
-  while (split.experts * split.depth < kMaxRouteCluster &&
-         params.hidden_size >= 2 * split.depth * kMinRouteColumns)
-    split.depth *= 2;
-  split.squares = params.scores + int64_t{split.depth} * params.num_rows * params.num_experts;
-  const int cluster = split.experts * split.depth;
-  const int num_blocks = (params.num_rows + kRouteRows - 1) / kRouteRows * cluster;
-  const bool sorts = sort.pairs != nullptr && sort.num_pairs <= kMaxRouteSort;
-  const auto launch = [&](auto kernel) {
-    LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, split, sort,
-                     ticket, sorts);
-  };
-  const bool is_few = params.num_experts <= 128;
-  if (params.norm_weight != nullptr) {
-    is_few ? launch(RouteKernel<true, 4>) : launch(RouteKernel<true, kMaxExperts / 32>);
-  } else {
-    is_few ? launch(RouteKernel<false, 4>) : launch(RouteKernel<false, kMaxExperts / 32>);
-  }
-  if (sort.pairs != nullptr && !sorts) SortPairs(sort, stream);
-  return cudaGetLastError();
 }
 
 void SelectExperts(const RouteParams& params, cudaStream_t stream) {

@@ -1,9 +1,12 @@
 // The weight-streaming GEMM on every GPU from compute capability 8.0. A tile is 16 outputs; the
 // warps of a block share its depth, and several blocks share a multiprocessor. Weights go from
 // global memory to registers as operand a of the mma: the order of the depth within a step is free
-// as long as both operands agree, so that a thread reads 16 contiguous bytes. Each warp loads its
-// next step before it multiplies the current one. The input is read through the caches. The factor
-// of the norm, which depends on the whole row, is applied to the sums. Bound by memory bandwidth.
+// as long as both operands agree, so that a thread reads 16 contiguous bytes. Blocks are
+// persistent: a warp loads its next steps, also those of the block's next tile, before it
+// multiplies the current one. The input is read through the caches. The factor of the norm, which
+// depends on the whole row, is applied to the sums. Bound by memory bandwidth.
+#include <algorithm>
+
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
@@ -22,7 +25,7 @@ struct Step;
 
 template <>
 struct Step<WeightFormat::kBf16> {
-  static constexpr int kParts = 4, kColumns = 32 * kParts;
+  static constexpr int kParts = 4, kColumns = 32 * kParts, kAhead = 1;
   uint4 low[kParts], high[kParts];
 
   // `columns`: that are left from the step's first one on.
@@ -56,7 +59,7 @@ struct Step<WeightFormat::kBf16> {
 
 template <>
 struct Step<WeightFormat::kFp8> {
-  static constexpr int kParts = 4, kColumns = 32 * kParts;
+  static constexpr int kParts = 4, kColumns = 32 * kParts, kAhead = 2;
   uint2 low[kParts], high[kParts];
 
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
@@ -95,9 +98,9 @@ struct Step<WeightFormat::kFp8> {
 
 template <>
 struct Step<WeightFormat::kInt4> {
-  static constexpr int kParts = 4, kColumns = kInt4BlockColumns;
+  static constexpr int kParts = 4, kColumns = kInt4BlockColumns, kAhead = 2;
   uint4 halves[2];
-  uint32_t scales[2][kParts];  // of rows g and g + 8, for each part
+  uint32_t scales[2][kParts];  // of rows g and g + 8, for each part; with one a block, the first
 
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
     const int lane = threadIdx.x % 32, g = lane / 4;
@@ -113,6 +116,7 @@ struct Step<WeightFormat::kInt4> {
     const auto* words = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
 #pragma unroll
     for (int s = 0; s < kParts; ++s) {
+      if (s > 0 && w.scales_per_block == 1) break;
       const int row = s * w.scales_per_block / kParts * kInt4TileRows;
       scales[0][s] = __ldg(words + row), scales[1][s] = __ldg(words + row + 8);
     }
@@ -121,14 +125,17 @@ struct Step<WeightFormat::kInt4> {
     return s * 32 + threadIdx.x % 4 * 8;
   }
   template <int kTokenTiles>
-  __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
+  __device__ __forceinline__ void Multiply(const WeightMatrix& w, const uint4 (&x)[kTokenTiles],
                                            int s, float (&sums)[kTokenTiles][4]) const {
     uint32_t low[4], high[4];
     const uint4& half = halves[s / 2];
-    Unpack(s % 2 == 0 ? half.x : half.z, scales[0][s], low);
-    Unpack(s % 2 == 0 ? half.y : half.w, scales[1][s], high);
-    const float factors[2] = {__uint_as_float(scales[0][s] & ~31u),
-                              __uint_as_float(scales[1][s] & ~31u)};
+    const bool is_one = w.scales_per_block == 1;
+    const uint32_t low_scale = is_one ? scales[0][0] : scales[0][s];
+    const uint32_t high_scale = is_one ? scales[1][0] : scales[1][s];
+    Unpack(s % 2 == 0 ? half.x : half.z, low_scale, low);
+    Unpack(s % 2 == 0 ? half.y : half.w, high_scale, high);
+    const float factors[2] = {__uint_as_float(low_scale & ~31u),
+                              __uint_as_float(high_scale & ~31u)};
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       float part[4] = {};
@@ -184,14 +191,32 @@ __device__ __forceinline__ float ApplyNorm(uint4& x, const bf16* weight) {
   return squares;
 }
 
+constexpr int BlocksOfProcessor(int token_tiles) {
+  return token_tiles == 1 ? 3 : 2;
+}
+
 template <WeightFormat kFormat, int kTokenTiles, bool kNorms>
-__global__ void __launch_bounds__(kThreads, kTokenTiles == 1 ? 3 : 2)
-    StreamGemmKernel(StreamGemmParams p) {
+__global__ void __launch_bounds__(kThreads, BlocksOfProcessor(kTokenTiles))
+    StreamGemmKernel(const __grid_constant__ StreamGemmParams p) {
   using WeightStep = Step<kFormat>;
-  __shared__ float4 parts[kWarps][kTokenTiles][32];
-  __shared__ float squares[kWarps][8 * kTokenTiles];
+  constexpr int kStride = WeightStep::kColumns * kWarps, kAhead = WeightStep::kAhead;
+  __shared__ float4 parts[2][kWarps][kTokenTiles][32];
+  __shared__ float squares[2][kWarps][8 * kTokenTiles];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
-  const int depth = p.weights.depth, tile = static_cast<int>(blockIdx.x);
+  const int depth = p.weights.depth, num_tiles = p.weights.num_outputs / kTileOutputs;
+  const int warp_first = warp * WeightStep::kColumns;
+  LaunchNext();
+  // What is loaded next: the warp's steps of a tile, then of the block's next tile.
+  int load_tile = static_cast<int>(blockIdx.x), load_first = warp_first;
+  const auto load = [&](WeightStep& step) {
+    step.Load(p.weights, load_tile, load_first, load_tile < num_tiles ? depth - load_first : 0);
+    load_first += kStride;
+    if (load_first >= depth) load_tile += static_cast<int>(gridDim.x), load_first = warp_first;
+  };
+  WeightStep steps[kAhead + 1];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load(steps[i]);
+  WaitForPrevious();
   const bf16* input[kTokenTiles];
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n) {
@@ -199,66 +224,68 @@ __global__ void __launch_bounds__(kThreads, kTokenTiles == 1 ? 3 : 2)
     input[n] = row < p.num_rows ? p.in + (p.rows != nullptr ? p.rows[row] : row) * int64_t{depth}
                                 : nullptr;
   }
-  float sums[kTokenTiles][4] = {}, square_sums[kTokenTiles] = {};
-  constexpr int kStride = WeightStep::kColumns * kWarps;
-  WeightStep now, next;
-  int first = warp * WeightStep::kColumns;
-  now.Load(p.weights, tile, first, depth - first);
-  for (; first < depth; first += kStride) {
-    next.Load(p.weights, tile, first + kStride, depth - first - kStride);
+  int buffer = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < num_tiles;
+       tile += static_cast<int>(gridDim.x), buffer ^= 1) {
+    float sums[kTokenTiles][4] = {}, square_sums[kTokenTiles] = {};
+    for (int first = warp_first; first < depth; first += kStride) {
+      load(steps[kAhead]);
 #pragma unroll
-    for (int s = 0; s < WeightStep::kParts; ++s) {
-      const int column = first + WeightStep::ColumnOf(s);
-      uint4 x[kTokenTiles];
+      for (int s = 0; s < WeightStep::kParts; ++s) {
+        const int column = first + WeightStep::ColumnOf(s);
+        uint4 x[kTokenTiles];
 #pragma unroll
-      for (int n = 0; n < kTokenTiles; ++n) {
-        x[n] = {};
-        if (input[n] == nullptr || column >= depth) continue;
-        x[n] = *reinterpret_cast<const uint4*>(input[n] + column);
-        if constexpr (kNorms) square_sums[n] += ApplyNorm(x[n], p.norm_weight + column);
+        for (int n = 0; n < kTokenTiles; ++n) {
+          x[n] = {};
+          if (input[n] == nullptr || column >= depth) continue;
+          x[n] = *reinterpret_cast<const uint4*>(input[n] + column);
+          if constexpr (kNorms) square_sums[n] += ApplyNorm(x[n], p.norm_weight + column);
+        }
+        steps[0].Multiply(p.weights, x, s, sums);
       }
-      now.Multiply(p.weights, x, s, sums);
-    }
-    now = next;
-  }
 #pragma unroll
-  for (int n = 0; n < kTokenTiles; ++n) {
-    parts[warp][n][lane] = {sums[n][0], sums[n][1], sums[n][2], sums[n][3]};
-    if constexpr (kNorms) {  // the four threads of a token have different columns
-      float sum = square_sums[n];
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      if (lane % 4 == 0) squares[warp][g + 8 * n] = sum;
+      for (int i = 0; i < kAhead; ++i) steps[i] = steps[i + 1];
     }
-  }
-  __syncthreads();
-  // This thread stores the sums of lane `from` for its token b.
-  const int from = threadIdx.x % 64 / 2, b = threadIdx.x % 2, token_tile = threadIdx.x / 64;
-  const int token = token_tile * 8 + from % 4 * 2 + b;
-  if (token_tile >= kTokenTiles || token >= p.num_rows) return;
-  float low = 0.0f, high = 0.0f, square = 0.0f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const float* part = reinterpret_cast<const float*>(&parts[w][token_tile][from]);
-    low += part[b], high += part[2 + b];
-    if constexpr (kNorms) square += squares[w][token];
+    for (int n = 0; n < kTokenTiles; ++n) {
+      parts[buffer][warp][n][lane] = {sums[n][0], sums[n][1], sums[n][2], sums[n][3]};
+      if constexpr (kNorms) {  // the four threads of a token have different columns
+        float sum = square_sums[n];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (lane % 4 == 0) squares[buffer][warp][g + 8 * n] = sum;
+      }
+    }
+    __syncthreads();
+    // This thread stores the sums of lane `from` for its token b. The next tile's sums go to the
+    // other buffer.
+    const int from = threadIdx.x % 64 / 2, b = threadIdx.x % 2, token_tile = threadIdx.x / 64;
+    const int token = token_tile * 8 + from % 4 * 2 + b;
+    if (token_tile >= kTokenTiles || token >= p.num_rows) continue;
+    float low = 0.0f, high = 0.0f, square = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float* part = reinterpret_cast<const float*>(&parts[buffer][w][token_tile][from]);
+      low += part[b], high += part[2 + b];
+      if constexpr (kNorms) square += squares[buffer][w][token];
+    }
+    if constexpr (kNorms) {
+      const float factor = rsqrtf(square / static_cast<float>(depth) + p.epsilon);
+      low *= factor, high *= factor;
+    }
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      const int output = tile * kTileOutputs + from / 4;
+      low *= p.weights.row_scales[output], high *= p.weights.row_scales[output + 8];
+    }
+    Store(p, tile * kTileOutputs, from / 4, token, low, high);
   }
-  if constexpr (kNorms) {
-    const float factor = rsqrtf(square / static_cast<float>(depth) + p.epsilon);
-    low *= factor, high *= factor;
-  }
-  if constexpr (kFormat == WeightFormat::kFp8) {
-    const int output = tile * kTileOutputs + from / 4;
-    low *= p.weights.row_scales[output], high *= p.weights.row_scales[output + 8];
-  }
-  Store(p, tile * kTileOutputs, from / 4, token, low, high);
 }
 
 template <WeightFormat kFormat>
-void LaunchFormat(const StreamGemmParams& p, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) {
-    Launch(kernel, p.weights.num_outputs / kTileOutputs, kThreads, 0, stream, p);
-  };
+void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t stream) {
+  const int num_blocks = std::min(p.weights.num_outputs / kTileOutputs,
+                                  num_processors * BlocksOfProcessor(p.num_rows <= 8 ? 1 : 2));
+  const auto launch = [&](auto kernel) { Launch(kernel, num_blocks, kThreads, 0, stream, p); };
   const bool norms = p.norm_weight != nullptr;
   if (p.num_rows <= 8) {
     norms ? launch(StreamGemmKernel<kFormat, 1, true>)
@@ -276,14 +303,14 @@ bool CanStream(const WeightMatrix& weights, int num_rows, bool /*norms*/) {
          weights.depth % 8 == 0;
 }
 
-void StreamGemm(const StreamGemmParams& params, int /*num_processors*/, cudaStream_t stream) {
+void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
   switch (params.weights.format) {
     case WeightFormat::kBf16:
-      return LaunchFormat<WeightFormat::kBf16>(params, stream);
+      return LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
     case WeightFormat::kFp8:
-      return LaunchFormat<WeightFormat::kFp8>(params, stream);
+      return LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
     case WeightFormat::kInt4:
-      return LaunchFormat<WeightFormat::kInt4>(params, stream);
+      return LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
   }
 }
 

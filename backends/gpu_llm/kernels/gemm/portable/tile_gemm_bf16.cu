@@ -1,0 +1,9 @@
+#include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM {
+
+cudaError_t TileGemmBf16(const TileGemmParams& params, cudaStream_t stream) {
+  return tile_gemm::LaunchFormat<WeightFormat::kBf16>(params, stream);
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM

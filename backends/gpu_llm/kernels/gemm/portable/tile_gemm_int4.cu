@@ -1,0 +1,9 @@
+#include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM {
+
+cudaError_t TileGemmInt4(const TileGemmParams& params, cudaStream_t stream) {
+  return tile_gemm::LaunchFormat<WeightFormat::kInt4>(params, stream);
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM
