@@ -15,42 +15,62 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
   for (size_t i = 0; i < batch.entries.size(); ++i) {
     const llm::BatchEntry& sequence = batch.entries[i];
     if (!sequence.samples) continue;
-    ++row;
+    const int32_t first_row = row, num_rows = 1 + sequence.num_draft_tokens;
+    row += num_rows;
     if (sequence.num_candidates > 0) continue;  // beam candidates: nothing is sampled
-    const llm::SamplingInput& input = sequence.sampling;
+    llm::SamplingInput input = sequence.sampling;
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();
     if (params.is_greedy() && !edits && sequence.token_masks.empty()) continue;
-    DrawItem item = {};
-    item.row = row - 1;
-    item.is_greedy = params.is_greedy() ? 1 : 0;
-    item.first_edit = static_cast<int32_t>(edits_.size());
-    const bool fits = !edits || AddEdits(input);
-    item.num_edits = static_cast<int32_t>(edits_.size()) - item.first_edit;
-    for (const LogitEdit& edit : std::span(edits_).subspan(item.first_edit)) edit_of_[edit.id] = -1;
-    if (!fits) {
-      edits_.resize(item.first_edit);
-      on_host_.push_back(static_cast<int32_t>(i));
-      continue;
+    std::span<const int32_t> tokens = input.token_ids;
+    const size_t num_known = tokens.size(), mask_words = sequence.token_masks.size() / num_rows;
+    if (num_rows > 1) {
+      const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
+      with_drafts_.assign(tokens.begin(), tokens.end());
+      with_drafts_.insert(with_drafts_.end(), drafts.begin(), drafts.end());
+      tokens = with_drafts_;
     }
-    item.scale = item.is_greedy != 0 ? 1.0f : 1.0f / params.temperature;
-    item.top_k = params.top_k;
-    item.top_p = llm::DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
-    item.log_min_p =
-        params.min_p > 0.0f ? std::log(params.min_p) : -std::numeric_limits<float>::infinity();
-    item.repetition_penalty = params.repetition_penalty;
-    item.presence_penalty = params.presence_penalty;
-    item.frequency_penalty = params.frequency_penalty;
-    item.position = static_cast<uint32_t>(input.token_ids.size());
-    item.seed_low = static_cast<uint32_t>(params.seed);
-    item.seed_high = static_cast<uint32_t>(params.seed >> 32);
-    item.mask_row = -1;
-    if (!sequence.token_masks.empty()) {
-      item.mask_row = static_cast<int32_t>(masks_.size());
-      masks_.push_back(sequence.token_masks);
+    for (int32_t index = 0; index < num_rows; ++index) {
+      input.token_ids = tokens.first(num_known + index);
+      Add({static_cast<int32_t>(i), index, first_row + index}, input,
+          sequence.token_masks.subspan(index * mask_words, mask_words));
     }
-    items_.push_back(item);
   }
+}
+
+void DrawPlanner::Add(const HostDraw& at, const llm::SamplingInput& input,
+                      std::span<const uint32_t> token_mask) {
+  const llm::SamplingParams& params = *input.params;
+  const bool edits = params.changes_logits() || !input.banned_ids.empty();
+  DrawItem item = {};
+  item.row = at.row;
+  item.is_greedy = params.is_greedy() ? 1 : 0;
+  item.first_edit = static_cast<int32_t>(edits_.size());
+  const bool fits = !edits || AddEdits(input);
+  item.num_edits = static_cast<int32_t>(edits_.size()) - item.first_edit;
+  for (const LogitEdit& edit : std::span(edits_).subspan(item.first_edit)) edit_of_[edit.id] = -1;
+  if (!fits) {
+    edits_.resize(item.first_edit);
+    on_host_.push_back(at);
+    return;
+  }
+  item.scale = item.is_greedy != 0 ? 1.0f : 1.0f / params.temperature;
+  item.top_k = params.top_k;
+  item.top_p = llm::DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
+  item.log_min_p =
+      params.min_p > 0.0f ? std::log(params.min_p) : -std::numeric_limits<float>::infinity();
+  item.repetition_penalty = params.repetition_penalty;
+  item.presence_penalty = params.presence_penalty;
+  item.frequency_penalty = params.frequency_penalty;
+  item.position = static_cast<uint32_t>(input.token_ids.size());
+  item.seed_low = static_cast<uint32_t>(params.seed);
+  item.seed_high = static_cast<uint32_t>(params.seed >> 32);
+  item.mask_row = -1;
+  if (!token_mask.empty()) {
+    item.mask_row = static_cast<int32_t>(masks_.size());
+    masks_.push_back(token_mask);
+  }
+  items_.push_back(item);
 }
 
 LogitEdit* DrawPlanner::Edit(int32_t id) {

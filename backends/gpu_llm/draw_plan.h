@@ -21,7 +21,7 @@ inline constexpr int32_t kBannedToken = -1;
 
 // A row of logits to sample from.
 struct DrawItem {
-  int32_t row;  // row of logits: number of the sampling sequence in the batch
+  int32_t row;  // row of logits: number of the sampled position in the batch
   int32_t is_greedy;
   int32_t first_edit;
   int32_t num_edits;
@@ -37,6 +37,13 @@ struct DrawItem {
 // Plans the draws of a batch. Rows with too many edits are sampled on the host.
 class DrawPlanner {
  public:
+  // A position that the host samples.
+  struct HostDraw {
+    int32_t sequence;  // index into StepBatch::entries
+    int32_t index;     // of the entry's sampled positions
+    int32_t row;       // of logits
+  };
+
   DrawPlanner(int32_t vocab_size, int32_t max_num_edits)
       : max_num_edits_(max_num_edits), edit_of_(vocab_size, -1) {}
 
@@ -48,10 +55,12 @@ class DrawPlanner {
   // Rows of BatchEntry::token_masks, borrowed from the batch. Their content is known once
   // StepBatch::wait_for_masks has returned.
   std::span<const std::span<const uint32_t>> masks() const { return masks_; }
-  // Indices into StepBatch::entries.
-  std::span<const int32_t> on_host() const { return on_host_; }
+  std::span<const HostDraw> on_host() const { return on_host_; }
 
  private:
+  // Plans the draw of one position, `input` of which ends before it.
+  void Add(const HostDraw& at, const llm::SamplingInput& input,
+           std::span<const uint32_t> token_mask);
   // False if the list of edits is full.
   bool AddEdits(const llm::SamplingInput& input);
   LogitEdit* Edit(int32_t id);
@@ -61,7 +70,8 @@ class DrawPlanner {
   std::vector<DrawItem> items_;
   std::vector<LogitEdit> edits_;
   std::vector<std::span<const uint32_t>> masks_;
-  std::vector<int32_t> on_host_;
+  std::vector<HostDraw> on_host_;
+  std::vector<int32_t> with_drafts_;  // scratch memory: tokens of a sequence and its drafts
   std::vector<int32_t> banned_;
 };
 

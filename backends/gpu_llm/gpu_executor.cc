@@ -107,6 +107,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       planner_(PlannerOptions(model_.spec, num_processors, options.is_batch_invariant)),
       draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
+      chain_graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -136,9 +137,11 @@ Status GpuExecutor::Initialize() {
   if (form_ == KernelForm::kPortable) weights_.KeepInputsInBf16();
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
-  const int32_t padded = StepPlanner::PaddedBatch(limits_.max_num_sequences);
+  // Draft tokens use the rows that sequences leave, so that they take no memory.
+  const int32_t padded = StepPlanner::PaddedBatch(
+      std::max(limits_.max_num_sequences, std::min(limits_.max_num_tokens, 128)));
+  limits_.max_num_sampled = max_num_logits_ = limits.max_num_logits = padded;
   limits.max_num_tokens = std::max(limits_.max_num_tokens, padded);
-  max_num_logits_ = limits.max_num_logits = std::max(padded, std::min(limits_.max_num_tokens, 128));
   limits.max_positions = limits_.max_positions;
   limits.max_decode_items = planner_.MaxDecodeItems(padded);
   limits.max_num_sequences = padded;
@@ -228,13 +231,22 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (options_.rank == 0) draw_planner_.Plan(batch);
   const StepShape shape = planner_.shape();
   in_flight.rows.clear();
+  in_flight.num_drafts.clear();
+  in_flight.drafts.clear();
   in_flight.result = {};
   in_flight.log_prob_rows.clear();
   in_flight.top_tokens.clear();
   int32_t num_sampled = 0;
   bool needs_logits = false, needs_top_tokens = false;
   for (const llm::BatchEntry& sequence : batch.entries) {
-    in_flight.rows.push_back(sequence.samples ? num_sampled++ : -1);
+    in_flight.rows.push_back(sequence.samples ? num_sampled : -1);
+    num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
+    if (sequence.num_draft_tokens > 0) {
+      in_flight.num_drafts.resize(batch.entries.size());
+      in_flight.num_drafts[in_flight.rows.size() - 1] = sequence.num_draft_tokens;
+      const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
+      in_flight.drafts.insert(in_flight.drafts.end(), drafts.begin(), drafts.end());
+    }
     needs_logits |=
         sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
     needs_top_tokens |= sequence.num_top_tokens > 0;
@@ -247,7 +259,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
   bool is_launched = false;
   if (has_graph) {
-    NEREID_ASSIGN_OR_RETURN(is_launched, graphs_.Launch(shape.num_tokens, stream_.get()));
+    NEREID_ASSIGN_OR_RETURN(is_launched, GraphsOf(shape).Launch(shape.num_tokens, stream_.get()));
   }
   if (!is_launched) {
     NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
@@ -257,7 +269,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   const bool is_settled = decoder_->TakeSettled();
   if (has_graph && !is_launched) {
     const bool is_one_launch = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
-    NEREID_RETURN_IF_ERROR(graphs_.Record(
+    NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(
         shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
   }
@@ -271,8 +283,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (batch.has_token_masks && options_.rank == 0)
     NEREID_RETURN_IF_ERROR(UploadMasks(batch, buffer_index));
   NEREID_RETURN_IF_ERROR(Draw(shape));
-  for (const int32_t i : draw_planner_.on_host()) {
-    NEREID_RETURN_IF_ERROR(DrawOnHost(batch.entries[i], in_flight.rows[i], buffer_index));
+  for (const DrawPlanner::HostDraw& draw : draw_planner_.on_host()) {
+    NEREID_RETURN_IF_ERROR(DrawOnHost(batch, draw, buffer_index));
   }
   if (options_.group != nullptr && shape.num_sampled > 0) {
     BroadcastTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
@@ -288,6 +300,11 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
     last_collect_.reset();
   }
   return {};
+}
+
+StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
+  const bool is_fused = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
+  return shape.has_chains && !is_fused ? chain_graphs_ : graphs_;
 }
 
 // The previous step of this buffer was collected, so its copy has completed.
@@ -450,10 +467,12 @@ Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buf
     if (sequence.num_top_tokens == 0 || in_flight.rows[i] < 0) continue;
     const int32_t count =
         std::min({int32_t{sequence.num_top_tokens}, limits_.vocab_size, int32_t{kMaxTopTokens}});
-    in_flight.top_tokens.push_back({static_cast<int32_t>(i), count});
-    params.rows[params.num_rows] = in_flight.rows[i];
-    params.counts[params.num_rows] = static_cast<uint8_t>(count);
-    if (++params.num_rows == kMaxTopTokenRows) launch();
+    for (int32_t index = 0; index <= sequence.num_draft_tokens; ++index) {
+      in_flight.top_tokens.push_back({static_cast<int32_t>(i), index, count});
+      params.rows[params.num_rows] = in_flight.rows[i] + index;
+      params.counts[params.num_rows] = static_cast<uint8_t>(count);
+      if (++params.num_rows == kMaxTopTokenRows) launch();
+    }
   }
   if (params.num_rows > 0) launch();
   return CudaStatus(cudaGetLastError(), "most likely tokens");
@@ -463,7 +482,7 @@ Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buf
 // executor launches the model.
 Status GpuExecutor::UploadMasks(const llm::StepBatch& batch, int32_t buffer_index) {
   const auto num_words = static_cast<size_t>(llm::TokenMaskWords(limits_.vocab_size));
-  const size_t size_bytes = 4 * num_words * static_cast<size_t>(limits_.max_num_sequences);
+  const size_t size_bytes = 4 * num_words * static_cast<size_t>(max_num_logits_);
   if (masks_.size_bytes() == 0) {
     NEREID_ASSIGN_OR_RETURN(masks_, DeviceMemory::Allocate(size_bytes, "the masks of grammars"));
     NEREID_ASSIGN_OR_RETURN(host_masks_, PinnedMemory::Allocate(2 * size_bytes));
@@ -500,15 +519,23 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   return CudaStatus(cudaGetLastError(), "drawing");
 }
 
-Status GpuExecutor::DrawOnHost(const llm::BatchEntry& sequence, int32_t row, int32_t buffer_index) {
-  NEREID_RETURN_IF_ERROR(CopyRows(row, 1));
+Status GpuExecutor::DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
+                               int32_t buffer_index) {
+  NEREID_RETURN_IF_ERROR(CopyRows(draw.row, 1));
+  const llm::BatchEntry& sequence = batch.entries[draw.sequence];
   llm::SamplingInput input = sequence.sampling;
-  input.token_mask = sequence.token_masks;
+  std::vector<int32_t> tokens(input.token_ids.begin(), input.token_ids.end());
+  const auto drafts = llm::DraftTokens(batch.token_ids, sequence).first(draw.index);
+  tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+  input.token_ids = tokens;
+  const size_t mask_words = sequence.token_masks.size() / (1 + sequence.num_draft_tokens);
+  input.token_mask = sequence.token_masks.subspan(draw.index * mask_words, mask_words);
   const llm::SampledToken token = sampler_.Sample(host_logits_, input);
-  const int32_t at = buffer_index * max_num_logits_ + row;
+  const int32_t at = buffer_index * max_num_logits_ + draw.row;
   sampled_.as<int32_t>()[at] = token.id;
   sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;
-  if (token.id == llm::kNoToken) return {};  // the slot keeps the valid id of FindMostLikely
+  // The slot keeps the valid id of FindMostLikely; with draft tokens, nothing reads it.
+  if (token.id == llm::kNoToken || sequence.num_draft_tokens > 0) return {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(decoder_->last_tokens() + sequence.slot,
                                               sampled_.as<int32_t>() + at, 4,
                                               cudaMemcpyHostToDevice, stream_.get()));
@@ -531,8 +558,12 @@ Result<llm::StepResult> GpuExecutor::Collect() {
     result.prompt_log_probs.resize(in_flight.rows.size());
     result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
   }
+  std::span<const int32_t> drafts = in_flight.drafts;
+  for (size_t i = 0; i < in_flight.rows.size(); ++i)
+    if (in_flight.rows[i] >= 0) TakeSampled(in_flight, buffer_index, i, drafts, result);
   for (size_t i = 0; i < in_flight.top_tokens.size(); ++i) {
-    const auto [sequence, count] = in_flight.top_tokens[i];
+    const auto [sequence, index, count] = in_flight.top_tokens[i];
+    if (index > 0 && index > static_cast<int32_t>(result.accepted[sequence].size())) continue;
     const int32_t half = max_num_logits_ * kMaxTopTokens;
     const int32_t at = buffer_index * half + static_cast<int32_t>(i) * kMaxTopTokens;
     result.top_tokens.resize(in_flight.rows.size());
@@ -541,13 +572,26 @@ Result<llm::StepResult> GpuExecutor::Collect() {
           {top_tokens_.as<int32_t>()[at + k], top_tokens_.as<float>()[2 * half + at + k]});
     }
   }
-  for (size_t i = 0; i < in_flight.rows.size(); ++i) {
-    if (in_flight.rows[i] < 0) continue;
-    const int32_t at = buffer_index * max_num_logits_ + in_flight.rows[i];
-    result.tokens[i].id = sampled_.as<int32_t>()[at];
-    result.tokens[i].log_prob = sampled_.as<float>()[2 * max_num_logits_ + at];
-  }
   return result;
+}
+
+void GpuExecutor::TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
+                              std::span<const int32_t>& drafts, llm::StepResult& result) const {
+  const int32_t first = buffer_index * max_num_logits_ + in_flight.rows[sequence];
+  const auto sampled = [&](size_t index) {
+    const size_t at = static_cast<size_t>(first) + index;
+    return llm::SampledToken{sampled_.as<int32_t>()[at],
+                             sampled_.as<float>()[2 * max_num_logits_ + at]};
+  };
+  size_t num_accepted = 0;
+  if (const size_t count = in_flight.num_drafts.empty() ? 0 : in_flight.num_drafts[sequence];
+      count > 0) {
+    result.accepted.resize(in_flight.rows.size());
+    for (; num_accepted < count && sampled(num_accepted).id == drafts[num_accepted]; ++num_accepted)
+      result.accepted[sequence].push_back(sampled(num_accepted));
+    drafts = drafts.subspan(count);
+  }
+  result.tokens[sequence] = sampled(num_accepted);
 }
 
 Result<std::vector<float>> GpuExecutor::ReadLogits() {

@@ -76,12 +76,13 @@ class GpuExecutor : public llm::Executor {
             .prompt_log_probs = true,
             .top_tokens = true,
             .token_masks = true,
+            .draft_tokens = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
   llm::ExecutorMemory memory() const override;
   llm::ExecutorCounts counts() const override {
-    return {graphs_.num_launches(), graphs_.num_refused()};
+    return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused()};
   }
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
@@ -95,10 +96,13 @@ class GpuExecutor : public llm::Executor {
   // For tests: makes the given step report a failed launch.
   void FailAt(int64_t step) { fail_at_ = step; }
   // For tests: makes all later recordings fail.
-  void FailRecordings() { graphs_.FailRecordings(); }
+  void FailRecordings() {
+    graphs_.FailRecordings();
+    chain_graphs_.FailRecordings();
+  }
   // For tests: sets every byte of the cache. Call it between steps.
   Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
-  int64_t num_graph_steps() const { return graphs_.num_launches(); }
+  int64_t num_graph_steps() const { return graphs_.num_launches() + chain_graphs_.num_launches(); }
   // Whether small decode steps run in one launch.
   bool fuses_decode() const { return decoder_->fuses_decode(); }
   const std::string& decode_refusal() const { return decoder_->decode_refusal(); }
@@ -109,6 +113,8 @@ class GpuExecutor : public llm::Executor {
   int64_t num_steps() const { return num_steps_; }
 
  private:
+  struct InFlightStep;
+
   GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
               int32_t num_processors);
   Status Initialize();
@@ -137,7 +143,15 @@ class GpuExecutor : public llm::Executor {
   // Samples the rows that need more than the most likely token.
   Status Draw(const StepShape& shape);
   // Samples a row on the host whose rules change too many logits for the plan. Waits for the step.
-  Status DrawOnHost(const llm::BatchEntry& sequence, int32_t row, int32_t buffer_index);
+  Status DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
+                    int32_t buffer_index);
+  // Compares the sampled tokens of an entry with its draft tokens and sets the accepted ones and
+  // the token that follows. `drafts`: of this entry and of those behind it; loses the entry's.
+  void TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
+                   std::span<const int32_t>& drafts, llm::StepResult& result) const;
+  // The graphs of decode steps of such a shape. The plan of attention with draft tokens has another
+  // kernel, except in fused steps.
+  StepGraphs& GraphsOf(const StepShape& shape);
   SampleTarget Target(const StepShape& shape) const;
 
   const Sharding sharding_;
@@ -152,7 +166,7 @@ class GpuExecutor : public llm::Executor {
   std::unique_ptr<OperatorTimer> timer_;  // null: no profile
   std::optional<Decoder> decoder_;
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
-  // [max_num_sequences, words of a mask], and twice as much on the host; the first request with a
+  // [max_num_logits, words of a mask], and twice as much on the host; the first request with a
   // grammar allocates both.
   DeviceMemory masks_;
   PinnedMemory host_masks_;
@@ -162,7 +176,7 @@ class GpuExecutor : public llm::Executor {
   // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; the first request that
   // needs it allocates it
   PinnedMemory top_tokens_;
-  StepGraphs graphs_;  // by padded batch size
+  StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
   int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;
@@ -174,13 +188,15 @@ class GpuExecutor : public llm::Executor {
   struct InFlightStep {
     Event done;
     PinnedMemory words;
-    std::vector<int32_t> rows;  // row of each sequence's last logits; -1: not sampled
+    std::vector<int32_t> rows;  // row of each sequence's first sampled position; -1: not sampled
+    std::vector<int32_t> num_drafts;  // parallel to `rows`; empty: no sequence has draft tokens
+    std::vector<int32_t> drafts;      // of all sequences
     // Candidates and logits that sequences request besides a token.
     llm::StepResult result;
     std::vector<std::pair<int32_t, int32_t>> log_prob_rows;  // of a sequence: index into log_probs_
-    // Sequences whose most likely tokens are in top_tokens_, in its order.
+    // Rows whose most likely tokens are in top_tokens_, in its order.
     struct TopTokens {
-      int32_t sequence, count;
+      int32_t sequence, index, count;  // index: of the sequence's sampled positions
     };
     std::vector<TopTokens> top_tokens;
   };

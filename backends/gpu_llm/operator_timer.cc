@@ -44,7 +44,8 @@ void OperatorTimer::BeginStep(bool is_decode, const llm::StepBatch& batch, cudaS
   num_tokens_ = static_cast<int32_t>(batch.token_ids.size());
   chunks_.clear();
   for (const llm::BatchEntry& sequence : batch.entries)
-    chunks_.push_back({sequence.num_tokens, sequence.num_cached});
+    chunks_.push_back({sequence.num_tokens, sequence.num_cached,
+                       sequence.num_tokens == 1 + sequence.num_draft_tokens});
   const auto num_operators = static_cast<int64_t>(timed_.size());
   timed_.clear();
   num_events_ = 0;
@@ -94,7 +95,7 @@ Status OperatorTimer::Collect() {
 OperatorTimer::AttentionWork OperatorTimer::Attention(bool of_decoding, int32_t window) const {
   AttentionWork work;
   for (const SequenceChunk& chunk : chunks_) {
-    if ((chunk.num_tokens == 1) != of_decoding) continue;
+    if (chunk.is_decoding != of_decoding) continue;
     const double length = chunk.num_cached + chunk.num_tokens;
     if (window == 0 || length <= window) {
       work.tokens_read += length;

@@ -47,6 +47,7 @@ class OperatorTimer {
   };
   struct SequenceChunk {
     int32_t num_tokens, num_cached;
+    bool is_decoding;
   };
 
   OperatorTimer() = default;

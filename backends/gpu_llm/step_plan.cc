@@ -48,40 +48,43 @@ int32_t StepPlanner::PaddedBatch(int32_t n) {
   return (n + 31) / 32 * 32;
 }
 
-int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
-  if (options_.is_batch_invariant) return num_sequences * kBatchInvariantItems;
-  // Each sequence has one item. The splits fill two blocks of threads on each multiprocessor.
-  return num_sequences + 2 * options_.num_processors / options_.num_kv_heads + 1;
+int32_t StepPlanner::MaxDecodeItems(int32_t num_rows) const {
+  if (options_.is_batch_invariant) return num_rows * kBatchInvariantItems;
+  // Each group of queries has one item. The splits fill two blocks of threads on each
+  // multiprocessor.
+  return num_rows + 2 * options_.num_processors / options_.num_kv_heads + 1;
 }
 
-bool StepPlanner::IsDecoding(const llm::BatchEntry& sequence) const {
-  if (sequence.num_tokens != 1) return false;
-  if (!options_.is_batch_invariant) return true;
-  const auto num_tokens = static_cast<int32_t>(sequence.sampling.token_ids.size());
-  return sequence.samples && num_tokens > sequence.sampling.num_prompt;
+int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
+  if (sequence.num_tokens != 1 + sequence.num_draft_tokens) return 0;
+  if (!options_.is_batch_invariant) return sequence.num_tokens;
+  if (!sequence.samples) return 0;
+  // A token of the prompt is computed as such, also if it is the only one of its chunk.
+  const auto length =
+      static_cast<int32_t>(sequence.sampling.token_ids.size()) + sequence.num_draft_tokens;
+  return std::min(sequence.num_tokens, length - sequence.sampling.num_prompt);
 }
 
 void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
   is_decode_ = true;
-  int32_t num_logits = 0, num_sampled = 0, num_single = 0, num_tiles = 0;
+  shape_ = {};
+  int32_t num_logits = 0, num_sampled = 0, num_decoding = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchEntry& sequence : batch.entries) {
-    is_decode_ &= IsDecoding(sequence) && sequence.num_logits == 1 && sequence.samples;
+    const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
+    is_decode_ &= others == 0 && sequence.num_logits == sequence.num_tokens && sequence.samples;
     num_logits += sequence.num_logits;
-    num_sampled += sequence.samples ? 1 : 0;
-    if (IsDecoding(sequence)) {
-      ++num_single;
-    } else {
-      num_tiles += (sequence.num_tokens * group + kQueryRows - 1) / kQueryRows;
-    }
+    num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
+    num_decoding += decoding;
+    shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
+    shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
   }
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
   shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
   shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
   shape_.num_decode =
-      num_single == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_single);
-  shape_.num_prefill = num_tiles;
+      num_decoding == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_decoding);
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);
   words_[layout.buffer_index] = buffer_index;
@@ -105,13 +108,16 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
       words_[layout.cache_slots + sequence.first_token + i] =
           used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
     }
+    const int32_t first_sampled = sequence.num_logits - 1 - sequence.num_draft_tokens;
     for (int32_t i = 0; i < sequence.num_logits; ++i) {
-      const bool is_sampled = sequence.samples && i == sequence.num_logits - 1;
+      const bool is_sampled = sequence.samples && i >= first_sampled;
       const int32_t row = is_sampled ? next_sampled++ : next_other++;
       logit_rows_[row] = {static_cast<int32_t>(s), i};
       words_[layout.logit_rows + row] =
           sequence.first_token + sequence.num_tokens - sequence.num_logits + i;
-      if (is_sampled) words_[layout.logit_slots + row] = sequence.slot;
+      // With drafts, the host finds out which row has the sequence's last token.
+      if (is_sampled && sequence.num_draft_tokens == 0)
+        words_[layout.logit_slots + row] = sequence.slot;
       if (i < static_cast<int32_t>(sequence.next_ids.size()))
         words_[layout.next_ids + row] = sequence.next_ids[i];
     }
@@ -120,29 +126,44 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
   AddPrefillTiles(batch, layout);
 }
 
+void StepPlanner::FindQueryGroups(const llm::StepBatch& batch) {
+  const int32_t most =
+      options_.is_batch_invariant ? 1 : ItemTokens(options_.num_heads / options_.num_kv_heads);
+  query_groups_.clear();
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& sequence = batch.entries[i];
+    const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
+    const int32_t count = (decoding + most - 1) / most;
+    for (int32_t part = 0; part < count; ++part) {
+      const int32_t first = others + decoding * part / count;
+      const int32_t last = others + decoding * (part + 1) / count;
+      DecodeItem item = {};
+      item.row = sequence.first_token + first;
+      item.num_tokens = last - first;
+      item.length = sequence.num_cached + last;
+      item.first_new = sequence.num_cached;
+      item.table_offset = table_offsets_[i];
+      item.sequence = static_cast<int32_t>(query_groups_.size());
+      query_groups_.push_back(item);
+    }
+  }
+}
+
 // Long contexts are split at KV blocks, so that all multiprocessors have work.
 void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout) {
   if (shape_.num_decode == 0) return;
+  FindQueryGroups(batch);
   int64_t total_tiles = 0;
-  for (const llm::BatchEntry& sequence : batch.entries) {
-    if (IsDecoding(sequence)) total_tiles += Blocks(sequence.num_cached + 1);
-  }
+  for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
   const bool is_fused = is_decode_ && shape_.num_tokens <= options_.fused_rows;
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;
   const auto tiles_per_item = static_cast<int32_t>(std::max<int64_t>(
       is_fused ? kFusedTiles : 2, (total_tiles + target_items - 1) / target_items));
-  int32_t next = 0, decoding = 0;
-  for (size_t i = 0; i < batch.entries.size(); ++i) {
-    const llm::BatchEntry& sequence = batch.entries[i];
-    if (!IsDecoding(sequence)) continue;
-    DecodeItem item = {};
-    item.row = sequence.first_token;
-    item.length = sequence.num_cached + 1;
-    item.table_offset = table_offsets_[i];
+  int32_t next = 0;
+  for (DecodeItem& item : query_groups_) {
     item.first_item = next;
-    item.sequence = decoding++;
     const int32_t tiles = Blocks(item.length);
     const int32_t item_tiles =
         options_.is_batch_invariant
@@ -166,13 +187,13 @@ void StepPlanner::AddPrefillTiles(const llm::StepBatch& batch, const StepLayout&
   std::vector<std::pair<int32_t, PrefillTile>> tiles;
   for (size_t i = 0; i < batch.entries.size(); ++i) {
     const llm::BatchEntry& sequence = batch.entries[i];
-    if (IsDecoding(sequence)) continue;
-    const int32_t rows = sequence.num_tokens * group;
+    const int32_t num_tokens = sequence.num_tokens - NumDecoding(sequence);
+    const int32_t rows = num_tokens * group;
     for (int32_t tile = 0; tile * kQueryRows < rows; ++tile) {
       const int32_t last_token = (std::min(rows, (tile + 1) * kQueryRows) - 1) / group;
-      tiles.push_back({sequence.num_cached + last_token,
-                       {sequence.first_token, sequence.num_tokens, sequence.num_cached,
-                        table_offsets_[i], tile}});
+      tiles.push_back(
+          {sequence.num_cached + last_token,
+           {sequence.first_token, num_tokens, sequence.num_cached, table_offsets_[i], tile}});
     }
   }
   std::stable_sort(tiles.begin(), tiles.end(),

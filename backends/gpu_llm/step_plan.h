@@ -11,18 +11,28 @@
 
 namespace nereid::gpu {
 
-// A part of one decoding sequence's context, which one block of threads reads for one key/value
-// head.
+// A part of a context, which one block of threads reads for one key/value head and for all of the
+// item's queries. These are consecutive tokens of a sequence that decodes: its newest token, or
+// some of the newest token and its drafts.
 struct DecodeItem {
-  int32_t row;           // among the step's tokens
-  int32_t length;        // of the context, the new token included
+  int32_t row;           // of the first query, among the step's tokens
+  int32_t num_tokens;    // queries, up to ItemTokens()
+  int32_t length;        // of the context, the last query included; each query before sees one less
+  int32_t first_new;     // position from which on this step computes the context's tokens
   int32_t table_offset;  // of its block table, in words
   int32_t first_tile;    // KV blocks [first_tile, last_tile)
   int32_t last_tile;     // first_tile == last_tile: no work
-  int32_t first_item;    // first item of the sequence
-  int32_t num_items;     // number of items of the sequence
-  int32_t sequence;  // index among the decoding sequences: selects the counter of finished items
+  int32_t first_item;    // first item with these queries
+  int32_t num_items;     // number of items with these queries
+  int32_t sequence;      // index among the groups of queries: selects the counter of finished items
 };
+
+// Query rows of a DecodeItem: pairs of token and query head of a key/value head.
+inline constexpr int kItemRows = 16;
+// The most tokens of a DecodeItem for `group` query heads of each key/value head.
+constexpr int ItemTokens(int group) {
+  return group >= kItemRows ? 1 : kItemRows / group;
+}
 
 // A tile of kQueryRows rows of queries (token, query head of a group) of a prompt chunk.
 struct PrefillTile {
@@ -42,6 +52,7 @@ struct StepShape {
   int32_t num_sampled = 0;  // of those: the first ones, which are sampled
   int32_t num_decode = 0;   // DecodeItems, padding included
   int32_t num_prefill = 0;  // PrefillTiles
+  bool has_chains = false;  // whether a DecodeItem may have more than one token
   bool operator==(const StepShape&) const = default;
 };
 
@@ -72,8 +83,9 @@ class StepPlanner {
  public:
   explicit StepPlanner(const StepPlannerOptions& options) : options_(options) {}
 
-  // Plans `batch`. A batch of single tokens that are all sampled is a decode step: its rows are
-  // padded to PaddedBatch(). Padding rows neither write nor read the cache.
+  // Plans `batch`. A batch of decoding sequences alone, with their draft tokens, is a decode step:
+  // all of its rows are sampled, and they are padded to PaddedBatch(). Padding rows neither write
+  // nor read the cache.
   void Plan(const llm::StepBatch& batch, int32_t buffer_index = 0);
 
   const StepShape& shape() const { return shape_; }
@@ -85,25 +97,30 @@ class StepPlanner {
   struct LogitRow {
     int32_t sequence, index;
   };
+  // The rows of an entry that samples are consecutive and in the order of its positions.
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 
   // Row counts that graphs are recorded for.
-  static int32_t PaddedBatch(int32_t num_sequences);
-  // Capacity of DecodeItems for a step of `num_sequences` decoding sequences.
-  int32_t MaxDecodeItems(int32_t num_sequences) const;
+  static int32_t PaddedBatch(int32_t num_rows);
+  // Capacity of DecodeItems for a step of `num_rows` rows of decoding sequences.
+  int32_t MaxDecodeItems(int32_t num_rows) const;
 
  private:
+  // Divides the decoding tokens into groups of queries that read their context together.
+  void FindQueryGroups(const llm::StepBatch& batch);
   void AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout);
   void AddPrefillTiles(const llm::StepBatch& batch, const StepLayout& layout);
 
-  bool IsDecoding(const llm::BatchEntry& sequence) const;
+  // The number of the entry's last tokens that the kernels of decoding sequences compute.
+  int32_t NumDecoding(const llm::BatchEntry& sequence) const;
 
   StepPlannerOptions options_;
   StepShape shape_;
   bool is_decode_ = false;
   std::vector<int32_t> words_;
   std::vector<LogitRow> logit_rows_;
-  std::vector<int32_t> table_offsets_;  // parallel to StepBatch::entries
+  std::vector<DecodeItem> query_groups_;  // scratch memory: without tiles
+  std::vector<int32_t> table_offsets_;    // parallel to StepBatch::entries
 };
 
 }  // namespace nereid::gpu

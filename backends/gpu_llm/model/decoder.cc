@@ -51,7 +51,8 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
       allocate(decoder.partials_,
-               int64_t{limits.max_decode_items} * spec.num_heads * (spec.head_dim + 2) * 4,
+               int64_t{limits.max_decode_items} * ItemTokens(spec.num_heads / spec.num_kv_heads) *
+                   spec.num_heads * (spec.head_dim + 2) * 4,
                "partial results of attention"));
   const int64_t ticket_bytes =
       int64_t{std::max(limits.max_num_sequences, limits.max_decode_items)} * spec.num_heads * 4;
@@ -425,7 +426,7 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
   rope.head_dim = spec_->head_dim;
   rope.epsilon = spec_->norm.epsilon;
   rope.format = cache_format_;
-  rope.rows_are_independent = shape.num_prefill == 0;
+  rope.rows_are_independent = shape.num_prefill == 0 && !shape.has_chains;
   Mark("rope and cache",
        {shape.num_tokens * (2.0 * (qkv_size() + spec_->q_size()) +
                             static_cast<double>(spec_->num_kv_heads) *
@@ -450,6 +451,7 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
+    params.has_chains = shape.has_chains;
     MarkAttention("attention, decoding", true, spec.sliding_window, stream);
     DecodeAttention(params, stream);
   }

@@ -77,6 +77,14 @@ constexpr int64_t TokenMaskWords(int64_t vocab_size) {
   return (vocab_size + 31) / 32;
 }
 
+/// The draft tokens of an entry of a batch that has these tokens.
+inline std::span<const int32_t> DraftTokens(std::span<const int32_t> token_ids,
+                                            const BatchEntry& entry) {
+  return token_ids.subspan(
+      static_cast<size_t>(entry.first_token + entry.num_tokens - entry.num_draft_tokens),
+      static_cast<size_t>(entry.num_draft_tokens));
+}
+
 /// A copy of one whole KV block: the keys and values of all layers.
 struct BlockCopy {
   int32_t from = 0;

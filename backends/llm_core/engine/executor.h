@@ -16,8 +16,11 @@ struct ExecutorLimits {
   int32_t max_positions = 0;      ///< tokens of one sequence, prompt and output together
   int32_t max_num_sequences = 0;  ///< in one step
   int32_t max_num_tokens = 0;     ///< in one step
-  int32_t block_size = 0;         ///< tokens in a KV block
-  int32_t num_blocks = 0;         ///< KV blocks; their ids are 0 to num_blocks - 1
+  /// Positions that one step samples: an entry with draft tokens has 1 + num_draft_tokens. At least
+  /// max_num_sequences. 0: max_num_tokens.
+  int32_t max_num_sampled = 0;
+  int32_t block_size = 0;  ///< tokens in a KV block
+  int32_t num_blocks = 0;  ///< KV blocks; their ids are 0 to num_blocks - 1
   /// Number of tokens that the layer with the largest window sees, or 0 if a layer has full
   /// attention. The first num_sink_tokens tokens of a sequence are part of the window. The engine
   /// releases the blocks of all other tokens.

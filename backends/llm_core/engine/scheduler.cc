@@ -113,6 +113,10 @@ void Scheduler::ScheduleRunning(StepBatch& batch) {
   prefilling_.clear();
   step_limit_ = limits_.max_num_tokens;
   draft_budget_ = (limits_.max_num_tokens - static_cast<int32_t>(running_.size())) / 2;
+  if (limits_.max_num_sampled > 0) {  // every sequence that may be in the step can sample
+    const size_t most = running_.size() + std::min(waiting_.size(), free_slots_.size());
+    draft_budget_ = std::min(draft_budget_, limits_.max_num_sampled - static_cast<int32_t>(most));
+  }
   for (size_t i = 0; i < running_.size();) {
     if (i + 2 * kSequencesAhead < running_.size()) {
       running_[i + 2 * kSequencesAhead]->Prefetch();

@@ -28,6 +28,7 @@ struct Heads {
 
 struct CachedRun {
   int num_cached, num_tokens;
+  bool is_chain = false;  // the newest token and its drafts
 };
 using Runs = std::vector<CachedRun>;
 
@@ -176,6 +177,7 @@ class AttentionScenario {
       sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
       sequence.num_tokens = fills ? runs_[s].num_cached : runs_[s].num_tokens;
       sequence.num_cached = fills ? 0 : runs_[s].num_cached;
+      if (!fills && runs_[s].is_chain) sequence.num_draft_tokens = runs_[s].num_tokens - 1;
       sequence.block_table = tables_[s];
       if (sequence.num_tokens == 0) continue;
       batch.entries.push_back(sequence);
@@ -201,8 +203,9 @@ class AttentionScenario {
     }
     const int64_t out_size = int64_t{num_rows} * heads_.num_heads * heads_.head_dim;
     const DeviceMemory out = ToDevice(std::vector<uint16_t>(out_size, 0x7fc0));
+    const int item_tokens = ItemTokens(heads_.num_heads / heads_.num_kv_heads);
     const DeviceMemory partials = ToDevice(std::vector<float>(
-        int64_t{shape.num_decode} * heads_.num_heads * (heads_.head_dim + 2), NAN));
+        int64_t{shape.num_decode} * item_tokens * heads_.num_heads * (heads_.head_dim + 2), NAN));
     const DeviceMemory tickets =
         ToDevice(std::vector<int32_t>((shape.num_decode + 1) * heads_.num_heads, 0));
     const auto fill_in = [&](auto& params) {
@@ -226,6 +229,7 @@ class AttentionScenario {
       params.num_items = shape.num_decode;
       params.partials = partials.as<float>();
       params.tickets = tickets.as<int32_t>();
+      params.has_chains = shape.has_chains;
       DecodeAttention(params, nullptr);
     }
     if (shape.num_prefill > 0) {
@@ -278,6 +282,26 @@ TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
+// Chains that begin and end at any place of a KV block, of one item and of several.
+const Runs kChains = {{0, 3, true},   {60, 4, true},  {61, 9, true},
+                      {63, 2, true},  {300, 1, true}, {120, 17, true},
+                      {700, 5, true}, {64, 1, true},  {2500, 9, true}};
+
+TEST_P(AttentionTest, ChainsEqualAPlainLoop) {
+  AttentionScenario scene(GetParam(), kChains);
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+TEST_P(AttentionTest, ASplitContextOfAChainEqualsAPlainLoop) {
+  AttentionScenario scene(GetParam(), {{2555, 8, true}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+TEST_P(AttentionTest, ChainsBesidePromptsEqualAPlainLoop) {
+  AttentionScenario scene(GetParam(), {{300, 4, true}, {0, 97}, {17, 1}, {64, 40}, {127, 6, true}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
 // As on a device with three multiprocessors, each of which has many tiles.
 TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
   const Runs runs = {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}, {0, 1100}};
@@ -291,7 +315,8 @@ TEST_P(AttentionTest, ValuesLeftByAnotherSequenceAreIgnored) {
       {{0, 1}, {31, 1}, {62, 1}, {63, 1}, {64, 1}, {700, 1}, {129, 1}},
       {{2500, 1}},
       {{0, 150}, {0, 2}, {33, 31}, {33, 30}, {100, 64}, {0, 65}, {190, 3}, {0, 64}},
-      {{300, 1}, {0, 97}, {17, 1}, {64, 40}}};
+      {{300, 1}, {0, 97}, {17, 1}, {64, 40}},
+      kChains};
   for (const Runs& runs : steps) {
     AttentionScenario fresh(GetParam(), runs), used(GetParam(), runs);
     EXPECT_EQ(used.OnDevice(true), fresh.OnDevice());  // bit-identical, and no NaN

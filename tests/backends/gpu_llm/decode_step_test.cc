@@ -98,6 +98,34 @@ class Steps {
     Collect();
     return *executor_->ReadLogits();
   }
+  // Returns the logits of the newest token of a sequence and of `num_drafts` tokens behind it, in
+  // one step. The sequence stays as it is.
+  std::vector<float> Verify(int32_t i, int32_t num_drafts) {
+    llm::StepBatch batch;
+    const int32_t num_cached = num_cached_[i];
+    Add(batch, i, 1 + num_drafts);
+    batch.entries[0].num_draft_tokens = num_drafts;
+    batch.entries[0].num_logits = 1 + num_drafts;
+    Submit(batch);
+    Collect();
+    num_cached_[i] = num_cached;
+    return *executor_->ReadLogits();
+  }
+  // The same in single steps.
+  std::vector<float> DecodeEach(int32_t i, int32_t num_drafts) {
+    std::vector<float> all;
+    const int32_t num_cached = num_cached_[i];
+    for (int32_t step = 0; step <= num_drafts; ++step) {
+      llm::StepBatch batch;
+      Add(batch, i, 1);
+      Submit(batch);
+      Collect();
+      const std::vector<float> logits = *executor_->ReadLogits();
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    num_cached_[i] = num_cached;
+    return all;
+  }
   // Returns the tokens that the first sequences sample, each from the previous one. `overlaps`: a
   // step is submitted while the previous one runs.
   std::vector<int32_t> Generate(int32_t num_rows, int32_t num_steps, bool overlaps) {
@@ -173,6 +201,27 @@ TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
   for (const int32_t num_rows : {1, 8, 3, 2, 5, 6, 8, 7, 4, 1, 8}) {  // 8 often: also by a graph
     const std::vector<float> expected = plain.Decode(num_rows);
     EXPECT_LT(RelativeError(fused.Decode(num_rows), expected), 2e-2) << num_rows << " rows";
+  }
+}
+
+// A chain's keys and values are computed by the step that reads them, in one KV block or two.
+TEST_P(DecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
+  Steps fused(GetParam(), true), plain(GetParam(), false);
+  ASSERT_TRUE(fused.ok() && plain.ok());
+  for (Steps* steps : {&fused, &plain}) {
+    steps->FillCacheWithNan();
+    steps->Prefill();
+    if (GetParam().all_have_windows) steps->ReleaseBlocks(GetParam().window);
+  }
+  for (int32_t i = 0; i < kNumSequences; ++i) {
+    for (const int32_t num_drafts : {7, 1, 4, 7, 3, 2, 6, 5}) {
+      const std::vector<float> expected = plain.DecodeEach(i, num_drafts);
+      EXPECT_LT(RelativeError(fused.Verify(i, num_drafts), expected), 2e-2)
+          << num_drafts << " drafts behind " << kLengths[i] << " tokens";
+      EXPECT_LT(RelativeError(plain.Verify(i, num_drafts), expected), 2e-2)
+          << num_drafts << " drafts behind " << kLengths[i] << " tokens, separate kernels";
+      if (HasFailure()) return;
+    }
   }
 }
 

@@ -115,6 +115,57 @@ TEST_F(DrawPlanTest, RowsWithMasksAreSampledOnTheDevice) {
   EXPECT_TRUE(planner.masks().empty());
 }
 
+// Each position of a chain has the rules, the mask and the randomness of a step of its own.
+TEST_F(DrawPlanTest, DraftsAreCountedByTheRowsBehindThem) {
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const std::vector<uint32_t> masks = {1, 2, 3, 4, 5, 6};
+  llm::SamplingParams greedy, penalised, allowing;
+  penalised.temperature = 0.5f;
+  penalised.top_p = 0.9f;
+  penalised.frequency_penalty = 1.0f;
+  penalised.bad_words = {{7, 20}};
+  allowing.allowed_ids = {4, 5};
+  const auto add = [&](const llm::SamplingParams& params) {
+    Add(params, tokens, {}, 3);
+    llm::BatchEntry& sequence = batch_.entries.back();
+    sequence.first_token = static_cast<int32_t>(batch_.token_ids.size());
+    sequence.num_tokens = 3;
+    sequence.num_draft_tokens = 2;
+    batch_.token_ids.insert(batch_.token_ids.end(), {3, 7, 2});
+  };
+  add(greedy);
+  add(penalised);
+  batch_.entries.back().token_masks = masks;
+  add(allowing);
+  DrawPlanner planner(kVocab, 1000);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.items().size(), 3u);
+  for (int32_t index = 0; index < 3; ++index) {
+    const DrawItem& item = planner.items()[index];
+    EXPECT_EQ(item.row, 3 + index);
+    EXPECT_EQ(item.position, 3u + index);
+    EXPECT_EQ(item.mask_row, index);
+    EXPECT_EQ(planner.masks()[index].data(), masks.data() + 2 * index);
+    EXPECT_EQ(planner.masks()[index].size(), 2u);
+    const auto edits = planner.edits().subspan(item.first_edit, item.num_edits);
+    const auto count_of = [&](int32_t id) {
+      for (const LogitEdit& edit : edits) {
+        if (edit.id == id) return edit.count;
+      }
+      return 0;
+    };
+    EXPECT_EQ(count_of(7), index >= 1 ? 1 : 0);
+    EXPECT_EQ(count_of(2), index == 2 ? 2 : 1);
+    EXPECT_EQ(count_of(20), index == 1 ? kBannedToken : 0) << "behind 7 alone";
+  }
+  ASSERT_EQ(planner.on_host().size(), 3u);
+  for (int32_t index = 0; index < 3; ++index) {
+    EXPECT_EQ(planner.on_host()[index].sequence, 2);
+    EXPECT_EQ(planner.on_host()[index].index, index);
+    EXPECT_EQ(planner.on_host()[index].row, 6 + index);
+  }
+}
+
 TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   const std::vector<int32_t> tokens = {1, 2, 3};
   const std::vector<int32_t> banned = {5};
@@ -155,7 +206,7 @@ TEST_F(DrawPlanTest, RowsWithTooManyEditsAreSampledOnTheHost) {
   DrawPlanner planner(kVocab, 20);
   planner.Plan(batch_);
   ASSERT_EQ(planner.on_host().size(), 1u);
-  EXPECT_EQ(planner.on_host()[0], 0);
+  EXPECT_EQ(planner.on_host()[0].row, 0);
   ASSERT_EQ(planner.items().size(), 1u);
   EXPECT_EQ(planner.items()[0].num_edits, 10);
   EXPECT_EQ(planner.edits().size(), 10u);

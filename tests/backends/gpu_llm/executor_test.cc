@@ -102,6 +102,61 @@ TEST_P(ExecutorTest, LogitsEqualTheCpusWithinBf16) {
   EXPECT_GT(gpu->num_graph_steps(), 0);
 }
 
+// The newest token and its drafts in one step, against a step for each of them.
+TEST_P(ExecutorTest, DraftsHaveTheLogitsOfSingleSteps) {
+  const std::unique_ptr<GpuExecutor> gpu = Load();
+  ASSERT_NE(gpu, nullptr);
+  constexpr int32_t kDrafts = 5, kRows = kDrafts + 1;
+  std::vector<int32_t> table(gpu->limits().num_blocks);
+  std::iota(table.rbegin(), table.rend(), 0);
+  const llm::SamplingParams greedy;
+  for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
+    const auto length = static_cast<int32_t>(prompt.ids.size());
+    if (prompt.greedy.size() < kRows) continue;
+    RunSequence(*gpu, prompt.ids, 0, 1);
+    std::vector<std::vector<float>> expected;
+    for (int32_t step = 0; step < kRows; ++step) {
+      expected.push_back(
+          RunSequence(*gpu, std::span(prompt.greedy).subspan(step, 1), length + step, 1));
+    }
+    for (int round = 0; round < 3; ++round) {  // the last one by a graph
+      llm::StepBatch batch;
+      batch.token_ids.assign(prompt.greedy.begin(), prompt.greedy.begin() + kRows);
+      std::vector<int32_t> tokens = prompt.ids;
+      tokens.push_back(prompt.greedy[0]);
+      llm::BatchEntry& sequence = batch.entries.emplace_back();
+      sequence.num_tokens = sequence.num_logits = kRows;
+      sequence.num_draft_tokens = kDrafts;
+      sequence.num_cached = length;
+      sequence.block_table = table;
+      sequence.samples = true;
+      sequence.num_top_tokens = 2;
+      sequence.sampling = {&greedy, tokens, length, {}};
+      ASSERT_TRUE(gpu->Submit(batch).ok());
+      const auto result = gpu->Collect();
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      const std::vector<float> logits = *gpu->ReadLogits();
+      const auto vocab_size = static_cast<size_t>(gpu->limits().vocab_size);
+      ASSERT_EQ(logits.size(), kRows * vocab_size);
+      size_t num_accepted = 0;
+      bool is_right = true;
+      for (size_t row = 0; row < kRows; ++row) {
+        const auto got = std::span(logits).subspan(row * vocab_size, vocab_size);
+        if (!HasExperts()) {
+          EXPECT_LT(RelativeError(got, expected[row]), kLogitTolerance) << row;
+        }
+        is_right &= row < kDrafts && llm::ArgMax(got) == prompt.greedy[row + 1];
+        num_accepted += is_right ? 1 : 0;
+      }
+      ASSERT_EQ(result->accepted.size(), 1u);
+      EXPECT_EQ(result->accepted[0].size(), num_accepted);
+      EXPECT_EQ(result->tokens[0].id,
+                llm::ArgMax(std::span(logits).subspan(num_accepted * vocab_size, vocab_size)));
+      EXPECT_EQ(result->top_tokens[0].size(), 2 * (num_accepted + 1));
+    }
+  }
+}
+
 TEST_P(ExecutorTest, ARecordedStepEqualsTheSameStepRun) {
   const std::unique_ptr<GpuExecutor> recorded = Load(true), run = Load(false);
   ASSERT_TRUE(recorded != nullptr && run != nullptr);

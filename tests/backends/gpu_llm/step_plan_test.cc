@@ -165,6 +165,106 @@ TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
   EXPECT_LE(together[6].size(), 32u);
 }
 
+// 4 query heads a group: at most 4 tokens share an item.
+TEST_F(StepPlanTest, DraftsAreRowsOfADecodeStep) {
+  Add(1, 10, true);
+  Add(6, 62, true);
+  batch_.entries[1].num_draft_tokens = 5;
+  batch_.entries[1].num_logits = 6;
+  Add(1, 30, true);
+  Plan();
+  EXPECT_TRUE(planner_.is_decode());
+  EXPECT_TRUE(planner_.shape().has_chains);
+  EXPECT_EQ(planner_.shape().num_tokens, 8);
+  EXPECT_EQ(planner_.shape().num_sampled, 8);
+  const auto items = Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode);
+  const struct {
+    int32_t row, num_tokens, length, first_new;
+  } expected[] = {{0, 1, 11, 10}, {1, 3, 65, 62}, {4, 3, 68, 62}, {7, 1, 31, 30}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(items[i].row, expected[i].row) << i;
+    EXPECT_EQ(items[i].num_tokens, expected[i].num_tokens) << i;
+    EXPECT_EQ(items[i].length, expected[i].length) << i;
+    EXPECT_EQ(items[i].first_new, expected[i].first_new) << i;
+    EXPECT_EQ(items[i].sequence, static_cast<int32_t>(i)) << i;
+  }
+  EXPECT_EQ(items[4].first_tile, items[4].last_tile);
+  for (int32_t row = 0; row < 8; ++row) {
+    const int32_t sequence = row == 0 ? 0 : row < 7 ? 1 : 2;
+    EXPECT_EQ(planner_.logit_rows()[row].sequence, sequence);
+    EXPECT_EQ(planner_.logit_rows()[row].index, sequence == 1 ? row - 1 : 0);
+    EXPECT_EQ(Word(layout().logit_rows + row), row);
+    // No later step may read a token of a row whose drafts may be rejected.
+    EXPECT_EQ(Word(layout().logit_slots + row), sequence == 1 ? -1 : sequence) << row;
+    EXPECT_EQ(Word(layout().positions + row), row == 0 ? 10 : row < 7 ? 61 + row : 30);
+  }
+  batch_.Clear();
+  tables_.clear();
+  for (int i = 0; i < 8; ++i) Add(1, 10, true);
+  const StepShape chained = planner_.shape();
+  Plan();
+  EXPECT_EQ(planner_.shape().num_decode, chained.num_decode);
+  EXPECT_FALSE(planner_.shape().has_chains);
+}
+
+TEST_F(StepPlanTest, DraftsBesidePromptsAreDecoded) {
+  Add(3, 62, true);
+  batch_.entries[0].num_draft_tokens = 2;
+  batch_.entries[0].num_logits = 3;
+  Add(40, 0, true);
+  Plan();
+  EXPECT_FALSE(planner_.is_decode());
+  EXPECT_EQ(planner_.shape().num_sampled, 4);
+  EXPECT_EQ(planner_.shape().num_prefill, 2);
+  EXPECT_EQ(Word(layout().logit_rows + 2), 2);
+  EXPECT_EQ(Word(layout().logit_rows + 3), 42);
+  EXPECT_EQ(Word(layout().logit_slots + 3), 1);
+}
+
+// As without drafts: every token alone, and the prompt's last token as one of the prompt.
+TEST(BatchInvariantStepPlanTest, DraftsAreComputedAsInStepsOfTheirOwn) {
+  StepPlannerOptions options;
+  options.num_heads = 8;
+  options.num_kv_heads = 2;
+  options.is_batch_invariant = true;
+  const llm::SamplingParams greedy;
+  const std::vector<int32_t> table(2), tokens(61);
+  for (const int32_t num_prompt : {61, 60}) {
+    llm::StepBatch batch;
+    llm::BatchEntry& sequence = batch.entries.emplace_back();
+    sequence.num_tokens = sequence.num_logits = 6;
+    sequence.num_draft_tokens = 5;
+    sequence.num_cached = 60;
+    sequence.block_table = table;
+    sequence.samples = true;
+    sequence.sampling = {&greedy, tokens, num_prompt, {}};
+    batch.token_ids.assign(6, 0);
+    StepPlanner planner(options);
+    planner.Plan(batch);
+    const bool has_prompt = num_prompt == 61;
+    EXPECT_EQ(planner.is_decode(), !has_prompt);
+    EXPECT_FALSE(planner.shape().has_chains);
+    EXPECT_EQ(planner.shape().num_prefill, has_prompt ? 1 : 0);
+    const StepLayout layout(planner.shape());
+    const int32_t first = has_prompt ? 1 : 0;
+    for (int32_t i = 0; i < 6 - first; ++i) {
+      DecodeItem item;
+      std::memcpy(&item, &planner.words()[layout.decode_items + i * (sizeof(item) / 4)],
+                  sizeof(item));
+      EXPECT_EQ(item.row, first + i);
+      EXPECT_EQ(item.num_tokens, 1);
+      EXPECT_EQ(item.length, 61 + first + i);
+      EXPECT_EQ(item.first_new, 60);
+    }
+    if (has_prompt) {
+      PrefillTile tile;
+      std::memcpy(&tile, &planner.words()[layout.prefill_tiles], sizeof(tile));
+      EXPECT_EQ(tile.num_tokens, 1);
+      EXPECT_EQ(tile.num_cached, 60);
+    }
+  }
+}
+
 TEST_F(StepPlanTest, SampledRowsComeFirst) {
   Add(5, 0, true);
   Add(3, 10, true);

@@ -12,21 +12,24 @@
 
 namespace nereid::gpu {
 
-// Attention of single new tokens over their paged contexts. The query heads of one key/value head
-// form the rows of a matrix product. Long contexts are split over blocks of threads (DecodeItem).
-// The last block to finish combines the partial results, always in the same order.
+// Attention of decoding sequences over their paged contexts: of the newest token and its drafts.
+// The queries of one key/value head form the rows of a matrix product: its query heads, for some
+// consecutive tokens. Long contexts are split over blocks of threads (DecodeItem). The last block
+// to finish combines the partial results, always in the same order.
 struct DecodeAttentionParams {
   const __nv_bfloat16* qkv;  // [.., qkv_stride]: queries first
   __nv_bfloat16* out;        // [.., num_heads * head_dim]
   const void* cache;         // this layer's blocks
   const DecodeItem* items;   // [num_items]
   const int32_t* words;      // the step's plan, which contains the block tables
-  float* partials;           // [num_items, num_heads, head_dim + 2]: of split contexts
-  int32_t* tickets;          // [sequences, num_heads]: finished items, zero before and after
+  // [num_items, ItemTokens(), num_heads, head_dim + 2]: of split contexts
+  float* partials;
+  int32_t* tickets;  // [groups of queries, num_heads]: finished items, zero before and after
   int num_items, num_heads, num_kv_heads, head_dim, qkv_stride;
   int window;             // 0: no sliding window
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
+  bool has_chains;  // StepShape
 };
 
 inline namespace NEREID_KERNEL_FORM {

@@ -1,5 +1,5 @@
 // Decode attention over a bf16 cache. Grid: one block of threads for each DecodeItem, key/value
-// head and 16 query heads. Four warps share each KV block, 16 tokens a warp. The blocks are in a
+// head and 16 query rows. Four warps share each KV block, 16 tokens a warp. The blocks are in a
 // ring in shared memory (kv_ring.cuh). The order of head columns (in Q x K^T) and of tokens (in P x
 // V) is free as long as both operands agree. It is chosen so that each thread reads contiguous
 // values.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>
   }
 }
 
-template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
+template <int kHeadDim, bool kBothHalves>  // whether items have more than 8 rows of queries
 __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
   using Shape = DecodeShape<kHeadDim>;
   extern __shared__ __align__(128) char stages[];
@@ -63,24 +63,22 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
-  const int group = p.num_heads / p.num_kv_heads;
-  const int first_head = blockIdx.y * group + blockIdx.z * kRows;
-  const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
-  const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
-  const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
+  const QueryRows rows(p, item);
+  const int first_tile = max(item.first_tile, rows.Begin(0) / kBlockTokens);
   const int num_tiles = item.last_tile - first_tile;
   ring.Start(p, item, first_tile, num_tiles);
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
   for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
-    if (g + 8 * half >= num_rows) continue;
-    const bf16* row =
-        p.qkv + int64_t{item.row} * p.qkv_stride + (first_head + g + 8 * half) * kHeadDim;
+    if (g + 8 * half >= rows.count) continue;
+    const bf16* row = rows.Query(g + 8 * half, kHeadDim);
     LoadRow<kHeadDim>(q[half], t, [&](int column) { return row + column; });
   }
   float out[kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+  const int begin[2] = {rows.Begin(g), rows.Begin(g + 8)};  // of the tokens that a row sees
+  const int end[2] = {rows.End(g), rows.End(g + 8)};
 
   for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
     char* tile = ring.Wait(i);
@@ -112,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
           const int token =
               (first_tile + i) * kBlockTokens + kWarpTokens * warp + 4 * t + 2 * j + b;
-          if (token >= item.length || token < first_visible) score = kNegativeInfinity;
+          if (token >= end[half] || token < begin[half]) score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
       }
@@ -141,9 +139,9 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
       weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
     }
-    if (const int end = item.length - (first_tile + i) * kBlockTokens;
-        end < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
-      ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, end,
+    if (const int left = item.length - (first_tile + i) * kBlockTokens;
+        left < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
+      ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, left,
                                          threadIdx.x % 32, 32);
       __syncwarp();
     }
@@ -158,21 +156,22 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
     ring.Release(i);
   }
 
-  FinishItem<kHeadDim, kBothHalves>(p, item, stages, out, row_max, row_sum, first_head, num_rows);
+  FinishItem<kHeadDim, kBothHalves>(rows, stages, out, row_max, row_sum);
 }
 
 template <int kHeadDim>
 void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
+  const bool both_halves = group > 8 || p.has_chains;
   constexpr int kShared = std::max(
       DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes, PartialsBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
     Launch(kernel, grid, kThreads, kShared, stream, p);
   };
-  group > 8 ? launch(DecodeAttentionKernel<kHeadDim, true>)
-            : launch(DecodeAttentionKernel<kHeadDim, false>);
+  both_halves ? launch(DecodeAttentionKernel<kHeadDim, true>)
+              : launch(DecodeAttentionKernel<kHeadDim, false>);
 }
 
 }  // namespace

@@ -14,24 +14,60 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * (kWarps + kCopyWarps);
 constexpr int kWarpTokens = kBlockTokens / kWarps;
-constexpr int kRows = 16;  // query heads of a block of threads
+constexpr int kRows = kItemRows;  // queries of a block of threads
 
 constexpr int PartialsBytes(int head_dim) {
   return 4 * kWarps * kRows * PartialStride(head_dim);
 }
 
-// Combines the results of a sequence's items, in order. A thread has two adjacent columns of a head
-// and loads the results of several items at once, because the latency of the loads is what it
-// takes.
+// The query rows of a block of threads: pairs of a token of the item and a query head of the
+// key/value head. With more than kRows query heads, blockIdx.z selects a part of them.
+struct QueryRows {
+  const DecodeAttentionParams& p;
+  const DecodeItem& item;
+  int group, first, count;
+
+  __device__ __forceinline__ QueryRows(const DecodeAttentionParams& params, const DecodeItem& of)
+      : p(params), item(of), group(params.num_heads / params.num_kv_heads) {
+    first = static_cast<int>(blockIdx.z) * kRows;
+    count = min(kRows, item.num_tokens * group - first);
+  }
+  __device__ __forceinline__ int Token(int row) const {
+    return item.num_tokens == 1 ? 0 : (first + row) / group;
+  }
+  __device__ __forceinline__ int Head(int row) const {
+    return static_cast<int>(blockIdx.y) * group + first + row - Token(row) * group;
+  }
+  // Of the tokens that a row sees: the first one, and the one behind the last.
+  __device__ __forceinline__ int End(int row) const {
+    return item.length - item.num_tokens + 1 + Token(row);
+  }
+  __device__ __forceinline__ int Begin(int row) const {
+    return p.window > 0 ? max(0, End(row) - p.window) : 0;
+  }
+  __device__ __forceinline__ const bf16* Query(int row, int head_dim) const {
+    return p.qkv + int64_t{item.row + Token(row)} * p.qkv_stride + Head(row) * head_dim;
+  }
+  __device__ __forceinline__ bf16* Out(int row, int head_dim) const {
+    return p.out + (int64_t{item.row + Token(row)} * p.num_heads + Head(row)) * head_dim;
+  }
+  __device__ __forceinline__ float* Partial(int row, int head_dim, int item_index) const {
+    return p.partials +
+           PartialOffset(head_dim, p.num_heads, group, item_index, Token(row), Head(row));
+  }
+};
+
+// Combines the results of the items with the same queries, in order. A thread has two adjacent
+// columns of a head and loads the results of several items at once, because the latency of the
+// loads is what it takes.
 template <int kHeadDim>
-__device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
-                        int num_rows) {
+__device__ void Combine(const QueryRows& rows) {
   constexpr int kAtOnce = 8, kPairs = kHeadDim / 2;
-  const int64_t stride = int64_t{p.num_heads} * ItemStride(kHeadDim);
-  for (int i = threadIdx.x; i < num_rows * kPairs; i += kThreads) {
-    const int head = first_head + i / kPairs, column = i % kPairs * 2;
-    const float* from =
-        p.partials + item.first_item * stride + int64_t{head} * ItemStride(kHeadDim);
+  const DecodeItem& item = rows.item;
+  const int64_t stride = int64_t{ItemTokens(rows.group)} * rows.p.num_heads * ItemStride(kHeadDim);
+  for (int i = threadIdx.x; i < rows.count * kPairs; i += kThreads) {
+    const int row = i / kPairs, column = i % kPairs * 2;
+    const float* from = rows.Partial(row, kHeadDim, item.first_item);
     PartialAttention low, high;
     for (int first = 0; first < item.num_items; first += kAtOnce) {
       float2 sums[kAtOnce], values[kAtOnce];  // maximum and sum, two columns
@@ -48,21 +84,21 @@ __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, 
         high.Add(sums[j].x, sums[j].y, values[j].y);
       }
     }
-    auto* out = reinterpret_cast<uint32_t*>(
-        p.out + (int64_t{item.row} * p.num_heads + head) * kHeadDim + column);
-    *out = PackBf16(low.value / low.sum, high.value / high.sum);
+    *reinterpret_cast<uint32_t*>(rows.Out(row, kHeadDim) + column) =
+        PackBf16(low.value / low.sum, high.value / high.sum);
   }
 }
 
-// Combines the warps' partial results of an item and writes the output row. If the context is split
-// into several items, the partial results go to `partials`, and the last item to finish combines
-// them. `kAlternates`: accumulators 2 n and 2 n + 1 of `out` have the even and the odd columns of
-// 16.
+// Combines the warps' partial results of an item and writes the output rows. If the context is
+// split into several items, the partial results go to `partials`, and the last item to finish
+// combines them. `kAlternates`: accumulators 2 n and 2 n + 1 of `out` have the even and the odd
+// columns of 16.
 template <int kHeadDim, bool kBothHalves, bool kAlternates = false>
-__device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& item, char* stages,
-                           const float (&out)[kHeadDim / 8][4], const float (&row_max)[2],
-                           float (&row_sum)[2], int first_head, int num_rows) {
+__device__ void FinishItem(const QueryRows& rows, char* stages, const float (&out)[kHeadDim / 8][4],
+                           const float (&row_max)[2], float (&row_sum)[2]) {
   constexpr int kStride = PartialStride(kHeadDim);
+  const DecodeItem& item = rows.item;
+  const int num_rows = rows.count;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   // The partial results of the four warps are stored in the memory of the ring, then combined.
   __syncthreads();
@@ -88,11 +124,10 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
     const PartialAttention all =
         CombineWarpPartials<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
     if (item.num_items == 1) {
-      p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
-          __float2bfloat16(all.value / all.sum);
+      rows.Out(row, kHeadDim)[column] = __float2bfloat16(all.value / all.sum);
     } else {
-      StoreItemPartial<kHeadDim>(p.partials, static_cast<int>(blockIdx.x), p.num_heads,
-                                 first_head + row, column, all);
+      StoreItemPartial<kHeadDim>(rows.Partial(row, kHeadDim, static_cast<int>(blockIdx.x)), column,
+                                 all);
     }
   }
   if (item.num_items == 1) return;
@@ -100,14 +135,14 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    int32_t* ticket = p.tickets + item.sequence * p.num_heads + first_head;
+    int32_t* ticket = rows.p.tickets + item.sequence * rows.p.num_heads + rows.Head(0);
     is_last = atomicAdd(ticket, 1) == item.num_items - 1;
     if (is_last) *ticket = 0;
   }
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  Combine<kHeadDim>(p, item, first_head, num_rows);
+  Combine<kHeadDim>(rows);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

@@ -81,10 +81,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
-  const int group = p.num_heads / p.num_kv_heads;
-  const int first_head = blockIdx.y * group + blockIdx.z * kRows;
-  const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
-  const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
+  const QueryRows rows(p, item);
+  const int first_visible = rows.Begin(0);  // by any row
   const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
   const int num_tiles = item.last_tile - first_tile;
   ring.Start(p, item, first_tile, num_tiles);
@@ -92,9 +90,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
   for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
-    if (g + 8 * half >= num_rows) continue;
-    const bf16* row =
-        p.qkv + int64_t{item.row} * p.qkv_stride + (first_head + g + 8 * half) * kHeadDim;
+    if (g + 8 * half >= rows.count) continue;
+    const bf16* row = rows.Query(g + 8 * half, kHeadDim);
 #pragma unroll
     for (int s = 0; s < Shape::kSteps; ++s) {
       const uint2 four = *reinterpret_cast<const uint2*>(row + ColumnOf<kHeadDim>(s, t));
@@ -103,6 +100,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   }
   float out[kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+  const int begin[2] = {rows.Begin(g), rows.Begin(g + 8)};  // of the tokens that a row sees
+  const int end[2] = {rows.End(g), rows.End(g + 8)};
   float unit = 0.0f;  // of `out`
 
   for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
@@ -125,7 +124,6 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
       for (int k = 0; k < 4; ++k) scores[j][k] += more[k];
     }
     float value_scales[2][2];
-    bool is_visible[2][2];
     float max_value_scale = 0.0f;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -135,9 +133,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
         const int token = (first_tile + i) * kBlockTokens + kWarpTokens * warp + 8 * j + 2 * t + b;
-        is_visible[j][b] = token < item.length && token >= first_visible;
+        const bool is_visible = token < item.length && token >= first_visible;
         value_scales[j][b] =
-            is_visible[j][b] ? (b == 0 ? tile_value_scales.x : tile_value_scales.y) : 0.0f;
+            is_visible ? (b == 0 ? tile_value_scales.x : tile_value_scales.y) : 0.0f;
         max_value_scale = fmaxf(max_value_scale, value_scales[j][b]);
         const float key_scale = (b == 0 ? key_scales.x : key_scales.y) * p.scale;
         scores[j][b] *= key_scale, scores[j][2 + b] *= key_scale;
@@ -158,7 +156,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
-          if (!is_visible[j][b]) score = kNegativeInfinity;
+          const int token =
+              (first_tile + i) * kBlockTokens + kWarpTokens * warp + 8 * j + 2 * t + b;
+          if (token >= end[half] || token < begin[half]) score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
       }
@@ -217,14 +217,14 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
 #pragma unroll
     for (float& value : out[n]) value *= unit;
   }
-  FinishItem<kHeadDim, kBothHalves, true>(p, item, stages, out, row_max, row_sum, first_head,
-                                          num_rows);
+  FinishItem<kHeadDim, kBothHalves, true>(rows, stages, out, row_max, row_sum);
 }
 
 template <int kHeadDim>
 void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
+  const bool both_halves = group > 8 || p.has_chains;
   constexpr int kRing =
       QuantizedDecodeShape<kHeadDim>::kStages * QuantizedDecodeShape<kHeadDim>::kStageBytes;
   static_assert(kRing >= PartialsBytes(kHeadDim));
@@ -233,11 +233,11 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
     Launch(kernel, grid, kThreads, kRing, stream, p);
   };
   if (p.format == CacheFormat::kFp8) {
-    group > 8 ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kFp8>)
-              : launch(DecodeAttentionQuantizedKernel<kHeadDim, false, CacheFormat::kFp8>);
+    both_halves ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kFp8>)
+                : launch(DecodeAttentionQuantizedKernel<kHeadDim, false, CacheFormat::kFp8>);
   } else {
-    group > 8 ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kInt8>)
-              : launch(DecodeAttentionQuantizedKernel<kHeadDim, false, CacheFormat::kInt8>);
+    both_halves ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kInt8>)
+                : launch(DecodeAttentionQuantizedKernel<kHeadDim, false, CacheFormat::kInt8>);
   }
 }
 

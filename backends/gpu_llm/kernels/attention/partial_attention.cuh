@@ -15,9 +15,14 @@ namespace nereid::gpu::NEREID_KERNEL_FORM {
 constexpr int PartialStride(int head_dim) {
   return head_dim + 4;
 }
-// Floats of an item's partial result in `partials` [items, num_heads, ItemStride].
+// Floats of an item's partial result in `partials` [items, ItemTokens(), num_heads, ItemStride].
 constexpr int ItemStride(int head_dim) {
   return head_dim + 2;
+}
+// The partial result of a query head of an item's token.
+__device__ __forceinline__ int64_t PartialOffset(int head_dim, int num_heads, int group, int item,
+                                                 int token, int head) {
+  return ((int64_t{item} * ItemTokens(group) + token) * num_heads + head) * ItemStride(head_dim);
 }
 
 struct PartialAttention {
@@ -53,24 +58,21 @@ __device__ __forceinline__ PartialAttention CombineWarpPartials(const float* row
   return all;
 }
 
+// `to`: PartialOffset().
 template <int kHeadDim>
-__device__ __forceinline__ void StoreItemPartial(float* partials, int item, int num_heads, int head,
-                                                 int column, const PartialAttention& part) {
-  float* to = partials + (int64_t{item} * num_heads + head) * ItemStride(kHeadDim);
+__device__ __forceinline__ void StoreItemPartial(float* to, int column,
+                                                 const PartialAttention& part) {
   to[column] = part.value;
   if (column == 0) to[kHeadDim] = part.max, to[kHeadDim + 1] = part.sum;
 }
 
-// Combines one column of a head over all items of the sequence, in order.
+// Combines one column of a query head over `num_items` items, in order. `from`: PartialOffset() of
+// the first, `stride`: floats to the next.
 template <int kHeadDim>
-__device__ __forceinline__ PartialAttention CombineItemPartials(const float* partials,
-                                                                const DecodeItem& item,
-                                                                int num_heads, int head,
-                                                                int column) {
+__device__ __forceinline__ PartialAttention CombineItemPartials(const float* from, int64_t stride,
+                                                                int num_items, int column) {
   PartialAttention all;
-  for (int part = 0; part < item.num_items; ++part) {
-    const float* from =
-        partials + (int64_t{item.first_item + part} * num_heads + head) * ItemStride(kHeadDim);
+  for (int part = 0; part < num_items; ++part, from += stride) {
     all.Add(__ldcg(from + kHeadDim), __ldcg(from + kHeadDim + 1), __ldcg(from + column));
   }
   return all;

@@ -25,7 +25,7 @@ struct RopeWriteParams {
   int num_rows, num_heads, num_kv_heads, head_dim, rope_dim;
   float epsilon;  // of q_norm and k_norm
   CacheFormat format;
-  bool rows_are_independent;  // no two rows belong to one sequence
+  bool rows_are_independent;  // few adjacent rows belong to one sequence
 };
 
 inline namespace NEREID_KERNEL_FORM {

@@ -1,7 +1,8 @@
 // Attention of a fused decode step: computed as in decode_attention.cu, from the ring. The work of
-// rope.cu is fused: queries are rotated when they are read. The unit with the newest token rotates
-// its key, and stores key and value both in the cache and in the tile, which was copied before they
-// were computed. Device code only.
+// rope.cu is fused: queries are rotated when they are read. Tiles are copied before this step's
+// keys and values are computed. So every unit rotates those keys that its last token sees, and
+// stores keys and values in the tile. It also stores those of its own tokens in the cache. Device
+// code only.
 #pragma once
 
 #include <type_traits>
@@ -14,6 +15,8 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
 constexpr int kMaxGroup = 8;  // query heads for each key/value head
+constexpr int kHalfRows = kItemRows / 2;
+static_assert(kItemRows == 16 && kMaxGroup <= kHalfRows);
 
 // Inputs of a head before its rotation.
 struct HeadSource {
@@ -197,11 +200,12 @@ __device__ __forceinline__ void LoadKey(const char* tile, int token,
   }
 }
 
-// Stores the newest token's key and value in the tile and in the cache; called by a warp.
+// Stores a new token's key and value in the tile and, unless `cache_tile` is null, in the cache.
+// Called by a warp.
 template <int kHeadDim>
-__device__ void AppendNewestToken(const DecodeStepParams& p, const SharedState& shared,
-                                  const HeadSource& key, const HeadSource& value, int token,
-                                  char* tile, char* cache_tile) {
+__device__ void AppendToken(const DecodeStepParams& p, const SharedState& shared,
+                            const HeadSource& key, const HeadSource& value, int token, char* tile,
+                            char* cache_tile) {
   const int lane = threadIdx.x % 32;
   SpinUntilReady(p, shared, [&] {
     bool is_ready = true;
@@ -226,16 +230,108 @@ __device__ void AppendNewestToken(const DecodeStepParams& p, const SharedState& 
     const uint2 packed = {PackBf16(keys[0], keys[1]), PackBf16(keys[2], keys[3])};
     const int at = KeyOffset<kHeadDim>(token, column);
     *reinterpret_cast<uint2*>(tile + at) = packed;
-    *reinterpret_cast<uint2*>(cache_tile + at) = packed;
+    if (cache_tile != nullptr) *reinterpret_cast<uint2*>(cache_tile + at) = packed;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int64_t to = TileBytes(kHeadDim) + ValueOffset<kHeadDim>(token, column + i);
       *reinterpret_cast<bf16*>(tile + to) = __float2bfloat16(values[i]);
-      *reinterpret_cast<bf16*>(cache_tile + to) = __float2bfloat16(values[i]);
+      if (cache_tile != nullptr)
+        *reinterpret_cast<bf16*>(cache_tile + to) = __float2bfloat16(values[i]);
     }
   }
   ProxyFence();  // the copy engine fills the slot next
   __syncwarp();
+}
+
+// The queries of a unit: row r is query head r % group of token r / group of the item.
+class UnitQueries {
+ public:
+  __device__ UnitQueries(const DecodeStepParams& p, const DecodeStepLayer& layer, const bf16* qkv,
+                         int stride, int head_dim, const AttentionUnit& unit)
+      : p_(p),
+        layer_(layer),
+        qkv_(qkv),
+        stride_(stride),
+        head_dim_(head_dim),
+        unit_(unit),
+        group_(p.num_heads / p.num_kv_heads),
+        count_(unit.item.num_tokens * group_) {}
+
+  __device__ __forceinline__ int count() const { return count_; }
+  __device__ __forceinline__ int Token(int row) const {
+    return unit_.item.num_tokens == 1 ? 0 : row / group_;
+  }
+  __device__ __forceinline__ int Head(int row) const {
+    return unit_.kv_head * group_ + row - Token(row) * group_;
+  }
+  // The token behind the last that a row sees.
+  __device__ __forceinline__ int End(int row) const {
+    return unit_.item.length - unit_.item.num_tokens + 1 + Token(row);
+  }
+  // Position of the first query.
+  __device__ __forceinline__ int First() const { return unit_.item.length - unit_.item.num_tokens; }
+  __device__ __forceinline__ HeadSource Query(int row) const {
+    return Source(unit_.item.row + Token(row), Head(row), layer_.q_norm);
+  }
+  // Of the token at a position of the context that this step computes.
+  __device__ __forceinline__ HeadSource Key(int position) const {
+    return Source(RowOf(position), p_.num_heads + unit_.kv_head, layer_.k_norm);
+  }
+  __device__ __forceinline__ HeadSource Value(int position) const {
+    return Source(RowOf(position), p_.num_heads + p_.num_kv_heads + unit_.kv_head, nullptr);
+  }
+  __device__ __forceinline__ int CacheSlot(int position) const {
+    const int row = RowOf(position);
+    return row == unit_.item.row ? unit_.slot : p_.cache_slots[row];
+  }
+
+ private:
+  __device__ __forceinline__ int RowOf(int position) const {
+    return unit_.item.row + position - First();
+  }
+  __device__ __forceinline__ HeadSource Source(int row, int head, const bf16* norm) const {
+    const int64_t at = int64_t{head} * head_dim_;
+    const int position = row == unit_.item.row ? unit_.position : p_.positions[row];
+    return HeadSource{qkv_ + row * stride_ + at,
+                      layer_.qkv_bias != nullptr ? layer_.qkv_bias + at : nullptr, norm,
+                      layer_.cos_sin + int64_t{position} * (layer_.rope_dim / 2), layer_.rope_dim};
+  }
+
+  const DecodeStepParams& p_;
+  const DecodeStepLayer& layer_;
+  const bf16* qkv_;
+  const int stride_, head_dim_;
+  const AttentionUnit& unit_;
+  const int group_, count_;
+};
+
+// Adds this step's tokens to a tile that four warps share.
+template <int kHeadDim>
+__device__ __forceinline__ void AppendTokens(const DecodeStepParams& p, const SharedState& shared,
+                                             const UnitQueries& queries, const AttentionUnit& unit,
+                                             int tile_index, char* tile, char* cache) {
+  const DecodeItem& item = unit.item;
+  const int first = max(item.first_new, tile_index * kBlockTokens);
+  const int end = min(item.length, (tile_index + 1) * kBlockTokens);
+  if (first >= end) return;
+  const int warp = threadIdx.x / 32 % kTileWarps;
+  const auto append = [&](int position) {
+    const int slot = queries.CacheSlot(position);
+    char* to = position < queries.First()
+                   ? nullptr  // another unit stores it
+                   : cache + (int64_t{slot / kBlockTokens} * p.num_kv_heads + unit.kv_head) *
+                                 HeadBytes(kHeadDim);
+    AppendToken<kHeadDim>(p, shared, queries.Key(position), queries.Value(position),
+                          position % kBlockTokens, tile, to);
+  };
+  if (item.length - item.first_new == 1) {  // only the warp that reads the token waits for it
+    if (first % kBlockTokens / kWarpTokens == warp) append(first);
+    return;
+  }
+  for (int position = first + warp; position < end; position += kTileWarps) append(position);
+  asm volatile("bar.sync %0, %1;" ::"r"(2 + static_cast<int>(threadIdx.x) / (32 * kTileWarps)),
+               "n"(32 * kTileWarps)
+               : "memory");
 }
 
 // Stores two columns of a head's attention output.
@@ -249,28 +345,73 @@ __device__ __forceinline__ void StoreAttention(const LayerExchange& exchange, in
 // Combines the partial results of a context that several units share, in order.
 template <int kHeadDim>
 __device__ void CombineUnits(const DecodeStepParams& p, const LayerExchange& exchange,
-                             const DecodeItem& item, int first_head, int group) {
-  for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
-    const int head = first_head + 2 * i / kHeadDim, column = 2 * i % kHeadDim;
+                             const DecodeItem& item, const UnitQueries& queries) {
+  const int group = p.num_heads / p.num_kv_heads;
+  const int64_t stride = int64_t{ItemTokens(group)} * p.num_heads * ItemStride(kHeadDim);
+  for (int i = threadIdx.x; i < queries.count() * kHeadDim / 2; i += 32 * kWarps) {
+    const int row = 2 * i / kHeadDim, column = 2 * i % kHeadDim;
+    const int token = queries.Token(row), head = queries.Head(row);
+    const float* from =
+        p.partials + PartialOffset(kHeadDim, p.num_heads, group, item.first_item, token, head);
     PartialAttention all[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j)
-      all[j] = CombineItemPartials<kHeadDim>(p.partials, item, p.num_heads, head, column + j);
-    StoreAttention<kHeadDim>(exchange, item.row, head, column, all);
+      all[j] = CombineItemPartials<kHeadDim>(from, stride, item.num_items, column + j);
+    StoreAttention<kHeadDim>(exchange, item.row + token, head, column, all);
   }
 }
 
-// A warp's running sums over the tiles of a unit. Rows are query heads; a thread has row g.
+// A warp's running sums over the tiles of a unit. A thread has the rows g and g + 8.
 template <int kHeadDim>
 struct AttentionSums {
-  float out[kHeadDim / 8][4] = {};  // [..][2] and [3]: unused rows
-  float max = kNegativeInfinity, sum = 0.0f;
+  float out[kHeadDim / 8][4] = {};
+  float max[2] = {kNegativeInfinity, kNegativeInfinity}, sum[2] = {};
+  int end[2];  // the token behind the last that a row sees
 };
+
+// Turns the scores of a half of the rows into weights, and scales the sums to a new maximum.
+template <int kHeadDim>
+__device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, int half, int first_token,
+                                             int window, float (&scores)[2][4],
+                                             AttentionSums<kHeadDim>& sums) {
+  const int end = sums.end[half], begin = window > 0 ? max(0, end - window) : 0;
+  float run_max = sums.max[half];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      float& score = scores[j][2 * half + b];
+      score *= p.attention_scale;
+      const int token = first_token + 2 * j + b;
+      if (token >= end || token < begin) score = kNegativeInfinity;
+      run_max = fmaxf(run_max, score);
+    }
+  }
+  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
+  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
+  const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
+  const float correction = __expf(sums.max[half] - base);
+  sums.max[half] = run_max;
+  sums.sum[half] *= correction;
+#pragma unroll
+  for (int n = 0; n < kHeadDim / 8; ++n)
+    sums.out[n][2 * half] *= correction, sums.out[n][2 * half + 1] *= correction;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      float& score = scores[j][2 * half + b];
+      score = __expf(score - base);
+      sums.sum[half] += score;
+    }
+  }
+}
 
 template <int kHeadDim>
 __device__ __forceinline__ void ComputeAttentionTile(
-    const DecodeStepParams& p, const AttentionUnit& unit, int tile_index, char* tile,
-    const uint32_t (&q)[HeadShape<kHeadDim>::kWords], AttentionSums<kHeadDim>& sums) {
+    const DecodeStepParams& p, const AttentionUnit& unit, int window, bool has_second_half,
+    int tile_index, char* tile, const uint32_t (&q)[2][HeadShape<kHeadDim>::kWords],
+    AttentionSums<kHeadDim>& sums) {
   const int warp = threadIdx.x / 32 % kTileWarps, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float scores[2][4] = {};
 #pragma unroll
@@ -278,38 +419,19 @@ __device__ __forceinline__ void ComputeAttentionTile(
     uint32_t key[HeadShape<kHeadDim>::kWords];
     LoadKey<kHeadDim>(tile, kWarpTokens * warp + 4 * (g / 2) + 2 * j + g % 2, key);
 #pragma unroll
-    for (int s = 0; s < kHeadDim / 16; ++s)
-      MatrixMultiplyAdd(scores[j], q[2 * s], 0, q[2 * s + 1], 0, key[2 * s], key[2 * s + 1]);
-  }
-  float run_max = sums.max;
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b) {
-      float& score = scores[j][b];
-      score *= p.attention_scale;
-      const int token = tile_index * kBlockTokens + kWarpTokens * warp + 4 * t + 2 * j + b;
-      if (token >= unit.item.length || token < unit.first_visible) score = kNegativeInfinity;
-      run_max = fmaxf(run_max, score);
+    for (int s = 0; s < kHeadDim / 16; ++s) {
+      MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
+                        key[2 * s], key[2 * s + 1]);
     }
   }
-  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
-  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
-  const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
-  const float correction = __expf(sums.max - base);
-  sums.max = run_max;
-  sums.sum *= correction;
-#pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n) sums.out[n][0] *= correction, sums.out[n][1] *= correction;
-  uint32_t weights[2];
+  const int first_token = tile_index * kBlockTokens + kWarpTokens * warp + 4 * t;
+  uint32_t weights[2][2] = {};
+  ApplySoftmax(p, 0, first_token, window, scores, sums);
+  if (has_second_half) ApplySoftmax(p, 1, first_token, window, scores, sums);
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b) {
-      scores[j][b] = __expf(scores[j][b] - base);
-      sums.sum += scores[j][b];
-    }
-    weights[j] = PackBf16(scores[j][0], scores[j][1]);
+    weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
+    weights[1][j] = has_second_half ? PackBf16(scores[j][2], scores[j][3]) : 0;
   }
   // Visible tokens of the tile. If the warp has others, their values are cleared.
   const int begin = unit.first_visible - tile_index * kBlockTokens;
@@ -323,57 +445,70 @@ __device__ __forceinline__ void ComputeAttentionTile(
   for (int n = 0; n < kHeadDim / 8; ++n) {
     const uint2 values = *reinterpret_cast<const uint2*>(
         tile + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
-    MatrixMultiplyAdd(sums.out[n], weights[0], 0, weights[1], 0, values.x, values.y);
+    MatrixMultiplyAdd(sums.out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
+                      values.x, values.y);
   }
 }
 
-// Combines the warps' sums, stored in `scratch`, and writes the unit's row. If several units share
-// the context, the last one to finish combines them.
+// Combines the warps' sums, stored in `scratch`, and writes the unit's rows, 8 at a time. If
+// several units share the context, the last one to finish combines them.
 template <int kHeadDim>
 __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& exchange,
-                           const AttentionUnit& unit, AttentionSums<kHeadDim>& sums, float* scratch,
-                           SharedState& shared) {
+                           const AttentionUnit& unit, const UnitQueries& queries,
+                           AttentionSums<kHeadDim>& sums, float* scratch, SharedState& shared) {
   constexpr int kStride = PartialStride(kHeadDim);
-  static_assert(4 * kWarps * kMaxGroup * kStride <= kSlotBytes);
+  static_assert(4 * kWarps * kHalfRows * kStride <= kSlotBytes);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int group = p.num_heads / p.num_kv_heads, first_head = unit.kv_head * group;
+  const int group = p.num_heads / p.num_kv_heads;
   const DecodeItem& item = unit.item;
-  sums.sum += __shfl_xor_sync(0xffffffffu, sums.sum, 1);
-  sums.sum += __shfl_xor_sync(0xffffffffu, sums.sum, 2);
-  SyncConsumers();  // the scratch memory was a tile
-  if (g < group) {
-    float* to = scratch + (warp * kMaxGroup + g) * kStride;
 #pragma unroll
-    for (int n = 0; n < kHeadDim / 8; ++n) {
-      *reinterpret_cast<float2*>(to + 8 * n + 2 * t) = {sums.out[n][0], sums.out[n][1]};
-    }
-    if (t == 0) to[kHeadDim] = sums.max, to[kHeadDim + 1] = sums.sum;
-  }
-  SyncConsumers();
-  for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
-    const int row = 2 * i / kHeadDim, head = first_head + row, column = 2 * i % kHeadDim;
-    PartialAttention all[2];
+  for (int half = 0; half < 2; ++half) {
+    const int num_rows = min(kHalfRows, queries.count() - half * kHalfRows);
+    if (num_rows <= 0) break;
+    sums.sum[half] += __shfl_xor_sync(0xffffffffu, sums.sum[half], 1);
+    sums.sum[half] += __shfl_xor_sync(0xffffffffu, sums.sum[half], 2);
+    SyncConsumers();  // the scratch memory was a tile, or has the other half
+    if (g < num_rows) {
+      float* to = scratch + (warp * kHalfRows + g) * kStride;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      all[j] = CombineWarpPartials<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride,
-                                                     column + j);
-      if (item.num_items > 1)
-        StoreItemPartial<kHeadDim>(p.partials, unit.index, p.num_heads, head, column + j, all[j]);
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+        *reinterpret_cast<float2*>(to + 8 * n + 2 * t) = {sums.out[n][2 * half],
+                                                          sums.out[n][2 * half + 1]};
+      }
+      if (t == 0) to[kHeadDim] = sums.max[half], to[kHeadDim + 1] = sums.sum[half];
     }
-    if (item.num_items == 1) StoreAttention<kHeadDim>(exchange, item.row, head, column, all);
+    SyncConsumers();
+    for (int i = threadIdx.x; i < num_rows * kHeadDim / 2; i += 32 * kWarps) {
+      const int row = 2 * i / kHeadDim, column = 2 * i % kHeadDim;
+      const int token = queries.Token(half * kHalfRows + row);
+      const int head = queries.Head(half * kHalfRows + row);
+      PartialAttention all[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        all[j] = CombineWarpPartials<kHeadDim, kWarps>(scratch + row * kStride, kHalfRows * kStride,
+                                                       column + j);
+        if (item.num_items > 1) {
+          StoreItemPartial<kHeadDim>(
+              p.partials + PartialOffset(kHeadDim, p.num_heads, group, unit.index, token, head),
+              column + j, all[j]);
+        }
+      }
+      if (item.num_items == 1)
+        StoreAttention<kHeadDim>(exchange, item.row + token, head, column, all);
+    }
   }
-  ProxyFence();  // as in AppendNewestToken
+  ProxyFence();  // as in AppendToken
   if (item.num_items == 1) return;
   __threadfence();
   SyncConsumers();
   if (threadIdx.x == 0) {
-    int32_t* ticket = p.tickets + item.sequence * p.num_heads + first_head;
+    int32_t* ticket = p.tickets + item.sequence * p.num_heads + unit.kv_head * group;
     shared.is_last = atomicAdd(ticket, 1) == item.num_items - 1;
     if (shared.is_last) *ticket = 0;
     __threadfence();
   }
   SyncConsumers();
-  if (shared.is_last) CombineUnits<kHeadDim>(p, exchange, item, first_head, group);
+  if (shared.is_last) CombineUnits<kHeadDim>(p, exchange, item, queries);
 }
 
 template <int kHeadDim>
@@ -381,53 +516,46 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
   const DecodeStepLayer& layer = p.layers[layer_index];
   const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
-  const int group = p.num_heads / p.num_kv_heads;
   char* cache = static_cast<char*>(p.cache) + layer_index * p.cache_layer_bytes;
   const bool is_plain = layer.qkv_bias == nullptr && layer.q_norm == nullptr;
   for (int i = 0; HasUnit(p, i); ++i) {
     const AttentionUnit unit = UnitOf(p, consumer.shared(), i, layer.window);
     if (unit.num_tiles == 0) continue;
-    const DecodeItem& item = unit.item;
-    const auto source = [&](int head, const bf16* norm) {
-      const int64_t at = int64_t{head} * kHeadDim;
-      return HeadSource{exchange.qkv + item.row * exchange.stride + at,
-                        layer.qkv_bias != nullptr ? layer.qkv_bias + at : nullptr, norm,
-                        layer.cos_sin + int64_t{unit.position} * (layer.rope_dim / 2),
-                        layer.rope_dim};
-    };
-    uint32_t q[HeadShape<kHeadDim>::kWords] = {};
-    const HeadSource head = source(unit.kv_head * group + min(g, group - 1), layer.q_norm);
-    const QueryFragments<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
-    bool is_rotated = false;
-    if constexpr (kHeadDim % 64 == 0) {
-      is_rotated = is_plain && head.rope_dim == kHeadDim;
-      if (is_rotated && g < group) RotateQuery<kHeadDim>(head, words, q);
-    }
-    if (!is_rotated && g < group) {
-      is_plain ? LoadQuery<kHeadDim, true>(head, p.epsilon, q)
-               : LoadQuery<kHeadDim, false>(head, p.epsilon, q);
-    }
-    const int newest = item.length - 1;
+    const UnitQueries queries(p, layer, exchange.qkv, exchange.stride, kHeadDim, unit);
+    const bool has_second_half = queries.count() > kHalfRows;
+    uint32_t q[2][HeadShape<kHeadDim>::kWords] = {};
     AttentionSums<kHeadDim> sums;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sums.end[half] = 0;
+      if (half == 1 && !has_second_half) break;
+      const int row = min(g + half * kHalfRows, queries.count() - 1);
+      const bool has_row = g + half * kHalfRows < queries.count();
+      const HeadSource head = queries.Query(row);
+      sums.end[half] = queries.End(row);
+      const QueryFragments<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
+      bool is_rotated = false;
+      if constexpr (kHeadDim % 64 == 0) {
+        is_rotated = is_plain && head.rope_dim == kHeadDim;
+        if (is_rotated && has_row) RotateQuery<kHeadDim>(head, words, q[half]);
+      }
+      if (!is_rotated && has_row) {
+        is_plain ? LoadQuery<kHeadDim, true>(head, p.epsilon, q[half])
+                 : LoadQuery<kHeadDim, false>(head, p.epsilon, q[half]);
+      }
+    }
     for (int tile = 0; tile < unit.num_tiles; ++tile) {
       char* at = consumer.Wait();
       const int tile_index = unit.first_tile + tile;
       if (tile % 2 == warp / kTileWarps) {
-        const int token = newest % kBlockTokens;
-        if (tile_index == newest / kBlockTokens && token / kWarpTokens == warp % kTileWarps) {
-          const int slot = unit.slot;
-          AppendNewestToken<kHeadDim>(
-              p, consumer.shared(), source(p.num_heads + unit.kv_head, layer.k_norm),
-              source(p.num_heads + p.num_kv_heads + unit.kv_head, nullptr), token, at,
-              cache + (int64_t{slot / kBlockTokens} * p.num_kv_heads + unit.kv_head) *
-                          HeadBytes(kHeadDim));
-        }
-        ComputeAttentionTile<kHeadDim>(p, unit, tile_index, at, q, sums);
+        AppendTokens<kHeadDim>(p, consumer.shared(), queries, unit, tile_index, at, cache);
+        ComputeAttentionTile<kHeadDim>(p, unit, layer.window, has_second_half, tile_index, at, q,
+                                       sums);
       }
       if (tile + 1 < unit.num_tiles) {
         consumer.Release();
       } else {
-        FinishUnit<kHeadDim>(p, exchange, unit, sums, reinterpret_cast<float*>(at),
+        FinishUnit<kHeadDim>(p, exchange, unit, queries, sums, reinterpret_cast<float*>(at),
                              consumer.shared());
         consumer.Release();
       }

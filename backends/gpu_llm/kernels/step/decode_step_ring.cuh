@@ -64,9 +64,11 @@ struct RingPosition {
 // A unit of attention: one item of a sequence's context and one key/value head.
 struct AttentionUnit {
   DecodeItem item;
-  int index;                                 // of the item
-  int kv_head, position, slot;               // of the newest token
-  int first_visible, first_tile, num_tiles;  // num_tiles 0: no work
+  int index;  // of the item
+  int kv_head;
+  int position, slot;         // of the item's first token
+  int first_visible;          // of the tokens that its first token sees
+  int first_tile, num_tiles;  // num_tiles 0: no work
 };
 // Units are assigned to blocks from the last block on, because the first blocks have more weight
 // tiles.
@@ -94,7 +96,7 @@ __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
   const DecodeItem& item = result.item;
   result.position = is_preloaded ? shared.positions[i] : p.positions[item.row];
   result.slot = is_preloaded ? shared.cache_slots[i] : p.cache_slots[item.row];
-  result.first_visible = window > 0 ? max(0, item.length - window) : 0;
+  result.first_visible = window > 0 ? max(0, item.length - item.num_tokens + 1 - window) : 0;
   // An item before the window still has one tile, with no visible token.
   result.first_tile =
       max(item.first_tile, min(result.first_visible / kBlockTokens, item.last_tile - 1));

@@ -66,8 +66,8 @@ class KvRing {
                cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
                barriers_.full + stage);
     };
-    const int newest = (item.length - 1) / kBlockTokens;  // this step writes into this block
-    const int early = max(0, min(min(count, kStages), newest - first));
+    const int written = item.first_new / kBlockTokens;  // the first block that this step writes
+    const int early = max(0, min(min(count, kStages), written - first));
     for (int i = 0; i < early; ++i) copy(i);
     WaitForPrevious();
     for (int i = early; i < count; ++i) {

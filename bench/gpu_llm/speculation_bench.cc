@@ -1,0 +1,274 @@
+// What draft tokens cost and bring on a GPU, in process, with the shape of an 8B model in bf16 and
+// random weights. Prints CSV.
+//
+//   gpu_speculation_bench verify [BATCH...]  the duration of a step by its draft tokens, 256 tokens
+//                                            of context
+//   gpu_speculation_bench engine [BATCH...]  tokens a second with drafters and simulated acceptance
+//
+// Random weights accept nothing, so that `engine` simulates acceptance: each draft is accepted with
+// a fixed probability, whatever the model samples. Drafting itself costs nothing in these rows. The
+// rows "ngram" have the n-gram drafter on sampled output, in which hardly anything matches.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
+
+namespace nereid::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int32_t kVocabSize = 128256, kContext = 256;
+
+template <typename T>
+T Checked(Result<T> result) {
+  if (result.ok()) return std::move(*result);
+  std::fprintf(stderr, "%s\n", result.status().message().c_str());
+  std::exit(1);
+}
+
+std::unique_ptr<gpu::GpuExecutor> MakeExecutor() {
+  llm::DecoderModel model;
+  llm::DecoderSpec& spec = model.spec;
+  spec.architecture = "llama";
+  spec.vocab_size = kVocabSize;
+  spec.hidden_size = 4096;
+  spec.intermediate_size = 14336;
+  spec.num_heads = 32;
+  spec.num_kv_heads = 8;
+  spec.head_dim = 128;
+  spec.max_positions = 4096;
+  spec.norm.epsilon = 1e-5f;
+  spec.attention_scale = 1.0f / std::sqrt(128.0f);
+  llm::RopeSpec rope;
+  rope.dim = spec.head_dim;
+  for (int32_t i = 0; i < rope.dim / 2; ++i)
+    rope.inv_freq.push_back(std::pow(500000.0f, -2.0f * static_cast<float>(i) / 128.0f));
+  spec.ropes = {rope};
+  spec.layers.resize(32);
+  gpu::GpuExecutorOptions options;
+  options.dummy = gpu::DummyWeights{};
+  options.max_num_sequences = 576;
+  options.max_cache_tokens = 128 * 1024;
+  return Checked(gpu::GpuExecutor::Create(std::move(model), options));
+}
+
+// Steps without an engine: `batch` sequences with `num_drafts` drafts each.
+double StepMs(gpu::GpuExecutor& executor, int32_t batch, int32_t num_drafts) {
+  const llm::SamplingParams greedy;
+  const int32_t blocks_each = kContext / executor.limits().block_size + 2;
+  std::vector<std::vector<int32_t>> tables(batch, std::vector<int32_t>(blocks_each));
+  const std::vector<int32_t> tokens(kContext + 1, 1);
+  llm::StepBatch step;
+  for (int32_t i = 0; i < batch; ++i) {
+    std::iota(tables[i].begin(), tables[i].end(), i * blocks_each);
+    llm::BatchEntry& sequence = step.entries.emplace_back();
+    sequence.slot = i;
+    sequence.first_token = static_cast<int32_t>(step.token_ids.size());
+    sequence.num_tokens = sequence.num_logits = 1 + num_drafts;
+    sequence.num_draft_tokens = num_drafts;
+    sequence.num_cached = kContext;
+    sequence.block_table = tables[i];
+    sequence.samples = true;
+    sequence.sampling = {&greedy, tokens, 1, {}};
+    for (int32_t t = 0; t <= num_drafts; ++t) step.token_ids.push_back(17 * i + t);
+  }
+  constexpr int kWarmUps = 30, kSteps = 40;
+  std::vector<double> times;
+  for (int i = 0; i < kWarmUps + kSteps; ++i) {
+    const auto start = Clock::now();
+    if (!executor.Submit(step).ok() || !executor.Collect().ok()) {
+      std::fprintf(stderr, "a step failed\n");
+      std::exit(1);
+    }
+    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+    if (i >= kWarmUps) times.push_back(took.count());
+  }
+  std::nth_element(times.begin(), times.begin() + kSteps / 2, times.end());
+  return times[kSteps / 2];
+}
+
+void MeasureVerifying(const std::vector<int32_t>& batches) {
+  const auto executor = MakeExecutor();
+  std::printf("batch,tokens verified a sequence,step ms,of a plain step\n");
+  for (const int32_t batch : batches) {
+    double plain = 0.0;
+    for (int32_t num_drafts = 0; num_drafts <= 8; ++num_drafts) {
+      const double ms = StepMs(*executor, batch, num_drafts);
+      if (num_drafts == 0) plain = ms;
+      std::printf("%d,%d,%.3f,%.3f\n", batch, 1 + num_drafts, ms, ms / plain);
+      std::fflush(stdout);
+    }
+  }
+}
+
+// Forwards steps and accepts drafts at random.
+class AcceptingExecutor : public llm::Executor {
+ public:
+  AcceptingExecutor(std::unique_ptr<llm::Executor> executor, double rate)
+      : executor_(std::move(executor)), accepts_(rate) {}
+  const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
+  llm::ExecutorFeatures features() const override { return executor_->features(); }
+  Status Submit(const llm::StepBatch& batch) override {
+    drafts_.emplace_back();
+    for (const llm::BatchEntry& entry : batch.entries) {
+      const auto drafts = llm::DraftTokens(batch.token_ids, entry);
+      drafts_.back().emplace_back(drafts.begin(), drafts.end());
+    }
+    return executor_->Submit(batch);
+  }
+  Result<llm::StepResult> Collect() override {
+    NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
+    for (size_t i = 0; i < result.accepted.size(); ++i) {
+      result.accepted[i].clear();
+      for (const int32_t id : drafts_.front()[i]) {
+        if (!accepts_(random_)) break;
+        result.accepted[i].push_back({id});
+      }
+    }
+    drafts_.erase(drafts_.begin());
+    return result;
+  }
+
+ private:
+  std::unique_ptr<llm::Executor> executor_;
+  std::bernoulli_distribution accepts_;
+  std::mt19937 random_{5};
+  std::vector<std::vector<llm::TokenIds>> drafts_;  // of the steps in flight
+};
+
+// Proposes as many tokens as it may.
+class AnyDrafter : public llm::Drafter {
+ public:
+  std::string_view name() const override { return "any"; }
+  void Propose(std::span<llm::DraftQuery> queries) override {
+    for (llm::DraftQuery& query : queries) {
+      query.drafts->assign(query.max_drafts, query.tokens.back());
+      query.match_class = llm::AcceptanceRates::kNumClasses - 1;
+    }
+  }
+};
+
+class Sink : public llm::OutputSink {
+ public:
+  explicit Sink(std::promise<void> done) : done_(std::move(done)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const llm::SequenceOutput& output) override {
+    if (output.finish != llm::FinishReason::kNone) done_.set_value();
+  }
+  void OnError(const Status& status) override {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+
+ private:
+  std::promise<void> done_;
+};
+
+double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output) {
+  std::mt19937 random(3);
+  std::vector<std::future<void>> ends;
+  const auto start = Clock::now();
+  for (int32_t i = 0; i < batch; ++i) {
+    auto request = std::make_unique<llm::GenerationRequest>();
+    for (int t = 0; t < 64; ++t)
+      request->prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
+    request->stop.max_tokens = num_output;
+    request->sampling.top_p = 1.0f;
+    request->sampling.seed = random();
+    std::promise<void> done;
+    ends.push_back(done.get_future());
+    request->sink = std::make_unique<Sink>(std::move(done));
+    if (const Status queued = engine.Enqueue(request); !queued.ok()) {
+      std::fprintf(stderr, "%s\n", queued.message().c_str());
+      std::exit(1);
+    }
+  }
+  for (auto& end : ends) end.wait();
+  return batch * num_output / std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A rate at which 7 drafts yield `tokens` a step.
+double RateFor(double tokens) {
+  double low = 0.0, high = 1.0;
+  for (int i = 0; i < 50; ++i) {
+    const double rate = (low + high) / 2;
+    double yield = 1.0;
+    for (int k = 1; k <= 7; ++k) yield += std::pow(rate, k);
+    (yield < tokens ? low : high) = rate;
+  }
+  return low;
+}
+
+void MeasureEngine(const std::vector<int32_t>& batches) {
+  struct Case {
+    const char* name;
+    double rate;  // negative: not simulated
+    std::shared_ptr<llm::Drafter> drafter;
+  };
+  const Case cases[] = {
+      {"off", -1.0, nullptr},
+      {"ngram, nothing matches", -1.0, std::make_shared<llm::NgramDrafter>()},
+      {"simulated, none accepted", 0.0, std::make_shared<AnyDrafter>()},
+      {"simulated, 2.0 tokens of 7 drafts", RateFor(2.0), std::make_shared<AnyDrafter>()},
+      {"simulated, 4.0 tokens of 7 drafts", RateFor(4.0), std::make_shared<AnyDrafter>()}};
+  std::printf("batch,drafter,tokens a second,of off,drafted,accepted,steps with drafts\n");
+  std::map<int32_t, double> plain;
+  for (const Case& one : cases) {
+    std::unique_ptr<llm::Executor> executor = MakeExecutor();
+    if (one.rate >= 0.0)
+      executor = std::make_unique<AcceptingExecutor>(std::move(executor), one.rate);
+    llm::EngineOptions options;
+    options.speculation.drafter = one.drafter;
+    llm::Engine engine(std::move(options), std::move(executor));
+    for (const int32_t batch : batches) {
+      TokensPerSecond(engine, batch, 256);  // records graphs, chooses algorithms, measures steps
+      const llm::SpeculationCounts before = engine.stats().speculation;
+      double rate = 0.0;
+      for (int round = 0; round < 2; ++round)
+        rate = std::max(rate, TokensPerSecond(engine, batch, 384));
+      const llm::SpeculationCounts after = engine.stats().speculation;
+      if (one.drafter == nullptr) plain[batch] = rate;
+      std::printf("%d,\"%s\",%.0f,%.3f,%lld,%lld,%lld\n", batch, one.name, rate,
+                  rate / plain[batch],
+                  static_cast<long long>(after.num_drafted - before.num_drafted),
+                  static_cast<long long>(after.num_accepted - before.num_accepted),
+                  static_cast<long long>(after.num_verified_chains - before.num_verified_chains));
+      std::fflush(stdout);
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  std::vector<int32_t> batches;
+  for (int i = 2; i < argc; ++i) batches.push_back(std::atoi(argv[i]));
+  if (batches.empty()) batches = {1, 8, 64};
+  if (what == "verify") {
+    MeasureVerifying(batches);
+  } else if (what == "engine") {
+    MeasureEngine(batches);
+  } else {
+    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine [BATCH...]\n");
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Main(argc, argv);
+}
