@@ -81,6 +81,7 @@ class GpuExecutor : public llm::Executor {
             .batch_invariant = options_.is_batch_invariant};
   }
   llm::ExecutorMemory memory() const override;
+  std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
     return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused()};
   }

@@ -26,6 +26,9 @@ class ShardedExecutor : public llm::Executor {
   const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
   llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
   llm::ExecutorMemory memory() const override;
+  std::span<const llm::StepCostPoint> typical_step_costs() const override {
+    return ranks_[0]->typical_step_costs();
+  }
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
   // A fault of one GPU ends the step on all of them; waiting ranks are woken.
   Status Submit(const llm::StepBatch& batch) override;

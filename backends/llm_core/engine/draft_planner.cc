@@ -49,22 +49,28 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
     num_decoding += decodes ? 1 : 0;
     if (sequence.drafts == nullptr) continue;
+    SequenceDrafts& drafts = *sequence.drafts;
     sequence.num_drafts = 0;
-    sequence.drafts->ids.clear();
-    if (!decodes || sequence.num_pending > 0) continue;
+    drafts.ids.clear();
+    if (!decodes) continue;
+    if (drafts.num_idle_steps < UINT8_MAX) ++drafts.num_idle_steps;
     const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
     const int32_t most = std::min(options_.max_draft_tokens, left);
     // An accepted draft is not replaced.
     if (sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(int64_t{most} + 1)) {
       continue;
     }
-    if (most <= 0 || TakeClientDrafts(sequence, left)) continue;
+    if (most <= 0) continue;
+    if (sequence.num_pending == 0 && TakeClientDrafts(sequence, left)) {
+      drafts.num_idle_steps = 0;
+      continue;
+    }
     if (options_.drafter == nullptr) continue;
     drafting_.push_back(&sequence);
-    queries_.push_back({.tokens = sequence.token_ids,
+    queries_.push_back({.tokens = std::span(sequence.token_ids).first(sequence.num_known()),
                         .max_drafts = most,
-                        .state = &sequence.drafts->state,
-                        .drafts = &sequence.drafts->ids});
+                        .state = &drafts.state,
+                        .drafts = &drafts.ids});
   }
   if (queries_.empty()) return;
   options_.drafter->Propose(queries_);
@@ -76,6 +82,10 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   }
   std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
   if (options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+  for (Sequence* sequence : drafting_) {
+    if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
+    if (sequence->num_pending > 0) sequence->num_drafts = 0;
+  }
 }
 
 bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
@@ -93,40 +103,50 @@ bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
   return true;
 }
 
-// One limit for all: `least` is the probability with which a draft must be reached to be verified.
-// Lower limits mean longer drafts; the limit with the greatest yield wins.
+// Two limits for all: `least` is the probability with which a draft must be reached to be verified,
+// and `most` the length. Lower probabilities mean longer drafts. The limits with the greatest yield
+// win.
 void DraftPlanner::ChooseLengths(int32_t num_decoding) {
-  constexpr std::array<float, 6> kLimits = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
-  const auto length_at = [this](const Sequence& sequence, float least) {
-    const float rate = RateOf(sequence);
-    float reached = rate;
+  constexpr std::array<float, 6> kLeast = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
+  // The steps of some sizes are much cheaper than slightly longer ones.
+  constexpr std::array<int32_t, 4> kMost = {kMaxDraftTokens, 7, 3, 1};
+  constexpr size_t kFewSequences = 8;  // for more, lengths matter less one by one
+  rates_.clear();
+  for (const Sequence* sequence : drafting_) rates_.push_back(RateOf(*sequence));
+  const auto length_at = [this](size_t i, float least, int32_t most) {
+    const int32_t longest = std::min<int32_t>(most, drafting_[i]->num_drafts);
+    float reached = rates_[i];
     int32_t length = 0;
-    while (length < sequence.num_drafts && reached >= least) {
+    while (length < longest && reached >= least) {
       ++length;
-      reached *= rate;
+      reached *= rates_[i];
     }
     return length;
   };
   double best_yield = kLeastGain;
-  float best_limit = 2.0f;  // nothing is verified
-  for (const float limit : kLimits) {
-    int32_t num_drafts = 0;
-    double expected = num_decoding;
-    for (const Sequence* sequence : drafting_) {
-      const int32_t length = length_at(*sequence, limit);
-      num_drafts += length;
-      expected += ExpectedAccepted(RateOf(*sequence), length);
-    }
-    if (num_drafts == 0) continue;
-    const double yield = expected / num_decoding / costs_.Relative(num_decoding, num_drafts);
-    if (yield > best_yield) {
-      best_yield = yield;
-      best_limit = limit;
+  float best_least = 2.0f;  // nothing is verified
+  int32_t best_most = 0;
+  const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
+  for (const int32_t most : std::span(kMost).first(num_caps)) {
+    for (const float least : kLeast) {
+      int32_t num_drafts = 0;
+      double expected = num_decoding;
+      for (size_t i = 0; i < drafting_.size(); ++i) {
+        const int32_t length = length_at(i, least, most);
+        num_drafts += length;
+        expected += ExpectedAccepted(rates_[i], length);
+      }
+      if (num_drafts == 0) continue;
+      const double yield = expected / num_decoding / costs_.Relative(num_decoding, num_drafts);
+      if (yield > best_yield) {
+        best_yield = yield;
+        best_least = least;
+        best_most = most;
+      }
     }
   }
-  for (Sequence* sequence : drafting_) {
-    sequence->num_drafts = static_cast<uint8_t>(length_at(*sequence, best_limit));
-  }
+  for (size_t i = 0; i < drafting_.size(); ++i)
+    drafting_[i]->num_drafts = static_cast<uint8_t>(length_at(i, best_least, best_most));
 }
 
 void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
@@ -146,6 +166,11 @@ void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
   const int32_t num_accepted = drafts.ids.front() == token ? 1 : 0;
   drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
   acceptance_.Record(drafts.match_class, 1, num_accepted);
+  if (num_accepted == 0) {
+    drafts.ids.clear();
+  } else {
+    drafts.ids.erase(drafts.ids.begin());
+  }
 }
 
 }  // namespace nereid::llm

@@ -30,21 +30,23 @@ struct SpeculationCounts {
 
 class DraftPlanner {
  public:
-  // `is_supported`: the executor verifies drafts.
-  DraftPlanner(SpeculationOptions options, bool is_supported)
-      : options_(std::move(options)), is_supported_(is_supported) {}
+  // `is_supported`: the executor verifies drafts. `typical_costs`: of StepCosts.
+  DraftPlanner(SpeculationOptions options, bool is_supported,
+               std::span<const StepCostPoint> typical_costs = {})
+      : options_(std::move(options)), is_supported_(is_supported), costs_(typical_costs) {}
 
   // Whether any sequence may have drafts, of the drafter or of a client.
   bool is_on() const { return is_supported_; }
   // Prepares a sequence that enters the scheduler.
   void Add(Sequence& sequence) const;
-  // Sets the drafts of all running sequences that decode next.
+  // Sets the drafts of all running sequences that decode next. A sequence whose newest token is
+  // pending gets none, but its proposal decides whether it stays idle (SequenceDrafts).
   void Plan(std::span<const std::unique_ptr<Sequence>> running);
   // Called when the result of a step is known. `accepted` are the accepted ones of the
   // `num_drafts` > 0 tokens of the sequence's entry.
   void RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted);
   // Called for a sampled token at which the sequence had no draft in the step: measures what the
-  // proposal would have brought.
+  // proposal would have brought. The tokens come in the order of the sequence.
   void RecordUnverified(Sequence& sequence, int32_t token);
   // Records the duration of a step whose entries all decode.
   void RecordStep(int32_t num_sequences, int32_t num_drafts, double seconds) {
@@ -66,6 +68,7 @@ class DraftPlanner {
   StepCosts costs_;
   SpeculationCounts counts_;
   std::vector<Sequence*> drafting_;  // scratch memory
+  std::vector<float> rates_;         // parallel to drafting_
   std::vector<DraftQuery> queries_;
 };
 

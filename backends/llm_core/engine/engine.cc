@@ -20,7 +20,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(options_.scheduler, limits_, executor_->features()),
-      draft_planner_(options_.speculation, executor_->features().draft_tokens) {
+      draft_planner_(options_.speculation, executor_->features().draft_tokens,
+                     executor_->typical_step_costs()) {
   PublishStats();
   thread_ = StartThread([this] { Run(); });
 }
@@ -208,8 +209,10 @@ Status Engine::CollectStep() {
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
   if (draft_planner_.is_on() && step.decodes_with_drafts) {
+    // Steps that do not overlap also take the time of drafting and planning.
+    const auto all = was_busy_ ? collected_ - previous : took;
     draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
-                              std::chrono::duration<double>(took).count());
+                              std::chrono::duration<double>(all).count());
   }
   std::vector<const Sequence*> finished;
   std::vector<StuckRequest> stuck;
@@ -265,6 +268,7 @@ Status Engine::CollectStep() {
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
   if (!stuck.empty()) FailStuckRequests(stuck);
   if (any_retired) steps_in_flight_.FreeRetired();
+  was_busy_ = !scheduler_.is_empty();
   return Status::Ok();
 }
 

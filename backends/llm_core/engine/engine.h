@@ -133,6 +133,7 @@ class Engine {
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
   EngineClock::TimePoint collected_;
+  bool was_busy_ = false;  // when the last step was collected, other work was there
   PlanningTimer planning_timer_;
   double step_seconds_ = 0.0;
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/speculation/step_costs.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -87,6 +89,9 @@ class Executor {
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
   virtual ExecutorMemory memory() const { return {}; }
+  /// The typical duration of a decode step by its tokens, draft tokens included: a guess of what
+  /// draft tokens cost until the engine has measured it. Empty: unknown.
+  virtual std::span<const StepCostPoint> typical_step_costs() const { return {}; }
   /// Called after each step.
   virtual ExecutorCounts counts() const { return {}; }
   /// Starts a step; `batch` has at least one entry and respects the limits. Each Submit that

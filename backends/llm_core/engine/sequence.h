@@ -47,6 +47,12 @@ struct SequenceDrafts {
   int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
   int64_t num_drafted = 0;  // verified so far
   int64_t num_accepted = 0;
+  uint8_t num_idle_steps = 0;  // the last steps in a row without a draft worth verifying, up to 255
+
+  // Whether steps with the sequence may overlap: a draft behind a pending token can not be
+  // proposed.
+  static constexpr uint8_t kStepsUntilIdle = 8;
+  bool is_idle() const { return num_idle_steps >= kStepsUntilIdle; }
 };
 
 struct alignas(128) Sequence {

@@ -30,13 +30,16 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     step.num_drafts += batch.entries[i].num_draft_tokens;
     step.samples.push_back(batch.entries[i].samples);
     // Sequences with beams or kept logits, and sampling rules that read the output, need the result
-    // before the next step can be planned. So does a drafter. So does a grammar: its mask depends
-    // on the token. The masks themselves are computed while the model runs, so that a grammar costs
-    // the time from Collect to the next launch, in which the device is idle, for the whole batch.
-    // So does a reasoning budget that is almost spent, because it replaces sampled tokens.
-    step.may_overlap &= !sequence.has_beams_or_logits && sequence.drafts == nullptr &&
-                        !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
-                                              sequence.sampling().reads_output()));
+    // before the next step can be planned. So does a drafter, while drafts pay. So does a grammar:
+    // its mask depends on the token. The masks themselves are computed while the model runs, so
+    // that a grammar costs the time from Collect to the next launch, in which the device is idle,
+    // for the whole batch. So does a reasoning budget that is almost spent, because it replaces
+    // sampled tokens.
+    step.may_overlap &=
+        !sequence.has_beams_or_logits &&
+        (sequence.drafts == nullptr || sequence.drafts->is_idle()) &&
+        !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
+                              sequence.sampling().reads_output()));
   }
   step.decodes_with_drafts =
       batch.token_ids.size() == sequences.size() + static_cast<size_t>(step.num_drafts);

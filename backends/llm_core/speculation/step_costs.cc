@@ -46,11 +46,29 @@ void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds
   }
 }
 
+double StepCosts::TypicalCost(int32_t num_tokens) const {
+  size_t next = 0;
+  while (next < typical_.size() && typical_[next].num_tokens < num_tokens) ++next;
+  if (next == 0) return typical_.front().cost;
+  // Behind the last point, the last line goes on.
+  next = std::min(next, typical_.size() - 1);
+  const StepCostPoint &low = typical_[next - 1], &high = typical_[next];
+  const double part = static_cast<double>(num_tokens - low.num_tokens) /
+                      static_cast<double>(high.num_tokens - low.num_tokens);
+  return low.cost + part * (high.cost - low.cost);
+}
+
+double StepCosts::Guess(int32_t num_sequences, int32_t num_drafts) const {
+  const int32_t count = std::max(1, num_sequences);
+  if (typical_.size() < 2) return 1.0 + kGuessedCost * num_drafts / count;
+  return TypicalCost(count + num_drafts) / TypicalCost(count);
+}
+
 double StepCosts::Relative(int32_t num_sequences, int32_t num_drafts) const {
   const auto& of_size = costs_[SizeClass(num_sequences)];
   const double base = of_size[0].seconds;
   const Cost& cost = of_size[DraftClass(num_sequences, num_drafts)];
-  const double guess = 1.0 + kGuessedCost * num_drafts / std::max(1, num_sequences);
+  const double guess = Guess(num_sequences, num_drafts);
   if (base == 0.0 || cost.seconds == 0.0) return guess;
   if (num_steps_ - cost.measured_at > kStepsBetweenTrials) return guess;
   return std::max(1.0, cost.seconds / base);

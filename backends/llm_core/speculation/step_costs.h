@@ -5,16 +5,27 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace nereid::llm {
+
+/// The typical duration of a step of so many tokens, in any unit.
+struct StepCostPoint {
+  int32_t num_tokens = 0;
+  float cost = 0.0f;
+};
 
 /// Durations in seconds of steps without prompts.
 class StepCosts {
  public:
+  /// `typical`: points in increasing order, between which costs are linear; borrowed. They serve as
+  /// a guess where nothing was measured. Empty: every draft token costs little.
+  explicit StepCosts(std::span<const StepCostPoint> typical = {}) : typical_(typical) {}
+
   /// Records a step of `num_sequences` decoding sequences and `num_drafts` draft tokens.
   void Record(int32_t num_sequences, int32_t num_drafts, double seconds);
   /// The expected duration of such a step in units of the same step without drafts. Where no step
-  /// of about this size was measured, a low guess, so that one is tried.
+  /// of about this size was measured, a guess, so that one is tried.
   double Relative(int32_t num_sequences, int32_t num_drafts) const;
 
  private:
@@ -27,6 +38,10 @@ class StepCosts {
   static int32_t SizeClass(int32_t num_sequences);
   static int32_t DraftClass(int32_t num_sequences, int32_t num_drafts);
 
+  double Guess(int32_t num_sequences, int32_t num_drafts) const;
+  double TypicalCost(int32_t num_tokens) const;
+
+  std::span<const StepCostPoint> typical_;
   std::array<std::array<Cost, kNumDrafts>, kNumSizes> costs_;
   int64_t num_steps_ = 0;
 };

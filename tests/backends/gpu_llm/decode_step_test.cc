@@ -115,6 +115,7 @@ class Steps {
   std::vector<float> DecodeEach(int32_t i, int32_t num_drafts) {
     std::vector<float> all;
     const int32_t num_cached = num_cached_[i];
+    const std::vector<int32_t> table = tables_[i];
     for (int32_t step = 0; step <= num_drafts; ++step) {
       llm::StepBatch batch;
       Add(batch, i, 1);
@@ -124,6 +125,7 @@ class Steps {
       all.insert(all.end(), logits.begin(), logits.end());
     }
     num_cached_[i] = num_cached;
+    tables_[i] = table;  // with the blocks that the last steps released
     return all;
   }
   // Returns the tokens that the first sequences sample, each from the previous one. `overlaps`: a

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "backends/llm_core/engine/draft_planner.h"
+#include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 
@@ -186,6 +187,50 @@ TEST_F(DraftPlannerTest, TakesTheClientsDraftsWhileTheOutputBeginsLikeThem) {
   ++running_[0]->num_cached;
   planner_->Plan(running_);
   EXPECT_EQ(running_[0]->drafts->ids.front(), 5) << "of the drafter";
+}
+
+// So that its steps may overlap. Proposals behind a pending token are only measured.
+TEST_F(DraftPlannerTest, ASequenceIsIdleWhileDraftsDoNotPay) {
+  Measure(1.0);
+  Sequence& sequence = *running_[0];
+  for (int i = 0; i < SequenceDrafts::kStepsUntilIdle; ++i) {
+    EXPECT_FALSE(sequence.drafts->is_idle());
+    EXPECT_EQ(Planned(), 0);
+  }
+  EXPECT_TRUE(sequence.drafts->is_idle());
+  sequence.token_ids.push_back(PendingTokenId(0));
+  sequence.num_pending = 1;
+  ++sequence.num_cached;
+  EXPECT_EQ(Planned(), 0);
+  EXPECT_TRUE(sequence.drafts->is_idle());
+  EXPECT_EQ(sequence.drafts->ids.front(), 3) << "behind the known tokens";
+  for (int i = 0; i < 60; ++i) Measure(0.01);
+  EXPECT_EQ(Planned(), 0) << "the newest token is pending";
+  EXPECT_FALSE(sequence.drafts->is_idle());
+}
+
+// Of two tokens that are sampled after one proposal, the second is compared with its second token.
+TEST_F(DraftPlannerTest, ProposalsAreComparedWithTheTokensInOrder) {
+  Measure(1.0);
+  planner_->Plan(running_);
+  SequenceDrafts& drafts = *running_[0]->drafts;
+  drafts.ids = {4, 5, 6};
+  planner_->RecordUnverified(*running_[0], 4);
+  EXPECT_EQ(drafts.ids, (TokenIds{5, 6}));
+  planner_->RecordUnverified(*running_[0], 9);
+  EXPECT_TRUE(drafts.ids.empty());
+}
+
+TEST(StepCostsTest, GuessesByTheTypicalCosts) {
+  static constexpr StepCostPoint kTypical[] = {{1, 2.0f}, {9, 4.0f}, {17, 8.0f}};
+  StepCosts costs(kTypical);
+  EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.5);
+  EXPECT_DOUBLE_EQ(costs.Relative(1, 8), 2.0);
+  EXPECT_DOUBLE_EQ(costs.Relative(9, 8), 2.0);
+  EXPECT_DOUBLE_EQ(costs.Relative(9, 16), 3.0) << "the last line goes on";
+  costs.Record(1, 0, 1.0);
+  costs.Record(1, 4, 1.25);
+  EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.25) << "measured";
 }
 
 TEST_F(DraftPlannerTest, LeavesOutWhatARequestTurnsOff) {

@@ -221,6 +221,7 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
     limits.num_sink_tokens = GetParam().sinks;
     limits.long_rope_positions = GetParam().long_rope_positions;
     limits.dynamic_rope_positions = GetParam().dynamic_rope_positions;
+    limits.max_num_sampled = limits.max_num_sequences + 6;
     Traffic traffic(seed, limits.vocab_size);
     auto executor =
         std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.block_copies = GetParam().copies,
@@ -229,7 +230,13 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                                                                 .prompt_log_probs = true,
                                                                 .draft_tokens = true,
                                                                 .overlap = GetParam().overlap});
-    executor->on_submit = [&](const StepBatch&) { return traffic.OnSubmit(); };
+    executor->on_submit = [&](const StepBatch& batch) {
+      int32_t num_sampled = 0;
+      for (const BatchEntry& entry : batch.entries)
+        num_sampled += entry.samples ? 1 + entry.num_draft_tokens : 0;
+      EXPECT_LE(num_sampled, limits.max_num_sampled);
+      return traffic.OnSubmit();
+    };
     EngineOptions options = Options();
     if (GetParam().speculates) {
       options.speculation.drafter = std::make_shared<CarelessDrafter>(
@@ -374,6 +381,11 @@ INSTANTIATE_TEST_SUITE_P(
              .dynamic_rope_positions = 16},
         Mode{.name = "Drafts", .speculates = true},
         Mode{.name = "DraftsOfAdaptedLength", .speculates = true, .adapts_drafts = true},
+        Mode{.name = "OverlapWhereDraftsDoNotPay",
+             .overlap = true,
+             .prefix_cache = true,
+             .speculates = true,
+             .adapts_drafts = true},
         Mode{.name = "DraftsOverlapEvictPrefixMixed",
              .overlap = true,
              .policy = kEvict,
