@@ -276,6 +276,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
   }
   const bool is_settled = decoder_->TakeSettled();
+  in_flight.result.is_typical =
+      is_settled && (is_launched || !has_graph || counts().num_failed_recordings > 0);
   if (has_graph && !is_launched) {
     const bool is_one_launch = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
     NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(

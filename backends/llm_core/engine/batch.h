@@ -136,6 +136,9 @@ struct StepResult {
   std::vector<std::vector<SampledToken>> accepted;
   std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
+  /// False if the step took time that later steps of its size do not take, for example to choose
+  /// algorithms.
+  bool is_typical = true;
 };
 
 }  // namespace nereid::llm

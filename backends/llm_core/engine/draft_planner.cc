@@ -13,6 +13,7 @@ constexpr float kEngineWeight = 4.0f;    // outcomes that the prior of the engin
 constexpr float kSequenceWeight = 3.0f;  // outcomes that the engine's rate weighs for a sequence
 // The yield of a step with drafts must exceed that of a plain step by this factor.
 constexpr double kLeastGain = 1.03;
+constexpr double kNever = 1e9;
 
 // Tokens that `num_drafts` drafts add to a step if each is accepted at this rate.
 double ExpectedAccepted(double rate, int32_t num_drafts) {
@@ -123,7 +124,8 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding) {
     }
     return length;
   };
-  double best_yield = kLeastGain;
+  // Nothing is verified in a step that is measured without drafts.
+  double best_yield = costs_.NeedsPlainStep(num_decoding) ? kNever : kLeastGain;
   float best_least = 2.0f;  // nothing is verified
   int32_t best_most = 0;
   const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;

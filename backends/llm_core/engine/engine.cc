@@ -208,7 +208,7 @@ Status Engine::CollectStep() {
   const auto took = collected_ - std::max(previous, step.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
-  if (draft_planner_.is_on() && step.decodes_with_drafts) {
+  if (draft_planner_.is_on() && step.decodes_with_drafts && result.is_typical) {
     // Steps that do not overlap also take the time of drafting and planning.
     const auto all = was_busy_ ? collected_ - previous : took;
     draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,

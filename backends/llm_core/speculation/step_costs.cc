@@ -7,7 +7,9 @@
 namespace nereid::llm {
 namespace {
 
-constexpr double kWeightOfNew = 0.125;
+// Steps are delayed more often than hastened, and the first ones are slow.
+constexpr double kWeightOfLonger = 0.125;
+constexpr double kWeightOfShorter = 0.5;
 // A measured duration may grow to at most this multiple of the average at once, so that a step that
 // the operating system delayed does not count for what it took.
 constexpr double kMostGrowth = 2.0;
@@ -16,6 +18,10 @@ constexpr double kGuessedCost = 0.02;
 // A measurement of a step with drafts holds for this many steps. One trial among so many costs less
 // than a hundredth even if it takes twice the time.
 constexpr int64_t kStepsBetweenTrials = 512;
+// Steps between two measurements of a step without drafts: so many for each one before, and at most
+// this number.
+constexpr int64_t kStepsForEachPlain = 16;
+constexpr int64_t kMostStepsBetweenPlain = 256;
 
 }  // namespace
 
@@ -38,12 +44,21 @@ void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds
   ++num_steps_;
   Cost& cost = costs_[SizeClass(num_sequences)][DraftClass(num_sequences, num_drafts)];
   cost.measured_at = num_steps_;
+  ++cost.num_measured;
   if (cost.seconds == 0.0) {
     cost.seconds = seconds;
   } else {
     const double bounded = std::min(seconds, kMostGrowth * cost.seconds);
-    cost.seconds += kWeightOfNew * (bounded - cost.seconds);
+    const double weight = seconds < cost.seconds ? kWeightOfShorter : kWeightOfLonger;
+    cost.seconds += weight * (bounded - cost.seconds);
   }
+}
+
+bool StepCosts::NeedsPlainStep(int32_t num_sequences) const {
+  const Cost& plain = costs_[SizeClass(num_sequences)][0];
+  if (plain.num_measured == 0) return true;
+  return num_steps_ - plain.measured_at >
+         std::min(kMostStepsBetweenPlain, kStepsForEachPlain * plain.num_measured);
 }
 
 double StepCosts::TypicalCost(int32_t num_tokens) const {

@@ -27,6 +27,9 @@ class StepCosts {
   /// The expected duration of such a step in units of the same step without drafts. Where no step
   /// of about this size was measured, a guess, so that one is tried.
   double Relative(int32_t num_sequences, int32_t num_drafts) const;
+  /// Whether such steps without drafts were not measured lately: one is due, since Relative()
+  /// compares with them.
+  bool NeedsPlainStep(int32_t num_sequences) const;
 
  private:
   static constexpr int32_t kNumSizes = 16;   // powers of two of sequences
@@ -34,6 +37,7 @@ class StepCosts {
   struct Cost {
     double seconds = 0.0;  // 0: not measured
     int64_t measured_at = 0;
+    int64_t num_measured = 0;
   };
   static int32_t SizeClass(int32_t num_sequences);
   static int32_t DraftClass(int32_t num_sequences, int32_t num_drafts);

@@ -233,6 +233,23 @@ TEST(StepCostsTest, GuessesByTheTypicalCosts) {
   EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.25) << "measured";
 }
 
+// A plain step that was slow at first does not make drafts look cheap for ever.
+TEST(StepCostsTest, PlainStepsAreMeasuredAgain) {
+  StepCosts costs;
+  EXPECT_TRUE(costs.NeedsPlainStep(64));
+  costs.Record(64, 0, 3.0);
+  EXPECT_FALSE(costs.NeedsPlainStep(64));
+  EXPECT_TRUE(costs.NeedsPlainStep(1));
+  int num_plain = 0;
+  for (int step = 0; step < 1000; ++step) {
+    const bool is_plain = costs.NeedsPlainStep(64);
+    num_plain += is_plain ? 1 : 0;
+    costs.Record(64, is_plain ? 0 : 64, is_plain ? 1.0 : 1.1);
+  }
+  EXPECT_NEAR(costs.Relative(64, 64), 1.1, 0.02);
+  EXPECT_LT(num_plain, 20);
+}
+
 TEST_F(DraftPlannerTest, LeavesOutWhatARequestTurnsOff) {
   auto request = std::make_unique<GenerationRequest>();
   request->prompt = {1, 2, 3};
