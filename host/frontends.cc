@@ -9,6 +9,7 @@
 #include "host/frontend/cloud/vertex_ai_service.h"
 #include "host/frontend/openai/openai_service.h"
 #include "host/log.h"
+#include "net/listener.h"
 
 namespace nereid {
 namespace {
@@ -43,6 +44,15 @@ std::string WhoMayDoWhat(const Options& options) {
                 ".");
 }
 
+Status CheckPort(const char* service, const net::ListenAddress& address, const char* flag) {
+  // A path belongs to whoever opens it last.
+  if (address.port == 0 || address.host.starts_with("unix:")) return Status::Ok();
+  const Status opened = net::Listener::Open(address).status();
+  if (opened.ok()) return opened;
+  return AddStartContext(service, Status(opened.code(), StrCat(opened.message(), "; ", flag,
+                                                               " chooses another port")));
+}
+
 AccessPolicy AccessOf(const Options& options) {
   AccessPolicy access = options.access;
   access.trusts_own_pages = options.openai.console.value_or(false);
@@ -61,6 +71,26 @@ Frontends::Frontends(const Server& server, const Options& options)
 // Requests that wait for a model are answered on the loops of the servers.
 Frontends::~Frontends() {
   if (demand_ != nullptr) demand_->Stop();
+}
+
+Status Frontends::CheckPorts(const Options& options) {
+  const auto check = [](bool is_open, const char* service, const http::HttpServerOptions& port,
+                        const char* flag) {
+    if (!is_open) return Status::Ok();
+    return CheckPort(service, {port.address, port.port, port.reuse_port}, flag);
+  };
+  if (options.allow_grpc) {
+    const GrpcOptions& grpc = options.grpc;
+    NEREID_RETURN_IF_ERROR(CheckPort(
+        "GRPC", {grpc.address, grpc.port, grpc.is_port_reused, /*any_is_both_families=*/true},
+        "--grpc-port"));
+  }
+  NEREID_RETURN_IF_ERROR(check(options.allow_http, "HTTP", options.http, "--http-port"));
+  NEREID_RETURN_IF_ERROR(
+      check(options.allow_sagemaker, "Sagemaker", options.sagemaker, "--sagemaker-port"));
+  NEREID_RETURN_IF_ERROR(
+      check(options.allow_vertex_ai, "Vertex AI", options.vertex_ai, "--vertex-ai-port"));
+  return check(options.allow_metrics, "Metrics", options.metrics, "--metrics-port");
 }
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {

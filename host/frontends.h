@@ -23,6 +23,9 @@ class Frontends {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // Opens and closes each enabled port, so that one in use is reported before models are loaded.
+  // UNAVAILABLE names the flag that chooses another port.
+  static Status CheckPorts(const Options& options);
   // `server` outlives the object. Every enabled port listens when this returns Ok.
   static Result<std::unique_ptr<Frontends>> Start(const Server& server, const Options& options);
   ~Frontends();

@@ -24,11 +24,8 @@ int Main(Program program, const std::vector<std::string>& args) {
   const Result<Options> options = ParseOptions(args, program);
   if (!options.ok()) {
     const std::string message = options.status().message();
-    if (program == Program::kTriton) {
-      std::fprintf(stderr, "%s\n\n%s", message.c_str(), UsageText("nereid").c_str());
-    } else {
-      std::fprintf(stderr, "%s; 'nereid --help' lists the options\n", message.c_str());
-    }
+    std::fprintf(stderr, "%s; '%s --help' lists the options\n", message.c_str(),
+                 program == Program::kTriton ? "tritonserver" : "nereid");
     return 1;
   }
   if (options->show_help) {

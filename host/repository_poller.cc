@@ -1,7 +1,6 @@
 #include "host/repository_poller.h"
 
 #include "base/thread.h"
-#include "host/log.h"
 
 namespace nereid {
 namespace {
@@ -43,8 +42,7 @@ void RepositoryPoller::Run() {
 }
 
 void RepositoryPoller::PollOnce() {
-  const Status status = server_.PollModelRepository();
-  if (!status.ok()) LogError("failed to poll the model repository: ", status.message());
+  (void)server_.PollModelRepository();  // the core logs what has failed, each failure once
   const std::lock_guard lock(mutex_);
   --num_polls_;
 }

@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/thread.h"
@@ -97,11 +98,20 @@ void EndServer(Server server, const Status& outcome) {
   ExitNow(1);
 }
 
+// The core has logged why each model failed. Where that was written to standard error, as this will
+// be, it is not said again.
+std::string WithoutLoggedReasons(const std::string& message, const Options& options) {
+  constexpr std::string_view kBeginning = "failed to load all models";
+  const bool was_logged = options.log_error && options.log_file.empty();
+  if (!was_logged || !message.starts_with(kBeginning)) return message;
+  return StrCat(kBeginning, "; see the errors above");
+}
+
 // Adds the text that Triton logs, because scripts look for it.
-Status FailedToCreate(const Status& status) {
+Status FailedToCreate(const Status& status, const std::string& message) {
   TRITONSERVER_Error* const error = ToError(status);
-  Status worded(status.code(), StrCat("creating server: ", TRITONSERVER_ErrorCodeString(error),
-                                      " - ", status.message()));
+  Status worded(status.code(),
+                StrCat("creating server: ", TRITONSERVER_ErrorCodeString(error), " - ", message));
   TRITONSERVER_ErrorDelete(error);
   return worded;
 }
@@ -112,10 +122,16 @@ Status Serve(const Options& options, const ServerCallbacks& callbacks) {
     // The frontends read the file later; an error is reported before models are loaded.
     NEREID_RETURN_IF_ERROR(ApiKeyFile::Open(options.api_key_file).status());
   }
+  NEREID_RETURN_IF_ERROR(Frontends::CheckPorts(options));
   if (callbacks.on_loading) callbacks.on_loading();
   Result<Server> created = Server::Start(core);
   if (callbacks.on_loaded) callbacks.on_loaded();
-  if (!created.ok()) return FailedToCreate(created.status());
+  if (!created.ok()) {
+    const Status failed = created.status();
+    const bool is_told = callbacks.on_failed == nullptr;
+    return FailedToCreate(
+        failed, is_told ? WithoutLoggedReasons(failed.message(), options) : failed.message());
+  }
   Server server = std::move(created).value();
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
   // From the moment a port answers, a signal must shut the server down gracefully.

@@ -20,6 +20,7 @@
 #include "host/core/model/model.h"
 #include "host/core/observe/log.h"
 #include "host/core/repository/agent_chain.h"
+#include "host/core/repository/layout.h"
 #include "host/core/repository/model_lifecycle.h"
 #include "host/core/repository/model_name.h"
 #include "host/core/repository/model_repository.h"
@@ -39,12 +40,16 @@ constexpr uint64_t kRecheckNs = 20'000'000;
 // Decides when a waiting Stop logs its progress: at once, then once per second, and at its end.
 class StopReport {
  public:
-  explicit StopReport(uint64_t deadline_ns) : deadline_ns_(deadline_ns) {}
+  // Without `is_wanted`, what is left after a failed start is reported only if it takes a second.
+  StopReport(uint64_t deadline_ns, bool is_wanted)
+      : deadline_ns_(deadline_ns),
+        is_wanted_(is_wanted),
+        next_ns_(is_wanted ? 0 : SteadyNowNs() + kNsPerSecond) {}
 
   // The remaining seconds, rounded up; nullopt while no line is due.
   std::optional<uint64_t> IsDue(bool is_end) {
     const uint64_t now_ns = SteadyNowNs();
-    if (now_ns < next_ns_ && !is_end) return std::nullopt;
+    if (now_ns < next_ns_ && (!is_end || !is_wanted_)) return std::nullopt;
     next_ns_ = now_ns + kNsPerSecond;
     const uint64_t left_ns = deadline_ns_ - std::min(now_ns, deadline_ns_);
     return (left_ns + kNsPerSecond - 1) / kNsPerSecond;
@@ -53,7 +58,8 @@ class StopReport {
 
  private:
   const uint64_t deadline_ns_;
-  uint64_t next_ns_ = 0;
+  const bool is_wanted_;
+  uint64_t next_ns_;
 };
 
 // Counts a model control call while it runs.
@@ -181,8 +187,10 @@ Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   }
   NEREID_RETURN_IF_ERROR(CheckSupported(options));
   std::unique_ptr<Server> server(new Server(options));
-  NEREID_RETURN_IF_ERROR(server->Start());
-  return server;
+  Status started = server->Start();
+  if (started.ok()) return server;
+  server->was_started_ = false;
+  return started;
 }
 
 Status Server::Start() {
@@ -215,9 +223,9 @@ Status Server::Start() {
     state_ = State::kFailed;
     if (!options_.exit_on_error) NEREID_LOG_ERROR(started.message());
   }
+  if (!started.ok() && options_.exit_on_error) return started;
   LogTables();
-  if (started.ok() || !options_.exit_on_error) return Status::Ok();
-  return started;
+  return Status::Ok();
 }
 
 Status Server::StartCache() {
@@ -243,7 +251,10 @@ Status Server::CheckStart() const {
   for (const std::string& path : options_.repository_paths) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) continue;
-    return InternalError("failed to stat file ", path);
+    return InternalError("failed to stat file ", path,
+                         std::filesystem::exists(path, ignored)
+                             ? ": not a folder; pass the folder that contains the models' folders"
+                             : ": no such folder; pass the one that contains the models' folders");
   }
   return Status::Ok();
 }
@@ -252,7 +263,15 @@ Status Server::LoadStartupModels() {
   const auto& names = options_.startup_models;
   const bool all = options_.control_mode != ModelControlMode::kExplicit ||
                    (names.size() == 1 && names.front() == "*");
-  return all ? repository_->LoadAll() : repository_->LoadNamed(names);
+  if (!all) return repository_->LoadNamed(names);
+  for (const std::string& path : options_.repository_paths) {
+    if (IsEmptyFolder(path)) NEREID_LOG_WARN("model repository '", path, "' is empty");
+    const Status layout = CheckLayout(path);
+    if (layout.ok()) continue;
+    if (options_.exit_on_error) return layout;
+    NEREID_LOG_WARN(layout.message());
+  }
+  return repository_->LoadAll();
 }
 
 Server::~Server() {
@@ -290,9 +309,9 @@ Status Server::Stop() {
   std::lock_guard lock(stop_mutex_);
   if (state_ != State::kStopped) {
     if (state_ == State::kReady) state_ = State::kStopping;
-    NEREID_LOG_INFO("Waiting for in-flight requests to complete.");
+    if (was_started_) NEREID_LOG_INFO("Waiting for in-flight requests to complete.");
     const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * kNsPerSecond;
-    if (WaitForRequests(deadline_ns)) {
+    if (WaitForRequests(deadline_ns) && was_started_) {
       NEREID_LOG_INFO("All models are stopped, unloading models");
     }
     repository_->UnloadAll();
@@ -312,7 +331,7 @@ bool Server::IsLoading() const {
 }
 
 bool Server::WaitForRequests(uint64_t deadline_ns) const {
-  StopReport report(deadline_ns);
+  StopReport report(deadline_ns, was_started_);
   while (true) {
     std::vector<std::pair<std::shared_ptr<Model>, uint64_t>> busy;
     for (auto& model : models_.All()) {
@@ -334,7 +353,7 @@ bool Server::WaitForRequests(uint64_t deadline_ns) const {
 }
 
 void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
-  StopReport report(deadline_ns);
+  StopReport report(deadline_ns, was_started_);
   unsigned num_calls = UINT_MAX;
   while (true) {
     const unsigned num_calls_before = std::exchange(num_calls, num_control_calls_);

@@ -143,6 +143,7 @@ class Server {
   std::atomic<unsigned> num_control_calls_{0};  // model control calls in progress
   std::mutex stop_mutex_;                       // serializes Stop
   bool has_ended_ = false;
+  bool was_started_ = true;  // false: Start failed, so that the stop is nothing to report
   // In order of construction.
   std::unique_ptr<CoreServices> services_;
   ModelTable models_;

@@ -31,7 +31,8 @@ Json TensorsJson(const std::vector<TensorConfig>& tensors, bool batched) {
 std::string Server::MetadataJson() const {
   return Dump({{"name", options_.server_id},
                {"version", kServerVersion},
-               {"extensions", kServerExtensions}});
+               {"extensions", kServerExtensions},
+               {"nereid_version", NEREID_VERSION}});
 }
 
 Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t version) const {

@@ -43,6 +43,15 @@ std::string OneDecimal(double value) {
   return text;
 }
 
+// The whole reason was logged when the load failed; here it would make every row as long.
+std::string Beginning(const std::string& reason) {
+  constexpr size_t kMaxBytes = 160;
+  if (reason.size() <= kMaxBytes) return reason;
+  size_t end = kMaxBytes;
+  while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;  // UTF-8
+  return reason.substr(0, end) + "...";
+}
+
 void AddRepositories(const ServerOptions& options, TextTable* table) {
   for (size_t i = 0; i < options.repository_paths.size(); ++i) {
     table->AddRow({StrCat("model_repository_path[", i, "]"), options.repository_paths[i]});
@@ -99,7 +108,7 @@ void Server::LogModels() const {
   for (const IndexEntry& entry : repository_->Index(false)) {
     if (entry.version == IndexEntry::kNoVersion && entry.status.reason.empty()) continue;
     std::string status = ModelStateName(entry.status.state);
-    if (!entry.status.reason.empty()) status += StrCat(": ", entry.status.reason);
+    if (!entry.status.reason.empty()) status += StrCat(": ", Beginning(entry.status.reason));
     table.AddRow({entry.name,
                   entry.version == IndexEntry::kNoVersion ? "-" : std::to_string(entry.version),
                   status});
@@ -111,6 +120,7 @@ void Server::LogOptions() const {
   TextTable table({"Option", "Value"});
   table.AddRow({"server_id", options_.server_id});
   table.AddRow({"server_version", kServerVersion});
+  table.AddRow({"nereid_version", NEREID_VERSION});
   table.AddRow({"server_extensions", Extensions()});
   AddRepositories(options_, &table);
   AddResources(options_, &table);

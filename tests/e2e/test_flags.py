@@ -221,6 +221,37 @@ def test_the_verbose_log_follows_requests(start_server, test_backends):
         assert line in log, line
 
 
+def test_a_start_that_fails_says_once_what_was_found_and_what_to_pass(dist, tmp_path):
+    """The last line is the whole answer: no tables, no report of a stop."""
+    write_model(tmp_path / "models", 'backend: "nosuch"')
+    for path, words in ((tmp_path, f"pass '{tmp_path / 'models'}'"), (tmp_path / "models/m", f"pass '{tmp_path / 'models'}', the folder"),
+                        (tmp_path / "absent", "no such folder")):
+        status, said = run(dist, path)
+        assert status == 1 and len(said.splitlines()) == 1 and words in said, said
+    status, said = run(dist, tmp_path / "models")
+    assert status == 1 and "+--" not in said and "Timeout" not in said
+    assert len([line for line in said.splitlines() if "nosuch" in line]) == 1, said
+    assert said.splitlines()[-1] == "error: creating server: Internal - failed to load all models; see the errors above"
+
+
+@pytest.mark.parametrize("name", ["nereid", "tritonserver"])
+def test_an_unknown_option_is_answered_by_one_line(dist, tmp_path, name):
+    program = tmp_path / name
+    program.symlink_to(dist / "bin/nereid")
+    done = subprocess.run([program, "--model-repositry=x"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == f"unknown option '--model-repositry' (did you mean '--model-repository'?); '{name} --help' lists the options\n"
+
+
+def test_the_metadata_and_the_start_table_name_the_version_of_nereid(start_server, dist, tmp_path):
+    server = start_server(tmp_path, [])
+    version = subprocess.run([dist / "bin/nereid", "--version"], capture_output=True, text=True, timeout=60).stdout.split()[1]
+    with urllib.request.urlopen(server.url + "/v2", timeout=60) as answer:
+        assert json.load(answer)["nereid_version"] == version
+    assert re.search(rf"\| nereid_version +\| {version} ", server.text())
+    assert re.search(r" frontends\.cc:[1-9]\d*\] \"Started HTTPService", server.text()), "a line names its source"
+
+
 def test_a_repository_that_is_not_there_ends_the_start_or_leaves_a_server_that_is_not_live(start_server, dist, tmp_path):
     absent = tmp_path / "absent"
     status, said = run(dist, absent)

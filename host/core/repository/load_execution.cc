@@ -49,6 +49,7 @@ void LoadExecution::RejectCycles(const RequestedEnsembles::Plans& requested, Loa
     for (const int64_t version : plan.load.versions) {
       lifecycle_->RecordFailure(name, version, status.message(), /*affects_readiness=*/false);
     }
+    lifecycle_->failures().Write(name, plan.fingerprint, status.message(), list->is_poll);
     requested_ensembles_->OnFailed(name, requested.at(name), lifecycle_->IsServing(name));
     list->failures.emplace(name, std::move(status));
     list->plans.erase(it);
@@ -69,6 +70,7 @@ void LoadExecution::RejectDeepEnsembles(LoadList* list) {
     for (const int64_t version : it->second.load.versions) {
       lifecycle_->RecordFailure(name, version, status.message(), /*affects_readiness=*/false);
     }
+    lifecycle_->failures().Write(name, it->second.fingerprint, status.message(), list->is_poll);
     list->failures.insert_or_assign(name, std::move(status));
     list->plans.erase(it);
   }
@@ -130,7 +132,6 @@ LoadExecution::Failures LoadExecution::ReloadCallers(const RequestedEnsembles::P
   const std::set<std::string> reloaded = Load(may_start, &list);
   for (const std::string& name : reloaded) requested_ensembles_->OnLoaded(name, callers.at(name));
   for (const auto& [name, status] : list.failures) {
-    NEREID_LOG_ERROR(status.message());
     // Other loads may have taken long: meanwhile a client may have loaded or unloaded this name.
     if (requested_ensembles_->IsRequested(name, callers.at(name)))
       UnloadFailedCaller(*callers.at(name), status);

@@ -66,6 +66,7 @@ void LoadGraph::Fail(const std::string& name, Status status) {
   for (const int64_t version : plan.load.versions) {
     lifecycle_->RecordFailure(name, version, status.message(), /*affects_readiness=*/false);
   }
+  lifecycle_->failures().Write(name, plan.fingerprint, status.message(), plan.load.is_poll);
   failed_[name] = status.message();
   hooks_.settled(plan, {std::move(status)});
 }

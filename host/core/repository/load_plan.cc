@@ -7,6 +7,7 @@
 
 #include "base/parallel_for.h"
 #include "host/core/config/config_loader.h"
+#include "host/core/repository/layout.h"
 #include "host/core/repository/model_name.h"
 #include "host/core/repository/scan.h"
 #include "host/core/repository/temp_folder.h"
@@ -98,6 +99,10 @@ Status ReadFolder(const ConfigLookup& rule, VersionFolders folders, LoadPlan* pl
                                     plan->config_override,
                                     plan->is_renamed,
                                     rule.needs_config};
+  if (!folder.config_override && IsEmptyFolder(load.model_path)) {
+    return InvalidArgError("model folder '", load.model_path,
+                           "' is empty: expected config.pbtxt and a version folder such as '1'");
+  }
   if (rule.needs_config && !folder.config_override && config::ConfigPath(folder).empty()) {
     return NotFoundError("failed to open text file for read ", folder.path,
                          "/config.pbtxt: No such file or directory");

@@ -16,6 +16,7 @@ namespace nereid::core {
 
 // Both maps are keyed by name; a name is in at most one of them.
 struct LoadList {
+  bool is_poll = false;  // see FailureLog
   std::map<std::string, LoadPlan> plans;
   std::map<std::string, Status> failures;
 };
@@ -31,8 +32,8 @@ class LoadPlanner {
         lifecycle_(lifecycle) {}
 
   // Plans each of `names` and the steps of ensembles among them, as required models (see
-  // ModelLifecycle::Plan).
-  LoadList PlanAll(const std::vector<std::string>& names) const;
+  // ModelLifecycle::Plan). `is_poll`: see FailureLog.
+  LoadList PlanAll(const std::vector<std::string>& names, bool is_poll) const;
   // Plans one model that a client requested, without its steps.
   Result<LoadPlan> Plan(const std::string& name,
                         const std::vector<const Parameter*>& parameters) const;
@@ -48,13 +49,15 @@ class LoadPlanner {
                     bool is_required, LoadList* list) const;
   void Add(const std::string& name, Result<LoadPlan> plan, bool is_required, LoadList* list) const;
   // Returns the plan if it has a version to load, otherwise the recorded error.
-  Result<LoadPlan> CheckPlan(const std::string& name, Result<LoadPlan> plan,
-                             bool is_required) const;
-  Status FailUnreadable(const std::string& name, const Status& reason) const;
-  Status FailWithoutVersion(const std::string& name, const Status& reason, bool is_required) const;
-  // Records a failure that happened before any version was loaded. Returns false if the model has
-  // no unique directory.
-  bool RecordFailure(const std::string& name, const Status& status, bool affects_readiness) const;
+  Result<LoadPlan> CheckPlan(const std::string& name, Result<LoadPlan> plan, bool is_required,
+                             bool is_poll) const;
+  Status FailUnreadable(const std::string& name, const Status& reason, bool is_poll) const;
+  Status FailWithoutVersion(const std::string& name, const Status& reason, bool is_required,
+                            bool is_poll) const;
+  // Records a failure that happened before any version was loaded. Returns the fingerprint of the
+  // model's directory; 0 if the model has no unique one.
+  uint64_t RecordFailure(const std::string& name, const Status& status,
+                         bool affects_readiness) const;
 
   const ConfigLookup rule_;
   const RepositoryList* const repositories_;

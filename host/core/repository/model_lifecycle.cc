@@ -272,6 +272,7 @@ void ModelLifecycle::Load(Plan plan, std::function<void(const Outcome&)> loaded,
     Status idle = state_->WaitUntilIdle(loading->plan.name, entry, lock);
     if (!idle.ok()) {
       lock.unlock();
+      failures_.Write(loading->plan.name, 0, idle.message(), loading->plan.is_poll);
       return loading->done({std::move(idle)});
     }
     entry.is_loading = true;
@@ -319,9 +320,13 @@ void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, Versio
   } else if (load->ok() && load->changes_instances) {
     load->failure = loader_->UpdateInstances(load->kept.get(), plan.config);
   }
-  if (!load->ok()) {
-    NEREID_LOG_ERROR("failed to load '", plan.name, "' version ", load->version, ": ",
-                     load->Reason());
+  if (load->ok()) {
+    failures_.Forget(plan.name);
+  } else {
+    failures_.Write(
+        plan.name, 0,
+        StrCat("failed to load '", plan.name, "' version ", load->version, ": ", load->Reason()),
+        plan.is_poll);
   }
   if (loading->num_left.fetch_sub(1) == 1) Finish(loading.get());
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "host/core/config/model_config.h"
+#include "host/core/repository/failure_log.h"
 #include "host/core/repository/load_thread_pool.h"
 #include "host/core/repository/model_table.h"
 #include "nereid/status.h"
@@ -81,6 +82,7 @@ class ModelLifecycle {
     // The model was requested at the start or by a poll. A model that a client requests is required
     // once it has served, so that no client makes the server not ready by loads that fail.
     bool is_required = true;
+    bool is_poll = false;  // see FailureLog
     // Fingerprints of the versions' files. A version is loaded anew if its fingerprint changed or
     // is missing.
     std::map<int64_t, uint64_t> fingerprints;
@@ -125,6 +127,8 @@ class ModelLifecycle {
   // Like Unload, but does nothing while a load of the model is in progress.
   void UnloadIfIdle(const std::string& name);
 
+  // Logs failed loads of all versions.
+  FailureLog& failures() { return failures_; }
   // Records a load that failed before any version was loaded. `affects_readiness`: see
   // VersionStatus. As in Triton, it is ignored if a version of the model was loaded before, but a
   // status that already affected readiness keeps doing so.
@@ -164,6 +168,7 @@ class ModelLifecycle {
   ModelTable* const table_;
   ModelLoader* const loader_;
   const unsigned num_retries_;
+  FailureLog failures_;
   const std::shared_ptr<State> state_;
   std::unique_ptr<LoadThreadPool> pool_;
 };

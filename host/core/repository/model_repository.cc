@@ -4,11 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "host/core/observe/log.h"
 #include "host/core/repository/model_name.h"
 
 namespace nereid::core {
 namespace {
+
+// The name in the log of failures for what concerns whole repositories. No model has it.
+constexpr char kNoModel[] = "";
 
 Status AmbiguousError(const std::string& name, const std::set<std::string>& candidates) {
   std::string list;
@@ -107,9 +109,8 @@ Status ModelRepository::LoadAll() {
 Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
   std::set<std::string> key;
   for (const std::string& name : names) key.merge(ResolveNames(name));
-  LoadList list = load_planner_.PlanAll({key.begin(), key.end()});
+  LoadList list = load_planner_.PlanAll({key.begin(), key.end()}, /*is_poll=*/false);
   load_execution_.Run(&list);
-  for (const auto& [name, status] : list.failures) NEREID_LOG_ERROR(status.message());
   return SummarizeFailures(list.failures);
 }
 
@@ -143,7 +144,6 @@ Status ModelRepository::LoadOne(const std::string& name,
     return IsCurrent(each.second) || (is_current && !lifecycle_->IsServing(each.first));
   });
   LoadExecution::Failures callers = load_execution_.Run(&list);
-  for (const auto& [failed, status] : list.failures) NEREID_LOG_ERROR(status.message());
   // If only a step is loaded, the ensemble is reloaded as a caller of the step.
   const auto caller = callers.find(name);
   if (caller != callers.end()) list.failures.insert(callers.extract(caller));
@@ -175,10 +175,16 @@ Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
 }
 
 Status ModelRepository::Poll() {
-  NEREID_ASSIGN_OR_RETURN(const auto scanned, ScanRepositories(repositories_.All()));
+  const auto scanned_or = ScanRepositories(repositories_.All());
+  if (!scanned_or.ok()) {
+    lifecycle_->failures().Write(kNoModel, 0, scanned_or.status().message(), /*is_poll=*/true);
+    return scanned_or.status();
+  }
+  lifecycle_->failures().Forget(kNoModel);
+  const auto& scanned = *scanned_or;
   std::vector<std::string> names;
   for (const auto& [name, folders] : scanned) names.push_back(name);
-  LoadList list = load_planner_.PlanAll(names);
+  LoadList list = load_planner_.PlanAll(names, /*is_poll=*/true);
   // A model that another call is loading is left to that call, which may take long. So is an
   // ensemble that calls it.
   const auto is_loading = [&](const std::string& name) { return lifecycle_->IsLoading(name); };
@@ -192,7 +198,11 @@ Status ModelRepository::Poll() {
     // With a second directory of the same name, the model is ambiguous.
     const auto folders = scanned.find(name);
     const bool is_gone = folders == scanned.end() || folders->second.size() > 1;
-    if (is_gone) NEREID_RETURN_IF_ERROR(UnloadOne(name, false));
+    if (!is_gone) continue;
+    const Status unloaded = UnloadOne(name, false);
+    if (unloaded.ok()) continue;
+    lifecycle_->failures().Write(name, 0, unloaded.message(), /*is_poll=*/true);
+    return unloaded;
   }
   return SummarizeFailures(list.failures);
 }
