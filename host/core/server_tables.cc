@@ -49,7 +49,7 @@ std::string Beginning(const std::string& reason) {
   if (reason.size() <= kMaxBytes) return reason;
   size_t end = kMaxBytes;
   while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;  // UTF-8
-  return reason.substr(0, end) + "...";
+  return StrCat(std::string_view(reason).substr(0, end), "...");
 }
 
 void AddRepositories(const ServerOptions& options, TextTable* table) {

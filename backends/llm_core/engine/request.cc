@@ -127,7 +127,7 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
   if (request.prompt.empty()) return InvalidArgError("'input_ids': the prompt is empty");
   NEREID_RETURN_IF_ERROR(CheckIds("input_ids", request.prompt, limits.vocab_size));
   if (request.stop.max_tokens < 1) {
-    return InvalidArgError("'request_output_len' is ", request.stop.max_tokens,
+    return InvalidArgError("'request_output_len' (max_tokens) is ", request.stop.max_tokens,
                            ", expected 1 or more");
   }
   if (request.stop.min_tokens < 0) {

@@ -35,8 +35,8 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_
                            limits_.max_positions, " tokens, prompt and output together");
   }
   if (total > limits_.max_positions) {
-    return InvalidArgError("prompt of ", num_prompt, " tokens and request_output_len ", max_tokens,
-                           " make ", total, " tokens, over the model's limit of ",
+    return InvalidArgError("prompt of ", num_prompt, " tokens and max_tokens (request_output_len) ",
+                           max_tokens, " make ", total, " tokens, over the model's limit of ",
                            limits_.max_positions);
   }
   if (num_sequences > limits_.max_num_sequences) {
@@ -47,7 +47,7 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_
   const int64_t needed = kv_cache_.NumNeeded(num_prompt, total, num_sequences);
   if (needed > limits_.num_blocks) {
     return InvalidArgError(
-        "prompt of ", num_prompt, " tokens and request_output_len ", max_tokens,
+        "prompt of ", num_prompt, " tokens and max_tokens (request_output_len) ", max_tokens,
         num_sequences > 1 ? StrCat(", ", num_sequences, " sequences,") : std::string(), " need ",
         needed, " KV cache blocks of ", limits_.block_size, " tokens; the cache has ",
         limits_.num_blocks, " (", capacity, " tokens)");

@@ -1,4 +1,5 @@
 // TRITONSERVER_InferenceRequest: construction of a request. [client thread]
+#include "host/core/request/failed_request_log.h"
 #include "host/core/request/infer_request.h"
 
 #include "host/core/capi/handles.h"
@@ -39,13 +40,24 @@ TRITONSERVER_Error* Start(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_DELETED(inference_request);
   return nereid::core::AtCBoundary([&]() -> Status {
     InferRequest* request = FromHandle(inference_request);
-    NEREID_RETURN_IF_ERROR(
-        FromHandle(server)->CheckAcceptsRequest(*request, nereid::core::CallerOf(server)));
-    NEREID_RETURN_IF_ERROR(request->Prepare(trace == nullptr ? nullptr : FromHandle(trace)));
+    const nereid::core::Caller caller = nereid::core::CallerOf(server);
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequest(*request, caller));
+    const Status prepared = request->Prepare(trace == nullptr ? nullptr : FromHandle(trace));
+    const bool is_client = caller == nereid::core::Caller::kClient;
+    if (!prepared.ok() && is_client) {
+      nereid::core::LogFailedRequest(request->schema().model_name, request->id(), prepared);
+    }
+    NEREID_RETURN_IF_ERROR(prepared);
+    if (is_client) request->sink()->LogFailures();
     // The response may arrive, and the client may delete the request, before Enqueue returns.
     const auto target = request->target();
     Status status = target->Enqueue(request);
-    if (!status.ok()) request->Unprepare();
+    if (!status.ok()) {
+      request->Unprepare();
+      if (is_client) {
+        nereid::core::LogFailedRequest(request->schema().model_name, request->id(), status);
+      }
+    }
     return status;
   });
 }

@@ -1,6 +1,7 @@
 #include "host/core/request/response_sink.h"
 
 #include "host/core/observe/trace.h"
+#include "host/core/request/failed_request_log.h"
 #include "host/core/request/infer_response.h"
 #include "host/core/request/trace_tensors.h"
 
@@ -42,6 +43,7 @@ void ResponseSink::SendMissingFinal() {
       this, InternalError("model '", schema().model_name, "' version ", schema().model_version,
                           " finished the request without sending a final response"));
   target_->statistics().host().RecordFailure(FailureReason::kBackend, 0);
+  if (logs_failures_) LogFailedRequest(schema().model_name, request_id_, error->error());
   error->MarkSent();
   Deliver(error.release(), TRITONSERVER_RESPONSE_COMPLETE_FINAL);
   senders_.fetch_sub(1, std::memory_order_relaxed);
@@ -64,6 +66,9 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
     if (keeps_outputs_in_host_memory() && !too_late) response->CopyOutputsToClient();
     if (trace_ != nullptr) TraceOutputs(trace_, *response);
     if (observer_ != nullptr && !too_late) observer_->OnResponse(*response);
+    if (logs_failures_ && !too_late && !response->error().ok() && !cancelled()) {
+      LogFailedRequest(schema().model_name, request_id_, response->error());
+    }
   }
   if (too_late) {
     delete response;

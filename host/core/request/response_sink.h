@@ -89,6 +89,9 @@ class ResponseSink {
   Status Send(InferResponse* response, uint32_t flags);
   // Calls the client's callback. Used by the reorderer.
   void SendNow(InferResponse* response, uint32_t flags);
+  // Errors are logged: the request is a client's, not one that a model makes and may expect to
+  // fail. Must be called before the request is queued.
+  void LogFailures() { logs_failures_ = true; }
   // The request was not started, so no final response is required. [client thread]
   void Abandon() { final_sent_.store(true, std::memory_order_relaxed); }
   // Set when an instance on the CPU executes the request: it writes outputs to host memory, and
@@ -135,6 +138,7 @@ class ResponseSink {
   std::atomic<bool> sender_waits_{true};
   bool counts_as_backend_failure_ = false;
   bool has_client_error_ = false;
+  bool logs_failures_ = false;
   ResponseRoom room_;
   ResponseSink* room_source_ = nullptr;  // a counted reference; null if there is none
   InferenceTrace* trace_ = nullptr;

@@ -272,7 +272,7 @@ TEST_P(EngineTest, RejectsInvalidRequestsByName) {
   Send({1, 1000}, MaxTokens(1), &refused);
   EXPECT_THAT(refused.message(), HasSubstr("token id 1000"));
   Send({1}, MaxTokens(-5), &refused);
-  EXPECT_THAT(refused.message(), HasSubstr("'request_output_len' is -5"));
+  EXPECT_THAT(refused.message(), HasSubstr("'request_output_len' (max_tokens) is -5"));
   Send(TokenIds(256, 1), MaxTokens(1), &refused);
   EXPECT_THAT(refused.message(), HasSubstr("prompt of 256 tokens: the model's limit is 256"));
   StopCriteria stop = MaxTokens(1);

@@ -4,8 +4,12 @@
 
 #include <array>
 #include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "host/core/observe/log.h"
+#include "host/core/request/failed_request_log.h"
 #include "host/core/request/infer_response.h"
 #include "tests/host/core/support/test_client.h"
 
@@ -72,6 +76,42 @@ TEST_F(ResponseSinkTest, AnOutputWithoutMemoryHasNoBytes) {
   ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
   Release();
   EXPECT_EQ(client_.num_buffers, 0);
+}
+
+// Collects the log's warnings.
+class LoggedWarnings {
+ public:
+  LoggedWarnings() {
+    log::SetCallback([this](log::Level level, std::string_view, int, std::string_view message) {
+      if (level == log::Level::kWarn) lines.emplace_back(message);
+    });
+  }
+  ~LoggedWarnings() { log::SetCallback(nullptr); }
+  std::vector<std::string> lines;
+};
+
+TEST_F(ResponseSinkTest, AFailedRequestOfAClientIsLogged) {
+  LoggedWarnings logged;
+  request_.sink()->LogFailures();
+  request_.Fail(InternalError("broken"), FailureReason::kBackend);
+  ASSERT_EQ(logged.lines.size(), 1U);
+  EXPECT_EQ(logged.lines[0], StrCat("request 'r' of model '", target_->schema().model_name,
+                                    "' failed: Internal: broken"));
+}
+
+TEST_F(ResponseSinkTest, AFailedRequestOfAModelIsItsOwnAffair) {
+  LoggedWarnings logged;
+  request_.Fail(InternalError("broken"), FailureReason::kBackend);
+  EXPECT_TRUE(logged.lines.empty());
+}
+
+TEST_F(ResponseSinkTest, FailedRequestsAreLoggedAtALimitedRate) {
+  Release();
+  LoggedWarnings logged;
+  for (int i = 0; i < 1000; ++i) LogFailedRequest("m", "1", InternalError("broken"));
+  LogFailedRequest("m", "1", CancelledError("by the client"));
+  EXPECT_GE(logged.lines.size(), 1U);
+  EXPECT_LT(logged.lines.size(), 100U);
 }
 
 TEST_F(ResponseSinkTest, SendsAnErrorIfTheBackendSendsNoResponse) {
