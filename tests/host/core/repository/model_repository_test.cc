@@ -2,11 +2,8 @@
 #include "host/core/repository/model_repository.h"
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 
-#include "host/core/observe/log.h"
-#include "host/core/repository/layout.h"
 #include "tests/host/core/repository/fake_models.h"
 
 namespace nereid::core {
@@ -522,83 +519,6 @@ TEST_F(ModelRepositoryTest, PollFollowsTheDisk) {
   const size_t num_loads = loader_.order.size();
   ASSERT_TRUE(repository_.Poll().ok());
   EXPECT_EQ(loader_.order.size(), num_loads);
-}
-
-// Counts the log's errors that contain `text`, from now on.
-class LoggedErrors {
- public:
-  explicit LoggedErrors(std::string text) : text_(std::move(text)) {
-    log::SetCallback([this](log::Level level, std::string_view, int, std::string_view message) {
-      if (level == log::Level::kError && message.find(text_) != std::string_view::npos) ++count_;
-    });
-  }
-  ~LoggedErrors() { log::SetCallback(nullptr); }
-  int count() const { return count_; }
-
- private:
-  const std::string text_;
-  std::atomic<int> count_ = 0;
-};
-
-TEST_F(ModelRepositoryTest, AFailureAtTheStartIsLoggedOnce) {
-  AddModel("typo", {1}, "backendd: 'b'");
-  AddModel("broken");
-  AddEnsemble("ens", {"broken"});
-  loader_.Fail("broken:1", InternalError("no backend"));
-  const LoggedErrors errors("");
-  EXPECT_FALSE(repository_.LoadAll().ok());
-  EXPECT_EQ(errors.count(), 3) << "one for each model";
-}
-
-TEST_F(ModelRepositoryTest, APollLogsABrokenConfigurationOnceUntilItChanges) {
-  AddModel("typo", {1}, "backendd: 'b'");
-  const LoggedErrors errors("typo");
-  EXPECT_FALSE(repository_.LoadAll().ok());
-  EXPECT_EQ(errors.count(), 1);
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_EQ(errors.count(), 1);
-  AddModel("typo", {1}, "backendd: 'other'");
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_EQ(errors.count(), 2);
-  EXPECT_FALSE(repository_.Load("typo", {}).ok());
-  EXPECT_EQ(errors.count(), 3) << "a client's call is news";
-}
-
-TEST_F(ModelRepositoryTest, APollLogsAModelThatDoesNotLoadOnceUntilItHasLoaded) {
-  AddModel("m");
-  loader_.Fail("m:1", InternalError("no backend"));
-  const LoggedErrors errors("no backend");
-  EXPECT_FALSE(repository_.LoadAll().ok());
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_EQ(errors.count(), 1);
-  loader_.ClearFailures();
-  EXPECT_TRUE(repository_.Poll().ok());
-  loader_.Fail("m:1", InternalError("no backend"));
-  Write("repo/m/1/model.bin", "changed");
-  EXPECT_FALSE(repository_.Poll().ok());
-  EXPECT_EQ(errors.count(), 2);
-}
-
-TEST_F(ModelRepositoryTest, AnEmptyModelFolderIsNamed) {
-  std::filesystem::create_directories(root_ / "repo/empty");
-  EXPECT_NE(repository_.LoadAll().message().find(
-                StrCat("model folder '", repo(), "/empty' is empty: expected config.pbtxt and a")),
-            std::string::npos);
-}
-
-TEST_F(ModelRepositoryTest, APathOneFolderTooHighOrTooLowIsRecognized) {
-  AddModel("m");
-  EXPECT_TRUE(CheckLayout(repo()).ok());
-  EXPECT_EQ(CheckLayout(repo() + "/m").message(),
-            StrCat("model repository '", repo(), "/m' is the folder of one model: pass '", repo(),
-                   "', the folder that contains it"));
-  EXPECT_EQ(CheckLayout(root_.string()).message(),
-            StrCat("model repository '", root_.string(), "' holds no model, but '", repo(),
-                   "' does ('m'): pass '", repo(), "'"));
-  std::filesystem::create_directories(root_ / "none");
-  EXPECT_TRUE(CheckLayout(repo("none")).ok());
 }
 
 // The cause of a failure may be outside of the model's directory, such as a missing backend or
