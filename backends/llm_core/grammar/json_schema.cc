@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxCount = 100'000;  // of items or properties that are counted
 constexpr size_t kMaxPatterns = 5;       // of properties, in one object
+constexpr size_t kMaxCounts = 4;         // contains, in one array
 constexpr size_t kMaxFewNames = 64;      // that a pattern allows, to count as single names
 
 class SchemaBuilder {
@@ -196,40 +197,85 @@ class SchemaBuilder {
     return pool_.Concat(pool_.Literal(is_object ? "{" : "["), all);
   }
 
+  // What is known before an item: the number of items, and of those that each count counts; as far
+  // as it matters.
+  using ItemState = std::vector<uint64_t>;
+
   Status AddArray(RuleId rule, const ArrayRules& rules) {
-    const uint64_t num_first = rules.NumFirst();
     const uint64_t max = rules.max_items.value_or(kMaxCount + 1);
     if (max < rules.min_items) return Status::Ok();
-    // Positions that differ from each other: further ones repeat the last.
-    const uint64_t num_positions =
-        std::max({num_first, rules.min_items, rules.max_items.value_or(0)}) + 1;
-    if (num_positions > kMaxCount) {
-      return UnsupportedError("minItems, maxItems: counts over ", kMaxCount, " cannot be enforced");
+    if (rules.counts.size() > kMaxCounts) {
+      return UnsupportedError("contains: more than ", kMaxCounts, " of them cannot be enforced");
     }
-    const StateId end = EndOf(rule);
-    StateId before = graph_.AddState(rule);  // before item `i` or the end
-    graph_.Read(graph_.rule(rule).start, marks_['['], before);
-    for (uint64_t i = 0; i < num_positions; ++i) {
+    uint64_t num_positions =  // further ones repeat the last; the first one has no comma
+        std::max({rules.NumFirst() + 0ul, rules.min_items, rules.max_items.value_or(0), 1ul});
+    uint64_t num_states = 1;
+    for (const ArrayRules::Count& count : rules.counts) {
+      num_positions = std::max(num_positions, count.from);
+      num_states *= std::min(count.max.value_or(count.min), kMaxCount) + 1;
+      if (num_states > kMaxCount) break;
+    }
+    if (num_positions > kMaxCount || num_positions * num_states > 10 * kMaxCount) {
+      return UnsupportedError("minItems, maxItems, contains: counts over ", kMaxCount,
+                              " cannot be enforced");
+    }
+    std::map<ItemState, StateId> known;
+    std::vector<ItemState> open;
+    const auto state_of = [&](const ItemState& state) {
+      const auto [it, is_new] = known.try_emplace(state, 0);
+      if (is_new) {
+        it->second = graph_.AddState(rule);
+        open.push_back(state);
+      }
+      return it->second;
+    };
+    graph_.Read(graph_.rule(rule).start, marks_['['], state_of(ItemState(1 + rules.counts.size())));
+    while (!open.empty() && !graph_.exhausted()) {
+      const ItemState state = std::move(open.back());
+      open.pop_back();
       NEREID_RETURN_IF_ERROR(document_.Spend(1));
-      if (i >= rules.min_items) graph_.Read(before, marks_[']'], end);
-      if (i >= max) return Status::Ok();
+      const StateId before = known[state];
+      bool is_enough = state[0] >= rules.min_items;
+      for (size_t i = 0; i < rules.counts.size(); ++i) {
+        is_enough &= state[i + 1] >= rules.counts[i].min;
+      }
+      if (is_enough) graph_.Read(before, marks_[']'], EndOf(rule));
+      if (state[0] >= max) continue;
       StateId item = before;
-      if (i > 0) {
+      if (state[0] > 0) {
         item = graph_.AddState(rule);
         graph_.Read(before, marks_[','], item);
       }
-      const bool repeats = i + 1 == num_positions && i > 0;
-      const StateId behind = repeats ? before : graph_.AddState(rule);
-      NEREID_RETURN_IF_ERROR(AddValue(item, behind, rules.SchemasOf(i)));
-      if (i + 1 == num_positions && i == 0) {  // the second item is behind a comma
-        graph_.Read(behind, marks_[']'], end);
-        const StateId next = graph_.AddState(rule);
-        graph_.Read(behind, marks_[','], next);
-        NEREID_RETURN_IF_ERROR(AddValue(next, behind, rules.SchemasOf(1)));
+      for (uint32_t counted = 0; counted < 1u << rules.counts.size(); ++counted) {
+        SchemaList schemas = rules.SchemasOf(state[0]);
+        ItemState next = state;
+        next[0] = std::min(state[0] + 1, num_positions);
+        NEREID_ASSIGN_OR_RETURN(const bool is_possible,
+                                CountItem(rules, counted, state, next, schemas));
+        if (is_possible) NEREID_RETURN_IF_ERROR(AddValue(item, state_of(next), schemas));
       }
-      before = behind;
     }
     return Status::Ok();
+  }
+
+  // Adds to `schemas` and `next` what holds for an item that exactly the counts in `counted` count.
+  // A count that only has a minimum may leave out an item. Returns false if it is not to be added.
+  Result<bool> CountItem(const ArrayRules& rules, uint32_t counted, const ItemState& state,
+                         ItemState& next, SchemaList& schemas) {
+    for (size_t i = 0; i < rules.counts.size(); ++i) {
+      const ArrayRules::Count& count = rules.counts[i];
+      const bool is_counted = (counted >> i & 1) != 0;
+      const bool matters = state[0] >= count.from && (count.max || state[i + 1] < count.min);
+      if (is_counted && (!matters || state[i + 1] >= count.max.value_or(UINT64_MAX))) return false;
+      if (is_counted) {
+        ++next[i + 1];
+        schemas.push_back(count.schema);
+      } else if (matters && count.max) {
+        NEREID_ASSIGN_OR_RETURN(const Json* other, document_.Negation(*count.schema));
+        schemas.push_back(other);
+      }
+    }
+    return true;
   }
 
   struct Property {

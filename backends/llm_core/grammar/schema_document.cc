@@ -10,30 +10,64 @@ namespace {
 
 constexpr uint64_t kMaxSteps = 5'000'000;
 
-// Finds anchors, and identifiers other than the root's. They are looked for everywhere: one in a
-// constant is no identifier, but then a reference is refused, not misread.
-void FindNames(const Json& value, bool is_root,
-               std::unordered_map<std::string, const Json*>& anchors, bool& has_inner_ids) {
-  if (value.is_object()) {
-    for (const char* keyword : {"$id", "id"}) {
-      const auto id = value.find(keyword);
-      if (id == value.end() || !id->is_string()) continue;
-      const std::string& text = id->get_ref<const std::string&>();
-      if (text.starts_with("#") && text.size() > 1) {
-        anchors.emplace(text.substr(1), &value);
-      } else if (!is_root) {
-        has_inner_ids = true;
-      }
-    }
-    const auto anchor = value.find("$anchor");
-    if (anchor != value.end() && anchor->is_string()) {
-      anchors.emplace(anchor->get<std::string>(), &value);
+// The parts of a URI or of a reference to one, without its fragment.
+struct Uri {
+  std::string scheme, authority, path;  // with ':' and "//"; the path has the query
+};
+
+Uri SplitUri(std::string_view text) {
+  Uri uri;
+  const size_t end = text.find_first_of(":/?");
+  if (end != std::string_view::npos && text[end] == ':') {
+    uri.scheme = text.substr(0, end + 1);
+    text.remove_prefix(end + 1);
+  }
+  if (text.starts_with("//")) {
+    const size_t path = std::min(text.find_first_of("/?", 2), text.size());
+    uri.authority = text.substr(0, path);
+    text.remove_prefix(path);
+  }
+  uri.path = text;
+  return uri;
+}
+
+// `reference` as seen from the document `base`; RFC 3986, section 5.2.
+std::string ResolveUri(std::string_view base, std::string_view reference) {
+  Uri from = SplitUri(base), to = SplitUri(reference);
+  if (!to.scheme.empty()) return std::string(reference);
+  to.scheme = from.scheme;
+  if (to.authority.empty()) {
+    to.authority = from.authority;
+    if (to.path.empty()) {
+      to.path = from.path;
+    } else if (to.path[0] != '/') {
+      const std::string folder = from.path.substr(0, from.path.find('?'));
+      const size_t slash = folder.rfind('/');
+      to.path = (slash != std::string::npos ? folder.substr(0, slash + 1)
+                 : from.authority.empty()   ? ""
+                                            : "/") +
+                to.path;
     }
   }
-  if (!value.is_structured()) return;
-  for (const Json& each : value) {
-    if (each.is_structured()) FindNames(each, false, anchors, has_inner_ids);
+  std::vector<std::string> parts;
+  const std::string path = to.path.substr(0, to.path.find('?'));
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool is_last = end == path.size();
+    if (part == "..") {
+      if (parts.size() > 1) parts.pop_back();
+      if (is_last) parts.emplace_back();
+    } else if (part != ".") {
+      parts.push_back(part);
+    } else if (is_last) {
+      parts.emplace_back();
+    }
+    begin = end + 1;
   }
+  std::string out = to.scheme + to.authority;
+  for (size_t i = 0; i < parts.size(); ++i) out += (i > 0 ? "/" : "") + parts[i];
+  return out + to.path.substr(path.size());
 }
 
 bool FindPath(const Json& value, const Json* wanted, std::string& path) {
@@ -70,7 +104,9 @@ Result<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(std::string_view t
     return InvalidArgError("the schema must be an object or a boolean, got ", ShowJson(root));
   }
   document->pool_ = std::make_unique<RegexPool>(RegexLimits{.max_bytes = size_t{64} << 20});
-  FindNames(root, true, document->anchors_, document->has_inner_ids_);
+  Resource& whole = document->resources_.emplace_back();
+  whole.root = &document->root_;
+  document->resource_by_uri_.emplace("", &whole);
   if (!root.is_object()) return document;
   const auto dialect = root.find("$schema");
   if (dialect != root.end() && dialect->is_string()) {
@@ -81,12 +117,18 @@ Result<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(std::string_view t
     for (const char* old : {"draft-04", "draft-06", "draft-07"}) {
       document->reference_hides_siblings_ |= name.find(old) != std::string::npos;
     }
+    document->has_old_ids_ = name.find("draft-04") != std::string::npos;
+    document->contains_evaluates_ = name.find("2019-09") == std::string::npos;
   }
+  document->FindResources(root, &whole);
   return document;
 }
 
 std::string SchemaDocument::PathOf(const Json* schema) const {
   std::string path = "#";
+  if (const auto original = originals_.find(schema); original != originals_.end()) {
+    schema = original->second;
+  }
   FindPath(root_, schema, path);
   return path;
 }
@@ -97,45 +139,141 @@ Status SchemaDocument::Spend(uint64_t steps) {
   return InvalidArgError("the schema is too complex: compiling it exceeds the limit of work");
 }
 
-Result<const Json*> SchemaDocument::Resolve(const std::string& reference) {
-  const std::string name = [&] {  // percent-decoded
-    std::string out;
-    for (size_t i = 0; i < reference.size(); ++i) {
-      unsigned value = 0;
-      if (reference[i] == '%' && i + 2 < reference.size() &&
-          std::sscanf(reference.substr(i + 1, 2).c_str(), "%2x", &value) == 1) {
-        out += static_cast<char>(value);
-        i += 2;
-      } else {
-        out += reference[i];
+// Finds identifiers and anchors, only where a schema is expected: in a constant they are texts.
+void SchemaDocument::FindResources(const Json& schema, Resource* resource) {
+  if (schema.is_array()) {
+    for (const Json& each : schema) FindResources(each, resource);
+    return;
+  }
+  if (!schema.is_object() || resource_of_.count(&schema) != 0) return;
+  const auto text_of = [&](const char* keyword) -> const std::string* {
+    const auto it = schema.find(keyword);
+    return it != schema.end() && it->is_string() ? &it->get_ref<const std::string&>() : nullptr;
+  };
+  if (!reference_hides_siblings_ || schema.find("$ref") == schema.end()) {
+    if (const std::string* id = text_of(has_old_ids_ ? "id" : "$id")) {
+      const size_t hash = std::min(id->find('#'), id->size());
+      const std::string base = id->substr(0, hash);
+      if (!base.empty()) {
+        const std::string uri = ResolveUri(resource->uri, base);
+        if (&schema != &root_) {
+          resource = &resources_.emplace_back();
+          resource->root = &schema;
+        }
+        resource->uri = uri;
+        resource_by_uri_.emplace(uri, resource);
       }
+      if (hash + 1 < id->size()) resource->anchors.emplace(id->substr(hash + 1), &schema);
     }
-    return out;
-  }();
+    for (const char* keyword : {"$anchor", "$dynamicAnchor"}) {
+      const std::string* name = text_of(keyword);
+      if (name == nullptr) continue;
+      resource->anchors.emplace(*name, &schema);
+      if (keyword[1] == 'd') ++num_dynamic_anchors_[*name];
+    }
+    has_recursive_anchor_ |= schema.find("$recursiveAnchor") != schema.end();
+  }
+  resource_of_[&schema] = resource;
+  for (auto it = schema.begin(); it != schema.end(); ++it) {
+    const std::string& key = it.key();
+    for (const char* name : {"additionalItems", "additionalProperties", "allOf", "anyOf", "contains",
+                             "else", "if", "items", "not", "oneOf", "prefixItems", "propertyNames",
+                             "then", "unevaluatedItems", "unevaluatedProperties"}) {
+      if (key == name) FindResources(*it, resource);
+    }
+    for (const char* name : {"$defs", "definitions", "dependencies", "dependentSchemas",
+                             "patternProperties", "properties"}) {
+      if (key != name || !it->is_object()) continue;
+      for (const Json& each : *it) FindResources(each, resource);
+    }
+  }
+}
+
+SchemaDocument::Resource* SchemaDocument::ResourceOf(const Json* schema) {
+  const auto known = resource_of_.find(schema);
+  return known == resource_of_.end() ? &resources_.front() : known->second;
+}
+
+bool SchemaDocument::IsStatic(const std::string& reference) const {
+  const size_t hash = reference.find('#');
+  const std::string name = hash == std::string::npos ? "" : reference.substr(hash + 1);
+  if (name.empty()) return !has_recursive_anchor_;
+  const auto count = num_dynamic_anchors_.find(name);
+  return count == num_dynamic_anchors_.end() || count->second <= 1;
+}
+
+void SchemaDocument::NoteCopy(const Json& copy, const Json& original) {
+  const auto known = originals_.find(&original);
+  originals_[&copy] = known == originals_.end() ? &original : known->second;
+  if (const auto own = resource_of_.find(&original); own != resource_of_.end()) {
+    resource_of_[&copy] = own->second;
+  }
+  auto each = original.begin();
+  for (auto it = copy.begin(); copy.is_structured() && it != copy.end(); ++it, ++each) {
+    NoteCopy(*it, *each);
+  }
+}
+
+Result<const Json*> SchemaDocument::Negation(const Json& schema) {
+  if (schema.is_object() && schema.size() == 1 && schema.begin().key() == "not") {
+    return &*schema.begin();
+  }
+  const auto original = originals_.find(&schema);
+  const Json& own = original == originals_.end() ? schema : *original->second;
+  const auto [known, is_new] = negations_.emplace(&own, nullptr);
+  if (!is_new) return known->second;
+  const size_t num_before = originals_.size();
+  Json& made = made_.emplace_back(Json::object());
+  made["not"] = own;
+  NoteCopy(made["not"], own);
+  originals_[&made] = &own;
+  if (const auto resource = resource_of_.find(&own); resource != resource_of_.end()) {
+    resource_of_[&made] = resource->second;
+  }
+  NEREID_RETURN_IF_ERROR(Spend(5 * (originals_.size() - num_before)));
+  return negations_[&own] = &made;
+}
+
+const Json* SchemaDocument::AnyBut(const Json& value) {
+  const Json*& known = exclusions_[&value];
+  if (known == nullptr) {
+    Json& made = made_.emplace_back(Json::object());
+    made["not"] = Json::object();
+    made["not"]["const"] = value;
+    known = &made;
+  }
+  return known;
+}
+
+Result<const Json*> SchemaDocument::Resolve(const Json& schema, const std::string& reference) {
+  Resource* resource = ResourceOf(&schema);
+  const size_t hash = std::min(reference.find('#'), reference.size());
+  if (hash > 0) {
+    const auto found =
+        resource_by_uri_.find(ResolveUri(resource->uri, std::string_view(reference).substr(0, hash)));
+    if (found == resource_by_uri_.end()) {
+      return UnsupportedError("$ref: '", reference, "' is not inside of the schema");
+    }
+    resource = found->second;
+  }
+  std::string name;  // percent-decoded
+  for (size_t i = hash + 1; i < reference.size(); ++i) {
+    unsigned value = 0;
+    if (reference[i] == '%' && i + 2 < reference.size() &&
+        std::sscanf(reference.substr(i + 1, 2).c_str(), "%2x", &value) == 1) {
+      name += static_cast<char>(value);
+      i += 2;
+    } else {
+      name += reference[i];
+    }
+  }
   std::string_view rest = name;
-  const auto root_id = root_.is_object() ? root_.find("$id") : root_.end();
-  if (root_id != root_.end() && root_id->is_string()) {
-    const std::string& id = root_id->get_ref<const std::string&>();
-    if (!id.empty() && rest.starts_with(id) &&
-        (rest.size() == id.size() || rest[id.size()] == '#')) {
-      rest.remove_prefix(id.size());
-      if (rest.empty()) return &root_;
-    }
-  }
-  if (!rest.starts_with('#')) {
-    return UnsupportedError("$ref: '", reference, "' is not inside of the schema");
-  }
-  if (has_inner_ids_) {
-    return UnsupportedError("$ref: '", reference,
-                            "' cannot be resolved in a schema with more than one $id");
-  }
-  rest.remove_prefix(1);
   if (!rest.empty() && rest[0] != '/') {
-    const auto anchor = anchors_.find(std::string(rest));
-    if (anchor != anchors_.end()) return anchor->second;
+    const auto anchor = resource->anchors.find(name);
+    if (anchor != resource->anchors.end()) return anchor->second;
     return InvalidArgError("$ref: '", reference, "' does not exist");
   }
-  const Json* at = &root_;
+  const Json* at = resource->root;
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const size_t end = std::min(rest.find('/'), rest.size());
@@ -159,7 +297,9 @@ Result<const Json*> SchemaDocument::Resolve(const std::string& reference) {
     }
     if (next == nullptr) return InvalidArgError("$ref: '", reference, "' does not exist");
     at = next;
+    if (const auto own = resource_of_.find(at); own != resource_of_.end()) resource = own->second;
   }
+  FindResources(*at, resource);
   return at;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "backends/llm_core/grammar/json_text.h"
 
@@ -98,6 +99,16 @@ RegexId AtMost(RegexPool& pool, const NumberRange::Bound& bound) {
   return pool.Union(std::move(parts));
 }
 
+bool IsMultiple(const Decimal& value, const NumberRange::Multiple& multiple) {
+  const auto scale = static_cast<size_t>(multiple.scale);
+  if (value.fraction.size() > scale) return false;
+  const std::string digits =
+      value.integer + value.fraction + std::string(scale - value.fraction.size(), '0');
+  uint64_t remainder = 0;
+  for (const char digit : digits) remainder = (remainder * 10 + (digit - '0')) % multiple.divisor;
+  return remainder == 0;
+}
+
 bool AbsLess(const Decimal& x, const Decimal& y) {
   if (x.integer.size() != y.integer.size()) return x.integer.size() < y.integer.size();
   if (x.integer != y.integer) return x.integer < y.integer;
@@ -151,12 +162,11 @@ bool NumberRange::Contains(const Decimal& value) const {
   for (const Bound& bound : max) {
     if (bound.value < value || (bound.is_exclusive && value == bound.value)) return false;
   }
-  for (const uint32_t divisor : multiples) {
-    uint64_t remainder = 0;
-    for (const char digit : value.integer) remainder = (remainder * 10 + (digit - '0')) % divisor;
-    if (remainder != 0 || !value.IsInteger()) return false;
-  }
-  return true;
+  const auto divides = [&](const Multiple& each) { return IsMultiple(value, each); };
+  return !(is_fraction && value.IsInteger()) &&
+         std::all_of(multiples.begin(), multiples.end(), divides) &&
+         std::none_of(no_multiples.begin(), no_multiples.end(), divides) &&
+         std::find(excluded.begin(), excluded.end(), value) == excluded.end();
 }
 
 RegexId NumberRange::Regex(RegexPool& pool) const {
@@ -168,7 +178,9 @@ RegexId NumberRange::Regex(RegexPool& pool) const {
   if (!is_integer) {
     // A reader with doubles must not round a number to a bound that it may not reach, nor to
     // another multiple: 15 digits are exact.
-    int max_digits = multiples.empty() ? RegexPool::kUnlimited : 15;
+    const bool is_exact =
+        is_fraction || !multiples.empty() || !no_multiples.empty() || !excluded.empty();
+    int max_digits = is_exact ? 15 : RegexPool::kUnlimited;
     for (const std::vector<Bound>* bounds : {&min, &max}) {
       for (const Bound& bound : *bounds) {
         if (!bound.is_exclusive || max_digits == 15) continue;
@@ -201,9 +213,25 @@ RegexId NumberRange::Regex(RegexPool& pool) const {
     positive.push_back(RegexPool::kNothing);
     negative.push_back(pool.Concat(minus, AtLeast(pool, bound)));
   }
-  for (const uint32_t divisor : multiples) {
-    positive.push_back(pool.Multiples(divisor, 0));
-    negative.push_back(pool.Concat(minus, pool.Multiples(divisor, 0)));
+  const auto add = [&](RegexId unsigned_form, bool is_allowed) {
+    const RegexId with_minus = pool.Concat(minus, unsigned_form);
+    positive.push_back(is_allowed ? unsigned_form : pool.Complement(unsigned_form));
+    negative.push_back(is_allowed ? with_minus : pool.Complement(with_minus));
+  };
+  for (const Multiple& each : multiples) add(pool.Multiples(each.divisor, each.scale), true);
+  for (const Multiple& each : no_multiples) add(pool.Multiples(each.divisor, each.scale), false);
+  if (is_fraction) {
+    const RegexId whole = pool.Concat(AnyDigits(pool, 1, RegexPool::kUnlimited),
+                                      pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1))));
+    add(whole, false);
+  }
+  for (Decimal each : excluded) {
+    const bool is_negative = std::exchange(each.is_negative, false);
+    const RegexId same = pool.Complement(SpellNumber(pool, each));
+    if (!is_negative) positive.push_back(same);
+    if (is_negative || each.IsZero()) {
+      negative.push_back(pool.Complement(pool.Concat(minus, SpellNumber(pool, each))));
+    }
   }
   positive.push_back(form);
   positive.push_back(pool.Complement(pool.Concat(minus, RegexPool::kAll)));

@@ -32,11 +32,19 @@ struct NumberRange {
     Decimal value;
     bool is_exclusive = false;
   };
-  bool is_integer = false;
-  std::vector<Bound> min, max;      // all apply
-  std::vector<uint32_t> multiples;  // of each of these
+  struct Multiple {  // of divisor / 10^scale
+    uint32_t divisor = 1;
+    int scale = 0;
+  };
+  bool is_integer = false, is_fraction = false;  // is_fraction: no integer
+  std::vector<Bound> min, max;                   // all apply
+  std::vector<Multiple> multiples, no_multiples;
+  std::vector<Decimal> excluded;
 
-  bool IsFree() const { return min.empty() && max.empty() && multiples.empty(); }
+  bool IsFree() const {
+    return !is_fraction && min.empty() && max.empty() && multiples.empty() &&
+           no_multiples.empty() && excluded.empty();
+  }
   bool Contains(const Decimal& value) const;
   // The texts of the numbers. With limits a number has no exponent; an integer never has one, nor a
   // fraction.

@@ -4,6 +4,7 @@
 // recursive schemas have finite shapes. [one thread at a time]
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,14 +27,14 @@ using SchemaList = std::vector<const Json*>;
 enum class JsonType { kNull, kBoolean, kNumber, kString, kArray, kObject };
 
 struct StringRules {
-  std::vector<std::string> patterns, excluded_patterns, formats;
+  std::vector<std::string> patterns, excluded_patterns, formats, excluded_formats;
   std::vector<std::string> excluded;  // texts
   uint64_t min_length = 0;
   std::optional<uint64_t> max_length;
 
   bool IsFree() const {
-    return patterns.empty() && excluded_patterns.empty() && formats.empty() && excluded.empty() &&
-           min_length == 0 && !max_length;
+    return patterns.empty() && excluded_patterns.empty() && formats.empty() &&
+           excluded_formats.empty() && excluded.empty() && min_length == 0 && !max_length;
   }
 };
 
@@ -41,8 +42,16 @@ struct ArrayRules {
   struct Group {                     // of one schema
     std::vector<const Json*> first;  // schemas of the first items
     const Json* rest = nullptr;      // of further items, or null
+    bool evaluates = true;           // for unevaluatedItems
+  };
+  struct Count {  // of the items from index `from` on that are valid against `schema`
+    const Json* schema;
+    uint64_t from = 0, min = 0;
+    std::optional<uint64_t> max;
+    bool evaluates = true;
   };
   std::vector<Group> groups;
+  std::vector<Count> counts;
   uint64_t min_items = 0;
   std::optional<uint64_t> max_items;
 
@@ -56,6 +65,7 @@ struct ObjectRules {
     std::unordered_map<std::string_view, const Json*> by_name;
     std::vector<std::pair<std::string_view, const Json*>> patterns;
     const Json* additional = nullptr;
+    bool evaluates = true;  // for unevaluatedProperties
   };
   std::vector<std::shared_ptr<const Group>> groups;
   std::vector<std::string> required, forbidden;
@@ -74,6 +84,12 @@ struct Shape {
   ObjectRules object;
   // Why the shape cannot be enforced, if it cannot; it matters only if no other rule excludes it.
   std::string refusal;
+  // Numbers of groups and counts before each schema that is being read and has unevaluatedItems or
+  // unevaluatedProperties.
+  struct Sizes {
+    size_t properties, items, counts;
+  };
+  std::vector<Sizes> scopes;
 };
 using Shapes = std::vector<Shape>;
 
@@ -100,18 +116,42 @@ class SchemaDocument {
   Result<RegexId> StringRegex(RegexPool& pool, const StringRules& rules, bool is_json);
   // Whether it is certain that no value fits both.
   Result<bool> AreDisjoint(const Shape& x, const Shape& y, int depth);
+  // A schema that is valid exactly where `schema` is not. The same one for each call.
+  Result<const Json*> Negation(const Json& schema);
+  // A schema that is valid for every value but `value`, which the document owns.
+  const Json* AnyBut(const Json& value);
 
  private:
+  // A schema with an identifier of its own, and the names inside of it.
+  struct Resource {
+    std::string uri;
+    const Json* root = nullptr;
+    std::unordered_map<std::string, const Json*> anchors;
+  };
   friend class ShapeReader;
   SchemaDocument() = default;
-  Result<const Json*> Resolve(const std::string& reference);
+  void FindResources(const Json& schema, Resource* resource);
+  Resource* ResourceOf(const Json* schema);
+  // The schema that `reference` names inside of `schema`.
+  Result<const Json*> Resolve(const Json& schema, const std::string& reference);
+  // Whether a $dynamicRef or $recursiveRef is the same as a $ref: no other schema has its name.
+  bool IsStatic(const std::string& reference) const;
+  void NoteCopy(const Json& copy, const Json& original);
   Result<bool> MatchesPattern(std::string_view pattern, std::string_view text);
   Result<bool> AreDisjoint(const SchemaList& x, const SchemaList& y, int depth);
 
   Json root_;
   bool reference_hides_siblings_ = false;  // drafts up to 7
-  bool has_inner_ids_ = false;
-  std::unordered_map<std::string, const Json*> anchors_;
+  bool has_old_ids_ = false;              // draft 4
+  bool contains_evaluates_ = true;        // since draft 2020-12
+  bool has_recursive_anchor_ = false;
+  std::deque<Resource> resources_;  // the root's first
+  std::unordered_map<std::string, Resource*> resource_by_uri_;
+  std::unordered_map<const Json*, Resource*> resource_of_;
+  std::unordered_map<std::string, int> num_dynamic_anchors_;
+  // Schemas that are not in the text, and the ones in the text that their parts are copies of.
+  std::deque<Json> made_;
+  std::unordered_map<const Json*, const Json*> negations_, exclusions_, originals_;
   std::map<SchemaList, std::shared_ptr<const Shapes>> expanded_;
   std::unique_ptr<RegexPool> pool_;  // for questions about values; spells plain UTF-8
   std::map<std::string, RegexId, std::less<>> patterns_;

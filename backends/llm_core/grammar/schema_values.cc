@@ -26,7 +26,8 @@ Result<RegexId> SchemaDocument::StringRegex(RegexPool& pool, const StringRules& 
                                             bool is_json) {
   const Spelling plain = is_json ? Spelling::kJson : Spelling::kUtf8;
   const bool is_counted = rules.patterns.empty() && rules.excluded_patterns.empty() &&
-                          rules.formats.empty() && rules.excluded.empty();
+                          rules.formats.empty() && rules.excluded_formats.empty() &&
+                          rules.excluded.empty();
   const RegexId any =
       SpellSet(pool, CodePointSet::All(), is_json && is_counted ? Spelling::kJsonAnyEscape : plain);
   const int max = rules.max_length ? static_cast<int>(*rules.max_length) : RegexPool::kUnlimited;
@@ -46,6 +47,11 @@ Result<RegexId> SchemaDocument::StringRegex(RegexPool& pool, const StringRules& 
     NEREID_ASSIGN_OR_RETURN(const RegexId each,
                             ParseRegex(pool, PatternOfFormat(format), RegexMatch::kWhole, plain));
     operands.push_back(each);
+  }
+  for (const std::string& format : rules.excluded_formats) {
+    NEREID_ASSIGN_OR_RETURN(const RegexId each,
+                            ParseRegex(pool, PatternOfFormat(format), RegexMatch::kWhole, plain));
+    operands.push_back(pool.Complement(each));
   }
   std::vector<RegexId> excluded;
   for (const std::string& text : rules.excluded) excluded.push_back(SpellText(pool, text, plain));
@@ -128,6 +134,14 @@ Result<bool> SchemaDocument::Fits(const Json& value, const Shape& shape) {
       for (size_t i = 0; i < value.size(); ++i) {
         NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], shape.array.SchemasOf(i)));
         if (!valid) return false;
+      }
+      for (const ArrayRules::Count& count : shape.array.counts) {
+        uint64_t num_valid = 0;
+        for (size_t i = count.from; i < value.size(); ++i) {
+          NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], {count.schema}));
+          num_valid += valid;
+        }
+        if (num_valid < count.min || num_valid > count.max.value_or(num_valid)) return false;
       }
       return true;
     }

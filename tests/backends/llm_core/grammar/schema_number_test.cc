@@ -28,7 +28,7 @@ TEST(SchemaNumber, RangesHoldExactlyTheNumbersBetweenTheirBounds) {
     range.is_integer = draw(3) == 0;
     if (draw(4) != 0) range.min.push_back({Parse(number()), draw(2) == 0});
     if (draw(4) != 0) range.max.push_back({Parse(number()), draw(2) == 0});
-    if (draw(4) == 0) range.multiples.push_back(static_cast<uint32_t>(1 + draw(13)));
+    if (draw(4) == 0) range.multiples.push_back({static_cast<uint32_t>(1 + draw(13)), draw(3)});
     RegexPool pool;
     const RegexId regex = range.Regex(pool);
     for (int j = 0; j < 60; ++j) {
