@@ -208,7 +208,8 @@ class SchemaBuilder {
       return UnsupportedError("contains: more than ", kMaxCounts, " of them cannot be enforced");
     }
     uint64_t num_positions =  // further ones repeat the last; the first one has no comma
-        std::max({rules.NumFirst() + 0ul, rules.min_items, rules.max_items.value_or(0), 1ul});
+        std::max({uint64_t{rules.NumFirst()}, rules.min_items, rules.max_items.value_or(0),
+                  uint64_t{1}});
     uint64_t num_states = 1;
     for (const ArrayRules::Count& count : rules.counts) {
       num_positions = std::max(num_positions, count.from);

@@ -176,9 +176,10 @@ void SchemaDocument::FindResources(const Json& schema, Resource* resource) {
   resource_of_[&schema] = resource;
   for (auto it = schema.begin(); it != schema.end(); ++it) {
     const std::string& key = it.key();
-    for (const char* name : {"additionalItems", "additionalProperties", "allOf", "anyOf", "contains",
-                             "else", "if", "items", "not", "oneOf", "prefixItems", "propertyNames",
-                             "then", "unevaluatedItems", "unevaluatedProperties"}) {
+    for (const char* name :
+         {"additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if",
+          "items", "not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems",
+          "unevaluatedProperties"}) {
       if (key == name) FindResources(*it, resource);
     }
     for (const char* name : {"$defs", "definitions", "dependencies", "dependentSchemas",
@@ -249,8 +250,8 @@ Result<const Json*> SchemaDocument::Resolve(const Json& schema, const std::strin
   Resource* resource = ResourceOf(&schema);
   const size_t hash = std::min(reference.find('#'), reference.size());
   if (hash > 0) {
-    const auto found =
-        resource_by_uri_.find(ResolveUri(resource->uri, std::string_view(reference).substr(0, hash)));
+    const auto found = resource_by_uri_.find(
+        ResolveUri(resource->uri, std::string_view(reference).substr(0, hash)));
     if (found == resource_by_uri_.end()) {
       return UnsupportedError("$ref: '", reference, "' is not inside of the schema");
     }

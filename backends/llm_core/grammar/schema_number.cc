@@ -221,8 +221,9 @@ RegexId NumberRange::Regex(RegexPool& pool) const {
   for (const Multiple& each : multiples) add(pool.Multiples(each.divisor, each.scale), true);
   for (const Multiple& each : no_multiples) add(pool.Multiples(each.divisor, each.scale), false);
   if (is_fraction) {
-    const RegexId whole = pool.Concat(AnyDigits(pool, 1, RegexPool::kUnlimited),
-                                      pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1))));
+    const RegexId whole =
+        pool.Concat(AnyDigits(pool, 1, RegexPool::kUnlimited),
+                    pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1))));
     add(whole, false);
   }
   for (Decimal each : excluded) {

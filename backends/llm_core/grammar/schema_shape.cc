@@ -105,8 +105,8 @@ class ShapeReader {
     if (has_scope) {
       applied.swap(state.applied);
       for (Shape& shape : state.shapes) {
-        shape.scopes.push_back({shape.object.groups.size(), shape.array.groups.size(),
-                                shape.array.counts.size()});
+        shape.scopes.push_back(
+            {shape.object.groups.size(), shape.array.groups.size(), shape.array.counts.size()});
       }
     }
     num_scopes_ += has_scope;
@@ -246,9 +246,8 @@ class ShapeReader {
     }
     const NumberRange::Multiple each{static_cast<uint32_t>(std::stoul(digits)),
                                      static_cast<int>(value->fraction.size())};
-    ForType(JsonType::kNumber, state, [&](Shape& shape) {
-      shape.number.multiples.push_back(each);
-    });
+    ForType(JsonType::kNumber, state,
+            [&](Shape& shape) { shape.number.multiples.push_back(each); });
     return Status::Ok();
   }
 
@@ -328,8 +327,8 @@ class ShapeReader {
       std::optional<uint64_t> least, most;
       NEREID_RETURN_IF_ERROR(ReadRange(schema, "minContains", "maxContains", least, most));
       ForType(JsonType::kArray, state, [&](Shape& shape) {
-        shape.array.counts.push_back(
-            {contains, 0, least.value_or(1), most, negations_ == 0 && document_.contains_evaluates_});
+        shape.array.counts.push_back({contains, 0, least.value_or(1), most,
+                                      negations_ == 0 && document_.contains_evaluates_});
       });
     }
     return Status::Ok();
@@ -390,8 +389,8 @@ class ShapeReader {
     return target;
   }
 
-  // Adds what unevaluatedItems and unevaluatedProperties say of what the other keywords of `schema`,
-  // and the schemas that they apply, have not evaluated.
+  // Adds what unevaluatedItems and unevaluatedProperties say of what the other keywords of
+  // `schema`, and the schemas that they apply, have not evaluated.
   void ApplyUnevaluated(const Json& schema, State& state) {
     const Json* properties = Find(schema, "unevaluatedProperties");
     const Json* items = Find(schema, "unevaluatedItems");
@@ -415,7 +414,8 @@ class ShapeReader {
           const ObjectRules::Group& each = *shape.object.groups[i];
           if (!each.evaluates) continue;
           is_whole |= each.additional != nullptr;
-          for (const auto& [name, own] : each.properties) group->properties.emplace_back(name, &kTrue);
+          for (const auto& [name, own] : each.properties)
+            group->properties.emplace_back(name, &kTrue);
           for (const auto& [name, own] : each.patterns) group->patterns.emplace_back(name, &kTrue);
         }
         for (const auto& [name, own] : group->properties) group->by_name.emplace(name, own);
@@ -482,8 +482,8 @@ class ShapeReader {
     });
   }
 
-  // Narrows to the values that are not valid against `negated`: for each of its keywords, those that
-  // fail it.
+  // Narrows to the values that are not valid against `negated`: for each of its keywords, those
+  // that fail it.
   Status ApplyNot(const Json& schema, const Json& negated, State& state, int depth) {
     NEREID_RETURN_IF_ERROR(document_.Spend(1 + state.shapes.size()));
     if (negated.is_boolean()) {
@@ -535,7 +535,8 @@ class ShapeReader {
       if (document_.reference_hides_siblings_) return Status::Ok();
     }
     if (Find(negated, "type") != nullptr) {
-      NEREID_RETURN_IF_ERROR(either([&](State& inside) { return ApplyOtherTypes(negated, inside); }));
+      NEREID_RETURN_IF_ERROR(
+          either([&](State& inside) { return ApplyOtherTypes(negated, inside); }));
     }
     for (const char* keyword : {"const", "enum"}) {
       const Json* given = Find(negated, keyword);
@@ -595,15 +596,16 @@ class ShapeReader {
       }));
     }
     NEREID_RETURN_IF_ERROR(CollectItemFailures(negated, of_type));
-    for (const auto& [keyword, type] :
-         {std::pair("uniqueItems", JsonType::kArray), std::pair("unevaluatedItems", JsonType::kArray),
-          std::pair("patternProperties", JsonType::kObject),
-          std::pair("additionalProperties", JsonType::kObject),
-          std::pair("propertyNames", JsonType::kObject),
-          std::pair("unevaluatedProperties", JsonType::kObject)}) {
+    for (const auto& [keyword, type] : {std::pair("uniqueItems", JsonType::kArray),
+                                        std::pair("unevaluatedItems", JsonType::kArray),
+                                        std::pair("patternProperties", JsonType::kObject),
+                                        std::pair("additionalProperties", JsonType::kObject),
+                                        std::pair("propertyNames", JsonType::kObject),
+                                        std::pair("unevaluatedProperties", JsonType::kObject)}) {
       const Json* given = Find(negated, keyword);
       if (given == nullptr || (given->is_object() && given->empty())) continue;
-      if (given->is_boolean() && given->get<bool>() != (keyword == std::string_view("uniqueItems"))) {
+      if (given->is_boolean() &&
+          given->get<bool>() != (keyword == std::string_view("uniqueItems"))) {
         continue;  // never fails
       }
       NEREID_RETURN_IF_ERROR(refuse(keyword, type));
@@ -775,10 +777,11 @@ class ShapeReader {
       std::optional<uint64_t> min, max;
       NEREID_RETURN_IF_ERROR(ReadRange(negated, min_keyword, max_keyword, min, max));
       const auto limits = [type = type](Shape& shape) {
-        return type == JsonType::kString  ? std::tie(shape.string.min_length, shape.string.max_length)
-               : type == JsonType::kArray ? std::tie(shape.array.min_items, shape.array.max_items)
-                                          : std::tie(shape.object.min_properties,
-                                                     shape.object.max_properties);
+        return type == JsonType::kString
+                   ? std::tie(shape.string.min_length, shape.string.max_length)
+               : type == JsonType::kArray
+                   ? std::tie(shape.array.min_items, shape.array.max_items)
+                   : std::tie(shape.object.min_properties, shape.object.max_properties);
       };
       if (min && *min > 0) {
         NEREID_RETURN_IF_ERROR(

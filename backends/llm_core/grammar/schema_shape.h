@@ -142,8 +142,8 @@ class SchemaDocument {
 
   Json root_;
   bool reference_hides_siblings_ = false;  // drafts up to 7
-  bool has_old_ids_ = false;              // draft 4
-  bool contains_evaluates_ = true;        // since draft 2020-12
+  bool has_old_ids_ = false;               // draft 4
+  bool contains_evaluates_ = true;         // since draft 2020-12
   bool has_recursive_anchor_ = false;
   std::deque<Resource> resources_;  // the root's first
   std::unordered_map<std::string, Resource*> resource_by_uri_;

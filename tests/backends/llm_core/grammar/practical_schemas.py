@@ -103,5 +103,5 @@ PRACTICAL = {
                    [{"role": "user"}, {"role": "admins"}]),
     "password": ({"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d)[A-Za-z\\d]{8,16}$"}, ["Passw0rd", "ABCDEFG1"]),
     "refused_unique": ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, None),
-    "refused_condition": ({"type": "object", "properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}}, None),
+    "condition": ({"type": "object", "properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}}, [{}, {"a": "x", "b": 1}, {"b": 1}]),
 }

@@ -128,4 +128,4 @@ def test_the_suite_of_the_json_schema_project_has_no_wrong_acceptance(program, t
         passed += all(answer["accepted"] == each["valid"] for each, answer in zip(tests, answers))
     print(f"{passed} of {len(cases)} schemas hold exactly, {refused} are refused")
     assert not wrong, wrong
-    assert passed >= 0.55 * len(cases)  # the suite has mostly keywords that are refused: unevaluated*, contains, if, remote references
+    assert passed >= 0.84 * len(cases)  # the rest: mostly references to other documents, schemas without any valid value, $dynamicRef, uniqueItems
