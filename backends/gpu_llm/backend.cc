@@ -8,6 +8,29 @@
 namespace nereid {
 namespace {
 
+// TensorRT-LLM's default of lora_cache_gpu_memory_fraction.
+constexpr double kAdapterMemoryFraction = 0.05;
+
+// Reads a fraction of GPU memory, more than 0 and up to 1.
+Result<double> ReadFraction(const ConfigParameters& given, const char* name, double unset) {
+  const std::string* const text = given.Find(name);
+  if (text == nullptr || text->empty()) return unset;
+  char* end = nullptr;
+  const double fraction = std::strtod(text->c_str(), &end);
+  if (*end == '\0' && fraction > 0.0 && fraction <= 1.0) return fraction;
+  return InvalidArgError("parameter '", name, "' is '", *text, "', expected more than 0, up to 1");
+}
+
+// Memory for LoRA adapters is taken only from a model that has a parameter of them.
+bool UsesAdapters(const ConfigParameters& given, const llm::LlmParameters& parameters) {
+  if (parameters.lora.names_adapters()) return true;
+  for (const char* name : {"lora_cache_gpu_memory_fraction", "lora_cache_max_adapter_size",
+                           "lora_cache_host_memory_bytes"}) {
+    if (!given.String(name).empty()) return true;
+  }
+  return false;
+}
+
 // Reads the GPU parameters of TensorRT-LLM's `tensorrt_llm` model, and our own.
 Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                                             const llm::LlmParameters& parameters) {
@@ -25,16 +48,14 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   if (given.Find("max_num_tokens") != nullptr) options.max_num_tokens = parameters.max_num_tokens;
   options.max_positions = parameters.max_positions;
   options.max_cache_tokens = parameters.max_cache_tokens;
-  if (const std::string* text = given.Find("kv_cache_free_gpu_mem_fraction");
-      text != nullptr && !text->empty()) {
-    char* end = nullptr;
-    options.cache_memory_fraction = std::strtod(text->c_str(), &end);
-    if (*end != '\0' ||
-        !(options.cache_memory_fraction > 0.0 && options.cache_memory_fraction <= 1.0)) {
-      return InvalidArgError("parameter 'kv_cache_free_gpu_mem_fraction' is '", *text,
-                             "', expected more than 0, up to 1");
-    }
-  }
+  NEREID_ASSIGN_OR_RETURN(
+      options.cache_memory_fraction,
+      ReadFraction(given, "kv_cache_free_gpu_mem_fraction", options.cache_memory_fraction));
+  NEREID_ASSIGN_OR_RETURN(
+      const double adapter_fraction,
+      ReadFraction(given, "lora_cache_gpu_memory_fraction", kAdapterMemoryFraction));
+  if (UsesAdapters(given, parameters)) options.adapter_memory_fraction = adapter_fraction;
+  options.max_adapter_rank = parameters.lora.max_rank;
   if (parameters.uses_dummy_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
@@ -77,6 +98,7 @@ class GpuModel : public llm::LlmModel {
     if (const std::string text = DeviceIds(context().parameters()); !text.empty()) {
       NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(text));
       if (devices.size() > 1) {
+        if (!parameters.lora.names_adapters()) options.adapter_memory_fraction = 0.0;
         NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                                 gpu::ShardedExecutor::Create(model, options, devices));
         return executor;

@@ -85,6 +85,11 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
   NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
+  if (options.group != nullptr &&
+      (options.adapter_memory_fraction > 0.0 || options.adapter_memory_bytes > 0)) {
+    return UnsupportedError("LoRA adapters on ", options.group->count(),
+                            " GPUs: gpu_llm supports them on one GPU");
+  }
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
   if (form == KernelForm::kPortable) {
     NEREID_RETURN_IF_ERROR(
@@ -108,6 +113,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
       chain_graphs_(options.group, options.on_warning),
+      adapter_graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -157,6 +163,7 @@ Status GpuExecutor::Initialize() {
                                                           options_.on_profile));
     decoder_->SetTimer(timer_.get());
   }
+  NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
   if (decoder_->fuses_decode()) {
     StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
     planned.fused_rows = kDecodeStepRows;
@@ -168,6 +175,11 @@ Status GpuExecutor::Initialize() {
   largest.num_tokens = limits.max_num_tokens;
   largest.num_logits = limits.max_num_tokens;
   largest.num_decode = limits.max_decode_items;
+  largest.has_adapters = adapters_ != nullptr;
+  if (adapters_ != nullptr) {
+    largest.num_adapter_tiles =
+        limits.max_num_tokens / kAdapterTileRows + limits_.max_num_sequences;
+  }
   const int32_t group = spec.num_heads / spec.num_kv_heads;
   largest.num_prefill = limits.max_num_tokens * group / kQueryRows + limits_.max_num_sequences + 1;
   const int64_t words_bytes = 4 * (StepLayout(largest).block_tables + table_words) +
@@ -189,6 +201,44 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
   return SizeCache();
+}
+
+Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
+  DeviceAdaptersOptions options;
+  options.memory_bytes = options_.adapter_memory_bytes;
+  if (options.memory_bytes == 0) {
+    size_t free_bytes = 0, total_bytes = 0;
+    NEREID_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+    options.memory_bytes =
+        static_cast<int64_t>(static_cast<double>(free_bytes) * options_.adapter_memory_fraction);
+  }
+  options.memory_bytes -= options.memory_bytes % AdapterSlots::kAlign;
+  if (options.memory_bytes == 0) return {};
+  options.max_rank = options_.max_adapter_rank;
+  // Never fewer than sequences, so that only the memory limits how many adapters a step has.
+  options.num_slots = std::max(1024, limits_.max_num_sequences);
+  options.max_num_rows = max_num_rows;
+  NEREID_ASSIGN_OR_RETURN(adapters_, DeviceAdapters::Create(model_.spec, options));
+  decoder_->SetAdapters(adapters_.get());
+  limits_.adapter_bytes = options.memory_bytes;
+  return {};
+}
+
+Result<std::span<const int32_t>> GpuExecutor::LoadAdapters(const llm::StepBatch& batch) {
+  if (batch.adapters.empty()) return std::span<const int32_t>();
+  if (adapters_ == nullptr)
+    return InternalError("a step has LoRA adapters, but there is no memory");
+  std::optional<DeviceAdapters::RunningStep> running;
+  if (num_submitted_ > num_collected_)
+    running = {num_submitted_ - 1, in_flight_[(num_submitted_ - 1) % 2].done.get()};
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> slots,
+                          adapters_->Load(batch.adapters, num_submitted_,
+                                          running ? &*running : nullptr, stream_.get()));
+  if (adapters_->groups() != adapter_groups_) {  // the recorded steps miss a product
+    adapter_groups_ = adapters_->groups();
+    adapter_graphs_.Forget();
+  }
+  return slots;
 }
 
 Status GpuExecutor::SizeCache() {
@@ -217,6 +267,10 @@ llm::ExecutorMemory GpuExecutor::memory() const {
                                           argmax_partials_.size_bytes()) +
                      decoder_->memory_bytes();
   memory.pinned_bytes = static_cast<int64_t>(sampled_.size_bytes());
+  if (adapters_ != nullptr) {
+    memory.gpu_bytes += adapters_->memory_bytes();
+    memory.pinned_bytes += adapters_->pinned_bytes();
+  }
   for (const InFlightStep& in_flight : in_flight_) {
     memory.pinned_bytes += static_cast<int64_t>(in_flight.words.size_bytes());
   }
@@ -236,7 +290,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   const auto buffer_index = static_cast<int32_t>(num_submitted_ % 2);
   InFlightStep& in_flight = in_flight_[buffer_index];
-  planner_.Plan(batch, buffer_index);
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, LoadAdapters(batch));
+  planner_.Plan(batch, buffer_index, adapter_slots);
   if (options_.rank == 0) draw_planner_.Plan(batch);
   const StepShape shape = planner_.shape();
   in_flight.rows.clear();
@@ -265,7 +320,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
-  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
+  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr &&
+                         !(shape.has_adapters && shape.has_chains);
   bool is_launched = false;
   if (has_graph) {
     NEREID_ASSIGN_OR_RETURN(is_launched, GraphsOf(shape).Launch(shape.num_tokens, stream_.get()));
@@ -279,7 +335,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   in_flight.result.is_typical =
       is_settled && (is_launched || !has_graph || counts().num_failed_recordings > 0);
   if (has_graph && !is_launched) {
-    const bool is_one_launch = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
+    const bool is_one_launch =
+        decoder_->fuses_decode() && !shape.has_adapters && shape.num_tokens <= kDecodeStepRows;
     NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(
         shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
@@ -314,6 +371,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
 }
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
+  if (shape.has_adapters) return adapter_graphs_;
   const bool is_fused = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
   return shape.has_chains && !is_fused ? chain_graphs_ : graphs_;
 }

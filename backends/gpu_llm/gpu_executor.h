@@ -19,6 +19,7 @@
 #include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/decoder.h"
+#include "backends/gpu_llm/model/device_adapters.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/operator_timer.h"
@@ -39,6 +40,11 @@ struct GpuExecutorOptions {
   int64_t max_cache_tokens = 0;        // 0: determined by cache_memory_fraction
   double cache_memory_fraction = 0.9;  // of the memory that is free after loading the weights
   CacheFormat cache_format = CacheFormat::kBf16;
+  // Memory for LoRA adapters: a part of what is free after loading the weights, before the KV cache
+  // takes its part. 0: no adapters.
+  double adapter_memory_fraction = 0.0;
+  int64_t adapter_memory_bytes = 0;  // in place of the fraction, if it is not 0
+  int32_t max_adapter_rank = 64;
   bool uses_graphs = true;  // for decode steps
   // Steps of a size, after its algorithms are chosen, until it is recorded as a graph. A recording
   // takes about 25 ms and saves 0.1 to 0.4 ms a step. Fused decode steps are recorded at once.
@@ -77,13 +83,18 @@ class GpuExecutor : public llm::Executor {
             .top_tokens = true,
             .token_masks = true,
             .draft_tokens = true,
+            .adapters = adapters_ != nullptr,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
   llm::ExecutorMemory memory() const override;
   std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
-    return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused()};
+    return {num_graph_steps(),
+            graphs_.num_refused() + chain_graphs_.num_refused() + adapter_graphs_.num_refused()};
+  }
+  Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
+    return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
   }
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
@@ -100,10 +111,15 @@ class GpuExecutor : public llm::Executor {
   void FailRecordings() {
     graphs_.FailRecordings();
     chain_graphs_.FailRecordings();
+    adapter_graphs_.FailRecordings();
   }
   // For tests: sets every byte of the cache. Call it between steps.
   Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
-  int64_t num_graph_steps() const { return graphs_.num_launches() + chain_graphs_.num_launches(); }
+  int64_t num_graph_steps() const {
+    return graphs_.num_launches() + chain_graphs_.num_launches() + adapter_graphs_.num_launches();
+  }
+  // LoRA adapters that were copied to the device.
+  int64_t num_copied_adapters() const { return adapters_ == nullptr ? 0 : adapters_->num_copied(); }
   // Whether small decode steps run in one launch.
   bool fuses_decode() const { return decoder_->fuses_decode(); }
   const std::string& decode_refusal() const { return decoder_->decode_refusal(); }
@@ -119,7 +135,10 @@ class GpuExecutor : public llm::Executor {
   GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
               int32_t num_processors);
   Status Initialize();
+  Status MakeAdapters(int32_t max_num_rows);
   Status SizeCache();
+  // Puts the adapters of the step on the device. Returns their slots.
+  Result<std::span<const int32_t>> LoadAdapters(const llm::StepBatch& batch);
   Status Upload(int32_t buffer_index);
   // The step after its upload, without the rows of logits that are not sampled: decoder, LM head
   // and most likely tokens.
@@ -177,7 +196,12 @@ class GpuExecutor : public llm::Executor {
   // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; the first request that
   // needs it allocates it
   PinnedMemory top_tokens_;
-  StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
+  StepGraphs graphs_, chain_graphs_;          // by padded batch size; without and with draft tokens
+  std::unique_ptr<DeviceAdapters> adapters_;  // null: none
+  // Of steps with adapters and without draft tokens: one graph for each size, whatever the
+  // adapters.
+  StepGraphs adapter_graphs_;
+  uint32_t adapter_groups_ = 0;  // DeviceAdapters::groups() of adapter_graphs_
   int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;

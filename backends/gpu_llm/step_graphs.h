@@ -32,6 +32,9 @@ class StepGraphs {
   Status Record(int32_t num_rows, bool is_settled, int32_t min_steps,
                 const std::function<Status()>& launch, cudaStream_t stream);
 
+  // Drops what was recorded or refused. Steps in flight may still run.
+  void Forget() { recorded_ = {}; }
+
   int64_t num_launches() const { return num_launches_; }
   // Sizes that are launched kernel by kernel because their recording failed.
   int64_t num_refused() const { return recorded_.num_refused(); }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
 
 namespace nereid::gpu {
 namespace {
@@ -39,6 +40,8 @@ StepLayout::StepLayout(const StepShape& shape) {
   next_ids = reserve(shape.num_logits);
   decode_items = reserve(shape.num_decode * sizeof(DecodeItem) / 4);
   prefill_tiles = reserve(shape.num_prefill * sizeof(PrefillTile) / 4);
+  adapter_slots = reserve(shape.has_adapters ? shape.num_tokens : 0);
+  adapter_tiles = reserve(shape.num_adapter_tiles * sizeof(AdapterTile) / 4);
   block_tables = next;
 }
 
@@ -65,10 +68,11 @@ int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
   return std::min(sequence.num_tokens, length - sequence.sampling.num_prompt);
 }
 
-void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
+void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
+                       std::span<const int32_t> adapter_slots) {
   is_decode_ = true;
   shape_ = {};
-  int32_t num_logits = 0, num_sampled = 0, num_decoding = 0;
+  int32_t num_logits = 0, num_sampled = 0, num_decoding = 0, num_adapter_tiles = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchEntry& sequence : batch.entries) {
     const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
@@ -78,6 +82,8 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
     num_decoding += decoding;
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
+    if (sequence.adapter != llm::kNoAdapter)
+      num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
   }
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
@@ -85,6 +91,8 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
   shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
   shape_.num_decode =
       num_decoding == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_decoding);
+  shape_.has_adapters = num_adapter_tiles > 0;
+  shape_.num_adapter_tiles = is_decode_ ? 0 : num_adapter_tiles;
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);
   words_[layout.buffer_index] = buffer_index;
@@ -124,6 +132,26 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index) {
   }
   AddDecodeItems(batch, layout);
   AddPrefillTiles(batch, layout);
+  if (shape_.has_adapters) AddAdapters(batch, layout, adapter_slots);
+}
+
+void StepPlanner::AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,
+                              std::span<const int32_t> adapter_slots) {
+  std::fill_n(words_.begin() + layout.adapter_slots, shape_.num_tokens, -1);
+  int32_t next = 0;
+  for (const llm::BatchEntry& sequence : batch.entries) {
+    if (sequence.adapter == llm::kNoAdapter) continue;
+    const int32_t slot = adapter_slots[sequence.adapter];
+    std::fill_n(words_.begin() + layout.adapter_slots + sequence.first_token, sequence.num_tokens,
+                slot);
+    if (shape_.num_adapter_tiles == 0) continue;
+    for (int32_t first = 0; first < sequence.num_tokens; first += kAdapterTileRows) {
+      const AdapterTile tile = {sequence.first_token + first,
+                                std::min(kAdapterTileRows, sequence.num_tokens - first), slot};
+      std::memcpy(&words_[layout.adapter_tiles + next++ * (sizeof(AdapterTile) / 4)], &tile,
+                  sizeof(tile));
+    }
+  }
 }
 
 void StepPlanner::FindQueryGroups(const llm::StepBatch& batch) {
@@ -155,7 +183,8 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   FindQueryGroups(batch);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused = is_decode_ && shape_.num_tokens <= options_.fused_rows;
+  const bool is_fused =
+      is_decode_ && !shape_.has_adapters && shape_.num_tokens <= options_.fused_rows;
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;

@@ -47,12 +47,14 @@ inline constexpr int kQueryRows = 128;
 
 // Sizes of the arrays. Equal shapes have equal layouts.
 struct StepShape {
-  int32_t num_tokens = 0;   // rows computed, padding included
-  int32_t num_logits = 0;   // rows of logits, padding included
-  int32_t num_sampled = 0;  // of those: the first ones, which are sampled
-  int32_t num_decode = 0;   // DecodeItems, padding included
-  int32_t num_prefill = 0;  // PrefillTiles
-  bool has_chains = false;  // whether a DecodeItem may have more than one token
+  int32_t num_tokens = 0;         // rows computed, padding included
+  int32_t num_logits = 0;         // rows of logits, padding included
+  int32_t num_sampled = 0;        // of those: the first ones, which are sampled
+  int32_t num_decode = 0;         // DecodeItems, padding included
+  int32_t num_prefill = 0;        // PrefillTiles
+  bool has_chains = false;        // whether a DecodeItem may have more than one token
+  bool has_adapters = false;      // a sequence has a LoRA adapter
+  int32_t num_adapter_tiles = 0;  // AdapterTiles; 0 with adapters: each row is a tile
   bool operator==(const StepShape&) const = default;
 };
 
@@ -61,7 +63,7 @@ struct StepLayout {
   explicit StepLayout(const StepShape& shape);
   int32_t buffer_index;  // one word: which of the two result buffers is written
   int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, next_ids, decode_items,
-      prefill_tiles, block_tables;
+      prefill_tiles, adapter_slots, adapter_tiles, block_tables;
 };
 
 struct StepPlannerOptions {
@@ -86,7 +88,9 @@ class StepPlanner {
   // Plans `batch`. A batch of decoding sequences alone, with their draft tokens, is a decode step:
   // all of its rows are sampled, and they are padded to PaddedBatch(). Padding rows neither write
   // nor read the cache.
-  void Plan(const llm::StepBatch& batch, int32_t buffer_index = 0);
+  // `adapter_slots`: the slot on the device of each of StepBatch::adapters.
+  void Plan(const llm::StepBatch& batch, int32_t buffer_index = 0,
+            std::span<const int32_t> adapter_slots = {});
 
   const StepShape& shape() const { return shape_; }
   bool is_decode() const { return is_decode_; }
@@ -110,6 +114,8 @@ class StepPlanner {
   void FindQueryGroups(const llm::StepBatch& batch);
   void AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout);
   void AddPrefillTiles(const llm::StepBatch& batch, const StepLayout& layout);
+  void AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,
+                   std::span<const int32_t> adapter_slots);
 
   // The number of the entry's last tokens that the kernels of decoding sequences compute.
   int32_t NumDecoding(const llm::BatchEntry& sequence) const;

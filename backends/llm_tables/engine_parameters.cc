@@ -53,7 +53,7 @@ constexpr EngineParameter kParameters[] = {
     {"lora_cache_max_adapter_size", kInt, kUsed, "the greatest rank of a LoRA adapter"},
     {"lora_cache_host_memory_bytes", kInt, kUsed, "the memory of LoRA adapters that requests sent"},
     {"lora_cache_optimal_adapter_size", kInt, kNoted, "the cache of LoRA adapters"},
-    {"lora_cache_gpu_memory_fraction", kFraction, kNoted, "the cache of LoRA adapters"},
+    {"lora_cache_gpu_memory_fraction", kFraction, kUsedOnGpu, "the GPU's memory for LoRA adapters"},
     {"guided_decoding_backend", kText, kNoted, "the library of guided decoding"},
     {"xgrammar_tokenizer_info_path", kText, kNoted, "the library of guided decoding"},
     {"speculative_decoding_fast_logits", kBool, kNoted, "the transfer of a draft model's logits",

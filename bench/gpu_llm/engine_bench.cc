@@ -9,10 +9,13 @@
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
 //                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
+//                    [--adapters 1,64,1000] [--adapter-gb 8] [--adapter-rank 16]
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
 // --layers: number of layers, 0: the shape's; --invariant 1: batch-invariant;
+// --adapters: decode rates without LoRA adapters, with so many adapters of q, k, v and o, and of
+// all linear modules of a layer; requests use them in turn. All share one made-up host memory.
 // --steps: writes a line for each step to the file: decoding sequences, prompt tokens, ms. The
 // steps of a burst are also summed by their kind.
 #include <algorithm>
@@ -30,6 +33,7 @@
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/lora/lora_adapter.h"
 
 namespace nereid::bench {
 namespace {
@@ -208,6 +212,51 @@ double Percentile(const std::vector<double>& sorted, size_t percent) {
   return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
 }
 
+// Adapters whose matrices have the model's shapes. They borrow the same random numbers.
+class MadeUpAdapters {
+ public:
+  MadeUpAdapters(const llm::DecoderSpec& spec, int32_t rank)
+      : spec_(spec),
+        rank_(rank),
+        numbers_(static_cast<size_t>(rank) * std::max(spec.intermediate_size, spec.hidden_size)) {
+    std::mt19937 random(5);
+    for (uint16_t& number : numbers_)  // bf16 of about 0.01, either sign
+      number = static_cast<uint16_t>(0x3c00 + random() % 128 + (random() % 2 << 15));
+  }
+
+  std::shared_ptr<const llm::LoraAdapter> Make(bool has_mlp) const {
+    using enum llm::WeightKind;
+    llm::LoraBuilder builder("made up", spec_.num_layers());
+    for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
+      const int64_t hidden = spec_.hidden_size, inner = spec_.intermediate_size;
+      Add(builder, layer, kQ, spec_.q_size(), hidden);
+      Add(builder, layer, kK, spec_.kv_size(), hidden);
+      Add(builder, layer, kV, spec_.kv_size(), hidden);
+      Add(builder, layer, kAttentionOut, hidden, spec_.q_size());
+      if (!has_mlp) continue;
+      Add(builder, layer, kGate, inner, hidden);
+      Add(builder, layer, kUp, inner, hidden);
+      Add(builder, layer, kDown, hidden, inner);
+    }
+    return builder.Finish();
+  }
+
+ private:
+  void Add(llm::LoraBuilder& builder, int32_t layer, llm::WeightKind kind, int64_t rows,
+           int64_t columns) const {
+    const auto matrix = [&](int64_t matrix_rows, int64_t matrix_columns) {
+      return llm::LoraMatrix{llm::CheckpointDataType::kBF16, matrix_rows, matrix_columns,
+                             reinterpret_cast<const uint8_t*>(numbers_.data())};
+    };
+    (void)builder.Add({layer, kind}, "made up",
+                      {matrix(rank_, columns), matrix(rows, rank_), 1.0f});
+  }
+
+  const llm::DecoderSpec spec_;
+  const int32_t rank_;
+  std::vector<uint16_t> numbers_;
+};
+
 class Bench {
  public:
   Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
@@ -244,6 +293,7 @@ class Bench {
         request->prompt.push_back(static_cast<int32_t>(random_() % vocab_size_));
       request->stop.max_tokens = work[i].num_output;
       request->sampling = sampling_;
+      if (!adapters_.empty()) request->adapter = adapters_[next_adapter_++ % adapters_.size()];
       std::promise<void> promise;
       done.push_back(promise.get_future());
       traces[i].tokens.reserve(work[i].num_output);
@@ -264,7 +314,15 @@ class Bench {
     return traces;
   }
 
-  void Decode(int32_t batch) {
+  // Later requests use these adapters in turn.
+  void SetAdapters(std::vector<std::shared_ptr<const llm::LoraAdapter>> adapters) {
+    adapters_ = std::move(adapters);
+    next_adapter_ = 0;
+  }
+  int64_t num_copied_adapters() const { return executor_->num_copied_adapters(); }
+
+  // Returns tokens a second in the steady state.
+  double Decode(int32_t batch) {
     const Work one = batch == 1 ? Work{128, 256} : Work{512, 256};
     const double idle = executor_->idle_seconds();
     const int64_t steps = executor_->num_steps();
@@ -290,6 +348,18 @@ class Bench {
         static_cast<double>(batch) * one.num_output / Seconds(last - first),
         1e6 * (executor_->idle_seconds() - idle) /
             static_cast<double>(executor_->num_steps() - steps));
+    return static_cast<double>(tokens) / Seconds(to - from);
+  }
+
+  // Milliseconds, the median of several requests in turn.
+  double MedianFirstToken(int32_t num_prompt, int count) {
+    std::vector<double> times;
+    for (int i = 0; i < count; ++i) {
+      const Trace trace = Send({{num_prompt, 1}})[0];
+      times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
   }
 
   void FirstToken(int32_t num_prompt) {
@@ -373,6 +443,8 @@ class Bench {
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // owned by the engine; read while it is idle
   std::mt19937 random_{11};
+  std::vector<std::shared_ptr<const llm::LoraAdapter>> adapters_;
+  size_t next_adapter_ = 0;
   StepTrace steps_;
   std::optional<llm::Engine> engine_;
 };
@@ -384,6 +456,55 @@ std::vector<int32_t> Numbers(const std::string& text) {
     numbers.push_back(std::atoi(text.c_str() + at));
   }
   return numbers;
+}
+
+// Bytes that a decode step of the bench's sequences reads without adapters.
+double StepBytes(const llm::DecoderSpec& spec, int32_t batch) {
+  const double hidden = spec.hidden_size;
+  const double layer = hidden * (2.0 * static_cast<double>(spec.q_size() + spec.kv_size()) +
+                                 3.0 * spec.intermediate_size);
+  const double cached = batch == 1 ? 128 + 128 : 512 + 128;  // on average
+  return 2.0 * (spec.num_layers() * layer + hidden * spec.vocab_size) +
+         4.0 * batch * cached * spec.num_layers() * static_cast<double>(spec.kv_size());
+}
+
+void MeasureAdapters(Bench& bench, const llm::DecoderSpec& spec, int32_t rank,
+                     const std::vector<int32_t>& batches, const std::vector<int32_t>& counts) {
+  const MadeUpAdapters made_up(spec, rank);
+  const auto decode = [&](int32_t batch) {
+    for (int i = 0; i < 2; ++i) bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
+    return bench.Decode(batch);
+  };
+  std::map<int32_t, double> base;
+  for (const int32_t batch : batches) base[batch] = decode(batch);
+  for (const bool has_mlp : {false, true}) {
+    const char* const modules = has_mlp ? "all linear" : "q k v o";
+    const double hidden = spec.hidden_size, q = static_cast<double>(spec.q_size());
+    double sizes = 2 * (hidden + q) + 2 * (hidden + static_cast<double>(spec.kv_size()));
+    if (has_mlp) sizes += 3 * (hidden + spec.intermediate_size);
+    const double adapter_bytes = 2.0 * rank * spec.num_layers() * sizes;
+    for (const int32_t count : counts) {
+      std::vector<std::shared_ptr<const llm::LoraAdapter>> adapters;
+      for (int32_t i = 0; i < count; ++i) adapters.push_back(made_up.Make(has_mlp));
+      bench.SetAdapters(std::move(adapters));
+      for (const int32_t batch : batches) {
+        const int64_t copied = bench.num_copied_adapters();
+        const double rate = decode(batch), bytes = StepBytes(spec, batch);
+        std::printf("adapters,%s,%d,%.1f,%d,%.1f,%.1f,%.3f,%.3f,%lld\n", modules, count,
+                    1e-6 * adapter_bytes, batch, base[batch], rate, rate / base[batch],
+                    bytes / (bytes + std::min(count, batch) * adapter_bytes),
+                    static_cast<long long>(bench.num_copied_adapters() - copied));
+      }
+    }
+    bench.SetAdapters({made_up.Make(has_mlp)});
+    bench.MedianFirstToken(512, kWarmUps);
+    const double warm = bench.MedianFirstToken(512, 9);
+    std::vector<std::shared_ptr<const llm::LoraAdapter>> cold;
+    for (int i = 0; i < 9; ++i) cold.push_back(made_up.Make(has_mlp));
+    bench.SetAdapters(std::move(cold));
+    std::printf("first token of 512,%s,warm %.2f ms,cold %.2f ms\n", modules, warm,
+                bench.MedianFirstToken(512, 9));
+  }
 }
 
 int Main(int argc, char** argv) {
@@ -408,6 +529,9 @@ int Main(int argc, char** argv) {
                                               {"--steps", ""},
                                               {"--layers", "0"},
                                               {"--invariant", "0"},
+                                              {"--adapters", ""},
+                                              {"--adapter-gb", "8"},
+                                              {"--adapter-rank", "16"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -431,6 +555,13 @@ int Main(int argc, char** argv) {
   options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
                          : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
                                                    : gpu::CacheFormat::kBf16;
+  const std::vector<int32_t> adapters = Numbers(given["--adapters"]);
+  const int32_t adapter_rank = std::atoi(given["--adapter-rank"].c_str());
+  if (!adapters.empty()) {
+    options.adapter_memory_bytes =
+        static_cast<int64_t>(1e9 * std::strtod(given["--adapter-gb"].c_str(), nullptr));
+    options.max_adapter_rank = adapter_rank;
+  }
   llm::SamplingParams sampling;
   sampling.top_p = std::strtof(given["--top-p"].c_str(), nullptr);
   options.cache_memory_fraction = std::strtod(given["--cache-fraction"].c_str(), nullptr);
@@ -444,7 +575,12 @@ int Main(int argc, char** argv) {
   llm::DecoderSpec shape = Shape(given["--shape"]);
   if (const int layers = std::atoi(given["--layers"].c_str()); layers > 0)
     shape.layers.resize(layers);
+  const llm::DecoderSpec spec = shape;
   Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"]);
+  if (!adapters.empty()) {
+    MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters);
+    return 0;
+  }
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
     bench.Decode(batch);

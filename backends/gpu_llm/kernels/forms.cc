@@ -120,6 +120,12 @@ void BroadcastTokens(const Peers& peers, int count, cudaStream_t stream) {
 void DelayStream(int64_t nanoseconds, cudaStream_t stream) {
   return CurrentKernels().DelayStream(nanoseconds, stream);
 }
+void AdapterShrink(const AdapterGemmParams& params, cudaStream_t stream) {
+  return CurrentKernels().AdapterShrink(params, stream);
+}
+void AdapterExpand(const AdapterGemmParams& params, cudaStream_t stream) {
+  return CurrentKernels().AdapterExpand(params, stream);
+}
 bool CanRunExpertGemm(const WeightMatrix& weights) {
   return CurrentKernels().CanRunExpertGemm(weights);
 }

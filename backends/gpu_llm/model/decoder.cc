@@ -158,6 +158,7 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   Mark("embedding", RowsWork(shape.num_tokens, 2), stream);
   Embed(embedding, stream);
   if (IsFused(shape)) return RunFused(shape, words, stream);
+  adapter_rows_ = shape.has_adapters ? adapters_->RowsOf(shape, words) : AdapterRows{};
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
@@ -189,13 +190,23 @@ Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t fi
   head.output = GemmEpilogue::kFloat;
   head.out = tensor_parallel_.group == nullptr ? logits_.data() : shard_logits_.data();
   head.row_capacity = std::min(max_num_tokens_, max_num_logits_);
-  if (spec_->norm.kind == llm::NormKind::kLayer) {
+  const bool adapts = shape.has_adapters && Adapts(AdapterGroup::kHead);
+  const int32_t* const rows = head.rows;
+  if (adapts || spec_->norm.kind == llm::NormKind::kLayer) {
     ApplyNorm(weights_->final_norm, head.rows, count, normed_, stream);
     head.in = head.normed;
     head.rows = nullptr;
     head.norm_weight = nullptr;
   }
-  return linear_->Run(head, count, may_time, stream);
+  NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
+  if (!adapts) return {};
+  AdapterRows of_logits = adapter_rows_;
+  of_logits.tiles = nullptr;
+  of_logits.rows = rows;
+  of_logits.num_tiles = count;
+  Mark("LoRA adapters", {8.0 * count * spec_->vocab_size}, stream);
+  return adapters_->AddTo(head.out, logits_stride(), of_logits, llm::kNoLayer, AdapterGroup::kHead,
+                          head.in, stream);
 }
 
 Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
@@ -259,8 +270,8 @@ Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const Device
 }
 
 Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                                  const ResidualUpdate& update, int num_rows, bool may_time,
-                                  cudaStream_t stream) {
+                                  const ResidualUpdate& update, int32_t layer, AdapterGroup group,
+                                  int num_rows, bool may_time, cudaStream_t stream) {
   const auto& [bias, post_norm, next_norm] = update;
   if (tensor_parallel_.group != nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
@@ -268,16 +279,26 @@ Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, con
     return AllReduceResidual(update, num_rows, stream);
   }
   if (bias == nullptr && post_norm.weight == nullptr) {
-    return Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_, num_rows, may_time,
-                    stream);
+    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_,
+                                    num_rows, may_time, stream));
+    return AddAdapters(residual_, spec_->hidden_size, layer, group, in, stream);
   }
   NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, gate_up_,
                                   num_rows, may_time, stream));
+  NEREID_RETURN_IF_ERROR(AddAdapters(gate_up_, spec_->hidden_size, layer, group, in, stream));
   Mark("residual add", RowsWork(num_rows, 3), stream);
   ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
                num_rows, spec_->hidden_size, spec_->norm.epsilon},
               stream);
   return {};
+}
+
+Status Decoder::AddAdapters(const DeviceMemory& out, int64_t out_stride, int32_t layer,
+                            AdapterGroup group, const DeviceMemory& in, cudaStream_t stream) {
+  if (!Adapts(group)) return {};
+  Mark("LoRA adapters", {4.0 * max_num_tokens_ * static_cast<double>(out_stride)}, stream);
+  return adapters_->AddTo(out.data(), out_stride, adapter_rows_, layer, group,
+                          in.as<__nv_bfloat16>(), stream);
 }
 
 Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream) {
@@ -310,17 +331,25 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
   const bool is_normed = fuses_all_reduce_norm_ && layer > 0;
-  NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
-                                  is_normed ? nullptr : &weights.input_norm, GemmEpilogue::kBf16,
-                                  qkv_, shape.num_tokens, may_time, stream));
+  if (Adapts(AdapterGroup::kQkv)) {
+    ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
+    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, normed_, nullptr, GemmEpilogue::kBf16,
+                                    qkv_, shape.num_tokens, may_time, stream));
+    NEREID_RETURN_IF_ERROR(
+        AddAdapters(qkv_, qkv_size(), layer, AdapterGroup::kQkv, normed_, stream));
+  } else {
+    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
+                                    is_normed ? nullptr : &weights.input_norm, GemmEpilogue::kBf16,
+                                    qkv_, shape.num_tokens, may_time, stream));
+  }
   if (spec_->parallel_residual) {  // the MLP reads the residual before attention changes it
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, mlp_in_, stream);
   }
   RunAttention(layer, shape, words, stream);
   NEREID_RETURN_IF_ERROR(AddGemmToResidual(
       "attention's output", weights.attention_out, attention_,
-      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
-      shape.num_tokens, may_time, stream));
+      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm}, layer,
+      AdapterGroup::kAttentionOut, shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
     return RunExperts(layer, shape, stream);
   }
@@ -335,22 +364,40 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
   const GpuNorm* norm =
       spec_->parallel_residual || fuses_all_reduce_norm_ ? nullptr : &weights.pre_mlp_norm;
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
-  if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
+  if (Adapts(AdapterGroup::kGateUp)) {
+    if (norm != nullptr) ApplyNorm(*norm, nullptr, shape.num_tokens, normed_, stream);
+    const DeviceMemory& rows = norm != nullptr ? normed_ : in;
+    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, rows, nullptr,
+                                    GemmEpilogue::kBf16, gate_up_, shape.num_tokens, may_time,
+                                    stream));
+    NEREID_RETURN_IF_ERROR(AddAdapters(gate_up_, (is_gated ? 2 : 1) * spec_->intermediate_size,
+                                       layer, AdapterGroup::kGateUp, rows, stream));
+    RunActivation(weights, shape.num_tokens, stream);
+  } else if (is_gated && spec_->activation == llm::Activation::kSilu &&
+             weights.gate_up_bias == nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm,
                                     GemmEpilogue::kSiluGate, gated_, shape.num_tokens, may_time,
                                     stream));
   } else {
     NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm, GemmEpilogue::kBf16,
                                     gate_up_, shape.num_tokens, may_time, stream));
-    Mark("activation", {(is_gated ? 6.0 : 4.0) * shape.num_tokens * spec_->intermediate_size},
-         stream);
-    Activate({gate_up_.as<__nv_bfloat16>(), weights.gate_up_bias, gated_.as<__nv_bfloat16>(),
-              shape.num_tokens, spec_->intermediate_size, spec_->activation, is_gated},
-             stream);
+    RunActivation(weights, shape.num_tokens, stream);
   }
   return AddGemmToResidual("down", weights.down, gated_,
-                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
-                           shape.num_tokens, may_time, stream);
+                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)}, layer,
+                           AdapterGroup::kDown, shape.num_tokens, may_time, stream);
+}
+
+void Decoder::RunActivation(const GpuLayer& weights, int num_rows, cudaStream_t stream) {
+  const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
+  Mark("activation", {(is_gated ? 6.0 : 4.0) * num_rows * spec_->intermediate_size}, stream);
+  if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
+    return SiluGate(gate_up_.as<__nv_bfloat16>(), gated_.as<__nv_bfloat16>(), num_rows,
+                    spec_->intermediate_size, stream);
+  }
+  Activate({gate_up_.as<__nv_bfloat16>(), weights.gate_up_bias, gated_.as<__nv_bfloat16>(),
+            num_rows, spec_->intermediate_size, spec_->activation, is_gated},
+           stream);
 }
 
 Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream) {

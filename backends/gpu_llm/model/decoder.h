@@ -12,6 +12,7 @@
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/model/decode_step_runner.h"
+#include "backends/gpu_llm/model/device_adapters.h"
 #include "backends/gpu_llm/model/experts.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/model/linear.h"
@@ -75,6 +76,8 @@ class Decoder {
   int64_t memory_bytes() const;
   // Enables timing of operators. `timer` is borrowed.
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
+  // The LoRA adapters of steps that have any. Borrowed.
+  void SetAdapters(const DeviceAdapters* adapters) { adapters_ = adapters; }
   // Whether steps of up to kDecodeStepRows decoding sequences run in one launch.
   bool fuses_decode() const { return decode_step_.has_value(); }
   // The reason, if the device cannot run the fused step.
@@ -87,7 +90,7 @@ class Decoder {
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
-    return decode_step_ && DecodeStepRunner::CanRun(shape);
+    return decode_step_ && !shape.has_adapters && DecodeStepRunner::CanRun(shape);
   }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);
@@ -95,6 +98,8 @@ class Decoder {
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
+  // From gate_up_ to gated_.
+  void RunActivation(const GpuLayer& weights, int num_rows, cudaStream_t stream);
   Status RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream);
   // Writes the normed rows of the residual to `out`.
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
@@ -110,8 +115,15 @@ class Decoder {
     const GpuNorm* next_norm;   // norm of the updated residual; null: last layer
   };
   Status AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                           const ResidualUpdate& update, int num_rows, bool may_time,
-                           cudaStream_t stream);
+                           const ResidualUpdate& update, int32_t layer, AdapterGroup group,
+                           int num_rows, bool may_time, cudaStream_t stream);
+  // Whether the step has adapters, and one that changes a matrix of the group may be among them.
+  bool Adapts(AdapterGroup group) const {
+    return adapter_rows_.num_tiles > 0 && adapters_->Changes(group);
+  }
+  // Adds the step's adapters to the product of `in`.
+  Status AddAdapters(const DeviceMemory& out, int64_t out_stride, int32_t layer, AdapterGroup group,
+                     const DeviceMemory& in, cudaStream_t stream);
   // All-reduces partial_sums_ into the residual; with fuses_all_reduce_norm_ the next norm is
   // fused.
   Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
@@ -155,6 +167,8 @@ class Decoder {
   DeviceMemory shard_logits_;
   std::optional<LinearRunner> linear_;
   OperatorTimer* timer_ = nullptr;  // null: no profile
+  const DeviceAdapters* adapters_ = nullptr;
+  AdapterRows adapter_rows_ = {};  // of the step that is being launched
   std::optional<DecodeStepRunner> decode_step_;
   std::string decode_refusal_;
 };

@@ -37,6 +37,10 @@ Engine::~Engine() {
 
 Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
   NEREID_RETURN_IF_ERROR(CheckRequest(*request, limits_, executor_->features()));
+  int64_t adapter_bytes = 0;
+  if (request->adapter != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(adapter_bytes, executor_->AdapterBytes(*request->adapter));
+  }
   const auto num_prompt = static_cast<int64_t>(request->prompt.size());
   int32_t max_tokens = request->stop.max_tokens;
   if (request->output_fills_cache)
@@ -51,6 +55,7 @@ Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
                             " waiting requests");
   }
   request->stop.max_tokens = max_tokens;
+  request->adapter_bytes = adapter_bytes;
   inbox_.push_back(std::move(request));
   if (inbox_.size() == 1) inbox_changed_.notify_one();
   return Status::Ok();

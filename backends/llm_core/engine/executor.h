@@ -35,6 +35,9 @@ struct ExecutorLimits {
   /// For ropes whose keys depend on the prompt length (dynamic): prompts longer than this share
   /// cached blocks only with prompts of the same length. 0: keys do not depend on it.
   int32_t dynamic_rope_positions = 0;
+  /// Memory for the LoRA adapters of the running sequences, in the bytes of
+  /// Executor::AdapterBytes(). The adapters of a step never need more. 0: no limit.
+  int64_t adapter_bytes = 0;
 };
 
 /// What an executor supports beyond the plain step. The engine rejects requests that need a missing
@@ -88,6 +91,9 @@ class Executor {
   /// the first step; features() also on threads that enqueue requests.
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
+  /// Bytes that an adapter takes of ExecutorLimits::adapter_bytes. An error says why the executor
+  /// cannot use it. [any thread]
+  virtual Result<int64_t> AdapterBytes(const LoraAdapter&) const { return int64_t{0}; }
   virtual ExecutorMemory memory() const { return {}; }
   /// The typical duration of a decode step by its tokens, draft tokens included: a guess of what
   /// draft tokens cost until the engine has measured it. Empty: unknown.

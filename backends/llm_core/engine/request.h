@@ -120,6 +120,7 @@ struct GenerationRequest {
   bool returns_generation_logits = false;
 
   // ---- Written by the engine.
+  int64_t adapter_bytes = 0;  // Executor::AdapterBytes() of `adapter`
   // Tokens of the prompt that the prefix cache had when the request was first admitted.
   int32_t num_cached_tokens = 0;
   // The last round in which the engine asked the sink whether the request is cancelled, and the

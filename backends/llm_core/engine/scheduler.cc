@@ -16,6 +16,12 @@ constexpr size_t kSequencesAhead = Sequence::kPrefetchDistance;
 // processed in full steps.
 constexpr int64_t kQueueSteps = 8;
 
+// While the first waiting sequences have no memory for their adapters, others are considered.
+constexpr int32_t kMaxSkipped = 256;
+// Of those, so many with an adapter may overtake the same sequence, since they may prolong its
+// wait. Sequences without an adapter do not.
+constexpr int32_t kMaxOvertakers = 64;
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limits,
@@ -24,7 +30,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limi
       limits_(limits),
       kv_cache_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
                  features.block_copies},
-                limits) {
+                limits),
+      running_adapters_(limits.adapter_bytes) {
   for (int32_t slot = limits.max_num_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
@@ -185,9 +192,21 @@ void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
+// In order of rank. Only sequences whose adapter has no memory are overtaken.
 void Scheduler::AdmitWaiting(StepBatch& batch) {
-  while (!waiting_.empty()) {  // in order of rank, without overtaking
-    Sequence& first = *waiting_.begin()->second;
+  int32_t num_skipped = 0;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    Sequence& first = *next->second;
+    if (!running_adapters_.Fits(*first.request)) {
+      if (!MayOvertake(first, num_skipped++)) return;
+      ++next;
+      continue;
+    }
+    if (num_skipped > 0 && first.request->adapter != nullptr && num_overtakers_ >= kMaxOvertakers) {
+      ++next;
+      if (++num_skipped > kMaxSkipped) return;
+      continue;
+    }
     first.uses_long_rope |= OutgrewShortRope(first);
     if (free_slots_.size() < 1 + first.siblings.size()) return;
     if (first.num_pending > 0) return;  // was preempted while a step sampled its next token
@@ -201,12 +220,20 @@ void Scheduler::AdmitWaiting(StepBatch& batch) {
     const int32_t num_reused = static_cast<int32_t>(admission_.prefix.size()) * limits_.block_size;
     const int32_t chunk = ChunkSize(first, first.num_tokens() - num_reused, batch);
     if (chunk == 0) return;
-    Admit(chunk, batch);
+    if (num_skipped > 0 && first.request->adapter != nullptr) ++num_overtakers_;
+    Admit(next++, chunk, batch);
   }
 }
 
-void Scheduler::Admit(int32_t chunk, StepBatch& batch) {
-  auto node = waiting_.extract(waiting_.begin());
+bool Scheduler::MayOvertake(const Sequence& sequence, int32_t num_skipped) {
+  if (num_skipped == 0 && std::exchange(overtaken_, sequence.rank.number) != sequence.rank.number)
+    num_overtakers_ = 0;
+  return num_skipped < kMaxSkipped;
+}
+
+void Scheduler::Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting,
+                      int32_t chunk, StepBatch& batch) {
+  auto node = waiting_.extract(waiting);
   std::unique_ptr<Sequence> owned = std::move(node.mapped());
   Sequence& sequence = *owned;
   num_waiting_prompts_ -= sequence.num_prompt;
@@ -232,6 +259,7 @@ void Scheduler::Admit(int32_t chunk, StepBatch& batch) {
 }
 
 void Scheduler::StartRunning(std::unique_ptr<Sequence> sequence) {
+  running_adapters_.Add(*sequence->request);
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
   const auto place = std::upper_bound(
@@ -399,6 +427,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
 
 void Scheduler::ReleaseSlot(Sequence& sequence) {
   kv_cache_.Release(sequence);
+  running_adapters_.Remove(*sequence.request);
   if (std::exchange(sequence.is_suspended, false)) --num_suspended_;
   free_slots_.push_back(std::exchange(sequence.slot, -1));
 }

@@ -12,6 +12,7 @@
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/engine/kv_cache_manager.h"
+#include "backends/llm_core/engine/running_adapters.h"
 #include "backends/llm_core/engine/sequence.h"
 #include "nereid/status.h"
 
@@ -101,8 +102,11 @@ class Scheduler {
   void LimitPrefillTokens(const StepBatch& batch);
   void AdmitWaiting(StepBatch& batch);
   void EnqueueWaiting(std::unique_ptr<Sequence> sequence);
-  // Starts the first waiting sequence with `chunk` tokens, as planned in admission_.
-  void Admit(int32_t chunk, StepBatch& batch);
+  // Starts a waiting sequence with `chunk` tokens, as planned in admission_.
+  void Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting, int32_t chunk,
+             StepBatch& batch);
+  // Whether others may start before `sequence`, whose adapter has no memory.
+  bool MayOvertake(const Sequence& sequence, int32_t num_skipped);
   void StartRunning(std::unique_ptr<Sequence> sequence);
   // Number of tokens, of `num_left`, that `sequence` may compute in this step. 0: none.
   int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const StepBatch& batch) const;
@@ -139,6 +143,11 @@ class Scheduler {
   // has changed.
   const Sequence* blocked_head_ = nullptr;
   int32_t blocked_head_free_ = 0;
+  RunningAdapters running_adapters_;
+  // The first sequence that waits for memory of adapters, and how many with adapters of their own
+  // have overtaken it.
+  uint64_t overtaken_ = 0;
+  int32_t num_overtakers_ = 0;
   SchedulerCounts counts_;
 };
 

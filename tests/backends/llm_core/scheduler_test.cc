@@ -471,6 +471,66 @@ TEST(SchedulerTest, AStepListsEachAdapterOnce) {
             (std::vector{0, kNoAdapter, 1, 0}));
 }
 
+// Memory for two adapters of 10 bytes: the third one waits, and sequences whose adapters run or who
+// have none overtake it.
+TEST(SchedulerTest, ASequenceWaitsForMemoryOfItsAdapter) {
+  ExecutorLimits limits = SmallLimits();
+  limits.adapter_bytes = 20;
+  Scheduler scheduler({}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::shared_ptr<const LoraAdapter>> adapters = {nullptr};
+  for (const char* name : {"one", "two", "three"})
+    adapters.push_back(LoraBuilder(name, 1).Finish());
+  std::vector<const GenerationRequest*> requests;
+  const auto add = [&](int adapter, int32_t max_tokens) {
+    auto sequence = MakeSequence(
+        Work{.prompt = {1, 2}, .max_tokens = max_tokens, .adapter = adapters[adapter]});
+    sequence->request->adapter_bytes = adapter == 0 ? 0 : 10;
+    requests.push_back(sequence->request.get());
+    scheduler.Add(std::move(sequence));
+  };
+  for (const auto& [adapter, max_tokens] : {std::pair{1, 3}, {2, 8}, {3, 2}, {2, 2}, {0, 2}})
+    add(adapter, max_tokens);
+  std::vector<std::unique_ptr<Sequence>> done;
+  const auto is_running = [&](size_t i) {
+    return std::any_of(scheduler.running().begin(), scheduler.running().end(),
+                       [&](const auto& running) { return running->request.get() == requests[i]; });
+  };
+  Step(scheduler, executor, done);
+  EXPECT_TRUE(is_running(0) && is_running(1) && is_running(3) && is_running(4));
+  EXPECT_FALSE(is_running(2));
+  while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  EXPECT_EQ(done.size(), 5u);
+  EXPECT_TRUE(scheduler.CheckInvariants().ok());
+}
+
+// Requests of the adapters that run keep coming. They do not keep another one from its turn.
+TEST(SchedulerTest, ASequenceIsNotOvertakenForEver) {
+  ExecutorLimits limits = SmallLimits();
+  limits.adapter_bytes = 10;
+  Scheduler scheduler({}, limits);
+  FakeExecutor executor(limits);
+  const auto one = LoraBuilder("one", 1).Finish(), two = LoraBuilder("two", 1).Finish();
+  const auto add = [&](const auto& adapter) {
+    auto sequence = MakeSequence(Work{.prompt = {1, 2}, .max_tokens = 3, .adapter = adapter});
+    sequence->request->adapter_bytes = 10;
+    scheduler.Add(std::move(sequence));
+  };
+  std::vector<std::unique_ptr<Sequence>> done;
+  add(one);
+  Step(scheduler, executor, done);
+  add(two);
+  const auto has_ended = [&] {
+    return std::any_of(done.begin(), done.end(),
+                       [&](const auto& sequence) { return sequence->request->adapter == two; });
+  };
+  for (int step = 0; step < 1000 && !has_ended(); ++step) {
+    add(one);
+    Step(scheduler, executor, done);
+  }
+  EXPECT_TRUE(has_ended());
+}
+
 TEST(SchedulerTest, AnExecutorWithoutAdaptersRefusesThemByName) {
   GenerationRequest request;
   request.prompt = {1};

@@ -1,0 +1,288 @@
+#include "backends/gpu_llm/model/device_adapters.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "backends/gpu_llm/cuda/runtime.h"
+
+namespace nereid::gpu {
+namespace {
+
+using llm::CheckpointDataType;
+using llm::WeightKind;
+
+// The order of a layer's matrices in a slot; the head follows the layers.
+constexpr WeightKind kKinds[] = {
+    WeightKind::kQ,    WeightKind::kK,  WeightKind::kV,   WeightKind::kAttentionOut,
+    WeightKind::kGate, WeightKind::kUp, WeightKind::kDown};
+constexpr int kNumKinds = static_cast<int>(std::size(kKinds));
+constexpr AdapterGroup kGroups[] = {
+    AdapterGroup::kQkv,    AdapterGroup::kQkv,    AdapterGroup::kQkv, AdapterGroup::kAttentionOut,
+    AdapterGroup::kGateUp, AdapterGroup::kGateUp, AdapterGroup::kDown};
+
+int32_t PaddedRank(int32_t rank) {
+  return (rank + kAdapterRankUnit - 1) / kAdapterRankUnit * kAdapterRankUnit;
+}
+int64_t Aligned(int64_t bytes) {
+  return (bytes + AdapterSlots::kAlign - 1) / AdapterSlots::kAlign * AdapterSlots::kAlign;
+}
+
+// Calls visit(index among the matrices of a slot, group, delta) for each matrix that changes.
+template <typename Visit>
+Status VisitDeltas(const llm::LoraAdapter& adapter, int32_t num_layers, Visit visit) {
+  for (int32_t layer = 0; layer < num_layers; ++layer) {
+    for (int i = 0; i < kNumKinds; ++i) {
+      if (const llm::LoraDelta* delta = adapter.Find(layer, kKinds[i]))
+        NEREID_RETURN_IF_ERROR(visit(layer * kNumKinds + i, kGroups[i], *delta));
+    }
+  }
+  if (const llm::LoraDelta* delta = adapter.Find(llm::kNoLayer, WeightKind::kLmHead))
+    return visit(num_layers * kNumKinds, AdapterGroup::kHead, *delta);
+  return {};
+}
+
+int64_t BytesOfA(const llm::LoraDelta& delta) {
+  return Aligned(int64_t{PaddedRank(delta.rank())} * delta.a.columns * 2);
+}
+int64_t BytesOfB(const llm::LoraDelta& delta) {
+  return Aligned(int64_t{PaddedRank(delta.rank())} * delta.b.rows * 2);
+}
+
+uint16_t RoundToBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceAdapters>> DeviceAdapters::Create(const llm::DecoderSpec& spec,
+                                                               const DeviceAdaptersOptions& given) {
+  DeviceAdaptersOptions options = given;
+  options.max_rank = PaddedRank(options.max_rank);
+  std::unique_ptr<DeviceAdapters> adapters(new DeviceAdapters(spec, options));
+  NEREID_ASSIGN_OR_RETURN(
+      adapters->memory_,
+      DeviceMemory::Allocate(static_cast<size_t>(options.memory_bytes), "LoRA adapters"));
+  const size_t table_bytes =
+      sizeof(AdapterMatrix) * static_cast<size_t>(options.num_slots * adapters->num_matrices());
+  NEREID_ASSIGN_OR_RETURN(adapters->table_,
+                          DeviceMemory::Allocate(table_bytes, "the table of LoRA adapters"));
+  NEREID_ASSIGN_OR_RETURN(adapters->host_table_, PinnedMemory::Allocate(table_bytes));
+  NEREID_ASSIGN_OR_RETURN(adapters->low_rank_,
+                          DeviceMemory::Allocate(size_t{4} * kMaxAdapterModules * options.max_rank *
+                                                     static_cast<size_t>(options.max_num_rows),
+                                                 "the inner rows of LoRA adapters"));
+  NEREID_ASSIGN_OR_RETURN(adapters->copy_stream_, MakeStream());
+  NEREID_ASSIGN_OR_RETURN(adapters->copied_, MakeEvent());
+  for (Staging& staging : adapters->staging_) {
+    NEREID_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(kStagingBytes));
+    NEREID_ASSIGN_OR_RETURN(staging.copied, MakeEvent());
+  }
+  return adapters;
+}
+
+int32_t DeviceAdapters::num_matrices() const {
+  return spec_->num_layers() * kNumKinds + 1;
+}
+
+Result<int64_t> DeviceAdapters::BytesOf(const llm::LoraAdapter& adapter) const {
+  const int32_t rank = adapter.max_rank();
+  if (rank > options_.max_rank) {
+    return InvalidArgError("LoRA adapter '", adapter.name(), "' has rank ", rank,
+                           ", expected at most ", options_.max_rank);
+  }
+  for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
+    if (adapter.Find(layer, WeightKind::kRouter) != nullptr) {
+      return UnsupportedError("LoRA adapter '", adapter.name(), "' changes the router of layer ",
+                              layer, ", which gpu_llm does not support; cpu_reference does");
+    }
+  }
+  int64_t bytes = 0;
+  NEREID_RETURN_IF_ERROR(VisitDeltas(adapter, spec_->num_layers(),
+                                     [&](int32_t, AdapterGroup, const llm::LoraDelta& delta) {
+                                       bytes += BytesOfA(delta) + BytesOfB(delta);
+                                       return Status();
+                                     }));
+  if (bytes > options_.memory_bytes) {
+    return InvalidArgError("LoRA adapter '", adapter.name(), "' takes ", bytes,
+                           " bytes of GPU memory, but all adapters have ", options_.memory_bytes,
+                           ": see lora_cache_gpu_memory_fraction");
+  }
+  return bytes;
+}
+
+Result<std::span<const int32_t>> DeviceAdapters::Load(
+    std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
+    const RunningStep* running, cudaStream_t stream) {
+  needs_.clear();
+  for (const auto& adapter : adapters) {
+    NEREID_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(*adapter));
+    needs_.push_back({adapter->serial(), bytes});
+  }
+  if (!slots_.Find(needs_, step, places_)) {
+    return InternalError("the ", needs_.size(), " LoRA adapters of a step exceed the ",
+                         options_.memory_bytes, " bytes of GPU memory for adapters");
+  }
+  found_.clear();
+  bool has_new = false;
+  for (const AdapterSlots::Place& place : places_) {
+    found_.push_back(place.slot);
+    has_new |= place.is_new;
+  }
+  if (!has_new) return std::span<const int32_t>(found_);
+  // The pinned memory of the last copies is used again.
+  if (has_copied_) NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
+  if (running != nullptr && slots_.last_replaced_step() >= running->step)
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(copy_stream_.get(), running->done));
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].is_new)
+      NEREID_RETURN_IF_ERROR(Copy(*adapters[i], places_[i].slot, places_[i].offset));
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(copied_.get(), copy_stream_.get()));
+  has_copied_ = true;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_.get()));
+  return std::span<const int32_t>(found_);
+}
+
+Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset) {
+  auto* const row = host_table_.as<AdapterMatrix>() + int64_t{slot} * num_matrices();
+  std::fill_n(row, num_matrices(), AdapterMatrix{});
+  const auto* next = memory_.as<uint8_t>() + offset;
+  target_ = memory_.as<uint8_t>() + offset;
+  NEREID_RETURN_IF_ERROR(
+      VisitDeltas(adapter, spec_->num_layers(),
+                  [&](int32_t index, AdapterGroup group, const llm::LoraDelta& delta) -> Status {
+                    const int32_t rank = PaddedRank(delta.rank());
+                    groups_ |= 1u << static_cast<int>(group);
+                    row[index] = {reinterpret_cast<const __nv_bfloat16*>(next),
+                                  reinterpret_cast<const __nv_bfloat16*>(next + BytesOfA(delta)),
+                                  rank, delta.scale};
+                    next += BytesOfA(delta) + BytesOfB(delta);
+                    NEREID_RETURN_IF_ERROR(CopyMatrix(delta.a, rank, delta.a.columns));
+                    return CopyMatrix(delta.b, delta.b.rows, rank);
+                  }));
+  NEREID_RETURN_IF_ERROR(Flush());
+  ++num_copied_;
+  const size_t row_bytes = sizeof(AdapterMatrix) * static_cast<size_t>(num_matrices());
+  return CudaStatus(cudaMemcpyAsync(table_.as<char>() + slot * row_bytes, row, row_bytes,
+                                    cudaMemcpyHostToDevice, copy_stream_.get()),
+                    "a LoRA adapter's matrices");
+}
+
+// Appends the matrix as bf16, padded with zeros to [rows, columns] and to whole kAlign bytes.
+Status DeviceAdapters::CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns) {
+  const int64_t size_bytes = rows * columns * 2;
+  const int64_t row_bytes = columns * 2;
+  if (from.type == CheckpointDataType::kBF16 && from.columns == columns) {
+    const int64_t given = from.rows * row_bytes;
+    for (int64_t at = 0; at < given;) {
+      const int64_t count = std::min(given - at, kStagingBytes / 4);
+      NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(count));
+      std::memcpy(to, from.data + at, static_cast<size_t>(count));
+      at += count;
+    }
+  } else {
+    for (int64_t row = 0; row < from.rows; ++row) {
+      NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(row_bytes));
+      std::memset(to + 2 * from.columns, 0, static_cast<size_t>(row_bytes - 2 * from.columns));
+      if (from.type == CheckpointDataType::kBF16) {
+        std::memcpy(to, from.data + row * from.row_bytes(), static_cast<size_t>(from.row_bytes()));
+        continue;
+      }
+      auto* const values = reinterpret_cast<uint16_t*>(to);
+      for (int64_t i = 0; i < from.columns; ++i)
+        values[i] = RoundToBf16(from.At(row * from.columns + i));
+    }
+  }
+  for (int64_t left = Aligned(size_bytes) - from.rows * row_bytes; left > 0;) {
+    const int64_t count = std::min(left, kStagingBytes / 4);
+    NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(count));
+    std::memset(to, 0, static_cast<size_t>(count));
+    left -= count;
+  }
+  return {};
+}
+
+Result<uint8_t*> DeviceAdapters::Stage(int64_t size_bytes) {
+  if (staged_ + size_bytes > kStagingBytes) NEREID_RETURN_IF_ERROR(Flush());
+  uint8_t* const to = staging_[current_].memory.as<uint8_t>() + staged_;
+  staged_ += size_bytes;
+  return to;
+}
+
+// Copies what is staged, and waits until the other staging buffer is free.
+Status DeviceAdapters::Flush() {
+  if (staged_ == 0) return {};
+  Staging& staging = staging_[current_];
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(target_, staging.memory.as<void>(),
+                                              static_cast<size_t>(staged_), cudaMemcpyHostToDevice,
+                                              copy_stream_.get()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(staging.copied.get(), copy_stream_.get()));
+  target_ += staged_;
+  staged_ = 0;
+  current_ ^= 1;
+  return CudaStatus(cudaEventSynchronize(staging_[current_].copied.get()), "a LoRA adapter");
+}
+
+AdapterRows DeviceAdapters::RowsOf(const StepShape& shape, const int32_t* words) const {
+  const StepLayout layout(shape);
+  AdapterRows rows = {};
+  rows.table = table_.as<AdapterMatrix>();
+  rows.matrices_per_slot = num_matrices();
+  rows.slots = words + layout.adapter_slots;
+  rows.num_tiles = shape.num_adapter_tiles > 0 ? shape.num_adapter_tiles : shape.num_tokens;
+  if (shape.num_adapter_tiles > 0)
+    rows.tiles = reinterpret_cast<const AdapterTile*>(words + layout.adapter_tiles);
+  return rows;
+}
+
+Status DeviceAdapters::AddTo(void* out, int64_t out_stride, const AdapterRows& rows, int32_t layer,
+                             AdapterGroup group, const __nv_bfloat16* in,
+                             cudaStream_t stream) const {
+  AdapterGemmParams params = {};
+  params.rows = rows;
+  params.in = in;
+  params.depth = spec_->hidden_size;
+  params.low_rank = low_rank_.as<float>();
+  params.max_rank = options_.max_rank;
+  params.out = out;
+  params.out_stride = out_stride;
+  const int first = layer == llm::kNoLayer ? spec_->num_layers() * kNumKinds : layer * kNumKinds;
+  const auto add = [&](int index, int num_outputs, int first_column, bool interleaves = false) {
+    params.modules[params.num_modules++] = {first + index, num_outputs, first_column, interleaves};
+  };
+  switch (group) {
+    case AdapterGroup::kQkv: {
+      const auto q_size = static_cast<int>(spec_->q_size());
+      const auto kv_size = static_cast<int>(spec_->kv_size());
+      add(0, q_size, 0);
+      add(1, kv_size, q_size);
+      add(2, kv_size, q_size + kv_size);
+      break;
+    }
+    case AdapterGroup::kAttentionOut:
+      params.depth = static_cast<int>(spec_->q_size());
+      add(3, spec_->hidden_size, 0);
+      break;
+    case AdapterGroup::kGateUp: {
+      const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
+      if (is_gated) add(4, spec_->intermediate_size, 0, true);
+      add(5, spec_->intermediate_size, is_gated ? 8 : 0, is_gated);
+      break;
+    }
+    case AdapterGroup::kDown:
+      params.depth = spec_->intermediate_size;
+      add(6, spec_->hidden_size, 0);
+      break;
+    case AdapterGroup::kHead:
+      add(0, spec_->vocab_size, 0);
+      params.out_is_float = true;
+      break;
+  }
+  AdapterShrink(params, stream);
+  AdapterExpand(params, stream);
+  return CudaStatus(cudaGetLastError(), "LoRA adapters");
+}
+
+}  // namespace nereid::gpu

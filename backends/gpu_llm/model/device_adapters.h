@@ -1,0 +1,111 @@
+// The LoRA adapters on the device: copies those of a step that are not there yet, and adds what
+// they change to the outputs of the decoder's matrix products. [engine thread]
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/gpu_llm/adapter_slots.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
+#include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/lora/lora_adapter.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+// Matrices that are multiplied with the same input.
+enum class AdapterGroup : uint8_t { kQkv, kAttentionOut, kGateUp, kDown, kHead };
+
+struct DeviceAdaptersOptions {
+  int64_t memory_bytes = 0;  // of adapters
+  int32_t max_rank = 64;
+  int32_t num_slots = 1;
+  int32_t max_num_rows = 0;  // of a step
+};
+
+class DeviceAdapters {
+ public:
+  // `spec` is borrowed.
+  static Result<std::unique_ptr<DeviceAdapters>> Create(const llm::DecoderSpec& spec,
+                                                        const DeviceAdaptersOptions& options);
+
+  // Bytes that the adapter takes. UNSUPPORTED names a matrix that this backend does not adapt;
+  // INVALID_ARG a rank above the maximum, or more bytes than there are. [any thread]
+  Result<int64_t> BytesOf(const llm::LoraAdapter& adapter) const;
+
+  // Puts the adapters of step `step` on the device and returns their slots. `previous_step` of the
+  // events of the last two steps: those of steps that have not ended.
+  struct RunningStep {
+    int64_t step;
+    cudaEvent_t done;
+  };
+  Result<std::span<const int32_t>> Load(
+      std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
+      const RunningStep* running, cudaStream_t stream);
+
+  // Whether an adapter that was loaded so far changes a matrix of the group. Only grows.
+  bool Changes(AdapterGroup group) const { return (groups_ >> static_cast<int>(group) & 1) != 0; }
+  uint32_t groups() const { return groups_; }
+
+  // The rows of a step's tokens.
+  AdapterRows RowsOf(const StepShape& shape, const int32_t* words) const;
+  // Adds to `out` [rows, out_stride] the products of `in` [rows, depth]. `layer`: kNoLayer for the
+  // head.
+  Status AddTo(void* out, int64_t out_stride, const AdapterRows& rows, int32_t layer,
+               AdapterGroup group, const __nv_bfloat16* in, cudaStream_t stream) const;
+
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(memory_.size_bytes() + table_.size_bytes() +
+                                low_rank_.size_bytes());
+  }
+  int64_t pinned_bytes() const {
+    return static_cast<int64_t>(host_table_.size_bytes() + staging_[0].memory.size_bytes() +
+                                staging_[1].memory.size_bytes());
+  }
+  int64_t num_copied() const { return num_copied_; }  // adapters
+
+ private:
+  DeviceAdapters(const llm::DecoderSpec& spec, const DeviceAdaptersOptions& options)
+      : spec_(&spec), options_(options), slots_(options.memory_bytes, options.num_slots) {}
+
+  int32_t num_matrices() const;
+  // Copies the adapter to `offset` of the memory and fills its row of the table.
+  Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
+  Status CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns);
+  // Pinned memory for the next `size_bytes` bytes of the adapter that is being copied.
+  Result<uint8_t*> Stage(int64_t size_bytes);
+  Status Flush();
+  static constexpr int64_t kStagingBytes = int64_t{16} << 20;
+
+  const llm::DecoderSpec* spec_;
+  const DeviceAdaptersOptions options_;
+  AdapterSlots slots_;
+  DeviceMemory memory_, table_, low_rank_;
+  PinnedMemory host_table_;
+  Stream copy_stream_;
+  Event copied_;
+  bool has_copied_ = false;
+  struct Staging {
+    PinnedMemory memory;
+    Event copied;
+  };
+  std::array<Staging, 2> staging_;
+  int current_ = 0;            // the staging buffer that is being filled
+  int64_t staged_ = 0;         // its bytes
+  uint8_t* target_ = nullptr;  // on the device, of its first byte
+  uint32_t groups_ = 0;
+  int64_t num_copied_ = 0;
+  std::vector<AdapterSlots::Need> needs_;
+  std::vector<AdapterSlots::Place> places_;
+  std::vector<int32_t> found_;
+};
+
+}  // namespace nereid::gpu
