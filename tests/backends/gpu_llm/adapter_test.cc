@@ -155,22 +155,19 @@ AdapterPointer MakeAdapter(const llm::DecoderModel& model, int64_t rank, bool ha
                            uint32_t seed) {
   const auto targets = llm::LoraTargets::Of(model.map, model.spec.num_layers());
   llm::testing::FloatTensors tensors;
-  const auto add = [&](int32_t layer, llm::WeightKind kind) {
-    const llm::LoraModule* module = targets.FindMatrix(layer, kind);
-    if (module == nullptr) return;
-    std::string path = module->parts[0].source.tensor;
-    path = path.substr(0, path.rfind('.'));
-    const llm::LoraModule* whole = *targets.Find(path);
-    if (tensors.contains("base_model.model." + path + ".lora_A.weight")) return;
-    llm::testing::AddModule(path, whole->rows, whole->columns, rank, ++seed, tensors);
-  };
   using enum llm::WeightKind;
-  for (int32_t layer = 0; layer < model.spec.num_layers(); ++layer) {
-    for (const llm::WeightKind kind : {kQ, kK, kV, kAttentionOut}) add(layer, kind);
-    if (model.spec.layers[layer].is_moe) continue;
-    for (const llm::WeightKind kind : {kGate, kUp, kDown}) add(layer, kind);
+  for (const auto& [key, source] : model.map.sources) {
+    const bool is_adapted = key.kind == kQ || key.kind == kK || key.kind == kV ||
+                            key.kind == kAttentionOut || key.kind == kGate || key.kind == kUp ||
+                            key.kind == kDown || key.kind == kLmHead;
+    if (!is_adapted || key.expert != llm::kNoExpert) continue;
+    const std::string path = source.tensor.substr(0, source.tensor.rfind('.'));
+    if (tensors.contains("base_model.model." + path + ".lora_A.weight")) continue;  // fused
+    const auto module = targets.Find(path);
+    EXPECT_TRUE(module.ok()) << path;
+    if (!module.ok()) continue;
+    llm::testing::AddModule(path, (*module)->rows, (*module)->columns, rank, ++seed, tensors);
   }
-  if (!model.spec.tied_embeddings) add(llm::kNoLayer, kLmHead);
   EXPECT_GE(tensors.size(), 8u);
   const llm::testing::TempFolder folder;
   llm::testing::WriteAdapter(

@@ -8,7 +8,8 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
-constexpr int kShrinkWarps = 8;
+constexpr int kShrinkWarps = 16;
+constexpr int kStepsAtOnce = 4;   // reads of a warp that are under way together
 constexpr int kShrinkRanks = 32;  // of one pass: blocks of 8
 constexpr int kStepDepth = 32;    // of one read: 16 bytes a lane
 constexpr int kExpandWarps = 4;
@@ -44,18 +45,26 @@ __global__ void __launch_bounds__(32 * kShrinkWarps) ShrinkKernel(AdapterGemmPar
   for (int first_rank = 0; first_rank < matrix.rank; first_rank += kShrinkRanks) {
     float d[kBlocks][4] = {};
     const bf16* const a = matrix.a + int64_t{first_rank + group} * p.depth;
-#pragma unroll 4
-    for (int step = warp; step < num_steps; step += kShrinkWarps) {
-      const int k = step * kStepDepth + column;
-      const bool is_inside = k < p.depth;
-      const uint4 low = ReadOrZero(in_low + k, has_low && is_inside);
-      const uint4 high = ReadOrZero(in_high + k, has_high && is_inside);
+    const int num_blocks = min(kBlocks, (matrix.rank - first_rank) / 8);  // 2 or 4
+    for (int first = warp; first < num_steps; first += kShrinkWarps * kStepsAtOnce) {
+      uint4 low[kStepsAtOnce], high[kStepsAtOnce], b[kStepsAtOnce][kBlocks];
 #pragma unroll
-      for (int j = 0; j < kBlocks; ++j) {
-        if (first_rank + 8 * j >= matrix.rank) break;
-        const uint4 b = ReadOrZero(a + int64_t{8 * j} * p.depth + k, is_inside);
-        MatrixMultiplyAdd(d[j], low.x, high.x, low.y, high.y, b.x, b.y);
-        MatrixMultiplyAdd(d[j], low.z, high.z, low.w, high.w, b.z, b.w);
+      for (int i = 0; i < kStepsAtOnce; ++i) {
+        const int k = (first + i * kShrinkWarps) * kStepDepth + column;
+        const bool is_inside = k < p.depth;
+#pragma unroll
+        for (int j = 0; j < kBlocks; ++j)
+          b[i][j] = ReadOrZero(a + int64_t{8 * j} * p.depth + k, is_inside && j < num_blocks);
+        low[i] = ReadOrZero(in_low + k, has_low && is_inside);
+        high[i] = ReadOrZero(in_high + k, has_high && is_inside);
+      }
+#pragma unroll
+      for (int i = 0; i < kStepsAtOnce; ++i) {
+#pragma unroll
+        for (int j = 0; j < kBlocks; ++j) {
+          MatrixMultiplyAdd(d[j], low[i].x, high[i].x, low[i].y, high[i].y, b[i][j].x, b[i][j].y);
+          MatrixMultiplyAdd(d[j], low[i].z, high[i].z, low[i].w, high[i].w, b[i][j].z, b[i][j].w);
+        }
       }
     }
 #pragma unroll
@@ -96,16 +105,23 @@ __device__ __forceinline__ void ReadLowRank(const float* from, bool is_valid, ui
   Split({values.z, values.w}, high[1], low[1]);
 }
 
+// Two neighbours of a row of the output.
 template <bool kIsFloat>
-__device__ __forceinline__ void AddPair(void* out, int64_t at, float low, float high) {
+__device__ __forceinline__ float2 ReadPair(const void* out, int64_t at, bool is_valid) {
+  if (!is_valid) return {0.0f, 0.0f};
+  if constexpr (kIsFloat)
+    return *reinterpret_cast<const float2*>(static_cast<const float*>(out) + at);
+  const uint32_t pair = *reinterpret_cast<const uint32_t*>(static_cast<const bf16*>(out) + at);
+  return {LowBf16(pair), HighBf16(pair)};
+}
+template <bool kIsFloat>
+__device__ __forceinline__ void WritePair(void* out, int64_t at, float2 old, float low,
+                                          float high) {
   if constexpr (kIsFloat) {
-    float* const to = static_cast<float*>(out) + at;
-    to[0] += low;
-    to[1] += high;
+    *reinterpret_cast<float2*>(static_cast<float*>(out) + at) = {old.x + low, old.y + high};
   } else {
-    auto* const to = reinterpret_cast<uint32_t*>(static_cast<bf16*>(out) + at);
-    const uint32_t old = *to;
-    *to = PackBf16(LowBf16(old) + low, HighBf16(old) + high);
+    *reinterpret_cast<uint32_t*>(static_cast<bf16*>(out) + at) =
+        PackBf16(old.x + low, old.y + high);
   }
 }
 
@@ -135,6 +151,20 @@ __global__ void __launch_bounds__(32 * kExpandWarps) ExpandKernel(AdapterGemmPar
   const float* const low_row =
       p.low_rank + (int64_t{tile.first_row + group} * kMaxAdapterModules + module) * p.max_rank;
   const float* const high_row = low_row + int64_t{8} * kMaxAdapterModules * p.max_rank;
+  const auto place = [&](int j) {
+    const int output = first_output + 8 * j + 2 * pair;
+    const int column =
+        target.first_column + (target.interleaves ? output / 8 * 16 + output % 8 : output);
+    return int64_t{tile.first_row + group} * p.out_stride + column;
+  };
+  // All reads are under way together.
+  float2 old_low[kBlocks], old_high[kBlocks];
+#pragma unroll
+  for (int j = 0; j < kBlocks; ++j) {
+    const bool is_inside = first_output + 8 * j + 2 * pair < target.num_outputs;
+    old_low[j] = ReadPair<kIsFloat>(p.out, place(j), has_low && is_inside);
+    old_high[j] = ReadPair<kIsFloat>(p.out, place(j) + 8 * p.out_stride, has_high && is_inside);
+  }
   float d[kBlocks][4] = {};
   for (int k = 4 * pair; k < matrix.rank; k += kAdapterRankUnit) {
     uint2 b[kBlocks];
@@ -156,13 +186,11 @@ __global__ void __launch_bounds__(32 * kExpandWarps) ExpandKernel(AdapterGemmPar
   }
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j) {
-    const int output = first_output + 8 * j + 2 * pair;
-    if (output >= target.num_outputs) break;
-    const int column =
-        target.first_column + (target.interleaves ? output / 8 * 16 + output % 8 : output);
-    const int64_t at = int64_t{tile.first_row + group} * p.out_stride + column;
-    if (has_low) AddPair<kIsFloat>(p.out, at, d[j][0], d[j][1]);
-    if (has_high) AddPair<kIsFloat>(p.out, at + 8 * p.out_stride, d[j][2], d[j][3]);
+    if (first_output + 8 * j + 2 * pair >= target.num_outputs) break;
+    if (has_low) WritePair<kIsFloat>(p.out, place(j), old_low[j], d[j][0], d[j][1]);
+    if (has_high) {
+      WritePair<kIsFloat>(p.out, place(j) + 8 * p.out_stride, old_high[j], d[j][2], d[j][3]);
+    }
   }
 }
 
