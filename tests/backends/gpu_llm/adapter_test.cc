@@ -346,8 +346,8 @@ class AdapterEngineTest : public testing::GpuEngineTest {
   std::unique_ptr<llm::GenerationRequest> Request(int i) const {
     auto request = std::make_unique<llm::GenerationRequest>();
     // Prompts with a common prefix, which only requests of the same adapter share.
-    request->prompt.assign(static_cast<size_t>(40 + i % 7), 11);
-    for (size_t t = 36; t < request->prompt.size(); ++t)
+    request->prompt.assign(static_cast<size_t>(72 + i % 7), 11);
+    for (size_t t = 68; t < request->prompt.size(); ++t)
       request->prompt[t] = static_cast<int32_t>((i * 31 + t) % 400);
     request->stop.max_tokens = 12 + i % 9;
     if (i % 6 != 0) request->adapter = adapters_[i % adapters_.size()];
@@ -373,7 +373,7 @@ TEST_F(AdapterEngineTest, MoreAdaptersThanMemoryGiveTheSameTokens) {
     for (const auto& adapter : adapters_) bytes = std::max(bytes, *sized->AdapterBytes(*adapter));
   }
   options_.adapter_memory_bytes = 2 * bytes;
-  max_cache_tokens_ = 16 * 24;
+  max_cache_tokens_ = 16 * 64;
   scheduler_.policy = llm::CapacityPolicy::kMaxUtilization;
   Start(true);
   if (HasFatalFailure()) return;
@@ -410,7 +410,7 @@ TEST_F(AdapterEngineTest, AnAdapterThatDoesNotFitIsRefusedWithBothSizes) {
   request->adapter = MakeAdapter(model, 8, false, 1);
   const Status status = engine_->Enqueue(request);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
-  EXPECT_NE(status.message().find("4096 bytes"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("have 4096"), std::string::npos) << status.message();
 }
 
 }  // namespace
