@@ -114,6 +114,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       graphs_(options.group, options.on_warning),
       chain_graphs_(options.group, options.on_warning),
       adapter_graphs_(options.group, options.on_warning),
+      adapter_chain_graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -237,6 +238,7 @@ Result<std::span<const int32_t>> GpuExecutor::LoadAdapters(const llm::StepBatch&
   if (adapters_->groups() != adapter_groups_) {  // the recorded steps miss a product
     adapter_groups_ = adapters_->groups();
     adapter_graphs_.Forget();
+    adapter_chain_graphs_.Forget();
   }
   return slots;
 }
@@ -320,8 +322,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
-  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr &&
-                         !(shape.has_adapters && shape.has_chains);
+  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
   bool is_launched = false;
   if (has_graph) {
     NEREID_ASSIGN_OR_RETURN(is_launched, GraphsOf(shape).Launch(shape.num_tokens, stream_.get()));
@@ -371,7 +372,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
 }
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
-  if (shape.has_adapters) return adapter_graphs_;
+  if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
   const bool is_fused = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
   return shape.has_chains && !is_fused ? chain_graphs_ : graphs_;
 }

@@ -82,16 +82,17 @@ class GpuExecutor : public llm::Executor {
             .prompt_log_probs = true,
             .top_tokens = true,
             .token_masks = true,
-            .draft_tokens = true,
             .adapters = adapters_ != nullptr,
+            .draft_tokens = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
   llm::ExecutorMemory memory() const override;
   std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
-    return {num_graph_steps(),
-            graphs_.num_refused() + chain_graphs_.num_refused() + adapter_graphs_.num_refused()};
+    return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused() +
+                                   adapter_graphs_.num_refused() +
+                                   adapter_chain_graphs_.num_refused()};
   }
   Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
@@ -112,11 +113,13 @@ class GpuExecutor : public llm::Executor {
     graphs_.FailRecordings();
     chain_graphs_.FailRecordings();
     adapter_graphs_.FailRecordings();
+    adapter_chain_graphs_.FailRecordings();
   }
   // For tests: sets every byte of the cache. Call it between steps.
   Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
   int64_t num_graph_steps() const {
-    return graphs_.num_launches() + chain_graphs_.num_launches() + adapter_graphs_.num_launches();
+    return graphs_.num_launches() + chain_graphs_.num_launches() + adapter_graphs_.num_launches() +
+           adapter_chain_graphs_.num_launches();
   }
   // LoRA adapters that were copied to the device.
   int64_t num_copied_adapters() const { return adapters_ == nullptr ? 0 : adapters_->num_copied(); }
@@ -198,9 +201,8 @@ class GpuExecutor : public llm::Executor {
   PinnedMemory top_tokens_;
   StepGraphs graphs_, chain_graphs_;          // by padded batch size; without and with draft tokens
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
-  // Of steps with adapters and without draft tokens: one graph for each size, whatever the
-  // adapters.
-  StepGraphs adapter_graphs_;
+  // Of steps with adapters: one graph for each size, whatever the adapters.
+  StepGraphs adapter_graphs_, adapter_chain_graphs_;
   uint32_t adapter_groups_ = 0;  // DeviceAdapters::groups() of adapter_graphs_
   int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
