@@ -24,7 +24,12 @@ class ShardedExecutor : public llm::Executor {
   ~ShardedExecutor() override;
 
   const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
-  llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
+  // Draft tokens are verified on one GPU only.
+  llm::ExecutorFeatures features() const override {
+    llm::ExecutorFeatures features = ranks_[0]->features();
+    features.draft_tokens = false;
+    return features;
+  }
   llm::ExecutorMemory memory() const override;
   std::span<const llm::StepCostPoint> typical_step_costs() const override {
     return ranks_[0]->typical_step_costs();

@@ -84,9 +84,9 @@ Status LlmModel::Initialize() {
   NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<llm::Drafter> drafter,
                           llm::MakeDrafter(parameters.speculative_decoding));
   if (drafter != nullptr && !executor->features().draft_tokens) {
-    return UnsupportedError("parameter 'speculative_decoding' is '",
-                            parameters.speculative_decoding,
-                            "': this backend does not verify draft tokens, expected off");
+    return UnsupportedError(
+        "parameter 'speculative_decoding' is '", parameters.speculative_decoding,
+        "': this executor does not verify draft tokens (several GPUs), expected off");
   }
   metrics_ =
       LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1,
