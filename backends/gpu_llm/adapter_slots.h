@@ -1,6 +1,6 @@
 // Decides which LoRA adapters lie where in the device memory that they share: an adapter that a
-// step needs and that is not there takes a slot and consecutive bytes, those of the adapters that
-// were used least recently if none are free. No CUDA here. [engine thread]
+// step needs and that is not on the device takes a slot and consecutive bytes, those of the
+// adapters that were used least recently if none are free. No CUDA here. [engine thread]
 #pragma once
 
 #include <cstdint>

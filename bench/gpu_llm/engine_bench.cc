@@ -33,7 +33,7 @@
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
-#include "backends/llm_core/lora/lora_adapter.h"
+#include "bench/gpu_llm/made_up_adapters.h"
 
 namespace nereid::bench {
 namespace {
@@ -211,51 +211,6 @@ struct Work {
 double Percentile(const std::vector<double>& sorted, size_t percent) {
   return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
 }
-
-// Adapters whose matrices have the model's shapes. They borrow the same random numbers.
-class MadeUpAdapters {
- public:
-  MadeUpAdapters(const llm::DecoderSpec& spec, int32_t rank)
-      : spec_(spec),
-        rank_(rank),
-        numbers_(static_cast<size_t>(rank) * std::max(spec.intermediate_size, spec.hidden_size)) {
-    std::mt19937 random(5);
-    for (uint16_t& number : numbers_)  // bf16 of about 0.01, either sign
-      number = static_cast<uint16_t>(0x3c00 + random() % 128 + (random() % 2 << 15));
-  }
-
-  std::shared_ptr<const llm::LoraAdapter> Make(bool has_mlp) const {
-    using enum llm::WeightKind;
-    llm::LoraBuilder builder("made up", spec_.num_layers());
-    for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
-      const int64_t hidden = spec_.hidden_size, inner = spec_.intermediate_size;
-      Add(builder, layer, kQ, spec_.q_size(), hidden);
-      Add(builder, layer, kK, spec_.kv_size(), hidden);
-      Add(builder, layer, kV, spec_.kv_size(), hidden);
-      Add(builder, layer, kAttentionOut, hidden, spec_.q_size());
-      if (!has_mlp) continue;
-      Add(builder, layer, kGate, inner, hidden);
-      Add(builder, layer, kUp, inner, hidden);
-      Add(builder, layer, kDown, hidden, inner);
-    }
-    return builder.Finish();
-  }
-
- private:
-  void Add(llm::LoraBuilder& builder, int32_t layer, llm::WeightKind kind, int64_t rows,
-           int64_t columns) const {
-    const auto matrix = [&](int64_t matrix_rows, int64_t matrix_columns) {
-      return llm::LoraMatrix{llm::CheckpointDataType::kBF16, matrix_rows, matrix_columns,
-                             reinterpret_cast<const uint8_t*>(numbers_.data())};
-    };
-    (void)builder.Add({layer, kind}, "made up",
-                      {matrix(rank_, columns), matrix(rows, rank_), 1.0f});
-  }
-
-  const llm::DecoderSpec spec_;
-  const int32_t rank_;
-  std::vector<uint16_t> numbers_;
-};
 
 class Bench {
  public:

@@ -35,11 +35,10 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     // that a grammar costs the time from Collect to the next launch, in which the device is idle,
     // for the whole batch. So does a reasoning budget that is almost spent, because it replaces
     // sampled tokens.
-    step.may_overlap &=
-        !sequence.has_beams_or_logits &&
-        (sequence.drafts == nullptr || sequence.drafts->is_idle()) &&
-        !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
-                              sequence.sampling().reads_output()));
+    step.may_overlap &= !sequence.has_beams_or_logits &&
+                        (sequence.drafts == nullptr || sequence.drafts->is_idle()) &&
+                        !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
+                                              sequence.sampling().reads_output()));
   }
   step.decodes_with_drafts =
       batch.token_ids.size() == sequences.size() + static_cast<size_t>(step.num_drafts);

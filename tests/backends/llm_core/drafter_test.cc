@@ -233,7 +233,7 @@ TEST(StepCostsTest, GuessesByTheTypicalCosts) {
   EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.25) << "measured";
 }
 
-// A plain step that was slow at first does not make drafts look cheap for ever.
+// A plain step that was slow at first does not always make drafts look cheap.
 TEST(StepCostsTest, PlainStepsAreMeasuredAgain) {
   StepCosts costs;
   EXPECT_TRUE(costs.NeedsPlainStep(64));

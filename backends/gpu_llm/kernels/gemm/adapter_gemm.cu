@@ -105,7 +105,7 @@ __device__ __forceinline__ void ReadLowRank(const float* from, bool is_valid, ui
   Split({values.z, values.w}, high[1], low[1]);
 }
 
-// Two neighbours of a row of the output.
+// Two adjacent numbers of a row of the output.
 template <bool kIsFloat>
 __device__ __forceinline__ float2 ReadPair(const void* out, int64_t at, bool is_valid) {
   if (!is_valid) return {0.0f, 0.0f};
