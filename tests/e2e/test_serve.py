@@ -359,7 +359,7 @@ def test_help_is_short_and_lists_the_commands(dist):
 
 def test_there_are_no_commands_under_the_name_of_triton(dist):
     ended = subprocess.run([dist / "bin/tritonserver", "serve", "demo"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and "unknown option 'serve'" in ended.stderr and "--model-repository" in ended.stderr
+    assert ended.returncode == 1 and "unknown option 'serve'" in ended.stderr and "--help" in ended.stderr
 
 
 # ---- the hub
