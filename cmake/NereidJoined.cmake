@@ -5,12 +5,6 @@ if(NOT CMAKE_UNITY_BUILD)
   return()
 endif()
 
-# GCC stops inlining where a unit has grown by two fifths, and a joined unit reaches that sooner: a request then took 9 % more instructions than in a
-# build of separate files. These limits give the same code either way.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=inline-unit-growth=200;--param=large-unit-insns=100000>")
-endif()
-
 set(apart
   backends/cpu_reference/model/adapter_products.cc
   backends/llm_core/checkpoint/trtllm_config.cc
