@@ -34,7 +34,7 @@ class InferContext {
   const AccessControl& access() const { return access_; }
   DrainableCalls& drainable_calls() const { return drainable_calls_; }
 
-  // The one that loads this model on demand; null if it is not loaded on demand.
+  // Loads the model when a request for it arrives; null if the model is not loaded on demand.
   ModelDemand* DemandOf(const std::string& model) const;
 
   ForwardedHeaders HeadersToForward(const Call& call) const;

@@ -12,9 +12,9 @@
 
 namespace nereid::gpu {
 
-// Ranks on the device are padded with zeros to a multiple of this.
+// An adapter's rank is padded with zeros to a multiple of this when it is copied to the device.
 inline constexpr int kAdapterRankUnit = 16;
-// Rows of one tile.
+// The number of rows of the input that one tile of the kernels computes.
 inline constexpr int kAdapterTileRows = 16;
 // Matrices whose inputs are the same and whose outputs share a buffer: q, k, v, or gate and up.
 inline constexpr int kMaxAdapterModules = 3;

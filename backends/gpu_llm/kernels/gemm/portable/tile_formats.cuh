@@ -78,7 +78,7 @@ struct SliceOf<WeightFormat::kFp8> {
     Unpack(part == 0 ? low.y : low.w, a[4], a[6]);
     Unpack(part == 0 ? high.y : high.w, a[5], a[7]);
   }
-  // Four values, in adjacent pairs.
+  // Converts four values; the result holds them as two pairs of adjacent values.
   static __device__ __forceinline__ void Unpack(uint32_t word, uint32_t& first, uint32_t& second) {
     Fp8ToBf16(__byte_perm(word, 0, 0x3120), first, second);
   }
