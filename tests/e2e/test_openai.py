@@ -209,7 +209,7 @@ def test_the_models_with_text_are_listed(client, server):
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("preprocessing")
     assert http(server, "/health")[0] == http(server, "/ping")[0] == 200
-    assert json.loads(http(server, "/version")[2])["version"]
+    assert json.loads(http(server, "/version")[2])["version"] == json.loads(http(server, "/v2")[2])["nereid_version"]
 
 
 def test_bodies_that_are_no_request_are_refused(server):

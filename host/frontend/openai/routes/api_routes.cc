@@ -52,7 +52,7 @@ constexpr ApiRoute kRoutes[] = {
     {kPost, "/requests/", ApiOperation::kCancelRequest, &HandleCancelRequest,
      "cancels a request in flight", 0, "/cancel"},
     {kGet, "/metrics", ApiOperation::kReadMetrics, &HandleMetrics, "metrics, for Prometheus"},
-    {kGet, "/version", ApiOperation::kServerMetadata, &HandleVersion, "the server's version"},
+    {kGet, "/version", ApiOperation::kServerMetadata, &HandleVersion, "the version of Nereid"},
 };
 
 bool HasPath(const ApiRoute& route, std::string_view path) {

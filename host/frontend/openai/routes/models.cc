@@ -97,7 +97,7 @@ void HandleVersion(ApiContext& context, HttpConnection& connection, const Reques
   if (metadata.ok()) {
     http::JsonReader reader(*metadata, /*max_depth=*/8);
     (void)reader.ReadObject([&](std::string_view key) -> Status {
-      if (key != "version") return reader.SkipValue();
+      if (key != "nereid_version") return reader.SkipValue();
       NEREID_ASSIGN_OR_RETURN(version, reader.ReadString());
       return Status::Ok();
     });
