@@ -38,6 +38,7 @@ void CheckAnswers(const GenerationRequest& request, AnswerFormat& format) {
   answers.id = "id";
   answers.model = "m";
   answers.all.resize(request.prompts.size() * request.answers_per_prompt);
+  answers.prompts.resize(request.prompts.size());
   answers.prompt_tokens.resize(request.prompts.size());
   answers.cached_tokens.resize(request.prompts.size());
   Require(Json::accept(format.Whole(answers)));
