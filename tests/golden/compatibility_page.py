@@ -1,4 +1,4 @@
-"""Generates tables of docs/compatibility.md: the flags from the server's help text, the differences from differences.toml. `python
+"""Generates tables of docs/compatibility.md: the flags, those that differ first, from the server's help text, the differences from differences.toml. `python
 tests/golden/compatibility_page.py` writes them (NEREID_DIST names the installed tree).
 """
 import os
@@ -68,11 +68,13 @@ def verdict(name):
     return "works" if name in TRITON_FLAGS else "ours"
 
 
-def flag_table():
+def flag_table(differs=False):
+    """The flags that differ from Triton's, or all others."""
     rows = ["| flag | value | verdict | what it does |", "|---|---|---|---|"]
     for name, value, text in flags():
         why = FLAGS_THAT_DIFFER.get(name)
-        rows.append(f"| `{name}` | {cell(value)} | {verdict(name)} | {cell(text + (f' Differs: {why}.' if why else ''))} |")
+        if bool(why) == differs:
+            rows.append(f"| `{name}` | {cell(value)} | {verdict(name)} | {cell(text + (f' Differs: {why}.' if why else ''))} |")
     return rows
 
 
@@ -92,7 +94,7 @@ def difference_table():
     return rows
 
 
-TABLES = {"flags": flag_table, "differences": difference_table}
+TABLES = {"flags-that-differ": lambda: flag_table(differs=True), "flags": flag_table, "differences": difference_table}
 
 
 def marked(name):
