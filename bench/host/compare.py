@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the host with another server that accepts Triton's flags, in one run with the same models, backend library and clients.
 
-    compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH] >>bench/results/host.md
+    compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH]
 
 Requires wrk, and h2load for gRPC (Debian: wrk, nghttp2-client); rows of perf_analyzer are omitted without it. Each cell is measured on one
 server directly after the other, so that machine conditions are the same. With --rounds they alternate; each value is then a median, and each

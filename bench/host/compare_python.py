@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Python models of the host with those of another server that accepts Triton's flags, in one run with the same model.py files.
 
-    compare_python.py --nereid dist/bin/nereid --peer "tritonserver" --python build/venv/bin/python >>bench/results/python.md
+    compare_python.py --nereid dist/bin/nereid --peer "tritonserver" --python build/venv/bin/python
 
 Requires wrk and curl. Each cell is measured on one server directly after the other; with --rounds the best value counts. A ratio is Nereid's
 value divided by the other server's. Prints Markdown. Never asserts.

@@ -2,6 +2,8 @@
 import ast
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -130,6 +132,11 @@ def test_other_folders_include_only_the_public_headers_of_the_tokenizer_library(
     others = [path for path in SOURCES if not path.is_relative_to(ROOT / library) and not path.is_relative_to(ROOT / "tests")]
     faults = [f"{path.relative_to(ROOT)} includes {name}" for path in others for name in includes(path) if name.startswith(library) and name not in public]
     assert others and not faults, "\n".join(faults)
+
+
+def test_the_page_of_results_is_drawn_from_their_files():
+    done = subprocess.run([sys.executable, ROOT / "bench/report", "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_source_is_longer_than_600_lines():

@@ -1,6 +1,6 @@
 // Rotary embedding and cache writes. Each warp handles query and key heads of a row
 // (rope_heads.cuh) or values (rope_values.cuh). Bound by the memory sectors that a single token's
-// values touch (bench/results/gpu_llm.md). 8,192 rows of one prompt: 80 % of an H200's 4.65 TB/s;
+// values touch (bench/results/gpu_llm.csv). 8,192 rows of one prompt: 80 % of an H200's 4.65 TB/s;
 // 512 rows of 512 sequences: 9 %.
 #include <algorithm>
 
