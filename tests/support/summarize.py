@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums up the JUnit files of a test run: prints the slowest 20 tests and the final line, N passed, N failed[, N skipped].
+"""Sums up the JUnit files of a test run: prints what was skipped or failed, the slowest 20 tests, and the final line, N passed, N failed[, N skipped].
 
 usage: summarize.py RESULTS_DIR. A file `broken` in it names the steps that did not build or run; each counts as a failure. The exit code is 1 on failures.
 STEP.again.xml contains the second run of the cases that failed in STEP.xml. Its outcomes count, and cases that passed only then are printed.
@@ -35,7 +35,6 @@ def print_slowest(paths, count=20):
 
 def main():
     results = pathlib.Path(sys.argv[1])
-    print_slowest(results.glob("*.xml"))
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for path in sorted(results.glob("*.xml")):
         if path.stem.endswith(".again"):
@@ -52,6 +51,7 @@ def main():
     for step in broken.read_text().split() if broken.exists() else []:
         counts["failed"] += 1
         print(f"failed: {step}: did not build or run")
+    print_slowest(results.glob("*.xml"))
     line = f"{counts['passed']} passed, {counts['failed']} failed"
     print(line + (f", {counts['skipped']} skipped" if counts["skipped"] else ""))
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
