@@ -16,8 +16,13 @@
 #include "backends/tokenizer/lib/text/byte_encoding.h"
 #include "backends/tokenizer/lib/text/utf8.h"
 #include "backends/tokenizer/lib/tokenizer.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::tokenizer {
+
+// The length of texts that repeat one unit. Work that grows with its square exceeds a test's time
+// limit, and recursion exhausts the stack.
+inline constexpr size_t kLongTextBytes = kHasSanitizer ? size_t{1} << 16 : size_t{1} << 18;
 
 // Returns the folder of the shared test data, or nothing if this machine does not have it.
 inline std::optional<std::filesystem::path> TestData() {
