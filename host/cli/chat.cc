@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/closest_name.h"
+#include "base/command_line.h"
 #include "base/json_reader.h"
 #include "host/cli/chat_stream.h"
 #include "host/cli/command.h"
@@ -43,40 +44,23 @@ struct ChatOptions {
   std::string model;
   std::string api_key;
   std::string system;
-  int64_t max_tokens = 0;  // 0: not sent
+  int max_tokens = 0;  // 0: not sent
 };
 
 Result<ChatOptions> ParseChatOptions(const std::vector<std::string>& args) {
   ChatOptions options;
   if (const char* const key = std::getenv("NEREID_API_KEY")) options.api_key = key;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const size_t equals = args[i].find('=');
-    const std::string name = args[i].substr(0, equals);
-    if (name == "--help" || name == "-h") {
-      options.show_help = true;
-      return options;
-    }
-    if (!name.starts_with("-")) {
-      if (!options.model.empty()) return InvalidArgError("expected one model, got '", args[i], "'");
-      options.model = args[i];
-      continue;
-    }
-    const std::vector<std::string> known = {"--url", "--api-key", "--system", "--max-tokens"};
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return InvalidArgError("unknown option '", name, "'", DidYouMean(name, known));
-    }
-    if (equals == std::string::npos && i + 1 == args.size()) {
-      return InvalidArgError(name, ": expected a value");
-    }
-    const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
-    if (name == "--url") options.url = value;
-    if (name == "--api-key") options.api_key = value;
-    if (name == "--system") options.system = value;
-    if (name != "--max-tokens") continue;
-    Result<int64_t> number = ParseIntValue(value, 1, INT32_MAX);
-    if (!number.ok()) return std::move(number).status().WithContext(name);
-    options.max_tokens = *number;
-  }
+  NEREID_ASSIGN_OR_RETURN(
+      const CommandLine line,
+      ParseCommandLine(args, {"--url", "--api-key", "--system", "--max-tokens"}, {}));
+  if (line.words.size() > 1)
+    return InvalidArgError("expected one model, got '", line.words[1], "'");
+  options.show_help = line.Has("--help");
+  if (!line.words.empty()) options.model = line.words[0];
+  options.url = line.ValueOr("--url", options.url);
+  options.api_key = line.ValueOr("--api-key", options.api_key);
+  options.system = line.ValueOr("--system", "");
+  NEREID_ASSIGN_OR_RETURN(options.max_tokens, line.IntOr("--max-tokens", 0, 1, INT32_MAX));
   while (options.url.ends_with('/')) options.url.pop_back();
   if (options.url.find("://") == std::string::npos) options.url = "http://" + options.url;
   return options;

@@ -15,7 +15,7 @@ namespace nereid::cli {
 struct GenerateOptions {
   bool show_help = false;
   std::string prompt;
-  int64_t max_tokens = 128;
+  int max_tokens = 128;
   std::optional<double> temperature;  // not set: the checkpoint's
   std::optional<int64_t> seed;
   ServeOptions

@@ -1,7 +1,6 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/closest_name.h"
+#include "base/command_line.h"
 #include "base/json_reader.h"
 #include "host/cli/chat_stream.h"
 #include "host/cli/generate.h"
@@ -22,22 +21,6 @@ constexpr char kUsage[] =
     "  --seed <number>         of the random numbers\n"
     "  --engine <auto|gpu|cpu> where the model runs. Default: auto, a GPU if there is one\n";
 
-// Sets the field of one option. False if the option is not one of the request.
-Result<bool> Apply(const std::string& name, const std::string& value, GenerateOptions& options) {
-  if (name == "--prompt") {
-    options.prompt = value;
-  } else if (name == "--max-tokens") {
-    NEREID_ASSIGN_OR_RETURN(options.max_tokens, ParseIntValue(value, 1, INT32_MAX));
-  } else if (name == "--temperature") {
-    NEREID_ASSIGN_OR_RETURN(options.temperature, ParseDoubleValue(value));
-  } else if (name == "--seed") {
-    NEREID_ASSIGN_OR_RETURN(options.seed, ParseIntValue(value, 0, INT64_MAX));
-  } else {
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Result<GenerateOptions> ParseGenerateOptions(const std::vector<std::string>& args) {
@@ -45,32 +28,31 @@ Result<GenerateOptions> ParseGenerateOptions(const std::vector<std::string>& arg
   // Only the request of this process is to be answered, on a port that the system chooses.
   std::vector<std::string> serve = {"--host=127.0.0.1", "--port=0", "--allow-grpc=false",
                                     "--allow-metrics=false", "--console=off"};
-  const std::vector<std::string> known = {"--prompt", "--max-tokens", "--temperature",
-                                          "--seed",   "--engine",     "--help"};
-  size_t num_checkpoints = 0;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const size_t equals = args[i].find('=');
-    const std::string name = args[i].substr(0, equals);
-    if (name == "--help" || name == "-h") {
-      options.show_help = true;
-      return options;
-    }
-    if (!name.starts_with("-")) {
-      if (++num_checkpoints > 1)
-        return InvalidArgError("expected one checkpoint, got '", args[i], "'");
-      serve.push_back(args[i]);
-      continue;
-    }
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return InvalidArgError("unknown option '", name, "'", DidYouMean(name, known));
-    }
-    if (equals == std::string::npos && i + 1 == args.size()) {
-      return InvalidArgError(name, ": expected a value");
-    }
-    const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
-    Result<bool> applied = Apply(name, value, options);
-    if (!applied.ok()) return std::move(applied).status().WithContext(name);
-    if (!*applied) serve.push_back(StrCat(name, "=", value));
+  NEREID_ASSIGN_OR_RETURN(
+      const CommandLine line,
+      ParseCommandLine(args, {"--prompt", "--max-tokens", "--temperature", "--seed", "--engine"},
+                       {}));
+  options.show_help = line.Has("--help");
+  if (options.show_help) return options;
+  if (line.words.size() > 1) {
+    return InvalidArgError("expected one checkpoint, got '", line.words[1], "'");
+  }
+  serve.insert(serve.end(), line.words.begin(), line.words.end());
+  options.prompt = line.ValueOr("--prompt", "");
+  NEREID_ASSIGN_OR_RETURN(options.max_tokens,
+                          line.IntOr("--max-tokens", options.max_tokens, 1, INT32_MAX));
+  if (const std::string text = line.ValueOr("--temperature", ""); !text.empty()) {
+    Result<double> number = ParseDoubleValue(text);
+    if (!number.ok()) return std::move(number).status().WithContext("--temperature");
+    options.temperature = *number;
+  }
+  if (const std::string text = line.ValueOr("--seed", ""); !text.empty()) {
+    Result<int64_t> number = ParseIntValue(text, 0, INT64_MAX);
+    if (!number.ok()) return std::move(number).status().WithContext("--seed");
+    options.seed = *number;
+  }
+  if (const std::string engine = line.ValueOr("--engine", ""); !engine.empty()) {
+    serve.push_back("--engine=" + engine);
   }
   if (options.prompt.empty()) return InvalidArgError("--prompt is missing");
   NEREID_ASSIGN_OR_RETURN(options.serve, ParseServeOptions(serve));

@@ -2,17 +2,15 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 
-#include "base/closest_name.h"
+#include "base/command_line.h"
 #include "host/cli/command.h"
 #include "host/cli/http_client.h"
 #include "host/cli/load_table.h"
-#include "host/option_values.h"
 #include "nereid/status.h"
 
 namespace nereid::cli {
@@ -34,35 +32,23 @@ struct TopOptions {
   bool show_help = false;
   std::string url = "http://127.0.0.1:8002/metrics";
   std::string api_key;
-  int64_t interval_ms = 1000;
-  int64_t count = 0;  // 0: no end
+  int interval_ms = 1000;
+  int count = 0;  // 0: no end
 };
 
 Result<TopOptions> ParseTopOptions(const std::vector<std::string>& args) {
   TopOptions options;
   if (const char* const key = std::getenv("NEREID_API_KEY")) options.api_key = key;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const size_t equals = args[i].find('=');
-    const std::string name = args[i].substr(0, equals);
-    if (name == "--help" || name == "-h") {
-      options.show_help = true;
-      return options;
-    }
-    const std::vector<std::string> known = {"--url", "--api-key", "--interval", "--count"};
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return InvalidArgError("unknown option '", name, "'", DidYouMean(name, known));
-    }
-    if (equals == std::string::npos && i + 1 == args.size()) {
-      return InvalidArgError(name, ": expected a value");
-    }
-    const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
-    if (name == "--url") options.url = value;
-    if (name == "--api-key") options.api_key = value;
-    if (name != "--interval" && name != "--count") continue;
-    Result<int64_t> number = ParseIntValue(value, 1, INT32_MAX);
-    if (!number.ok()) return std::move(number).status().WithContext(name);
-    (name == "--count" ? options.count : options.interval_ms) = *number;
-  }
+  NEREID_ASSIGN_OR_RETURN(
+      const CommandLine line,
+      ParseCommandLine(args, {"--url", "--api-key", "--interval", "--count"}, {}));
+  if (!line.words.empty()) return InvalidArgError("unexpected argument '", line.words[0], "'");
+  options.show_help = line.Has("--help");
+  options.url = line.ValueOr("--url", options.url);
+  options.api_key = line.ValueOr("--api-key", options.api_key);
+  NEREID_ASSIGN_OR_RETURN(options.interval_ms,
+                          line.IntOr("--interval", options.interval_ms, 1, INT32_MAX));
+  NEREID_ASSIGN_OR_RETURN(options.count, line.IntOr("--count", options.count, 1, INT32_MAX));
   if (options.url.find("://") == std::string::npos) options.url = "http://" + options.url;
   if (!options.url.ends_with("/metrics")) {
     while (options.url.ends_with('/')) options.url.pop_back();
@@ -88,7 +74,7 @@ int Watch(HttpClient& client, const TopOptions& options) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   ServerLoad before;
   Clock::time_point last = Clock::now();
-  for (int64_t shown = 0;; ++shown) {
+  for (int shown = 0;; ++shown) {
     Result<ServerLoad> now = FetchLoad(client, options);
     if (!now.ok()) return FailCommand("top", now.status(), 1);
     const Clock::time_point time = Clock::now();

@@ -1,5 +1,6 @@
 // nereid-repo: creates model repositories and checks them. Exit status: 0 success, 1 the check
 // found errors, 2 the command could not be carried out.
+#include <climits>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -7,9 +8,9 @@
 #include <vector>
 
 #include "base/closest_name.h"
+#include "base/command_line.h"
 #include "host/core/memory/gpus.h"
 #include "repo_templates/tool/check.h"
-#include "repo_templates/tool/command_line.h"
 #include "repo_templates/tool/llm_tables.h"
 #include "repo_templates/tool/new_backend.h"
 #include "repo_templates/tool/new_key.h"
@@ -17,6 +18,7 @@
 
 namespace {
 
+using nereid::CommandLine;
 using nereid::InvalidArgError;
 using nereid::Result;
 using nereid::Status;
@@ -109,10 +111,7 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   options.decoupled = line.Has("--decoupled");
   options.chat_parser = line.ValueOr("--chat-parser", options.chat_parser);
   options.tokenizer = line.ValueOr("--tokenizer", "");
-  NEREID_ASSIGN_OR_RETURN(const int max_beam_width, line.IntOr("--max-beam-width", 1));
-  if (max_beam_width < 1) {
-    return InvalidArgError("--max-beam-width: expected 1 or more, got ", max_beam_width);
-  }
+  NEREID_ASSIGN_OR_RETURN(const int max_beam_width, line.IntOr("--max-beam-width", 1, 1, INT_MAX));
   if (max_beam_width > 1) options.engine_parameters["max_beam_width"] = StrCat(max_beam_width);
   NEREID_ASSIGN_OR_RETURN(options.max_batch_size,
                           line.IntOr("--max-batch-size", options.max_batch_size));
@@ -304,7 +303,7 @@ int RunCommand(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const Result<CommandLine> line = ParseCommandLine(
+  const Result<CommandLine> line = nereid::ParseCommandLine(
       arguments,
       {"--checkpoint",
        "--out",
@@ -327,7 +326,7 @@ int main(int argc, char** argv) {
        "--chat-parser",
        "--tokenizer",
        "--max-beam-width"},
-      {"--checkpoint_precision", "--decoupled", "--copy", "--link", "--json", "--help"});
+      {"--checkpoint_precision", "--decoupled", "--copy", "--link", "--json"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
     std::fputs(kUsage, stdout);

@@ -1,8 +1,8 @@
-#include "repo_templates/tool/command_line.h"
+#include "base/command_line.h"
 
 #include <gtest/gtest.h>
 
-namespace nereid::repo {
+namespace nereid {
 namespace {
 
 Result<CommandLine> Parse(const std::vector<std::string>& arguments) {
@@ -19,13 +19,29 @@ TEST(CommandLineTest, TakesValuesInBothForms) {
   EXPECT_TRUE(line->Has("--copy"));
 }
 
+TEST(CommandLineTest, HelpEndsTheLine) {
+  for (const char* help : {"--help", "-h"}) {
+    const auto line = Parse({"new", help, "--bogus"});
+    ASSERT_TRUE(line.ok());
+    EXPECT_TRUE(line->Has("--help"));
+  }
+}
+
+TEST(CommandLineTest, HoldsIntegersToTheirRange) {
+  EXPECT_EQ(Parse({"--count=5"})->IntOr("--count", 0, 1, 5).value(), 5);
+  EXPECT_EQ(Parse({"--count=6"})->IntOr("--count", 0, 1, 5).status().message(),
+            "--count: expected an integer from 1 to 5, got '6'");
+}
+
 TEST(CommandLineTest, NamesWhatItDoesNotUnderstand) {
   EXPECT_EQ(Parse({"--cout", "3"}).status().message(),
             "unknown option '--cout' (did you mean '--out'?)");
-  EXPECT_EQ(Parse({"--out"}).status().message(), "option '--out' needs a value");
+  EXPECT_EQ(Parse({"-o"}).status().message(), "unknown option '-o'");
+  EXPECT_EQ(Parse({"--copy=x"}).status().message(), "--copy: takes no value, got 'x'");
+  EXPECT_EQ(Parse({"--out"}).status().message(), "--out: expected a value");
   EXPECT_EQ(Parse({"--count=three"})->IntOr("--count", 0).status().message(),
             "--count: expected an integer, got 'three'");
 }
 
 }  // namespace
-}  // namespace nereid::repo
+}  // namespace nereid
