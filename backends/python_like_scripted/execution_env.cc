@@ -87,9 +87,19 @@ ExecutionEnv::~ExecutionEnv() {
   if (is_unpacked_) fs::remove_all(folder_, ignored);
 }
 
-bool ExecutionEnv::has_activate() const {
+std::vector<std::string> ExecutionEnv::Command(const std::vector<std::string>& arguments) const {
+  // The environment's libraries come first: its packages need the versions that they were built
+  // with.
+  static constexpr char kEnter[] =
+      "enter() { source \"$1/bin/activate\"; }; enter \"$0\" && "
+      "LD_LIBRARY_PATH=\"$0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec python3 \"$@\"";
   std::error_code error;
-  return fs::exists(folder_ / "bin" / "activate", error);
+  std::vector<std::string> command{interpreter().string()};
+  if (fs::exists(folder_ / "bin" / "activate", error)) {
+    command = {"bash", "-c", kEnter, folder_.string()};
+  }
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
 }
 
 }  // namespace nereid::python

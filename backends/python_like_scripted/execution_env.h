@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nereid/status.h"
 
@@ -20,10 +21,9 @@ class ExecutionEnv {
   ExecutionEnv(const ExecutionEnv&) = delete;
   ExecutionEnv& operator=(const ExecutionEnv&) = delete;
 
-  // The folder that holds bin/.
-  const std::filesystem::path& folder() const { return folder_; }
-  // True if bin/activate exists; a shell must source it before it starts the interpreter.
-  bool has_activate() const;
+  // The command that runs the environment's interpreter with `arguments`: where bin/activate
+  // exists, through a shell that sources it first.
+  std::vector<std::string> Command(const std::vector<std::string>& arguments) const;
   std::filesystem::path interpreter() const { return folder_ / "bin" / "python3"; }
 
  private:

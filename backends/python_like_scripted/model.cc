@@ -134,15 +134,8 @@ Result<ProcessCommand> PythonModel::InterpreterCommand() const {
   ProcessCommand command;
   if (env_ == nullptr) {
     command.arguments = {interpreter_, worker.string()};
-  } else if (env_->has_activate()) {
-    // The environment's libraries come first: its packages need the versions that they were built
-    // with.
-    static constexpr char kEnter[] =
-        "enter() { source \"$1/bin/activate\"; }; enter \"$0\" && "
-        "LD_LIBRARY_PATH=\"$0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec python3 \"$@\"";
-    command.arguments = {"bash", "-c", kEnter, env_->folder().string(), worker.string()};
   } else {
-    command.arguments = {env_->interpreter().string(), worker.string()};
+    command.arguments = env_->Command({worker.string()});
   }
   command.environment = EnvironmentWith({});
   return command;

@@ -84,11 +84,8 @@ void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Fin
         FindingAt(model.folder, "backend", "neither 'backend' nor 'platform' is set"));
     return;
   }
-  if (config.backend == "python" && !model.versions.empty() && config.runtime.empty()) {
-    const std::string script =
-        config.default_model_filename.empty() ? "model.py" : config.default_model_filename;
-    const fs::path path = fs::path(model.VersionFolder()) / script;
-    if (!Exists(path)) findings.push_back({{path.string(), 0, 0, "", "is missing"}, false});
+  if (const std::optional<std::string> file = PythonFile(model); file && !Exists(*file)) {
+    findings.push_back({{*file, 0, 0, "", "is missing"}, false});
   }
   if (options.backend_directories.empty() || !config.runtime.empty()) return;
   std::vector<std::string> candidates{config.backend};
@@ -125,6 +122,7 @@ Findings CheckRepository(const std::string& path, const CheckOptions& options) {
   }
   CheckEnsembleCycles(repository, findings);
   CheckTokenizersFit(repository, findings);
+  if (options.runs_interpreters) CheckPythonModels(repository, findings);
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.error.file, a.error.line, a.error.column) <
            std::tie(b.error.file, b.error.line, b.error.column);

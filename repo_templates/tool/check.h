@@ -44,6 +44,9 @@ struct CheckOptions {
   std::vector<std::string> backend_directories;
   // The GPUs of this machine; not set: whether GPUs exist is not checked.
   std::optional<std::vector<int32_t>> gpus = std::nullopt;
+  // Whether the interpreters of Python models are started, which finds those without NumPy and
+  // files that do not compile.
+  bool runs_interpreters = false;
 };
 
 Findings CheckRepository(const std::string& path, const CheckOptions& options);
@@ -72,6 +75,14 @@ Repository ReadRepository(const std::string& path, Findings& findings);
 
 // nullptr if there is no such model.
 const RepositoryModel* FindModel(const Repository& repository, const std::string& name);
+
+// The file with the code of a model of backend `python`, which may be missing; empty for any other
+// model.
+std::optional<std::string> PythonFile(const RepositoryModel& model);
+
+// Starts the interpreter of each model of backend `python`. Names the interpreters that are missing
+// or have no NumPy, and with file and line what does not compile. Runs no code of a model.
+void CheckPythonModels(const Repository& repository, Findings& findings);
 
 // Runs the ensemble backend's own validation on the configurations of the steps' models.
 void CheckEnsemble(const RepositoryModel& model, const Repository& repository, Findings& findings);

@@ -97,6 +97,7 @@ CheckOptions CheckOptionsFrom(const CommandLine& line) {
   const std::string own = IfDirectory(InstallPrefix() / "backends");
   if (!own.empty()) options.backend_directories.push_back(own);
   options.gpus = nereid::core::GpuDevices();
+  options.runs_interpreters = true;
   return options;
 }
 

@@ -68,6 +68,14 @@ std::string RepositoryModel::VersionFolder() const {
   return (fs::path(folder.path) / std::to_string(versions.back())).string();
 }
 
+std::optional<std::string> PythonFile(const RepositoryModel& model) {
+  const core::ModelConfig& config = *model.config;
+  if (config.backend != "python" || !config.runtime.empty() || model.versions.empty()) return {};
+  const std::string name =
+      config.default_model_filename.empty() ? "model.py" : config.default_model_filename;
+  return (fs::path(model.VersionFolder()) / name).string();
+}
+
 size_t CountModels(const std::string& path) {
   std::error_code ignored;
   return ModelFolders(path, ignored).size();
