@@ -2,6 +2,7 @@
 // the expected one. Parameters in the model's configuration: the key is "MD5:<file, relative to the
 // model's folder>", the value the 32 hexadecimal digits that md5sum prints. [load threads]
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,12 +10,12 @@
 #include <cctype>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "nereid/error.h"
 #include "nereid/unique_fd.h"
-#include "repoagents/checksum/md5.h"
 #include "triton/core/tritonrepoagent.h"
 
 namespace {
@@ -25,6 +26,10 @@ using nereid::ToStatus;
 
 constexpr std::string_view kMd5 = "MD5:";
 
+struct FreeContext {
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
 Result<std::string> Md5OfFile(const std::filesystem::path& path) {
   // Only a regular file has an end. O_NONBLOCK: opening a FIFO returns at once.
   const nereid::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -32,19 +37,30 @@ Result<std::string> Md5OfFile(const std::filesystem::path& path) {
   if (!fd.is_open() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return nereid::NotFoundError("checksum: file '", path.string(), "' cannot be read");
   }
-  nereid::checksum::Md5 md5;
+  const std::unique_ptr<EVP_MD_CTX, FreeContext> md5(EVP_MD_CTX_new());
+  bool is_good = md5 != nullptr && EVP_DigestInit_ex(md5.get(), EVP_md5(), nullptr) == 1;
   std::vector<char> piece(1 << 16);
   // Not more than the file had: a file of the kernel may have no end.
-  for (auto left = static_cast<size_t>(info.st_size); left > 0;) {
+  for (auto left = static_cast<size_t>(info.st_size); is_good && left > 0;) {
     const ssize_t taken = ::read(fd.get(), piece.data(), std::min(left, piece.size()));
     if (taken < 0 && errno == EINTR) continue;
     if (taken <= 0) {
       return nereid::InternalError("checksum: file '", path.string(), "' cannot be read");
     }
-    md5.Add(piece.data(), static_cast<size_t>(taken));
+    is_good = EVP_DigestUpdate(md5.get(), piece.data(), static_cast<size_t>(taken)) == 1;
     left -= static_cast<size_t>(taken);
   }
-  return md5.HexDigest();
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (!is_good || EVP_DigestFinal_ex(md5.get(), digest, &size) != 1) {
+    return nereid::UnavailableError("checksum: OpenSSL cannot compute MD5 hashes");
+  }
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) {
+    hex += "0123456789abcdef"[digest[i] >> 4];
+    hex += "0123456789abcdef"[digest[i] & 15];
+  }
+  return hex;
 }
 
 bool IsInside(const std::filesystem::path& relative) {
