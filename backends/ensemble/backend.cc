@@ -109,6 +109,8 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEN
 }
 
 // Starting the first steps does not wait for anything.
+// Gain for two steps of C models: 1.3 times the requests a second, and with 64 connections 16
+// instead of 21 us of processor time a request.
 TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceExecuteInline(
     TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
     const uint32_t request_count) {
