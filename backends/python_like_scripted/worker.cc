@@ -92,6 +92,7 @@ Status Worker::Open() {
   ProcessCommand command = options_.command;
   const std::vector<int> fds = {command_end.get(), posted_end.get(), to_worker_->fd(),
                                 from_worker_->fd()};
+  command.arguments.push_back(options_.name);
   for (const int fd : fds) command.arguments.push_back(std::to_string(fd));
   command.arguments.push_back(std::to_string(options_.region_growth_bytes));
   command.arguments.push_back(std::to_string(options_.region_max_bytes));

@@ -30,8 +30,8 @@ namespace nereid::python {
 
 struct WorkerOptions {
   std::string label;       // names the worker in the log and in errors: "model 'm'"
-  std::string name;        // the model's
-  ProcessCommand command;  // the interpreter and its arguments, without the descriptors
+  std::string name;        // the model's; ps shows it as the process's first argument
+  ProcessCommand command;  // the interpreter and its file, without the arguments of the latter
   uint64_t region_bytes = 1 << 20;
   uint64_t region_growth_bytes = 1 << 20;
   uint64_t region_max_bytes = 0;  // 0: without limit

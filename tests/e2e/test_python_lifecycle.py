@@ -1,6 +1,7 @@
 """The lifecycle of a Python model: readiness, shutdown, workers that cannot be restarted, log lines, and models that it loads itself."""
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import threading
@@ -40,6 +41,14 @@ def ask(server, name, values=(1.0,)):
     status, answer = post(server, f"/v2/models/{name}/infer",
                           {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [len(values)], "data": list(values)}]})
     return (status, answer["outputs"][0]["data"]) if status == 200 else (status, answer["error"])
+
+
+def test_a_process_has_the_name_of_its_model(own_server, own_repository):
+    load(own_server, own_repository, "named_in_top_and_ps", "")
+    processes = [pathlib.Path(f"/proc/{each}") for each in children(own_server.process.pid)]
+    assert "named_in_top_an" in [(each / "comm").read_text().strip() for each in processes]
+    assert any(b"\0named_in_top_and_ps\0" in (each / "cmdline").read_bytes() for each in processes)
+    unload(own_server, "named_in_top_and_ps")
 
 
 @pytest.mark.parametrize("name, method, expected", [

@@ -148,7 +148,7 @@ def test_an_interpreter_without_numpy_is_named(own_server, own_repository, tmp_p
     config = (MODELS / "doubler/config.pbtxt").read_text() + f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{environment}" }} }}\n'
     write_model(own_repository, "bare", (MODELS / "doubler/1/model.py").read_text(), config)
     status, answer = post(own_server, "/v2/repository/models/bare/load", {})
-    assert status >= 400 and "interpreter '" in answer["error"], answer
+    assert status >= 400 and "interpreter '" in answer["error"] and "-m pip install numpy" in answer["error"], answer
     shutil.rmtree(own_repository / "bare")
 
 

@@ -1,4 +1,4 @@
-"""The entry of a worker process of backend "python". Arguments: the inherited descriptors of the command socket, the posted socket and the two
+"""The entry of a worker process of backend "python". Arguments: the model's name, by which ps shows whose process it is; the inherited descriptors of the command socket, the posted socket and the two
 regions of shared memory; by how many bytes the worker's region grows and its largest size (0: without limit); and the read end of the lifetime
 pipe, by which this process ends when the host does."""
 import fcntl
@@ -49,8 +49,24 @@ def new_fork_listener():
     return ForkListener()
 
 
+def name_process(model):
+    """Names this process after its model in top and ps -e; the kernel keeps 15 bytes."""
+    try:
+        with open("/proc/self/comm", "wb") as name:
+            name.write(model.encode(errors="replace")[:15])
+    except OSError:  # no /proc
+        pass
+
+
+def remedy_of(error):
+    if error.name != "numpy":
+        return ""
+    return f"; install it, with 'apt-get install python3-numpy' for Debian's interpreter or with '{sys.executable} -m pip install numpy'"
+
+
 def main():
-    command, posted, to_worker, from_worker, growth, limit, lifetime_fd = map(int, sys.argv[1:8])
+    name_process(sys.argv[1])
+    command, posted, to_worker, from_worker, growth, limit, lifetime_fd = map(int, sys.argv[2:9])
     sys.argv[:] = [""]  # as in Triton
     for descriptor in (command, posted, to_worker, from_worker, lifetime_fd):
         os.set_inheritable(descriptor, False)
@@ -62,7 +78,7 @@ def main():
         channel.open_channels(command, posted, to_worker, from_worker, growth, limit, new_fork_listener)
     except ImportError as error:
         import marshal
-        os.write(command, marshal.dumps((1, f"interpreter '{sys.executable}': {error}"), 2))
+        os.write(command, marshal.dumps((1, f"interpreter '{sys.executable}': {error}{remedy_of(error)}"), 2))
         return
     from nereid_worker import runtime
     channel.answer((0, f"Python {sys.version}"))
