@@ -1,6 +1,12 @@
 #include "host/core/request/infer_response.h"
 
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
 #include "host/core/handle/error.h"
+#include "host/core/observe/log.h"
 #include "host/core/request/request_schema.h"
 
 namespace nereid::core {
@@ -23,6 +29,32 @@ Shape UndoReshape(const OutputSpec& spec, bool has_batch_dim, std::span<const in
     ++from;
   }
   return result;
+}
+
+// The outputs that ReportType has logged: "model/version/output".
+class ReportedOutputs {
+ public:
+  // False if `output` was added before, or if there are too many.
+  bool Add(std::string output) {
+    constexpr size_t kMaxOutputs = 1024;
+    const std::lock_guard lock(mutex_);
+    return outputs_.size() < kMaxOutputs && outputs_.insert(std::move(output)).second;
+  }
+
+ private:
+  std::mutex mutex_;  // guards outputs_
+  std::set<std::string> outputs_;
+};
+
+// Logs an output of another type than the configuration's, once for each output. As in Triton, the
+// client gets it with the backend's type.
+void ReportType(const RequestSchema& schema, const OutputSpec& spec, DataType given) {
+  static ReportedOutputs* const reported = new ReportedOutputs;  // responses may come at the exit
+  if (!reported->Add(StrCat(schema.model_name, "/", schema.model_version, "/", spec.name))) return;
+  NEREID_LOG_WARN("output '", spec.name, "' of model '", schema.model_name, "' version ",
+                  schema.model_version, ": expected ", Name(spec.data_type),
+                  " as in its configuration, its backend gave ", Name(given),
+                  "; clients get it as it is");
 }
 
 }  // namespace
@@ -79,6 +111,8 @@ OutputTensor* InferResponse::Add(const OutputSpec* spec, DataType data_type, Sha
 Result<OutputTensor*> InferResponse::AddOutput(std::string_view name, DataType data_type,
                                                std::span<const int64_t> shape) {
   NEREID_ASSIGN_OR_RETURN(const OutputSpec* spec, SpecOf(name));
+  if (data_type != spec->data_type) [[unlikely]]
+    ReportType(schema(), *spec, data_type);
   return Add(spec, data_type, UndoReshape(*spec, schema().max_batch_size > 0, shape));
 }
 

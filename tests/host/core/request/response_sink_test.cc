@@ -114,6 +114,22 @@ TEST_F(ResponseSinkTest, FailedRequestsAreLoggedAtALimitedRate) {
   EXPECT_LT(logged.lines.size(), 100U);
 }
 
+TEST_F(ResponseSinkTest, AnOutputOfAnotherTypeThanConfiguredIsLoggedOnce) {
+  LoggedWarnings logged;
+  for (int i = 0; i < 2; ++i) {
+    auto response = NewResponse();
+    const int64_t shape[] = {2, 1};
+    EXPECT_EQ((*response->AddOutput("A", DataType::kInt32, shape))->data_type(), DataType::kInt32);
+    ASSERT_TRUE(response->AddOutput("B", DataType::kFp32, shape).ok());
+    ASSERT_TRUE(InferResponse::Send(std::move(response), i == 1 ? kFinal : 0).ok());
+  }
+  Release();
+  ASSERT_EQ(logged.lines.size(), 1U);
+  EXPECT_EQ(logged.lines[0],
+            "output 'A' of model 'm' version 1: expected FP32 as in its configuration, its backend "
+            "gave INT32; clients get it as it is");
+}
+
 TEST_F(ResponseSinkTest, SendsAnErrorIfTheBackendSendsNoResponse) {
   Release();
   const auto answers = client_.answers();
