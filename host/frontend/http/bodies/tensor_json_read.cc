@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -33,11 +35,41 @@ T ParseOutOfRange(std::string_view text) {
   return std::strtod(copy.c_str(), nullptr);
 }
 
+// The value of a number without an exponent, if the type holds its digits, read as an integer, and
+// their power of ten exactly: then one division rounds as the text does. Empty for other numbers.
+// The grammar of `text` has been checked.
+template <typename T>
+std::optional<T> ShortDecimal(std::string_view text) {
+  static constexpr T kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10};
+  constexpr uint64_t kMaxDigits = uint64_t{1} << std::numeric_limits<T>::digits;
+  uint64_t digits = 0;
+  size_t point = text.size();
+  for (size_t i = text[0] == '-' ? 1 : 0; i < text.size(); ++i) {
+    if (text[i] == '.') {
+      point = i + 1;
+    } else if (text[i] <= '9' && digits <= kMaxDigits) {
+      digits = digits * 10 + static_cast<uint64_t>(text[i] - '0');
+    } else {
+      return std::nullopt;  // an exponent, or too many digits
+    }
+  }
+  const size_t power = text.size() - point;
+  if (digits > kMaxDigits || power >= std::size(kPowers)) return std::nullopt;
+  const T value = static_cast<T>(digits) / kPowers[power];
+  return text[0] == '-' ? -value : value;
+}
+
 template <typename T>
 Status ReadElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
   if (reader.Peek() != JsonKind::kNumber) return reader.Unexpected("a number");
   NEREID_ASSIGN_OR_RETURN(const JsonNumber number, reader.ReadNumber());
   const char* const end = number.text.data() + number.text.size();
+  if constexpr (std::is_floating_point_v<T>) {
+    if (const std::optional<T> value = ShortDecimal<T>(number.text)) {
+      AppendRaw(data, *value);
+      return Status::Ok();
+    }
+  }
   T value{};
   const auto result = std::from_chars(number.text.data(), end, value);
   if constexpr (std::is_floating_point_v<T>) {
