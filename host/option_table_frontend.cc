@@ -1,6 +1,7 @@
 // Flags of the frontends, log, metrics, traces and cloud platforms.
 #include "host/option_table.h"
 #include "host/option_values.h"
+#include "host/restricted_api_files.h"
 
 namespace nereid {
 namespace {
@@ -229,6 +230,10 @@ const Flag kFlags[] = {
      "These groups of endpoints require the header <key> with this value. The flag may be given "
      "several times.",
      [](Options& o, Text text) { return o.kserve.restricted.Add(text); }},
+    {kHttp, "--http-restricted-api-file", "path",
+     "A file whose lines are values of --http-restricted-api, so that the secrets stand on no "
+     "command line.",
+     [](Options& o, Text text) { return AddRestrictedApis(text, o.kserve.restricted); }},
     {kHttp, "--cors-origin", "origin",
      "Web pages of this origin, <scheme>://<host>[:<port>], may use the HTTP port; * means all "
      "pages. The flag may be given several times.",
@@ -349,6 +354,10 @@ const Flag kFlags[] = {
      "These groups of calls require the header triton-grpc-protocol-<key> with this value. The "
      "flag may be given several times.",
      [](Options& o, Text text) { return o.grpc.restricted.Add(text); }},
+    {kGrpc, "--grpc-restricted-protocol-file", "path",
+     "A file whose lines are values of --grpc-restricted-protocol, so that the secrets stand on no "
+     "command line.",
+     [](Options& o, Text text) { return AddRestrictedApis(text, o.grpc.restricted); }},
     {kGrpc, "--grpc-use-ssl", "boolean", "The gRPC port uses TLS. Default: false.",
      NEREID_BOOL(use_grpc_tls)},
     {kGrpc, "--grpc-use-ssl-mutual", "boolean",

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -55,11 +56,13 @@ void ReloadWatch::Add(std::string what, std::vector<std::string> paths,
 }
 
 void ReloadWatch::Start() {
-  if (entries_.empty()) return;
+  // A terminal that is closed ends a server in it that has nothing to read again.
+  if (entries_.empty() && isatty(STDIN_FILENO) != 0) return;
   struct sigaction action = {};
   action.sa_handler = &OnHangup;
   action.sa_flags = SA_RESTART;
   sigaction(SIGHUP, &action, nullptr);
+  if (entries_.empty()) return;
   thread_ = StartThread([this] {
     std::unique_lock lock(mutex_);
     while (!stopped_.wait_for(lock, kPollInterval, [this] { return is_stopping_; })) {

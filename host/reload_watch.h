@@ -27,7 +27,8 @@ class ReloadWatch {
   // and takes effect at once, or returns an error and changes nothing. It is called on the watch's
   // thread and must remain callable until the watch is destroyed.
   void Add(std::string what, std::vector<std::string> paths, std::function<Status()> reload);
-  // Starts the thread, and handles SIGHUP from now on, if anything was added.
+  // Starts the thread if anything was added. From now on SIGHUP does not end the process, unless
+  // nothing was added and the process has a terminal.
   void Start();
 
  private:

@@ -1,5 +1,6 @@
 """Failures of a server's environment: ports in use, loads that never end, memory that disappears."""
 import concurrent.futures
+import functools
 import http.client
 import json
 import os
@@ -11,6 +12,7 @@ import socket
 import struct
 import subprocess
 import time
+import unittest.mock
 import urllib.error
 import urllib.request
 from multiprocessing import shared_memory
@@ -262,6 +264,15 @@ def test_shared_memory_truncated_by_its_client_fails_only_that_request(start_ser
         memory.close()
         memory.unlink()
     assert server.stop() == 0
+
+
+def test_sighup_does_not_end_a_server_without_a_terminal(start_server, tmp_path):
+    (tmp_path / "models").mkdir()
+    with open(os.devnull) as nothing, unittest.mock.patch("subprocess.Popen", functools.partial(subprocess.Popen, stdin=nothing)):
+        server = start_server(tmp_path / "models")
+    server.process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert server.process.poll() is None and server.stop() == 0
 
 
 def test_sighup_opens_a_rotated_log_file_again(start_server, tmp_path):

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "host/option_table.h"
+#include "host/restricted_api_files.h"
 
 namespace nereid {
 namespace {
@@ -357,6 +361,23 @@ TEST(OptionsTest, AConsoleThatOtherMachinesReachNeedsKeys) {
             "--api-key-file");
   EXPECT_TRUE(Parse({"--console=on", "--host=0.0.0.0", "--api-key-file=/keys"}).ok());
   EXPECT_NE(ErrorOf({"--console=maybe"}).find("--console"), std::string::npos);
+}
+
+TEST(RestrictedApisTest, AFileHasOneValueALineAndItsErrorsTellNoSecret) {
+  const std::string path = testing::TempDir() + "restricted_apis.txt";
+  std::ofstream(path) << "# admin\ntrace,logging:key=secret\n\nhealth:probe=x\r\n";
+  RestrictedApis apis;
+  ASSERT_TRUE(AddRestrictedApis(path, apis).ok());
+  ASSERT_NE(apis.Find(ApiGroup::kHealth), nullptr);
+  EXPECT_EQ(apis.Find(ApiGroup::kHealth)->value, "x");
+  EXPECT_EQ(apis.Find(ApiGroup::kLogging)->value, "secret");
+  std::ofstream(path) << "trace:key=a\ninference=secret\n";
+  RestrictedApis others;
+  const Status wrong = AddRestrictedApis(path, others);
+  EXPECT_EQ(wrong.message(),
+            "'" + path + "', line 2: expected <group>[,<group>...]:<key>=<value>, got '...'");
+  EXPECT_EQ(AddRestrictedApis(path + ".absent", others).code(), StatusCode::kNotFound);
+  std::filesystem::remove(path);
 }
 
 }  // namespace
