@@ -1,5 +1,7 @@
 """The clients of `inflight_batcher_llm` repositories, as users call them."""
+import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,12 +16,16 @@ TEXT = "Once upon a time there was a little girl who"
 @pytest.fixture(scope="module")
 def server(start_server, dist, tmp_path_factory):
     root = tmp_path_factory.mktemp("clients") / "models"
-    made = subprocess.run([dist / "bin/nereid-repo", "new", "inflight", "--generation", "0.18", "--checkpoint", ROOT / "demo/model", "--out", root,
+    made = subprocess.run([dist / "bin/nereid-repo", "new", "inflight", "--generation", "main", "--checkpoint", ROOT / "demo/model", "--out", root,
                            "--backend", "cpu_reference", "--decoupled"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     shutil.copytree(root / "tensorrt_llm", root / "whole")
     config = (root / "whole/config.pbtxt").read_text()
     (root / "whole/config.pbtxt").write_text(config.replace('name: "tensorrt_llm"', 'name: "whole"').replace("decoupled: true", "decoupled: false"))
+    # A draft model that often differs from its target, because it sees only the last tokens.
+    shutil.copytree(root / "whole", root / "narrow")
+    config = (root / "narrow/config.pbtxt").read_text().replace('name: "whole"', 'name: "narrow"')
+    (root / "narrow/config.pbtxt").write_text(re.sub(r'(key: "max_attention_window_size" value { string_value: )""', r'\1"4"', config))
     return start_server(root)
 
 
@@ -57,10 +63,47 @@ def test_end_to_end_texts_are_compared(server):
     one = run(server, "end_to_end_grpc_client.py", "-p", TEXT, "-o", 12)
     assert one.returncode == 0 and one.stdout.startswith("0: "), one.stderr
     text = one.stdout.removeprefix("0: ").removesuffix("\n")
-    assert run(server, "end_to_end_grpc_client.py", "-S", "-p", TEXT, "-o", 12, "--check-outputs", "--expected-outputs", text).returncode == 0
+    streamed = run(server, "end_to_end_grpc_client.py", "-S", "-p", json.dumps([TEXT]), "-o", 12, "--check-outputs", "--expected-outputs",
+                   json.dumps([text]))
+    assert streamed.returncode == 0 and streamed.stdout.startswith("0 [b'") and streamed.stdout.endswith(text + "\n"), streamed.stdout + streamed.stderr
     both = run(server, "end_to_end_grpc_client.py", "-p", TEXT, TEXT, "-o", 12, "--batch-inputs", "--check-outputs", "--expected-outputs", text, text)
     assert both.returncode == 0, both.stdout + both.stderr
     assert run(server, "end_to_end_grpc_client.py", "-p", TEXT, "-o", 12, "--check-outputs", "--expected-outputs", "other").returncode == 1
+
+
+def test_a_guided_output_has_the_form_of_the_guide(server):
+    done = run(server, "end_to_end_grpc_client.py", "-p", TEXT, "-o", 8, "--guided-decoding-guide-type", "regex",
+               "--guided-decoding-guide", "(yes|no)", "--return-perf-metrics")
+    assert done.returncode == 0 and "0: yes" in done.stdout or "0: no" in done.stdout, done.stdout + done.stderr
+    assert "kv_cache_alloc_total_blocks: " in done.stdout and "last_token_time_ns: " in done.stdout
+
+
+@pytest.mark.parametrize("draft", ["whole", "narrow"])
+def test_the_text_of_speculation_is_that_of_the_target_alone(server, draft):
+    """One draft model is the target itself, the other one often differs from it."""
+    plain = run(server, "end_to_end_grpc_client.py", "-p", TEXT, "-o", 24).stdout.removeprefix("0: ").removesuffix("\n")
+    done = subprocess.run([sys.executable, TOOLS / "e2e_grpc_speculative_decoding_client.py", "--url-target", f"127.0.0.1:{server.grpc}", "-p", TEXT,
+                           "-o", "24", "--num-draft-tokens", "4", "--draft-tensorrt-llm-model-name", draft, "-v"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("Final text:\n ")[1].removesuffix("\n").endswith(plain), done.stdout
+    assert done.stdout.count("\ndraft_tokens\n") == 5
+
+
+def test_the_benchmark_prints_adds_and_checks_figures(server, tmp_path):
+    def benchmark(*flags):
+        return subprocess.run([sys.executable, TOOLS / "benchmark_core_model.py", "-i", "grpc", "-u", f"127.0.0.1:{server.grpc}", "--max-input-len", "9",
+                               "--exclude-input-in-output", "--num-requests", "3", *flags, "token-norm-dist", "--input-mean", "7", "--input-stdev", "0",
+                               "--output-mean", "5", "--output-stdev", "0"], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+
+    done = benchmark("--op-stats-csv", "figures.csv", "--dump-perfetto-trace", "--tensorrt-llm-model-name", "whole")
+    assert done.returncode == 0 and "[INFO] Start benchmarking on 3 prompts." in done.stdout, done.stdout + done.stderr
+    assert re.search(r"\|\s+Avg. OP tokens per request\s+\|\s+5.00\s+\|", done.stdout)
+    header, row = (tmp_path / "figures.csv").read_text().splitlines()
+    assert header.startswith("Requests/Sec,OP tokens/sec,") and row.endswith(",3")
+    assert [event["args"] for event in json.loads((tmp_path / "prfetto_dump.json").read_text())] == [{"isl": 7, "osl": 5}] * 3
+    (tmp_path / "expected.json").write_text(json.dumps({"key": {"Total requests": 400}}))
+    failed = benchmark("--decoupled", "--check-perf-json", "expected.json", "--check-perf-key", "key")
+    assert failed.returncode == 1 and "'Total requests' check failed: expected 400, got 3" in failed.stderr, failed.stdout + failed.stderr
 
 
 def test_a_refusal_of_the_server_is_the_message(server):

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import tritonclient.grpc as grpcclient
-from llm_client import Answers, add_sampling_options, host_and_port, number_in, print_details, sampling_values, scalars, tensor
+from llm_client import Answers, add_sampling_options, host_and_port, lora_tensors, number_in, print_details, sampling_values, scalars, tensor
 from tritonclient.utils import InferenceServerException
 
 
@@ -32,12 +32,20 @@ def parse():
     parser.add_argument("--request-output-len", type=int, default=16)
     parser.add_argument("--stop-after-ms", type=int, default=0, help="stop the request early")
     parser.add_argument("--stop-via-request-cancel", action="store_true", help="... by a cancellation in place of a `stop` request")
-    parser.add_argument("--tokenizer-dir", default="")
-    parser.add_argument("--tokenizer-type", default="auto", help="accepted; the files of the tokenizer decide")
+    parser.add_argument("--tokenizer-dir", "--tokenizer_dir", default="")
+    parser.add_argument("--tokenizer-type", "--tokenizer_type", default="auto", help="accepted; the files of the tokenizer decide")
     parser.add_argument("--top-k", type=int, default=1)
     parser.add_argument("--top-p", type=float, default=0.0)
     parser.add_argument("--requested-outputs", nargs="+", default=[])
     parser.add_argument("--model-name", default="tensorrt_llm")
+    parser.add_argument("--prompt-embedding-table-path", default="", help="an .npy file with the prompt tables of tasks: [task, row, hidden size]")
+    parser.add_argument("--prompt-task-id", type=int, default=0, help="the task whose table is sent")
+    parser.add_argument("--dtype", default="float16", choices=["float16", "float32", "bfloat16"], help="the type of the table's numbers")
+    parser.add_argument("--prompt_table_extra_id", type=int, help="identifies the table in the KV cache")
+    parser.add_argument("--vocab_size", type=int, help="the first id that stands for a row of the table, for --prompt_table_extra_id")
+    parser.add_argument("--lookahead_config", help="[window_size,ngram_size,verification_set_size]")
+    parser.add_argument("--return-num-input-tokens", action="store_true")
+    parser.add_argument("--return-num-output-tokens", action="store_true")
     add_sampling_options(parser)
     return parser.parse_args()
 
@@ -68,12 +76,43 @@ def tokenizer_of(options, client):
     return AutoTokenizer.from_pretrained(options.tokenizer_dir)
 
 
+def prompt_table_inputs(options, prompt):
+    """The tensors of the prompt table of one task."""
+    if not options.prompt_embedding_table_path:
+        return []
+    table = np.load(options.prompt_embedding_table_path)[options.prompt_task_id][np.newaxis]
+    if options.dtype == "bfloat16":
+        made = grpcclient.InferInput("prompt_embedding_table", list(table.shape), "BF16")
+        made.set_data_from_numpy(table.astype(np.float32))
+    else:
+        made = tensor("prompt_embedding_table", table.astype(options.dtype))
+    inputs = [made, *scalars({"prompt_vocab_size": (table.shape[1], np.int32)})]
+    if options.prompt_table_extra_id is not None:
+        if options.vocab_size is None:
+            sys.exit("--prompt_table_extra_id: --vocab_size says from which id on it applies, and is missing")
+        ids = np.where(np.array([prompt]) >= options.vocab_size, options.prompt_table_extra_id, 0)
+        inputs.append(tensor("prompt_table_extra_ids", ids.astype(np.uint64)))
+    return inputs
+
+
+def lookahead_values(options):
+    if options.lookahead_config is None:
+        return {}
+    numbers = [text.strip() for text in options.lookahead_config.strip("[]").split(",")]
+    if len(numbers) != 3 or not all(text.isdigit() for text in numbers):
+        sys.exit(f"--lookahead_config: expected three numbers such as [7,7,7], got '{options.lookahead_config}'")
+    names = ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size")
+    return {name: (int(number), np.int32) for name, number in zip(names, numbers)}
+
+
 def inputs_of(options, prompt):
     values = sampling_values(options) | {"input_lengths": (len(prompt), np.int32), "request_output_len": (options.request_output_len, np.int32),
                                          "end_id": (options.end_id, np.int32), "pad_id": (options.pad_id, np.int32),
                                          "runtime_top_k": (options.top_k, np.int32), "runtime_top_p": (options.top_p, np.float32),
                                          "streaming": (options.streaming, bool)}
-    inputs = [tensor("input_ids", np.array([prompt], np.int32)), *scalars(values)]
+    values |= lookahead_values(options)
+    values |= {name: (True, bool) for name in ("return_num_input_tokens", "return_num_output_tokens") if getattr(options, name)}
+    inputs = [tensor("input_ids", np.array([prompt], np.int32)), *scalars(values), *lora_tensors(options), *prompt_table_inputs(options, prompt)]
     if options.draft_tokens_csv:
         inputs.append(tensor("draft_input_ids", np.array([ids_in(options.draft_tokens_csv)], np.int32)))
     return inputs
@@ -163,6 +202,9 @@ def main():
         if options.return_log_probs and result.as_numpy("output_log_probs") is not None:
             print("cum_log_probs:", result.as_numpy("cum_log_probs"))
             print("output_log_probs:", result.as_numpy("output_log_probs"))
+        for name in ("num_input_tokens", "num_output_tokens"):
+            if getattr(options, "return_" + name):
+                print(f"{name}: {number_in(result, name)}")
         print_details(result, options)
     return 0 if not options.check_output else int(not sequences or not matches(options, sequences[0]))
 

@@ -1,9 +1,12 @@
 """What the clients of `inflight_batcher_llm` models share: options, tensors and streams. Needs `tritonclient[grpc]` from PyPI."""
+import pathlib
 import queue
 
 import numpy as np
 import tritonclient.grpc as grpcclient
 
+PERFORMANCE = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks", "arrival_time_ns", "first_scheduled_time_ns",
+               "first_token_time_ns", "last_token_time_ns", "acceptance_rate", "total_accepted_draft_tokens", "total_draft_tokens")
 DATATYPES = {"bool": "BOOL", "int32": "INT32", "uint64": "UINT64", "float32": "FP32", "float16": "FP16", "object": "BYTES"}
 
 
@@ -20,13 +23,15 @@ def add_sampling_options(parser):
     parser.add_argument("--repetition-penalty", type=float)
     parser.add_argument("--presence-penalty", type=float)
     parser.add_argument("--frequency-penalty", type=float)
-    parser.add_argument("--request-id", default="", help="identifies the request, for example to stop it")
-    parser.add_argument("--lora-task-id", type=int)
+    parser.add_argument("--request-id", "--request_id", default="", help="identifies the request, for example to stop it")
+    parser.add_argument("--lora-task-id", type=int, help="the number of a LoRA adapter; 0: none")
+    parser.add_argument("--lora-path", default="", help="a folder with the adapter's model.lora_weights.npy and model.lora_config.npy")
     parser.add_argument("--exclude-input-in-output", action="store_true", help="the output does not begin with the prompt")
     parser.add_argument("--return-log-probs", action="store_true")
     parser.add_argument("--return-context-logits", action="store_true")
     parser.add_argument("--return-generation-logits", action="store_true")
     parser.add_argument("--return-kv-cache-reuse-stats", action="store_true")
+    parser.add_argument("--return-perf-metrics", action="store_true", help="print times, figures of the KV cache and of draft tokens")
 
 
 def sampling_values(options):
@@ -34,16 +39,29 @@ def sampling_values(options):
     values = {"num_return_sequences": (options.num_return_sequences, np.int32), "beam_width": (options.beam_width, np.int32),
               "temperature": (options.temperature, np.float32), "repetition_penalty": (options.repetition_penalty, np.float32),
               "presence_penalty": (options.presence_penalty, np.float32), "frequency_penalty": (options.frequency_penalty, np.float32),
-              "lora_task_id": (options.lora_task_id, np.uint64)}
-    flags = ("return_log_probs", "return_context_logits", "return_generation_logits", "return_kv_cache_reuse_stats", "exclude_input_in_output")
+              "lora_task_id": (options.lora_task_id or None, np.uint64)}
+    flags = ("return_log_probs", "return_context_logits", "return_generation_logits", "return_kv_cache_reuse_stats", "return_perf_metrics",
+             "exclude_input_in_output")
     values |= {name: (True, bool) for name in flags if getattr(options, name)}
     return {name: (value, kind) for name, (value, kind) in values.items() if value is not None}
 
 
-def tensor(name, array):
-    made = grpcclient.InferInput(name, list(array.shape), DATATYPES[str(array.dtype)])
+def tensor(name, array, module=grpcclient):
+    """`module` is tritonclient.grpc or tritonclient.http."""
+    made = module.InferInput(name, list(array.shape), DATATYPES[str(array.dtype)])
     made.set_data_from_numpy(array)
     return made
+
+
+def lora_tensors(options, rows=1):
+    """The tensors of the adapter in --lora-path."""
+    if not options.lora_path:
+        return []
+    folder = pathlib.Path(options.lora_path)
+    config = folder / "model.lora_config.npy"
+    arrays = {"lora_weights": np.load(folder / "model.lora_weights.npy"),
+              "lora_config": np.load(config if config.exists() else folder / "model.lora_keys.npy")}
+    return [tensor(name, np.repeat(array.reshape(1, *array.shape[-2:]), rows, axis=0)) for name, array in arrays.items()]
 
 
 def scalars(values):
@@ -88,6 +106,6 @@ def print_details(result, options):
         if getattr(options, "return_" + name) and (array := result.as_numpy(name)) is not None:
             print(f"{name}.shape: {array.shape}")
             print(f"{name}: {array}")
-    for name in ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks"):
-        if options.return_kv_cache_reuse_stats and result.as_numpy(name) is not None:
-            print(f"{name}: {number_in(result, name)}")
+    for name in PERFORMANCE if options.return_perf_metrics else PERFORMANCE[:3] if options.return_kv_cache_reuse_stats else ():
+        if (array := result.as_numpy(name)) is not None:
+            print(f"{name}: {array.flatten()[0]}")
