@@ -27,6 +27,7 @@ parameters { key: "max_num_sequences" value { string_value: "%d" } }
 parameters { key: "max_tokens_in_paged_kv_cache" value { string_value: "%d" } }
 """
 EVICTS = 'parameters { key: "batch_scheduler_policy" value { string_value: "max_utilization" } }\n'
+BEAMS = 'parameters { key: "max_beam_width" value { string_value: "4" } }\n'
 QUEUE = "dynamic_batching { default_queue_policy { max_queue_size: 4 } }\n"
 BACKENDS = ["cpu_reference"] + (["gpu_llm"] if os.environ.get("NEREID_TEST_GPU") == "1" else [])
 CACHE_TOKENS = 512
@@ -42,7 +43,7 @@ def server(start_server, tmp_path_factory, backend):
     root, checkpoint = tmp_path_factory.mktemp("repository"), tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
     for name, sequences, tokens, more in (("llm", 64, 8192, ""), ("full", 16, CACHE_TOKENS, ""), ("evicts", 16, CACHE_TOKENS, EVICTS),
-                                          ("queue", 1, 2048, QUEUE)):
+                                          ("queue", 1, 2048, QUEUE), ("beams", 8, 8192, BEAMS)):
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(CONFIG % (backend, checkpoint, sequences, tokens) + more)
     running = start_server(root, ["--grpc-max-requests-per-stream=4096"])
@@ -110,6 +111,38 @@ def expect_all_released(server, model):
             return
         assert time.monotonic() < deadline, seen
         time.sleep(0.05)
+
+
+def expect_while_running(server, model, requests, is_seen):
+    """Sends the requests, waits until is_seen(gauges) and cancels them; then all gauges must be idle."""
+    with connect(server) as channel:
+        call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(requests), timeout=600)
+        deadline = time.monotonic() + 60
+        while not is_seen(seen := gauges(server, model)):
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.005)
+        call.cancel()
+    expect_all_released(server, model)
+    seen = gauges(server, model)
+    idle = ["nv_trt_llm_request_metrics:scheduled", "nv_trt_llm_request_metrics:context", "nv_trt_llm_kv_cache_block_metrics:fraction"]
+    idle += [f"nv_trt_llm_inflight_batcher_metrics:{kind}" for kind in ("generation_requests", "paused_requests", "total_context_tokens")]
+    assert {key: seen[key] for key in idle} == dict.fromkeys(idle, 0)
+    assert seen["nv_trt_llm_kv_cache_block_metrics:free"] == seen["nv_trt_llm_kv_cache_block_metrics:max"] > 0
+    return seen
+
+
+def test_gauges_show_preempted_requests(server):
+    requests = [request("evicts", list(range(5, 25)), 400, f"paused-{i}") for i in range(10)]
+    seen = expect_while_running(server, "evicts", requests, lambda g: g["nv_trt_llm_inflight_batcher_metrics:paused_requests"] > 0
+                                and g["nv_trt_llm_request_metrics:waiting"] > 0 and g["nv_trt_llm_kv_cache_block_metrics:fraction"] > 0.5)
+    assert seen["nereid_llm_engine:preemptions"] > 0
+
+
+def test_gauges_count_each_beam(server):
+    one = request("beams", list(range(5, 25)), 900, "beams")
+    one.inputs.add(name="beam_width", datatype="INT32", shape=[1]).contents.int_contents.append(4)
+    expect_while_running(server, "beams", [one], lambda g: g["nv_trt_llm_inflight_batcher_metrics:generation_requests"] == 4
+                         and g["nv_trt_llm_request_metrics:active"] == 4)
 
 
 def num_ended(server, model):
