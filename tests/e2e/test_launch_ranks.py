@@ -1,8 +1,10 @@
 """Ranks of mpirun and srun: rank 0 serves, the others open no port and end with it."""
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import urllib.request
 import uuid
 
 import pytest
@@ -44,6 +46,24 @@ def test_the_other_ranks_open_no_port_and_end_with_rank_0(start_server, dist, em
 def test_independent_ranks_all_serve(start_server, empty_repository):
     more = environment("Slurm", 1, uuid.uuid4().hex) | {"NEREID_RANKS": "independent"}
     assert start_server(empty_repository, environment=more).alive()
+
+
+def test_several_models_and_instances_share_one_process(start_server, tmp_path):
+    """The orchestrator mode of TensorRT-LLM, as launch_triton_server.py --multi-model sets it. GPUs have no effect on the CPU."""
+    engine = f'backend: "cpu_reference"\nmax_batch_size: 0\nparameters {{ key: "gpt_model_path" value {{ string_value: "{ROOT}/demo/model" }} }}\n'
+    for name, gpu, count in (("first", 0, 1), ("second", 1, 2)):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(
+            engine + f'parameters {{ key: "gpu_device_ids" value {{ string_value: "{gpu}" }} }}\ninstance_group [ {{ count: {count} kind: KIND_CPU }} ]\n')
+    server = start_server(tmp_path, environment={"TRTLLM_ORCHESTRATOR": "1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "1"}, program="tritonserver")
+    inputs = {"input_ids": [5, 6, 7, 8], "input_lengths": [4], "request_output_len": [6]}
+    body = json.dumps({"inputs": [{"name": name, "datatype": "INT32", "shape": [len(data)], "data": data} for name, data in inputs.items()],
+                       "outputs": [{"name": "output_ids"}]}).encode()
+    answers = []
+    for model in ("first", "second", "second"):
+        with urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/models/{model}/infer", data=body), timeout=60) as reply:
+            answers.append(json.load(reply)["outputs"][0]["data"])
+    assert answers[0] == answers[1] == answers[2] and len(answers[0]) == 10
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
