@@ -9,11 +9,11 @@
 namespace nereid::tokenizer {
 
 struct Postprocessing::Sequences {
-  TensorView tokens, lengths;  // own the memory of the spans below
-  std::optional<TensorView> prior;
+  TensorView tokens;  // own the memory of the spans below
+  std::optional<TensorView> lengths, prior;
   int64_t rows = 1, beams = 1, width = 0;
   std::span<const int32_t> ids;        // [rows, beams, width]
-  std::span<const int32_t> ends;       // [rows, beams]
+  std::span<const int32_t> ends;       // [rows, beams]; empty: every sequence fills its row
   std::span<const int32_t> prior_ids;  // [rows, prior_width]
   size_t prior_width = 0;
   std::vector<bool> is_final;              // [rows]
@@ -21,7 +21,7 @@ struct Postprocessing::Sequences {
 
   // The ids of a sequence, without what pads it.
   std::span<const int32_t> IdsOf(int64_t sequence) const {
-    const int64_t length = std::min<int64_t>(ends[sequence], width);
+    const int64_t length = ends.empty() ? width : std::min<int64_t>(ends[sequence], width);
     return ids.subspan(sequence * width, length);
   }
 };
@@ -42,19 +42,27 @@ Result<Postprocessing::Sequences> Postprocessing::ReadSequences(RequestTensors& 
   s.rows = tensors.batch_size();
   s.beams = shape[rank - 2];
   s.width = shape[rank - 1];
-  NEREID_ASSIGN_OR_RETURN(s.lengths, tensors.RequiredInput("SEQUENCE_LENGTH"));
-  NEREID_ASSIGN_OR_RETURN(s.ends, s.lengths.As<int32_t>());
+  NEREID_RETURN_IF_ERROR(ReadLengths(tensors, s));
+  NEREID_RETURN_IF_ERROR(ReadStreamInputs(tensors, s));
+  NEREID_RETURN_IF_ERROR(ReadSkips(tensors, s));
+  return s;
+}
+
+// Templates of release 0.5 have no SEQUENCE_LENGTH.
+Status Postprocessing::ReadLengths(const RequestTensors& tensors, Sequences& s) {
+  NEREID_ASSIGN_OR_RETURN(s.lengths, tensors.OptionalInput("SEQUENCE_LENGTH"));
+  if (!s.lengths) return {};
+  NEREID_ASSIGN_OR_RETURN(s.ends, s.lengths->As<int32_t>());
   if (static_cast<int64_t>(s.ends.size()) != s.rows * s.beams) {
     return InvalidArgError("input 'SEQUENCE_LENGTH': expected ", s.rows * s.beams,
-                           " elements, one for each sequence of TOKENS_BATCH ", ToString(shape),
-                           ", got shape ", ToString(s.lengths.shape()));
+                           " elements, one for each sequence of TOKENS_BATCH ",
+                           ToString(s.tokens.shape()), ", got shape ",
+                           ToString(s.lengths->shape()));
   }
   for (const int32_t end : s.ends) {
     if (end < 0) return InvalidArgError("input 'SEQUENCE_LENGTH': expected lengths, got ", end);
   }
-  NEREID_RETURN_IF_ERROR(ReadStreamInputs(tensors, s));
-  NEREID_RETURN_IF_ERROR(ReadSkips(tensors, s));
-  return s;
+  return {};
 }
 
 // Without PRIOR_IDS, and with several beams, each request carries complete sequences.

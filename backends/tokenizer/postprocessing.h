@@ -35,6 +35,7 @@ class Postprocessing {
   struct Sequences;
   Result<Sequences> ReadSequences(RequestTensors& tensors, Request& request,
                                   const ModelConfig& config) const;
+  static Status ReadLengths(const RequestTensors& tensors, Sequences& sequences);
   Status ReadStreamInputs(const RequestTensors& tensors, Sequences& sequences) const;
   // The client's choice of each row, else the model's.
   Status ReadSkips(const RequestTensors& tensors, Sequences& sequences) const;

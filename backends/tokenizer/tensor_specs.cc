@@ -133,6 +133,11 @@ bool Accepts(const SupportedTensor& tensor, DataType datatype) {
   return std::string_view(tensor.name) == "REQUEST_OUTPUT_LEN" && datatype == DataType::kUint32;
 }
 
+// Templates of release 0.5 decode whole rows of TOKENS_BATCH.
+bool MayBeUndeclared(const SupportedTensor& tensor) {
+  return std::string_view(tensor.name) == "SEQUENCE_LENGTH";
+}
+
 Status CheckTensorList(const char* what, BackendMode mode,
                        const std::vector<TensorSpec>& configured,
                        const std::vector<SupportedTensor>& tensors) {
@@ -203,7 +208,7 @@ Status CheckTensors(BackendMode mode, const ModelConfig& config) {
         "inputs 'QUERY', 'MESSAGES' and 'PROMPT_TOKEN_IDS' are all missing from config.pbtxt");
   }
   for (const SupportedTensor& tensor : lists.inputs) {
-    if (tensor.is_required && !HasInput(config, tensor.name)) {
+    if (tensor.is_required && !HasInput(config, tensor.name) && !MayBeUndeclared(tensor)) {
       return InvalidArgError("input '", tensor.name, "' is missing from config.pbtxt");
     }
   }

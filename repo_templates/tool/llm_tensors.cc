@@ -66,7 +66,7 @@ const LlmTensor kPreprocessingOutputs[] = {
 
 const LlmTensor kPostprocessingInputs[] = {
     {"TOKENS_BATCH", "INT32", "[-1,-1]", "", true},
-    {"SEQUENCE_LENGTH", "INT32", "[-1]", "", true},
+    {"SEQUENCE_LENGTH", "INT32", "[-1]", "", false},
     {"CUM_LOG_PROBS", "FP32", "[-1]", "", false},
     {"OUTPUT_LOG_PROBS", "FP32", "[-1,-1]", "", false},
     {"CONTEXT_LOGITS", "FP32", "[-1,-1]", "", false},

@@ -129,13 +129,20 @@ TEST(TensorSpecsTest, NamesWrongTensor) {
                 .find("TYPE_INT32"),
             std::string::npos);
   EXPECT_NE(fault(BackendMode::kPostprocessing,
-                  R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})")
-                .find("'SEQUENCE_LENGTH'"),
+                  R"({"input":[{"name":"SEQUENCE_LENGTH","data_type":"TYPE_INT32","dims":[-1]}]})")
+                .find("'TOKENS_BATCH'"),
             std::string::npos);
   EXPECT_NE(fault(BackendMode::kPostprocessing,
                   R"({"output":[{"name":"TEXT","data_type":"TYPE_STRING","dims":[-1]}]})")
                 .find("'TEXT'"),
             std::string::npos);
+}
+
+// The templates of release 0.5 declare no lengths.
+TEST(TensorSpecsTest, PostprocessingWithoutLengthsPasses) {
+  const ModelConfig config =
+      Config(R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})");
+  EXPECT_TRUE(CheckTensors(BackendMode::kPostprocessing, config).ok());
 }
 
 }  // namespace
