@@ -222,9 +222,11 @@ Status Preprocessing::WriteIds(RequestTensors& tensors, const char* ids_name,
   return tensors.SetOutput<int32_t>(length_name, {1}, lengths);
 }
 
-// The texts with which the prompts end tell the parsers of answers whether the reasoning is open.
+// The text with which the prompt ends tells the parser of its answer whether the reasoning is open.
+// The engine answers the rows of a request one by one, so that what goes past it must be of one
+// row.
 Status Preprocessing::WritePromptEnds(RequestTensors& tensors, const Rows& rows) const {
-  if (!tensors.IsRequestedOutput("PROMPT_END")) return {};
+  if (rows.size() != 1 || !tensors.IsRequestedOutput("PROMPT_END")) return {};
   std::vector<std::string> ends;
   for (const std::vector<int32_t>& ids : rows) ends.push_back(PromptEnd(ids));
   return tensors.SetStrings("PROMPT_END", {1}, ends);

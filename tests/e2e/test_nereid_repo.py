@@ -7,7 +7,9 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import numpy
 import pytest
+import tritonclient.grpc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY_VOCABULARY = 512
@@ -155,6 +157,42 @@ def test_new_llm_prints_the_command_that_serves_the_repository(dist, tmp_path):
     made = run(dist, "new", "llm", "--checkpoint", ROOT / "demo/model", "--out", tmp_path / "repository")
     assert made.stdout.splitlines()[0] == str(tmp_path / "repository")
     assert made.stdout.splitlines()[1] == f"next: {(dist / 'bin/nereid').resolve()} --model-repository={tmp_path / 'repository'}"
+
+
+@pytest.fixture(scope="module")
+def decoupled(start_server, dist, tmp_path_factory):
+    root = tmp_path_factory.mktemp("decoupled") / "repository"
+    assert run(dist, "new", "llm", "--checkpoint", ROOT / "demo/model", "--out", root, "--decoupled", "--backend", "cpu_reference").returncode == 0
+    return start_server(root)
+
+
+def test_an_answer_says_that_max_tokens_was_cut(decoupled):
+    prompt = "Once upon a time " * 200
+    with ask(decoupled, "generate", text_input=prompt, max_tokens=5000) as reply:
+        answer = json.load(reply)
+    length = answer["num_output_tokens"]
+    assert answer["finish_reason"] == "length" and answer["num_input_tokens"] + length == 1024
+    assert answer["stop_reason"] == f"max_tokens 5000 was cut to {length}: the model's limit is 1024 tokens, prompt and output together"
+    with ask(decoupled, "generate", text_input=prompt, max_tokens=2) as reply:
+        assert json.load(reply)["stop_reason"] == ""
+
+
+def test_several_prompts_of_one_request_are_answered_one_by_one(decoupled):
+    prompts = ["Once upon a time", "The king said to the"]
+    single = []
+    for prompt in prompts:
+        with ask(decoupled, "generate", text_input=prompt, max_tokens=6) as reply:
+            single.append(json.load(reply)["text_output"])
+    inputs = [tritonclient.grpc.InferInput("text_input", [2, 1], "BYTES"), tritonclient.grpc.InferInput("max_tokens", [2, 1], "INT32")]
+    inputs[0].set_data_from_numpy(numpy.array([[prompt.encode()] for prompt in prompts], object))
+    inputs[1].set_data_from_numpy(numpy.array([[6], [6]], numpy.int32))
+    texts = {}
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{decoupled.grpc}") as client:
+        client.start_stream(lambda result, error: texts.update({"error": error} if error else {
+            int(result.as_numpy("batch_index").item()): result.as_numpy("text_output").item().decode()}))
+        client.async_stream_infer("ensemble", inputs)
+        client.stop_stream()
+    assert texts == dict(enumerate(single))
 
 
 def test_an_unknown_command_is_named_in_one_line(dist):

@@ -339,7 +339,10 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
     const auto number = static_cast<int32_t>(value);
     return response.SetOutput<int32_t>(name, Shape({1}), std::span(&number, 1));
   };
-  if (items_.size() > 1) NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
+  // Clients of releases before 0.14 read it in every response.
+  if (items_.size() > 1 || outputs_.fills_unrequested) {
+    NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
+  }
   if (item.num_sequences > 1 && !item.is_combined) {
     NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
   }

@@ -19,8 +19,9 @@ struct ConfiguredOutputs {
   bool is_batching;
   bool is_decoupled;
   // True for a configuration from before release 0.14 of the TensorRT-LLM backend. Log
-  // probabilities and logits are then in every response, because clients and models of that time
-  // expect them. They are zero if the request did not ask for them.
+  // probabilities, logits and batch_index are then in every response, because clients and models
+  // of that time expect them. Log probabilities and logits are zero if the request did not ask for
+  // them.
   bool fills_unrequested;
   int32_t vocab_size = 0;  // last dim of the logits
   std::vector<std::string> names;

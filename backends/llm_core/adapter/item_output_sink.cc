@@ -72,6 +72,7 @@ void ItemOutputSink::OnError(const Status& status) {
 }
 
 std::string ItemOutputSink::StopReason(const llm::SequenceOutput& output) const {
+  if (output.finish == llm::FinishReason::kLength) return stop_reasons_.cut_length;
   if (output.finish != llm::FinishReason::kStop) return "";
   const llm::TokenIds& ids = stop_reasons_.stop_token_ids;
   if (output.end_id >= 0) {

@@ -33,6 +33,8 @@ int64_t SteadyNowNs();
 struct StopReasons {
   llm::TokenIds stop_token_ids;            // of the request, without the model's own end ids
   std::vector<std::string> id_word_texts;  // parallel to StopCriteria::stop_words; may be shorter
+  // What to say of a sequence that ends by its length; empty unless max_tokens was cut.
+  std::string cut_length;
 };
 
 class ItemOutputSink : public llm::OutputSink {
@@ -57,7 +59,8 @@ class ItemOutputSink : public llm::OutputSink {
 
   // Replacement ids for the text before a stop string that begins within a token.
   llm::TokenIds ReplacementIds(const llm::SequenceOutput& output) const;
-  // The id or text that ended the sequence; empty for the model's end id and for other reasons.
+  // The id or text that ended the sequence, or that max_tokens was cut; empty for the model's end
+  // id and for other reasons.
   std::string StopReason(const llm::SequenceOutput& output) const;
 
   const std::shared_ptr<ActiveRequest> active_request_;

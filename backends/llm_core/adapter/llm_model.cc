@@ -42,6 +42,10 @@ Status LlmModel::Initialize() {
     defaults_.asks_for_num_input |= input.name == "return_num_input_tokens";
     defaults_.asks_for_num_output |= input.name == "return_num_output_tokens";
   }
+  for (const TensorSpec& output : config().outputs()) {
+    defaults_.has_context_logits |= output.name == "context_logits";
+    defaults_.has_generation_logits |= output.name == "generation_logits";
+  }
   defaults_.num_outputs = config().outputs().size();
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
   tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,

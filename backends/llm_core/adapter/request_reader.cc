@@ -341,11 +341,22 @@ Status ReadReasoning(BatchInputs& inputs, int64_t row, RequestItem& out) {
   return {};
 }
 
-Status ReadExtras(BatchInputs& inputs, int64_t row, RequestItem& out) {
-  NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_context_logits", row, out.returns_context_logits));
-  NEREID_RETURN_IF_ERROR(
-      inputs.Scalar<Bool>("return_generation_logits", row, out.returns_generation_logits));
+// `is_declared`: whether the model has the output `output`, which the input asks for.
+Status ReadLogitsFlag(BatchInputs& inputs, int64_t row, const char* name, const char* output,
+                      bool is_declared, bool& flag) {
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>(name, row, flag));
+  if (!flag || is_declared) return {};
+  return InvalidArgError("input '", name, "' is true: the model has no output '", output,
+                         "'; add it to config.pbtxt");
+}
+
+Status ReadExtras(BatchInputs& inputs, int64_t row, const RequestDefaults& defaults,
+                  RequestItem& out) {
+  NEREID_RETURN_IF_ERROR(ReadLogitsFlag(inputs, row, "return_context_logits", "context_logits",
+                                        defaults.has_context_logits, out.returns_context_logits));
+  NEREID_RETURN_IF_ERROR(ReadLogitsFlag(inputs, row, "return_generation_logits",
+                                        "generation_logits", defaults.has_generation_logits,
+                                        out.returns_generation_logits));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_prompt_log_probs", row, out.returns_prompt_log_probs));
   NEREID_RETURN_IF_ERROR(
@@ -409,11 +420,17 @@ Status ReadStop(BatchInputs& inputs, int64_t row, const RequestDefaults& default
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
                           inputs.Row<int32_t>("stop_words_list", row));
   NEREID_ASSIGN_OR_RETURN(stop.stop_words, ReadWords("stop_words_list", words));
-  // Limit the output to what the model's context can hold. The client sees finish_reason "length".
+  // Limit the output to what the model's context can hold. The client sees finish_reason "length",
+  // and in stop_reason that it got less than it asked for.
   const int64_t num_free_positions =
       defaults.max_positions - static_cast<int64_t>(out.prompt.size());
-  if (num_free_positions > 0 && stop.max_tokens > num_free_positions)
-    stop.max_tokens = static_cast<int32_t>(num_free_positions);
+  if (num_free_positions <= 0 || stop.max_tokens <= num_free_positions) return {};
+  if (!out.output_fills_context) {
+    out.stop_reasons.cut_length = StrCat(
+        "max_tokens ", stop.max_tokens, " was cut to ", num_free_positions,
+        ": the model's limit is ", defaults.max_positions, " tokens, prompt and output together");
+  }
+  stop.max_tokens = static_cast<int32_t>(num_free_positions);
   return {};
 }
 
@@ -546,7 +563,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     if (out.beams.width <= 1 && HasTemperatureAlone(inputs))
       ApplyTemperatureAlone(defaults, out, result);
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
-    NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
+    NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, defaults, out));
     NEREID_ASSIGN_OR_RETURN(out.adapter, defaults.lora->Find(request, inputs, row));
     NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> drafts,
                             inputs.Row<int32_t>("draft_input_ids", row));
