@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "backends/llm_tables/engine_tensors.h"
@@ -14,6 +16,7 @@ namespace {
 using enum ParameterKind;
 using enum ParameterRule;
 
+constexpr const char* kAnySize = "0 2147483647";
 constexpr const char* kOff = "false False FALSE 0 f n no";
 
 constexpr EngineParameter kParameters[] = {
@@ -21,18 +24,18 @@ constexpr EngineParameter kParameters[] = {
      "inflight_fused_batching inflight_batching V1 v1"},
     {"gpt_model_path", kText, kUsed, "the checkpoint's folder"},
     {"tokenizer_dir", kText, kUsed, "the tokenizer's folder, for stop words and guides"},
-    {"max_beam_width", kInt, kUsed, "the greatest beam_width of a request"},
-    {"max_tokens_in_paged_kv_cache", kInt, kUsed, "the size of the KV cache"},
-    {"max_attention_window_size", kText, kUsed, "attention windows, for each layer"},
-    {"max_kv_cache_length", kText, kUsed, "an older name of max_attention_window_size"},
-    {"sink_token_length", kInt, kUsed, "attention sinks"},
+    {"max_beam_width", kRange, kUsed, "the greatest beam_width of a request", kAnySize},
+    {"max_tokens_in_paged_kv_cache", kRange, kUsed, "the size of the KV cache", kAnySize},
+    {"max_attention_window_size", kSizes, kUsed, "attention windows, for each layer"},
+    {"max_kv_cache_length", kSizes, kUsed, "an older name of max_attention_window_size"},
+    {"sink_token_length", kRange, kUsed, "attention sinks", kAnySize},
     {"batch_scheduler_policy", kChoice, kUsed, "whether running requests may be preempted",
      "guaranteed_no_evict max_utilization"},
     {"kv_cache_free_gpu_mem_fraction", kFraction, kUsedOnGpu, "the KV cache's part of GPU memory"},
     {"enable_kv_cache_reuse", kBool, kUsed, "the prefix cache"},
     {"enable_chunked_context", kBool, kUsed, "prompts are processed in chunks"},
     {"exclude_input_in_output", kBool, kUsed, "whether output_ids begins with the prompt"},
-    {"stats_check_period_ms", kInt, kUsed, "how often metrics are updated"},
+    {"stats_check_period_ms", kRange, kUsed, "how often metrics are updated", kAnySize},
     {"decoding_mode", kChoice, kUsed, "the inputs that requests may use: see below",
      "auto top_k top_p top_k_top_p beam_search"},
     {"gpu_device_ids", kDeviceIds, kUsedOnGpu, "the GPUs of the model"},
@@ -50,8 +53,9 @@ constexpr EngineParameter kParameters[] = {
     {"normalize_log_probs", kBool, kRefused,
      "log probabilities relative to the candidates: they are those of the whole vocabulary", "",
      kOff},
-    {"lora_cache_max_adapter_size", kInt, kUsed, "the greatest rank of a LoRA adapter"},
-    {"lora_cache_host_memory_bytes", kInt, kUsed, "the memory of LoRA adapters that requests sent"},
+    {"lora_cache_max_adapter_size", kRange, kUsed, "the greatest rank of a LoRA adapter", "1 4096"},
+    {"lora_cache_host_memory_bytes", kRange, kUsed,
+     "the memory of LoRA adapters that requests sent", "0"},
     {"lora_cache_optimal_adapter_size", kInt, kNoted, "the cache of LoRA adapters"},
     {"lora_cache_gpu_memory_fraction", kFraction, kUsedOnGpu, "the GPU's memory for LoRA adapters"},
     {"guided_decoding_backend", kText, kNoted, "the library of guided decoding"},
@@ -75,11 +79,11 @@ constexpr EngineParameter kParameters[] = {
     {"worker_path", kText, kNoted, "there are no worker processes"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS", kText, kNoted, "inputs are always read on the CPU"},
     // Extensions of this host.
-    {"max_num_sequences", kInt, kUsed, "sequences at the same time"},
-    {"max_num_tokens", kInt, kUsed, "tokens in one step"},
-    {"mixed_step_tokens", kInt, kUsed, "tokens in a step that also decodes"},
-    {"max_seq_len", kInt, kUsed, "the context's size"},
-    {"cpu_threads", kInt, kUsedOnCpu, "threads of the engine"},
+    {"max_num_sequences", kRange, kUsed, "sequences at the same time", kAnySize},
+    {"max_num_tokens", kRange, kUsed, "tokens in one step", kAnySize},
+    {"mixed_step_tokens", kRange, kUsed, "tokens in a step that also decodes", kAnySize},
+    {"max_seq_len", kRange, kUsed, "the context's size", kAnySize},
+    {"cpu_threads", kRange, kUsedOnCpu, "threads of the engine", kAnySize},
     {"profile_steps", kInt, kUsedOnGpu, "steps whose operators are timed"},
     {"fused_decode", kBool, kUsedOnGpu, "whether a small decode step is one launch"},
     {"overlap_steps", kBool, kUsed, "whether a step is scheduled while one runs"},
@@ -87,14 +91,15 @@ constexpr EngineParameter kParameters[] = {
     {"kv_cache_dtype", kChoice, kUsed, "the format of the KV cache", "auto float fp8 int8"},
     {"batch_invariant", kBool, kUsed, "the same bits alone and in any batch"},
     {"speculative_decoding", kText, kUsed, "off, auto, ngram or suffix"},
-    {"max_draft_tokens", kInt, kUsed, "draft tokens of a sequence in one step"},
+    {"max_draft_tokens", kRange, kUsed, "draft tokens of a sequence in one step", "1 64"},
     {"sampling_defaults", kChoice, kUsed, "what applies where a request says nothing",
      "none generation_config"},
     {"skip_special_tokens", kBool, kUsed, "the text in which stop words are searched"},
     {"clean_up_tokenization_spaces", kBool, kUsed, "the text in which stop words are searched"},
     {"lora_adapters", kText, kUsed, "LoRA adapters: NAME=FOLDER, separated by commas"},
     {"lora_dir", kText, kUsed, "a folder of LoRA adapters, which is watched"},
-    {"json_whitespace", kInt, kUsed, "the longest white space in JSON that a guide permits"},
+    {"json_whitespace", kRange, kUsed, "the longest white space in JSON that a guide permits",
+     kAnySize},
     {"stop_words_in_text", kBool, kUsed, "whether stop words are also searched in the text"},
 };
 
@@ -106,22 +111,39 @@ bool IsNumber(std::string_view value, double above, double up_to, bool is_limite
   return !is_limited || (number > above && number <= up_to);
 }
 
-bool AreDeviceIds(std::string_view value) {
-  std::vector<int32_t> seen;
+// The bounds of kRange.
+std::pair<int64_t, int64_t> BoundsOf(std::string_view choices) {
+  const size_t space = std::min(choices.find(' '), choices.size());
+  int64_t low = 0, high = std::numeric_limits<int64_t>::max();
+  std::from_chars(choices.data(), choices.data() + space, low);
+  if (space < choices.size()) {
+    std::from_chars(choices.data() + space + 1, choices.data() + choices.size(), high);
+  }
+  return {low, high};
+}
+
+// Numbers of `lowest` or more, separated by commas. Empty if the text is not of this form.
+std::vector<int32_t> NumbersIn(std::string_view value, int32_t lowest) {
+  std::vector<int32_t> numbers;
   while (true) {
     const size_t comma = std::min(value.find(','), value.size());
     std::string_view part = value.substr(0, comma);
     while (part.starts_with(' ')) part.remove_prefix(1);
     while (part.ends_with(' ')) part.remove_suffix(1);
-    int32_t id = -1;
+    int32_t number = -1;
     const char* const end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data(), end, id);
-    if (error != std::errc() || stop != end || id < 0) return false;
-    if (std::find(seen.begin(), seen.end(), id) != seen.end()) return false;
-    seen.push_back(id);
-    if (comma == value.size()) return true;
+    const auto [stop, error] = std::from_chars(part.data(), end, number);
+    if (error != std::errc() || stop != end || number < lowest) return {};
+    numbers.push_back(number);
+    if (comma == value.size()) return numbers;
     value.remove_prefix(comma + 1);
   }
+}
+
+bool AreDeviceIds(std::string_view value) {
+  std::vector<int32_t> ids = NumbersIn(value, 0);
+  std::sort(ids.begin(), ids.end());
+  return !ids.empty() && std::adjacent_find(ids.begin(), ids.end()) == ids.end();
 }
 
 }  // namespace
@@ -166,6 +188,13 @@ bool IsValueOf(ParameterKind kind, std::string_view choices, std::string_view va
       const auto [stop, error] = std::from_chars(value.data(), end, integer);
       return error == std::errc() && stop == end;
     }
+    case kRange: {
+      const auto [stop, error] = std::from_chars(value.data(), end, integer);
+      const auto [low, high] = BoundsOf(choices);
+      return error == std::errc() && stop == end && integer >= low && integer <= high;
+    }
+    case kSizes:
+      return !NumbersIn(value, 1).empty();
     case kFloat:
       return IsNumber(value, 0.0, 0.0, false);
     case kFraction:
@@ -182,6 +211,13 @@ std::string ExpectedValue(ParameterKind kind, std::string_view choices) {
       return "true or false";
     case kInt:
       return "an integer";
+    case kRange: {
+      const auto [low, high] = BoundsOf(choices);
+      const bool is_bounded = choices.find(' ') != std::string_view::npos;
+      return is_bounded ? StrCat(low, " to ", high) : StrCat(low, " or more");
+    }
+    case kSizes:
+      return "numbers of 1 or more, separated by commas";
     case kFloat:
       return "a number";
     case kFraction:
@@ -202,6 +238,11 @@ Status CheckEngineParameter(std::string_view key, std::string_view value) {
     const std::string meant = SuggestEngineParameter(key);
     if (meant.empty()) return {};
     return InvalidArgError("parameter '", key, "' is unknown", meant);
+  }
+  if (parameter->kind == kDeviceIds && value.find(';') != std::string_view::npos) {
+    return UnsupportedError("parameter '", key, "' is '", value,
+                            "': groups of GPUs, with an engine for each instance, are not "
+                            "supported; give each group a model of its own");
   }
   if (!IsValueOf(parameter->kind, parameter->choices, value)) {
     return InvalidArgError("parameter '", key, "' is '", value, "', expected ",

@@ -18,6 +18,8 @@ enum class ParameterKind : uint8_t {
   kInt,
   kFloat,
   kFraction,   // a number above 0, up to 1
+  kRange,      // an integer within bounds
+  kSizes,      // integers of 1 or more, separated by commas
   kDeviceIds,  // numbers of GPUs, each once, separated by commas
   kChoice,
 };
@@ -36,7 +38,9 @@ struct EngineParameter {
   ParameterRule rule;
   // A phrase: what it does, which mechanism it tunes, or which feature it asks for.
   const char* about;
-  const char* choices = "";  // of kChoice, separated by spaces
+  // Of kChoice, separated by spaces. Of kRange: the lowest and, if it is bounded, the highest
+  // value.
+  const char* choices = "";
   // Values that ask for nothing, separated by spaces. They are neither noted nor refused.
   const char* idle = "";
 };

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -7,6 +8,8 @@
 
 namespace nereid::repo {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Loads each tokenizer once. An unreadable one is reported by the check of its path, or at load.
 class TokenizerFiles {
@@ -44,10 +47,43 @@ std::set<const RepositoryModel*> TokenizersOf(const RepositoryModel& engine,
   return tokenizers;
 }
 
+// Compares a model's tokenizer with a vocabulary; `directory` is the checkpoint that has it.
+// Returns whether a finding was added.
+bool CompareWith(int64_t vocabulary_size, const std::string& directory,
+                 const RepositoryModel& model, TokenizerFiles& files, Findings& findings) {
+  const tokenizer::Tokenizer* tokenizer = files.Get(ResolvePath(model, "tokenizer_dir"));
+  if (tokenizer == nullptr) return false;
+  const auto fit = tokenizer::CompareVocabulary(*tokenizer, vocabulary_size);
+  if (fit.fault.empty()) return false;
+  Finding finding = FindingAtMapEntry(
+      model.folder, "parameters", "tokenizer_dir",
+      StrCat(fit.fault,
+             fit.is_refused ? StrCat("; give the tokenizer of '", directory, "'") : std::string()));
+  finding.is_warning = !fit.is_refused;
+  findings.push_back(std::move(finding));
+  return true;
+}
+
+// The load of a tokenizer model compares it with the config.json beside it.
+std::set<const RepositoryModel*> CheckOwnCheckpoints(const Repository& repository,
+                                                     TokenizerFiles& files, Findings& findings) {
+  std::set<const RepositoryModel*> unfit;
+  for (const RepositoryModel& model : repository) {
+    if (!model.config.has_value() || model.config->backend != "tokenizer") continue;
+    fs::path folder = ResolvePath(model, "tokenizer_dir");
+    std::error_code ignored;
+    if (!fs::is_directory(folder, ignored)) folder = folder.parent_path();
+    const int64_t size = tokenizer::VocabularySizeOf((folder / "config.json").string());
+    if (CompareWith(size, folder.string(), model, files, findings)) unfit.insert(&model);
+  }
+  return unfit;
+}
+
 }  // namespace
 
 void CheckTokenizersFit(const Repository& repository, Findings& findings) {
   TokenizerFiles files;
+  const auto unfit = CheckOwnCheckpoints(repository, files, findings);
   for (const RepositoryModel& engine : repository) {
     if (!engine.config.has_value() || !IsLlmEngine(*engine.config)) continue;
     const Result<CheckpointSummary> weights = InspectWeights(ResolvePath(engine, "gpt_model_path"));
@@ -55,17 +91,8 @@ void CheckTokenizersFit(const Repository& repository, Findings& findings) {
     std::set<const RepositoryModel*> models = TokenizersOf(engine, repository);
     if (engine.config->parameters.count("tokenizer_dir") > 0) models.insert(&engine);
     for (const RepositoryModel* model : models) {
-      const tokenizer::Tokenizer* tokenizer = files.Get(ResolvePath(*model, "tokenizer_dir"));
-      if (tokenizer == nullptr) continue;
-      const auto fit = tokenizer::CompareVocabulary(*tokenizer, weights->vocabulary_size);
-      if (fit.fault.empty()) continue;
-      Finding finding = FindingAtMapEntry(
-          model->folder, "parameters", "tokenizer_dir",
-          StrCat(fit.fault, fit.is_refused
-                                ? StrCat("; give the tokenizer of '", weights->directory, "'")
-                                : std::string()));
-      finding.is_warning = !fit.is_refused;
-      findings.push_back(std::move(finding));
+      if (unfit.count(model) > 0) continue;
+      CompareWith(weights->vocabulary_size, weights->directory, *model, files, findings);
     }
   }
 }

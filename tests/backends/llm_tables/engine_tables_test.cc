@@ -20,6 +20,8 @@ std::string ValueFor(const EngineParameter& parameter) {
     case ParameterKind::kBool:
       return "true";
     case ParameterKind::kInt:
+    case ParameterKind::kRange:
+    case ParameterKind::kSizes:
       return "7";
     case ParameterKind::kFloat:
     case ParameterKind::kFraction:
@@ -77,6 +79,13 @@ TEST(EngineParametersTest, ValuesThatAskForNothingPassWithoutANote) {
   }
 }
 
+TEST(EngineParametersTest, GroupsOfGpusAreRefusedWithARepair) {
+  const Status status = CheckEngineParameter("gpu_device_ids", "0,1;2,3");
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("'gpu_device_ids' is '0,1;2,3': groups of GPUs"));
+  EXPECT_THAT(status.message(), HasSubstr("give each group a model of its own"));
+}
+
 TEST(EngineParametersTest, ValuesOfAnotherKindAreRefusedWithTheExpectedOnes) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"kv_cache_free_gpu_mem_fraction", "7", "more than 0, up to 1"},
@@ -86,7 +95,13 @@ TEST(EngineParametersTest, ValuesOfAnotherKindAreRefusedWithTheExpectedOnes) {
       {"gpu_device_ids", "0,0", "numbers of GPUs"},
       {"gpu_device_ids", "0,-1", "numbers of GPUs"},
       {"gpu_device_ids", "0,", "numbers of GPUs"},
-      {"max_beam_width", "2.5", "an integer"},
+      {"max_beam_width", "2.5", "0 to 2147483647"},
+      {"max_tokens_in_paged_kv_cache", "-5", "0 to 2147483647"},
+      {"lora_cache_max_adapter_size", "0", "1 to 4096"},
+      {"lora_cache_host_memory_bytes", "-1", "0 or more"},
+      {"max_attention_window_size", "64,x", "numbers of 1 or more, separated by commas"},
+      {"max_attention_window_size", "0", "numbers of 1 or more, separated by commas"},
+      {"num_nodes", "two", "an integer"},
       {"enable_kv_cache_reuse", "maybe", "true or false"},
       {"decoding_mode", "medusa", "one of: auto top_k"},
       {"batch_scheduler_policy", "static", "one of: guaranteed_no_evict"},
