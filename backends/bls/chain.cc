@@ -140,4 +140,18 @@ Chain MakeChain(const ModelSpec& model, const ChainModels& names,
   return chain;
 }
 
+ensemble::Shape ShapeOfClient(const TensorSpec& input, bool is_batching,
+                              const ensemble::Shape& given) {
+  const size_t num_batch_dims = is_batching ? 1 : 0;
+  const bool is_fixed =
+      std::all_of(input.dims.begin(), input.dims.end(), [](int64_t dim) { return dim >= 0; });
+  if (!is_fixed || given.size() < num_batch_dims ||
+      given.size() == num_batch_dims + input.dims.size()) {
+    return given;
+  }
+  ensemble::Shape shape(given.span().first(num_batch_dims));
+  shape.Append(input.dims);
+  return shape;
+}
+
 }  // namespace nereid::bls

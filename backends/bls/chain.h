@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/ensemble/ensemble_config.h"
+#include "backends/ensemble/tensor.h"
 
 namespace nereid::bls {
 
@@ -27,5 +28,11 @@ struct Chain {
 // `model` is the `bls` model, `called` are the models of the steps.
 Chain MakeChain(const ensemble::ModelSpec& model, const ChainModels& names,
                 std::span<const ensemble::ModelSpec> called);
+
+// The shape with which a client sends an input of the model, from the one that the model is given:
+// behind the `reshape` of its configuration, which the called models do not have. Inputs with
+// variable dims stay as they are.
+ensemble::Shape ShapeOfClient(const ensemble::TensorSpec& input, bool is_batching,
+                              const ensemble::Shape& given);
 
 }  // namespace nereid::bls

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/bls/chain.h"
+#include "backends/bls/drafted_engine.h"
 #include "backends/ensemble/capi_step_models.h"
 #include "backends/ensemble/composed_model.h"
 #include "backends/ensemble/plan_cache.h"
@@ -29,10 +30,12 @@ class BlsModel : public ensemble::ComposedModel {
 
   // The chain for one state of the called models. Immutable; plans are added.
   struct LoadedChain {
-    std::vector<std::string> step_configs;  // the JSON of the called models' configurations
+    // The JSON of the called models' configurations: by ChainStep, then the draft model.
+    std::vector<std::string> step_configs;
     std::set<std::string> unused_inputs;
     std::shared_ptr<ensemble::PlanCache> plans;
     std::shared_ptr<const ensemble::CallContext> context;
+    std::shared_ptr<const DraftingModels> drafting;  // null without a draft model
   };
 
   BlsModel(TRITONSERVER_Server* server, ensemble::ModelSpec spec,
@@ -43,11 +46,17 @@ class BlsModel : public ensemble::ComposedModel {
   Result<std::shared_ptr<const LoadedChain>> CurrentChain();
   Result<std::shared_ptr<const LoadedChain>> MakeLoadedChain(
       std::vector<std::string> step_configs) const;
+  // What drafting needs, with `target`, the graph of the chain. `called` are the chain's models and
+  // the draft model.
+  Result<std::shared_ptr<const DraftingModels>> MakeDrafting(
+      const ensemble::Graph& target, const std::vector<std::string>& step_configs,
+      std::vector<ensemble::ModelSpec> called) const;
 
   TRITONSERVER_Server* const server_;  // outlives the model
   const ensemble::ModelSpec spec_;
   ensemble::CancellationMonitor& monitor_;
   ChainModels called_;
+  std::string draft_model_;  // proposes tokens for the engine; empty: none
   bool accumulates_tokens_ = false;
 
   std::mutex mutex_;  // guards all below

@@ -1,11 +1,10 @@
 #include "backends/bls/token_accumulator.h"
 
-#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "triton/core/tritonserver.h"
+#include "backends/bls/int_tensor.h"
 
 namespace nereid::bls {
 namespace {
@@ -15,38 +14,8 @@ using ensemble::StepCall;
 using ensemble::StepEvents;
 using ensemble::StepModels;
 using ensemble::StepRequest;
-using ensemble::Tensor;
 using ensemble::TensorRef;
 using ensemble::TensorRefs;
-
-// A tensor that owns its elements.
-struct OwnedTensor : Tensor {
-  std::vector<int32_t> elements;
-};
-
-TensorRef MakeTensor(std::vector<int32_t> elements, std::initializer_list<int64_t> shape) {
-  auto tensor = std::make_shared<OwnedTensor>();
-  tensor->elements = std::move(elements);
-  tensor->data_type = TRITONSERVER_TYPE_INT32;
-  tensor->shape.assign({shape.begin(), shape.size()});
-  if (!tensor->elements.empty()) {
-    tensor->segments.push_back({.base = tensor->elements.data(),
-                                .byte_size = tensor->elements.size() * sizeof(int32_t),
-                                .memory_type = TRITONSERVER_MEMORY_CPU});
-  }
-  return tensor;
-}
-
-std::vector<int32_t> ElementsOf(const Tensor& tensor) {
-  std::vector<int32_t> elements(tensor.byte_size() / sizeof(int32_t));
-  char* at = reinterpret_cast<char*>(elements.data());
-  for (const ensemble::Segment& segment : tensor.segments) {
-    if (segment.byte_size == 0) continue;
-    std::memcpy(at, segment.base, segment.byte_size);
-    at += segment.byte_size;
-  }
-  return elements;
-}
 
 // Receives the engine's responses and passes them on with all tokens so far. Events of one call do
 // not overlap, so it needs no lock.
@@ -77,7 +46,7 @@ class AccumulatingEvents : public StepEvents {
   int32_t IndexIn(const TensorRefs& outputs, const char* name) const {
     const size_t position = Position(name);
     if (position >= outputs.size() || outputs[position] == nullptr) return 0;
-    const std::vector<int32_t> elements = ElementsOf(*outputs[position]);
+    const std::vector<int32_t> elements = ElementsOf<int32_t>(*outputs[position]);
     return elements.empty() ? 0 : elements.front();
   }
 
@@ -92,16 +61,18 @@ class AccumulatingEvents : public StepEvents {
     }
     std::vector<int32_t>& so_far =
         tokens_[{IndexIn(outputs, "batch_index"), IndexIn(outputs, "sequence_index")}];
-    const std::vector<int32_t> added = ElementsOf(*outputs[ids]);
+    const std::vector<int32_t> added = ElementsOf<int32_t>(*outputs[ids]);
     so_far.insert(so_far.end(), added.begin(), added.end());
     const auto size = static_cast<int64_t>(so_far.size());
-    outputs[ids] = MakeTensor(so_far, {1, 1, size});
+    outputs[ids] = MakeIntTensor(so_far, ShapeOf({1, 1, size}));
     if (lengths < outputs.size() && outputs[lengths] != nullptr) {
-      outputs[lengths] = MakeTensor({static_cast<int32_t>(size)}, {1, 1});
+      const auto length = static_cast<int32_t>(size);
+      outputs[lengths] = MakeIntTensor({&length, 1}, ShapeOf({1, 1}));
     }
     // No token precedes those of the response.
-    if (prior < outputs.size() && outputs[prior] != nullptr)
-      outputs[prior] = MakeTensor({}, {1, 0});
+    if (prior < outputs.size() && outputs[prior] != nullptr) {
+      outputs[prior] = MakeIntTensor({}, ShapeOf({1, 0}));
+    }
   }
 
   const std::shared_ptr<StepEvents> next_;

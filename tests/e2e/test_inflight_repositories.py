@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKPOINT = ROOT / "demo/model"
 TEMPLATES = ROOT / "repo_templates/inflight_batcher_llm"
 PROMPT = "Once upon a time there was a little girl who"
+GOLDEN = " was so beautiful that she was quite frightened"  # eight tokens, greedy
 GENERATIONS = ["0.5", "0.9", "0.13", "0.18", "main"]
 # As in the README of each release: placeholders that the release did not have yet stay.
 COMMAND_LINES = {
@@ -54,14 +55,21 @@ def make_generation(dist, out, generation, *flags):
 
 @pytest.fixture(scope="module")
 def filled(start_server, tmp_path_factory):
-    """The templates, filled by the documents' command lines. A second BLS model accumulates tokens, a third one is not decoupled."""
+    """The templates, filled by the documents' command lines. A second BLS model accumulates tokens, a third one is not decoupled, and a fourth one drafts
+    with a model that often differs from its target, because it sees only the last tokens."""
     root = tmp_path_factory.mktemp("inflight") / "models"
     shutil.copytree(TEMPLATES, root, ignore=shutil.ignore_patterns("tools"))
-    for name, config in {"accumulating": "decoupled_mode:True,accumulate_tokens:True", "whole": "decoupled_mode:False,accumulate_tokens:"}.items():
+    for name, config in {"accumulating": "decoupled_mode:True,accumulate_tokens:True", "whole": "decoupled_mode:False,accumulate_tokens:",
+                         "drafting": "decoupled_mode:True,accumulate_tokens:False,tensorrt_llm_draft_model_name:narrow"}.items():
         shutil.copytree(root / "tensorrt_llm_bls", root / name)
         file = root / name / "config.pbtxt"
         file.write_text(file.read_text().replace('name: "tensorrt_llm_bls"', f'name: "{name}"'))
         assert fill(file, f"triton_max_batch_size:4,bls_instance_count:1,{config}", "-i").returncode == 0
+    shutil.copytree(root / "tensorrt_llm", root / "narrow")
+    file = root / "narrow/config.pbtxt"
+    file.write_text(file.read_text().replace('name: "tensorrt_llm"', 'name: "narrow"'))
+    line = COMMAND_LINES["tensorrt_llm"].format(checkpoint=CHECKPOINT).replace("max_attention_window_size:2560", "max_attention_window_size:4")
+    assert fill(file, line, "-i").returncode == 0
     for model, line in COMMAND_LINES.items():
         done = fill(root / model / "config.pbtxt", line.format(checkpoint=CHECKPOINT), "--in_place")
         assert done.returncode == 0 and not done.stdout, done.stderr
@@ -72,7 +80,7 @@ def test_the_ensemble_and_the_bls_model_give_the_same_text(filled):
     answers = {model: json.loads(ask(filled, model, text_input=PROMPT, max_tokens=12, bad_words="", stop_words=""))
                for model in ("ensemble", "tensorrt_llm_bls", "whole", "accumulating")}
     texts = {answer["text_output"] for answer in answers.values()}
-    assert len(texts) == 1 and len(texts.pop()) > 20, answers
+    assert len(texts) == 1 and texts.pop().startswith(GOLDEN), answers
 
 
 def test_streams_of_the_bls_model_are_those_of_the_ensemble(filled):
@@ -90,6 +98,25 @@ def test_a_model_that_is_not_decoupled_refuses_a_stream(filled):
     with pytest.raises(urllib.error.HTTPError) as caught:
         ask(filled, "whole", text_input=PROMPT, max_tokens=12, stream=True)
     assert caught.value.code == 400 and "'whole' sends one response" in caught.value.read().decode()
+
+
+@pytest.mark.parametrize("more", [{}, {"top_k": 50, "temperature": 1.5, "random_seed": 3}, {"stop_words": " frightened"}, {"min_length": 20},
+                                  {"repetition_penalty": 1.5, "bad_words": " beautiful"}])
+def test_a_text_with_draft_tokens_is_that_without(filled, more):
+    fields = {"text_input": PROMPT, "max_tokens": 24, "return_log_probs": True, **more}
+    plain = json.loads(ask(filled, "drafting", **fields))
+    drafted = json.loads(ask(filled, "drafting", num_draft_tokens=4, use_draft_logits=True, **fields))
+    assert drafted["text_output"] == plain["text_output"] and len(plain["text_output"]) > 10
+    assert drafted["output_log_probs"] == pytest.approx(plain["output_log_probs"], abs=1e-4)
+    assert drafted["cum_log_probs"] == pytest.approx(plain["cum_log_probs"], abs=1e-3)
+
+
+@pytest.mark.parametrize("more, text", [({"stream": True}, "'stream' is true"), ({"beam_width": 2}, "'beam_width' is 2"),
+                                        ({"num_draft_tokens": -1}, "expected 0 or more, got -1")])
+def test_what_draft_tokens_exclude_is_refused_by_name(filled, more, text):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask(filled, "drafting", **{"text_input": PROMPT, "max_tokens": 8, "num_draft_tokens": 2, **more})
+    assert caught.value.code == 400 and text in caught.value.read().decode()
 
 
 @pytest.mark.parametrize("field, value", [("num_draft_tokens", 4), ("use_draft_logits", True)])
@@ -114,12 +141,15 @@ def test_each_release_is_served_to_its_clients(start_server, dist, tmp_path, gen
         inputs[-1].set_data_from_numpy(tensor)
     models = ["ensemble"] + (["tensorrt_llm_bls"] if generation != "0.5" else [])
     for model in models:
-        texts = []
+        results = []
         with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
-            client.start_stream(lambda result, error: texts.append(error or result.as_numpy("text_output")))
+            client.start_stream(lambda result, error: results.append(error or result))
             client.async_stream_infer(model, inputs)
             client.stop_stream()
-        assert len(texts) >= 8 and len(b"".join(text.ravel()[0] for text in texts)) > 15, texts
+        texts = [result.as_numpy("text_output") for result in results]
+        # Until 0.13 every response has the number of its row, and clients of that time read it.
+        assert [result.as_numpy("batch_index") is not None for result in results] == [generation == "0.13"] * len(results)
+        assert b"".join(text.ravel()[0] for text in texts).decode() == GOLDEN and len(texts) >= 8, texts
 
 
 @pytest.mark.parametrize("generation, adds", [("0.9", False), ("0.13", True)])
@@ -138,6 +168,22 @@ def test_special_tokens_are_added_as_each_release_does_by_default(start_server, 
         {"name": "QUERY", "datatype": "BYTES", "shape": [1, 1], "data": ["Hello"]},
         {"name": "REQUEST_OUTPUT_LEN", "datatype": "INT32", "shape": [1, 1], "data": [8]}], outputs=[{"name": "INPUT_ID"}]))
     assert (answer["outputs"][0]["data"][0] == 128000) == adds, answer
+
+
+def test_a_postprocessing_model_of_0_5_decodes_whole_rows(start_server, dist, tmp_path):
+    """NVIDIA's template of that release has no SEQUENCE_LENGTH."""
+    made = make_generation(dist, tmp_path / "made", "0.5")
+    config = (made / "postprocessing/config.pbtxt").read_text()
+    shutil.copytree(made / "postprocessing", tmp_path / "models/postprocessing")
+    (tmp_path / "models/postprocessing/config.pbtxt").write_text("\n".join(line for line in config.split("\n") if "SEQUENCE_LENGTH" not in line))
+    checked = subprocess.run([dist / "bin/nereid-repo", "check", tmp_path / "models"], capture_output=True, text=True)
+    assert checked.stdout == "1 model, no faults\n"
+    server = start_server(tmp_path / "models")
+    texts = []
+    for ids in ([500], [500, 501]):
+        tokens = {"name": "TOKENS_BATCH", "datatype": "INT32", "shape": [1, 1, len(ids)], "data": ids}
+        texts.append(json.loads(ask(server, "postprocessing", "infer", inputs=[tokens]))["outputs"][0]["data"][0])
+    assert texts[1].startswith(texts[0]) and len(texts[1]) > len(texts[0]) > 0
 
 
 def test_an_unknown_release_is_refused(dist, tmp_path):

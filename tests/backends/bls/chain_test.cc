@@ -84,5 +84,15 @@ TEST_F(ChainTest, PassesTheClientsTensorWherePreprocessingHasNone) {
   EXPECT_EQ(InputsOf(kEngine)["end_id"], "end_id");
 }
 
+TEST(ShapeOfClientTest, TheReshapeIsUndone) {
+  using ensemble::Shape;
+  const TensorSpec flag{"return_log_probs", "TYPE_BOOL", {1}, true};
+  EXPECT_EQ(ShapeOfClient(flag, true, Shape{4}), (Shape{4, 1}));
+  EXPECT_EQ(ShapeOfClient(flag, true, Shape{4, 1}), (Shape{4, 1}));
+  EXPECT_EQ(ShapeOfClient(flag, false, Shape()), Shape{1});
+  const TensorSpec words{"stop_words", "TYPE_STRING", {-1}, true};
+  EXPECT_EQ(ShapeOfClient(words, true, Shape{4}), Shape{4});
+}
+
 }  // namespace
 }  // namespace nereid::bls
