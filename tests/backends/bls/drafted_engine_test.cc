@@ -125,6 +125,22 @@ class RuleModel : public StepModels {
   const Rule rule_;
 };
 
+// Keeps the events of its call, and counts cancellations.
+struct HeldModel : StepModels {
+  struct Held : StepCall {
+    explicit Held(HeldModel& owner) : model(owner) {}
+    void Cancel() override { ++model.num_cancelled; }
+    HeldModel& model;
+  };
+  Result<std::shared_ptr<StepCall>> Start(const StepRequest&,
+                                          std::shared_ptr<StepEvents> given) override {
+    events = std::move(given);
+    return std::shared_ptr<StepCall>(std::make_shared<Held>(*this));
+  }
+  std::shared_ptr<StepEvents> events;
+  int num_cancelled = 0;
+};
+
 struct Answer : StepEvents {
   void OnResponse(std::span<const TensorRef> outputs, bool is_final) override {
     EXPECT_TRUE(is_final);
@@ -154,14 +170,19 @@ class DraftedEngineTest : public testing::Test {
   }
 
   Status Ask(int32_t num_draft_tokens, std::map<std::string, TensorRef> more = {}) {
+    return StartWith(draft_, num_draft_tokens, std::move(more)).status();
+  }
+
+  Result<std::shared_ptr<StepCall>> StartWith(StepModels& draft, int32_t num_draft_tokens,
+                                              std::map<std::string, TensorRef> more = {}) {
     std::map<std::string, TensorRef> values = {{"input_ids", Ints(prompt_, {1, 2})},
                                                {"input_lengths", Ints({2}, {1, 1})},
                                                {"request_output_len", Ints({20}, {1, 1})}};
     for (auto& [name, tensor] : more) values[name] = tensor;
     std::vector<TensorRef> inputs;
     for (size_t i = 0; i < 7; ++i) inputs.push_back(values[kInputs[i]]);
-    DraftedEngine engine(*models_, num_draft_tokens, others_, target_, draft_);
-    return engine.Start({kEngine, inputs}, answer_).status();
+    DraftedEngine engine(*models_, num_draft_tokens, others_, target_, draft);
+    return engine.Start({kEngine, inputs}, answer_);
   }
 
   TokenIds Plain(int32_t length) const {
@@ -243,6 +264,22 @@ TEST_F(DraftedEngineTest, AnErrorOfALaterCallEndsTheRequest) {
   target_.fails_at = 2;
   ASSERT_TRUE(Ask(4).ok());
   EXPECT_EQ(answer_->text, "out of memory");
+  EXPECT_EQ(answer_->num_ends, 1);
+  EXPECT_EQ(answer_->num_releases, 1);
+}
+
+TEST_F(DraftedEngineTest, CancellationReachesTheRunningCallAndStartsNoOther) {
+  HeldModel held;
+  const auto call = StartWith(held, 4);
+  ASSERT_TRUE(call.ok());
+  (*call)->Cancel();
+  EXPECT_EQ(held.num_cancelled, 1);
+  const std::vector<TensorRef> outputs = {Ints({7}, {1, 1, 1}), Ints({1}, {1, 1}), nullptr, nullptr,
+                                          nullptr};
+  held.events->OnResponse(outputs, true);
+  held.events->OnReleased();
+  EXPECT_TRUE(target_.calls.empty());
+  EXPECT_EQ(answer_->text, "the request was cancelled");
   EXPECT_EQ(answer_->num_ends, 1);
   EXPECT_EQ(answer_->num_releases, 1);
 }
