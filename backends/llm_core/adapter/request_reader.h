@@ -30,7 +30,7 @@ struct RequestDefaults {
   // Whether the model declares the inputs return_num_input_tokens and return_num_output_tokens. If
   // not, the outputs are always sent.
   bool asks_for_num_input = false, asks_for_num_output = false;
-  size_t num_outputs = 0;  // that the model declares
+  size_t num_outputs = 0;                                          // that the model declares
   bool has_context_logits = false, has_generation_logits = false;  // whether it declares these
   bool exclude_input_in_output = false;
   LazyTokenizer* tokenizer = nullptr;  // must outlive the defaults
