@@ -106,6 +106,22 @@ def test_the_benchmark_prints_adds_and_checks_figures(server, tmp_path):
     assert failed.returncode == 1 and "'Total requests' check failed: expected 400, got 3" in failed.stderr, failed.stdout + failed.stderr
 
 
+@pytest.mark.parametrize("protocol, model", [("grpc", "tensorrt_llm"), ("http", "whole")])
+def test_a_data_set_is_measured(server, tmp_path, protocol, model):
+    entries = [{"input": "Once upon a time", "instruction": "there was a girl", "output": "who was happy"}, {"input": "word " * 90, "instruction": "", "output": ""}]
+    (tmp_path / "data.json").write_text(json.dumps(entries))
+    address = f"127.0.0.1:{server.grpc if protocol == 'grpc' else server.http}"
+    if protocol == "grpc":
+        command = ["identity_test.py", "--max_input_len", "20", "--dataset", "data.json", "--tokenizer_dir", ROOT / "demo/model", "--time_bet_reqs", "0.001"]
+    else:
+        command = ["benchmark_core_model.py", "--max-input-len", "20", "--tensorrt-llm-model-name", model, "dataset", "--dataset", "data.json", "--tokenizer-dir",
+                   ROOT / "demo/model"]
+    command[1:1] = ["-i", protocol, "-u", address]
+    done = subprocess.run([sys.executable, TOOLS / command[0], *map(str, command[1:])], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0 and "[INFO] Start benchmarking on 1 prompts." in done.stdout, done.stdout + done.stderr
+    assert re.search(r"\|\s+Total requests\s+\|\s+1.00\s+\|", done.stdout) and "Expected op tokens 3.0" in done.stdout
+
+
 def test_a_refusal_of_the_server_is_the_message(server):
     done = run(server, "inflight_batcher_llm_client.py", "--model-name", "whole", "--text", TEXT, "-b", 9)
     assert done.returncode == 1 and "input 'beam_width' is 9" in done.stderr and "Traceback" not in done.stderr

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Measures a `tensorrt_llm` model: sends prompts, waits for all outputs and prints latencies and rates. The flags are those of TensorRT-LLM's tool of
-this name. Where lengths are drawn, the ids of the prompts are drawn, too, from the smallest ones, which every vocabulary has."""
+this name. Where lengths are drawn, the ids of the prompts are drawn, too, from the smallest ones, which every vocabulary has. The texts of a data set
+become ids by transformers, or by the server's model `preprocessing` where that package is not installed."""
 import argparse
 import csv
 import importlib
@@ -72,24 +73,47 @@ class Workload:
         self.end_id = end_id
 
 
-def workload_of_dataset(options):
-    from transformers import AutoTokenizer  # the only use of the package
-    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer_dir)
+class Tokenizer:
+    """Turns texts into ids, and knows the ids that pad and end an output."""
+
+    def __init__(self, options, client):
+        self._client = client
+        self.pad_id = self.end_id = -1
+        try:
+            from transformers import AutoTokenizer  # the only use of the package
+        except ImportError:
+            self._loaded = None
+            return
+        self._loaded = AutoTokenizer.from_pretrained(options.tokenizer_dir)
+        self.end_id = self._loaded.eos_token_id if self._loaded.eos_token_id is not None else -1
+        self.pad_id = self._loaded.pad_token_id if self._loaded.pad_token_id is not None else self.end_id
+
+    def encode(self, text):
+        if self._loaded is not None:
+            return self._loaded.encode(text)
+        result = self._client.preprocess(text)
+        self.pad_id, self.end_id = (int(result.as_numpy(name).flatten()[0]) for name in ("OUT_PAD_ID", "OUT_END_ID"))
+        return result.as_numpy("INPUT_ID").flatten().tolist()
+
+
+def workload_of_dataset(options, client):
+    tokenizer = Tokenizer(options, client)
     prompts, lengths, tokens_per_word = [], [], []
     with open(options.dataset, encoding="utf-8") as file:
         entries = json.load(file)
     for entry in entries:
+        if len(prompts) == options.num_requests:
+            break
         text = f"{entry['input']} {entry['instruction']}"
         ids = tokenizer.encode(text)
-        if len(ids) > options.max_input_len or len(prompts) == options.num_requests:
+        if len(ids) > options.max_input_len:
             continue
         prompts.append(ids)
         lengths.append(max(1, int(len(entry["output"].split(" ")) * options.op_tokens_per_word)))
         tokens_per_word.append(len(ids) / max(1, len(text.split())))
     if prompts:
         print("Tokenizer: Tokens per word = ", round(float(np.mean(tokens_per_word)), 3))
-    end_id = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else -1
-    return Workload(prompts, lengths, tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_id, end_id)
+    return Workload(prompts, lengths, tokenizer.pad_id, tokenizer.end_id)
 
 
 def normal_lengths(random, mean, deviation, count):
@@ -102,9 +126,9 @@ def histogram_lengths(random, name):
     return lengths
 
 
-def make_workload(options):
+def make_workload(options, client):
     if options.workload == "dataset":
-        return workload_of_dataset(options)
+        return workload_of_dataset(options, client)
     random = np.random.default_rng(SEED)
     if options.workload == "token-norm-dist":
         inputs = normal_lengths(random, options.input_mean, options.input_stdev, options.num_requests)
@@ -143,8 +167,20 @@ class Client:
         address = host_and_port(options.url or ("localhost:8000" if options.protocol == "http" else "localhost:8001"))
         more = {"concurrency": options.concurrency} if options.protocol == "http" else {}
         self._client = self._module.InferenceServerClient(address, verbose=options.verbose, **more)
+        self._is_streaming = options.decoupled or self._has_decoupled_model()
         self._queue = queue.Queue()
         self._waiting = []  # (number, handle) of requests over HTTP
+
+    def _has_decoupled_model(self):
+        """Over gRPC such models are asked over a stream, also without --decoupled."""
+        if self._options.protocol != "grpc":
+            return False
+        configs = [self._client.get_model_config(name).config for name in self._options.tensorrt_llm_model_name]
+        return any(config.model_transaction_policy.decoupled for config in configs)
+
+    def preprocess(self, text):
+        inputs = [tensor("QUERY", np.array([[text.encode()]], object), self._module), tensor("REQUEST_OUTPUT_LEN", np.array([[1]], np.int32), self._module)]
+        return self._client.infer("preprocessing", inputs)
 
     def _inputs(self, workload, prompt, num_tokens):
         values = {"input_lengths": len(prompt), "request_output_len": num_tokens, "pad_id": workload.pad_id, "end_id": workload.end_id}
@@ -155,13 +191,13 @@ class Client:
         return lambda result, error: self._queue.put((number if number is not None else int(request_id(result, error)), result, error, time.perf_counter()))
 
     def open(self):
-        if self._options.decoupled:
+        if self._is_streaming:
             self._client.start_stream(callback=self._took(None), stream_timeout=self._options.stream_timeout)
 
     def send(self, number, workload, prompt, num_tokens):
         models = self._options.tensorrt_llm_model_name
         model, inputs = models[number % len(models)], self._inputs(workload, prompt, num_tokens)
-        if self._options.decoupled:
+        if self._is_streaming:
             self._client.async_stream_infer(model, inputs, request_id=str(number))
         elif self._options.protocol == "grpc":
             self._client.async_infer(model, inputs, callback=self._took(number), request_id=str(number))
@@ -170,7 +206,7 @@ class Client:
 
     def close(self, count):
         """Yields (number, result, time) of each response of `count` requests."""
-        if self._options.decoupled:
+        if self._is_streaming:
             self._client.stop_stream()
             count = self._queue.qsize()
         for number, handle in self._waiting:
@@ -262,10 +298,10 @@ def check(options, values):
 def main():
     options = parse()
     print(options.workload)
-    workload = make_workload(options)
+    client = Client(options)
+    workload = make_workload(options, client)
     if not workload.prompts:
         sys.exit(f"no prompt has at most {options.max_input_len} tokens (--max-input-len)")
-    client = Client(options)
     print("[INFO] Warm up for benchmarking.")
     warm_up = Workload(workload.prompts[:1] * NUM_WARM_UPS, [WARM_UP_TOKENS] * NUM_WARM_UPS, workload.pad_id, workload.end_id)
     run(client, warm_up, [0] * NUM_WARM_UPS)
