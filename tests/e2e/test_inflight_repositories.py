@@ -32,6 +32,46 @@ COMMAND_LINES = {
 }
 
 
+# The chain of tensorrt_llm_bls as a Python model, with what the tests send. The dataclass has a default that Python refuses from 3.11 on, as the models
+# of releases 0.9 to 0.13 have.
+PYTHON_CHAIN = '''
+from dataclasses import dataclass
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+@dataclass
+class Names:
+    absent: np.ndarray = np.array([])
+
+
+class TritonPythonModel:
+    def call(self, model, inputs, outputs):
+        request = pb_utils.InferenceRequest(model_name=model, inputs=[pb_utils.Tensor(name, value) for name, value in inputs.items()],
+                                            requested_output_names=outputs)
+        for response in request.exec(decoupled=True):
+            if response.has_error():
+                raise pb_utils.TritonModelException(response.error().message())
+            if response.output_tensors():
+                yield {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+
+    def execute(self, requests):
+        assert Names().absent.size == 0
+        for request in requests:
+            given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+            prepared = next(self.call("preprocessing", {"QUERY": given["text_input"], "REQUEST_OUTPUT_LEN": given["max_tokens"]},
+                                      ["INPUT_ID", "REQUEST_INPUT_LEN", "OUT_END_ID"]))
+            inputs = {"input_ids": prepared["INPUT_ID"], "input_lengths": prepared["REQUEST_INPUT_LEN"], "request_output_len": given["max_tokens"],
+                      "end_id": prepared["OUT_END_ID"], "streaming": given.get("stream", np.array([[False]]))}
+            sender = request.get_response_sender()
+            for part in self.call("tensorrt_llm", inputs, ["output_ids", "sequence_length"]):
+                text = next(self.call("postprocessing", {"TOKENS_BATCH": part["output_ids"], "SEQUENCE_LENGTH": part["sequence_length"]}, ["OUTPUT"]))
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("text_output", text["OUTPUT"])]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+
+
 def fill(file, substitutions, *flags):
     return subprocess.run([sys.executable, TEMPLATES / "tools/fill_template.py", *flags, file, substitutions], capture_output=True, text=True)
 
@@ -65,6 +105,11 @@ def filled(start_server, tmp_path_factory):
         file = root / name / "config.pbtxt"
         file.write_text(file.read_text().replace('name: "tensorrt_llm_bls"', f'name: "{name}"'))
         assert fill(file, f"triton_max_batch_size:4,bls_instance_count:1,{config}", "-i").returncode == 0
+    shutil.copytree(root / "tensorrt_llm_bls", root / "python_chain")
+    file = root / "python_chain/config.pbtxt"
+    file.write_text(file.read_text().replace('name: "tensorrt_llm_bls"', 'name: "python_chain"').replace('backend: "bls"', 'backend: "python"'))
+    (root / "python_chain/1/model.py").write_text(PYTHON_CHAIN)
+    assert fill(file, COMMAND_LINES["tensorrt_llm_bls"], "-i").returncode == 0
     shutil.copytree(root / "tensorrt_llm", root / "narrow")
     file = root / "narrow/config.pbtxt"
     file.write_text(file.read_text().replace('name: "tensorrt_llm"', 'name: "narrow"'))
@@ -81,6 +126,12 @@ def test_the_ensemble_and_the_bls_model_give_the_same_text(filled):
                for model in ("ensemble", "tensorrt_llm_bls", "whole", "accumulating")}
     texts = {answer["text_output"] for answer in answers.values()}
     assert len(texts) == 1 and texts.pop().startswith(GOLDEN), answers
+
+
+def test_a_python_chain_gives_the_text_and_the_stream_of_the_native_one(filled):
+    fields = {"text_input": PROMPT, "max_tokens": 12}
+    assert json.loads(ask(filled, "python_chain", **fields))["text_output"] == json.loads(ask(filled, "tensorrt_llm_bls", **fields))["text_output"]
+    assert stream(filled, "python_chain", **fields) == stream(filled, "tensorrt_llm_bls", **fields)
 
 
 def test_streams_of_the_bls_model_are_those_of_the_ensemble(filled):
