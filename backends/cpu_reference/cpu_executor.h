@@ -45,6 +45,7 @@ class CpuExecutor : public llm::Executor {
             .token_masks = true,
             .adapters = true,
             .draft_tokens = true,
+            .prompt_embeddings = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {

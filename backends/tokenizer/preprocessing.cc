@@ -92,13 +92,29 @@ Status Preprocessing::Process(Request& request, const ModelConfig& config) const
   NEREID_RETURN_IF_ERROR(WriteWordList(tensors, "STOP_WORDS_IDS", "STOP_WORDS_DICT"));
   NEREID_RETURN_IF_ERROR(WriteEmbeddingBias(tensors));
 
-  // Extra ids mark positions of a prompt table. A text prompt has none, so all are zero.
-  NEREID_ASSIGN_OR_RETURN(const auto extra, tensors.OptionalInput("PROMPT_TABLE_EXTRA_ID"));
-  if (!extra) return {};
+  return WriteExtraIds(tensors, ids);
+}
+
+// The extra id marks the places of a prompt table, whose ids are above the vocabulary. A text has
+// none.
+Status Preprocessing::WriteExtraIds(RequestTensors& tensors, const Rows& ids) const {
+  NEREID_ASSIGN_OR_RETURN(auto view, tensors.OptionalInput("PROMPT_TABLE_EXTRA_ID"));
+  if (!view) return {};
+  NEREID_ASSIGN_OR_RETURN(const std::span<const uint64_t> extra, view->As<uint64_t>());
+  if (extra.size() != ids.size()) {
+    return InvalidArgError("input 'PROMPT_TABLE_EXTRA_ID': expected 1 value per row, got shape ",
+                           ToString(view->shape()));
+  }
   size_t width = 0;
   for (const auto& row : ids) width = std::max(width, row.size());
+  std::vector<uint64_t> marks(width * ids.size(), 0);
+  for (size_t row = 0; row < ids.size(); ++row) {
+    for (size_t i = 0; i < ids[row].size(); ++i) {
+      if (ids[row][i] >= tokenizer_->vocab_size()) marks[row * width + i] = extra[row];
+    }
+  }
   return tensors.SetOutput<uint64_t>("OUT_PROMPT_TABLE_EXTRA_IDS", {static_cast<int64_t>(width)},
-                                     std::vector<uint64_t>(width * ids.size(), 0));
+                                     marks);
 }
 
 Result<Preprocessing::Rows> Preprocessing::ReadPrompts(RequestTensors& tensors,
@@ -133,8 +149,10 @@ Result<Preprocessing::Rows> Preprocessing::ReadTokenIds(const RequestTensors& te
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids, view.As<int32_t>());
   NEREID_ASSIGN_OR_RETURN(const size_t per_row, tensors.ElementsPerRow(view, ids.size()));
   const int32_t vocab_size = tokenizer_->vocab_size();
+  // The engine knows which ids the table has.
+  NEREID_ASSIGN_OR_RETURN(const auto table, tensors.OptionalInput("PROMPT_VOCAB_SIZE"));
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    if (ids[i] >= 0 && (ids[i] < vocab_size || table)) continue;
     return InvalidArgError("input '", view.name(), "': token id ", ids[i], " at index ",
                            i % per_row, ", expected 0 to ", vocab_size - 1, " (the vocabulary of ",
                            vocab_size, " tokens)");

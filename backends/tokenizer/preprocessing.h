@@ -37,12 +37,13 @@ class Preprocessing {
   // Encodes the conversations of the input MESSAGES or the texts of QUERY, or takes the ids of
   // PROMPT_TOKEN_IDS. INVALID_ARG if a request has more than one of them, or none.
   Result<Rows> ReadPrompts(RequestTensors& tensors, Request& request) const;
-  // INVALID_ARG names an id outside the vocabulary.
+  // INVALID_ARG names an id outside the vocabulary. Greater ones pass with PROMPT_VOCAB_SIZE.
   Result<Rows> ReadTokenIds(const RequestTensors& tensors, TensorView& view) const;
   Result<Rows> EncodeConversations(const RequestTensors& tensors, TensorView& messages) const;
   Result<std::vector<int32_t>> EncodeConversation(Conversation conversation,
                                                   const std::tm& now) const;
   Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
+  Status WriteExtraIds(RequestTensors& tensors, const Rows& ids) const;
   Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
   std::string PromptEnd(const std::vector<int32_t>& ids) const;

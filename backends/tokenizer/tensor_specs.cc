@@ -42,6 +42,7 @@ const SupportedTensors& PreprocessingTensors() {
                                           {"PARALLEL_TOOL_CALLS", kBool, {1}},
                                           {"GUIDED_DECODING_GUIDE_TYPE", kBytes, {1}},
                                           {"GUIDED_DECODING_GUIDE", kBytes, {1}},
+                                          {"PROMPT_VOCAB_SIZE", kInt32, {1}},
                                           {"TRUNCATE_PROMPT_TOKENS", kInt32, {1}},
                                           {"THINKING_TOKEN_BUDGET", kInt32, {1}},
                                           {"DECODER_QUERY", kBytes, {1}},

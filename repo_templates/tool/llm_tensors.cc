@@ -19,6 +19,7 @@ const LlmTensor kPreprocessingInputs[] = {
     {"GUIDED_DECODING_GUIDE_TYPE", "STRING", "[1]", "", false},
     {"GUIDED_DECODING_GUIDE", "STRING", "[1]", "", false},
     {"PROMPT_TOKEN_IDS", "INT32", "[-1]", "", false},
+    {"PROMPT_VOCAB_SIZE", "INT32", "[1]", "", false},
     {"TRUNCATE_PROMPT_TOKENS", "INT32", "[1]", "", false},
     {"THINKING_TOKEN_BUDGET", "INT32", "[1]", "", false},
     {"REQUEST_OUTPUT_LEN", "INT32", "[1]", "[-1]", true},

@@ -19,6 +19,8 @@ parameters {{ key: "max_num_sequences" value {{ string_value: "8" }} }}
 parameters {{ key: "exclude_input_in_output" value {{ string_value: "true" }} }}
 """
 WIDE = 'parameters { key: "max_beam_width" value { string_value: "4" } }\n'
+TABLE = [[0.5] * 384, [-1.0] * 384]
+TABLED = {"input_ids": [4096] + PROMPT[1:], "prompt_embedding_table": TABLE}
 DRAWN = {"runtime_top_k": 200, "temperature": 4.0, "seed": 7}
 NUCLEUS = {"runtime_top_p": 0.95, "temperature": 4.0, "seed": 7}
 BEAMS = {"beam_width": 3}
@@ -67,12 +69,17 @@ DIFFERS = {
     "thinking_token_budget": ({"thinking_token_budget": 1, "thinking_end_ids": [5]}, {"thinking_token_budget": 4, "thinking_end_ids": [5]}),
     "thinking_begin_ids": ({"thinking_token_budget": 1, "thinking_end_ids": [5]},
                            {"thinking_token_budget": 1, "thinking_end_ids": [5], "thinking_begin_ids": [5]}),
+    "prompt_embedding_table": (TABLED, {**TABLED, "prompt_embedding_table": TABLE[::-1]}),
+    "prompt_embeds": ({"prompt_embeds": TABLE}, {}),
+    "prompt_table_extra_ids": ({**TABLED, "prompt_table_extra_ids": [9] * len(PROMPT), "return_kv_cache_reuse_stats": True},
+                               {**TABLED, "return_kv_cache_reuse_stats": True}),
     "thinking_end_ids": ({"thinking_token_budget": 1, "thinking_end_ids": [5]}, {"thinking_token_budget": 1, "thinking_end_ids": [6]}),
 }
 # Inputs whose effect needs more than one answer: other tests show it.
 ELSEWHERE = {"streaming": "test_llm_overload.py", "priority": "scheduler_test.cc", "len_penalty": "beam_search_test.cc", "early_stopping": "beam_search_test.cc",
              "runtime_top_p_reset_ids": "sampler_test.cc", "guided_decoding_guide": "test_structured_output.py",
              "guided_decoding_guide_type": "test_structured_output.py", "draft_input_ids": "drafter_test.cc",
+             "prompt_vocab_size": "test_prompt_tables.py",
              "lora_name": "test_lora.py", "lora_task_id": "test_lora.py", "lora_weights": "test_lora.py", "lora_config": "test_lora.py"}
 
 

@@ -27,6 +27,8 @@ LONG = 48  # the context before extension by longrope, yarn and dynamic
 MAX_POSITIONS = {"phi3-longrope-short": LONG, "llama-dynamic-beyond": 4 * LONG}
 NUM_BEAMS = 3
 BEAM_CASES = ("llama", "gpt2")
+EMBEDS_CASES = ("llama", "gpt2", "gemma2", "gemma3", "mixtral", "phi3", "starcoder2")
+NUM_ROWS = 5
 END_IDS = list(range(2, 26))  # many ids, so that some occur
 IS_OLD = int(transformers.__version__.split(".")[0]) < 5  # writes rope_theta and rope_scaling, while newer versions write rope_parameters
 
@@ -283,6 +285,24 @@ def ruled(made, ids, plain):
     return answers
 
 
+def embedded(made, ids, seed):
+    """The logits and greedy tokens of a prompt whose ids of at least VOCAB are random embeddings."""
+    generator = torch.Generator().manual_seed(seed)
+    table = made.get_input_embeddings()
+    rows = torch.randn((NUM_ROWS, table.weight.shape[1]), generator=generator)
+    ids = [VOCAB + i % NUM_ROWS if i < NUM_ROWS or i % 4 == 1 else token for i, token in enumerate(ids)]
+    embeds = torch.stack([rows[token - VOCAB] if token >= VOCAB else table(torch.tensor(token)) for token in ids])
+    greedy, lead, first = [], 1e9, None
+    for _ in range(NUM_GREEDY):
+        last = made(inputs_embeds=embeds[None], use_cache=False).logits[0, -1].float()
+        first = last if first is None else first
+        top = torch.topk(last, 2)
+        lead = min(lead, float(top.values[0] - top.values[1]))
+        greedy.append(int(top.indices[0]))
+        embeds = torch.cat([embeds, table(top.indices[:1])])
+    return {"ids": ids, "rows": rows.tolist(), "logits": first.tolist(), "greedy": greedy, "min_lead": lead}
+
+
 def reason_against(name):
     """Why this version cannot create the case; empty if it can."""
     if IS_OLD and name in ONLY_NEWER:
@@ -310,6 +330,8 @@ def main():
                 golden |= {"beam_prompt": asked[1], "beam_width": NUM_BEAMS, "beams": search(model, asked[1]),
                            "ruled": ruled(model, asked[1], golden["prompts"][1]["greedy"])}
                 (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": END_IDS}))
+            if name in EMBEDS_CASES:
+                golden["embedded"] = embedded(model, asked[2], int(seed))
             (folder / "golden.json").write_text(json.dumps(golden))
     (out / "made.json").write_text(json.dumps({"transformers": transformers.__version__, "torch": torch.__version__, "not_made": made}))
 

@@ -136,7 +136,7 @@ void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
 
 void Decoder::Embed(const llm::StepBatch& batch) {
   EmbeddingParams params;
-  params.ids = batch.token_ids.data();
+  params.ids = TokensOf(batch);
   params.positions = positions_.data();
   params.num_tokens = num_tokens_;
   params.table = weights_.token_embedding;
@@ -144,6 +144,43 @@ void Decoder::Embed(const llm::StepBatch& batch) {
   params.scale = spec_.embedding_scale;
   params.out = residual_.data();
   ops_.embedding(params);
+  for (const llm::BatchEntry& entry : batch.entries) {
+    if (entry.prompt_embeddings != nullptr) EmbedPrompt(entry, params);
+  }
+}
+
+// The ids of the step, with a valid one in place of each virtual token.
+const int32_t* Decoder::TokensOf(const llm::StepBatch& batch) {
+  const auto has_embeddings = [](const llm::BatchEntry& entry) {
+    return entry.prompt_embeddings != nullptr;
+  };
+  if (std::none_of(batch.entries.begin(), batch.entries.end(), has_embeddings)) {
+    return batch.token_ids.data();
+  }
+  token_ids_ = batch.token_ids;
+  for (int32_t& id : token_ids_) id = id < spec_.vocab_size ? id : 0;
+  return token_ids_.data();
+}
+
+// The same operation, with the client's rows as the table.
+void Decoder::EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step) {
+  const llm::PromptEmbeddings& embeddings = *entry.prompt_embeddings;
+  EmbeddingParams params = step;
+  params.table = {.data = embeddings.rows.data(),
+                  .type = WeightFormat::kF32,
+                  .rows = embeddings.num_rows(),
+                  .columns = spec_.hidden_size};
+  if (!embeddings.is_table && !spec_.scales_input_embeddings) params.scale = 1.0f;
+  params.num_tokens = 1;
+  for (int32_t i = 0; i < entry.num_tokens; ++i) {
+    const int32_t row = embeddings.RowAt(entry.num_cached + i);
+    if (row == llm::PromptEmbeddings::kNoRow) continue;
+    const int64_t token = entry.first_token + i;
+    params.ids = &row;
+    params.positions = positions_.data() + token;
+    params.out = residual_.data() + token * spec_.hidden_size;
+    ops_.embedding(params);
+  }
 }
 
 // residual += attention(normed)

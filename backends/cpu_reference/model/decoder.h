@@ -16,6 +16,7 @@
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::cpu {
 
@@ -39,6 +40,8 @@ class Decoder {
 
   void PrepareBuffers(const llm::StepBatch& batch);
   void Embed(const llm::StepBatch& batch);
+  void EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step);
+  const int32_t* TokensOf(const llm::StepBatch& batch);
   void RunAttention(const llm::StepBatch& batch, int32_t layer);
   // Whether every entry has one token. Only the thread that computes a head's key and value then
   // reads them, so that norm, rope, cache write and attention of a head run together.
@@ -78,6 +81,7 @@ class Decoder {
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
+  std::vector<int32_t> token_ids_;  // [num_tokens], of a step with prompt embeddings
   std::vector<AttentionTile> tiles_;
   std::vector<float> residual_;                  // [num_tokens, hidden_size]
   std::vector<float> normed_;                    // [num_tokens, hidden_size]

@@ -56,6 +56,7 @@ Status LlmModel::Initialize() {
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
+  defaults_.hidden_size = decoder.spec.hidden_size;
   LoraTargets lora_targets = LoraTargets::Of(decoder.map, decoder.spec.num_layers());
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
@@ -80,6 +81,7 @@ Status LlmModel::Initialize() {
   defaults_.lora = lora_.get();
   defaults_.max_positions = limits.max_positions;
   defaults_.vocab_size = limits.vocab_size;
+  virtual_tokens_.emplace(limits.vocab_size);
   defaults_.max_beam_width = parameters.max_beam_width;
   defaults_.max_num_sequences = limits.max_num_sequences;
   outputs_.emplace(config());
@@ -224,6 +226,11 @@ void LlmModel::Generate(Request request, ClientRequest client) {
   for (size_t item = 0; item < client.items.size(); ++item) {
     auto engine_request = std::make_unique<llm::GenerationRequest>();
     engine_request->prompt = std::move(client.items[item].prompt);
+    if (const auto& embeddings = client.items[item].embeddings; embeddings != nullptr) {
+      virtual_tokens_->Assign(*embeddings);
+      embeddings->SetIds(engine_request->prompt);
+      engine_request->embeddings = embeddings;
+    }
     engine_request->sampling = std::move(client.items[item].sampling);
     engine_request->stop = std::move(client.items[item].stop);
     engine_request->beams = client.items[item].beams;

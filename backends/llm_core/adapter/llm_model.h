@@ -21,6 +21,7 @@
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/grammar/compiler.h"
 #include "backends/llm_core/model/architecture.h"
+#include "backends/llm_core/prompt/virtual_tokens.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -68,6 +69,7 @@ class LlmModel : public Model {
   std::optional<LazyTokenizer> tokenizer_;
   std::unique_ptr<LoraRequests> lora_;
   RequestDefaults defaults_;
+  std::optional<VirtualTokens> virtual_tokens_;
   std::optional<ConfiguredOutputs> outputs_;
   std::atomic<bool> has_noted_temperature_{false};
   std::mutex noted_inputs_mutex_;                 // guards noted_inputs_

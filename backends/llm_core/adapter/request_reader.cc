@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backends/llm_core/adapter/batch_inputs.h"
+#include "backends/llm_core/adapter/prompt_embeddings_reader.h"
 #include "backends/llm_core/adapter/stop_words.h"
 
 namespace nereid::llm {
@@ -553,6 +554,8 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   for (int64_t row = 0; row < inputs.num_rows(); ++row) {
     RequestItem& out = result.items.emplace_back();
     NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
+    NEREID_ASSIGN_OR_RETURN(out.embeddings, ReadPromptEmbeddings(inputs, row, defaults.vocab_size,
+                                                                 defaults.hidden_size, out.prompt));
     NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, defaults, out.sampling));
     // Output tokens always count.
     out.sampling.prompt_ignore_length =

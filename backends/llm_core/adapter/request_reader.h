@@ -13,6 +13,7 @@
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/grammar/guide.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 #include "backends/llm_tables/engine_tensors.h"
 #include "nereid/backend.h"
 
@@ -24,6 +25,7 @@ struct RequestDefaults {
   llm::SamplingParams sampling;  // for parameters that the request leaves open
   int32_t max_positions = 0;
   int32_t vocab_size = 0;
+  int32_t hidden_size = 0;  // of the prompt's embeddings
   int32_t max_beam_width = 1;
   int32_t max_num_sequences = 1;  // limit for one request
   DecodingMode decoding_mode = DecodingMode::kAny;
@@ -54,7 +56,8 @@ struct RequestItem {
   int32_t priority = 0;
   uint64_t cache_salt = 0;
   std::optional<grammar::Guide> guide;
-  std::shared_ptr<const LoraAdapter> adapter;  // null: none
+  std::shared_ptr<const LoraAdapter> adapter;    // null: none
+  std::shared_ptr<PromptEmbeddings> embeddings;  // without virtual tokens; null: none
   bool returns_context_logits = false;
   bool returns_generation_logits = false;
   bool returns_prompt_log_probs = false;

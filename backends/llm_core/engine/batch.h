@@ -15,6 +15,7 @@
 namespace nereid::llm {
 
 class LoraAdapter;
+struct PromptEmbeddings;
 
 /// BatchEntry::adapter of a sequence that uses the model's own weights.
 inline constexpr int32_t kNoAdapter = -1;
@@ -52,6 +53,9 @@ struct BatchEntry {
   bool returns_logits = false;
   /// Index into StepBatch::adapters of the LoRA adapter that changes the weights for this entry.
   int32_t adapter = kNoAdapter;
+  /// Embeddings of the sequence's virtual tokens; null: it has none. The token at place i of the
+  /// sequence is virtual if PromptEmbeddings::RowAt(i) is a row. Its id means nothing else.
+  const PromptEmbeddings* prompt_embeddings = nullptr;
   /// With `samples`: the executor returns this many most likely tokens in StepResult::top_tokens.
   uint8_t num_top_tokens = 0;
   /// [num_logits] or [num_logits - 1], or empty. The token that follows each of the last num_logits

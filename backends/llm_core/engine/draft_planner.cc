@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/llm_core/prompt/prompt_embeddings.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -23,12 +25,26 @@ double ExpectedAccepted(double rate, int32_t num_drafts) {
   return sum;
 }
 
+// A lookup in the prompt may find what precedes a virtual token, which is never sampled.
+void CutBeforeVirtualToken(Sequence& sequence) {
+  const PromptEmbeddings* const embeddings = sequence.request->embeddings.get();
+  if (embeddings == nullptr) return;
+  std::vector<int32_t>& ids = sequence.drafts->ids;
+  const auto is_virtual = [embeddings](int32_t id) { return embeddings->is_virtual(id); };
+  ids.erase(std::find_if(ids.begin(), ids.end(), is_virtual), ids.end());
+}
+
 }  // namespace
+
+bool DraftPlanner::MayPropose(const Sequence& sequence) const {
+  if (options_.drafter == nullptr) return false;
+  return sequence.request->embeddings == nullptr || options_.drafter->reads_virtual_tokens();
+}
 
 void DraftPlanner::Add(Sequence& sequence) const {
   const GenerationRequest& request = *sequence.request;
   if (!is_on() || !request.speculates || request.uses_beams()) return;
-  if (options_.drafter == nullptr && request.draft_ids.empty()) return;
+  if (!MayPropose(sequence) && request.draft_ids.empty()) return;
   if (sequence.has_grammar) return;  // its masks are computed for one position
   sequence.drafts = std::make_unique<SequenceDrafts>();
   for (const auto& sibling : sequence.siblings) Add(*sibling);
@@ -66,7 +82,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       drafts.num_idle_steps = 0;
       continue;
     }
-    if (options_.drafter == nullptr) continue;
+    if (!MayPropose(sequence)) continue;
     drafting_.push_back(&sequence);
     queries_.push_back({.tokens = std::span(sequence.token_ids).first(sequence.num_known()),
                         .max_drafts = most,
@@ -77,6 +93,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   options_.drafter->Propose(queries_);
   for (size_t i = 0; i < queries_.size(); ++i) {
     Sequence& sequence = *drafting_[i];
+    CutBeforeVirtualToken(sequence);
     const auto num_drafts = static_cast<int32_t>(sequence.drafts->ids.size());
     sequence.drafts->match_class = queries_[i].match_class;
     sequence.num_drafts = static_cast<uint8_t>(std::min(num_drafts, queries_[i].max_drafts));

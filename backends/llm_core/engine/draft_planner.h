@@ -55,6 +55,8 @@ class DraftPlanner {
   const SpeculationCounts& counts() const { return counts_; }
 
  private:
+  // Whether the drafter may see the sequence's tokens.
+  bool MayPropose(const Sequence& sequence) const;
   // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
   // the output differs from them.
   static bool TakeClientDrafts(Sequence& sequence, int32_t most);

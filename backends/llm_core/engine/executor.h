@@ -44,14 +44,15 @@ struct ExecutorLimits {
 /// feature and names it. Without block_copies, the engine recomputes the tokens of a partly shared
 /// block.
 struct ExecutorFeatures {
-  bool block_copies = false;      ///< StepBatch::block_copies
-  bool candidates = false;        ///< BatchEntry::num_candidates: beam search
-  bool logits = false;            ///< BatchEntry::returns_logits
-  bool prompt_log_probs = false;  ///< BatchEntry::next_ids
-  bool top_tokens = false;        ///< BatchEntry::num_top_tokens
-  bool token_masks = false;       ///< BatchEntry::token_masks: grammars
-  bool adapters = false;          ///< BatchEntry::adapter: LoRA adapters
-  bool draft_tokens = false;      ///< BatchEntry::num_draft_tokens: speculative decoding
+  bool block_copies = false;       ///< StepBatch::block_copies
+  bool candidates = false;         ///< BatchEntry::num_candidates: beam search
+  bool logits = false;             ///< BatchEntry::returns_logits
+  bool prompt_log_probs = false;   ///< BatchEntry::next_ids
+  bool top_tokens = false;         ///< BatchEntry::num_top_tokens
+  bool token_masks = false;        ///< BatchEntry::token_masks: grammars
+  bool adapters = false;           ///< BatchEntry::adapter: LoRA adapters
+  bool draft_tokens = false;       ///< BatchEntry::num_draft_tokens: speculative decoding
+  bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/llm_core/lora/lora_adapter.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::llm {
 
@@ -42,12 +43,15 @@ uint64_t KvCacheManager::CacheKeyVariant(const Sequence& sequence) const {
   constexpr uint64_t kLong = 0xd6e8feb86659fd93u;
   constexpr uint64_t kDynamic = 0xa0761d6478bd642fu;
   constexpr uint64_t kAdapter = 0xe7037ed1a0b428dbu;
+  constexpr uint64_t kEmbeddings = 0x8ebc6af09c88c6e3u;
   const bool is_dynamic =
       dynamic_rope_positions_ > 0 && sequence.num_prompt > dynamic_rope_positions_;
   const LoraAdapter* adapter = sequence.request->adapter.get();
+  const PromptEmbeddings* embeddings = sequence.request->embeddings.get();
   return (sequence.uses_long_rope ? kLong : 0) ^
          (is_dynamic ? kDynamic * static_cast<uint64_t>(sequence.num_prompt) : 0) ^
-         (adapter != nullptr ? kAdapter * adapter->serial() : 0);
+         (adapter != nullptr ? kAdapter * adapter->serial() : 0) ^
+         (embeddings != nullptr ? kEmbeddings * embeddings->cache_key : 0);
 }
 
 bool KvCacheManager::PlanAdmission(const Sequence& sequence, Admission& admission) {

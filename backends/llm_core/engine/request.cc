@@ -3,6 +3,7 @@
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/grammar/grammar.h"
 #include "backends/llm_core/lora/lora_adapter.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +21,17 @@ Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
     }
   }
   return Status::Ok();
+}
+
+// Ids of virtual tokens are not those of the client, and need no check.
+Status CheckPrompt(const GenerationRequest& request, int32_t vocab_size) {
+  if (request.prompt.empty()) return InvalidArgError("'input_ids': the prompt is empty");
+  if (request.embeddings == nullptr) return CheckIds("input_ids", request.prompt, vocab_size);
+  TokenIds tokens = request.prompt;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (request.embeddings->RowAt(static_cast<int32_t>(i)) >= 0) tokens[i] = 0;
+  }
+  return CheckIds("input_ids", tokens, vocab_size);
 }
 
 Status CheckBeams(const GenerationRequest& request) {
@@ -95,6 +107,13 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
   if (request.num_prompt_top_log_probs > 0 && !features.logits) {
     return refuse("num_prompt_logprobs");
   }
+  if (request.embeddings != nullptr) {
+    if (!features.prompt_embeddings) return refuse(request.embeddings->input_name);
+    if (request.returns_prompt_log_probs) {
+      return UnsupportedError("'return_prompt_log_probs' (num_prompt_logprobs) is given, and '",
+                              request.embeddings->input_name, "': an embedding has no probability");
+    }
+  }
   if (!request.draft_ids.empty() && !features.draft_tokens) return refuse("draft_input_ids");
   if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
     return refuse("num_top_logprobs");
@@ -124,8 +143,7 @@ Status CheckGrammar(const GenerationRequest& request, int32_t vocab_size) {
 
 Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limits,
                     const ExecutorFeatures& features) {
-  if (request.prompt.empty()) return InvalidArgError("'input_ids': the prompt is empty");
-  NEREID_RETURN_IF_ERROR(CheckIds("input_ids", request.prompt, limits.vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckPrompt(request, limits.vocab_size));
   if (request.stop.max_tokens < 1) {
     return InvalidArgError("'request_output_len' (max_tokens) is ", request.stop.max_tokens,
                            ", expected 1 or more");

@@ -20,6 +20,7 @@ namespace grammar {
 class Grammar;
 }
 class LoraAdapter;
+struct PromptEmbeddings;
 
 // Beam search: instead of sampling, the `width` most likely continuations are kept in each step.
 struct BeamParams {
@@ -104,6 +105,9 @@ struct GenerationRequest {
   std::shared_ptr<const grammar::Grammar> grammar;
   // The LoRA adapter that all sequences of the request use; null: the model's own weights.
   std::shared_ptr<const LoraAdapter> adapter;
+  // Embeddings in place of some tokens of the prompt, whose ids are then virtual tokens; null:
+  // none.
+  std::shared_ptr<const PromptEmbeddings> embeddings;
   std::unique_ptr<OutputSink> sink;
 
   bool speculates = true;  // false: no draft tokens, even if the engine has a drafter

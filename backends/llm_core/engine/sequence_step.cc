@@ -53,6 +53,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
   entry.uses_long_rope = sequence.uses_long_rope;
   entry.num_prompt = sequence.num_prompt;
   entry.adapter = AdapterIndex(*sequence.request, batch);
+  entry.prompt_embeddings = sequence.request->embeddings.get();
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
   entry.samples = is_last_chunk;

@@ -96,6 +96,8 @@ struct DecoderSpec {
   float attention_soft_cap = 0.0f;  // 0: none
   float logit_soft_cap = 0.0f;      // 0: none
   float embedding_scale = 1.0f;     // factor on the token embedding
+  // Whether transformers applies the factor to inputs_embeds, too.
+  bool scales_input_embeddings = true;
 
   MlpKind mlp = MlpKind::kGated;
   Activation activation = Activation::kSilu;

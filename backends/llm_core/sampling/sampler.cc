@@ -56,6 +56,8 @@ void FindBannedIds(const SamplingInput& input, int32_t vocab_size, std::vector<i
   banned.clear();
   FindBadWords(input.token_ids, input.params->bad_words, banned);
   FindRepeatedNgrams(input.token_ids, input.params->no_repeat_ngram_size, banned);
+  // Virtual tokens of the prompt are never sampled.
+  std::erase_if(banned, [vocab_size](int32_t id) { return id >= vocab_size; });
   for (const int32_t id : input.banned_ids) {
     if (id >= 0 && id < vocab_size) banned.push_back(id);
   }
@@ -206,8 +208,12 @@ void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input
   }
   counts_.resize(logits.size(), 0);
   const std::span<const int32_t> counted = CountedTokens(input);
-  for (const int32_t id : counted) ++counts_[id];
+  const auto is_virtual = [&](int32_t id) { return static_cast<size_t>(id) >= logits.size(); };
   for (const int32_t id : counted) {
+    if (!is_virtual(id)) ++counts_[id];
+  }
+  for (const int32_t id : counted) {
+    if (is_virtual(id)) continue;
     const int32_t count = std::exchange(counts_[id], 0);
     if (count == 0) continue;  // counted at its first occurrence
     float logit = logits[id];

@@ -25,8 +25,10 @@ class DrafterState {
 
 /// One sequence for which drafts are wanted. Everything is borrowed for the call.
 struct DraftQuery {
-  std::span<const int32_t> tokens;  ///< prompt and output; later calls only append to them
-  int32_t max_drafts = 0;           ///< 1 to kMaxDraftTokens
+  /// Prompt and output; later calls only append to them. Virtual tokens, whose ids exceed the
+  /// vocabulary, are among them only if reads_virtual_tokens().
+  std::span<const int32_t> tokens;
+  int32_t max_drafts = 0;                          ///< 1 to kMaxDraftTokens
   std::unique_ptr<DrafterState>* state = nullptr;  ///< null at first; the drafter may set it
   /// --- written by the drafter ---
   std::vector<int32_t>* drafts = nullptr;  ///< empty at first; a chain of valid token ids
@@ -40,6 +42,10 @@ class Drafter {
   virtual ~Drafter() = default;
   /// As in metrics; the same for the lifetime of the drafter.
   virtual std::string_view name() const = 0;
+  /// Whether the drafter compares tokens only, so that the virtual tokens of prompt embeddings may
+  /// be among them. Otherwise sequences that have some get no drafts. Proposals are cut before a
+  /// virtual token.
+  virtual bool reads_virtual_tokens() const { return false; }
   /// Proposes drafts for all sequences of the next step together.
   virtual void Propose(std::span<DraftQuery> queries) = 0;
 };

@@ -21,6 +21,7 @@ class NgramDrafter : public Drafter {
   static constexpr int32_t kShortest = 2;
 
   std::string_view name() const override { return "ngram"; }
+  bool reads_virtual_tokens() const override { return true; }
   void Propose(std::span<DraftQuery> queries) override;
 
  private:
@@ -33,6 +34,7 @@ class NgramDrafter : public Drafter {
 class SuffixDrafter : public Drafter {
  public:
   std::string_view name() const override { return "suffix"; }
+  bool reads_virtual_tokens() const override { return true; }
   void Propose(std::span<DraftQuery> queries) override;
 
  private:

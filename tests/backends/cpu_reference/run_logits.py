@@ -17,10 +17,10 @@ def path():
     return program
 
 
-def run(directory, prompts, max_positions=0, num_greedy=0):
-    """Returns the lines of the driver: each prompt once for every instruction set of this machine."""
+def run(directory, prompts, max_positions=0, num_greedy=0, rows=None):
+    """Returns the lines of the driver: each prompt once for every instruction set of this machine. `rows`: a file of embeddings for ids above the vocabulary."""
     text = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
-    done = subprocess.run([str(path()), str(directory), str(max_positions), str(num_greedy)], input=text, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([str(path()), str(directory), str(max_positions), str(num_greedy), *([str(rows)] if rows else [])], input=text, capture_output=True, text=True, timeout=300)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode in (0, 3), done.stdout[-2000:] + done.stderr[-2000:]
     return answers

@@ -34,3 +34,17 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(name, seed):
     assert "error" not in answers[0], answers[0]
     for i, got in enumerate(answers):
         check(got, prompts[i % len(prompts)])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", fresh_goldens.SEEDS)
+@pytest.mark.parametrize("name", filter(fresh_goldens.can_make, ("llama", "gpt2", "gemma2", "gemma3", "mixtral", "phi3", "starcoder2")))
+def test_embeddings_in_a_prompt_have_the_logits_of_inputs_embeds(name, seed, tmp_path):
+    wanted = fresh_goldens.golden(name, seed)["embedded"]
+    rows = tmp_path / "rows"
+    rows.write_bytes(np.array(wanted["rows"], np.float32).tobytes())
+    logits = np.array(wanted["logits"])
+    for got in run_logits.run(fresh_goldens.directory(name, seed), [wanted["ids"]], 0, len(wanted["greedy"]), rows):
+        assert np.abs(np.array(got["logits"]) - logits).max() < 1e-4 * max(1.0, np.abs(logits).max()), got["isa"]
+        if wanted["min_lead"] > CLEAR:
+            assert got["greedy"] == wanted["greedy"], got["isa"]

@@ -103,6 +103,7 @@ void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
   const RopeDefaults rope = {.theta = 1e6, .max_positions = 131072};
   ReadGemmaConfig(config, rope, spec);
   spec.qk_norm = true;
+  spec.scales_input_embeddings = false;  // the factor belongs to the lookup of a token's row
   spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 0.0);
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
   ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
