@@ -145,6 +145,10 @@ def test_a_key_decides_who_reads_metrics_and_requests(keyed):
         for name in ("operator", "reader", "user"):
             assert http(server.url + path, **keys[name])[0] == (200 if name in permitted else 403), (path, name)
     assert "nv_inference_request_success" in http(server.url + "/metrics", **keys["operator"])[2]
+    for action in ("load", "unload"):  # as models; here is no model that takes adapters
+        change = {"method": "POST", "body": json.dumps({"lora_name": "x"} | ({"lora_path": "/x"} if action == "load" else {})).encode()}
+        answers = {name: http(f"{server.url}/v1/{action}_lora_adapter", **change, **keys.get(name, {}))[0] for name in ("operator", "reader", "user", "none")}
+        assert answers == {"operator": 400, "reader": 403, "user": 403, "none": 401}, action
 
 
 @pytest.mark.parametrize("flags, is_on", [(["--console=off"], False), (["--host=0.0.0.0"], False)])

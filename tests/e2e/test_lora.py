@@ -60,9 +60,14 @@ def llm(start_server, tmp_path_factory):
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
     write_adapter(folder / "listed", 1)
+    prefetched = tmp_path_factory.mktemp("tasks")
+    (prefetched / "77").mkdir()
+    for name, values in task_tensors(1).items():  # as TensorRT-LLM's converters write them
+        np.save(prefetched / f"77/model.{name}.npy", values[None])
+    (prefetched / "broken").mkdir()
     (root / "llm/1").mkdir(parents=True)
     parameters = {"gpt_model_path": checkpoint, "max_seq_len": 128, "enable_kv_cache_reuse": "true", "exclude_input_in_output": "true",
-                  "lora_adapters": f"fixed={folder / 'listed'}", "lora_dir": folder, "lora_cache_host_memory_bytes": 1 << 20, "stats_check_period_ms": 0}
+                  "lora_adapters": f"fixed={folder / 'listed'}", "lora_dir": folder, "lora_prefetch_dir": prefetched, "lora_cache_host_memory_bytes": 1 << 20, "stats_check_period_ms": 0}
     (root / "llm/config.pbtxt").write_text('backend: "cpu_reference"\nmax_batch_size: 0\n' + "".join(
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items()))
     server = start_server(root)
@@ -127,6 +132,8 @@ def test_a_watched_folder_loads_replaces_and_unloads(llm):
 
 def test_tensors_of_tensorrt_llm_stay_in_the_cache(llm):
     expected, _ = ask(llm, name="listed")
+    assert ask(llm, task=77)[0] == expected
+    assert "broken' is no LoRA task: expected a number" in llm.text()
     assert error_of(llm, task=1).endswith("LoRA task 1 not found in cache. Please send LoRA weights with request")
     assert ask(llm, task=1, **task_tensors(1))[0] == expected
     assert ask(llm, task=1)[0] == expected
@@ -174,4 +181,43 @@ def test_serve_makes_each_adapter_a_model(dist, tmp_path):
     status, message = refusal(url, model="demo", lora_name="none", **fields)
     assert status == 400 and message.endswith("LoRA adapter 'none' is not known; adapters: 'style'")
     assert refusal(url, model="style", lora_name="style", **fields)[0] == 400
+    check_changes(serving.url, tmp_path / "adapters", plain, style, fields)
     assert serving.stop() == 0
+
+
+def change(url, action, **body):
+    request = urllib.request.Request(f"{url}/v1/{action}_lora_adapter", data=json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.read().decode()
+
+
+def check_changes(url, folder, plain, style, fields):
+    """Loads and unloads adapters of a server that runs, by the routes of vLLM."""
+    completions, load, unload = (f"{url}/v1/{route}" for route in ("completions", "load_lora_adapter", "unload_lora_adapter"))
+    text = lambda model: post(completions, model=model, **fields)["choices"][0]["text"]
+    names = lambda: [model["id"] for model in json.load(urllib.request.urlopen(f"{url}/v1/models", timeout=60))["data"]]
+    style = style["choices"][0]["text"]
+    write_adapter(folder / "other", 2)
+    assert change(url, "load", lora_name="late", lora_path=f"{folder}/style") == "Success: LoRA adapter 'late' added successfully."
+    assert names() == ["demo", "style", "late"] and text("late") == style
+    assert refusal(load, lora_name="late", lora_path=f"{folder}/other") == (
+        400, "The lora adapter 'late' has already been loaded. If you want to load the adapter in place, set 'load_inplace' to True.")
+    change(url, "load", lora_name="late", lora_path=f"{folder}/other", load_inplace=True, model="demo")
+    other = text("late")
+    assert other not in (style, plain["choices"][0]["text"])
+    assert change(url, "unload", lora_name="late", lora_int_id=1) == "Success: LoRA adapter 'late' removed successfully."
+    change(url, "unload", lora_name="style")  # also one of the command line
+    assert names() == ["demo"] and refusal(completions, model="style", **fields)[0] == 404
+    assert refusal(unload, lora_name="late") == (404, "The lora adapter 'late' cannot be found.")
+    status, message = refusal(load, lora_name="late", lora_path=f"{folder}/none")
+    assert status == 404 and f"LoRA adapter 'late' in '{folder}/none'" in message
+    assert refusal(load, lora_name="demo", lora_path=f"{folder}/other") == (400, "The lora adapter name 'demo' conflicts with a served model.")
+    assert refusal(load, lora_name="../x", lora_path=f"{folder}/other")[0] == 400
+    assert refusal(load, lora_name="x", lora_path=f"{folder}/other", model="none")[1].endswith("expected a language model that takes LoRA adapters: 'demo'")
+    assert refusal(load, lora_name="x") == (400, "lora_path: this field is required")
+    # No client can send the command itself.
+    command = {"text_input": "x", "max_tokens": 1, "parameters": {"triton_lora_command": True, "triton_lora_name": "x", "triton_lora_path": f"{folder}/other"}}
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        post(f"{url}/v2/models/demo/generate", **command)
+    assert caught.value.code == 400
+    assert names() == ["demo"] and change(url, "load", lora_name="style", lora_path=f"{folder}/style") and text("style") == style

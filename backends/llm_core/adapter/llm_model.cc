@@ -72,13 +72,18 @@ Status LlmModel::Initialize() {
         "on what else is in a batch");
   }
   if (parameters.lora.names_adapters() && !executor->features().adapters) {
-    return UnsupportedError("parameter '",
-                            parameters.lora.folder.empty() ? "lora_adapters" : "lora_dir",
+    const char* const parameter = !parameters.lora.adapters.empty() ? "lora_adapters"
+                                  : !parameters.lora.folder.empty() ? "lora_dir"
+                                                                    : "lora_prefetch_dir";
+    return UnsupportedError("parameter '", parameter,
                             "': this backend's executor does not support LoRA adapters");
   }
   NEREID_ASSIGN_OR_RETURN(lora_,
                           LoraRequests::Create(parameters.lora, std::move(lora_targets), name()));
   defaults_.lora = lora_.get();
+  if (executor->features().adapters) {
+    adapter_commands_ = std::make_unique<AdapterCommands>(lora_->registry());
+  }
   defaults_.max_positions = limits.max_positions;
   defaults_.vocab_size = limits.vocab_size;
   virtual_tokens_.emplace(limits.vocab_size);
@@ -139,6 +144,7 @@ void LlmModel::Finalize() {
   engine_.reset();
   responses_.reset();
   metrics_.reset();
+  adapter_commands_.reset();
   lora_.reset();
 }
 
@@ -149,6 +155,7 @@ Status LlmModel::Execute(nereid::Batch& batch) {
 
 // An error fails this request only.
 void LlmModel::Accept(Request request) {
+  if (TakeAdapterCommand(request)) return;
   Result<ClientRequest> client = ReadRequest(request, defaults_);
   const Status error = client.ok() ? CheckServable(*client) : client.status();
   if (error.ok() && client->unused_temperature) NoteUnusedTemperature(*client->unused_temperature);
@@ -160,6 +167,18 @@ void LlmModel::Accept(Request request) {
   } else {
     Generate(std::move(request), std::move(*client));
   }
+}
+
+bool LlmModel::TakeAdapterCommand(Request& request) {
+  Result<std::optional<AdapterCommand>> command = ReadAdapterCommand(request);
+  if (!command.ok() || !*command) return false;
+  if (adapter_commands_ != nullptr) {
+    adapter_commands_->Post(std::move(request), std::move(**command));
+  } else {
+    (void)request.Fail(UnsupportedError("LoRA adapter '", (*command)->name,
+                                        "': this backend's executor does not support adapters"));
+  }
+  return true;
 }
 
 // Once for each model, because clients usually repeat what they send.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/llm_core/adapter/active_request.h"
+#include "backends/llm_core/adapter/adapter_commands.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/llm_metrics.h"
 #include "backends/llm_core/adapter/llm_parameters.h"
@@ -56,6 +57,8 @@ class LlmModel : public Model {
   // unreadable tokenizer is reported to the requests that need it.
   Status CheckTokenizer(const LlmParameters& parameters, int64_t vocab_size);
   void Accept(Request request);
+  // Whether the request was a command for LoRA adapters, which is taken then.
+  bool TakeAdapterCommand(Request& request);
   Status CheckServable(const ClientRequest& client) const;
   void Generate(Request request, ClientRequest client);
   // Compiles the guide, then queues the request.
@@ -68,6 +71,7 @@ class LlmModel : public Model {
 
   std::optional<LazyTokenizer> tokenizer_;
   std::unique_ptr<LoraRequests> lora_;
+  std::unique_ptr<AdapterCommands> adapter_commands_;  // null: the executor has no adapters
   RequestDefaults defaults_;
   std::optional<VirtualTokens> virtual_tokens_;
   std::optional<ConfiguredOutputs> outputs_;

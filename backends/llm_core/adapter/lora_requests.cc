@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "backends/llm_core/lora/task_folder.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -95,6 +97,9 @@ Result<LoraParameters> ReadLoraParameters(const ModelContext& context) {
   if (const std::string folder = parameters.String("lora_dir"); !folder.empty()) {
     result.folder = (context.directory() / folder).lexically_normal().string();
   }
+  if (const std::string folder = parameters.String("lora_prefetch_dir"); !folder.empty()) {
+    result.prefetch_folder = (context.directory() / folder).lexically_normal().string();
+  }
   NEREID_ASSIGN_OR_RETURN(const int64_t max_rank,
                           parameters.Int("lora_cache_max_adapter_size", result.max_rank));
   constexpr int64_t kMaxRank = 4096;
@@ -141,10 +146,13 @@ Result<std::unique_ptr<LoraRequests>> LoraRequests::Create(const LoraParameters&
     Status loaded = requests->registry_.Load(name, folder);
     if (!loaded.ok()) return std::move(loaded).WithContext("parameter 'lora_adapters'");
   }
-  if (parameters.folder.empty()) return requests;
   const auto warn = [model](const Status& error) {
     LogWarning(StrCat("model '", model, "': ", error.message()));
   };
+  if (!parameters.prefetch_folder.empty()) {
+    PrefetchTasks(parameters.prefetch_folder, requests->tasks_, warn);
+  }
+  if (parameters.folder.empty()) return requests;
   Result<std::unique_ptr<AdapterFolder>> opened =
       AdapterFolder::Open(parameters.folder, requests->registry_, warn, kFolderPeriod);
   if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'lora_dir'");

@@ -23,10 +23,13 @@ struct LoraParameters {
   // lora_adapters: names and folders, "a=/x,b=/y".
   std::vector<std::pair<std::string, std::string>> adapters;
   std::string folder;              // lora_dir; empty: none
+  std::string prefetch_folder;     // lora_prefetch_dir; empty: none
   int32_t max_rank = 64;           // lora_cache_max_adapter_size
   int64_t host_bytes = 1LL << 30;  // lora_cache_host_memory_bytes: of tasks
 
-  bool names_adapters() const { return !adapters.empty() || !folder.empty(); }
+  bool names_adapters() const {
+    return !adapters.empty() || !folder.empty() || !prefetch_folder.empty();
+  }
 };
 
 // Relative folders are relative to that of config.pbtxt.
@@ -85,7 +88,7 @@ class LoraRequests {
   // Null for a request without an adapter.
   std::unique_ptr<AdapterUse> Use(const LoraAdapter* adapter) const;
   const AdapterUsage& usage() const { return *usage_; }
-  const AdapterRegistry& registry() const { return registry_; }
+  AdapterRegistry& registry() { return registry_; }
 
  private:
   LoraRequests(const LoraParameters& parameters, LoraTargets targets)

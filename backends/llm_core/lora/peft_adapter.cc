@@ -117,9 +117,7 @@ Status CheckTargetModules(const ConfigReader& config) {
                          ", expected a name, a pattern or a list of names");
 }
 
-Result<PeftConfig> ReadPeftConfig(const std::string& folder) {
-  NEREID_ASSIGN_OR_RETURN(const std::string text,
-                          ReadFile(StrCat(folder, "/", kPeftConfigFile), kMaxConfigBytes));
+Result<PeftConfig> ReadPeftConfig(std::string_view text) {
   NEREID_ASSIGN_OR_RETURN(nlohmann::json json,
                           ReadJsonObject<nlohmann::json>(text, kPeftConfigFile));
   ConfigReader config(std::move(json), kPeftConfigFile);
@@ -236,10 +234,25 @@ Status AddModule(const std::string& path, const TensorPair& pair, const LoraModu
 
 Result<std::shared_ptr<const LoraAdapter>> Read(const std::string& name, const std::string& folder,
                                                 const LoraTargets& targets, int32_t max_rank) {
-  NEREID_ASSIGN_OR_RETURN(const PeftConfig config, ReadPeftConfig(folder));
+  NEREID_ASSIGN_OR_RETURN(const std::string config,
+                          ReadFile(StrCat(folder, "/", kPeftConfigFile), kMaxConfigBytes));
   NEREID_ASSIGN_OR_RETURN(const SafetensorsFile file,
                           SafetensorsFile::Open(StrCat(folder, "/", kPeftWeightsFile)));
-  NEREID_ASSIGN_OR_RETURN(const TensorPairs pairs, FindPairs(file.tensors()));
+  Result<std::shared_ptr<const LoraAdapter>> adapter =
+      MakePeftAdapter(name, config, file.tensors(), targets, max_rank);
+  NEREID_RETURN_IF_ERROR(file.file().CheckIntact());
+  return adapter;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LoraAdapter>> MakePeftAdapter(const std::string& name,
+                                                           std::string_view config_json,
+                                                           const TensorMap& tensors,
+                                                           const LoraTargets& targets,
+                                                           int32_t max_rank) {
+  NEREID_ASSIGN_OR_RETURN(const PeftConfig config, ReadPeftConfig(config_json));
+  NEREID_ASSIGN_OR_RETURN(const TensorPairs pairs, FindPairs(tensors));
   LoraBuilder builder(name, targets.num_layers());
   for (const auto& [path, pair] : pairs) {
     NEREID_ASSIGN_OR_RETURN(const LoraModule* module, targets.Find(path));
@@ -247,11 +260,8 @@ Result<std::shared_ptr<const LoraAdapter>> Read(const std::string& name, const s
     NEREID_RETURN_IF_ERROR(
         AddModule(path, pair, *module, config.ScaleOf(path, pair.a->shape[0]), builder));
   }
-  NEREID_RETURN_IF_ERROR(file.file().CheckIntact());
   return builder.Finish();
 }
-
-}  // namespace
 
 Result<std::shared_ptr<const LoraAdapter>> ReadPeftAdapter(const std::string& name,
                                                            const std::string& folder,

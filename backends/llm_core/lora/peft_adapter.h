@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "backends/llm_core/checkpoint/safetensors.h"
 #include "backends/llm_core/lora/lora_adapter.h"
 #include "backends/llm_core/lora/lora_targets.h"
 #include "nereid/status.h"
@@ -19,6 +21,14 @@ inline constexpr char kPeftWeightsFile[] = "adapter_model.safetensors";
 // shapes; a rank above `max_rank`; a number that is not finite. NOT_FOUND: a missing file.
 Result<std::shared_ptr<const LoraAdapter>> ReadPeftAdapter(const std::string& name,
                                                            const std::string& folder,
+                                                           const LoraTargets& targets,
+                                                           int32_t max_rank);
+
+// The same from the contents of the files, without the names of adapter and folder in messages.
+// Copies the weights.
+Result<std::shared_ptr<const LoraAdapter>> MakePeftAdapter(const std::string& name,
+                                                           std::string_view config_json,
+                                                           const TensorMap& tensors,
                                                            const LoraTargets& targets,
                                                            int32_t max_rank);
 

@@ -34,7 +34,14 @@ std::vector<TaskModule> TaskModules(bool is_gated) {
           {"moe_gate", {}},
           {"moe_router", {kRouter}},
           {"mlp_router", {}},
-          {"mlp_gate_up", {}}};
+          {"mlp_gate_up", {}},
+          {"shared_expert_h_to_4h", {}},
+          {"shared_expert_4h_to_h", {}},
+          {"shared_expert_gate", {}},
+          {"mamba_in_proj", {}},
+          {"mamba_out_proj", {}},
+          {"moe_latent_fc1", {}},
+          {"moe_latent_fc2", {}}};
 }
 
 // One row of the tensors, checked.

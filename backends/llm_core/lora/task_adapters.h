@@ -48,6 +48,7 @@ class TaskAdapters {
   // Errors as ReadTaskAdapter, and INVALID_ARG if the weights alone exceed the cache.
   Result<std::shared_ptr<const LoraAdapter>> Add(uint64_t task_id, const TaskWeights& weights);
   int64_t size_bytes() const;
+  int64_t max_bytes() const { return max_bytes_; }
 
  private:
   struct Task {

@@ -51,6 +51,7 @@ class OpenAiService final : public http::HttpService {
   const bool has_console_;
   AccessLog* const log_;
   ResponseStore responses_;
+  LoadedAdapters adapters_;
   RunningRequests running_;
   ApiContext context_;
 };

@@ -36,6 +36,8 @@ enum RouteSet : uint16_t {
   kDetokenize = 8,
   kMessages = 16,
   kResponses = 32,
+  kLoadAdapter = 64,
+  kUnloadAdapter = 128,
   kGenerate = kChat | kCompletions,
 };
 

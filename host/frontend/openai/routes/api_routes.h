@@ -15,6 +15,7 @@
 #include "host/frontend/openai/calls/response_store.h"
 #include "host/frontend/openai/calls/running_requests.h"
 #include "host/frontend/openai/fields/api_error.h"
+#include "host/frontend/openai/tensors/loaded_adapters.h"
 
 namespace nereid::openai {
 
@@ -24,6 +25,7 @@ struct ApiContext {
   const std::atomic<bool>& is_draining;
   ResponseStore& responses;
   RunningRequests& running;
+  LoadedAdapters& adapters;
   ModelDemand* const demand;  // null: no model is loaded on demand
   const bool serves_metrics;  // the port answers /metrics
   const int64_t started_s;    // Unix time
@@ -114,6 +116,10 @@ void HandleOpenApi(ApiContext& context, HttpConnection& connection, const Reques
 void HandleRequests(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                     RequestBody body);
 void HandleCancelRequest(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                         RequestBody body);
+void HandleLoadAdapter(ApiContext& context, HttpConnection& connection, const RequestHead& head,
+                       RequestBody body);
+void HandleUnloadAdapter(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                          RequestBody body);
 void HandleMetrics(ApiContext& context, HttpConnection& connection, const RequestHead& head,
                    RequestBody body);

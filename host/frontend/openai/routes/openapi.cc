@@ -71,7 +71,9 @@ Json BodySchema(uint16_t fields) {
     const bool is_offered = (field.routes & fields) != 0 && field.handling != Handling::kRefused;
     if (is_offered) properties[std::string(field.name)] = SchemaOf(field);
   }
-  Json required = {"model"};
+  const bool is_adapter = (fields & (kLoadAdapter | kUnloadAdapter)) != 0;
+  Json required = {is_adapter ? "lora_name" : "model"};
+  if ((fields & kLoadAdapter) != 0) required.push_back("lora_path");
   if ((fields & (kChat | kMessages)) != 0) required.push_back("messages");
   if ((fields & kMessages) != 0) required.push_back("max_tokens");
   if ((fields & kResponses) != 0) required.push_back("input");

@@ -9,7 +9,7 @@ namespace nereid::openai {
 
 std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnection& connection,
                                      const RequestHead& head) {
-  Result<std::vector<ListedLlm>> models = ListLlms(context.kserve.server);
+  Result<std::vector<ListedLlm>> models = ListLlms(context.kserve.server, context.adapters);
   if (!models.ok()) return {};
   if (context.demand != nullptr) {
     for (std::string& name : context.demand->names()) {
@@ -40,7 +40,8 @@ std::string NamesText(const std::vector<ListedLlm>& models) {
 
 std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpConnection& connection,
                                               const RequestHead& head, const std::string& name) {
-  Result<std::shared_ptr<const LlmSignature>> model = FindLlm(context.kserve.server, name);
+  Result<std::shared_ptr<const LlmSignature>> model =
+      FindLlm(context.kserve.server, context.adapters, name);
   // Whoever may use a model may use its adapters.
   const std::string& called = model.ok() ? (*model)->model : name;
   if (!CheckApiAccess(context, connection, head, ApiOperation::kInfer,

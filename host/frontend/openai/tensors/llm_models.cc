@@ -54,15 +54,19 @@ Result<std::vector<std::string>> ListModels(const Server& server) {
 }
 
 // The signature of the model that offers an adapter of this name, as the adapter's. Null: none.
-std::shared_ptr<const LlmSignature> FindAdapter(const Server& server, const std::string& name) {
+std::shared_ptr<const LlmSignature> FindAdapter(const Server& server, const LoadedAdapters& loaded,
+                                                const std::string& name) {
   struct CachedAdapter {
     Clock::time_point read_at;
+    uint64_t loaded_version = 0;
     std::shared_ptr<const LlmSignature> signature;
   };
   thread_local std::unordered_map<std::string, CachedAdapter> cache;
   const Clock::time_point now = Clock::now();
   const auto cached = cache.find(name);
-  if (cached != cache.end() && now - cached->second.read_at <= kMaxAge) {
+  const uint64_t version = loaded.version();
+  if (cached != cache.end() && now - cached->second.read_at <= kMaxAge &&
+      cached->second.loaded_version == version) {
     return cached->second.signature;
   }
   const Result<std::vector<std::string>> models = ListModels(server);
@@ -70,12 +74,13 @@ std::shared_ptr<const LlmSignature> FindAdapter(const Server& server, const std:
   for (const std::string& model : *models) {
     const auto found = FindSignature(server, model);
     if (!found.ok() || !(*found)->is_language_model()) continue;
-    const std::vector<std::string>& adapters = (*found)->adapters;
+    std::vector<std::string> adapters = (*found)->adapters;
+    loaded.Apply(model, adapters);
     if (std::find(adapters.begin(), adapters.end(), name) == adapters.end()) continue;
     auto signature = std::make_shared<LlmSignature>(**found);
     signature->name = signature->adapter = name;
     if (cache.size() > kMaxEntries) cache.clear();
-    cache[name] = {now, signature};
+    cache[name] = {now, version, signature};
     return signature;
   }
   return nullptr;
@@ -104,22 +109,28 @@ Result<std::shared_ptr<const LlmSignature>> FindSignature(const Server& server,
   return entry.signature;
 }
 
-Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server, const std::string& name) {
+Result<std::shared_ptr<const LlmSignature>> FindLlm(const Server& server,
+                                                    const LoadedAdapters& loaded,
+                                                    const std::string& name) {
   Result<std::shared_ptr<const LlmSignature>> found = FindSignature(server, name);
   if (found.ok() && !(*found)->is_language_model()) return NoLanguageModel(name);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
-  if (std::shared_ptr<const LlmSignature> adapter = FindAdapter(server, name)) return adapter;
+  if (std::shared_ptr<const LlmSignature> adapter = FindAdapter(server, loaded, name)) {
+    return adapter;
+  }
   return found;
 }
 
-Result<std::vector<ListedLlm>> ListLlms(const Server& server) {
+Result<std::vector<ListedLlm>> ListLlms(const Server& server, const LoadedAdapters& loaded) {
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListModels(server));
   std::vector<ListedLlm> models;
   for (const std::string& name : names) {
     const auto found = FindSignature(server, name);
     if (!found.ok() || !(*found)->is_language_model()) continue;
     models.push_back({name, "", (*found)->max_model_len});
-    for (const std::string& adapter : (*found)->adapters) {
+    std::vector<std::string> adapters = (*found)->adapters;
+    loaded.Apply(name, adapters);
+    for (const std::string& adapter : adapters) {
       if (!std::binary_search(names.begin(), names.end(), adapter)) {
         models.push_back({adapter, name, (*found)->max_model_len});
       }

@@ -124,6 +124,7 @@ void ReadStep(const Json& json, const ConfigOf& config_of, LlmSignature& model) 
   if (step.inputs.contains("text_input") || step.inputs.contains("messages")) {
     model.preprocessing = step;
   }
+  if (step.inputs.contains("lora_name")) model.engine = step.model;
   const Result<std::string> text = config_of(step.model);
   if (!text.ok()) return;
   const Result<Json> config = ReadJsonObject<Json>(*text, "configuration");

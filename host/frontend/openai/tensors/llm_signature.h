@@ -34,6 +34,7 @@ struct LlmSignature {
   std::vector<std::string> adapters;
   std::vector<LlmInput> inputs;
   std::vector<std::string> outputs;
+  std::string engine;      // the model of the step that reads lora_name; empty: none
   LlmStep preprocessing;   // the step that reads text_input or messages
   LlmStep postprocessing;  // the step that writes text_output
   // It can answer with several responses. A stream of one that cannot has the whole answer in one

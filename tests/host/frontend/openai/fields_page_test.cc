@@ -16,10 +16,14 @@ constexpr char kBegin[] = "<!-- fields -->\n";
 constexpr char kEnd[] = "<!-- /fields -->";
 
 std::string RoutesOf(const Field& field) {
-  constexpr std::pair<RouteSet, const char*> kNames[] = {
-      {kChat, "chat"},         {kCompletions, "completions"},
-      {kTokenize, "tokenize"}, {kDetokenize, "detokenize"},
-      {kMessages, "messages"}, {kResponses, "responses"}};
+  constexpr std::pair<RouteSet, const char*> kNames[] = {{kChat, "chat"},
+                                                         {kCompletions, "completions"},
+                                                         {kTokenize, "tokenize"},
+                                                         {kDetokenize, "detokenize"},
+                                                         {kMessages, "messages"},
+                                                         {kResponses, "responses"},
+                                                         {kLoadAdapter, "load_lora_adapter"},
+                                                         {kUnloadAdapter, "unload_lora_adapter"}};
   std::string text;
   for (const auto& [route, name] : kNames) {
     if ((field.routes & route) != 0) text += StrCat(text.empty() ? "" : ", ", name);
