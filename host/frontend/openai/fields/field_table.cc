@@ -26,6 +26,11 @@ constexpr Field kFields[] = {
      "type text"},
     {"prompt", kCompletions | kTokenize, kAny, kRoute, "text_input", 0, 0, "",
      "a text, a list of texts, a list of token ids, or a list of lists of token ids"},
+    {"prompt_embeds", kCompletions, kTextOrTexts, kRoute, "prompt_embeds", 0, 64, "",
+     "embeddings in place of a prompt: a tensor [tokens, hidden size] as `torch.save` writes it, "
+     "in "
+     "base64, or a list of them. The answers of these prompts come first. `prompt` may then be "
+     "empty"},
     {"stream", kGenerate | kMessages | kResponses, kBool, kRoute, "stream", 0, 0, "false",
      "send the answer as server-sent events"},
     {"stream_options", kGenerate, kObject, kRoute, "", 0, 0, "",

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
+#include "host/frontend/http/bodies/base64.h"
 #include "host/frontend/http/json/json_writer.h"
 #include "host/frontend/openai/routes/generation_fields.h"
+#include "host/frontend/openai/tensors/torch_tensor.h"
 
 namespace nereid::openai {
 namespace {
@@ -87,6 +90,34 @@ class PromptReader {
   http::JsonReader reader_;
   std::vector<Prompt> prompts_;
 };
+
+Result<Prompt> ReadEmbedding(ParsedBody& body, std::string_view text) {
+  const auto refuse = [&](const auto&... reason) {
+    return body.Refuse("prompt_embeds", "invalid_value", "prompt_embeds: ", reason...);
+  };
+  const std::optional<std::string> file = http::DecodeBase64(text);
+  if (!file) return refuse("expected base64");
+  const Result<TorchTensor> tensor = ReadTorchTensor(*file);
+  if (!tensor.ok()) return refuse(tensor.status().message());
+  const std::vector<int64_t>& shape = tensor->shape;
+  const bool has_leading = shape.size() == 3 && shape[0] == 1;
+  if (shape.size() != (has_leading ? 3 : 2) || tensor->bytes.empty()) {
+    return refuse("a tensor of ", shape.size(), " dims and ", tensor->bytes.size(),
+                  " bytes, expected [tokens, hidden size]");
+  }
+  return Prompt{.is_text = false, .embeds = FloatsOf(*tensor), .embed_size = shape.back()};
+}
+
+Result<std::vector<Prompt>> ReadPromptEmbeds(ParsedBody& body) {
+  std::vector<Prompt> prompts;
+  const FieldValue* const value = body.Find("prompt_embeds");
+  if (value == nullptr) return prompts;
+  for (const std::string_view text : value->texts) {
+    NEREID_ASSIGN_OR_RETURN(Prompt prompt, ReadEmbedding(body, text));
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
 
 Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
   const FieldValue* const log_probs = body.Find("logprobs");
@@ -296,16 +327,29 @@ class CompletionFormat final : public AnswerFormat {
 }  // namespace
 
 Result<std::vector<Prompt>> ReadPrompts(ParsedBody& body) {
+  NEREID_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, ReadPromptEmbeds(body));
   const FieldValue* const prompt = body.Find("prompt");
-  if (prompt == nullptr) {
+  if (prompt == nullptr && prompts.empty()) {
     return body.Refuse("prompt", "missing", "prompt: this field is required");
   }
-  return PromptReader(body, *prompt).Read();
+  // OpenAI's client always sends the field.
+  const bool is_empty = prompt == nullptr || prompt->json == "\"\"" || prompt->json == "[]";
+  if (is_empty && !prompts.empty()) return prompts;
+  NEREID_ASSIGN_OR_RETURN(std::vector<Prompt> others, PromptReader(body, *prompt).Read());
+  for (Prompt& other : others) prompts.push_back(std::move(other));
+  return prompts;
 }
 
 Status WritePrompt(ParsedBody& body, const LlmSignature& model, const Prompt& prompt,
                    http::InputTensors& inputs) {
   InputWriter writer(model, inputs);
+  if (prompt.embed_size > 0) {
+    GenerationFields fields(body, model);
+    NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("prompt_embeds"), "prompt_embeds"));
+    NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("prompt_embeds"), "prompt_token_ids"));
+    NEREID_RETURN_IF_ERROR(writer.AddEmpty("prompt_token_ids"));
+    return writer.AddMatrix("prompt_embeds", prompt.embeds, prompt.embed_size);
+  }
   const FieldValue& value = *body.Find("prompt");
   const std::string_view tensor = prompt.is_text ? "text_input" : "prompt_token_ids";
   NEREID_RETURN_IF_ERROR(GenerationFields(body, model).RequireInput(value, tensor));

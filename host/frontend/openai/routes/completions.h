@@ -13,14 +13,17 @@
 
 namespace nereid::openai {
 
-// A prompt: a text or token ids.
+// A prompt: a text, token ids, or embeddings.
 struct Prompt {
   std::string text = {};
   std::vector<int64_t> ids = {};
   bool is_text = true;
+  std::vector<float> embeds = {};  // [tokens, embed_size]
+  int64_t embed_size = 0;          // 0: no embeddings
 };
 
-// Reads the field `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
+// Reads the fields `prompt_embeds` and `prompt`: a text, a list of texts, a list of ids, or a list
+// of lists of ids.
 Result<std::vector<Prompt>> ReadPrompts(ParsedBody& body);
 
 // Writes the input that carries a prompt.

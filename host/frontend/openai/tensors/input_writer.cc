@@ -95,6 +95,40 @@ Status InputWriter::AddValues(std::string_view name, std::span<const T> values) 
   return Status::Ok();
 }
 
+Status InputWriter::AddMatrix(std::string_view name, std::span<const float> values,
+                              int64_t num_columns) {
+  const LlmInput& input = *model_.FindInput(name);
+  const size_t num_dims = input.shape.size();
+  if (input.datatype != TRITONSERVER_TYPE_FP32 || num_dims < 2) {
+    return InvalidArgError("input '", name, "' of model '", model_.name,
+                           "': expected FP32 with two dims, got ",
+                           http::DataTypeName(input.datatype), " with ", num_dims);
+  }
+  std::vector<int64_t> shape(num_dims, 1);
+  shape[num_dims - 2] = static_cast<int64_t>(values.size()) / num_columns;
+  shape[num_dims - 1] = num_columns;
+  http::InputTensor tensor;
+  tensor.name = name;
+  tensor.datatype = input.datatype;
+  tensor.shape.assign(shape);
+  tensor.parsed = http::ByteBuffer(values.size_bytes());
+  tensor.parsed.Append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  inputs_.push_back(std::move(tensor));
+  return Status::Ok();
+}
+
+Status InputWriter::AddEmpty(std::string_view name) {
+  const LlmInput& input = *model_.FindInput(name);
+  std::vector<int64_t> shape(input.shape.size(), 1);
+  if (!shape.empty()) shape.back() = 0;
+  http::InputTensor tensor;
+  tensor.name = name;
+  tensor.datatype = input.datatype;
+  tensor.shape.assign(shape);
+  inputs_.push_back(std::move(tensor));
+  return Status::Ok();
+}
+
 Status InputWriter::AddIntegers(std::string_view name, std::span<const int64_t> values) {
   return AddValues<int64_t>(name, values);
 }

@@ -34,6 +34,10 @@ class InputWriter {
   Status AddNumber(std::string_view tensor, double value) {
     return AddNumbers(tensor, {&value, 1});
   }
+  // The model has the tensor, whose last two dims are those of the matrix; its data type is FP32.
+  Status AddMatrix(std::string_view tensor, std::span<const float> values, int64_t num_columns);
+  // Writes the tensor with no values. Its last dim may have any size.
+  Status AddEmpty(std::string_view tensor);
   Status AddBool(std::string_view tensor, bool value) { return AddInteger(tensor, value ? 1 : 0); }
 
  private:
