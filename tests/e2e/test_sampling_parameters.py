@@ -316,7 +316,7 @@ def test_the_length_penalty_chooses_among_beams_that_end_early(server, greedy):
     (dict(runtime_top_k=-1), "'runtime_top_k' is -1, expected 0 or more"), (dict(min_p=-0.5), "'min_p' is -0.5, expected 0 to 1"),
     (dict(runtime_top_p_decay=0.0), "'runtime_top_p_decay' is 0, expected 1e-06 to 1"),
     (dict(runtime_top_p_reset_ids=-2), "'runtime_top_p_reset_ids' is -2, expected -1 (none) to"),
-    (dict(repetition_penalty=0.0), "'repetition_penalty' is 0, expected 1e-06 to 1e+06"), (dict(embedding_bias=np.ones(3, np.float32)), "'embedding_bias' has 3 values, expected"),
+    (dict(repetition_penalty=0.0), "'repetition_penalty' is 0, expected 1e-06 to 1e+06"), (dict(embedding_bias=np.ones(9999, np.float32)), "'embedding_bias' has 9999 values, expected at most"),
     (dict(len_penalty=1000.0, beam_width=2), "'len_penalty' is 1000, expected -100 to 100"), (dict(priority=1001), "'priority' is 1001, expected -1000 to 1000"),
     (dict(bad_words_list=words([1 << 20])), "'bad_words_list' holds token id 1048576"),
 ], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")

@@ -53,10 +53,10 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
     return InvalidArgError("'runtime_top_p_reset_ids' is ", params.top_p_reset_id,
                            ", expected -1 (none) to ", vocab_size - 1);
   }
-  if (!params.embedding_bias.empty() &&
-      params.embedding_bias.size() != static_cast<size_t>(vocab_size)) {
+  // A tokenizer has fewer tokens than a checkpoint whose vocabulary is padded.
+  if (params.embedding_bias.size() > static_cast<size_t>(vocab_size)) {
     return InvalidArgError("'embedding_bias' has ", params.embedding_bias.size(),
-                           " values, expected ", vocab_size, " (the vocabulary size)");
+                           " values, expected at most ", vocab_size, " (the vocabulary size)");
   }
   for (const float bias : params.embedding_bias) {
     if (!(bias < std::numeric_limits<float>::infinity())) {

@@ -347,10 +347,9 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
               HasSubstr("'allowed_token_ids' has 11 values, expected at most 10"));
   EXPECT_THAT(message([](auto& p) { p.num_top_log_probs = 21; }),
               HasSubstr("'num_top_logprobs' is 21, expected 0 to 10"));
-  EXPECT_THAT(message([](auto& p) {
-                p.embedding_bias = {1, 2};
-              }),
-              HasSubstr("has 2 values, expected 10"));
+  EXPECT_THAT(message([](auto& p) { p.embedding_bias.assign(11, 1.0f); }),
+              HasSubstr("has 11 values, expected at most 10"));
+  EXPECT_EQ(message([](auto& p) { p.embedding_bias = {1, 2}; }), "");
   EXPECT_THAT(message([](auto& p) { p.bad_words = {{10}}; }),
               HasSubstr("token id 10, expected 0 to 9"));
 }
