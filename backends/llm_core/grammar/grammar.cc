@@ -43,7 +43,7 @@ Result<std::shared_ptr<const Grammar>> Grammar::FromJsonSchema(
   NEREID_RETURN_IF_ERROR(CheckSize("the schema", schema.size(), options));
   std::unique_ptr<SyntaxGraph> graph = NewGraph(options);
   NEREID_RETURN_IF_ERROR(AddJsonSchema(schema, options.max_json_whitespace, *graph).status());
-  NEREID_RETURN_IF_ERROR(graph->Finish());
+  NEREID_RETURN_IF_ERROR(graph->Finish(options.allows_no_text));
   return FromGraph(std::move(graph), std::move(vocabulary), options);
 }
 

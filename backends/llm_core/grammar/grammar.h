@@ -25,6 +25,8 @@ struct GrammarOptions {
   size_t max_memory_bytes = size_t{256} << 20;
   // Work of compiling. One step takes about a tenth of a microsecond.
   uint64_t max_compile_steps = 20'000'000;
+  // Whether a schema that nothing fits is a grammar without texts, instead of an error.
+  bool allows_no_text = false;
 };
 
 class Grammar {

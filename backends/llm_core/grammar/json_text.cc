@@ -1,6 +1,10 @@
 // See json_text.h.
 #include "backends/llm_core/grammar/json_text.h"
 
+#include <algorithm>
+
+#include "backends/llm_core/grammar/schema_number.h"
+
 namespace nereid::llm::grammar {
 namespace {
 
@@ -55,10 +59,23 @@ RegexId AnyJsonString(RegexPool& pool, Spelling spelling) {
   return Quoted(pool, pool.Repeat(any, 0, RegexPool::kUnlimited));
 }
 
-RegexId SpellJsonName(RegexPool& pool, std::string_view spelled) {
-  const size_t quote = spelled.find('"');
-  if (quote == std::string_view::npos || spelled.size() < quote + 2) return RegexPool::kNothing;
-  return SpellJsonString(pool, Unescaped(spelled.substr(quote + 1, spelled.size() - quote - 2)));
+RegexId SpellJsonScalar(RegexPool& pool, std::string_view spelled) {
+  spelled.remove_prefix(std::min(spelled.find_first_not_of(" \t\n\r"), spelled.size()));
+  if (spelled.size() >= 2 && spelled[0] == '"') {
+    return SpellJsonString(pool, Unescaped(spelled.substr(1, spelled.size() - 2)));
+  }
+  const bool is_negative = spelled.starts_with('-');
+  const std::string_view digits = spelled.substr(is_negative ? 1 : 0);
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9') return pool.Literal(spelled);
+  Decimal number{is_negative, std::string(digits.substr(0, digits.find('.'))), ""};
+  if (number.integer.size() < digits.size()) {
+    number.fraction = digits.substr(number.integer.size() + 1);
+    number.fraction.erase(number.fraction.find_last_not_of('0') + 1);
+  }
+  const RegexId own = SpellNumber(pool, number);
+  if (!number.IsZero()) return own;
+  number.is_negative = !is_negative;
+  return pool.Union({own, SpellNumber(pool, number)});
 }
 
 RegexId AnyJsonInteger(RegexPool& pool) {

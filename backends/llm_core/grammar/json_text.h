@@ -13,9 +13,9 @@ namespace nereid::llm::grammar {
 RegexId SpellJsonString(RegexPool& pool, std::string_view text);
 // Any JSON string; with kJson, one without needless escapes.
 RegexId AnyJsonString(RegexPool& pool, Spelling spelling);
-// All spellings of the string whose JSON spelling `spelled` ends with: quotes, and whatever stands
-// before the first one is left out.
-RegexId SpellJsonName(RegexPool& pool, std::string_view spelled);
+// All spellings of the string, number or literal of JSON that `spelled` is, behind white space. A
+// number has no exponent.
+RegexId SpellJsonScalar(RegexPool& pool, std::string_view spelled);
 // JSON's numbers without limits, and its integers without fraction and exponent.
 RegexId AnyJsonNumber(RegexPool& pool);
 RegexId AnyJsonInteger(RegexPool& pool);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends/llm_core/grammar/code_points.h"
 #include "backends/llm_core/grammar/json_text.h"
 
 namespace nereid::llm::grammar {
@@ -19,6 +20,11 @@ Lexer::Lexer(const SyntaxGraph& graph, std::shared_ptr<const Vocabulary> vocabul
              const LexerLimits& limits)
     : graph_(graph), vocabulary_(std::move(vocabulary)), limits_(limits), pool_(graph.pool()) {
   pool_.set_limits({.max_bytes = limits.max_bytes, .max_steps = limits.max_steps});
+  ByteSet spaces;
+  for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
+  space_ = pool_.Bytes(spaces);
+  any_chars_[0] = SpellSet(pool_, CodePointSet::All(), Spelling::kJson);
+  any_chars_[1] = SpellSet(pool_, CodePointSet::All(), Spelling::kJsonAnyEscape);
   path_.resize(std::max(vocabulary_->all().max_depth, vocabulary_->other().max_depth) + 1);
   Account(0);
 }
@@ -68,7 +74,7 @@ const LexState* Lexer::Start(std::span<const TerminalId> terminals,
   std::lock_guard lock(mutex_);
   pool_.ResetSteps();
   std::vector<RegexId> taken;
-  for (const std::string_view name : names) taken.push_back(SpellJsonName(pool_, name));
+  for (const std::string_view name : names) taken.push_back(SpellJsonScalar(pool_, name));
   const RegexId others = pool_.Complement(pool_.Union(std::move(taken)));
   std::vector<LexState::Part> parts;
   for (const TerminalId id : terminals) {
@@ -124,6 +130,17 @@ const LexState::Table* Lexer::ExpandLocked(const LexState* state) {
 // Whether every text that a JSON string may contain without escapes, up to the length of plain
 // tokens, can be read from `state` without an end of a terminal on its way.
 bool Lexer::AllowsPlainText(const LexState* state) {
+  if (state->allows_plain_text) return true;
+  const auto ends_with_quote = [&](const LexState::Part& part) {
+    return pool_.PlainlyRequires(part.rest, '"');
+  };
+  const auto is_open = [&](const LexState::Part& part) {
+    return pool_.IsPlainlyOpen(part.rest, any_chars_, Vocabulary::kMaxPlainChars);
+  };
+  if (std::any_of(state->parts.begin(), state->parts.end(), is_open) &&
+      std::all_of(state->parts.begin(), state->parts.end(), ends_with_quote)) {
+    return true;
+  }
   struct Entry {
     const LexState* state;
     int plain;
@@ -163,9 +180,22 @@ bool Lexer::AllowsPlainText(const LexState* state) {
 const TokenSet& Lexer::Tokens(const LexState* state, TokenSet& scratch) {
   if (const TokenSet* known = state->tokens.load(std::memory_order_acquire)) return *known;
   std::lock_guard lock(mutex_);
-  if (const TokenSet* known = state->tokens.load(std::memory_order_relaxed)) return *known;
+  return *TokensLocked(state, scratch);
+}
+
+// The set is kept, or `scratch` holds it.
+const TokenSet* Lexer::TokensLocked(const LexState* state, TokenSet& scratch) {
+  if (const TokenSet* known = state->tokens.load(std::memory_order_relaxed)) return known;
   TokenSet set;
-  if (AllowsPlainText(state)) {
+  const LexState* saturated = Saturated(state);
+  const TokenSet* similar = nullptr;
+  if (saturated != state) similar = TokensLocked(saturated, scratch);
+  if (similar != nullptr && similar != &scratch) {
+    if (!RemoveLong(state, *similar, set)) {
+      state->tokens.store(similar, std::memory_order_release);
+      return similar;
+    }
+  } else if (AllowsPlainText(state)) {
     set.words = vocabulary_->plain_mask();
     Collect(state, vocabulary_->other(), set);
   } else {
@@ -175,13 +205,99 @@ const TokenSet& Lexer::Tokens(const LexState* state, TokenSet& scratch) {
                       set.exits.size() * sizeof(TokenSet::Exit);
   if (exhausted() || token_set_bytes_ + size > limits_.max_token_set_bytes) {
     scratch = std::move(set);
-    return scratch;
+    return &scratch;
   }
   token_set_bytes_ += size;
   Account(0);
   const TokenSet& kept = token_sets_.emplace_back(std::move(set));
   state->tokens.store(&kept, std::memory_order_release);
-  return kept;
+  return &kept;
+}
+
+const LexState* Lexer::Saturated(const LexState* state) {
+  pool_.ResetSteps();
+  std::vector<LexState::Part> parts = state->parts;
+  for (LexState::Part& part : parts) {
+    part.rest = pool_.Saturate(part.rest, static_cast<int>(Vocabulary::kMaxShortBytes));
+  }
+  if (parts == state->parts || pool_.exhausted()) return state;
+  return Intern(std::move(parts));
+}
+
+bool Lexer::RemoveLong(const LexState* state, const TokenSet& tokens, TokenSet& set) {
+  // Most states begin with white space of a limited length, or with characters of strings.
+  bool are_spaced = true;
+  int max_spaces = 0, max_plain = 0;
+  for (const LexState::Part& part : state->parts) {
+    const auto form = pool_.LeadingRepeat(part.rest);
+    const int max = !form ? 0 : form->max == RegexPool::kUnlimited ? INT32_MAX : form->max;
+    const auto begins_with = [&](char c) {
+      return pool_.Derivative(form->rest, static_cast<uint8_t>(c)) != RegexPool::kNothing;
+    };
+    if (form && form->operand == space_) {
+      max_spaces = std::max(max_spaces, max);
+      are_spaced &=
+          !begins_with(' ') && !begins_with('\t') && !begins_with('\n') && !begins_with('\r');
+    } else {
+      are_spaced = false;
+      if (form && (form->operand == any_chars_[0] || form->operand == any_chars_[1])) {
+        max_plain = std::max(max_plain, max);
+      }
+    }
+  }
+  const auto reads = [&](const Vocabulary::LongToken& token) {
+    if (token.num_spaces > 0 && (token.num_spaces <= max_spaces || are_spaced)) {
+      return token.num_spaces <= max_spaces;
+    }
+    return (token.num_plain > 0 && token.num_plain <= max_plain) ||
+           Reads(state, vocabulary_->token(token.id));
+  };
+  const auto has = [&](int32_t id) {
+    return tokens.words.empty()
+               ? std::find(tokens.ids.begin(), tokens.ids.end(), id) != tokens.ids.end()
+               : (tokens.words[id / 32] >> (id % 32) & 1) != 0;
+  };
+  std::vector<int32_t> removed;
+  for (const Vocabulary::LongToken& token : vocabulary_->long_tokens()) {
+    if (!has(token.id) || reads(token)) continue;
+    for (int32_t id = token.id; id >= 0; id = vocabulary_->NextTwin(id)) removed.push_back(id);
+  }
+  // Ends of terminals that far inside of a long token.
+  std::vector<TokenSet::Exit> exits;
+  bool has_other_exits = false;
+  for (TokenSet::Exit exit : tokens.exits) {
+    const size_t depth = tokens.trie->nodes[exit.node].depth;
+    if (depth > Vocabulary::kMaxShortBytes) {
+      const std::string_view bytes = vocabulary_->token(tokens.trie->TokenBelow(exit.node));
+      const LexState* at = state;
+      for (size_t i = 0; i < depth && at != nullptr; ++i) {
+        at = (*ExpandLocked(at))[static_cast<uint8_t>(bytes[i])];
+      }
+      has_other_exits |= at == nullptr || at->accepting != exit.state->accepting;
+      if (at == nullptr || at->accepting.empty()) continue;
+      exit.state = at;
+    }
+    exits.push_back(exit);
+  }
+  if (removed.empty() && !has_other_exits) return false;
+  set = tokens;
+  for (const int32_t id : removed) {
+    if (!set.words.empty()) set.words[id / 32] &= ~(1u << (id % 32));
+    std::erase(set.ids, id);
+  }
+  set.exits = std::move(exits);
+  return true;
+}
+
+bool Lexer::Reads(const LexState* state, std::string_view bytes) {
+  for (const LexState::Part& part : state->parts) {
+    RegexId rest = part.rest;
+    for (size_t i = 0; i < bytes.size() && rest != RegexPool::kNothing; ++i) {
+      rest = pool_.Derivative(rest, static_cast<uint8_t>(bytes[i]));
+    }
+    if (rest != RegexPool::kNothing && pool_.IsAlive(rest)) return true;
+  }
+  return false;
 }
 
 void Lexer::Collect(const LexState* state, const TokenTrie& trie, TokenSet& set) {

@@ -67,7 +67,8 @@ class Lexer {
 
   // The state before any of the terminals, or null if none of them can be read.
   const LexState* Start(std::span<const TerminalId> terminals);
-  // The same; `names` are JSON strings as they were read, and no unique name may equal one of them.
+  // The same; `names` are scalars of JSON as they were read, and no unique name may equal one of
+  // them.
   const LexState* Start(std::span<const TerminalId> terminals,
                         std::span<const std::string_view> names);
   // The state after `byte`, or null.
@@ -92,6 +93,14 @@ class Lexer {
   const LexState* Intern(std::vector<LexState::Part> parts);
   const LexState::Table* Expand(const LexState* state);
   const LexState::Table* ExpandLocked(const LexState* state);
+  const TokenSet* TokensLocked(const LexState* state, TokenSet& scratch);
+  // The state with counts that no short token exceeds replaced: it has the same tokens, but for
+  // long ones.
+  const LexState* Saturated(const LexState* state);
+  // Makes the tokens of a state from those of its saturated state. Returns false if they are the
+  // same.
+  bool RemoveLong(const LexState* state, const TokenSet& tokens, TokenSet& set);
+  bool Reads(const LexState* state, std::string_view bytes);
   bool AllowsPlainText(const LexState* state);
   void Collect(const LexState* state, const TokenTrie& trie, TokenSet& set);
   void Account(size_t bytes);
@@ -109,7 +118,8 @@ class Lexer {
   std::unordered_multimap<uint64_t, const LexState*> states_by_hash_;
   std::deque<LexState::Table> tables_;
   std::deque<TokenSet> token_sets_;
-  std::vector<const LexState*> path_;  // states by depth, of Collect
+  std::vector<const LexState*> path_;      // states by depth, of Collect
+  RegexId space_ = 0, any_chars_[2] = {};  // of JSON: white space, and characters of strings
   size_t token_set_bytes_ = 0, other_bytes_ = 0;
 };
 

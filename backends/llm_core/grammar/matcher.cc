@@ -128,7 +128,9 @@ void Matcher::Close(uint32_t set) {
 
 void Matcher::FindStart(Set& set) {
   set.start = nullptr;
-  uint32_t names = kNone;
+  // Readings of an ambiguous text may have read other names as unique ones. No reading has any of
+  // them left: what is unique in one of them is listed in the others.
+  names_before_.clear();
   key_.clear();
   for (uint32_t i = set.items_begin; i < set.items_end; ++i) {
     const StateId state = items_[i].state;
@@ -136,11 +138,15 @@ void Matcher::FindStart(Set& set) {
     key_.append(reinterpret_cast<const char*>(&state), sizeof(state));
     if (items_[i].names == kNone) continue;
     for (const SyntaxGraph::TerminalEdge& edge : graph_->state(state).terminals) {
-      if (graph_->terminal(edge.terminal).is_unique()) names = items_[i].names;
+      if (!graph_->terminal(edge.terminal).is_unique()) continue;
+      if (std::find(names_before_.begin(), names_before_.end(), items_[i].names) ==
+          names_before_.end()) {
+        names_before_.push_back(items_[i].names);
+      }
     }
   }
   if (key_.empty()) return;
-  if (names == kNone) {
+  if (names_before_.empty()) {
     if (const auto it = starts_.find(key_); it != starts_.end()) {
       set.start = it->second;
       return;
@@ -154,15 +160,17 @@ void Matcher::FindStart(Set& set) {
   }
   std::sort(terminals_.begin(), terminals_.end());
   terminals_.erase(std::unique(terminals_.begin(), terminals_.end()), terminals_.end());
-  if (names == kNone) {
+  if (names_before_.empty()) {
     set.start = lexer_->Start(terminals_);
     if (starts_.size() < kMaxKeptStarts) starts_.emplace(key_, set.start);
     return;
   }
   std::vector<std::string_view> taken;
-  for (uint32_t i = names; i != kNone; i = names_[i].previous) {
-    taken.push_back(
-        std::string_view(text_).substr(names_[i].begin, names_[i].end - names_[i].begin));
+  for (const uint32_t last : names_before_) {
+    for (uint32_t i = last; i != kNone; i = names_[i].previous) {
+      taken.push_back(
+          std::string_view(text_).substr(names_[i].begin, names_[i].end - names_[i].begin));
+    }
   }
   set.start = lexer_->Start(terminals_, taken);
 }

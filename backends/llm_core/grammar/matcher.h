@@ -138,6 +138,7 @@ class Matcher {
   std::string key_;
   std::vector<Scan> ended_, before_, after_;
   std::vector<TerminalId> terminals_;
+  std::vector<uint32_t> names_before_;
   struct PairHash {
     size_t operator()(const std::pair<uint64_t, const LexState*>& pair) const {
       return (pair.first * 0x9E3779B97F4A7C15u) ^ reinterpret_cast<uintptr_t>(pair.second);

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,24 @@ class RegexPool {
   // up to `max_texts`, into `texts`; more of them count as infinite.
   bool IsInfinite(RegexId id, size_t max_texts, std::vector<std::string>& texts);
 
+  // What an expression looks like, as far as that can be told without work; see regex_form.cc.
+  // A repetition, and what follows it.
+  struct RepeatForm {
+    RegexId operand;
+    int min, max;
+    RegexId rest;
+  };
+  std::optional<RepeatForm> LeadingRepeat(RegexId id) const;
+  // Whether it is plain that each matching text contains the byte.
+  bool PlainlyRequires(RegexId id, uint8_t byte) const { return PlainlyRequires(id, byte, 0); }
+  // Whether it is plain that, after each text of characters of `any`, infinitely many texts still
+  // match: any text of at least `num` such characters matches, but for finitely many.
+  bool IsPlainlyOpen(RegexId id, std::span<const RegexId> any, int num) const;
+  // An expression that has the same beginnings, of at most `num_bytes` bytes, of matching texts, of
+  // which the same ones match, with counts above `num_bytes` replaced. Expressions that differ only
+  // in large counts become the same.
+  RegexId Saturate(RegexId id, int num_bytes) { return Saturate(id, num_bytes, 0); }
+
   bool exhausted() const { return exhausted_; }
   size_t size_bytes() const;
   uint64_t num_steps() const { return num_steps_; }
@@ -108,6 +127,9 @@ class RegexPool {
   RegexId DerivativeOfConcat(RegexId id, uint8_t byte);
   const ByteClasses* KnownClasses(RegexId id);
   void SplitClassesOf(RegexId id, ByteClasses& classes, ByteSet& singles);
+  bool PlainlyRequires(RegexId id, uint8_t byte, int depth) const;
+  bool IsPlainlyFinite(RegexId id, int depth) const;
+  RegexId Saturate(RegexId id, int num_bytes, int depth);
   void GrowTable();
   bool Count(uint64_t steps = 1);
 

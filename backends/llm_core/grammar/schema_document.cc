@@ -121,6 +121,13 @@ Result<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(std::string_view t
     document->contains_evaluates_ = name.find("2019-09") == std::string::npos;
   }
   document->FindResources(root, &whole);
+  document->scopes_.push_back({document->resources_.front().dynamic_anchors, {}});
+  std::set<std::string_view> names;
+  for (const Resource& resource : document->resources_) {
+    for (const auto& [name, schema] : resource.dynamic_anchors) {
+      document->has_scopes_ |= !names.insert(name).second;
+    }
+  }
   return document;
 }
 
@@ -169,9 +176,15 @@ void SchemaDocument::FindResources(const Json& schema, Resource* resource) {
       const std::string* name = text_of(keyword);
       if (name == nullptr) continue;
       resource->anchors.emplace(*name, &schema);
-      if (keyword[1] == 'd') ++num_dynamic_anchors_[*name];
+      if (keyword[1] != 'd') continue;
+      ++num_dynamic_anchors_;
+      resource->dynamic_anchors.emplace(*name, &schema);
     }
-    has_recursive_anchor_ |= schema.find("$recursiveAnchor") != schema.end();
+    const auto recursive = schema.find("$recursiveAnchor");
+    if (recursive != schema.end() && *recursive == true && resource->root == &schema) {
+      ++num_dynamic_anchors_;
+      resource->dynamic_anchors.emplace("", &schema);
+    }
   }
   resource_of_[&schema] = resource;
   for (auto it = schema.begin(); it != schema.end(); ++it) {
@@ -191,48 +204,12 @@ void SchemaDocument::FindResources(const Json& schema, Resource* resource) {
 }
 
 SchemaDocument::Resource* SchemaDocument::ResourceOf(const Json* schema) {
-  const auto known = resource_of_.find(schema);
+  auto known = resource_of_.find(schema);
+  if (const auto original = originals_.find(schema);
+      known == resource_of_.end() && original != originals_.end()) {
+    known = resource_of_.find(original->second);
+  }
   return known == resource_of_.end() ? &resources_.front() : known->second;
-}
-
-bool SchemaDocument::IsStatic(const std::string& reference) const {
-  const size_t hash = reference.find('#');
-  const std::string name = hash == std::string::npos ? "" : reference.substr(hash + 1);
-  if (name.empty()) return !has_recursive_anchor_;
-  const auto count = num_dynamic_anchors_.find(name);
-  return count == num_dynamic_anchors_.end() || count->second <= 1;
-}
-
-void SchemaDocument::NoteCopy(const Json& copy, const Json& original) {
-  const auto known = originals_.find(&original);
-  originals_[&copy] = known == originals_.end() ? &original : known->second;
-  if (const auto own = resource_of_.find(&original); own != resource_of_.end()) {
-    resource_of_[&copy] = own->second;
-  }
-  auto each = original.begin();
-  for (auto it = copy.begin(); copy.is_structured() && it != copy.end(); ++it, ++each) {
-    NoteCopy(*it, *each);
-  }
-}
-
-Result<const Json*> SchemaDocument::Negation(const Json& schema) {
-  if (schema.is_object() && schema.size() == 1 && schema.begin().key() == "not") {
-    return &*schema.begin();
-  }
-  const auto original = originals_.find(&schema);
-  const Json& own = original == originals_.end() ? schema : *original->second;
-  const auto [known, is_new] = negations_.emplace(&own, nullptr);
-  if (!is_new) return known->second;
-  const size_t num_before = originals_.size();
-  Json& made = made_.emplace_back(Json::object());
-  made["not"] = own;
-  NoteCopy(made["not"], own);
-  originals_[&made] = &own;
-  if (const auto resource = resource_of_.find(&own); resource != resource_of_.end()) {
-    resource_of_[&made] = resource->second;
-  }
-  NEREID_RETURN_IF_ERROR(Spend(5 * (originals_.size() - num_before)));
-  return negations_[&own] = &made;
 }
 
 const Json* SchemaDocument::AnyBut(const Json& value) {
@@ -300,7 +277,12 @@ Result<const Json*> SchemaDocument::Resolve(const Json& schema, const std::strin
     at = next;
     if (const auto own = resource_of_.find(at); own != resource_of_.end()) resource = own->second;
   }
+  const size_t num_before = num_dynamic_anchors_;
   FindResources(*at, resource);
+  if (num_dynamic_anchors_ > num_before) {
+    return UnsupportedError("$ref: '", reference, "' is not where a schema is expected, and has a ",
+                            "$dynamicAnchor");
+  }
   return at;
 }
 

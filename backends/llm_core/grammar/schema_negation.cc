@@ -20,8 +20,10 @@ bool ShapeReader::IsImpossible(const Shape& shape) {
   });
 }
 
-Status ShapeReader::ApplyNot(const Json& schema, const Json& negated, State& state, int depth) {
+Status ShapeReader::ApplyNot(const Json& schema, const Json& outer, State& state, int depth) {
   NEREID_RETURN_IF_ERROR(document_.Spend(1 + state.shapes.size()));
+  NEREID_ASSIGN_OR_RETURN(const Json* entered, document_.Enter(outer));
+  const Json& negated = *entered;
   if (negated.is_boolean()) {
     if (negated.get<bool>()) state.shapes.clear();
     return Status::Ok();
@@ -134,9 +136,6 @@ Status ShapeReader::CollectFailures(const Json& negated, const State& state, int
   NEREID_RETURN_IF_ERROR(CollectItemFailures(negated, of_type));
   for (const auto& [keyword, type] :
        {std::pair("uniqueItems", JsonType::kArray), std::pair("unevaluatedItems", JsonType::kArray),
-        std::pair("patternProperties", JsonType::kObject),
-        std::pair("additionalProperties", JsonType::kObject),
-        std::pair("propertyNames", JsonType::kObject),
         std::pair("unevaluatedProperties", JsonType::kObject)}) {
     const Json* given = Find(negated, keyword);
     if (given == nullptr || (given->is_object() && given->empty())) continue;
@@ -146,6 +145,7 @@ Status ShapeReader::CollectFailures(const Json& negated, const State& state, int
     NEREID_RETURN_IF_ERROR(refuse(keyword, type));
   }
   NEREID_RETURN_IF_ERROR(CollectPropertyFailures(negated, of_type, either, depth));
+  NEREID_RETURN_IF_ERROR(CollectAnyPropertyFailures(negated, of_type));
   if (const Json* all_of = Find(negated, "allOf")) {
     for (const Json& each : *all_of) NEREID_RETURN_IF_ERROR(fails(each));
   }
@@ -410,6 +410,36 @@ Status ShapeReader::CollectPropertyFailures(const Json& negated, const OfType& o
   return Status::Ok();
 }
 
+template <typename OfType>
+Status ShapeReader::CollectAnyPropertyFailures(const Json& negated, const OfType& of_type) {
+  if (const Json* names = Find(negated, "propertyNames")) {
+    ObjectRules::Some some;
+    NEREID_ASSIGN_OR_RETURN(some.name, document_.Negation(*names));
+    NEREID_RETURN_IF_ERROR(
+        of_type(JsonType::kObject, [&](Shape& shape) { shape.object.some.push_back(some); }));
+  }
+  State inside;
+  inside.shapes.emplace_back().type = JsonType::kObject;
+  NEREID_RETURN_IF_ERROR(ApplyObject(negated, inside));
+  for (const auto& group : inside.shapes[0].object.groups) {
+    for (const auto& [pattern, schema] : group->patterns) {
+      ObjectRules::Some some{.pattern = pattern};
+      NEREID_ASSIGN_OR_RETURN(some.value, document_.Negation(*schema));
+      NEREID_RETURN_IF_ERROR(
+          of_type(JsonType::kObject, [&](Shape& shape) { shape.object.some.push_back(some); }));
+    }
+    const auto never_fails = [](const Json& schema) {
+      return schema == true || (schema.is_object() && schema.empty());
+    };
+    if (group->additional == nullptr || never_fails(*group->additional)) continue;
+    ObjectRules::Some some{.others_of = group};
+    NEREID_ASSIGN_OR_RETURN(some.value, document_.Negation(*group->additional));
+    NEREID_RETURN_IF_ERROR(
+        of_type(JsonType::kObject, [&](Shape& shape) { shape.object.some.push_back(some); }));
+  }
+  return Status::Ok();
+}
+
 Status ShapeReader::ApplyCondition(const Json& schema, State& state, int depth) {
   const Json* condition = Find(schema, "if");
   const Json* then = Find(schema, "then");
@@ -417,11 +447,13 @@ Status ShapeReader::ApplyCondition(const Json& schema, State& state, int depth) 
   if (condition == nullptr) return Status::Ok();
   if (then == nullptr && otherwise == nullptr && num_scopes_ == 0) return Status::Ok();
   State without = state;
+  std::set<const Json*> applied = state.applied;  // what has narrowed all shapes
   NEREID_RETURN_IF_ERROR(Apply(*condition, state, depth + 1));
   if (then != nullptr) NEREID_RETURN_IF_ERROR(Apply(*then, state, depth + 1));
   NEREID_RETURN_IF_ERROR(ApplyNot(schema, *condition, without, depth + 1));
   if (otherwise != nullptr) NEREID_RETURN_IF_ERROR(Apply(*otherwise, without, depth + 1));
   Append(std::move(without.shapes), state.shapes);
+  state.applied = std::move(applied);
   return state.shapes.size() > kMaxShapes ? TooMany(schema, "if") : Status::Ok();
 }
 

@@ -21,6 +21,10 @@ struct Decimal {
   static std::optional<Decimal> Of(const nlohmann::ordered_json& number);
   bool IsZero() const { return integer == "0" && fraction.empty(); }
   bool IsInteger() const { return fraction.empty(); }
+  // Without exponent, the same for equal numbers.
+  std::string Text() const {
+    return (is_negative ? "-" : "") + integer + (fraction.empty() ? "" : "." + fraction);
+  }
 };
 bool operator<(const Decimal& x, const Decimal& y);
 inline bool operator==(const Decimal& x, const Decimal& y) {

@@ -50,8 +50,10 @@ void ShapeReader::Refuse(const Json& schema, const char* keyword, const char* wh
   }
 }
 
-Status ShapeReader::Apply(const Json& schema, State& state, int depth) {
+Status ShapeReader::Apply(const Json& outer, State& state, int depth) {
   NEREID_RETURN_IF_ERROR(document_.Spend(1 + state.shapes.size()));
+  NEREID_ASSIGN_OR_RETURN(const Json* entered, document_.Enter(outer));
+  const Json& schema = *entered;
   if (schema.is_boolean()) {
     if (!schema.get<bool>()) state.shapes.clear();
     return Status::Ok();
@@ -277,12 +279,7 @@ Status ShapeReader::ApplyArray(const Json& schema, State& state) {
   });
   const Json* unique = Find(schema, "uniqueItems");
   if (unique != nullptr && unique->is_boolean() && unique->get<bool>()) {
-    for (Shape& shape : state.shapes) {
-      if (shape.type != JsonType::kArray) continue;
-      if (shape.array.max_items.value_or(2) <= 1 || !shape.refusal.empty()) continue;
-      shape.refusal = StrCat(document_.PathOf(&schema),
-                             ": uniqueItems: items that must differ cannot be enforced");
-    }
+    ForType(JsonType::kArray, state, [&](Shape& shape) { shape.array.unique_schema = &schema; });
   }
   const Json* contains = Find(schema, "contains");
   if (contains != nullptr) {
@@ -340,14 +337,11 @@ Result<const Json*> ShapeReader::Target(const Json& schema, const char* keyword)
   if (reference == nullptr) return nullptr;
   if (!reference->is_string()) return Fault(schema, keyword, ": must be a string");
   const std::string& name = reference->get_ref<const std::string&>();
-  if (keyword != std::string_view("$ref")) {
-    if (!document_.IsStatic(name)) {
-      return Refusal(schema, keyword, ": more than one schema with this name cannot be enforced");
-    }
-  }
-  Result<const Json*> target = document_.Resolve(schema, name);
+  const bool is_dynamic = keyword != std::string_view("$ref");
+  Result<const Json*> target =
+      is_dynamic ? document_.ResolveDynamic(schema, name) : document_.Resolve(schema, name);
   if (!target.ok()) return std::move(target).status().WithContext(document_.PathOf(&schema));
-  return target;
+  return document_.InScope(**target, document_.ScopeOf(schema));
 }
 
 void ShapeReader::ApplyUnevaluated(const Json& schema, State& state) {

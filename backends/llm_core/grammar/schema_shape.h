@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,6 +53,7 @@ struct ArrayRules {
   };
   std::vector<Group> groups;
   std::vector<Count> counts;
+  const Json* unique_schema = nullptr;  // that says that items must differ, or null
   uint64_t min_items = 0;
   std::optional<uint64_t> max_items;
 
@@ -67,7 +69,18 @@ struct ObjectRules {
     const Json* additional = nullptr;
     bool evaluates = true;  // for unevaluatedProperties
   };
+  // At least one property whose name is selected has a value that is valid against `value`, or any
+  // value if that is null.
+  struct Some {
+    std::string_view pattern;  // which the name matches
+    // Instead of a pattern: the properties of the group have other names, and its patterns do not
+    // match; or the name is valid against `name`.
+    std::shared_ptr<const Group> others_of;
+    const Json* name = nullptr;
+    const Json* value = nullptr;
+  };
   std::vector<std::shared_ptr<const Group>> groups;
+  std::vector<Some> some;
   std::vector<std::string> required, forbidden;
   SchemaList names;  // propertyNames
   uint64_t min_properties = 0;
@@ -112,6 +125,8 @@ class SchemaDocument {
   Result<bool> Fits(const Json& value, const Shape& shape);
   // The schemas of the property `name`.
   Result<SchemaList> SchemasOfProperty(const ObjectRules& rules, std::string_view name);
+  // Whether a property with this name may be the one that is demanded.
+  Result<bool> Selects(const ObjectRules::Some& some, std::string_view name);
   // The texts of a string shape, without quotes.
   Result<RegexId> StringRegex(RegexPool& pool, const StringRules& rules, bool is_json);
   // Whether it is certain that no value fits both.
@@ -127,6 +142,15 @@ class SchemaDocument {
     std::string uri;
     const Json* root = nullptr;
     std::unordered_map<std::string, const Json*> anchors;
+    // By $dynamicAnchor; "" for the root if it has $recursiveAnchor.
+    std::map<std::string, const Json*> dynamic_anchors;
+  };
+  // What the dynamic references lead to that are read inside of the same resources: the anchors of
+  // the outermost of them. Schemas are copied for each scope but that of the root, so that a
+  // pointer to a schema says which scope it is read in.
+  struct Scope {
+    std::map<std::string, const Json*> targets;
+    std::unordered_map<const Json*, const Json*> copies;  // of the schemas of the text
   };
   friend class ShapeReader;
   SchemaDocument() = default;
@@ -134,9 +158,16 @@ class SchemaDocument {
   Resource* ResourceOf(const Json* schema);
   // The schema that `reference` names inside of `schema`.
   Result<const Json*> Resolve(const Json& schema, const std::string& reference);
-  // Whether a $dynamicRef or $recursiveRef is the same as a $ref: no other schema has its name.
-  bool IsStatic(const std::string& reference) const;
-  void NoteCopy(const Json& copy, const Json& original);
+  // The same for a $dynamicRef or $recursiveRef, in the scope of `schema`.
+  Result<const Json*> ResolveDynamic(const Json& schema, const std::string& reference);
+  // The schema in the scope that begins where it is entered.
+  Result<const Json*> Enter(const Json& schema);
+  size_t ScopeOf(const Json& schema) const;
+  const Json* InScope(const Json& original, size_t scope) const;
+  // Returns the scope with these targets.
+  Result<size_t> ScopeWith(std::map<std::string, const Json*> targets);
+  void NoteScopeCopy(const Json& copy, const Json& original, size_t scope);
+  void NoteCopy(const Json& copy, const Json& original, size_t scope);
   Result<bool> MatchesPattern(std::string_view pattern, std::string_view text);
   Result<bool> AreDisjoint(const SchemaList& x, const SchemaList& y, int depth);
 
@@ -144,14 +175,18 @@ class SchemaDocument {
   bool reference_hides_siblings_ = false;  // drafts up to 7
   bool has_old_ids_ = false;               // draft 4
   bool contains_evaluates_ = true;         // since draft 2020-12
-  bool has_recursive_anchor_ = false;
-  std::deque<Resource> resources_;  // the root's first
+  std::deque<Resource> resources_;         // the root's first
   std::unordered_map<std::string, Resource*> resource_by_uri_;
   std::unordered_map<const Json*, Resource*> resource_of_;
-  std::unordered_map<std::string, int> num_dynamic_anchors_;
+  bool has_scopes_ = false;  // some dynamic reference may lead to several schemas
+  size_t num_dynamic_anchors_ = 0;
+  std::deque<Scope> scopes_;                          // the first one is the root's
+  std::unordered_map<const Json*, size_t> scope_of_;  // of copies; others are in the first one
   // Schemas that are not in the text, and the ones in the text that their parts are copies of.
   std::deque<Json> made_;
-  std::unordered_map<const Json*, const Json*> negations_, exclusions_, originals_;
+  std::unordered_map<const Json*, const Json*> exclusions_, originals_;
+  std::map<std::pair<const Json*, size_t>, const Json*> negations_;  // by original and scope
+  std::set<const Json*> made_negations_;
   std::map<SchemaList, std::shared_ptr<const Shapes>> expanded_;
   std::unique_ptr<RegexPool> pool_;  // for questions about values; spells plain UTF-8
   std::map<std::string, RegexId, std::less<>> patterns_;

@@ -63,7 +63,7 @@ class ShapeReader {
   }
 
   // Narrows shapes to the values that are valid against `schema`.
-  Status Apply(const Json& schema, State& state, int depth);
+  Status Apply(const Json& outer, State& state, int depth);
   // Each of these applies some keywords of `schema`.
   Status ApplyKeywords(const Json& schema, State& state, int depth);
   Status ApplyType(const Json& schema, State& state);
@@ -92,7 +92,7 @@ class ShapeReader {
 
   // Narrows to the values that are not valid against `negated`: for each of its keywords, those
   // that fail it.
-  Status ApplyNot(const Json& schema, const Json& negated, State& state, int depth);
+  Status ApplyNot(const Json& schema, const Json& outer, State& state, int depth);
   // Adds the values that fail a keyword of `negated` to `all`.
   Status CollectFailures(const Json& negated, const State& state, int depth, Shapes& all);
   // Each of these does so for some keywords. `of_type` adds the shapes of one type after a change,
@@ -104,6 +104,9 @@ class ShapeReader {
   template <typename OfType, typename Either>
   Status CollectPropertyFailures(const Json& negated, const OfType& of_type, const Either& either,
                                  int depth);
+  // Does so for those about the properties of no particular name.
+  template <typename OfType>
+  Status CollectAnyPropertyFailures(const Json& negated, const OfType& of_type);
   // Keeps the values of other types than those of `schema`.
   Status ApplyOtherTypes(const Json& schema, State& state);
   // Removes one value.

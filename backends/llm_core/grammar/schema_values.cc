@@ -95,6 +95,17 @@ Result<SchemaList> SchemaDocument::SchemasOfProperty(const ObjectRules& rules,
   return schemas;
 }
 
+Result<bool> SchemaDocument::Selects(const ObjectRules::Some& some, std::string_view name) {
+  if (some.name != nullptr) return IsValid(Json(name), {some.name});
+  if (some.others_of == nullptr) return MatchesPattern(some.pattern, name);
+  if (some.others_of->by_name.count(name) != 0) return false;
+  for (const auto& [pattern, schema] : some.others_of->patterns) {
+    NEREID_ASSIGN_OR_RETURN(const bool matches, MatchesPattern(pattern, name));
+    if (matches) return false;
+  }
+  return true;
+}
+
 Result<bool> SchemaDocument::IsValid(const Json& value, const SchemaList& schemas) {
   NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Shapes> shapes, Expand(schemas));
   for (const Shape& shape : *shapes) {
@@ -135,6 +146,14 @@ Result<bool> SchemaDocument::Fits(const Json& value, const Shape& shape) {
         NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], shape.array.SchemasOf(i)));
         if (!valid) return false;
       }
+      if (shape.array.unique_schema != nullptr) {
+        NEREID_RETURN_IF_ERROR(Spend(value.size() * value.size()));
+        for (size_t i = 0; i < value.size(); ++i) {
+          for (size_t j = 0; j < i; ++j) {
+            if (JsonEqual(value[i], value[j])) return false;
+          }
+        }
+      }
       for (const ArrayRules::Count& count : shape.array.counts) {
         uint64_t num_valid = 0;
         for (size_t i = count.from; i < value.size(); ++i) {
@@ -161,6 +180,15 @@ Result<bool> SchemaDocument::Fits(const Json& value, const Shape& shape) {
         NEREID_ASSIGN_OR_RETURN(const SchemaList schemas, SchemasOfProperty(rules, name));
         NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(each, schemas));
         if (!valid) return false;
+      }
+      for (const ObjectRules::Some& some : rules.some) {
+        bool is_met = false;
+        for (auto it = value.begin(); it != value.end() && !is_met; ++it) {
+          NEREID_ASSIGN_OR_RETURN(is_met, Selects(some, it.key()));
+          if (!is_met || some.value == nullptr) continue;
+          NEREID_ASSIGN_OR_RETURN(is_met, IsValid(*it, {some.value}));
+        }
+        if (!is_met) return false;
       }
       return true;
     }

@@ -62,7 +62,7 @@ size_t SyntaxGraph::size_bytes() const {
   return size;
 }
 
-Status SyntaxGraph::Finish() {
+Status SyntaxGraph::Finish(bool allows_no_text) {
   const auto limit_error = [] {
     return InvalidArgError(
         "the grammar is too large: compiling it exceeds the limit of work or memory");
@@ -112,7 +112,7 @@ Status SyntaxGraph::Finish() {
       if (!is_useful[each]) check(each);
     }
   }
-  if (rules_.empty() || !is_useful[rules_[0].start]) {
+  if (rules_.empty() || (!is_useful[rules_[0].start] && !allows_no_text)) {
     return InvalidArgError("no text fits the grammar");
   }
   for (State& state : states_) {

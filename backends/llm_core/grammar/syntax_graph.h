@@ -20,8 +20,9 @@ using TerminalId = uint32_t;
 
 struct Terminal {
   RegexId regex = RegexPool::kNothing;
-  // For names of JSON objects that no other name of the same object may equal: `regex` is `space`
-  // followed by `name`, which the names read before are taken from. kNothing for other terminals.
+  // For names of JSON objects that no other name of the same object may equal, and for items of
+  // arrays that must differ: `regex` is `space` followed by `name`, which the names read before are
+  // taken from. kNothing for other terminals.
   RegexId space = RegexPool::kNothing, name = RegexPool::kNothing;
 
   bool is_unique() const { return name != RegexPool::kNothing; }
@@ -72,8 +73,9 @@ class SyntaxGraph {
   }
   void Accept(StateId state) { states_[state].accepts = true; }
 
-  // Removes what leads to no text. INVALID_ARG if no text is left, or a limit was exceeded.
-  Status Finish();
+  // Removes what leads to no text. INVALID_ARG if no text is left, unless `allows_no_text`, or a
+  // limit was exceeded.
+  Status Finish(bool allows_no_text = false);
 
   const State& state(StateId id) const { return states_[id]; }
   const Rule& rule(RuleId id) const { return rules_[id]; }

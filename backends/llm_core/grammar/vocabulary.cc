@@ -14,14 +14,29 @@ constexpr size_t kMaxTokens = size_t{1} << 22;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxBytes = size_t{256} << 20;
 
-bool IsPlain(std::string_view token) {
+// The characters of a token that consists of plain ones, else 0.
+int NumPlainChars(std::string_view token) {
   int state = 0, num_chars = 0;
   for (const char c : token) {
     state = NextPlainState(state, static_cast<uint8_t>(c));
-    if (state < 0) return false;
+    if (state < 0) return 0;
     num_chars += state == 0;
   }
-  return state == 0 && num_chars <= Vocabulary::kMaxPlainChars;
+  return state == 0 ? num_chars : 0;
+}
+
+Vocabulary::LongToken DescribeLong(int32_t id, std::string_view token) {
+  const bool is_space = token.find_first_not_of(" \t\n\r") == std::string_view::npos;
+  return {id, is_space ? static_cast<int>(token.size()) : 0, NumPlainChars(token)};
+}
+
+// What stands for a special token: 0xFF, which is no byte of UTF-8, and the id.
+std::string BytesOfSpecial(int32_t id) {
+  std::string bytes = "\xff";
+  for (int shift = 14; shift >= 0; shift -= 7) {
+    bytes += static_cast<char>(0x80 | (id >> shift & 0x7F));
+  }
+  return bytes;
 }
 
 // `ids` are sorted by the bytes of their tokens, which differ.
@@ -82,8 +97,9 @@ int NextPlainState(int state, uint8_t byte) {
   }
 }
 
-Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::string> tokens,
-                                                           std::vector<int32_t> end_ids) {
+Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(
+    std::vector<std::string> tokens, std::vector<int32_t> end_ids,
+    std::vector<SpecialToken> special_tokens) {
   if (tokens.size() > kMaxTokens) {
     return InvalidArgError("the vocabulary has ", tokens.size(), " tokens; at most ", kMaxTokens,
                            " are supported");
@@ -100,6 +116,20 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::stri
     return id < 0 || static_cast<size_t>(id) >= vocabulary->tokens_.size();
   });
   vocabulary->end_ids_ = std::move(end_ids);
+  std::erase_if(special_tokens, [&](const SpecialToken& each) {
+    const std::vector<int32_t>& ends = vocabulary->end_ids_;
+    return each.text.empty() || each.id < 0 ||
+           static_cast<size_t>(each.id) >= vocabulary->tokens_.size() ||
+           std::find(ends.begin(), ends.end(), each.id) != ends.end();
+  });
+  // No text is UTF-8 with this byte, so that nothing else than a special token has it.
+  for (std::string& token : vocabulary->tokens_) {
+    if (token.find('\xff') != std::string::npos) token.clear();
+  }
+  for (const SpecialToken& each : special_tokens) {
+    vocabulary->tokens_[each.id] = BytesOfSpecial(each.id);
+  }
+  vocabulary->special_tokens_ = std::move(special_tokens);
   std::vector<int32_t> ids;
   for (size_t id = 0; id < vocabulary->tokens_.size(); ++id) {
     std::string& token = vocabulary->tokens_[id];
@@ -113,7 +143,8 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::stri
   vocabulary->plain_mask_.resize(vocabulary->num_mask_words());
   std::vector<int32_t> different, others;
   for (const int32_t id : ids) {
-    const bool is_plain = IsPlain(all[id]);
+    const int num_plain = NumPlainChars(all[id]);
+    const bool is_plain = num_plain > 0 && num_plain <= kMaxPlainChars;
     if (is_plain) vocabulary->plain_mask_[id / 32] |= 1u << (id % 32);
     if (!different.empty() && all[different.back()] == all[id]) {
       int32_t last = different.back();
@@ -122,6 +153,9 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(std::vector<std::stri
       continue;
     }
     different.push_back(id);
+    if (all[id].size() > kMaxShortBytes) {
+      vocabulary->long_tokens_.push_back(DescribeLong(id, all[id]));
+    }
     if (!is_plain) others.push_back(id);
   }
   vocabulary->all_ = MakeTrie(all, different);
@@ -134,14 +168,52 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Toke
                                                            int32_t num_tokens) {
   if (num_tokens == 0) num_tokens = tokenizer.vocab_size();
   std::vector<std::string> tokens(static_cast<size_t>(num_tokens));
+  std::vector<SpecialToken> special_tokens;
+  const auto& roles = tokenizer.special_ids();
   for (int32_t id = 0; id < std::min(num_tokens, tokenizer.vocab_size()); ++id) {
-    if (tokenizer.IsSpecial(id)) continue;
-    tokens[id] = tokenizer.TokenBytes(id);
+    if (!tokenizer.IsSpecial(id)) {
+      tokens[id] = tokenizer.TokenBytes(id);
+    } else if (id != roles.bos && id != roles.eos && id != roles.pad && id != roles.unk) {
+      special_tokens.push_back({id, std::string(tokenizer.IdToToken(id).value_or(""))});
+    }
   }
   for (const int32_t id : end_ids) {
     if (id >= 0 && static_cast<size_t>(id) < tokens.size()) tokens[id].clear();
   }
-  return Make(std::move(tokens), std::move(end_ids));
+  return Make(std::move(tokens), std::move(end_ids), std::move(special_tokens));
+}
+
+std::string Vocabulary::Marker(std::string_view text) const {
+  std::string bytes;
+  while (!text.empty()) {
+    const SpecialToken* longest = nullptr;
+    for (const SpecialToken& each : special_tokens_) {
+      if (text.starts_with(each.text) &&
+          (longest == nullptr || each.text.size() > longest->text.size())) {
+        longest = &each;
+      }
+    }
+    bytes += longest != nullptr ? BytesOfSpecial(longest->id) : std::string(text.substr(0, 1));
+    text.remove_prefix(longest != nullptr ? longest->text.size() : 1);
+  }
+  return bytes;
+}
+
+std::pair<int32_t, size_t> Vocabulary::LongestToken(std::string_view text) const {
+  std::pair<int32_t, size_t> longest{-1, 0};
+  const std::vector<TokenTrie::Node>& nodes = all_.nodes;
+  uint32_t node = 0;
+  auto end = static_cast<uint32_t>(nodes.size());
+  for (size_t size = 1; size <= text.size(); ++size) {
+    while (node < end && nodes[node].byte != static_cast<uint8_t>(text[size - 1])) {
+      node = nodes[node].end;
+    }
+    if (node >= end) break;
+    if (nodes[node].token >= 0) longest = {nodes[node].token, size};
+    end = nodes[node].end;
+    ++node;
+  }
+  return longest;
 }
 
 }  // namespace nereid::llm::grammar

@@ -31,7 +31,7 @@ token by token, and prints one line of JSON for each:
    "rejected_at": null}
 rejected_at is the byte at which the first token begins that the grammar does not allow, or the
 length of the text where it may not end there. If the grammar is refused, prints the reason and ends
-with status 1.
+with status 1. A schema that no text fits, which a server refuses, rejects each text here.
 
   --schema FILE          a JSON schema
   --regex TEXT           a regular expression that the whole text must match
@@ -44,7 +44,7 @@ with status 1.
 struct Arguments {
   std::string schema, regex, grammar, tokenizer;
   bool has_regex = false;
-  GrammarOptions options;
+  GrammarOptions options{.allows_no_text = true};
 };
 
 Result<Arguments> ParseArguments(int argc, char** argv) {
@@ -110,23 +110,11 @@ std::vector<int32_t> Tokens(const nereid::tokenizer::Tokenizer& tokenizer,
     if (again == text) return *ids;
   }
   std::vector<int32_t> longest;
-  const auto& nodes = vocabulary.all().nodes;
-  for (size_t pos = 0; pos < text.size();) {
-    int32_t found = -1;
-    size_t found_end = pos;
-    uint32_t node = 0, end = static_cast<uint32_t>(nodes.size());
-    for (size_t at = pos; at < text.size();) {
-      while (node < end && nodes[node].byte != static_cast<uint8_t>(text[at]))
-        node = nodes[node].end;
-      if (node >= end) break;
-      ++at;
-      if (nodes[node].token >= 0) found = nodes[node].token, found_end = at;
-      end = nodes[node].end;
-      ++node;
-    }
-    if (found < 0) return {};
-    longest.push_back(found);
-    pos = found_end;
+  while (!text.empty()) {
+    const auto [token, size] = vocabulary.LongestToken(text);
+    if (token < 0) return {};
+    longest.push_back(token);
+    text.remove_prefix(size);
   }
   return longest;
 }

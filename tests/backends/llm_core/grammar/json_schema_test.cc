@@ -153,8 +153,7 @@ TEST(JsonSchema, NumbersThatDoublesRoundToAnotherSideOfABoundAreNotGenerated) {
         {"0.49999999999999999999"});
   EXPECT_EQ(Refusal(R"({"enum":[18446744073709551617]})"),
             "#: a number of the schema is too large");
-  EXPECT_EQ(Refusal(R"({"enum":[[1,1]],"uniqueItems":true})"),
-            "#: uniqueItems: items that must differ cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"enum":[[1,1]],"uniqueItems":true})"), "no text fits the grammar");
 }
 
 TEST(JsonSchema, WhatLeadsNowhereIsNeverBegun) {
@@ -176,6 +175,12 @@ TEST(JsonSchema, ConditionsChooseOneOfTwoSchemas) {
            "then":{"required":["v"]},"else":{"properties":{"v":false}}})",
         {R"({"k":"x","v":1})", R"({"k":"y"})"}, {R"({"k":"x"})", R"({"k":"y","v":1})"});
   Check(R"({"if":{"type":"string"},"then":{"maxLength":1}})", {"1", R"("a")"}, {R"("ab")"});
+}
+
+TEST(JsonSchema, ASchemaOfAConditionHoldsWhereItIsSaidAgain) {
+  Check(R"({"anyOf":[{"$ref":"#/$defs/d"}],"if":{"type":"null","$ref":"#/$defs/d"},
+           "else":{"type":["array","string"]},"$defs":{"d":{"type":"string"}}})",
+        {"\"a\""}, {"[1]", "[]", "null", "1"});
 }
 
 TEST(JsonSchema, ExactlyOneBranchOfOneOfIsValid) {
@@ -228,11 +233,92 @@ TEST(JsonSchema, ReferencesAreResolvedAgainstTheNearestIdentifier) {
             "#: $ref: 'z.json' is not inside of the schema");
 }
 
+TEST(JsonSchema, ItemsThatMustDiffer) {
+  Check(R"({"type":"array","uniqueItems":true,"items":{"type":["string","null"],"maxLength":3}})",
+        {"[]", R"(["a","b",null])", R"(["","é"])"},
+        {R"(["a","a"])", R"(["a","\u0061"])", "[\"\xc3\xa9\",\"\\u00e9\"]", "[null,null]"});
+  Check(R"({"type":"array","uniqueItems":true,"items":{"type":"number"}})",
+        {"[1,2,10,1.5]", "[0,-1,0.1]"}, {"[1,1.0]", "[0,-0]", "[0.5,0.50]", "[-0,2,0.0]", "[1,1]"});
+  Check(R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b",1,1.0]},"minItems":3})",
+        {R"(["b",1,"a"])"}, {R"(["a","b"])", R"(["a","b",1,1])", R"(["a","b",1,"a"])"});
+  Check(R"({"type":"array","uniqueItems":true,"prefixItems":[{"type":"boolean"},
+           {"type":"boolean"}],"items":false})",
+        {"[true,false]", "[false]"}, {"[true,true]", "[true,false,null]"});
+  Check(R"({"items":{"type":"array","uniqueItems":true,"items":{"type":"integer"}}})",
+        {"[[1,2],[1,2],[12,1]]"}, {"[[1,2],[1,1]]"});
+  // The last value that is left is followed by no comma.
+  const auto few = Compile(R"({"type":"array","uniqueItems":true,"items":{"type":"boolean"}})");
+  Matcher matcher(*few);
+  EXPECT_TRUE(matcher.Accept("[true,false"));
+  EXPECT_FALSE(matcher.Accept(","));
+  EXPECT_TRUE(matcher.Accept("]"));
+  EXPECT_EQ(Refusal(R"({"type":"array","uniqueItems":true,
+                       "prefixItems":[{"enum":[1]},{"enum":[1,2]},{"enum":[2,1]}]})"),
+            "#: uniqueItems: items that must differ cannot be enforced: some have few values, and "
+            "others have other ones");
+}
+
+TEST(JsonSchema, NegationsAboutAnyPropertyHold) {
+  Check(R"({"type":"object","not":{"additionalProperties":{"type":"integer"},
+           "properties":{"a":{}}}})",
+        {R"({"b":"x"})", R"({"a":1,"b":"x"})", R"({"b":1,"c":1.5})", R"({"b":1,"c":1.5,"d":2})"},
+        {"{}", R"({"a":"x"})", R"({"b":1})", R"({"a":"x","b":1})"});
+  Check(R"({"type":"object","not":{"patternProperties":{"^x":{"type":"integer"}}}})",
+        {R"({"xa":"s"})", R"({"a":1,"x":null})", R"({"xa":1,"xb":"s"})"},
+        {"{}", R"({"xa":1})", R"({"a":"s"})"});
+  Check(R"({"type":"object","not":{"propertyNames":{"maxLength":2}},"maxProperties":2})",
+        {R"({"abc":1})", R"({"a":1,"abc":1})"}, {"{}", R"({"a":1,"b":1})", R"({"ab":1})"});
+  // One property may be the one of both demands.
+  Check(R"({"type":"object","maxProperties":1,
+           "allOf":[{"not":{"propertyNames":{"pattern":"^a"}}},
+                    {"not":{"additionalProperties":{"type":"string"}}}]})",
+        {R"({"b":1})"}, {"{}", R"({"a":1})", R"({"b":"x"})"});
+  Check(R"({"if":{"additionalProperties":{"type":"string"}},"then":{"maxProperties":1}})",
+        {R"({"a":"x"})", R"({"a":1,"b":"x"})", "3"}, {R"({"a":"x","b":"y"})"});
+}
+
+TEST(JsonSchema, ASchemaWithoutValuesMayBeAGrammarWithoutTexts) {
+  const auto vocabulary = BytesAnd({});
+  const auto grammar = Grammar::FromJsonSchema("false", vocabulary, {.allows_no_text = true});
+  ASSERT_TRUE(grammar.ok());
+  EXPECT_FALSE(Accepts(*grammar, "1"));
+  EXPECT_FALSE(Accepts(*grammar, ""));
+}
+
+// The examples of the specification, and of the suite of the JSON Schema project.
+TEST(JsonSchema, DynamicReferencesLeadToTheOutermostAnchor) {
+  const std::string tree = R"("tree":{"$id":"tree","$dynamicAnchor":"node","type":"object",
+      "properties":{"data":true,"children":{"type":"array","items":{"$dynamicRef":"#node"}}}})";
+  Check(R"({"$id":"http://x/strict","$dynamicAnchor":"node","$ref":"tree",
+           "unevaluatedProperties":false,"$defs":{)" +
+            tree + "}}",
+        {R"({"children":[{"data":1}]})"}, {R"({"children":[{"daat":1}]})", R"({"daat":1})"});
+  Check(R"({"$id":"http://x/loose","$ref":"tree","$defs":{)" + tree + "}}",
+        {R"({"children":[{"daat":1}]})"}, {R"({"children":[1]})"});
+  // Each list has the items of the schema that refers to it.
+  Check(R"({"$id":"http://x/lists","properties":{"s":{"$ref":"strings"},"n":{"$ref":"numbers"}},
+           "$defs":{
+             "list":{"$id":"list","type":"array","items":{"$dynamicRef":"#t"},
+                     "$defs":{"t":{"$dynamicAnchor":"t"}}},
+             "strings":{"$id":"strings","$ref":"list",
+                        "$defs":{"t":{"$dynamicAnchor":"t","type":"string"}}},
+             "numbers":{"$id":"numbers","$ref":"list",
+                        "$defs":{"t":{"$dynamicAnchor":"t","not":{"type":"string"}}}}}})",
+        {R"({"s":["a"],"n":[1,null]})"}, {R"({"s":[1]})", R"({"n":["a"]})"});
+  const std::string recursive = R"("$schema":"https://json-schema.org/draft/2019-09/schema",
+      "$id":"http://x/outer","$defs":{"in":{"$id":"in","$recursiveAnchor":true,
+      "type":["array","string"],"items":{"$recursiveRef":"#"}}},"$ref":"in","maxItems":1)";
+  Check("{" + recursive + "}", {R"([["a","b"]])", R"(["a"])"}, {R"(["a","b"])", "[1]"});
+  Check(R"({"$recursiveAnchor":true,)" + recursive + "}", {R"([["a"]])"},
+        {R"([["a","b"]])", R"(["a","b"])"});
+}
+
 TEST(JsonSchema, WhatCannotBeEnforcedIsRefusedByName) {
   EXPECT_EQ(Refusal(R"({"properties":{"a":{"type":"array","uniqueItems":true}}})"),
-            "#/properties/a: uniqueItems: items that must differ cannot be enforced");
-  EXPECT_EQ(Refusal(R"({"not":{"propertyNames":{"maxLength":3}}})"),
-            "#/not: propertyNames: its negation cannot be enforced");
+            "#/properties/a: uniqueItems: items that must differ cannot be enforced: they may be "
+            "arrays or objects");
+  EXPECT_EQ(Refusal(R"({"not":{"unevaluatedProperties":false}})"),
+            "#/not: unevaluatedProperties: its negation cannot be enforced");
   EXPECT_EQ(Refusal(R"({"$ref":"#"})"), "#: $ref: the schema refers to itself without end");
   EXPECT_EQ(Refusal(R"({"$ref":"http://x/y"})"),
             "#: $ref: 'http://x/y' is not inside of the schema");

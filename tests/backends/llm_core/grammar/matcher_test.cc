@@ -53,6 +53,43 @@ TEST(Matcher, ForcedBytesAreThoseWithoutChoice) {
   EXPECT_EQ(matcher.ForcedBytes(100), "");  // the text may end
 }
 
+// Masks of texts with large counts come from those of texts without limit, but for long tokens.
+TEST(Matcher, LongTokensAreCountedExactly) {
+  std::vector<std::string> more{std::string(33, ' '),          std::string(64, ' '),
+                                std::string(40, 'a'),          std::string(64, 'a'),
+                                std::string(36, 'a') + "\"",   "\"" + std::string(40, 'a') + "\"",
+                                std::string(34, ' ') + "\"a\""};
+  std::string accents;
+  for (int i = 0; i < 20; ++i) accents += "\xc3\xa9";
+  more.push_back(accents);
+  const auto vocabulary = BytesAnd(more);
+  ASSERT_EQ(vocabulary->long_tokens().size(), more.size());
+  for (const char* schema :
+       {R"({"type":"string","maxLength":39})", R"({"type":"string","maxLength":38,"minLength":37})",
+        R"({"type":"object","additionalProperties":{"maxLength":50},"properties":{"aaa":{}}})",
+        R"({"type":"array","items":{"maxLength":63,"minLength":1,"type":"string"}})"}) {
+    for (const int spaces : {32, 34, 63, 128}) {
+      const auto grammar =
+          *Grammar::FromJsonSchema(schema, vocabulary, {.max_json_whitespace = spaces});
+      for (const char* text : {R"("aaaa)", R"({  "aaa":"x")", R"(  [ "aé")"}) {
+        Accepts(grammar, text);  // compares both ways of computing masks
+      }
+    }
+  }
+}
+
+TEST(Matcher, ReadingsOfATextExcludeTheNamesOfAll) {
+  const auto grammar = *Grammar::FromJsonSchema(
+      R"({"anyOf":[{"type":"object","properties":{"a":{"type":"integer"}}},
+                   {"type":"object","properties":{"b":{"type":"string"}}}]})",
+      BytesAnd({}));
+  for (const char* text : {R"({"a":1,"c":2,"a":1})", R"({"b":"","c":2,"b":""})",
+                           R"({"c":2,"a":1,"a":1})", R"({"b":"","b":1})"}) {
+    EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+  EXPECT_TRUE(Accepts(grammar, R"({"a":1,"c":2,"b":1})"));
+}
+
 TEST(Matcher, ChoicesAreWholeTexts) {
   const auto grammar = *Grammar::FromChoices({"yes", "no", "not", "\xc3\xa9"}, BytesAnd({"no"}));
   for (const char* text : {"yes", "no", "not", "\xc3\xa9"}) EXPECT_TRUE(Accepts(grammar, text));

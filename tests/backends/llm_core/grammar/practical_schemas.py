@@ -102,6 +102,16 @@ PRACTICAL = {
     "exclusions": ({"type": "object", "properties": {"role": {"type": "string", "not": {"enum": ["admin", "root"]}}}, "required": ["role"]},
                    [{"role": "user"}, {"role": "admins"}]),
     "password": ({"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d)[A-Za-z\\d]{8,16}$"}, ["Passw0rd", "ABCDEFG1"]),
-    "refused_unique": ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, None),
+    "unique_texts": ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, [[], ["a", "b"], ["é", "", "a\n"]]),
+    "unique_choices": ({"type": "array", "items": {"enum": ["red", "green", "blue"]}, "uniqueItems": True, "minItems": 1}, [["red"], ["blue", "red", "green"]]),
+    "unique_numbers": ({"type": "array", "items": {"type": "number"}, "uniqueItems": True}, [[1, 1.5, -2], [0, 10]]),
+    "not_only_texts": ({"type": "object", "not": {"additionalProperties": {"type": "string"}}, "properties": {"a": {"type": "integer"}}},
+                       [{"b": 1}, {"a": 3, "b": "x", "c": []}]),
+    "additional_and_unevaluated": (
+        {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}}, "required": ["kind"], "unevaluatedProperties": False,
+         "anyOf": [{"properties": {"x": {"type": "integer"}}, "required": ["x"]}, {"additionalProperties": {"type": "boolean"}, "required": ["y"],
+                                                                              "properties": {"kind": {"const": "b"}}}]},
+        [{"kind": "a", "x": 1}, {"kind": "b", "y": True, "z": False}]),
+    "refused_unique": ({"type": "array", "items": {"type": "object"}, "uniqueItems": True}, None),
     "condition": ({"type": "object", "properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}}, [{}, {"a": "x", "b": 1}, {"b": 1}]),
 }

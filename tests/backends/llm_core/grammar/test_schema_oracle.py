@@ -122,10 +122,10 @@ def test_the_suite_of_the_json_schema_project_has_no_wrong_acceptance(program, t
         answers = run(program, tmp_path, schema, [json.dumps(each["data"]) for each in tests])
         if isinstance(answers, str):
             refused += 1
-            assert "#" in answers or "no text fits" in answers or "exceeds" in answers, answers
+            assert "#" in answers or "exceeds" in answers, answers
             continue
         wrong += [f"{name}: {each['description']}" for each, answer in zip(tests, answers) if answer["accepted"] and not each["valid"]]
         passed += all(answer["accepted"] == each["valid"] for each, answer in zip(tests, answers))
     print(f"{passed} of {len(cases)} schemas hold exactly, {refused} are refused")
     assert not wrong, wrong
-    assert passed >= 0.84 * len(cases)  # the rest: mostly references to other documents, schemas without any valid value, $dynamicRef, uniqueItems
+    assert passed >= 0.89 * len(cases)  # the rest: mostly references to other documents, and objects whose properties come in another order

@@ -1,0 +1,142 @@
+// SchemaBuilder, which writes the shapes of a schema as rules: see json_schema.h. It is apart from
+// its methods because they fill several files.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/llm_core/grammar/code_points.h"
+#include "backends/llm_core/grammar/schema_shape.h"
+#include "backends/llm_core/grammar/syntax_graph.h"
+
+namespace nereid::llm::grammar {
+
+// [one thread at a time]
+class SchemaBuilder {
+ public:
+  SchemaBuilder(SchemaDocument& document, int max_whitespace, SyntaxGraph& graph);
+
+  // Adds the rules of the document, and returns their root.
+  Result<RuleId> Build();
+
+ private:
+  static constexpr uint64_t kMaxCount = 100'000;  // of items or properties that are counted
+
+  // What reads a value: a terminal for values without structure, a rule for arrays and objects.
+  struct Value {
+    std::optional<TerminalId> terminal;
+    std::optional<RuleId> rule;
+    bool exists() const { return terminal || rule; }
+  };
+  struct Pending {  // a rule without states
+    RuleId rule;
+    std::shared_ptr<const Shapes> shapes;
+    SchemaList schemas;
+  };
+  using Names = std::set<std::string, std::less<>>;
+
+  TerminalId Token(RegexId regex) { return graph_.AddTerminal(pool_.Concat(space_, regex)); }
+  StateId EndOf(RuleId rule) { return graph_.rule(rule).start + 1; }
+  std::string PathOf(const SchemaList& schemas) const {
+    return schemas.empty() ? "#" : document_.PathOf(schemas.front());
+  }
+
+  Result<Value> ValueOf(const SchemaList& schemas);
+  Status AddValue(StateId from, StateId to, const SchemaList& schemas);
+  void Connect(StateId from, const Value& value, StateId to);
+  Result<RegexId> Scalar(const Shape& shape);
+  // The values of a shape that fit its rules, and their texts.
+  Result<std::vector<const Json*>> FittingValues(const Shape& shape);
+  Result<RegexId> Values(const Shape& shape);
+  Result<RegexId> Spell(const Json& value);
+
+  // Arrays. An ItemState is what is known before an item: the number of items, and of those that
+  // each count counts; as far as it matters.
+  using ItemState = std::vector<uint64_t>;
+  Status AddArray(RuleId rule, const ArrayRules& rules);
+  // Adds to `schemas` and `next` what holds for an item that exactly the counts in `counted` count.
+  // A count that only has a minimum may leave out an item. Returns false if it is not to be added.
+  Result<bool> CountItem(const ArrayRules& rules, uint32_t counted, const ItemState& state,
+                         ItemState& next, SchemaList& schemas);
+  // Items that must differ: what reads the items of each position, the last one for all further
+  // positions, and the greatest number of them that is certain to have an end.
+  struct DifferentItems {
+    std::vector<TerminalId> terminals;
+    uint64_t max_items = 0;
+  };
+  Result<DifferentItems> ReadDifferentItems(const ArrayRules& rules);
+  // The values of an item that must differ: their texts, each in all spellings that the grammar
+  // has, and the values if they are few.
+  struct ItemValues {
+    RegexId regex = RegexPool::kNothing;
+    bool are_many = false;
+    std::set<std::string> values;
+  };
+  Result<ItemValues> ReadItemValues(const SchemaList& schemas, const std::string& path);
+  Status AddItemValues(const Shape& shape, ItemValues& item);
+  Result<RegexId> ReadItemNumbers(const Shape& shape, ItemValues& item);
+
+  // Objects.
+  struct Property {
+    TerminalId name;  // with the colon
+    bool is_required;
+    uint32_t selected;  // by which of ObjectRules::some
+    SchemaList schemas;
+    Value value;
+  };
+  struct OtherProperties {
+    TerminalId name;
+    uint32_t selected;
+    SchemaList schemas;
+    Value value;
+  };
+  // What divides the names that a schema does not list: a pattern, or a schema of names.
+  struct NameTest {
+    std::string_view pattern;
+    const Json* schema = nullptr;  // instead of a pattern
+    bool operator==(const NameTest&) const = default;
+  };
+  // Names that match exactly the tests in `matched`, and none of `taken`.
+  struct NameClass {
+    const ObjectRules& rules;
+    const std::vector<NameTest>& tests;
+    uint32_t matched;
+    const Names& taken;
+  };
+  Status AddObject(RuleId rule, const ObjectRules& rules);
+  // Reads the value of a property that `selected` of the demands `missing` may count: calls
+  // `connect` with each set of demands that are missing behind it, and what reads its value.
+  template <typename ForChoice>
+  Status ForEachChoice(const ObjectRules& rules, uint32_t selected, uint32_t missing,
+                       const SchemaList& schemas, const Value& value, const ForChoice& connect);
+  // `is_possible` becomes false if a required property cannot exist.
+  Status ReadProperties(const ObjectRules& rules, std::vector<Property>& properties,
+                        std::vector<OtherProperties>& others, bool& is_possible);
+  // Names that the schema does not list, by the tests that they pass.
+  Status ReadOthers(const ObjectRules& rules, const std::vector<std::string>& listed,
+                    const Names& forbidden, std::vector<OtherProperties>& others,
+                    std::vector<std::string>& few_names);
+  static std::vector<NameTest> TestsOf(const ObjectRules& rules);
+  static SchemaList SchemasOfOthers(const NameClass& names);
+  static uint32_t SelectedOf(const NameClass& names);
+  // With quotes as JSON.
+  Result<RegexId> NamesOf(const NameClass& names, Spelling spelling);
+  // Texts that are valid against all `schemas`, as names.
+  Result<RegexId> ValidNames(const SchemaList& schemas, Spelling spelling);
+
+  SchemaDocument& document_;
+  SyntaxGraph& graph_;
+  RegexPool& pool_;
+  RegexId space_ = RegexPool::kEmpty, any_name_ = RegexPool::kNothing;
+  std::map<char, TerminalId> marks_;
+  std::map<SchemaList, Value> values_;
+  std::deque<Pending> pending_;
+};
+
+}  // namespace nereid::llm::grammar
