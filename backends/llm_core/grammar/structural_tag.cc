@@ -24,8 +24,9 @@ constexpr JsonLimits kTagLimits = {.max_depth = 512, .max_values = 1'000'000};
 
 class TagBuilder {
  public:
-  TagBuilder(SyntaxGraph& graph, int max_whitespace)
+  TagBuilder(SyntaxGraph& graph, const Vocabulary& vocabulary, int max_whitespace)
       : graph_(graph),
+        vocabulary_(vocabulary),
         pool_(graph.pool()),
         max_whitespace_(max_whitespace),
         root_(graph.AddRule()),
@@ -37,6 +38,7 @@ class TagBuilder {
     graph_.Accept(end);
     const StateId start = graph_.rule(root_).start;
     if (!tag.is_object()) return InvalidArgError("#: expected an object");
+    has_special_tokens_ = Flag(tag, "special_tokens");
     if (tag.contains("format")) return AddFormat(tag["format"], "#/format", 0, start, end);
     // The structures are tags whose content is JSON.
     NEREID_ASSIGN_OR_RETURN(const Json* structures, List(tag, "structures", "#"));
@@ -82,6 +84,10 @@ class TagBuilder {
   void ReadText(const std::string& text, StateId from, StateId to) {
     Read(text.empty() ? RegexPool::kEmpty : pool_.Literal(text), from, to);
   }
+  // The same, with special tokens where the text has their names.
+  void ReadMarker(const std::string& text, StateId from, StateId to) {
+    ReadText(has_special_tokens_ ? vocabulary_.Marker(text) : text, from, to);
+  }
   RegexId Without(RegexId ends) {  // any text that contains none of these
     return pool_.Intersection(
         {any_text_, pool_.Complement(pool_.Concat({RegexPool::kAll, ends, RegexPool::kAll}))});
@@ -101,7 +107,7 @@ class TagBuilder {
     NEREID_ASSIGN_OR_RETURN(const std::string type, Text(format, "type", path));
     if (type == "const_string") {
       NEREID_ASSIGN_OR_RETURN(const std::string value, Text(format, "value", path));
-      ReadText(value, from, to);
+      ReadMarker(value, from, to);
       return Status::Ok();
     }
     if (type == "json_schema") return AddSchema(format, path, from, to);
@@ -173,13 +179,13 @@ class TagBuilder {
     const auto content = tag.find("content");
     if (content == tag.end()) return InvalidArgError(path, ": expected 'content'");
     const StateId inside = graph_.AddState(root_);
-    ReadText(begin, from, inside);
+    ReadMarker(begin, from, inside);
     if (!end.empty() && content->is_object() && content->value("type", Json()) == "any_text") {
       Read(TextUntil(end, pool_.Literal(end)), inside, to);
       return Status::Ok();
     }
     const StateId after = graph_.AddState(root_);
-    ReadText(end, after, to);
+    ReadMarker(end, after, to);
     return AddFormat(*content, path + "/content", depth + 1, inside, after);
   }
 
@@ -230,7 +236,7 @@ class TagBuilder {
     const StateId before_tag = graph_.AddState(root_), after_tag = graph_.AddState(root_);
     graph_.Skip(from, before_tag);
     graph_.Skip(after_tag, to);
-    if (!Flag(format, "stop_after_first")) ReadText(separator, after_tag, before_tag);
+    if (!Flag(format, "stop_after_first")) ReadMarker(separator, after_tag, before_tag);
     for (size_t i = 0; i < tags->size(); ++i) {
       const std::string tag_path = StrCat(path, "/tags/", i);
       if (!(*tags)[i].is_object()) return InvalidArgError(tag_path, ": expected an object");
@@ -243,10 +249,12 @@ class TagBuilder {
   }
 
   SyntaxGraph& graph_;
+  const Vocabulary& vocabulary_;
   RegexPool& pool_;
   const int max_whitespace_;
   const RuleId root_;
   const RegexId any_text_;
+  bool has_special_tokens_ = false;
   std::map<std::string, RuleId> schemas_;  // by their text
 };
 
@@ -262,7 +270,7 @@ Result<std::shared_ptr<const Grammar>> FromStructuralTag(
   NEREID_ASSIGN_OR_RETURN(const Json json, ReadJson<Json>(tag, "", kTagLimits));
   auto graph = std::make_unique<SyntaxGraph>(
       RegexLimits{.max_bytes = options.max_memory_bytes, .max_steps = options.max_compile_steps});
-  NEREID_RETURN_IF_ERROR(TagBuilder(*graph, options.max_json_whitespace).Build(json));
+  NEREID_RETURN_IF_ERROR(TagBuilder(*graph, *vocabulary, options.max_json_whitespace).Build(json));
   NEREID_RETURN_IF_ERROR(graph->Finish());
   return Grammar::FromGraph(std::move(graph), std::move(vocabulary), options);
 }

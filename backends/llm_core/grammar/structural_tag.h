@@ -13,7 +13,10 @@
 //   {"type": "tag", "begin": "...", "content": F, "end": "..."}
 //   {"type": "triggered_tags", "triggers": [...], "tags": [tag, ...]}   free text with tags
 //   {"type": "tags_with_separator", "tags": [tag, ...], "separator": "..."}
-// The last two take "at_least_one" (then a tag comes first) and "stop_after_first".
+// The last two take "at_least_one" (then a tag comes first) and "stop_after_first". Beside
+// "format", "special_tokens": true says that texts, beginnings, ends and separators of tags are
+// written with the special tokens whose names they contain, which a reader of the plain text does
+// not see.
 #pragma once
 
 #include <memory>

@@ -50,6 +50,11 @@ std::string DeepSeekV31(const std::string& name, const std::string& arguments) {
   return "<｜tool▁call▁begin｜>" + name + "<｜tool▁sep｜>" + arguments + "<｜tool▁call▁end｜>";
 }
 
+std::string JsonCall(const std::string& arguments) {
+  return R"({"name": "get_weather", "arguments": )" + arguments + "}";
+}
+const std::string kNowCall = R"({"name": "now", "arguments": {}})";
+
 const FamilyCase kCases[] = {
     {"hermes",
      "",
@@ -87,6 +92,54 @@ const FamilyCase kCases[] = {
      DeepSeek(DeepSeekV31("get_weather", kBern)),
      DeepSeek(DeepSeekV31("get_weather", kBern) + DeepSeekV31("now", "{}")),
      {DeepSeek(""), DeepSeek(DeepSeekV31("later", "{}"))}},
+    {"granite",
+     "",
+     "<|tool_call|>[" + JsonCall(kBern) + "]",
+     "<|tool_call|>[" + JsonCall(kBern) + ", " + kNowCall + "]",
+     {"<|tool_call|>" + kNowCall, "<|tool_call|>[]"}},
+    {"granite",
+     "<tool_call>",
+     "<tool_call>\n" + JsonCall(kBern) + "\n</tool_call>",
+     "<tool_call>\n" + JsonCall(kBern) + "\n</tool_call>\n<tool_call>\n" + kNowCall +
+         "\n</tool_call>",
+     {"<tool_call>" + kNowCall + "</tool_call>"}},
+    {"granite",
+     "<function_call>",
+     "<function_call> " + JsonCall(kBern),
+     "<function_call> " + JsonCall(kBern) + " <function_call> " + kNowCall,
+     {"<function_call> " + kNowCall + kNowCall}},
+    {"phi",
+     "<|/tool_call|>",
+     "<|tool_call|>[" + JsonCall(kBern) + "]<|/tool_call|>",
+     "<|tool_call|>[" + JsonCall(kBern) + ", " + kNowCall + "]<|/tool_call|>",
+     {"functools[" + kNowCall + "]"}},
+    {"phi",
+     "<|/tool|>",
+     "functools[" + JsonCall(kBern) + "]",
+     "functools[" + JsonCall(kBern) + ", " + kNowCall + "]",
+     {"functools[]"}},
+    {"nemotron",
+     "",
+     "<TOOLCALL>[" + JsonCall(kBern) + "]</TOOLCALL>",
+     "<TOOLCALL>[" + JsonCall(kBern) + ", " + kNowCall + "]</TOOLCALL>",
+     {"<TOOLCALL>[]</TOOLCALL>"}},
+    {"minimax_m1",
+     "",
+     "<tool_calls>\n" + JsonCall(kBern) + "\n</tool_calls>",
+     "<tool_calls>\n" + JsonCall(kBern) + "\n" + kNowCall + "\n</tool_calls>",
+     {"<tool_calls>\n</tool_calls>"}},
+    {"kimi",
+     "",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>" +
+         kBern + "<|tool_call_end|><|tool_calls_section_end|>",
+     "",
+     {"<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>"}},
+    {"gemma",
+     "",
+     R"({"name": "get_weather", "parameters": )" + kBern + "}",
+     "",
+     {R"([{"name": "now", "parameters": {}}])"}},
 };
 
 Result<std::string> Guide(const std::string& family, const std::string& choice,

@@ -116,7 +116,8 @@ Result<std::string> ForcedCallsGuide(const ParserFamily& family, const Json& too
                       {"at_least_one", true},
                       {"stop_after_first", has_one_call}});
   if (!form->section_end.empty()) elements.push_back(ConstText(std::string(form->section_end)));
-  const Json guide = {{"format", {{"type", "sequence"}, {"elements", std::move(elements)}}}};
+  const Json guide = {{"format", {{"type", "sequence"}, {"elements", std::move(elements)}}},
+                      {"special_tokens", true}};
   return guide.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

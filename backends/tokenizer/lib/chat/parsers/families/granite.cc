@@ -22,6 +22,29 @@ constexpr std::string_view kGraniteEnds[] = {"</tool_call>"};
 constexpr BlockFormat kGraniteFormat = {
     .begins = kGraniteBegins, .ends = kGraniteEnds, .has_objects = true, .has_lists = true};
 
+constexpr CallForm kGraniteListCall = {.section_begin = "<|tool_call|>[",
+                                       .call_begin = "{\"name\": ",
+                                       .arguments_begin = ", \"arguments\": ",
+                                       .call_end = "}",
+                                       .separator = ", ",
+                                       .section_end = "]",
+                                       .quotes_name = true};
+constexpr CallForm kGraniteTagCall = {.call_begin = "<tool_call>\n{\"name\": ",
+                                      .arguments_begin = ", \"arguments\": ",
+                                      .call_end = "}\n</tool_call>",
+                                      .separator = "\n",
+                                      .quotes_name = true};
+constexpr CallForm kGraniteFunctionCall = {.call_begin = "<function_call> {\"name\": ",
+                                           .arguments_begin = ", \"arguments\": ",
+                                           .call_end = "}",
+                                           .separator = " ",
+                                           .quotes_name = true};
+
+const CallForm* GraniteCallForm(std::string_view source) {
+  if (Contains(source, "<tool_call>")) return &kGraniteTagCall;
+  return Contains(source, "<function_call>") ? &kGraniteFunctionCall : &kGraniteListCall;
+}
+
 std::unique_ptr<ChatParser> MakeGranite(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, kGraniteReasoning, [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kGraniteFormat, options.tools);
@@ -31,8 +54,11 @@ std::unique_ptr<ChatParser> MakeGranite(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kGranite = {
-    "granite", "JSON behind <|tool_call|> or in <tool_call> tags, its own reasoning (Granite)",
-    kGraniteMarkers, [](std::string_view source) { return Contains(source, "<|start_of_role|>"); },
-    MakeGranite};
+    "granite",
+    "JSON behind <|tool_call|> or in <tool_call> tags, its own reasoning (Granite)",
+    kGraniteMarkers,
+    [](std::string_view source) { return Contains(source, "<|start_of_role|>"); },
+    MakeGranite,
+    GraniteCallForm};
 
 }  // namespace nereid::tokenizer::parsers

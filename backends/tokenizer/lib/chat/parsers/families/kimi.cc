@@ -49,6 +49,14 @@ std::unique_ptr<ChatParser> MakeKimi(const ParserOptions& options) {
   });
 }
 
+// The index of a call is part of its id, which no second call may have.
+constexpr CallForm kKimiCall = {.section_begin = "<|tool_calls_section_begin|>",
+                                .call_begin = "<|tool_call_begin|>functions.",
+                                .arguments_begin = ":0<|tool_call_argument_begin|>",
+                                .call_end = "<|tool_call_end|>",
+                                .section_end = "<|tool_calls_section_end|>",
+                                .has_one_call = true};
+
 constexpr std::string_view kKimiK3Markers[] = {"<|open|>", "<|close|>", "<|sep|>"};
 constexpr std::string_view kKimiK3Opens[] = {"<|open|>think<|sep|>"};
 constexpr std::string_view kKimiK3Closes[] = {"<|close|>think<|sep|>"};
@@ -91,11 +99,14 @@ constexpr ParserFamily kKimiK3 = {
     nullptr,
     {"<|open|>think<|sep|>", "<|close|>think<|sep|>"}};
 
-constexpr ParserFamily kKimi = {
-    "kimi", "calls named functions.NAME:INDEX, <think> reasoning (Kimi K2)", kKimiMarkers,
-    [](std::string_view source) {
-      return Contains(source, "<|tool_call_argument_begin|>") || Contains(source, "<|im_middle|>");
-    },
-    MakeKimi};
+constexpr ParserFamily kKimi = {"kimi",
+                                "calls named functions.NAME:INDEX, <think> reasoning (Kimi K2)",
+                                kKimiMarkers,
+                                [](std::string_view source) {
+                                  return Contains(source, "<|tool_call_argument_begin|>") ||
+                                         Contains(source, "<|im_middle|>");
+                                },
+                                MakeKimi,
+                                [](std::string_view) { return &kKimiCall; }};
 
 }  // namespace nereid::tokenizer::parsers

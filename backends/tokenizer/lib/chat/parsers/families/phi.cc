@@ -13,6 +13,21 @@ constexpr std::string_view kPhiEnds[] = {"<|/tool_call|>"};
 constexpr BlockFormat kPhiFormat = {
     .begins = kPhiBegins, .ends = kPhiEnds, .has_objects = true, .has_lists = true};
 
+constexpr CallForm kPhiMarkedCall = {.section_begin = "<|tool_call|>[",
+                                     .call_begin = "{\"name\": ",
+                                     .arguments_begin = ", \"arguments\": ",
+                                     .call_end = "}",
+                                     .separator = ", ",
+                                     .section_end = "]<|/tool_call|>",
+                                     .quotes_name = true};
+constexpr CallForm kPhiFunctoolsCall = {.section_begin = "functools[",
+                                        .call_begin = "{\"name\": ",
+                                        .arguments_begin = ", \"arguments\": ",
+                                        .call_end = "}",
+                                        .separator = ", ",
+                                        .section_end = "]",
+                                        .quotes_name = true};
+
 std::unique_ptr<ChatParser> MakePhi(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kPhiFormat, options.tools);
@@ -22,11 +37,15 @@ std::unique_ptr<ChatParser> MakePhi(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kPhi = {
-    "phi", "a list of JSON objects behind <|tool_call|> or functools (Phi-4 and Phi-4-mini)",
+    "phi",
+    "a list of JSON objects behind <|tool_call|> or functools (Phi-4 and Phi-4-mini)",
     kPhiMarkers,
     [](std::string_view source) {
       return Contains(source, "<|/tool_call|>") || Contains(source, "<|/tool|>");
     },
-    MakePhi};
+    MakePhi,
+    [](std::string_view source) {
+      return Contains(source, "<|/tool_call|>") ? &kPhiMarkedCall : &kPhiFunctoolsCall;
+    }};
 
 }  // namespace nereid::tokenizer::parsers
