@@ -162,6 +162,7 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
   std::vector<int32_t> tokens(known.begin(), known.end());
   tokens.insert(tokens.end(), drafts.begin(), drafts.end());
   llm::SamplingInput input = sequence.sampling;
+  const size_t mask_words = sequence.token_masks.size() / (1 + num_drafts);
   for (size_t row = 0;; ++row) {
     const std::span<float> row_logits = logits.subspan(row * vocab_size, vocab_size);
     if (sequence.num_top_tokens > 0) {
@@ -171,6 +172,7 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
       all.insert(all.end(), top.begin(), top.end());
     }
     input.token_ids = std::span<const int32_t>(tokens).first(known.size() + row);
+    input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
     const llm::SampledToken token = sampler.Sample(row_logits, input);
     if (row == num_drafts || token.id != drafts[row]) {
       result_.tokens[index] = token;

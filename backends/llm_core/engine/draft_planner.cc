@@ -44,8 +44,7 @@ bool DraftPlanner::MayPropose(const Sequence& sequence) const {
 void DraftPlanner::Add(Sequence& sequence) const {
   const GenerationRequest& request = *sequence.request;
   if (!is_on() || !request.speculates || request.uses_beams()) return;
-  if (!MayPropose(sequence) && request.draft_ids.empty()) return;
-  if (sequence.has_grammar) return;  // its masks are computed for one position
+  if (!MayPropose(sequence) && request.draft_ids.empty() && !sequence.has_grammar) return;
   sequence.drafts = std::make_unique<SequenceDrafts>();
   for (const auto& sibling : sequence.siblings) Add(*sibling);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/llm_core/engine/beam_group.h"
+#include "backends/llm_core/engine/grammar_drafts.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/sequence_step.h"
 #include "backends/llm_core/engine/stop_criteria.h"
@@ -175,6 +176,7 @@ Status Engine::RunStep() {
 Status Engine::SubmitStep() {
   const auto planned = options_.clock->Now();
   draft_planner_.Plan(scheduler_.running());
+  FitDraftsToGrammars(scheduler_.running());
   scheduler_.Schedule(batch_);
   if (batch_.entries.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {

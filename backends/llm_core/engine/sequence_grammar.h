@@ -1,4 +1,5 @@
-// Where the output of a sequence is in the grammar of its request, and the mask of its next token.
+// Where the output of a sequence is in the grammar of its request, and the masks of its next
+// tokens.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +25,32 @@ class SequenceGrammar {
   // Whether the text may end, and whether it has no continuation.
   bool CanEnd() const { return matcher_.CanEnd(); }
   bool MustEnd() const { return matcher_.MustEnd(); }
-  // Computes mask() for the next token, unless it is known from an earlier step.
+  // How many of these tokens may follow the text in a row: the drafts that a step may verify.
+  size_t NumAllowed(std::span<const int32_t> drafts);
+  // Up to `max_tokens` tokens of the bytes that every text of the grammar has next. The model may
+  // write the same bytes in other tokens, so that these are drafts like others.
+  std::vector<int32_t> ForcedTokens(size_t max_tokens);
+  // Says which drafts the next step verifies. The masks of the positions behind them are computed
+  // as well. NumAllowed(drafts) is their number.
+  void SetDrafts(std::span<const int32_t> drafts);
+  // Computes the masks of the next step, unless they are known from an earlier one.
   void ComputeMask();
-  // As a row of BatchEntry::token_masks. Its address never changes.
-  std::span<const uint32_t> mask() const { return mask_; }
+  // As BatchEntry::token_masks: a row for the next token, and one behind each of the first
+  // `num_drafts` of the drafts. Their address changes only in SetDrafts.
+  std::span<const uint32_t> masks(size_t num_drafts) const {
+    return std::span(masks_).first((1 + num_drafts) * num_words_);
+  }
   // An error if a limit was exceeded. No token is allowed then.
   const Status& status() const { return matcher_.status(); }
 
  private:
-  void SetBit(int32_t id, bool is_set);
+  void ComputeRow(std::span<uint32_t> row);
 
   grammar::Matcher matcher_;
   const TokenIds& end_ids_;
-  std::vector<uint32_t> mask_;
+  const size_t num_words_;
+  std::vector<uint32_t> masks_;
+  std::vector<int32_t> drafts_;
   bool is_mask_current_ = false;
 };
 

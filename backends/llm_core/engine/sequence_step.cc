@@ -65,7 +65,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
       entry.sampling.banned_ids = sequence.request->stop.end_ids;
     }
     if (sequence.has_grammar) {
-      entry.token_masks = sequence.grammar->mask();
+      entry.token_masks = sequence.grammar->masks(sequence.num_drafts);
       batch.has_token_masks = true;
     }
   }

@@ -11,6 +11,7 @@
 #include "backends/llm_core/grammar/grammar.h"
 #include "backends/llm_core/grammar/matcher.h"
 #include "backends/llm_core/sampling/philox.h"
+#include "tests/backends/llm_core/careless_drafter.h"
 #include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
@@ -140,6 +141,7 @@ struct Mode {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = false;
   bool overlap = false;
+  bool speculates = false, has_drafter = false;
 };
 
 class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
@@ -149,6 +151,12 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
     options.scheduler.policy = GetParam().policy;
     options.scheduler.prefix_cache = GetParam().prefix_cache;
     options.on_check = [](const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); };
+    if (GetParam().has_drafter) {
+      options.speculation.drafter = std::make_shared<testing::CarelessDrafter>(
+          5, kVocab, 3,
+          [](std::span<const int32_t> tokens) { return testing::NextToken(tokens, Limits(), 0); });
+      options.speculation.adapts_length = false;
+    }
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<FakeExecutor>(Limits(), features));
   }
@@ -156,6 +164,7 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
     Start({.block_copies = true,
            .candidates = true,
            .token_masks = true,
+           .draft_tokens = GetParam().speculates,
            .overlap = GetParam().overlap});
   }
 
@@ -216,6 +225,8 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
     EXPECT_EQ(answer.finish, expected[i].finish) << i;
     EXPECT_EQ(answer.log_probs, expected[i].log_probs) << i;
   }
+  // Text that a grammar forces was verified, and so were a drafter's drafts that it allows.
+  EXPECT_EQ(engine_->stats().speculation.num_accepted > 0, GetParam().speculates);
 }
 
 TEST_P(EngineGrammarTest, ACompleteTextEndsWithTheStopReason) {
@@ -286,7 +297,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.name = "Overlap", .prefix_cache = true, .overlap = true},
         Mode{.name = "OverlapPreempting",
              .policy = CapacityPolicy::kMaxUtilization,
-             .overlap = true}),
+             .overlap = true},
+        Mode{.name = "ForcedText", .speculates = true},
+        Mode{.name = "Drafts",
+             .policy = CapacityPolicy::kMaxUtilization,
+             .prefix_cache = true,
+             .overlap = true,
+             .speculates = true,
+             .has_drafter = true}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

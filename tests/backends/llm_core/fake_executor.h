@@ -247,13 +247,30 @@ class FakeExecutor : public Executor {
         result_.top_tokens[index].insert(result_.top_tokens[index].end(), top.begin(), top.end());
       }
       const uint64_t seed = params.is_greedy() ? 0 : params.seed;
-      const SampledToken token = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
+      const SampledToken token =
+          sequence.token_masks.empty()
+              ? SampledToken{NextToken(Read(sequence, count), limits_, seed), -0.5f}
+              : SampleMasked(sequence, count, count - num_tokens + sequence.num_draft_tokens);
       if (count == num_tokens || Slot(sequence, count) - CacheKeyVariant(sequence) != token.id) {
         result_.tokens[index] = token;
         return;
       }
       result_.accepted[index].push_back(token);
     }
+  }
+
+  // Samples behind `count` tokens, the last `row` of which are drafts, with the mask of that row.
+  SampledToken SampleMasked(const BatchEntry& sequence, int32_t count, int32_t row) {
+    const auto tokens = Read(sequence, count);
+    std::vector<int32_t> known(sequence.sampling.token_ids.begin(),
+                               sequence.sampling.token_ids.end());
+    known.insert(known.end(), tokens.end() - row, tokens.end());
+    const size_t num_words = sequence.token_masks.size() / (1 + sequence.num_draft_tokens);
+    SamplingInput input = sequence.sampling;
+    input.token_ids = known;
+    input.token_mask = sequence.token_masks.subspan(row * num_words, num_words);
+    std::vector<float> logits = LogitsAfter(tokens, limits_);
+    return Sampler().Sample(logits, input);
   }
 
   // Added to the cached tokens of a sequence, to detect a mix of key variants.
