@@ -131,6 +131,13 @@ constexpr ServeFlag kFlags[] = {
     {"--chat-parser", "auto|none|family",
      "how reasoning and tool calls are found in answers. Default: auto, by the chat template",
      &ApplyChatParser},
+    {"--json-whitespace", "bytes",
+     "the longest run of white space between tokens of JSON that has a given form, 0 for none. "
+     "Default: 32",
+     [](ServeOptions& options, ServerFlags&, Text value) {
+       NEREID_ASSIGN_OR_RETURN(options.json_whitespace, ParseIntValue(value, 0, 1000));
+       return Status::Ok();
+     }},
     {"--max-model-len", "tokens", "the longest sequence. Default: the limit of the model",
      &ApplyMaxModelLen},
     {"--memory-budget", "size",

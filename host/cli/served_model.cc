@@ -200,6 +200,9 @@ Result<std::vector<std::string>> WriteRepositories(const ServeOptions& options,
     if (options.speculation != "off") {
       llm.engine_parameters["speculative_decoding"] = options.speculation;
     }
+    if (options.json_whitespace >= 0) {
+      llm.engine_parameters["json_whitespace"] = std::to_string(options.json_whitespace);
+    }
     if (options.max_model_len > 0) {
       llm.engine_parameters["max_seq_len"] = std::to_string(options.max_model_len);
     }

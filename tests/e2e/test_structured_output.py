@@ -76,6 +76,34 @@ def test_the_output_has_the_form_of_the_guide(server, guide_type, guide, check):
             assert answer["finish_reason"] == "length" and guide_type in ("json", "ebnf_grammar"), answer
 
 
+@pytest.mark.parametrize("name, text, pattern", [
+    ("guided_regex", "(cat|dog){2}[0-9]{4}", r"(cat|dog){2}\d{4}"),
+    ("guided_choice", '["yes", "no"]', "yes|no"),
+    ("guided_grammar", 'root ::= "a" [bc]{3}', "a[bc]{3}"),
+    ("guided_json", '{"enum": ["a", 17]}', r'\s?("a"|17(\.0+)?)'),
+    ("response_format", '{"type": "json_schema", "json_schema": {"schema": {"const": "abc"}}}', r'\s?"abc"'),
+])
+def test_request_parameters_name_a_guide(server, name, text, pattern):
+    fields = {"text_input": "Once upon a time", "max_tokens": 40, "temperature": 2.0, "seed": 5}
+    status, body = post(server, "/v2/models/ensemble/generate", {**fields, "parameters": {name: text}})
+    assert status == 200, body
+    assert re.fullmatch(pattern, json.loads(body)["text_output"]), body
+    # What the grammar forces is not sampled token by token, and is the same text.
+    status, plain = post(server, "/v2/models/ensemble/generate", {**fields, "parameters": {name: text, "speculative_decoding": False}})
+    assert json.loads(plain)["text_output"] == json.loads(body)["text_output"]
+
+
+@pytest.mark.parametrize("parameters, message", [
+    ({"guided_regex": "a", "guided_json": "{}"}, "request parameter 'guided_regex': not beside 'guided_json'"),
+    ({"guided_json": 3}, "request parameter 'guided_json': expected a text"),
+    ({"response_format": '{"type": "yaml"}'}, "request parameter 'response_format': type: 'yaml', expected text"),
+    ({"guided_json": "false"}, "no text fits the grammar"),
+])
+def test_request_parameters_that_cannot_be_held_are_refused(server, parameters, message):
+    status, body = post(server, "/v2/models/ensemble/generate", {"text_input": "Once", "max_tokens": 4, "parameters": parameters})
+    assert status == 400 and message in json.loads(body)["error"], body
+
+
 def test_a_limit_of_tokens_ends_a_text_that_is_not_complete(server):
     status, answer = generate(server, "json_schema", PERSON, max_tokens=3)
     assert status == 200 and answer["finish_reason"] == "length"

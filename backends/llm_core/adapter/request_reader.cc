@@ -327,6 +327,37 @@ Status ReadGuide(BatchInputs& inputs, int64_t row, RequestItem& out) {
   return {};
 }
 
+// A guide that a request parameter names, for all rows.
+Status ReadGuideParameters(const Request& request, ClientRequest& result) {
+  const char* found = nullptr;
+  for (const char* name : grammar::GuideParameters()) {
+    NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
+                            request.FindParameter(name));
+    if (!parameter) continue;
+    const std::string what = StrCat("request parameter '", name, "'");
+    if (parameter->type != TRITONSERVER_PARAMETER_STRING) {
+      return InvalidArgError(what, ": expected a text");
+    }
+    if (found != nullptr) return InvalidArgError(what, ": not beside '", found, "'");
+    found = name;
+    Result<std::optional<grammar::Guide>> guide =
+        grammar::ReadGuideParameter(name, parameter->AsString());
+    if (!guide.ok()) return std::move(guide).status().WithContext(what);
+    if (!*guide) continue;
+    for (RequestItem& item : result.items) {
+      if (item.guide) {
+        return InvalidArgError(what, ": not beside the input 'guided_decoding_guide_type'");
+      }
+      if (item.beams.width > 1) {
+        return UnsupportedError(what, ": 'beam_width' is ", item.beams.width,
+                                ": beam search follows no grammar, expected 1");
+      }
+      item.guide = **guide;
+    }
+  }
+  return {};
+}
+
 // The budget has no effect where the preprocessing knows no text that would end the reasoning.
 Status ReadReasoning(BatchInputs& inputs, int64_t row, RequestItem& out) {
   if (inputs.Find("thinking_token_budget") == nullptr) return {};
@@ -572,6 +603,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
                             inputs.Row<int32_t>("draft_input_ids", row));
     out.draft_ids.assign(drafts.begin(), drafts.end());
   }
+  NEREID_RETURN_IF_ERROR(ReadGuideParameters(request, result));
   return result;
 }
 

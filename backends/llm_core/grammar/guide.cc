@@ -26,6 +26,9 @@ constexpr NamedType kTypes[] = {
     {"choice", GuideType::kChoice},
 };
 
+constexpr const char* kParameters[] = {"guided_json", "guided_regex", "guided_choice",
+                                       "guided_grammar", "response_format"};
+
 Result<std::vector<std::string>> ReadChoices(const std::string& text) {
   NEREID_ASSIGN_OR_RETURN(
       const auto json,
@@ -88,6 +91,42 @@ std::string_view NameOf(GuideType type) {
   return std::find_if(std::begin(kTypes), std::end(kTypes),
                       [&](const NamedType& each) { return each.type == type; })
       ->name;
+}
+
+std::span<const char* const> GuideParameters() {
+  return kParameters;
+}
+
+Result<std::optional<Guide>> ReadGuideParameter(std::string_view name, std::string_view text) {
+  if (name != "response_format") {
+    const GuideType type = name == "guided_json"     ? GuideType::kJsonSchema
+                           : name == "guided_regex"  ? GuideType::kRegex
+                           : name == "guided_choice" ? GuideType::kChoice
+                                                     : GuideType::kEbnf;
+    return std::optional(Guide{type, std::string(text)});
+  }
+  NEREID_ASSIGN_OR_RETURN(const auto format,
+                          ReadJson<nlohmann::ordered_json>(text, "", {.max_depth = 200}));
+  const auto type = format.is_object() ? format.find("type") : format.end();
+  if (type == format.end() || !type->is_string()) {
+    return InvalidArgError("expected an object with a 'type'");
+  }
+  if (*type == "text") return std::optional<Guide>();
+  if (*type == "json_object") {
+    return std::optional(Guide{GuideType::kJsonSchema, R"({"type":"object"})"});
+  }
+  if (*type == "structural_tag") {
+    return std::optional(Guide{GuideType::kStructuralTag, std::string(text)});
+  }
+  if (*type != "json_schema") {
+    return InvalidArgError("type: '", type->get<std::string>().substr(0, 40),
+                           "', expected text, json_object, json_schema or structural_tag");
+  }
+  const auto outer = format.find("json_schema");
+  if (outer == format.end() || !outer->is_object() || !outer->contains("schema")) {
+    return InvalidArgError("json_schema.schema: this field is required");
+  }
+  return std::optional(Guide{GuideType::kJsonSchema, (*outer)["schema"].dump()});
 }
 
 Result<std::shared_ptr<const Grammar>> CompileGuide(const Guide& guide,

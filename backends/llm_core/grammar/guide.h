@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +30,12 @@ struct Guide {
 // INVALID_ARG lists the names.
 Result<GuideType> ParseGuideType(std::string_view name);
 std::string_view NameOf(GuideType type);
+
+// Names of request parameters that say the same as fields of OpenAI's routes: guided_json,
+// guided_regex, guided_choice, guided_grammar, response_format.
+std::span<const char* const> GuideParameters();
+// The guide of the parameter `name`, which is one of them; nothing for the response format `text`.
+Result<std::optional<Guide>> ReadGuideParameter(std::string_view name, std::string_view text);
 
 // INVALID_ARG says what cannot be compiled and why, also where it is only not supported: the
 // request is at fault. The first mask is computed as well, so that a grammar that no token can

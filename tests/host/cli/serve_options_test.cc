@@ -76,6 +76,9 @@ TEST(ServeOptionsTest, CheckValues) {
   EXPECT_NE(ErrorOf({"demo", "--speculate=eagle"}), "");
   EXPECT_EQ(ParseServeOptions({"demo", "--speculate", "ngram"})->speculation, "ngram");
   EXPECT_EQ(ParseServeOptions({"demo"})->speculation, "off");
+  EXPECT_EQ(ParseServeOptions({"demo", "--json-whitespace=0"})->json_whitespace, 0);
+  EXPECT_EQ(ParseServeOptions({"demo"})->json_whitespace, -1);
+  EXPECT_NE(ErrorOf({"demo", "--json-whitespace=-1"}), "");
   EXPECT_NE(ErrorOf({}).find("expected a checkpoint"), std::string::npos);
   EXPECT_EQ(ErrorOf({"demo", "--name"}), "--name: expected a value");
   EXPECT_EQ(ErrorOf({"a", "b", "--name", "x"}),

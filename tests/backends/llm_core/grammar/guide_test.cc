@@ -34,6 +34,29 @@ TEST(GuideTest, TypesHaveTheNamesOfTensorRtLlm) {
               HasSubstr("'xml', expected one of json, json_schema, regex"));
 }
 
+TEST(GuideTest, ParametersSayWhatFieldsOfOpenAiSay) {
+  const auto read = [](const char* name, const char* text) {
+    const auto guide = ReadGuideParameter(name, text);
+    if (!guide.ok()) return guide.status().message();
+    return *guide ? std::string(NameOf((*guide)->type)) + " " + (*guide)->text : "none";
+  };
+  EXPECT_EQ(read("guided_json", "{}"), "json_schema {}");
+  EXPECT_EQ(read("guided_regex", "a+"), "regex a+");
+  EXPECT_EQ(read("guided_choice", "[\"a\"]"), "choice [\"a\"]");
+  EXPECT_EQ(read("guided_grammar", "root ::= \"a\""), "ebnf_grammar root ::= \"a\"");
+  EXPECT_EQ(read("response_format", R"({"type":"text"})"), "none");
+  EXPECT_EQ(read("response_format", R"({"type":"json_object"})"),
+            R"(json_schema {"type":"object"})");
+  EXPECT_EQ(
+      read("response_format", R"({"type":"json_schema","json_schema":{"schema":{"b":1,"a":2}}})"),
+      R"(json_schema {"b":1,"a":2})");
+  EXPECT_EQ(read("response_format", R"({"type":"yaml"})"),
+            "type: 'yaml', expected text, json_object, json_schema or structural_tag");
+  EXPECT_EQ(read("response_format", R"({"type":"json_schema"})"),
+            "json_schema.schema: this field is required");
+  EXPECT_EQ(read("response_format", "3"), "expected an object with a 'type'");
+}
+
 TEST(GuideTest, JsonIsAnObjectOrAList) {
   const auto grammar = Compiled(GuideType::kJson, "");
   EXPECT_TRUE(Accepts(grammar, "{\"a\": [1, null]}"));
@@ -106,6 +129,41 @@ TEST(StructuralTagTest, TagsMayBeRequiredAndMayEndTheText) {
                R"({"format": {"type": "triggered_tags", "stop_after_first": true, )" + tags);
   EXPECT_TRUE(Accepts(only_one, "b<a>b!"));
   EXPECT_FALSE(Accepts(only_one, "b<a>b!c"));
+}
+
+TEST(StructuralTagTest, SpecialTokensStandForTheirNames) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.resize(260);  // 256 to 258: special tokens; 259 ends a generation
+  const auto vocabulary =
+      Vocabulary::Make(tokens, {259}, {{256, "<call>"}, {257, "</call>"}, {258, "<c"}}).value();
+  constexpr char kTag[] = R"({"special_tokens":true,"format":{"type":"tag","begin":"<call>x",
+      "content":{"type":"json_schema","json_schema":{"type":"string"}},"end":"</call>"}})";
+  const auto grammar = *CompileGuide({GuideType::kStructuralTag, kTag}, vocabulary);
+  Matcher matcher(grammar);
+  std::vector<uint32_t> mask(vocabulary->num_mask_words());
+  const auto accept = [&](int32_t token) {
+    matcher.ComputeMask(mask);
+    EXPECT_EQ(MaskHas(mask, token), matcher.AcceptToken(token)) << token;
+    return MaskHas(mask, token);
+  };
+  EXPECT_FALSE(accept('<'));
+  EXPECT_FALSE(accept(258));
+  EXPECT_FALSE(accept(0xFF));  // nothing spells a special token
+  EXPECT_TRUE(accept(256) && accept('x') && accept('"') && accept('a'));
+  EXPECT_FALSE(accept(256));  // no text contains it
+  EXPECT_FALSE(accept(0xFF));
+  EXPECT_TRUE(accept('"') && accept(257));
+  EXPECT_TRUE(matcher.MustEnd());
+  // Without the flag, and in other grammars, they have no text.
+  for (const Guide& guide :
+       {Guide{GuideType::kStructuralTag, std::string(kTag).replace(1, 22, "")},
+        Guide{GuideType::kRegex, "[^a]+"}, Guide{GuideType::kJsonSchema, "{}"}}) {
+    const auto plain = CompileGuide(guide, vocabulary);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    Matcher(*plain).ComputeMask(mask);
+    for (int32_t token = 256; token < 259; ++token) EXPECT_FALSE(MaskHas(mask, token));
+  }
 }
 
 TEST(StructuralTagTest, ErrorsNameThePath) {
