@@ -1,4 +1,4 @@
-// See regex_pool.h: what can be told from the form of an expression.
+// See regex_pool.h: what the form of an expression says.
 #include <algorithm>
 
 #include "backends/llm_core/grammar/regex_pool.h"

@@ -67,7 +67,7 @@ class RegexPool {
   // up to `max_texts`, into `texts`; more of them count as infinite.
   bool IsInfinite(RegexId id, size_t max_texts, std::vector<std::string>& texts);
 
-  // What an expression looks like, as far as that can be told without work; see regex_form.cc.
+  // What the form of an expression says of it, without derivatives; see regex_form.cc.
   // A repetition, and what follows it.
   struct RepeatForm {
     RegexId operand;
