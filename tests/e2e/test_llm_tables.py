@@ -80,6 +80,9 @@ ELSEWHERE = {"streaming": "test_llm_overload.py", "priority": "scheduler_test.cc
              "runtime_top_p_reset_ids": "sampler_test.cc", "guided_decoding_guide": "test_structured_output.py",
              "guided_decoding_guide_type": "test_structured_output.py", "draft_input_ids": "drafter_test.cc",
              "prompt_vocab_size": "test_prompt_tables.py",
+             "retention_token_range_starts": "test_kv_cache.py", "retention_token_range_ends": "test_kv_cache.py",
+             "retention_token_range_priorities": "test_kv_cache.py", "retention_token_range_durations_ms": "test_kv_cache.py",
+             "retention_decode_priority": "test_kv_cache.py", "retention_decode_duration_ms": "test_kv_cache.py",
              "lora_name": "test_lora.py", "lora_task_id": "test_lora.py", "lora_weights": "test_lora.py", "lora_config": "test_lora.py"}
 
 

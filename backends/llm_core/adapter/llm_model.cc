@@ -259,6 +259,7 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->draft_ids = std::move(client.items[item].draft_ids);
     engine_request->priority = client.items[item].priority;
     engine_request->cache_salt = client.items[item].cache_salt;
+    engine_request->retention = std::move(client.items[item].retention);
     engine_request->returns_context_logits = client.items[item].returns_context_logits;
     engine_request->returns_generation_logits = client.items[item].returns_generation_logits;
     engine_request->returns_prompt_log_probs = client.items[item].returns_prompt_log_probs;

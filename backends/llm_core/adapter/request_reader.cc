@@ -6,6 +6,7 @@
 
 #include "backends/llm_core/adapter/batch_inputs.h"
 #include "backends/llm_core/adapter/prompt_embeddings_reader.h"
+#include "backends/llm_core/adapter/retention_inputs.h"
 #include "backends/llm_core/adapter/stop_words.h"
 
 namespace nereid::llm {
@@ -598,6 +599,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
       ApplyTemperatureAlone(defaults, out, result);
     NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, defaults, out));
+    NEREID_ASSIGN_OR_RETURN(out.retention, ReadRetention(request, inputs, row));
     NEREID_ASSIGN_OR_RETURN(out.adapter, defaults.lora->Find(request, inputs, row));
     NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> drafts,
                             inputs.Row<int32_t>("draft_input_ids", row));

@@ -55,6 +55,7 @@ struct RequestItem {
   bool output_fills_context = false;  // the request has no request_output_len
   int32_t priority = 0;
   uint64_t cache_salt = 0;
+  std::shared_ptr<const KvRetention> retention;  // null: none
   std::optional<grammar::Guide> guide;
   std::shared_ptr<const LoraAdapter> adapter;    // null: none
   std::shared_ptr<PromptEmbeddings> embeddings;  // without virtual tokens; null: none

@@ -1,4 +1,4 @@
-// Free list, reference counts and LRU list of KV blocks.
+// Free list, reference counts and eviction of KV blocks.
 #include "backends/llm_core/engine/block_pool.h"
 
 #include <cassert>
@@ -6,7 +6,7 @@
 namespace nereid::llm {
 
 BlockPool::BlockPool(int32_t num_blocks, int32_t block_size, bool has_prefix_cache)
-    : block_size_(block_size), blocks_(num_blocks) {
+    : block_size_(block_size), blocks_(num_blocks), order_(blocks_) {
   free_blocks_.reserve(num_blocks);
   for (int32_t block = num_blocks - 1; block >= 0; --block) free_blocks_.push_back(block);
   if (has_prefix_cache) prefixes_.emplace(blocks_, block_size);
@@ -14,25 +14,31 @@ BlockPool::BlockPool(int32_t num_blocks, int32_t block_size, bool has_prefix_cac
 
 int32_t BlockPool::Allocate() {
   assert(num_free() > 0);
-  int32_t block = lru_oldest_;
-  if (free_blocks_.empty()) {  // evict the least recently used cached block
-    UnlinkEvictable(block);
-    prefixes_->Erase(block);
-    if (lru_oldest_ >= 0) {  // prefetch for the next two evictions
-      prefixes_->PrefetchSlot(lru_oldest_);
-      const int32_t second = blocks_[lru_oldest_].after;
-      if (second >= 0) __builtin_prefetch(&blocks_[second], 1);
-    }
-  } else {
-    block = free_blocks_.back();
-    free_blocks_.pop_back();
-  }
+  if (free_blocks_.empty()) Evict();
+  const int32_t block = free_blocks_.back();
+  free_blocks_.pop_back();
   blocks_[block].references = 1;
   return block;
 }
 
+void BlockPool::Evict() {
+  const int32_t first = order_.First(now_ms_);
+  const int32_t next = order_.Next(first);
+  erased_.clear();
+  prefixes_->EraseTree(first, erased_);
+  for (const int32_t block : erased_) {
+    KvBlock& erased = blocks_[block];
+    if (erased.references > 0) continue;  // becomes free when it is released
+    order_.Remove(block);
+    free_blocks_.push_back(block);
+  }
+  if (next < 0) return;
+  prefixes_->PrefetchSlot(next);  // for the next two evictions
+  if (blocks_[next].after >= 0) __builtin_prefetch(&blocks_[blocks_[next].after], 1);
+}
+
 void BlockPool::AddReference(int32_t block) {
-  if (blocks_[block].references++ == 0) UnlinkEvictable(block);
+  if (blocks_[block].references++ == 0) order_.Remove(block);
 }
 
 void BlockPool::Release(int32_t block) {
@@ -40,7 +46,7 @@ void BlockPool::Release(int32_t block) {
   assert(released.references > 0);
   if (--released.references > 0) return;
   if (released.serial != 0) {
-    LinkEvictable(block);
+    order_.Add(block, now_ms_);
   } else {
     free_blocks_.push_back(block);
   }
@@ -61,34 +67,30 @@ void BlockPool::MatchPrefix(std::span<const int32_t> token_ids, int32_t max_bloc
   if (prefixes_.has_value()) prefixes_->Match(token_ids, max_blocks, chain, blocks);
 }
 
-void BlockPool::LinkEvictable(int32_t block) {
-  blocks_[block].before = lru_newest_;
-  blocks_[block].after = -1;
-  (lru_newest_ >= 0 ? blocks_[lru_newest_].after : lru_oldest_) = block;
-  lru_newest_ = block;
-  ++num_evictable_;
-}
-
-void BlockPool::UnlinkEvictable(int32_t block) {
-  const KvBlock& kept = blocks_[block];
-  (kept.before >= 0 ? blocks_[kept.before].after : lru_oldest_) = kept.after;
-  (kept.after >= 0 ? blocks_[kept.after].before : lru_newest_) = kept.before;
-  --num_evictable_;
+void BlockPool::SetRetention(int32_t block, const BlockRetention& retention) {
+  KvBlock& kept = blocks_[block];
+  if (kept.serial == 0) return;
+  const bool is_evictable = kept.references == 0;
+  if (is_evictable) order_.Remove(block);
+  kept.priority = retention.priority;
+  kept.duration_ms = retention.duration_ms;
+  if (is_evictable) order_.Add(block, now_ms_);
 }
 
 Status BlockPool::CheckEvictable(std::vector<bool>& is_free) const {
-  int32_t num_evictable = 0;
-  for (int32_t block = lru_oldest_; block >= 0; block = blocks_[block].after, ++num_evictable) {
-    if (num_evictable > num_blocks()) return InternalError("the LRU list of KV blocks has a cycle");
+  const std::vector<int32_t> members = order_.Members();
+  if (static_cast<int32_t>(members.size()) != num_evictable()) {
+    return InternalError("evictable KV blocks: ", num_evictable(), " counted, ", members.size(),
+                         " listed");
+  }
+  for (const int32_t block : members) {
     if (is_free[block]) return InternalError("KV block ", block, " is both free and evictable");
     if (!prefixes_->Contains(block)) {
-      return InternalError("KV block ", block, " is in the LRU list, but not in the prefix cache");
+      return InternalError("KV block ", block, " is evictable, but not in the prefix cache");
     }
     is_free[block] = true;
   }
-  if (num_evictable == num_evictable_) return Status::Ok();
-  return InternalError("evictable KV blocks: ", num_evictable_, " counted, ", num_evictable,
-                       " listed");
+  return {};
 }
 
 Status BlockPool::CheckInvariants(std::span<const std::span<const int32_t>> block_tables) const {

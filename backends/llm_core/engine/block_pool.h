@@ -1,5 +1,6 @@
 // Allocates the fixed-size blocks of the KV cache and counts the references to each. Unreferenced
-// blocks with a cached prefix keep their content until they are evicted, least recently used first.
+// blocks with a cached prefix keep their content until they are evicted, by retention priority and
+// then least recently used first.
 // Knows neither sequences nor device memory. [engine thread]
 #pragma once
 
@@ -8,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "backends/llm_core/engine/eviction_order.h"
+#include "backends/llm_core/engine/kv_retention.h"
 #include "backends/llm_core/engine/prefix_cache.h"
 #include "nereid/status.h"
 
@@ -26,8 +29,8 @@ class BlockPool {
   int32_t block_size() const { return block_size_; }
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   // Blocks without a reference: empty ones and evictable ones.
-  int32_t num_free() const { return static_cast<int32_t>(free_blocks_.size()) + num_evictable_; }
-  int32_t num_evictable() const { return num_evictable_; }
+  int32_t num_free() const { return static_cast<int32_t>(free_blocks_.size()) + num_evictable(); }
+  int32_t num_evictable() const { return order_.size(); }
   int32_t num_used() const { return num_blocks() - num_free(); }
   int32_t BlocksFor(int64_t num_tokens) const {
     return static_cast<int32_t>((num_tokens + block_size_ - 1) / block_size_);
@@ -61,6 +64,10 @@ class BlockPool {
   void InsertPrefix(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain) {
     prefixes_->Insert(token_ids, block, hash, chain);
   }
+  // Sets how long the content of `block` is kept. No effect on content that is not cached.
+  void SetRetention(int32_t block, const BlockRetention& retention);
+  // The time from which durations are counted, in ms. It never goes back.
+  void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
   bool is_referenced(int32_t block) const { return blocks_[block].references > 0; }
 
   // Checks that free list, LRU list and reference counts agree, and that the tables hold exactly
@@ -68,17 +75,17 @@ class BlockPool {
   Status CheckInvariants(std::span<const std::span<const int32_t>> block_tables) const;
 
  private:
-  void LinkEvictable(int32_t block);
-  void UnlinkEvictable(int32_t block);
+  // Frees the block to evict first, and those that no prompt can find without it.
+  void Evict();
   Status CheckEvictable(std::vector<bool>& is_free) const;
 
   int32_t block_size_;
   std::vector<KvBlock> blocks_;       // [num_blocks]
   std::vector<int32_t> free_blocks_;  // used as a stack
   std::optional<PrefixCache> prefixes_;
-  int32_t lru_oldest_ = -1;
-  int32_t lru_newest_ = -1;
-  int32_t num_evictable_ = 0;
+  EvictionOrder order_;
+  int64_t now_ms_ = 0;
+  std::vector<int32_t> erased_;  // scratch memory of Evict
 };
 
 }  // namespace nereid::llm

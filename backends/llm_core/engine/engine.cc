@@ -175,6 +175,8 @@ Status Engine::RunStep() {
 
 Status Engine::SubmitStep() {
   const auto planned = options_.clock->Now();
+  scheduler_.SetTime(
+      std::chrono::duration_cast<std::chrono::milliseconds>(planned.time_since_epoch()).count());
   draft_planner_.Plan(scheduler_.running());
   FitDraftsToGrammars(scheduler_.running());
   scheduler_.Schedule(batch_);

@@ -86,9 +86,19 @@ void KvCacheManager::Admit(Admission& admission, Sequence& sequence) {
   for (const int32_t block : admission.prefix) blocks_.AddReference(block);
   sequence.num_reused_blocks = static_cast<int32_t>(admission.prefix.size());
   sequence.num_cached = sequence.num_reused_blocks * block_size_;
+  if (sequence.request->retention != nullptr) {
+    for (int32_t i = 0; i < sequence.num_reused_blocks; ++i)
+      Retain(sequence, i, admission.prefix[i]);
+  }
   sequence.block_table.swap(admission.prefix);
   sequence.chain = admission.chain;
   SetReservation(sequence, admission.num_reserved);
+}
+
+void KvCacheManager::Retain(const Sequence& sequence, int32_t index, int32_t block) {
+  const std::optional<BlockRetention> retention =
+      sequence.request->retention->Of(index * block_size_, sequence.num_prompt);
+  if (retention) blocks_.SetRetention(block, *retention);
 }
 
 void KvCacheManager::Reserve(Sequence& sibling) {
@@ -185,6 +195,8 @@ void KvCacheManager::InsertQueuedPrefixes() {
     for (int32_t i = sequence->chain.num_blocks; i < end; ++i) {
       const int32_t* tokens = sequence->token_ids.data() + static_cast<size_t>(i) * block_size_;
       blocks_.InsertPrefix(tokens, sequence->block_table[i], hash, sequence->chain);
+      if (sequence->request->retention != nullptr && sequence->chain.block >= 0)
+        Retain(*sequence, i, sequence->chain.block);
       if (i + 1 == end) break;
       hash = blocks_.PreparePrefix(tokens + block_size_, sequence->block_table[i + 1],
                                    sequence->chain);

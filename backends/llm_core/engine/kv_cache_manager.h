@@ -37,6 +37,7 @@ class KvCacheManager {
   KvCacheManager(const KvCacheManagerOptions& options, const ExecutorLimits& limits);
 
   const BlockPool& blocks() const { return blocks_; }
+  void SetTime(int64_t now_ms) { blocks_.SetTime(now_ms); }   // see BlockPool
   int64_t num_new_blocks() const { return num_new_blocks_; }  // allocated so far
   int32_t num_unreserved() const { return blocks_.num_free() - num_reserved_; }
   // The most blocks that such a request needs at one time.
@@ -103,6 +104,8 @@ class KvCacheManager {
   bool is_fully_reserved(const Sequence& sequence) const {
     return options_.reserves_all || sequence.has_siblings();
   }
+  // Applies the request's retention to the cached block `index` of the sequence.
+  void Retain(const Sequence& sequence, int32_t index, int32_t block);
   // Distinguishes the sequence's keys from those of other sequences with the same tokens.
   uint64_t CacheKeyVariant(const Sequence& sequence) const;
   // The most blocks that a sequence may still allocate, if it holds `held` blocks of the first

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace nereid::llm {
 namespace {
@@ -32,7 +33,8 @@ PrefixCache::PrefixCache(std::span<KvBlock> blocks, int32_t block_size)
       block_size_(block_size),
       mask_(std::bit_ceil(std::max<uint64_t>(blocks.size(), 1) * 2) - 1),
       table_(mask_ + 1),
-      token_ids_(blocks.size() * block_size) {}
+      token_ids_(blocks.size() * block_size),
+      families_(blocks.size()) {}
 
 uint64_t PrefixCache::HashAfter(uint64_t parent, const int32_t* token_ids) const {
   constexpr uint64_t kOdd[] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u};
@@ -74,6 +76,7 @@ void PrefixCache::Match(std::span<const int32_t> token_ids, int32_t max_blocks, 
     blocks.push_back(block);
     chain.hash = hashes_[i];
     chain.serial = blocks_[block].serial;
+    chain.block = block;
     ++chain.num_blocks;
   }
 }
@@ -89,6 +92,12 @@ uint64_t PrefixCache::Prepare(const int32_t* token_ids, int32_t block,
 
 bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
                          PrefixChain& chain) {
+  const bool has_parent = chain.block >= 0 && blocks_[chain.block].serial == chain.serial;
+  if (chain.num_blocks > 0 && !has_parent) {  // no prompt could find the block
+    chain.block = -1;
+    ++chain.num_blocks;
+    return false;
+  }
   const int32_t known = Find(hash, chain, token_ids);
   const bool is_new = known < 0;
   if (is_new) {
@@ -97,15 +106,19 @@ bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
     entered.salt = chain.salt;
     entered.parent = chain.serial;
     entered.serial = next_serial_++;
+    entered.priority = kDefaultRetentionPriority;
+    entered.duration_ms = 0;
     std::copy_n(token_ids, block_size_,
                 token_ids_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
     uint64_t slot = hash & mask_;
     while (table_[slot].block >= 0) slot = (slot + 1) & mask_;
     table_[slot] = {static_cast<uint32_t>(hash), block};
     ++size_;
+    if (has_parent) Adopt(chain.block, block);
   }
   chain.hash = hash;
-  chain.serial = blocks_[is_new ? block : known].serial;
+  chain.block = is_new ? block : known;
+  chain.serial = blocks_[chain.block].serial;
   ++chain.num_blocks;
   return is_new;
 }
@@ -116,6 +129,12 @@ void PrefixCache::Erase(int32_t block) {
   while (table_[hole].block != block) hole = (hole + 1) & mask_;
   blocks_[block].serial = 0;
   --size_;
+  Leave(block);
+  for (int32_t child = std::exchange(families_[block].first_child, -1); child >= 0;) {
+    const int32_t next = families_[child].next;
+    families_[child] = {-1, families_[child].first_child, -1, -1};
+    child = next;
+  }
   // Linear probing: entries after the hole move into it, unless that would put them before their
   // home slot.
   for (uint64_t next = (hole + 1) & mask_; table_[next].block >= 0; next = (next + 1) & mask_) {
@@ -125,6 +144,36 @@ void PrefixCache::Erase(int32_t block) {
     hole = next;
   }
   table_[hole] = {};
+}
+
+void PrefixCache::EraseTree(int32_t block, std::vector<int32_t>& erased) {
+  const size_t begin = erased.size();
+  erased.push_back(block);
+  for (size_t i = begin; i < erased.size(); ++i) {
+    for (int32_t child = families_[erased[i]].first_child; child >= 0;
+         child = families_[child].next)
+      erased.push_back(child);
+  }
+  for (size_t i = erased.size(); i-- > begin;) Erase(erased[i]);
+}
+
+void PrefixCache::Adopt(int32_t parent, int32_t child) {
+  const int32_t first = std::exchange(families_[parent].first_child, child);
+  families_[child].parent = parent;
+  families_[child].next = first;
+  if (first >= 0) families_[first].previous = child;
+}
+
+void PrefixCache::Leave(int32_t child) {
+  Family& family = families_[child];
+  if (family.parent < 0) return;
+  if (family.previous >= 0) {
+    families_[family.previous].next = family.next;
+  } else {
+    families_[family.parent].first_child = family.next;
+  }
+  if (family.next >= 0) families_[family.next].previous = family.previous;
+  family = {-1, family.first_child, -1, -1};
 }
 
 int32_t PrefixCache::Find(uint64_t hash, const PrefixChain& parent,

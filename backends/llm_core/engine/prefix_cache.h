@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "backends/llm_core/engine/kv_retention.h"
+
 namespace nereid::llm {
 
 // The metadata of a KV block, in one cache line. There are many blocks, and each step touches a few
@@ -14,9 +16,13 @@ namespace nereid::llm {
 struct alignas(64) KvBlock {
   // Used by BlockPool.
   int32_t references = 0;  // 0: free or evictable
-  // Links of the LRU list of evictable blocks, which are cached and not referenced.
+  // Used by EvictionOrder. Links to blocks of the same priority that are cached, not referenced.
   int32_t before = -1;
   int32_t after = -1;
+  int32_t duration_ms = 0;  // see BlockRetention
+  uint64_t last_use = 0;
+  uint8_t priority = kDefaultRetentionPriority;
+  bool is_expired = false;  // evictable, and its duration has ended
   // Used by PrefixCache: the cached content.
   uint64_t hash = 0;
   uint64_t salt = 0;
@@ -28,11 +34,12 @@ struct alignas(64) KvBlock {
 // share blocks.
 struct PrefixChain {
   int32_t num_blocks = 0;  // before this position
+  int32_t block = -1;      // the cached block before this position, while it has that content
   uint64_t salt = 0;
   uint64_t hash = 0;
   uint64_t serial = 0;  // of the content before this position; 0: empty
 
-  static PrefixChain Start(uint64_t salt) { return {0, salt, salt * 0x9e3779b97f4a7c15u, 0}; }
+  static PrefixChain Start(uint64_t salt) { return {0, -1, salt, salt * 0x9e3779b97f4a7c15u, 0}; }
 };
 
 class PrefixCache {
@@ -49,10 +56,13 @@ class PrefixCache {
   // insertions, call it a few ahead.
   uint64_t Prepare(const int32_t* token_ids, int32_t block, const PrefixChain& chain) const;
   // `block` holds the next `block_size` tokens after `chain`; `hash` is the result of Prepare.
-  // Returns false if another block already has this content; `block` is then not inserted. `chain`
-  // advances in either case.
+  // Returns false if another block already has this content, or if the content before it is not
+  // cached any more; `block` is then not inserted. `chain` advances in either case.
   bool Insert(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain);
   void Erase(int32_t block);
+  // Erases the block and all that follow it in its chains, which no prompt could find without it.
+  // Appends their numbers to `erased`.
+  void EraseTree(int32_t block, std::vector<int32_t>& erased);
   // Prefetches the table slot that Erase will touch.
   void PrefetchSlot(int32_t block) const {
     __builtin_prefetch(&table_[blocks_[block].hash & mask_], 1);
@@ -66,6 +76,16 @@ class PrefixCache {
     int32_t block = -1;
   };
 
+  // The place of a block among the cached blocks. The blocks that follow the same one form a list.
+  struct Family {
+    int32_t parent = -1;  // the block before it in its chain; -1: none
+    int32_t first_child = -1;
+    int32_t next = -1;
+    int32_t previous = -1;
+  };
+
+  void Adopt(int32_t parent, int32_t child);
+  void Leave(int32_t child);
   uint64_t HashAfter(uint64_t parent, const int32_t* token_ids) const;
   int32_t Find(uint64_t hash, const PrefixChain& parent, const int32_t* token_ids) const;
   bool IsContent(int32_t block, uint64_t hash, const PrefixChain& parent,
@@ -78,6 +98,7 @@ class PrefixCache {
   uint64_t mask_;
   std::vector<Slot> table_;         // open addressing, linear probing, at most half full
   std::vector<int32_t> token_ids_;  // [num_blocks, block_size]
+  std::vector<Family> families_;    // [num_blocks]
   std::vector<uint64_t> hashes_;    // scratch memory of Match
 };
 

@@ -159,6 +159,10 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
     return InvalidArgError("'priority' is ", request.priority, ", expected ", -kMaxPriority, " to ",
                            kMaxPriority);
   }
+  if (request.retention != nullptr) {
+    NEREID_RETURN_IF_ERROR(
+        CheckRetention(*request.retention, static_cast<int32_t>(request.prompt.size())));
+  }
   NEREID_RETURN_IF_ERROR(CheckBeams(request));
   NEREID_RETURN_IF_ERROR(CheckIds("draft_input_ids", request.draft_ids, limits.vocab_size));
   if (request.uses_beams() && !request.draft_ids.empty()) {

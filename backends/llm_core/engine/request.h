@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/llm_core/engine/kv_retention.h"
 #include "backends/llm_core/engine/reasoning_budget.h"
 #include "backends/llm_core/engine/stop_criteria.h"
 #include "backends/llm_core/sampling/sampler.h"
@@ -98,6 +99,8 @@ struct GenerationRequest {
   int32_t priority = 0;
   // Requests share cached prefixes only with requests of the same salt.
   uint64_t cache_salt = 0;
+  // How long its blocks stay in the prefix cache; null: as the default priority says.
+  std::shared_ptr<const KvRetention> retention;
   // The output of each sequence is a text of it, or the beginning of one where another limit ends
   // it. Its vocabulary has ExecutorLimits::vocab_size tokens. An end id is allowed exactly where
   // the text may end. A text that cannot go on ends the sequence, also before min_tokens. Null: any

@@ -67,6 +67,7 @@ class Scheduler {
   // Queues the first sequence of a request, which owns its siblings. The request must have passed
   // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
+  void SetTime(int64_t now_ms) { kv_cache_.SetTime(now_ms); }  // see BlockPool
   // Plans the next step into `batch`: decodes with their drafts first, then prompts, by rank. The
   // batch is empty only if nothing can be computed before pending tokens are known. Afterwards,
   // scheduled() is parallel to batch.entries.

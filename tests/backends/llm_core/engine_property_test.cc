@@ -122,6 +122,13 @@ class Traffic {
     }
     request.priority = Pick(0, 2);
     request.cache_salt = static_cast<uint64_t>(Pick(0, 1));
+    if (Pick(0, 2) == 0) {
+      KvRetention retention;
+      retention.ranges = {{Pick(0, static_cast<int>(request.prompt.size()) - 1), -1, Pick(0, 100),
+                           Pick(0, 1) == 0 ? -1 : Pick(1, 20)}};
+      if (Pick(0, 1) == 0) retention.decode_priority = Pick(0, 100);
+      request.retention = std::make_shared<const KvRetention>(retention);
+    }
     const int kind = Pick(0, 5);
     if (kind == 0) {  // several sampled sequences
       request.num_sequences = Pick(2, 4);
