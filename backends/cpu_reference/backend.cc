@@ -22,6 +22,7 @@ class CpuModel : public llm::LlmModel {
     options.max_num_tokens = parameters.max_num_tokens;
     options.max_positions = parameters.max_positions;
     options.max_cache_tokens = parameters.max_cache_tokens;
+    options.tiers = parameters.tiers;
     NEREID_ASSIGN_OR_RETURN(options.kv_format, cpu::ParseKvFormat(parameters.kv_cache_dtype));
     NEREID_ASSIGN_OR_RETURN(
         std::unique_ptr<llm::Executor> executor,

@@ -69,9 +69,30 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, *checkpoint, num_threads));
   NEREID_ASSIGN_OR_RETURN(KvCache cache,
                           KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format));
-  return std::unique_ptr<CpuExecutor>(
-      new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights), std::move(cache),
-                      limits, num_threads, options.ops != nullptr ? *options.ops : BestOps()));
+  const OpTable& ops = options.ops != nullptr ? *options.ops : BestOps();
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(checkpoint), std::move(model),
+                                                        std::move(weights), std::move(cache),
+                                                        limits, num_threads, ops));
+  if (options.tiers.is_enabled()) {
+    NEREID_RETURN_IF_ERROR(executor->OpenTiers(options, ops.isa));
+  }
+  return executor;
+}
+
+// The bytes of the same tokens also depend on the instructions that computed them.
+Status CpuExecutor::OpenTiers(const CpuExecutorOptions& options, std::string_view isa) {
+  std::unique_ptr<llm::BlockFile> file;
+  if (!options.tiers.file_path.empty()) {
+    const std::string format =
+        StrCat("cpu ", isa, " kv ", static_cast<int>(options.kv_format), " threads ",
+               pool_.num_threads(), " positions ", limits_.max_positions);
+    NEREID_ASSIGN_OR_RETURN(
+        file, llm::OpenBlockFile(options.tiers, limits_.block_size, cache_.block_bytes(),
+                                 llm::CacheIdentity(*checkpoint_, model_.spec, format)));
+  }
+  NEREID_ASSIGN_OR_RETURN(storage_, llm::HostBlockStorage::Create(
+                                        &cache_bytes_, options.tiers.host_bytes, std::move(file)));
+  return {};
 }
 
 CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
@@ -87,6 +108,7 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm:
       samplers_(pool_.num_threads()) {}
 
 Status CpuExecutor::Submit(const llm::StepBatch& batch) {
+  if (storage_ != nullptr) storage_->FinishReads();  // the step may overwrite what they read
   for (const llm::BlockCopy& copy : batch.block_copies) cache_.CopyBlock(copy.from, copy.to);
   pool_.BeginStep();
   logits_ = decoder_.Forward(batch);

@@ -11,6 +11,8 @@
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/kv_tiers/host_block_storage.h"
+#include "backends/llm_core/kv_tiers/kv_tier_options.h"
 #include "backends/llm_core/model/architecture.h"
 #include "backends/llm_core/sampling/sampler.h"
 #include "nereid/status.h"
@@ -26,6 +28,8 @@ struct CpuExecutorOptions {
   int64_t max_cache_tokens = 0;
   KvFormat kv_format = KvFormat::kFloat;
   const OpTable* ops = nullptr;  // null: the best available
+  // Memory and a file that keep evicted blocks of the prefix cache; see LlmParameters.
+  llm::KvTierOptions tiers;
 };
 
 class CpuExecutor : public llm::Executor {
@@ -49,8 +53,10 @@ class CpuExecutor : public llm::Executor {
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {
-    return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step()};
+    const int64_t tier_bytes = storage_ == nullptr ? 0 : storage_->host_bytes();
+    return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step() + tier_bytes};
   }
+  llm::BlockStorage* block_storage() override { return storage_.get(); }
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
@@ -65,6 +71,25 @@ class CpuExecutor : public llm::Executor {
   CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
               CpuWeights weights, KvCache cache, const llm::ExecutorLimits& limits,
               int32_t num_threads, const OpTable& ops);
+  // The blocks of the KV cache as bytes, for the storage.
+  class CacheBytes : public llm::BlockMemory {
+   public:
+    CacheBytes(const KvCache& cache, int32_t num_blocks) : cache_(cache), num_blocks_(num_blocks) {}
+    int64_t block_bytes() const override { return cache_.block_bytes(); }
+    int32_t num_blocks() const override { return num_blocks_; }
+    void ReadBlock(int32_t block, std::span<std::byte> to) const override {
+      cache_.ReadBlock(block, to);
+    }
+    void WriteBlock(int32_t block, std::span<const std::byte> from) const override {
+      cache_.WriteBlock(block, from);
+    }
+
+   private:
+    const KvCache& cache_;
+    const int32_t num_blocks_;
+  };
+
+  Status OpenTiers(const CpuExecutorOptions& options, std::string_view isa);
   void Sample(const llm::StepBatch& batch);
   // Computes the results of one entry from its logits [num_logits, vocab_size].
   void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
@@ -79,6 +104,8 @@ class CpuExecutor : public llm::Executor {
   const CpuWeights weights_;
   const KvCache cache_;
   const llm::ExecutorLimits limits_;
+  const CacheBytes cache_bytes_{cache_, limits_.num_blocks};
+  std::unique_ptr<llm::HostBlockStorage> storage_;  // null: none
   ThreadPool pool_;
   Decoder decoder_;
   std::vector<llm::Sampler> samplers_;  // one per thread

@@ -77,18 +77,41 @@ KvCacheView KvCache::Layer(int32_t layer) const {
   return view;
 }
 
-void KvCache::CopyBlock(int32_t from, int32_t to) const {
-  const int64_t keys = layout_.key_block_size() * layout_.num_kv_heads;
-  const int64_t values = layout_.value_block_size() * layout_.num_kv_heads;
+std::vector<std::span<std::byte>> KvCache::RunsOf(int32_t block) const {
+  std::vector<std::span<std::byte>> runs;
+  const auto add = [&](void* data, int64_t num_bytes) {
+    runs.emplace_back(static_cast<std::byte*>(data), static_cast<size_t>(num_bytes));
+  };
+  constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
   for (int32_t layer = 0; layer < num_layers_; ++layer) {
     if (is_encoded()) {
-      std::copy_n(Entry(layer, from, 0, 0), LayerBlockBytes(layout_, format_),
-                  Entry(layer, to, 0, 0));
+      add(Entry(layer, block, 0, 0), LayerBlockBytes(layout_, format_));
       continue;
     }
     const KvCacheView view = Layer(layer);
-    std::copy_n(view.KeyBlock(from, 0), keys, view.KeyBlock(to, 0));
-    std::copy_n(view.ValueBlock(from, 0), values, view.ValueBlock(to, 0));
+    add(view.KeyBlock(block, 0), layout_.key_block_size() * layout_.num_kv_heads * kFloatBytes);
+    add(view.ValueBlock(block, 0), layout_.value_block_size() * layout_.num_kv_heads * kFloatBytes);
+  }
+  return runs;
+}
+
+void KvCache::CopyBlock(int32_t from, int32_t to) const {
+  const std::vector<std::span<std::byte>> source = RunsOf(from), target = RunsOf(to);
+  for (size_t i = 0; i < source.size(); ++i)
+    std::copy(source[i].begin(), source[i].end(), target[i].begin());
+}
+
+void KvCache::ReadBlock(int32_t block, std::span<std::byte> to) const {
+  for (const std::span<std::byte> run : RunsOf(block)) {
+    std::copy(run.begin(), run.end(), to.begin());
+    to = to.subspan(run.size());
+  }
+}
+
+void KvCache::WriteBlock(int32_t block, std::span<const std::byte> from) const {
+  for (const std::span<std::byte> run : RunsOf(block)) {
+    std::copy_n(from.begin(), run.size(), run.begin());
+    from = from.subspan(run.size());
   }
 }
 

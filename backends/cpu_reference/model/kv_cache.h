@@ -3,7 +3,11 @@
 // for each use. [engine thread]
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "backends/cpu_reference/model/kv_format.h"
 #include "backends/cpu_reference/ops/kv_cache_view.h"
@@ -30,6 +34,11 @@ class KvCache {
   // Copies keys and values of all layers.
   void CopyBlock(int32_t from, int32_t to) const;
 
+  // Copies keys and values of all layers to or from [block_bytes()]. [any thread]
+  int64_t block_bytes() const { return size_bytes_ / num_blocks_; }
+  void ReadBlock(int32_t block, std::span<std::byte> to) const;
+  void WriteBlock(int32_t block, std::span<const std::byte> from) const;
+
   // --- encoded cache ---
   // Encodes key and value [head_dim] of one token. [any thread; one thread per head]
   void Encode(int32_t layer, int32_t block, int32_t head, int32_t index, const float* key,
@@ -45,6 +54,8 @@ class KvCache {
 
  private:
   KvCache() = default;
+  // The runs of bytes that make up a block.
+  std::vector<std::span<std::byte>> RunsOf(int32_t block) const;
   // One token of one head: two scales, then the codes of key and value.
   uint8_t* Entry(int32_t layer, int32_t block, int32_t head, int32_t index) const;
 

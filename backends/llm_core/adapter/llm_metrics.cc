@@ -99,7 +99,10 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
         {"failed_recordings", [](const EngineStats& s) { return double(s.num_failed_recordings); }},
         {"step_microseconds", [](const EngineStats& s) { return s.step_seconds * 1e6; }},
         {"output_tokens", [](const EngineStats& s) { return double(s.num_output_tokens); }},
-        {"preemptions", [](const EngineStats& s) { return double(s.counts.num_preemptions); }}}},
+        {"preemptions", [](const EngineStats& s) { return double(s.counts.num_preemptions); }},
+        {"kept_blocks", [](const EngineStats& s) { return double(s.counts.num_kept_blocks); }},
+        {"fetched_blocks",
+         [](const EngineStats& s) { return double(s.counts.num_fetched_blocks); }}}},
   };
   return families;
 }

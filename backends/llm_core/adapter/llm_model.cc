@@ -66,6 +66,12 @@ Status LlmModel::Initialize() {
     return UnsupportedError("parameter 'sink_token_length' is ", parameters.num_sink_tokens,
                             ": this backend has no attention sinks, expected 0");
   }
+  if (parameters.tiers.is_enabled() && executor->block_storage() == nullptr) {
+    return UnsupportedError(
+        "parameter '",
+        parameters.tiers.host_bytes > 0 ? "kv_cache_host_memory_bytes" : "kv_cache_disk_path",
+        "': this backend's executor keeps no blocks outside the KV cache");
+  }
   if (parameters.is_batch_invariant && !executor->features().batch_invariant) {
     return UnsupportedError(
         "parameter 'batch_invariant' is true: this backend's results may depend ",
@@ -114,6 +120,11 @@ Status LlmModel::Initialize() {
     options.on_step_end = [this](const llm::EngineStats& stats) {
       metrics_->Update(stats, lora_->usage());
     };
+  }
+  if (!parameters.events.endpoint.empty()) {
+    KvEventOptions events = parameters.events;
+    events.block_size = limits.block_size;
+    NEREID_ASSIGN_OR_RETURN(options.kv_events, MakeKvEventPublisher(events));
   }
   options.polls_sinks = false;  // CancellationPoller polls instead
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));

@@ -9,6 +9,8 @@
 
 #include "backends/llm_core/adapter/lora_requests.h"
 #include "backends/llm_core/engine/scheduler.h"
+#include "backends/llm_core/kv_events/kv_event_publisher.h"
+#include "backends/llm_core/kv_tiers/kv_tier_options.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -37,6 +39,8 @@ struct LlmParameters {
   int32_t max_beam_width = 1;
   std::string attention_windows;  // max_attention_window_size: per layer, repeated; empty: none
   int32_t num_sink_tokens = 0;    // sink_token_length
+  KvTierOptions tiers;         // kv_cache_host_memory_bytes; extensions kv_cache_disk_path, _bytes
+  KvEventOptions events;       // kv_events_endpoint, _replay_endpoint, _topic, _form
   std::string kv_cache_dtype;  // extension: auto, float, int8 or fp8, if the executor supports it
   int32_t stats_period_ms = 100;  // stats_check_period_ms: update period of the metrics
   int32_t max_queue_size = 0;     // default_queue_policy of dynamic_batching; 0: no limit

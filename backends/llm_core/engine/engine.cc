@@ -13,6 +13,14 @@
 #include "base/thread.h"
 
 namespace nereid::llm {
+namespace {
+
+SchedulerOptions WithStorage(SchedulerOptions options, Executor& executor) {
+  options.storage = executor.block_storage();
+  return options;
+}
+
+}  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
     : options_(std::move(options)),
@@ -20,7 +28,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       limits_(executor_->limits()),
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
-      scheduler_(options_.scheduler, limits_, executor_->features()),
+      scheduler_(WithStorage(options_.scheduler, *executor_), limits_, executor_->features()),
       draft_planner_(options_.speculation, executor_->features().draft_tokens,
                      executor_->typical_step_costs()) {
   PublishStats();
@@ -73,6 +81,11 @@ Status Engine::health() const {
 }
 
 void Engine::Run() {
+  if (options_.kv_events != nullptr) {
+    options_.kv_events->Publish({KvEvent()});  // what an earlier process had is gone
+    scheduler_.NoteEvents();
+    PublishEvents();
+  }
   if (options_.on_step_end) options_.on_step_end(stats_);
   while (AdmitRequests()) {
     RemoveCancelled();
@@ -81,13 +94,21 @@ void Engine::Run() {
     }
     if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
     PublishStats();
+    PublishEvents();
     if (options_.on_step_end) options_.on_step_end(stats_);
   }
+  bool is_sound = health().ok();
+  if (executor_->block_storage() != nullptr) {  // what is saved must be computed
+    while (is_sound && !steps_in_flight_.is_empty()) is_sound = CollectStep().ok();
+  }
   Fail(UnavailableError("the engine is shutting down"));
+  if (is_sound) scheduler_.SaveCache();
+  if (options_.kv_events != nullptr) options_.kv_events->Publish({KvEvent()});
   if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
 }
 
 bool Engine::AdmitRequests() {
+  if (scheduler_.is_empty() && steps_in_flight_.is_empty()) scheduler_.FinishFetches();
   std::vector<std::unique_ptr<GenerationRequest>> arrived;
   {
     std::unique_lock lock(inbox_mutex_);
@@ -168,7 +189,10 @@ void Engine::CancelSequence(Sequence& sequence) {
 Status Engine::RunStep() {
   const bool is_first = steps_in_flight_.is_empty();
   if (steps_in_flight_.may_overlap()) NEREID_RETURN_IF_ERROR(SubmitStep());
-  if (steps_in_flight_.is_empty()) return Status::Ok();
+  if (steps_in_flight_.is_empty()) {  // all that could start waits for its blocks
+    scheduler_.WaitForFetch();
+    return Status::Ok();
+  }
   // After the first step, submit a second one before collecting.
   return is_first && steps_in_flight_.may_overlap() ? Status::Ok() : CollectStep();
 }
@@ -217,6 +241,8 @@ Status Engine::CollectStep() {
   const auto took = collected_ - std::max(previous, step.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
+  if (step.is_prefill)
+    scheduler_.RecordComputed(step.num_tokens, std::chrono::duration<double>(took).count());
   if (draft_planner_.is_on() && step.decodes_with_drafts && result.is_typical) {
     // Steps that do not overlap also take the time of drafting and planning.
     const auto all = was_busy_ ? collected_ - previous : took;
@@ -376,6 +402,12 @@ void Engine::PublishStats() {
   stats.step_seconds = step_seconds_;
   const std::lock_guard lock(inbox_mutex_);
   stats_ = stats;
+}
+
+void Engine::PublishEvents() {
+  if (options_.kv_events == nullptr) return;
+  std::vector<KvEvent> events = scheduler_.TakeEvents();
+  if (!events.empty()) options_.kv_events->Publish(std::move(events));
 }
 
 void Engine::Fail(const Status& status) {

@@ -19,6 +19,7 @@
 
 #include "backends/llm_core/engine/draft_planner.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/kv_events.h"
 #include "backends/llm_core/engine/mask_threads.h"
 #include "backends/llm_core/engine/planning_timer.h"
 #include "backends/llm_core/engine/request.h"
@@ -54,6 +55,8 @@ struct EngineOptions {
   bool polls_sinks = true;
   // Called on the engine thread at its start and after the sinks of each step. May be empty.
   std::function<void(const EngineStats&)> on_step_end;
+  // Receives what becomes of the content of the prefix cache, step by step. May be null.
+  std::shared_ptr<KvEventSink> kv_events;
   // For tests: called on the engine thread after each step and after shutdown, with the result of
   // Scheduler::CheckInvariants, which visits every block. May be empty.
   std::function<void(const Status&)> on_check;
@@ -113,6 +116,7 @@ class Engine {
   // Removes all sequences of the requests and sends the error to their sinks.
   void FailStuckRequests(std::span<const StuckRequest> stuck);
   void PublishStats();
+  void PublishEvents();
   void Fail(const Status& status);
 
   const EngineOptions options_;

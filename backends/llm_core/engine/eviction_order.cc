@@ -9,6 +9,11 @@ namespace nereid::llm {
 EvictionOrder::EvictionOrder(std::span<KvBlock> blocks) : blocks_(blocks) {}
 
 void EvictionOrder::Add(int32_t block, int64_t now_ms) {
+  const int32_t duration_ms = blocks_[block].duration_ms;
+  AddUntil(block, duration_ms == 0 ? 0 : now_ms + duration_ms);
+}
+
+void EvictionOrder::AddUntil(int32_t block, int64_t end_ms) {
   KvBlock& added = blocks_[block];
   List& list = lists_[added.priority];
   added.last_use = next_use_++;
@@ -22,10 +27,9 @@ void EvictionOrder::Add(int32_t block, int64_t now_ms) {
   }
   list.newest = block;
   ++size_;
-  if (added.duration_ms == 0) return;
-  const int64_t end = now_ms + added.duration_ms;
-  durations_.insert({end, block});
-  ends_[block] = end;
+  if (end_ms == 0) return;
+  durations_.insert({end_ms, block});
+  ends_[block] = end_ms;
 }
 
 void EvictionOrder::Remove(int32_t block) {
@@ -39,6 +43,7 @@ void EvictionOrder::Remove(int32_t block) {
   --size_;
   if (removed.duration_ms == 0) return;
   const auto end = ends_.find(block);
+  if (end == ends_.end()) return;
   durations_.erase({end->second, block});
   ends_.erase(end);
 }

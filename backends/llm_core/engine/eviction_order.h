@@ -22,7 +22,14 @@ class EvictionOrder {
   int32_t size() const { return size_; }
   // Adds the block as the most recently used one of its priority. Its duration begins now.
   void Add(int32_t block, int64_t now_ms);
+  // The same, with a duration that ends at `end_ms`; 0: as the block has none.
+  void AddUntil(int32_t block, int64_t end_ms);
   void Remove(int32_t block);
+  // When the duration of a block in the order ends, in ms; 0: it has none.
+  int64_t EndOf(int32_t block) const {
+    const auto end = ends_.find(block);
+    return end == ends_.end() ? 0 : end->second;
+  }
   // The block to evict first; -1: none. Blocks whose duration has ended get the default priority,
   // at the place that their last use gives them.
   int32_t First(int64_t now_ms);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/block_storage.h"
 #include "backends/llm_core/speculation/step_costs.h"
 #include "nereid/status.h"
 
@@ -95,6 +96,8 @@ class Executor {
   /// Bytes that an adapter takes of ExecutorLimits::adapter_bytes. An error says why the executor
   /// cannot use it. [any thread]
   virtual Result<int64_t> AdapterBytes(const LoraAdapter&) const { return int64_t{0}; }
+  /// Memory outside the KV cache for copies of its blocks; null: none. The executor owns it.
+  virtual BlockStorage* block_storage() { return nullptr; }
   virtual ExecutorMemory memory() const { return {}; }
   /// The typical duration of a decode step by its tokens, draft tokens included: a guess of what
   /// draft tokens cost until the engine has measured it. Empty: unknown.

@@ -10,7 +10,8 @@ namespace nereid::llm {
 
 KvCacheManager::KvCacheManager(const KvCacheManagerOptions& options, const ExecutorLimits& limits)
     : options_(options),
-      blocks_(limits.num_blocks, limits.block_size, options.prefix_cache),
+      blocks_(limits.num_blocks, limits.block_size, options.prefix_cache, options.storage),
+      fetches_(blocks_, options.prefix_cache ? options.storage : nullptr),
       block_size_(limits.block_size),
       window_(limits.attention_window),
       dynamic_rope_positions_(limits.dynamic_rope_positions),
@@ -54,14 +55,23 @@ uint64_t KvCacheManager::CacheKeyVariant(const Sequence& sequence) const {
          (embeddings != nullptr ? kEmbeddings * embeddings->cache_key : 0);
 }
 
+uint64_t KvCacheManager::SaltOf(const Sequence& sequence) const {
+  const uint64_t salt = sequence.request->cache_salt ^ CacheKeyVariant(sequence);
+  // Another process numbers its adapters anew.
+  const bool is_of_this_process = sequence.request->adapter != nullptr;
+  return (salt << 1) | (is_of_this_process ? kSaltOfThisProcess : 0);
+}
+
 bool KvCacheManager::PlanAdmission(const Sequence& sequence, Admission& admission) {
   admission.prefix.clear();
-  admission.chain = PrefixChain::Start(sequence.request->cache_salt ^ CacheKeyVariant(sequence));
+  admission.outside.clear();
+  admission.chain = PrefixChain::Start(SaltOf(sequence));
   admission.num_reserved = 0;
   if (!sequence.request->needs_whole_prompt()) {  // otherwise no prompt token may be skipped
     // At least one token must be computed, because its logits are needed.
     blocks_.MatchPrefix(sequence.token_ids, (sequence.num_tokens() - 1) / block_size_,
                         admission.chain, admission.prefix);
+    SplitPrefix(sequence, admission);
   }
   const auto num_evictable = static_cast<int32_t>(  // reused blocks that count as free so far
       std::count_if(admission.prefix.begin(), admission.prefix.end(),
@@ -82,8 +92,32 @@ bool KvCacheManager::PlanAdmission(const Sequence& sequence, Admission& admissio
   return num_evictable + needed <= num_unreserved();
 }
 
+void KvCacheManager::SplitPrefix(const Sequence& sequence, Admission& admission) {
+  if (!fetches_.is_enabled()) return;
+  const auto outside = std::find_if(admission.prefix.begin(), admission.prefix.end(),
+                                    [this](int32_t block) { return blocks_.is_outside(block); });
+  if (outside == admission.prefix.end()) return;
+  admission.outside.assign(outside, admission.prefix.end());
+  const auto num_inside = static_cast<int32_t>(outside - admission.prefix.begin());
+  admission.prefix.clear();
+  admission.chain = PrefixChain::Start(admission.chain.salt);
+  blocks_.MatchPrefix(sequence.token_ids, num_inside, admission.chain, admission.prefix);
+}
+
+bool KvCacheManager::BeginFetch(Sequence& sequence, const Admission& admission) {
+  if (admission.outside.empty() || sequence.num_fetches >= kMaxFetches) return false;
+  std::vector<int32_t> prefix = admission.prefix;
+  prefix.insert(prefix.end(), admission.outside.begin(), admission.outside.end());
+  sequence.fetch = fetches_.Begin(prefix);
+  if (sequence.fetch == 0) return false;
+  ++sequence.num_fetches;
+  return true;
+}
+
 void KvCacheManager::Admit(Admission& admission, Sequence& sequence) {
   for (const int32_t block : admission.prefix) blocks_.AddReference(block);
+  sequence.fetch = 0;
+  sequence.num_fetches = 0;
   sequence.num_reused_blocks = static_cast<int32_t>(admission.prefix.size());
   sequence.num_cached = sequence.num_reused_blocks * block_size_;
   if (sequence.request->retention != nullptr) {
@@ -229,6 +263,7 @@ Status KvCacheManager::CheckInvariants(std::span<const Sequence* const> sequence
     }
   }
   for (const BlockCopy& copy : copies_) held.push_back({copy.from, copy.to});
+  fetches_.AppendHeld(held);
   if (reserved != num_reserved_ || reserved > blocks_.num_free()) {
     return InternalError("reserved KV blocks: ", num_reserved_, " counted, ", reserved,
                          " of all sequences, ", blocks_.num_free(), " free");

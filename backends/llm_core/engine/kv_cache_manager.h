@@ -12,6 +12,7 @@
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/engine/block_pool.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/prefix_fetches.h"
 #include "backends/llm_core/engine/sequence.h"
 #include "nereid/status.h"
 
@@ -23,13 +24,15 @@ struct KvCacheManagerOptions {
   bool reserves_all = true;
   bool prefix_cache = false;  // keep blocks of finished sequences for prompts with the same prefix
   bool block_copies = false;  // the executor supports block copies
+  BlockStorage* storage = nullptr;  // see SchedulerOptions
 };
 
 class KvCacheManager {
  public:
   // The blocks of a sequence that is about to start with its siblings.
   struct Admission {
-    std::vector<int32_t> prefix;  // blocks found in the prefix cache
+    std::vector<int32_t> prefix;   // blocks found in the prefix cache
+    std::vector<int32_t> outside;  // places outside the KV cache and blocks that follow them
     PrefixChain chain;
     int32_t num_reserved = 0;
   };
@@ -45,6 +48,18 @@ class KvCacheManager {
 
   // Finds cached blocks and computes the reservation. Returns false if too few blocks are free.
   bool PlanAdmission(const Sequence& sequence, Admission& admission);
+  // After a successful PlanAdmission: begins to fetch what the prompt's prefix has outside the KV
+  // cache. Returns false if there is nothing that pays. Otherwise the sequence waits while
+  // is_fetching, and is then planned again.
+  bool BeginFetch(Sequence& sequence, const Admission& admission);
+  bool is_fetching(const Sequence& sequence) const { return fetches_.is_open(sequence.fetch); }
+  PrefixFetches& fetches() { return fetches_; }
+  const PrefixFetches& fetches() const { return fetches_; }
+  void NoteEvents() { blocks_.NoteEvents(); }
+  std::vector<KvEvent> TakeEvents() { return blocks_.TakeEvents(); }
+  // Copies the cached content to the file, at the end of the engine.
+  void SaveToFile() { blocks_.SaveToFile(); }
+
   // Applies the result of PlanAdmission. Nothing else may be called between the two. Siblings are
   // added by Reserve.
   void Admit(Admission& admission, Sequence& sequence);
@@ -108,6 +123,10 @@ class KvCacheManager {
   void Retain(const Sequence& sequence, int32_t index, int32_t block);
   // Distinguishes the sequence's keys from those of other sequences with the same tokens.
   uint64_t CacheKeyVariant(const Sequence& sequence) const;
+  // Blocks are shared only within a salt. See kSaltOfThisProcess.
+  uint64_t SaltOf(const Sequence& sequence) const;
+  // Leaves in admission.prefix the blocks before the first place outside the KV cache.
+  void SplitPrefix(const Sequence& sequence, Admission& admission);
   // The most blocks that a sequence may still allocate, if it holds `held` blocks of the first
   // `covered`.
   int32_t MaxRemainingBlocks(const Sequence& sequence, int32_t covered, int32_t held) const;
@@ -118,8 +137,12 @@ class KvCacheManager {
     return static_cast<int32_t>(sequence.block_table.size()) - passed;
   }
 
+  // Fetches of one sequence before it starts. What was evicted again after so many is computed.
+  static constexpr uint8_t kMaxFetches = 3;
+
   KvCacheManagerOptions options_;
   BlockPool blocks_;
+  PrefixFetches fetches_;
   int32_t block_size_;
   int32_t window_;                  // in tokens; 0: none
   int32_t dynamic_rope_positions_;  // see ExecutorLimits

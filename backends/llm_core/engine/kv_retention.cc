@@ -21,7 +21,7 @@ Status CheckDuration(const char* name, int32_t duration_ms) {
                          ", expected 1 or more milliseconds, or -1 for no end");
 }
 
-Status CheckRange(const TokenRangeRetention& range, int32_t num_prompt) {
+Status CheckTokenRange(const TokenRangeRetention& range, int32_t num_prompt) {
   if (range.begin < 0 || range.begin >= num_prompt) {
     return InvalidArgError("'retention_token_range_starts' has ", range.begin, ", expected 0 to ",
                            num_prompt - 1, ": the prompt has ", num_prompt, " tokens");
@@ -55,7 +55,7 @@ Status CheckRetention(const KvRetention& retention, int32_t num_prompt) {
                            " values, expected at most ", kMaxRetentionRanges);
   }
   for (const TokenRangeRetention& range : retention.ranges) {
-    NEREID_RETURN_IF_ERROR(CheckRange(range, num_prompt));
+    NEREID_RETURN_IF_ERROR(CheckTokenRange(range, num_prompt));
   }
   std::vector<TokenRangeRetention> sorted = retention.ranges;
   std::sort(sorted.begin(), sorted.end(),

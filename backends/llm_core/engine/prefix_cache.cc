@@ -92,35 +92,82 @@ uint64_t PrefixCache::Prepare(const int32_t* token_ids, int32_t block,
 
 bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
                          PrefixChain& chain) {
-  const bool has_parent = chain.block >= 0 && blocks_[chain.block].serial == chain.serial;
-  if (chain.num_blocks > 0 && !has_parent) {  // no prompt could find the block
-    chain.block = -1;
-    ++chain.num_blocks;
-    return false;
+  if (chain.num_blocks > 0) {
+    const bool is_there = chain.block >= 0 && blocks_[chain.block].serial == chain.serial;
+    if (!is_there) chain.block = FindSerial(chain.hash, chain.serial);
+    if (chain.block < 0) {  // no prompt could find the block
+      chain.serial = 0;
+      ++chain.num_blocks;
+      return false;
+    }
   }
   const int32_t known = Find(hash, chain, token_ids);
   const bool is_new = known < 0;
-  if (is_new) {
-    KvBlock& entered = blocks_[block];
-    entered.hash = hash;
-    entered.salt = chain.salt;
-    entered.parent = chain.serial;
-    entered.serial = next_serial_++;
-    entered.priority = kDefaultRetentionPriority;
-    entered.duration_ms = 0;
-    std::copy_n(token_ids, block_size_,
-                token_ids_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
-    uint64_t slot = hash & mask_;
-    while (table_[slot].block >= 0) slot = (slot + 1) & mask_;
-    table_[slot] = {static_cast<uint32_t>(hash), block};
-    ++size_;
-    if (has_parent) Adopt(chain.block, block);
-  }
+  if (is_new) Enter(token_ids, block, hash, chain, next_serial_++);
   chain.hash = hash;
   chain.block = is_new ? block : known;
   chain.serial = blocks_[chain.block].serial;
   ++chain.num_blocks;
   return is_new;
+}
+
+void PrefixCache::Enter(const int32_t* token_ids, int32_t block, uint64_t hash,
+                        const PrefixChain& chain, uint64_t serial) {
+  KvBlock& entered = blocks_[block];
+  entered.hash = hash;
+  entered.salt = chain.salt;
+  entered.parent = chain.serial;
+  entered.serial = serial;
+  entered.priority = kDefaultRetentionPriority;
+  entered.duration_ms = 0;
+  std::copy_n(token_ids, block_size_,
+              token_ids_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
+  uint64_t slot = hash & mask_;
+  while (table_[slot].block >= 0) slot = (slot + 1) & mask_;
+  table_[slot] = {static_cast<uint32_t>(hash), block};
+  ++size_;
+  if (chain.num_blocks > 0) Adopt(chain.block, block);
+}
+
+bool PrefixCache::Restore(int32_t block, uint64_t salt, uint64_t serial, uint64_t parent,
+                          const int32_t* token_ids) {
+  PrefixChain chain = PrefixChain::Start(salt);
+  if (parent != 0) {
+    const auto found = restored_.find(parent);
+    if (found == restored_.end() || blocks_[found->second].salt != salt) return false;
+    chain = {1, found->second, salt, blocks_[found->second].hash, parent};
+  }
+  const uint64_t hash = HashAfter(chain.hash, token_ids);
+  if (Find(hash, chain, token_ids) >= 0) return false;
+  if (!restored_.emplace(serial, block).second) return false;
+  Enter(token_ids, block, hash, chain, serial);
+  return true;
+}
+
+void PrefixCache::Move(int32_t from, int32_t to) {
+  KvBlock& source = blocks_[from];
+  KvBlock& target = blocks_[to];
+  target.hash = source.hash;
+  target.salt = source.salt;
+  target.parent = source.parent;
+  target.serial = std::exchange(source.serial, 0);
+  target.priority = source.priority;
+  target.duration_ms = source.duration_ms;
+  std::copy_n(token_ids_.begin() + static_cast<ptrdiff_t>(from) * block_size_, block_size_,
+              token_ids_.begin() + static_cast<ptrdiff_t>(to) * block_size_);
+  uint64_t slot = target.hash & mask_;
+  while (table_[slot].block != from) slot = (slot + 1) & mask_;
+  table_[slot].block = to;
+  const Family family = std::exchange(families_[from], {});
+  families_[to] = family;
+  if (family.previous >= 0) {
+    families_[family.previous].next = to;
+  } else if (family.parent >= 0) {
+    families_[family.parent].first_child = to;
+  }
+  if (family.next >= 0) families_[family.next].previous = to;
+  for (int32_t child = family.first_child; child >= 0; child = families_[child].next)
+    families_[child].parent = to;
 }
 
 void PrefixCache::Erase(int32_t block) {
@@ -183,6 +230,14 @@ int32_t PrefixCache::Find(uint64_t hash, const PrefixChain& parent,
     if (table_[slot].tag == tag && IsContent(table_[slot].block, hash, parent, token_ids)) {
       return table_[slot].block;
     }
+  }
+  return -1;
+}
+
+int32_t PrefixCache::FindSerial(uint64_t hash, uint64_t serial) const {
+  if (serial == 0) return -1;
+  for (uint64_t slot = hash & mask_; table_[slot].block >= 0; slot = (slot + 1) & mask_) {
+    if (blocks_[table_[slot].block].serial == serial) return table_[slot].block;
   }
   return -1;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/llm_core/engine/kv_retention.h"
@@ -29,6 +30,12 @@ struct alignas(64) KvBlock {
   uint64_t parent = 0;  // serial of the preceding block's content
   uint64_t serial = 0;  // 0: not in the prefix cache
 };
+
+// Salts with this bit are of content that means nothing in another process.
+inline constexpr uint64_t kSaltOfThisProcess = 1;
+constexpr bool IsOfThisProcess(uint64_t salt) {
+  return (salt & kSaltOfThisProcess) != 0;
+}
 
 // A position in a chain: the content before the next block. Requests with different salts never
 // share blocks.
@@ -60,6 +67,24 @@ class PrefixCache {
   // cached any more; `block` is then not inserted. `chain` advances in either case.
   bool Insert(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain);
   void Erase(int32_t block);
+  // `to`, which is not in the cache, takes the content of `from` in the cache, with its retention.
+  void Move(int32_t from, int32_t to);
+  // Enters content that was kept from an earlier process. Its parent must be in the cache, unless
+  // it is the first of its prompts. Returns false if the content is there already, or the parent is
+  // not.
+  bool Restore(int32_t block, uint64_t salt, uint64_t serial, uint64_t parent,
+               const int32_t* token_ids);
+  // Ends the restoring. Serials of new content begin here.
+  void FinishRestoring(uint64_t first_serial) {
+    next_serial_ = first_serial;
+    restored_.clear();
+  }
+  // The block before it in its prompts; -1: it is the first.
+  int32_t ParentOf(int32_t block) const { return families_[block].parent; }
+  std::span<const int32_t> TokensOf(int32_t block) const {
+    return std::span(token_ids_)
+        .subspan(static_cast<size_t>(block) * block_size_, static_cast<size_t>(block_size_));
+  }
   // Erases the block and all that follow it in its chains, which no prompt could find without it.
   // Appends their numbers to `erased`.
   void EraseTree(int32_t block, std::vector<int32_t>& erased);
@@ -84,6 +109,10 @@ class PrefixCache {
     int32_t previous = -1;
   };
 
+  void Enter(const int32_t* token_ids, int32_t block, uint64_t hash, const PrefixChain& chain,
+             uint64_t serial);
+  // The block with this content; -1: none.
+  int32_t FindSerial(uint64_t hash, uint64_t serial) const;
   void Adopt(int32_t parent, int32_t child);
   void Leave(int32_t child);
   uint64_t HashAfter(uint64_t parent, const int32_t* token_ids) const;
@@ -93,6 +122,7 @@ class PrefixCache {
 
   const std::span<KvBlock> blocks_;
   int32_t block_size_;
+  std::unordered_map<uint64_t, int32_t> restored_;  // by serial, until FinishRestoring
   uint64_t next_serial_ = 1;
   int32_t size_ = 0;
   uint64_t mask_;

@@ -29,7 +29,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limi
     : options_(options),
       limits_(limits),
       kv_cache_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
-                 features.block_copies},
+                 features.block_copies, options.storage},
                 limits),
       running_adapters_(limits.adapter_bytes) {
   for (int32_t slot = limits.max_num_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
@@ -108,6 +108,7 @@ void Scheduler::Schedule(StepBatch& batch) {
   counts_.num_prefill_tokens = 0;
   counts_.num_prefill_sequences = 0;
   counts_.num_decode_sequences = 0;
+  kv_cache_.fetches().Collect(/*waits=*/false);
   ScheduleRunning(batch);
   if (!waiting_.empty()) AdmitWaiting(batch);
   const std::span<const BlockCopy> copies = kv_cache_.SubmitCopies();
@@ -197,6 +198,10 @@ void Scheduler::AdmitWaiting(StepBatch& batch) {
   int32_t num_skipped = 0;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Sequence& first = *next->second;
+    if (kv_cache_.is_fetching(first)) {  // others may start meanwhile
+      ++next;
+      continue;
+    }
     if (!running_adapters_.Fits(*first.request)) {
       if (!MayOvertake(first, num_skipped++)) return;
       ++next;
@@ -216,6 +221,10 @@ void Scheduler::AdmitWaiting(StepBatch& batch) {
       blocked_head_ = &first;
       blocked_head_free_ = num_free;
       return;
+    }
+    if (kv_cache_.BeginFetch(first, admission_)) {
+      ++next;
+      continue;
     }
     const int32_t num_reused = static_cast<int32_t>(admission_.prefix.size()) * limits_.block_size;
     const int32_t chunk = ChunkSize(first, first.num_tokens() - num_reused, batch);
@@ -435,6 +444,9 @@ void Scheduler::ReleaseSlot(Sequence& sequence) {
 SchedulerCounts Scheduler::counts() const {
   SchedulerCounts counts = counts_;
   counts.num_new_blocks = kv_cache_.num_new_blocks();
+  counts.num_kept_blocks = kv_cache_.blocks().num_moved_out();
+  counts.num_fetched_blocks = kv_cache_.fetches().num_fetched();
+  counts.num_outside_blocks = kv_cache_.blocks().num_outside();
   counts.num_waiting = static_cast<int32_t>(waiting_.size());
   counts.num_running = static_cast<int32_t>(running_.size());
   return counts;

@@ -37,6 +37,8 @@ struct SchedulerOptions {
   int32_t mixed_step_tokens = 0;
   bool prefix_cache = false;  // keep blocks of finished sequences for prompts with the same prefix
   int32_t steps_per_priority = 1000;
+  // Keeps the content of evicted prefix blocks; null: nothing does. Must outlive the scheduler.
+  BlockStorage* storage = nullptr;
 };
 
 struct SchedulerCounts {
@@ -50,6 +52,9 @@ struct SchedulerCounts {
   int64_t num_prefix_lookups = 0;  // admissions with a prefix cache
   int64_t num_reused_blocks = 0;   // found in the prefix cache
   int64_t num_new_blocks = 0;      // allocated
+  int64_t num_kept_blocks = 0;     // moved out of the KV cache instead of being evicted
+  int64_t num_fetched_blocks = 0;  // moved back
+  int32_t num_outside_blocks = 0;  // outside the KV cache now
 };
 
 class Scheduler {
@@ -67,6 +72,22 @@ class Scheduler {
   // Queues the first sequence of a request, which owns its siblings. The request must have passed
   // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
+  // Waits until what a waiting sequence fetches is in the KV cache, if any does. Only allowed if no
+  // step is in flight.
+  void WaitForFetch() { kv_cache_.fetches().Collect(/*waits=*/true); }
+  void FinishFetches() {
+    while (kv_cache_.fetches().any_open()) WaitForFetch();
+  }
+  void NoteEvents() { kv_cache_.NoteEvents(); }  // see BlockPool
+  std::vector<KvEvent> TakeEvents() { return kv_cache_.TakeEvents(); }
+  void RecordComputed(int64_t num_prompt_tokens, double seconds) {
+    kv_cache_.fetches().costs().RecordComputed(num_prompt_tokens, seconds);
+  }
+  // Copies the cached content to the storage's file. No step is in flight, and none follows.
+  void SaveCache() {
+    FinishFetches();
+    kv_cache_.SaveToFile();
+  }
   void SetTime(int64_t now_ms) { kv_cache_.SetTime(now_ms); }  // see BlockPool
   // Plans the next step into `batch`: decodes with their drafts first, then prompts, by rank. The
   // batch is empty only if nothing can be computed before pending tokens are known. Afterwards,

@@ -103,6 +103,8 @@ struct alignas(128) Sequence {
   int32_t num_reused_blocks = 0;  // found in the prefix cache at the last admission
   int32_t num_new_blocks = 0;     // allocated, recomputation included
   int32_t num_preemptions = 0;
+  uint64_t fetch = 0;       // the ticket of PrefixFetches for which it waits; 0: none
+  uint8_t num_fetches = 0;  // since it waits to be admitted
   bool was_scheduled = false;
   bool was_emitted = false;  // the sink has received output
 

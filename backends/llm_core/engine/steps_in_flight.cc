@@ -40,6 +40,9 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
                         !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
                                               sequence.sampling().reads_output()));
   }
+  step.num_tokens = static_cast<int32_t>(batch.token_ids.size());
+  step.is_prefill =
+      batch.token_ids.size() >= 2 * (sequences.size() + static_cast<size_t>(step.num_drafts));
   step.decodes_with_drafts =
       batch.token_ids.size() == sequences.size() + static_cast<size_t>(step.num_drafts);
 }

@@ -16,8 +16,10 @@ namespace nereid::llm {
 struct StepInFlight {
   std::vector<Sequence*> sequences;  // parallel to the entries of the batch
   std::vector<bool> samples;
-  bool may_overlap = false;          // the next step can be planned without this step's result
-  bool is_decode = false;            // one token per sequence
+  bool may_overlap = false;  // the next step can be planned without this step's result
+  bool is_decode = false;    // one token per sequence
+  bool is_prefill = false;   // most of its tokens are of prompts
+  int32_t num_tokens = 0;
   bool decodes_with_drafts = false;  // one token per sequence, and any draft tokens
   int32_t num_drafts = 0;
   std::chrono::steady_clock::time_point began;

@@ -44,6 +44,8 @@ struct Mode {
   bool polls_sinks = true;
   bool speculates = false;
   bool adapts_drafts = false;
+  int32_t host_places = 0;  // for blocks outside the cache
+  int32_t file_places = 0;
 };
 
 // A request without its sink, and its results so far.
@@ -237,6 +239,9 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                                                                 .prompt_log_probs = true,
                                                                 .draft_tokens = true,
                                                                 .overlap = GetParam().overlap});
+    if (GetParam().host_places + GetParam().file_places > 0) {
+      executor->KeepBlocks(GetParam().host_places, GetParam().file_places, seed);
+    }
     executor->on_submit = [&](const StepBatch& batch) {
       int32_t num_sampled = 0;
       for (const BatchEntry& entry : batch.entries)
@@ -262,6 +267,7 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
     num_drafted_ += engine.stats().speculation.num_drafted;
     num_accepted_ += engine.stats().speculation.num_accepted;
     num_reused_ += engine.stats().counts.num_reused_blocks;
+    num_fetched_ += engine.stats().counts.num_fetched_blocks;
     for (size_t i = 0; i < traffic.all().size(); ++i) {
       SCOPED_TRACE(i);
       Check(*traffic.all()[i], limits);
@@ -326,6 +332,7 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
 
   int64_t num_preemptions_ = 0;
   int64_t num_reused_ = 0;
+  int64_t num_fetched_ = 0;
   int64_t num_drafted_ = 0;
   int64_t num_accepted_ = 0;
   std::map<bool, int> num_cancelled_;  // with beam search: true, others: false
@@ -342,6 +349,7 @@ TEST_P(EnginePropertyTest, EveryRequestGetsTheResultThatItGetsAlone) {
   EXPECT_EQ(num_accepted_ > 0, GetParam().speculates);
   EXPECT_EQ(num_drafted_ > num_accepted_, GetParam().speculates);
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
+  EXPECT_EQ(num_fetched_ > 0, GetParam().host_places + GetParam().file_places > 0);
   EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization ||
                                       GetParam().long_rope_positions > 0);
 }
@@ -416,6 +424,40 @@ INSTANTIATE_TEST_SUITE_P(
              .prefix_cache = true,
              .long_rope_positions = 20,
              .speculates = true},
+        Mode{.name = "HostMemory", .prefix_cache = true, .host_places = 60},
+        Mode{.name = "OverlapEvictHostMemoryMixed",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .mixed = 3,
+             .polls_sinks = false,
+             .host_places = 25},
+        Mode{.name = "OverlapHostMemoryAndFile",
+             .overlap = true,
+             .prefix_cache = true,
+             .host_places = 9,
+             .file_places = 40},
+        Mode{.name = "EvictFileNoCopies",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .copies = false,
+             .file_places = 30},
+        Mode{.name = "DraftsOverlapEvictHostMemoryAndFileWindowSinks",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .sinks = 5,
+             .speculates = true,
+             .host_places = 20,
+             .file_places = 20},
+        Mode{.name = "OverlapEvictHostMemoryLongDynamic",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .long_rope_positions = 20,
+             .dynamic_rope_positions = 16,
+             .host_places = 30},
         Mode{.name = "DraftsOverlapDynamicPrefix",
              .overlap = true,
              .prefix_cache = true,

@@ -10,11 +10,13 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "backends/llm_core/engine/executor.h"
+#include "tests/backends/llm_core/fake_storage.h"
 
 namespace nereid::llm::testing {
 
@@ -71,6 +73,13 @@ class FakeExecutor : public Executor {
 
   const ExecutorLimits& limits() const override { return limits_; }
   ExecutorFeatures features() const override { return features_; }
+  BlockStorage* block_storage() override { return storage_.get(); }
+  // Before the engine is created: keeps blocks outside the cache.
+  FakeStorage& KeepBlocks(int32_t num_host, int32_t num_file, uint32_t seed) {
+    storage_ = std::make_unique<FakeStorage>(&cache_, limits_.num_blocks, limits_.block_size,
+                                             num_host, num_file, seed);
+    return *storage_;
+  }
 
   Status Submit(const StepBatch& batch) override {
     if (on_submit) {
@@ -79,6 +88,7 @@ class FakeExecutor : public Executor {
     }
     if (batch.has_token_masks) batch.wait_for_masks();
     submitted_.emplace_back(batch);
+    if (storage_ != nullptr) storage_->OnSubmit();
     max_outstanding = std::max(max_outstanding, static_cast<int>(submitted_.size()));
     if (submitted_.size() > (features_.overlap ? 2 : 1)) {
       return InternalError(submitted_.size(), " steps are not collected");
@@ -127,6 +137,7 @@ class FakeExecutor : public Executor {
   // Runs the oldest step.
   Status Run() {
     OwnedBatch& batch = submitted_.front();
+    if (storage_ != nullptr) storage_->OnRun();
     NEREID_RETURN_IF_ERROR(FillPending(batch));
     NEREID_RETURN_IF_ERROR(Copy(batch));
     result_ = {};
@@ -283,6 +294,7 @@ class FakeExecutor : public Executor {
   const ExecutorLimits limits_;
   const ExecutorFeatures features_;
   std::vector<int32_t> cache_;
+  std::unique_ptr<FakeStorage> storage_;
   std::deque<OwnedBatch> submitted_;
   std::map<int32_t, int32_t> drawn_;  // by slot, from the last step
   StepResult result_;

@@ -1,0 +1,186 @@
+// Blocks that were kept in host memory or in a file change no answer: random conversations get the
+// same tokens and log probabilities, bit for bit, with a cache that is too small, with
+// preemptions, with cancellations, and after a restart.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <random>
+
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/llm_core/checkpoint_files.h"
+
+namespace nereid::cpu {
+namespace {
+
+struct Answer {
+  llm::TokenIds ids;
+  std::vector<float> log_probs;
+  bool operator==(const Answer&) const = default;
+};
+
+class AnswerSink : public llm::OutputSink {
+ public:
+  AnswerSink(bool is_cancelled, std::promise<Answer> promise)
+      : is_cancelled_(is_cancelled), promise_(std::move(promise)) {}
+  bool IsCancelled() const override { return is_cancelled_ && has_output_; }
+  void OnOutput(const llm::SequenceOutput& output) override {
+    has_output_ = true;
+    if (output.finish == llm::FinishReason::kNone) return;
+    promise_.set_value({{output.ids.begin(), output.ids.end()},
+                        {output.log_probs.begin(), output.log_probs.end()}});
+  }
+  void OnError(const Status& status) override {
+    ADD_FAILURE() << status.message();
+    promise_.set_value({});
+  }
+
+ private:
+  const bool is_cancelled_;
+  bool has_output_ = false;
+  std::promise<Answer> promise_;
+};
+
+struct Setting {
+  int64_t max_cache_tokens = 0;
+  llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
+  bool prefix_cache = true;
+  KvFormat kv_format = KvFormat::kFloat;
+  llm::KvTierOptions tiers = {};
+};
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
+  Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
+  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
+  CpuExecutorOptions options;
+  options.num_threads = 1;
+  options.max_num_sequences = 6;
+  options.max_num_tokens = 48;
+  options.max_cache_tokens = setting.max_cache_tokens;
+  options.kv_format = setting.kv_format;
+  options.tiers = setting.tiers;
+  auto model = llm::ReadDecoder(*checkpoint);
+  auto executor = CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
+  EXPECT_TRUE(executor.ok()) << executor.status().message();
+  llm::EngineOptions engine_options;
+  engine_options.scheduler.policy = setting.policy;
+  engine_options.scheduler.prefix_cache = setting.prefix_cache;
+  engine_options.on_check = [](const Status& status) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  };
+  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
+}
+
+struct Turn {
+  llm::TokenIds prompt;
+  int32_t max_tokens;
+  uint64_t seed;  // 0: greedy
+  std::shared_ptr<const llm::KvRetention> retention;
+};
+
+std::future<Answer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelled = false) {
+  auto request = std::make_unique<llm::GenerationRequest>();
+  request->prompt = turn.prompt;
+  request->stop.max_tokens = turn.max_tokens;
+  request->sampling.returns_log_probs = true;
+  request->sampling.top_k = turn.seed == 0 ? 1 : 20;
+  request->sampling.seed = turn.seed;
+  request->retention = turn.retention;
+  std::promise<Answer> promise;
+  std::future<Answer> answer = promise.get_future();
+  request->sink = std::make_unique<AnswerSink>(is_cancelled, std::move(promise));
+  const Status queued = engine.Enqueue(request);
+  EXPECT_TRUE(queued.ok()) << queued.message();
+  return answer;
+}
+
+// The turns of some conversations: each has its conversation's beginning, a bit more each time.
+std::vector<Turn> DrawTurns(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<llm::TokenIds> conversations(5);
+  std::vector<Turn> turns;
+  for (int i = 0; i < 40; ++i) {
+    llm::TokenIds& conversation = conversations[pick(0, 4)];
+    if (conversation.size() > 90) conversation.clear();
+    for (int n = pick(10, 40); n > 0; --n) conversation.push_back(pick(0, 250));
+    Turn turn = {conversation, pick(1, 20), pick(0, 1) == 0 ? 0u : random(), nullptr};
+    if (pick(0, 3) == 0) {
+      llm::KvRetention retention;
+      retention.ranges = {{0, -1, pick(0, 100), -1}};
+      turn.retention = std::make_shared<const llm::KvRetention>(retention);
+    }
+    turns.push_back(std::move(turn));
+  }
+  return turns;
+}
+
+class KvTiersTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KvTiersTest, RandomConversationsGetTheAnswersThatTheyGetWithout) {
+  const std::string directory = testing::FindTiny(GetParam());
+  if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+  const llm::testing::TempFolder folder;
+  llm::KvTierOptions host, file, both;
+  host.host_bytes = both.host_bytes = int64_t{1} << 20;
+  file.file_path = folder.path() + "/file";
+  both.file_path = folder.path() + "/both";
+  file.file_bytes = both.file_bytes = int64_t{4} << 20;
+  constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
+  const std::vector<Turn> turns = DrawTurns(31);
+  for (const Setting& setting :
+       {Setting{.max_cache_tokens = 256, .tiers = host},
+        Setting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},
+        Setting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},  // a restart
+        Setting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file},
+        Setting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file}}) {
+    std::vector<Answer> plain;
+    {
+      const auto engine = StartEngine(
+          directory, {.prefix_cache = false, .kv_format = setting.kv_format, .tiers = {}});
+      for (const Turn& turn : turns) plain.push_back(Send(*engine, turn).get());
+    }
+    const auto engine = StartEngine(directory, setting);
+    std::vector<std::future<Answer>> answers, cancelled;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      answers.push_back(Send(*engine, turns[i]));
+      if (i % 4 == 1) cancelled.push_back(Send(*engine, turns[turns.size() - 1 - i], true));
+      if (i % 3 == 2) answers[i - 1].wait();  // later requests arrive while others run
+    }
+    for (size_t i = 0; i < turns.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(answers[i].get(), plain[i]);
+    }
+    for (auto& each : cancelled) each.wait();
+    EXPECT_GT(engine->stats().counts.num_kept_blocks, 0);
+    EXPECT_TRUE(engine->health().ok()) << engine->health().message();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(KvTiersTest, ARestartedServerFetchesWhatItHadComputed) {
+  const std::string directory = testing::FindTiny(GetParam());
+  if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+  const llm::testing::TempFolder folder;
+  llm::KvTierOptions tiers;
+  tiers.file_path = folder.path() + "/blocks";
+  tiers.file_bytes = int64_t{8} << 20;
+  Turn turn = {{}, 4, 0, nullptr};
+  for (int32_t i = 0; i < 81; ++i) turn.prompt.push_back(i % 97);
+  Answer first;
+  {
+    const auto engine = StartEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
+    first = Send(*engine, turn).get();
+  }
+  const auto engine = StartEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
+  EXPECT_EQ(Send(*engine, turn).get(), first);
+  EXPECT_EQ(engine->stats().counts.num_fetched_blocks, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, KvTiersTest, ::testing::Values("llama", "gpt2"));
+
+}  // namespace
+}  // namespace nereid::cpu
