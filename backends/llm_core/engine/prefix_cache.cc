@@ -87,6 +87,11 @@ uint64_t PrefixCache::Prepare(const int32_t* token_ids, int32_t block,
   __builtin_prefetch(&table_[hash & mask_], 1);
   __builtin_prefetch(&blocks_[block], 1);
   __builtin_prefetch(&token_ids_[static_cast<size_t>(block) * block_size_], 1);
+  __builtin_prefetch(&families_[block], 1);
+  if (chain.block >= 0) {
+    __builtin_prefetch(&families_[chain.block], 1);
+    __builtin_prefetch(&blocks_[chain.block]);
+  }
   return hash;
 }
 
