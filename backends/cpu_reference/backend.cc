@@ -1,5 +1,6 @@
 // libtriton_cpu_reference.so: an LLM served by the engine on the CPU.
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/model/eagle3_layer.h"
 #include "backends/llm_core/adapter/llm_model.h"
 
 namespace nereid {
@@ -13,6 +14,7 @@ class CpuModel : public llm::LlmModel {
 
  protected:
   bool SupportsQuantizedWeights() const override { return true; }
+  bool SupportsDraftModels() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm::LlmParameters& parameters) override {
@@ -28,6 +30,16 @@ class CpuModel : public llm::LlmModel {
         std::unique_ptr<llm::Executor> executor,
         cpu::CpuExecutor::Create(std::move(checkpoint), std::move(model), options));
     return executor;
+  }
+  Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::Eagle3Head head,
+      std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,
+      const llm::LlmParameters& parameters) override {
+    NEREID_ASSIGN_OR_RETURN(
+        std::unique_ptr<llm::DraftHead> layer,
+        cpu::Eagle3Layer::Create(std::move(checkpoint), std::move(head), std::move(target),
+                                 target_model, parameters.num_threads));
+    return layer;
   }
 };
 

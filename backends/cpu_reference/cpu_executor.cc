@@ -114,6 +114,7 @@ Status CpuExecutor::Submit(const llm::StepBatch& batch) {
   logits_ = decoder_.Forward(batch);
   if (batch.has_token_masks) batch.wait_for_masks();
   Sample(batch);
+  CopyHiddenStates(batch);
   pool_.EndStep();
   return Status::Ok();
 }
@@ -121,6 +122,29 @@ Status CpuExecutor::Submit(const llm::StepBatch& batch) {
 Result<llm::StepResult> CpuExecutor::Collect() {
   NEREID_RETURN_IF_ERROR(checkpoint_->CheckIntact());
   return std::move(result_);
+}
+
+Status CpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers) {
+  for (const int32_t layer : layers) {
+    if (layer >= 0 && layer <= model_.spec.num_layers()) continue;
+    return InvalidArgError("hidden states of layer ", layer, ": the model has layers 0 to ",
+                           model_.spec.num_layers() - 1, ", and ", model_.spec.num_layers(),
+                           " means its output");
+  }
+  decoder_.Capture({layers.begin(), layers.end()});
+  return {};
+}
+
+void CpuExecutor::CopyHiddenStates(const llm::StepBatch& batch) {
+  const std::span<const float> all = decoder_.captured();
+  const size_t row_size = decoder_.captured_size();
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    const llm::BatchEntry& entry = batch.entries[i];
+    if (!entry.returns_hidden_states) continue;
+    result_.hidden_states.resize(batch.entries.size());
+    const auto rows = all.subspan(entry.first_token * row_size, entry.num_tokens * row_size);
+    result_.hidden_states[i].assign(rows.begin(), rows.end());
+  }
 }
 
 void CpuExecutor::Sample(const llm::StepBatch& batch) {
@@ -195,7 +219,14 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
     }
     input.token_ids = std::span<const int32_t>(tokens).first(known.size() + row);
     input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
-    const llm::SampledToken token = sampler.Sample(row_logits, input);
+    const bool is_drawn = row < num_drafts && !sequence.draft_logits.empty();
+    const llm::SampledToken token =
+        is_drawn
+            ? sampler.Verify(row_logits, input,
+                             {.id = drafts[row],
+                              .logits = sequence.draft_logits.subspan(row * vocab_size, vocab_size),
+                              .threshold = sequence.draft_threshold})
+            : sampler.Sample(row_logits, input);
     if (row == num_drafts || token.id != drafts[row]) {
       result_.tokens[index] = token;
       return;

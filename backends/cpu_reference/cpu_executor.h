@@ -50,6 +50,8 @@ class CpuExecutor : public llm::Executor {
             .adapters = true,
             .draft_tokens = true,
             .prompt_embeddings = true,
+            .draft_logits = true,
+            .hidden_states = true,
             .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {
@@ -57,6 +59,7 @@ class CpuExecutor : public llm::Executor {
     return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step() + tier_bytes};
   }
   llm::BlockStorage* block_storage() override { return storage_.get(); }
+  Status CaptureHiddenStates(std::span<const int32_t> layers) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
@@ -94,6 +97,7 @@ class CpuExecutor : public llm::Executor {
   // Computes the results of one entry from its logits [num_logits, vocab_size].
   void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                    llm::Sampler& sampler);
+  void CopyHiddenStates(const llm::StepBatch& batch);
   // Samples the tokens of an entry with drafts, up to the first one that is not its draft. `logits`
   // [1 + num_draft_tokens, vocab_size].
   void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,

@@ -1,10 +1,12 @@
 // What speculative decoding brings on the CPU, with real acceptance: the same requests without
 // draft tokens and with each drafter, in turn. Checks that the tokens are the same. Prints CSV.
 //
-//   speculation_bench [CHECKPOINT [ROUNDS]]
+//   speculation_bench [CHECKPOINT [ROUNDS [DRAFT_MODEL]]]
+//
+// With the folder of a draft model, this model drafts, too.
 //
 // The time is that of the process's threads, of which one computes, so that other programs on the
-// machine disturb it little; the best round counts.
+// machine disturb it little; the best round counts. The engine measures its steps by the same time.
 #include <time.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/llm_core/speculation/model_drafter.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::bench {
@@ -70,16 +73,45 @@ double ProcessorSeconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const char* method) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory)));
+class ProcessorClock : public llm::EngineClock {
+ public:
+  TimePoint Now() override {
+    return TimePoint(std::chrono::duration_cast<TimePoint::duration>(
+        std::chrono::duration<double>(ProcessorSeconds())));
+  }
+};
+
+std::unique_ptr<cpu::CpuExecutor> OpenModel(const std::string& directory) {
+  auto opened = llm::Checkpoint::Open(directory);
+  if (!opened.ok()) {
+    std::fprintf(stderr, "%s\n", opened.status().message().c_str());
+    std::exit(1);
+  }
+  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   auto model = llm::ReadDecoder(*checkpoint, true);
   cpu::CpuExecutorOptions options;
   options.num_threads = 1;
-  auto executor = cpu::CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
+  return std::move(*cpu::CpuExecutor::Create(std::move(checkpoint), std::move(*model), options));
+}
+
+std::shared_ptr<llm::Drafter> MakeDrafter(const std::string& text) {
+  const auto method = llm::ParseSpeculationMethod(text);
+  if (!method.ok()) {
+    std::fprintf(stderr, "%s\n", method.status().message().c_str());
+    std::exit(1);
+  }
+  if (method->kind == llm::DrafterKind::kOff) return nullptr;
+  if (method->kind == llm::DrafterKind::kDraftModel) {
+    return std::make_shared<llm::ModelDrafter>(OpenModel(method->folder));
+  }
+  return llm::MakeLookupDrafter(*method);
+}
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const std::string& method) {
   llm::EngineOptions engine_options;
-  engine_options.speculation.drafter = *llm::MakeDrafter(method);
-  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
+  engine_options.speculation.drafter = MakeDrafter(method);
+  engine_options.clock = std::make_shared<ProcessorClock>();
+  return std::make_unique<llm::Engine>(std::move(engine_options), OpenModel(directory));
 }
 
 std::vector<llm::TokenIds> RunTask(llm::Engine& engine, const llm::TokenIds& prompt,
@@ -111,15 +143,14 @@ struct Figures {
 };
 
 void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer, const Task& task,
-             int num_rounds) {
-  constexpr const char* kMethods[] = {"off", "ngram", "suffix"};
+             int num_rounds, const std::vector<std::string>& methods) {
   const llm::TokenIds prompt = *tokenizer.Encode(task.prompt);
   std::map<std::string, Figures> figures;
   std::map<std::string, std::unique_ptr<llm::Engine>> engines;
-  for (const char* method : kMethods) engines[method] = StartEngine(directory, method);
+  for (const std::string& method : methods) engines[method] = StartEngine(directory, method);
   for (int round = 0; round < num_rounds; ++round) {
     std::vector<llm::TokenIds> plain;
-    for (const char* method : kMethods) {
+    for (const std::string& method : methods) {
       llm::Engine& engine = *engines[method];
       const double start = ProcessorSeconds();
       const std::vector<llm::TokenIds> ids =
@@ -131,32 +162,36 @@ void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer
       }
       if (plain.empty()) plain = ids;
       if (ids != plain) {
-        std::fprintf(stderr, "%s, %s: other tokens than without drafts\n", task.name, method);
+        std::fprintf(stderr, "%s, %s: other tokens than without drafts\n", task.name,
+                     method.c_str());
         std::exit(1);
       }
     }
   }
   const int tokens = task.num_requests * kNumOutput;
-  for (const char* method : kMethods) {
+  for (const std::string& method : methods) {
     const llm::SpeculationCounts counts = engines[method]->stats().speculation;
     const auto drafted = static_cast<double>(counts.num_drafted);
     const auto chains = static_cast<double>(counts.num_verified_chains);
     const auto accepted = static_cast<double>(counts.num_accepted);
     const double seconds = figures[method].best_seconds;
-    std::printf("\"%s\",%s,%.0f,%.2f,%.2f,%.2f\n", task.name, method, tokens / seconds,
+    std::printf("\"%s\",%s,%.0f,%.2f,%.2f,%.2f\n", task.name,
+                method.substr(0, method.find('=')).c_str(), tokens / seconds,
                 figures["off"].best_seconds / seconds, drafted == 0 ? 0.0 : accepted / drafted,
                 chains == 0 ? 0.0 : 1.0 + accepted / chains);
   }
 }
 
-int Run(const std::string& directory, int num_rounds) {
+int Run(const std::string& directory, int num_rounds, const std::string& draft_model) {
   const auto tokenizer = tokenizer::Tokenizer::Load(directory);
   if (!tokenizer.ok()) {
     std::fprintf(stderr, "%s\n", tokenizer.status().message().c_str());
     return 1;
   }
   std::printf("task,drafter,tokens a second,speed-up,acceptance,tokens a verified step\n");
-  for (const Task& task : Tasks()) Measure(directory, **tokenizer, task, num_rounds);
+  std::vector<std::string> methods = {"off", "ngram", "suffix"};
+  if (!draft_model.empty()) methods.push_back("draft=" + draft_model);
+  for (const Task& task : Tasks()) Measure(directory, **tokenizer, task, num_rounds, methods);
   return 0;
 }
 
@@ -165,5 +200,5 @@ int Run(const std::string& directory, int num_rounds) {
 
 int main(int argc, char** argv) {
   const std::string directory = argc > 1 ? argv[1] : "demo/model";
-  return nereid::bench::Run(directory, argc > 2 ? std::atoi(argv[2]) : 15);
+  return nereid::bench::Run(directory, argc > 2 ? std::atoi(argv[2]) : 15, argc > 3 ? argv[3] : "");
 }

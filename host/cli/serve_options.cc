@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <optional>
 #include <span>
 
@@ -86,14 +87,25 @@ Status ApplyLora(ServeOptions& options, ServerFlags&, Text value) {
   return Status::Ok();
 }
 
+// A folder of weights must exist: the model would otherwise fail to load only later.
 Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
   constexpr const char* kMethods[] = {"off", "auto", "ngram", "suffix"};
-  const std::string method = value.substr(0, value.find('='));
-  for (const char* later : {"draft", "eagle3", "medusa", "lookahead"}) {
+  const size_t equals = value.find('=');
+  const std::string method = value.substr(0, equals);
+  for (const char* later : {"medusa", "lookahead"}) {
     if (method == later) {
-      return UnsupportedError("'", method, "' is not supported yet, expected off, auto, ngram or ",
-                              "suffix");
+      return UnsupportedError("'", method, "' is not supported yet, expected off, auto, ngram, ",
+                              "suffix, draft=FOLDER or eagle3=FOLDER");
     }
+  }
+  if (method == "draft" || method == "eagle3") {
+    const std::string folder = equals == std::string::npos ? "" : value.substr(equals + 1);
+    if (!std::filesystem::exists(std::filesystem::path(folder) / "config.json")) {
+      return InvalidArgError("'", value, "': expected ", method,
+                             "=FOLDER, the folder of a checkpoint with config.json");
+    }
+    options.speculation = StrCat(method, "=", std::filesystem::absolute(folder).string());
+    return Status::Ok();
   }
   NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(value, kMethods));
   options.speculation = kMethods[choice];
@@ -157,8 +169,9 @@ constexpr ServeFlag kFlags[] = {
     {"--lora", "name=folder",
      "a LoRA adapter in PEFT's format, which requests name as their model; once for each",
      &ApplyLora},
-    {"--speculate", "off|auto|ngram|suffix",
-     "draft tokens from the prompt and the answer, verified together. Default: off",
+    {"--speculate", "off|auto|ngram|suffix|draft=DIR|eagle3=DIR",
+     "draft tokens from the prompt and the answer, or by the model or head in DIR, verified "
+     "together. Default: off",
      &ApplySpeculation},
     {"--model-repository", "path", "", &RefuseRepository},
     {"--model-store", "path", "", &RefuseRepository},

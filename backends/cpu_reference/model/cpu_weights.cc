@@ -240,6 +240,7 @@ LayerWeights LoadLayer(WeightLoader& loader, int32_t layer, const llm::DecoderSp
   w.post_mlp_norm = loader.NormOf(layer, WeightKind::kPostMlpNorm);
   w.q_norm.weight = loader.Vector(layer, WeightKind::kQNorm, spec.norm.weight_offset);
   w.k_norm.weight = loader.Vector(layer, WeightKind::kKNorm, spec.norm.weight_offset);
+  w.feature_norm.weight = loader.Vector(layer, WeightKind::kFeatureNorm);
   w.q = loader.LinearOf(layer, WeightKind::kQ, WeightKind::kQBias);
   w.k = loader.LinearOf(layer, WeightKind::kK, WeightKind::kKBias);
   w.v = loader.LinearOf(layer, WeightKind::kV, WeightKind::kVBias);
@@ -268,6 +269,7 @@ void LoadEmbeddingsAndHead(WeightLoader& loader, const llm::DecoderSpec& spec,
   weights.position_embedding = loader.Matrix(kNoLayer, WeightKind::kPositionEmbedding);
   weights.final_norm = loader.NormOf(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
   weights.lm_head = loader.LinearOf(kNoLayer, WeightKind::kLmHead, WeightKind::kLmHeadBias);
+  weights.feature_projection = loader.LinearOf(kNoLayer, WeightKind::kFeatureProjection);
   if (spec.tied_embeddings) weights.lm_head.weights = weights.token_embedding;
 }
 

@@ -38,6 +38,7 @@ struct MlpWeights {
 
 struct LayerWeights {
   NormWeights input_norm, post_attention_norm, pre_mlp_norm, post_mlp_norm, q_norm, k_norm;
+  NormWeights feature_norm;  // of an EAGLE-3 head
   Linear q, k, v, attention_out;
   MlpWeights mlp;
   Linear router;
@@ -49,6 +50,7 @@ struct CpuWeights {
   WeightMatrix position_embedding;
   NormWeights final_norm;
   Linear lm_head;
+  Linear feature_projection;  // of an EAGLE-3 head
   std::vector<LayerWeights> layers;
 
   struct FreeDeleter {

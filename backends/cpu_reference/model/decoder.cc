@@ -78,6 +78,7 @@ std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
+    CaptureInput(layer);
     ApplyNorm(weights.input_norm, residual_.data(), num_tokens_, normed_.data());
     if (spec_.parallel_residual) {  // the MLP's input is the residual before attention
       ApplyNorm(weights.pre_mlp_norm, residual_.data(), num_tokens_, hidden_.data());
@@ -96,7 +97,20 @@ std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
       ApplyNorm(weights.post_mlp_norm, normed_.data(), num_tokens_, residual_.data(), true);
     }
   }
+  CaptureInput(spec_.num_layers());
   return ComputeLogits(batch);
+}
+
+void Decoder::CaptureInput(int32_t layer) {
+  const auto size = static_cast<size_t>(spec_.hidden_size);
+  for (size_t i = 0; i < captured_layers_.size(); ++i) {
+    if (captured_layers_[i] != layer) continue;
+    captured_.resize(static_cast<size_t>(num_tokens_) * captured_size());
+    for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
+      std::copy_n(residual_.data() + token * size, size,
+                  captured_.data() + token * captured_size() + i * size);
+    }
+  }
 }
 
 void Decoder::PrepareBuffers(const llm::StepBatch& batch) {

@@ -30,6 +30,15 @@ class Decoder {
   // be changed, until the next call.
   std::span<float> Forward(const llm::StepBatch& batch);
 
+  // Makes the following calls keep the inputs of these layers, in [0, num_layers]; num_layers means
+  // the output of the last one.
+  void Capture(std::vector<int32_t> layers) { captured_layers_ = std::move(layers); }
+  // Of the last call: [num_tokens, captured_size], in which the layers' states are side by side.
+  std::span<const float> captured() const { return captured_; }
+  size_t captured_size() const {
+    return captured_layers_.size() * static_cast<size_t>(spec_.hidden_size);
+  }
+
  private:
   // Consecutive tokens of one sequence whose attention is computed together.
   struct AttentionTile {
@@ -42,6 +51,8 @@ class Decoder {
   void Embed(const llm::StepBatch& batch);
   void EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step);
   const int32_t* TokensOf(const llm::StepBatch& batch);
+  // Keeps the residual if the input of `layer` is captured.
+  void CaptureInput(int32_t layer);
   void RunAttention(const llm::StepBatch& batch, int32_t layer);
   // Whether every entry has one token. Only the thread that computes a head's key and value then
   // reads them, so that norm, rope, cache write and attention of a head run together.
@@ -97,6 +108,8 @@ class Decoder {
   std::vector<std::vector<float>> decoded_;
   std::vector<std::vector<int32_t>> decoded_tables_;
   std::vector<float> logits_;
+  std::vector<int32_t> captured_layers_;
+  std::vector<float> captured_;
 };
 
 }  // namespace nereid::cpu

@@ -211,24 +211,36 @@ Status LlmMetrics::UpdateAdapters(int32_t max_adapters, AdapterUsage::Names name
   return adapters_in_use_->Set(std::chrono::duration<double>(now).count());
 }
 
+// Of the model's own drafter, and of the drafts that clients send.
 Status LlmMetrics::AddSpeculation(const std::string& model, const std::string& version,
                                   const std::string& drafter) {
-  const Category totals[] = {
-      {"draft_tokens", [](const EngineStats& s) { return double(s.speculation.num_drafted); }},
-      {"accepted_tokens", [](const EngineStats& s) { return double(s.speculation.num_accepted); }},
-      {"verified_drafts",
-       [](const EngineStats& s) { return double(s.speculation.num_verified_chains); }}};
+  using S = EngineStats;
+  constexpr Category kOfDrafter[] = {
+      {"draft_tokens", [](const S& s) { return double(s.speculation.num_drafted); }},
+      {"accepted_tokens", [](const S& s) { return double(s.speculation.num_accepted); }},
+      {"verified_drafts", [](const S& s) { return double(s.speculation.num_verified_chains); }},
+      {"mean_accepted_length", [](const S& s) { return s.speculation.MeanAcceptedLength(); }}};
+  constexpr Category kOfClients[] = {
+      {"draft_tokens", [](const S& s) { return double(s.client_drafts.num_drafted); }},
+      {"accepted_tokens", [](const S& s) { return double(s.client_drafts.num_accepted); }},
+      {"verified_drafts", [](const S& s) { return double(s.client_drafts.num_verified_chains); }},
+      {"mean_accepted_length", [](const S& s) { return s.client_drafts.MeanAcceptedLength(); }}};
   NEREID_ASSIGN_OR_RETURN(
       MetricFamily family,
       MetricFamily::Create(TRITONSERVER_METRIC_KIND_GAUGE, "nereid_llm_speculation",
                            "Totals of speculative decoding since the engine was loaded"));
-  for (const Category& total : totals) {
-    NEREID_ASSIGN_OR_RETURN(Metric metric, family.New({{"total", total.label},
-                                                       {"drafter", drafter},
-                                                       {"model", model},
-                                                       {"version", version}}));
-    gauges_.push_back({std::move(metric), total.value});
-  }
+  const auto add = [&](std::span<const Category> totals, const std::string& label) -> Status {
+    for (const Category& total : totals) {
+      NEREID_ASSIGN_OR_RETURN(Metric metric, family.New({{"total", total.label},
+                                                         {"drafter", label},
+                                                         {"model", model},
+                                                         {"version", version}}));
+      gauges_.push_back({std::move(metric), total.value});
+    }
+    return {};
+  };
+  if (!drafter.empty()) NEREID_RETURN_IF_ERROR(add(kOfDrafter, drafter));
+  NEREID_RETURN_IF_ERROR(add(kOfClients, "client"));
   families_.push_back(std::move(family));
   return {};
 }

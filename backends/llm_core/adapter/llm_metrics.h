@@ -21,7 +21,7 @@ struct SequenceTiming;
 class LlmMetrics {
  public:
   // Returns null and logs the reason if the host has no metrics; a model can run without them.
-  // `drafter`: a label of the figures on draft tokens.
+  // `drafter`: a label of the figures on draft tokens; empty: the model has no drafter.
   static std::unique_ptr<LlmMetrics> Create(const std::string& model, int64_t version,
                                             int32_t period_ms, bool is_v1,
                                             const std::string& drafter);

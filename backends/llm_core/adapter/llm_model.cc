@@ -6,7 +6,6 @@
 
 #include "backends/llm_core/adapter/model_tensors.h"
 #include "backends/llm_core/model/decoder_spec.h"
-#include "backends/llm_core/speculation/lookup_drafters.h"
 #include "backends/tokenizer/lib/vocabulary_fit.h"
 
 namespace nereid::llm {
@@ -57,6 +56,8 @@ Status LlmModel::Initialize() {
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
   defaults_.hidden_size = decoder.spec.hidden_size;
+  llm::DecoderModel drafted_for;
+  if (parameters.speculation.has_weights()) drafted_for = decoder;
   LoraTargets lora_targets = LoraTargets::Of(decoder.map, decoder.spec.num_layers());
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
@@ -98,16 +99,16 @@ Status LlmModel::Initialize() {
   outputs_.emplace(config());
   NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
   outputs_->vocab_size = limits.vocab_size;
-  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<llm::Drafter> drafter,
-                          llm::MakeDrafter(parameters.speculative_decoding));
-  if (drafter != nullptr && !executor->features().draft_tokens) {
+  if (parameters.speculation.kind != DrafterKind::kOff && !executor->features().draft_tokens) {
     return UnsupportedError(
         "parameter 'speculative_decoding' is '", parameters.speculative_decoding,
         "': this executor does not verify draft tokens (several GPUs), expected off");
   }
+  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<llm::Drafter> drafter,
+                          MakeDrafter(parameters, {checkpoint, std::move(drafted_for), *executor}));
   metrics_ =
       LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1,
-                         drafter == nullptr ? "client" : std::string(drafter->name()));
+                         drafter == nullptr ? "" : std::string(drafter->name()));
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
@@ -267,7 +268,9 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     engine_request->num_sequences = client.items[item].num_sequences;
     engine_request->output_fills_cache = client.items[item].output_fills_context;
     engine_request->speculates = client.speculates;
-    engine_request->draft_ids = std::move(client.items[item].draft_ids);
+    engine_request->draft_ids = std::move(client.items[item].drafts.ids);
+    engine_request->draft_logits = std::move(client.items[item].drafts.logits);
+    engine_request->draft_threshold = client.items[item].drafts.threshold;
     engine_request->priority = client.items[item].priority;
     engine_request->cache_salt = client.items[item].cache_salt;
     engine_request->retention = std::move(client.items[item].retention);

@@ -23,6 +23,8 @@
 #include "backends/llm_core/grammar/compiler.h"
 #include "backends/llm_core/model/architecture.h"
 #include "backends/llm_core/prompt/virtual_tokens.h"
+#include "backends/llm_core/speculation/draft_head.h"
+#include "backends/llm_core/speculation/eagle3_head.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -44,6 +46,16 @@ class LlmModel : public Model {
       const LlmParameters& parameters) = 0;
   // Whether the executor supports quantized weights. If not, they are rejected at load.
   virtual bool SupportsQuantizedWeights() const { return false; }
+  // Whether MakeExecutor can be called for a second model, which drafts for the first.
+  virtual bool SupportsDraftModels() const { return false; }
+  // Creates what runs an EAGLE-3 head. `target_model` has the embedding of `target`. [load thread]
+  virtual Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+      std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::Eagle3Head /*head*/,
+      std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& /*target_model*/,
+      const LlmParameters& /*parameters*/) {
+    return UnsupportedError(
+        "this backend runs no EAGLE-3 heads, expected off, auto, ngram or suffix");
+  }
   // Whether the executor can create dummy weights, for performance measurements.
   virtual bool SupportsDummyWeights() const { return false; }
   // Default of SchedulerOptions::mixed_step_tokens.
@@ -56,6 +68,19 @@ class LlmModel : public Model {
   // checkpoint itself is loaded when a request needs it; the tokenizer's models check it. An
   // unreadable tokenizer is reported to the requests that need it.
   Status CheckTokenizer(const LlmParameters& parameters, int64_t vocab_size);
+  // The model for which a drafter is made.
+  struct DraftTarget {
+    std::shared_ptr<const llm::Checkpoint> checkpoint;
+    llm::DecoderModel model;
+    llm::Executor& executor;
+  };
+  // The drafter that the parameters name; null for "off". [load thread]
+  Result<std::shared_ptr<llm::Drafter>> MakeDrafter(const LlmParameters& parameters,
+                                                    const DraftTarget& target);
+  Result<std::shared_ptr<llm::Drafter>> MakeModelDrafter(const LlmParameters& parameters,
+                                                         const DraftTarget& target);
+  Result<std::shared_ptr<llm::Drafter>> MakeEagle3Drafter(const LlmParameters& parameters,
+                                                          const DraftTarget& target);
   void Accept(Request request);
   // Whether the request was a command for LoRA adapters, which is taken then.
   bool TakeAdapterCommand(Request& request);

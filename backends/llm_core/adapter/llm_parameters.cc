@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/llm_core/speculation/drafter.h"
 #include "backends/llm_tables/engine_parameters.h"
 
 namespace nereid::llm {
@@ -47,11 +47,18 @@ Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& 
   return {};
 }
 
-Status ReadSpeculation(const ConfigParameters& parameters, LlmParameters& result) {
+// A relative folder of weights is relative to the folder of config.pbtxt.
+Status ReadSpeculation(const ModelContext& context, LlmParameters& result) {
+  const ConfigParameters& parameters = context.parameters();
   result.speculative_decoding = parameters.String("speculative_decoding", "off");
-  const Result<std::shared_ptr<Drafter>> drafter = MakeDrafter(result.speculative_decoding);
-  if (!drafter.ok()) {
-    return Status(drafter.status()).WithContext("parameter 'speculative_decoding'");
+  Result<SpeculationMethod> method = ParseSpeculationMethod(result.speculative_decoding);
+  if (!method.ok()) {
+    return Status(method.status()).WithContext("parameter 'speculative_decoding'");
+  }
+  result.speculation = std::move(*method);
+  if (result.speculation.has_weights()) {
+    result.speculation.folder =
+        (context.directory() / result.speculation.folder).lexically_normal().string();
   }
   NEREID_ASSIGN_OR_RETURN(result.max_draft_tokens,
                           SizeOr(parameters, "max_draft_tokens", result.max_draft_tokens));
@@ -169,7 +176,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_
   }
   NEREID_ASSIGN_OR_RETURN(result.max_json_whitespace,
                           SizeOr(parameters, "json_whitespace", result.max_json_whitespace));
-  NEREID_RETURN_IF_ERROR(ReadSpeculation(parameters, result));
+  NEREID_RETURN_IF_ERROR(ReadSpeculation(context, result));
   NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());

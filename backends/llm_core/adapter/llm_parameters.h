@@ -11,6 +11,7 @@
 #include "backends/llm_core/engine/scheduler.h"
 #include "backends/llm_core/kv_events/kv_event_publisher.h"
 #include "backends/llm_core/kv_tiers/kv_tier_options.h"
+#include "backends/llm_core/speculation/method.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -56,8 +57,9 @@ struct LlmParameters {
   // json_whitespace: the longest run of white space between tokens of JSON that a JSON guide
   // allows, in bytes
   int32_t max_json_whitespace = 32;
-  // speculative_decoding: the drafter's name as MakeDrafter takes it; "off": none
+  // speculative_decoding: as given, and what it means
   std::string speculative_decoding = "off";
+  SpeculationMethod speculation;
   int32_t max_draft_tokens = 8;  // of a sequence in one step
   // batch_invariant: require bit-identical results alone and in any batch
   bool is_batch_invariant = false;

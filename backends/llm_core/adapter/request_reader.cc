@@ -601,9 +601,7 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, defaults, out));
     NEREID_ASSIGN_OR_RETURN(out.retention, ReadRetention(request, inputs, row));
     NEREID_ASSIGN_OR_RETURN(out.adapter, defaults.lora->Find(request, inputs, row));
-    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> drafts,
-                            inputs.Row<int32_t>("draft_input_ids", row));
-    out.draft_ids.assign(drafts.begin(), drafts.end());
+    NEREID_RETURN_IF_ERROR(ReadDraftInputs(inputs, row, out.drafts));
   }
   NEREID_RETURN_IF_ERROR(ReadGuideParameters(request, result));
   return result;

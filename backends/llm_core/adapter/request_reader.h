@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/draft_inputs.h"
 #include "backends/llm_core/adapter/item_output_sink.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/llm_parameters.h"
@@ -45,7 +46,7 @@ struct RequestDefaults {
 
 struct RequestItem {
   llm::TokenIds prompt;
-  llm::TokenIds draft_ids;
+  DraftInputs drafts;
   llm::SamplingParams sampling;
   llm::StopCriteria stop;
   std::shared_ptr<const StopStrings> stop_strings;  // null: none

@@ -74,6 +74,14 @@ struct BatchEntry {
   /// StepResult::accepted has the accepted tokens, and StepResult::tokens the one that follows. The
   /// keys and values of rejected drafts stay in the cache and are overwritten by later steps.
   int32_t num_draft_tokens = 0;
+  /// Copy the hidden states of the run's tokens into StepResult::hidden_states. Needs
+  /// Executor::CaptureHiddenStates.
+  bool returns_hidden_states = false;
+  /// With num_draft_tokens and ExecutorFeatures::draft_logits: [num_draft_tokens, vocab_size], or
+  /// empty. The drafts were drawn from these logits, and are verified by Sampler::Verify with this
+  /// threshold.
+  std::span<const float> draft_logits;
+  float draft_threshold = 0.0f;
 };
 
 /// Words of one row of BatchEntry::token_masks.
@@ -140,6 +148,8 @@ struct StepResult {
   std::vector<std::vector<SampledToken>> accepted;
   std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
+  /// [num_tokens, captured layers * hidden size], the layers side by side.
+  std::vector<std::vector<float>> hidden_states;
   /// False if the step took time that later steps of its size do not take, for example to choose
   /// algorithms.
   bool is_typical = true;

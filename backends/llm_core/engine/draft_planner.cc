@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "backends/llm_core/prompt/prompt_embeddings.h"
 
@@ -15,7 +16,25 @@ constexpr float kEngineWeight = 4.0f;    // outcomes that the prior of the engin
 constexpr float kSequenceWeight = 3.0f;  // outcomes that the engine's rate weighs for a sequence
 // The yield of a step with drafts must exceed that of a plain step by this factor.
 constexpr double kLeastGain = 1.03;
-constexpr double kNever = 1e9;
+// What a draft of a costly drafter takes before any was measured, in units of a plain step.
+constexpr double kGuessedDraft = 0.1;
+// Plain steps before a costly drafter is tried again.
+constexpr int32_t kStepsBetweenProbes = 64;
+constexpr int32_t kProbeLength = 2;
+// Drafts of a step before it is known whether those of a costly drafter are accepted.
+constexpr int32_t kFirstDrafts = 8;
+// Drafts before which the time to catch up with a sequence does not count as a loss.
+constexpr int64_t kColdDrafts = 64;
+// The part of a sequence's remaining time that a costly drafter may take to catch up with it.
+constexpr double kGainOfCatchUp = 0.15;
+// How much the sums of expected and accepted drafts keep in a step with drafts, and in one without;
+// and the drafts that they are taken to have before.
+constexpr double kMemoryOfSums = 0.95;
+constexpr double kPlainMemoryOfSums = 0.99;
+constexpr double kPriorSum = 4.0;
+// How much the acceptance of a costly drafter, which is measured only by drafting, keeps in a step
+// without drafts.
+constexpr float kPlainMemoryOfRates = 0.998f;
 
 // Tokens that `num_drafts` drafts add to a step if each is accepted at this rate.
 double ExpectedAccepted(double rate, int32_t num_drafts) {
@@ -46,17 +65,24 @@ void DraftPlanner::Add(Sequence& sequence) const {
   if (!is_on() || !request.speculates || request.uses_beams()) return;
   if (!MayPropose(sequence) && request.draft_ids.empty() && !sequence.has_grammar) return;
   sequence.drafts = std::make_unique<SequenceDrafts>();
+  sequence.drafts->reads_hidden_states =
+      options_.drafter != nullptr && options_.drafter->reads_hidden_states();
   for (const auto& sibling : sequence.siblings) Add(*sibling);
 }
 
 float DraftPlanner::RateOf(const Sequence& sequence) const {
   const int32_t match_class = sequence.drafts->match_class;
   const float engine_rate = acceptance_.Estimate(match_class, kPriors[match_class], kEngineWeight);
+  if (num_plain_steps_ >= kStepsBetweenProbes && options_.drafter->is_costly()) {
+    return engine_rate;  // what is known of the sequence is old
+  }
   return sequence.drafts->acceptance.Estimate(match_class, engine_rate, kSequenceWeight);
 }
 
 void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   if (!is_on()) return;
+  draft_seconds_ = catch_up_seconds_ = expected_ = 0.0;
+  is_probe_ = false;
   drafting_.clear();
   queries_.clear();
   int32_t num_decoding = 0;
@@ -68,6 +94,8 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     SequenceDrafts& drafts = *sequence.drafts;
     sequence.num_drafts = 0;
     drafts.ids.clear();
+    drafts.logits = {};
+    drafts.are_of_client = false;
     if (!decodes) continue;
     if (drafts.num_idle_steps < UINT8_MAX) ++drafts.num_idle_steps;
     const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
@@ -82,14 +110,76 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       continue;
     }
     if (!MayPropose(sequence)) continue;
+    sequence.num_drafts = static_cast<uint8_t>(most);
     drafting_.push_back(&sequence);
-    queries_.push_back({.tokens = std::span(sequence.token_ids).first(sequence.num_known()),
-                        .max_drafts = most,
-                        .state = &drafts.state,
-                        .drafts = &drafts.ids});
+  }
+  if (drafting_.empty()) return;
+  // What a costly drafter proposes is verified: its cost is part of the step's.
+  const bool is_costly = options_.drafter->is_costly();
+  if (is_costly && options_.adapts_length) ChooseLengths(num_decoding);
+  Propose();
+  if (!is_costly && options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+  for (Sequence* sequence : drafting_) {
+    if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
+    if (sequence->num_pending > 0) sequence->num_drafts = 0;
+  }
+}
+
+void DraftPlanner::RecordDrafting(double seconds) {
+  draft_seconds_ = seconds;
+  size_t longest = 0;
+  int32_t num_caught_up = 0;
+  for (size_t i = 0; i < queries_.size(); ++i) {
+    longest = std::max(longest, queries_[i].drafts->size());
+    num_caught_up += queries_[i].num_caught_up;
+    drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
+  }
+  const auto num_queries = static_cast<int32_t>(queries_.size());
+  const auto length = static_cast<int32_t>(longest);
+  if (num_caught_up == 0) {
+    if (length > 0) draft_times_.Record(num_queries, length, seconds);
+    return;
+  }
+  const double part = static_cast<double>(num_caught_up) / (num_caught_up + length * num_queries);
+  catch_up_seconds_ = draft_times_.IsMeasured(num_queries)
+                          ? std::max(0.0, seconds - draft_times_.Of(num_queries, length, 0.0))
+                          : part * seconds;
+  const double one = catch_up_seconds_ / num_caught_up;
+  seconds_of_unseen_ = seconds_of_unseen_ == 0.0 ? one : 0.75 * seconds_of_unseen_ + 0.25 * one;
+}
+
+int32_t DraftPlanner::NumBehind(const Sequence& sequence) {
+  const int32_t num_unseen = sequence.num_known() - sequence.drafts->num_seen;
+  return num_unseen > kMaxDraftTokens + 1 ? num_unseen : 0;
+}
+
+void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
+  const double plain = costs_.PlainSeconds(num_decoding) / num_decoding;
+  for (Sequence* sequence : drafting_) {
+    const double left = sequence->num_max_tokens - sequence->num_tokens();
+    const double seconds = NumBehind(*sequence) * seconds_of_unseen_;
+    if (seconds > kGainOfCatchUp * left * plain) sequence->num_drafts = 0;
+  }
+}
+
+void DraftPlanner::Propose() {
+  std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
+  for (Sequence* sequence : drafting_) {
+    DraftQuery& query = queries_.emplace_back();
+    query.tokens = std::span(sequence->token_ids).first(sequence->num_known());
+    query.max_drafts = sequence->num_drafts;
+    query.state = &sequence->drafts->state;
+    query.num_prompt = sequence->num_prompt;
+    query.sampling = &sequence->sampling();
+    if (sequence->num_tokens() < sequence->num_min_tokens) {
+      query.banned_ids = sequence->request->stop.end_ids;
+    }
+    query.drafts = &sequence->drafts->ids;
   }
   if (queries_.empty()) return;
+  const double began = now_();
   options_.drafter->Propose(queries_);
+  if (options_.drafter->is_costly()) RecordDrafting(now_() - began);
   for (size_t i = 0; i < queries_.size(); ++i) {
     Sequence& sequence = *drafting_[i];
     CutBeforeVirtualToken(sequence);
@@ -98,11 +188,6 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     sequence.num_drafts = static_cast<uint8_t>(std::min(num_drafts, queries_[i].max_drafts));
   }
   std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
-  if (options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
-  for (Sequence* sequence : drafting_) {
-    if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
-    if (sequence->num_pending > 0) sequence->num_drafts = 0;
-  }
 }
 
 bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
@@ -115,6 +200,11 @@ bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
                                        static_cast<size_t>(kMaxDraftTokens)});
   const auto first = all.begin() + static_cast<ptrdiff_t>(output.size());
   sequence.drafts->ids.assign(first, first + static_cast<ptrdiff_t>(count));
+  sequence.drafts->are_of_client = true;
+  if (const std::vector<float>& logits = sequence.request->draft_logits; !logits.empty()) {
+    const size_t row_size = logits.size() / all.size();
+    sequence.drafts->logits = std::span(logits).subspan(output.size() * row_size, count * row_size);
+  }
   sequence.drafts->match_class = AcceptanceRates::kNumClasses - 1;
   sequence.num_drafts = static_cast<uint8_t>(count);
   return true;
@@ -128,43 +218,122 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding) {
   // The steps of some sizes are much cheaper than slightly longer ones.
   constexpr std::array<int32_t, 4> kMost = {kMaxDraftTokens, 7, 3, 1};
   constexpr size_t kFewSequences = 8;  // for more, lengths matter less one by one
+  ++num_plans_;
   rates_.clear();
   for (const Sequence* sequence : drafting_) rates_.push_back(RateOf(*sequence));
-  const auto length_at = [this](size_t i, float least, int32_t most) {
-    const int32_t longest = std::min<int32_t>(most, drafting_[i]->num_drafts);
-    float reached = rates_[i];
-    int32_t length = 0;
-    while (length < longest && reached >= least) {
-      ++length;
-      reached *= rates_[i];
-    }
-    return length;
-  };
+  Choice choice;
+  choice.lengths.assign(drafting_.size(), 0);
   // Nothing is verified in a step that is measured without drafts.
-  double best_yield = costs_.NeedsPlainStep(num_decoding) ? kNever : kLeastGain;
-  float best_least = 2.0f;  // nothing is verified
-  int32_t best_most = 0;
-  const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
-  for (const int32_t most : std::span(kMost).first(num_caps)) {
-    for (const float least : kLeast) {
-      int32_t num_drafts = 0;
-      double expected = num_decoding;
-      for (size_t i = 0; i < drafting_.size(); ++i) {
-        const int32_t length = length_at(i, least, most);
-        num_drafts += length;
-        expected += ExpectedAccepted(rates_[i], length);
-      }
-      if (num_drafts == 0) continue;
-      const double yield = expected / num_decoding / costs_.Relative(num_decoding, num_drafts);
-      if (yield > best_yield) {
-        best_yield = yield;
-        best_least = least;
-        best_most = most;
+  if (!costs_.NeedsPlainStep(num_decoding)) {
+    int32_t most_together = costs_.LongestTrial(num_decoding);
+    if (options_.drafter != nullptr && options_.drafter->is_costly()) {
+      SkipCostlyCatchUps(num_decoding);
+      if (!acceptance_.IsMeasured(0)) most_together = std::min(most_together, kFirstDrafts);
+    }
+    const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
+    for (const int32_t most : std::span(kMost).first(num_caps)) {
+      for (const float least : kLeast) {
+        SetLengths(least, most, most_together);
+        Consider(num_decoding, choice);
       }
     }
+    if (choice.expected == 0.0) ConsiderProbe(num_decoding, choice);
+    // Drafts on an acceptance that was measured long ago.
+    is_probe_ |= counts_.num_drafted >= kColdDrafts && !acceptance_.IsMeasured(0);
   }
-  for (size_t i = 0; i < drafting_.size(); ++i)
-    drafting_[i]->num_drafts = static_cast<uint8_t>(length_at(i, best_least, best_most));
+  expected_ = choice.expected;
+  for (size_t i = 0; i < drafting_.size(); ++i) drafting_[i]->num_drafts = choice.lengths[i];
+}
+
+// In turn, another sequence is the first.
+void DraftPlanner::SetLengths(float least, int32_t most, int32_t most_together) {
+  lengths_.assign(drafting_.size(), 0);
+  for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
+    const size_t i = (n + num_plans_) % drafting_.size();
+    const int32_t longest = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    int32_t length = 0;
+    for (float reached = rates_[i]; length < longest && reached >= least; reached *= rates_[i]) {
+      ++length;
+    }
+    lengths_[i] = static_cast<uint8_t>(length);
+    most_together -= length;
+  }
+}
+
+void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
+  int32_t num_drafts = 0, num_drafting = 0, longest = 0;
+  double expected = 0.0;
+  bool is_measured = true;
+  for (size_t i = 0; i < drafting_.size(); ++i) {
+    if (lengths_[i] == 0) continue;
+    ++num_drafting;
+    num_drafts += lengths_[i];
+    longest = std::max<int32_t>(longest, lengths_[i]);
+    expected += ExpectedAccepted(rates_[i], lengths_[i]);
+    is_measured &= acceptance_.IsMeasured(drafting_[i]->drafts->match_class);
+  }
+  if (num_drafts == 0) return;
+  expected *= std::min(1.0, (sum_accepted_ + kPriorSum) / (sum_expected_ + kPriorSum));
+  const double plain = costs_.PlainSeconds(num_decoding);
+  const StepCost cost = costs_.Of(num_decoding, num_drafts);
+  double seconds = plain * cost.relative;
+  is_measured &= cost.is_measured;
+  if (options_.drafter != nullptr && options_.drafter->is_costly()) {
+    seconds += draft_times_.Of(num_drafting, longest, kGuessedDraft * plain);
+    is_measured &= draft_times_.IsMeasured(num_drafting);
+  }
+  const double yield = (1.0 + expected / num_decoding) * plain / seconds;
+  if (yield <= std::max(choice.yield, kLeastGain)) return;
+  if (!(is_measured ? account_.MayGoOn(plain) : account_.CanRisk(seconds - plain))) return;
+  choice = {lengths_, yield, expected};
+}
+
+void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
+  if (!options_.drafter->is_costly() || num_plain_steps_ < num_steps_to_probe_) return;
+  size_t best = drafting_.size();  // the sequence that the drafter is least behind
+  for (size_t n = 0; n < drafting_.size(); ++n) {
+    const size_t i = (n + num_plans_) % drafting_.size();
+    if (drafting_[i]->num_drafts == 0) continue;
+    if (best == drafting_.size() || NumBehind(*drafting_[i]) < NumBehind(*drafting_[best]))
+      best = i;
+  }
+  if (best == drafting_.size()) return;
+  const double plain = costs_.PlainSeconds(num_decoding);
+  const double seconds = plain * costs_.Of(num_decoding, kProbeLength).relative +
+                         draft_times_.Of(1, kProbeLength, kGuessedDraft * plain) +
+                         NumBehind(*drafting_[best]) * seconds_of_unseen_;
+  if (!account_.CanRisk(seconds - plain)) return;
+  choice.lengths[best] = std::min<uint8_t>(kProbeLength, drafting_[best]->num_drafts);
+  choice.expected = ExpectedAccepted(rates_[best], choice.lengths[best]);
+  is_probe_ = true;
+}
+
+void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted,
+                              double seconds) {
+  const double draft_seconds = std::exchange(draft_seconds_, 0.0);
+  costs_.Record(num_sequences, num_drafts, seconds - draft_seconds);
+  const bool is_plain = num_drafts == 0 && draft_seconds == 0.0;
+  const double memory = is_plain ? kPlainMemoryOfSums : kMemoryOfSums;
+  sum_expected_ *= memory;
+  sum_accepted_ *= memory;
+  const double expected = std::exchange(expected_, 0.0);
+  if (is_plain) {
+    ++num_plain_steps_;
+    if (options_.drafter != nullptr && options_.drafter->is_costly()) {
+      acceptance_.Fade(kPlainMemoryOfRates);
+    }
+    account_.RecordPlain(seconds);
+    return;
+  }
+  num_steps_to_probe_ = is_probe_ && num_accepted == num_drafts ? 0 : kStepsBetweenProbes;
+  num_plain_steps_ = 0;
+  if (expected > 0.0) {
+    sum_expected_ += expected;
+    sum_accepted_ += num_accepted;
+  }
+  const double plain = costs_.PlainSeconds(num_sequences);
+  if (plain > 0.0)
+    account_.RecordDrafted(seconds, plain, num_sequences, num_sequences + num_accepted);
 }
 
 void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
@@ -173,9 +342,18 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
   drafts.num_accepted += num_accepted;
   drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
   acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
-  counts_.num_drafted += num_drafts;
-  counts_.num_accepted += num_accepted;
-  ++counts_.num_verified_chains;
+  SpeculationCounts& counts = drafts.are_of_client ? client_counts_ : counts_;
+  counts.num_drafted += num_drafts;
+  counts.num_accepted += num_accepted;
+  ++counts.num_verified_chains;
+}
+
+void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry,
+                                      int32_t num_accepted, std::span<const float> states) {
+  const int32_t num_valid = entry.num_tokens - entry.num_draft_tokens + num_accepted;
+  const size_t row_size = states.size() / static_cast<size_t>(entry.num_tokens);
+  options_.drafter->Observe(sequence.drafts->state, entry.num_cached,
+                            states.first(row_size * static_cast<size_t>(num_valid)));
 }
 
 void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {

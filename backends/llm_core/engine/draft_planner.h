@@ -1,16 +1,20 @@
 // Decides how many draft tokens each sequence gets in the next step, and measures what became of
 // them. Draft tokens are used only while the measured step durations and acceptance make the step
-// yield more tokens a second than without them. [engine thread]
+// yield more tokens a second than without them. What is tried without such measurements costs a
+// bounded part of the time (GainAccount). [engine thread]
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/engine/sequence.h"
+#include "backends/llm_core/speculation/draft_times.h"
 #include "backends/llm_core/speculation/drafter.h"
+#include "backends/llm_core/speculation/gain_account.h"
 #include "backends/llm_core/speculation/step_costs.h"
 
 namespace nereid::llm {
@@ -26,14 +30,26 @@ struct SpeculationCounts {
   int64_t num_drafted = 0;          // draft tokens that were verified
   int64_t num_accepted = 0;         // of these
   int64_t num_verified_chains = 0;  // entries with draft tokens
+
+  // Accepted drafts of an entry with draft tokens; 0 if there was none.
+  double MeanAcceptedLength() const {
+    if (num_verified_chains == 0) return 0.0;
+    return static_cast<double>(num_accepted) / static_cast<double>(num_verified_chains);
+  }
 };
 
 class DraftPlanner {
  public:
-  // `is_supported`: the executor verifies drafts. `typical_costs`: of StepCosts.
-  DraftPlanner(SpeculationOptions options, bool is_supported,
-               std::span<const StepCostPoint> typical_costs = {})
-      : options_(std::move(options)), is_supported_(is_supported), costs_(typical_costs) {}
+  // `is_supported`: the executor verifies drafts. `typical_costs`: of StepCosts. `now`: the time in
+  // seconds, which measures what drafting takes; by default it takes none.
+  DraftPlanner(
+      SpeculationOptions options, bool is_supported,
+      std::span<const StepCostPoint> typical_costs = {},
+      std::function<double()> now = [] { return 0.0; })
+      : options_(std::move(options)),
+        is_supported_(is_supported),
+        now_(std::move(now)),
+        costs_(typical_costs) {}
 
   // Whether any sequence may have drafts, of the drafter or of a client.
   bool is_on() const { return is_supported_; }
@@ -45,32 +61,75 @@ class DraftPlanner {
   // Called when the result of a step is known. `accepted` are the accepted ones of the
   // `num_drafts` > 0 tokens of the sequence's entry.
   void RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted);
+  // Called for each entry of a step with hidden states, before its tokens are applied.
+  void RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, int32_t num_accepted,
+                          std::span<const float> states);
   // Called for a sampled token at which the sequence had no draft in the step: measures what the
   // proposal would have brought. The tokens come in the order of the sequence.
   void RecordUnverified(Sequence& sequence, int32_t token);
-  // Records the duration of a step whose entries all decode.
-  void RecordStep(int32_t num_sequences, int32_t num_drafts, double seconds) {
-    costs_.Record(num_sequences, num_drafts, seconds);
-  }
-  const SpeculationCounts& counts() const { return counts_; }
+  // Records a step whose entries all decode, and of whose `num_drafts` drafts so many were
+  // accepted. `seconds` include the time of Plan.
+  void RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted, double seconds);
+  const SpeculationCounts& counts() const { return counts_; }  // of the drafter
+  const SpeculationCounts& client_counts() const { return client_counts_; }
 
  private:
   // Whether the drafter may see the sequence's tokens.
   bool MayPropose(const Sequence& sequence) const;
+  // Drafts for the sequences in drafting_, and what is expected of them.
+  struct Choice {
+    std::vector<uint8_t> lengths;  // parallel to drafting_
+    double yield = 1.0;            // tokens a second, in units of a step without drafts
+    double expected = 0.0;         // accepted drafts
+  };
+
   // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
   // the output differs from them.
   static bool TakeClientDrafts(Sequence& sequence, int32_t most);
+  // Asks the drafter for up to num_drafts drafts of each sequence in drafting_. Removes those that
+  // get none.
+  void Propose();
+  // Measures a call of a costly drafter.
+  void RecordDrafting(double seconds);
   // Lowers the sequences' num_drafts to what pays.
   void ChooseLengths(int32_t num_decoding);
+  // Sets lengths_ to drafts that are reached with a probability of at least `least`, up to `most` a
+  // sequence and `most_together`.
+  void SetLengths(float least, int32_t most, int32_t most_together);
+  // Takes sequences out whose end is too near for a costly drafter to catch up with them.
+  void SkipCostlyCatchUps(int32_t num_decoding);
+  // The tokens that a costly drafter has not seen, but for those of the last step.
+  static int32_t NumBehind(const Sequence& sequence);
+  // Makes lengths_ the choice if it yields more and may be risked.
+  void Consider(int32_t num_decoding, Choice& choice) const;
+  // One or two drafts of one sequence, to measure again whether drafting would pay.
+  void ConsiderProbe(int32_t num_decoding, Choice& choice);
   float RateOf(const Sequence& sequence) const;
 
   SpeculationOptions options_;
   const bool is_supported_;
-  AcceptanceRates acceptance_;  // of all sequences
+  const std::function<double()> now_;
+  AcceptanceRates acceptance_{AcceptanceRates::kMemoryOfEngine};  // of all sequences
   StepCosts costs_;
+  DraftTimes draft_times_;
+  GainAccount account_;
   SpeculationCounts counts_;
+  SpeculationCounts client_counts_;
+  double draft_seconds_ = 0.0;      // of the last Plan
+  double catch_up_seconds_ = 0.0;   // of these: for tokens that the drafter had not seen
+  double seconds_of_unseen_ = 0.0;  // for each such token, on average; 0: not measured
+  // Plain steps before the next probe. None after a probe whose drafts were all accepted.
+  int32_t num_steps_to_probe_ = 0;
+  bool is_probe_ = false;        // the last Plan's drafts are a probe
+  double expected_ = 0.0;        // accepted drafts that the last Plan expects
+  int32_t num_plain_steps_ = 0;  // since the last step with drafts
+  uint32_t num_plans_ = 0;
+  // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
+  double sum_expected_ = 0.0;
+  double sum_accepted_ = 0.0;
   std::vector<Sequence*> drafting_;  // scratch memory
   std::vector<float> rates_;         // parallel to drafting_
+  std::vector<uint8_t> lengths_;     // parallel to drafting_
   std::vector<DraftQuery> queries_;
 };
 

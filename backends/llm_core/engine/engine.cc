@@ -20,6 +20,10 @@ SchedulerOptions WithStorage(SchedulerOptions options, Executor& executor) {
   return options;
 }
 
+double Seconds(EngineClock::TimePoint::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
@@ -30,7 +34,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(WithStorage(options_.scheduler, *executor_), limits_, executor_->features()),
       draft_planner_(options_.speculation, executor_->features().draft_tokens,
-                     executor_->typical_step_costs()) {
+                     executor_->typical_step_costs(),
+                     [this] { return Seconds(options_.clock->Now().time_since_epoch()); }) {
   PublishStats();
   thread_ = StartThread([this] { Run(); });
 }
@@ -198,9 +203,9 @@ Status Engine::RunStep() {
 }
 
 Status Engine::SubmitStep() {
-  const auto planned = options_.clock->Now();
+  planned_ = options_.clock->Now();
   scheduler_.SetTime(
-      std::chrono::duration_cast<std::chrono::milliseconds>(planned.time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::milliseconds>(planned_.time_since_epoch()).count());
   draft_planner_.Plan(scheduler_.running());
   FitDraftsToGrammars(scheduler_.running());
   scheduler_.Schedule(batch_);
@@ -213,7 +218,7 @@ Status Engine::SubmitStep() {
   const Status submitted = executor_->Submit(batch_);
   if (batch_.has_token_masks) mask_threads_.Wait();  // nothing else may use the sequences before
   NEREID_RETURN_IF_ERROR(submitted);
-  planning_timer_.RecordPlanning(options_.clock->Now() - planned);
+  planning_timer_.RecordPlanning(options_.clock->Now() - planned_);
   steps_in_flight_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
@@ -245,9 +250,11 @@ Status Engine::CollectStep() {
     scheduler_.RecordComputed(step.num_tokens, std::chrono::duration<double>(took).count());
   if (draft_planner_.is_on() && step.decodes_with_drafts && result.is_typical) {
     // Steps that do not overlap also take the time of drafting and planning.
-    const auto all = was_busy_ ? collected_ - previous : took;
+    const auto all = was_busy_ ? collected_ - previous : overlaps_ ? took : collected_ - planned_;
+    size_t num_accepted = 0;
+    for (const auto& accepted : result.accepted) num_accepted += accepted.size();
     draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
-                              std::chrono::duration<double>(all).count());
+                              static_cast<int32_t>(num_accepted), Seconds(all));
   }
   std::vector<const Sequence*> finished;
   std::vector<StuckRequest> stuck;
@@ -266,6 +273,12 @@ Status Engine::CollectStep() {
     // step.
     if (sequence.kept_logits != nullptr) {
       KeepLogits(batch_.entries[i], i, result, limits_.vocab_size, sequence);
+    }
+    // A drafter that reads hidden states prevents overlap, too.
+    if (i < result.hidden_states.size() && batch_.entries[i].returns_hidden_states) {
+      const auto accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
+      draft_planner_.RecordHiddenStates(sequence, batch_.entries[i], static_cast<int32_t>(accepted),
+                                        result.hidden_states[i]);
     }
     if (!step.samples[i]) continue;
     if (sequence.beams != nullptr) {
@@ -396,6 +409,7 @@ void Engine::PublishStats() {
   stats.num_steps = num_steps_;
   stats.num_output_tokens = num_output_tokens_;
   stats.speculation = draft_planner_.counts();
+  stats.client_drafts = draft_planner_.client_counts();
   const ExecutorCounts done = executor_->counts();
   stats.num_recorded_steps = done.num_recorded_steps;
   stats.num_failed_recordings = done.num_failed_recordings;

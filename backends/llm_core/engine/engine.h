@@ -38,7 +38,8 @@ struct EngineStats {
   ExecutorMemory memory;
   int64_t num_steps = 0;
   int64_t num_output_tokens = 0;
-  SpeculationCounts speculation;
+  SpeculationCounts speculation;    // of the drafter
+  SpeculationCounts client_drafts;  // of drafts that clients sent
   int64_t num_recorded_steps = 0;
   int64_t num_failed_recordings = 0;
   // Sum over steps, each from the end of the previous step or from Submit.
@@ -136,8 +137,9 @@ class Engine {
   int64_t num_cancel_checks_ = 0;  // rounds in which sinks were polled
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
-  EngineClock::TimePoint collected_;
-  bool was_busy_ = false;  // when the last step was collected, other work was there
+  EngineClock::TimePoint planned_;    // when the newest step was begun to plan
+  EngineClock::TimePoint collected_;  // when the last step was
+  bool was_busy_ = false;             // when the last step was collected, other work was there
   PlanningTimer planning_timer_;
   double step_seconds_ = 0.0;
 

@@ -54,6 +54,8 @@ struct ExecutorFeatures {
   bool adapters = false;           ///< BatchEntry::adapter: LoRA adapters
   bool draft_tokens = false;       ///< BatchEntry::num_draft_tokens: speculative decoding
   bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
+  bool draft_logits = false;       ///< BatchEntry::draft_logits
+  bool hidden_states = false;      ///< CaptureHiddenStates
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of
@@ -102,6 +104,12 @@ class Executor {
   /// The typical duration of a decode step by its tokens, draft tokens included: a guess of what
   /// draft tokens cost until the engine has measured it. Empty: unknown.
   virtual std::span<const StepCostPoint> typical_step_costs() const { return {}; }
+  /// Called once, before the first step: entries with returns_hidden_states get the inputs of these
+  /// layers, each 0 to the number of layers; the last one means the output of the last layer,
+  /// before the final norm. INVALID_ARG names a layer that the model does not have.
+  virtual Status CaptureHiddenStates(std::span<const int32_t>) {
+    return UnsupportedError("this executor has no hidden states of layers");
+  }
   /// Called after each step.
   virtual ExecutorCounts counts() const { return {}; }
   /// Starts a step; `batch` has at least one entry and respects the limits. Each Submit that

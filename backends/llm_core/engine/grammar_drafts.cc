@@ -32,6 +32,8 @@ void FitDrafts(Sequence& sequence) {
         sequence.grammar->ForcedTokens(static_cast<size_t>(std::min(left, kMaxForcedTokens)));
     if (!forced.empty()) {
       drafts.ids = std::move(forced);
+      drafts.logits = {};
+      drafts.are_of_client = false;
       drafts.match_class = kClass;
       sequence.num_drafts = static_cast<uint8_t>(drafts.ids.size());
     }

@@ -93,6 +93,26 @@ Status CheckPromptLogProbs(const GenerationRequest& request, int32_t vocab_size)
                           ": beam search has no list of likely tokens, expected 0");
 }
 
+Status CheckDrafts(const GenerationRequest& request, int32_t vocab_size) {
+  NEREID_RETURN_IF_ERROR(CheckIds("draft_input_ids", request.draft_ids, vocab_size));
+  if (request.uses_beams() && !request.draft_ids.empty()) {
+    return UnsupportedError("'draft_input_ids' has ", request.draft_ids.size(),
+                            " tokens and 'beam_width' is ", request.beams.width,
+                            ": beam search has no draft tokens, expected none");
+  }
+  const size_t expected = request.draft_ids.size() * static_cast<size_t>(vocab_size);
+  if (!request.draft_logits.empty() && request.draft_logits.size() != expected) {
+    return InvalidArgError("'draft_logits' has ", request.draft_logits.size(),
+                           " values: expected [", request.draft_ids.size(), ", ", vocab_size,
+                           "], the number of draft_input_ids and the vocabulary");
+  }
+  if (!(request.draft_threshold >= 0.0f && request.draft_threshold <= 1.0f)) {
+    return InvalidArgError("'draft_acceptance_threshold' is ", request.draft_threshold,
+                           ", expected 0 to 1");
+  }
+  return Status::Ok();
+}
+
 Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& features) {
   const auto refuse = [](const char* name) {
     return UnsupportedError("'", name, "': this backend's executor does not support it");
@@ -115,6 +135,7 @@ Status CheckFeatures(const GenerationRequest& request, const ExecutorFeatures& f
     }
   }
   if (!request.draft_ids.empty() && !features.draft_tokens) return refuse("draft_input_ids");
+  if (!request.draft_logits.empty() && !features.draft_logits) return refuse("draft_logits");
   if (request.sampling.num_top_log_probs > 0 && !features.top_tokens) {
     return refuse("num_top_logprobs");
   }
@@ -164,12 +185,7 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
         CheckRetention(*request.retention, static_cast<int32_t>(request.prompt.size())));
   }
   NEREID_RETURN_IF_ERROR(CheckBeams(request));
-  NEREID_RETURN_IF_ERROR(CheckIds("draft_input_ids", request.draft_ids, limits.vocab_size));
-  if (request.uses_beams() && !request.draft_ids.empty()) {
-    return UnsupportedError("'draft_input_ids' has ", request.draft_ids.size(),
-                            " tokens and 'beam_width' is ", request.beams.width,
-                            ": beam search has no draft tokens, expected none");
-  }
+  NEREID_RETURN_IF_ERROR(CheckDrafts(request, limits.vocab_size));
   NEREID_RETURN_IF_ERROR(CheckIds("end_id", request.stop.end_ids, limits.vocab_size));
   for (const TokenIds& word : request.stop.stop_words) {
     NEREID_RETURN_IF_ERROR(CheckIds("stop_words_list", word, limits.vocab_size));

@@ -117,6 +117,10 @@ struct GenerationRequest {
   // A guess of the output by the client, verified in place of the drafter's proposals as long as
   // the output begins like it. Needs ExecutorFeatures::draft_tokens.
   TokenIds draft_ids;
+  // [draft_ids.size(), vocab_size] or empty: the logits from which the client drew draft_ids, and
+  // DrawnDraft::threshold. Needs ExecutorFeatures::draft_logits.
+  std::vector<float> draft_logits;
+  float draft_threshold = 0.0f;
 
   // Bounds the reasoning of each sequence.
   std::optional<ReasoningLimit> reasoning;

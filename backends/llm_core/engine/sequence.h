@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/llm_core/engine/beam_search.h"
@@ -43,6 +44,11 @@ struct SequenceDrafts {
   std::vector<int32_t> ids;  // proposed behind the newest token
   std::unique_ptr<DrafterState>
       state;  // what the drafter keeps for the sequence; null: nothing yet
+  // The logits of the client's `ids`, [ids.size(), vocab_size]; empty for a drafter's.
+  std::span<const float> logits;
+  int32_t num_seen = 0;  // tokens of the sequence that a costly drafter had at its last proposal
+  bool are_of_client = false;        // `ids` are the client's
+  bool reads_hidden_states = false;  // as the drafter says
   AcceptanceRates acceptance;
   int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
   int64_t num_drafted = 0;  // verified so far

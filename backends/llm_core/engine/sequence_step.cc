@@ -56,6 +56,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
   entry.prompt_embeddings = sequence.request->embeddings.get();
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
+  entry.returns_hidden_states = sequence.drafts != nullptr && sequence.drafts->reads_hidden_states;
   entry.samples = is_last_chunk;
   if (is_last_chunk) {
     entry.sampling.params = &sequence.sampling();
@@ -81,6 +82,12 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     entry.num_draft_tokens = sequence.num_drafts;
     entry.num_tokens += sequence.num_drafts;
     entry.num_logits += sequence.num_drafts;
+    if (const std::span<const float> logits = sequence.drafts->logits; !logits.empty()) {
+      const GenerationRequest& request = *sequence.request;
+      const size_t row_size = request.draft_logits.size() / request.draft_ids.size();
+      entry.draft_logits = logits.first(row_size * sequence.num_drafts);
+      entry.draft_threshold = sequence.request->draft_threshold;
+    }
   }
   if (sequence.has_beams_or_logits) AddOptionalOutputs(sequence, entry);
 }

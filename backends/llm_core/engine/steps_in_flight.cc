@@ -36,7 +36,8 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     // for the whole batch. So does a reasoning budget that is almost spent, because it replaces
     // sampled tokens.
     step.may_overlap &= !sequence.has_beams_or_logits &&
-                        (sequence.drafts == nullptr || sequence.drafts->is_idle()) &&
+                        (sequence.drafts == nullptr ||
+                         (sequence.drafts->is_idle() && !sequence.drafts->reads_hidden_states)) &&
                         !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
                                               sequence.sampling().reads_output()));
   }

@@ -46,6 +46,8 @@ enum class WeightKind : uint8_t {
   kUpBias,
   kDown,
   kDownBias,
+  kFeatureProjection,  // of an EAGLE-3 head: the target's hidden states to the head's size
+  kFeatureNorm,        // of an EAGLE-3 head's layer: norm of the hidden state
 };
 
 inline constexpr int32_t kNoLayer = -1;

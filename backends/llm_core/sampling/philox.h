@@ -41,6 +41,14 @@ NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position
   return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
 }
 
+/// Uniform random number in (0, 1) that decides whether the draft at `position` is accepted.
+/// Independent of the numbers of TokenUniform.
+NEREID_HOST_DEVICE constexpr float DraftUniform(uint64_t seed, uint32_t position) {
+  const PhiloxBlock block = Philox4x32({{position, 0, 1, 0}}, static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32));
+  return (static_cast<float>(block.words[0] >> 9) + 0.5f) * 0x1p-23f;
+}
+
 /// The seed of the index-th sequence of a request. The first sequence uses the request's seed.
 NEREID_HOST_DEVICE constexpr uint64_t SequenceSeed(uint64_t seed, uint32_t index) {
   if (index == 0) return seed;

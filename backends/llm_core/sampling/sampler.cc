@@ -132,22 +132,79 @@ float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_
   return top_p;
 }
 
-SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input) {
+int32_t Sampler::Prepare(std::span<float> logits, const SamplingInput& input,
+                         std::span<const float>& raw) {
   const SamplingParams& params = *input.params;
   const bool changes =
       params.changes_logits() || !input.banned_ids.empty() || !input.token_mask.empty();
-  std::span<const float> raw = logits;
+  raw = logits;
   if (params.returns_log_probs && changes) {
     raw_logits_.assign(logits.begin(), logits.end());
     raw = raw_logits_;
   }
   if (changes) ApplyRules(logits, input);
+  const int32_t likeliest = ArgMax(logits);
+  return logits[likeliest] == kBanned ? kNoToken : likeliest;
+}
+
+SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input) {
+  std::span<const float> raw;
   SampledToken token;
-  token.id = ArgMax(logits);
-  if (logits[token.id] == kBanned) return {kNoToken, 0.0f};
-  if (!params.is_greedy()) token.id = Draw(logits, token.id, input);
-  if (params.returns_log_probs) token.log_prob = LogProb(raw, token.id);
+  token.id = Prepare(logits, input, raw);
+  if (token.id == kNoToken) return token;
+  if (!input.params->is_greedy()) token.id = Draw(logits, token.id, input);
+  if (input.params->returns_log_probs) token.log_prob = LogProb(raw, token.id);
   return token;
+}
+
+SampledToken Sampler::Verify(std::span<float> logits, const SamplingInput& input,
+                             const DrawnDraft& draft) {
+  if (input.params->is_greedy()) return Sample(logits, input);
+  std::span<const float> raw;
+  SampledToken token;
+  token.id = Prepare(logits, input, raw);
+  if (token.id == kNoToken) return token;
+  token.id = AcceptOrRedraw(logits, token.id, input, draft);
+  if (input.params->returns_log_probs) token.log_prob = LogProb(raw, token.id);
+  return token;
+}
+
+// With p for the target and q for the drafter: the draft is accepted with the probability min(1, p
+// / q), otherwise a token is drawn in proportion to max(0, p - q). Source: Leviathan et al., "Fast
+// inference from transformers via speculative decoding", 2023.
+int32_t Sampler::AcceptOrRedraw(std::span<const float> logits, int32_t likeliest,
+                                const SamplingInput& input, const DrawnDraft& draft) {
+  const SamplingParams& params = *input.params;
+  const auto position = static_cast<uint32_t>(input.token_ids.size());
+  scaled_.assign(logits.begin(), logits.end());
+  for (float& logit : scaled_) logit /= params.temperature;
+  SelectCandidates(scaled_, params, DecayedTopP(params, input.token_ids.subspan(input.num_prompt)));
+  const float max = scaled_[likeliest];
+  double total = 0.0;
+  double of_draft = 0.0;
+  for (const Candidate& candidate : candidates_) {
+    const double weight = std::exp(candidate.logit - max);
+    total += weight;
+    if (candidate.id == draft.id) of_draft = weight;
+  }
+  const float draft_sum = LogSumExp(draft.logits, draft.logits[ArgMax(draft.logits)]);
+  const auto drafted = [&](int32_t id) { return double{std::exp(draft.logits[id] - draft_sum)}; };
+  const double part =
+      draft.threshold > 0.0f ? draft.threshold : DraftUniform(params.seed, position);
+  if (of_draft / total > part * drafted(draft.id)) return draft.id;
+  float best = kBanned;
+  int32_t drawn = kNoToken;
+  for (const Candidate& candidate : candidates_) {
+    const double excess = std::exp(candidate.logit - max) / total - drafted(candidate.id);
+    if (!(excess > 0.0)) continue;
+    const float value =
+        static_cast<float>(std::log(excess)) + GumbelNoise(params.seed, position, candidate.id);
+    if (value > best || (value == best && candidate.id < drawn)) {
+      best = value;
+      drawn = candidate.id;
+    }
+  }
+  return drawn != kNoToken ? drawn : Draw(logits, likeliest, input);
 }
 
 std::vector<SampledToken> Sampler::Candidates(std::span<float> logits, const SamplingInput& input,

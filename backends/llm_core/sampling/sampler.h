@@ -39,6 +39,15 @@ struct SampledToken {
   float log_prob = 0.0f;
 };
 
+/// A draft token with the distribution from which it was drawn.
+struct DrawnDraft {
+  int32_t id = 0;
+  std::span<const float> logits;  ///< [vocab_size]; the distribution is their softmax
+  /// Accepted if the target's probability exceeds this part of the drafter's. 0: a random part,
+  /// which keeps the target's distribution; any other value changes it.
+  float threshold = 0.0f;
+};
+
 /// Samples tokens by the rules of SamplingParams. Not thread-safe.
 class Sampler {
  public:
@@ -47,6 +56,11 @@ class Sampler {
   /// [vocab_size] of the last token; the rules change them. With equal logits, the lowest id wins.
   /// Returns kNoToken if the rules ban every token.
   SampledToken Sample(std::span<float> logits, const SamplingInput& input);
+  /// The same by rejection sampling: returns the draft if it is accepted, and otherwise a token
+  /// drawn from what the target's distribution has in excess of the drafter's. Over many seeds, the
+  /// tokens have the distribution of Sample. If the parameters are greedy, it returns what Sample
+  /// returns.
+  SampledToken Verify(std::span<float> logits, const SamplingInput& input, const DrawnDraft& draft);
   /// Returns the `count` most likely tokens for beam search, most likely first, ties by id. Applies
   /// all rules except the draw. log_prob belongs to the distribution after these rules and the
   /// temperature. `logits` [vocab_size] is changed.
@@ -59,6 +73,9 @@ class Sampler {
     int32_t id;
   };
 
+  /// Applies the rules and stores in `raw` the logits from which log probabilities are computed.
+  /// Returns the most likely token, or kNoToken.
+  int32_t Prepare(std::span<float> logits, const SamplingInput& input, std::span<const float>& raw);
   void ApplyRules(std::span<float> logits, const SamplingInput& input);
   /// Bans all tokens but these; none if there are no ids.
   void BanOtherThan(const TokenIds& allowed_ids, std::span<float> logits);
@@ -66,6 +83,8 @@ class Sampler {
   static void BanOutsideOf(std::span<const uint32_t> token_mask, std::span<float> logits);
   void ApplyPenalties(std::span<float> logits, const SamplingInput& input);
   int32_t Draw(std::span<const float> logits, int32_t likeliest, const SamplingInput& input);
+  int32_t AcceptOrRedraw(std::span<const float> logits, int32_t likeliest,
+                         const SamplingInput& input, const DrawnDraft& draft);
   /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
   void SelectCandidates(std::span<const float> logits, const SamplingParams& params, float top_p);
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/llm_core/sampling/sampling_params.h"
 #include "backends/llm_core/speculation/acceptance_rates.h"
 
 namespace nereid::llm {
@@ -30,11 +31,19 @@ struct DraftQuery {
   std::span<const int32_t> tokens;
   int32_t max_drafts = 0;                          ///< 1 to kMaxDraftTokens
   std::unique_ptr<DrafterState>* state = nullptr;  ///< null at first; the drafter may set it
+  int32_t num_prompt = 0;                          ///< of `tokens`
+  /// How the target samples. A drafter that draws uses the same seed and positions, so that its
+  /// tokens are those of the target wherever both distributions allow it.
+  const SamplingParams* sampling = nullptr;
+  std::span<const int32_t> banned_ids;  ///< as in SamplingInput
   /// --- written by the drafter ---
   std::vector<int32_t>* drafts = nullptr;  ///< empty at first; a chain of valid token ids
   /// How much the drafter relies on the proposal, from 0 to AcceptanceRates::kNumClasses - 1. The
   /// acceptance is measured for each class.
   int32_t match_class = 0;
+  /// Tokens of the sequence that the drafter had to catch up with, beyond those of the last step:
+  /// the call took longer than others of its length.
+  int32_t num_caught_up = 0;
 };
 
 class Drafter {
@@ -46,6 +55,16 @@ class Drafter {
   /// be among them. Otherwise sequences that have some get no drafts. Proposals are cut before a
   /// virtual token.
   virtual bool reads_virtual_tokens() const { return false; }
+  /// Whether a proposal takes time that grows with its length. DraftQuery::max_drafts is then what
+  /// pays, and sequences for which nothing does are not asked for.
+  virtual bool is_costly() const { return false; }
+  /// Whether the drafter needs the hidden states of the target: Observe is then called for every
+  /// step of a sequence, in the order of the steps.
+  virtual bool reads_hidden_states() const { return false; }
+  /// The sequence's tokens from `first_position` on were run. `hidden_states` [tokens, as captured]
+  /// belong to those of them that are part of the sequence.
+  virtual void Observe(std::unique_ptr<DrafterState>& /*state*/, int32_t /*first_position*/,
+                       std::span<const float> /*hidden_states*/) {}
   /// Proposes drafts for all sequences of the next step together.
   virtual void Propose(std::span<DraftQuery> queries) = 0;
 };

@@ -92,19 +92,9 @@ int32_t SuffixDrafter::Vote(const DraftQuery& query, int32_t offset, float& agre
   return most->first;
 }
 
-Result<std::shared_ptr<Drafter>> MakeDrafter(std::string_view method) {
-  if (method == "off") return std::shared_ptr<Drafter>();
-  if (method == "ngram") return std::shared_ptr<Drafter>(std::make_shared<NgramDrafter>());
-  if (method == "suffix" || method == "auto") {
-    return std::shared_ptr<Drafter>(std::make_shared<SuffixDrafter>());
-  }
-  for (const std::string_view known : {"draft", "eagle3", "medusa", "lookahead"}) {
-    if (method == known || method.starts_with(StrCat(known, "="))) {
-      return UnsupportedError("'", method, "': the engine has no such drafter yet, expected off, ",
-                              "auto, ngram or suffix");
-    }
-  }
-  return InvalidArgError("got '", method, "', expected off, auto, ngram or suffix");
+std::shared_ptr<Drafter> MakeLookupDrafter(const SpeculationMethod& method) {
+  if (method.kind == DrafterKind::kNgram) return std::make_shared<NgramDrafter>();
+  return std::make_shared<SuffixDrafter>();
 }
 
 }  // namespace nereid::llm

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/llm_core/speculation/drafter.h"
+#include "backends/llm_core/speculation/method.h"
 #include "backends/llm_core/speculation/token_matches.h"
-#include "nereid/status.h"
 
 namespace nereid::llm {
 
@@ -46,9 +46,7 @@ class SuffixDrafter : public Drafter {
   std::vector<std::pair<int32_t, float>> votes_;
 };
 
-/// The drafter for a value of the parameter `speculative_decoding`: null for "off", the suffix
-/// drafter for "auto". UNSUPPORTED names a method that this engine does not have, INVALID_ARG
-/// anything else.
-Result<std::shared_ptr<Drafter>> MakeDrafter(std::string_view method);
+/// The drafter of a method without weights. Requires that there is one: not "off".
+std::shared_ptr<Drafter> MakeLookupDrafter(const SpeculationMethod& method);
 
 }  // namespace nereid::llm

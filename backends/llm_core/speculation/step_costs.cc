@@ -18,6 +18,9 @@ constexpr double kGuessedCost = 0.02;
 // A measurement of a step with drafts holds for this many steps. One trial among so many costs less
 // than a hundredth even if it takes twice the time.
 constexpr int64_t kStepsBetweenTrials = 512;
+// A single measurement may be that of a delayed step. Half of what it adds is taken as the guess,
+// so that another one is likely.
+constexpr double kPartOfFirst = 0.5;
 // Steps between two measurements of a step without drafts: so many for each one before, and at most
 // this number.
 constexpr int64_t kStepsForEachPlain = 16;
@@ -26,8 +29,12 @@ constexpr int64_t kMostStepsBetweenPlain = 256;
 }  // namespace
 
 int32_t StepCosts::SizeClass(int32_t num_sequences) {
+  constexpr uint32_t kExact = 8;
   const auto size = static_cast<uint32_t>(std::max(1, num_sequences));
-  return std::min<int32_t>(kNumSizes - 1, std::bit_width(size) - 1);
+  if (size < kExact) return static_cast<int32_t>(size) - 1;
+  const int32_t power = std::bit_width(size) - 1;  // from 3
+  const auto quarter = static_cast<int32_t>((size >> (power - 2)) & 3u);
+  return std::min<int32_t>(kNumSizes - 1, 7 + 4 * (power - 3) + quarter);
 }
 
 // Drafts a sequence, in quarters up to one and then on a scale of powers of two with halves.
@@ -45,6 +52,7 @@ void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds
   Cost& cost = costs_[SizeClass(num_sequences)][DraftClass(num_sequences, num_drafts)];
   cost.measured_at = num_steps_;
   ++cost.num_measured;
+  cost.num_drafts = num_drafts;
   if (cost.seconds == 0.0) {
     cost.seconds = seconds;
   } else {
@@ -79,14 +87,37 @@ double StepCosts::Guess(int32_t num_sequences, int32_t num_drafts) const {
   return TypicalCost(count + num_drafts) / TypicalCost(count);
 }
 
-double StepCosts::Relative(int32_t num_sequences, int32_t num_drafts) const {
+bool StepCosts::IsRecent(const Cost& cost) const {
+  return cost.num_measured > 0 && num_steps_ - cost.measured_at <= kStepsBetweenTrials;
+}
+
+StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
   const auto& of_size = costs_[SizeClass(num_sequences)];
   const double base = of_size[0].seconds;
-  const Cost& cost = of_size[DraftClass(num_sequences, num_drafts)];
   const double guess = Guess(num_sequences, num_drafts);
-  if (base == 0.0 || cost.seconds == 0.0) return guess;
-  if (num_steps_ - cost.measured_at > kStepsBetweenTrials) return guess;
-  return std::max(1.0, cost.seconds / base);
+  if (base == 0.0) return {guess, false};
+  const int32_t draft_class = DraftClass(num_sequences, num_drafts);
+  if (const Cost& cost = of_size[draft_class]; IsRecent(cost)) {
+    const double measured = std::max(1.0, cost.seconds / base);
+    if (cost.num_measured > 1) return {measured, true};
+    return {1.0 + kPartOfFirst * (measured - 1.0), false};
+  }
+  for (int32_t below = draft_class - 1; below > 0; --below) {
+    if (!IsRecent(of_size[below])) continue;
+    // The guess, in the proportion in which it was wrong for fewer drafts.
+    const double measured = std::max(0.0, of_size[below].seconds / base - 1.0);
+    const double guessed = Guess(num_sequences, of_size[below].num_drafts) - 1.0;
+    return {1.0 + (guess - 1.0) * measured / std::max(guessed, 1e-6), false};
+  }
+  return {guess, false};
+}
+
+int32_t StepCosts::LongestTrial(int32_t num_sequences) const {
+  int32_t longest = 0;
+  for (const Cost& cost : std::span(costs_[SizeClass(num_sequences)]).subspan(1)) {
+    if (cost.num_measured > 0) longest = std::max(longest, cost.num_drafts);
+  }
+  return std::max({1, num_sequences / 8, 2 * longest});
 }
 
 }  // namespace nereid::llm

@@ -15,7 +15,13 @@ struct StepCostPoint {
   float cost = 0.0f;
 };
 
-/// Durations in seconds of steps without prompts.
+/// An expected duration, in units of the same step without drafts.
+struct StepCost {
+  double relative = 1.0;
+  bool is_measured = false;  ///< lately; otherwise a guess, on which little should be risked
+};
+
+/// Durations in seconds of steps without prompts, without the time of drafting.
 class StepCosts {
  public:
   /// `typical`: points in increasing order, between which costs are linear; borrowed. They serve as
@@ -24,24 +30,33 @@ class StepCosts {
 
   /// Records a step of `num_sequences` decoding sequences and `num_drafts` draft tokens.
   void Record(int32_t num_sequences, int32_t num_drafts, double seconds);
-  /// The expected duration of such a step in units of the same step without drafts. Where no step
-  /// of about this size was measured, a guess, so that one is tried.
-  double Relative(int32_t num_sequences, int32_t num_drafts) const;
-  /// Whether such steps without drafts were not measured lately: one is due, since Relative()
-  /// compares with them.
+  /// The expected duration of such a step. A guess continues what was measured with fewer drafts.
+  StepCost Of(int32_t num_sequences, int32_t num_drafts) const;
+  /// The seconds of a step without drafts; 0 if none was measured.
+  double PlainSeconds(int32_t num_sequences) const {
+    return costs_[SizeClass(num_sequences)][0].seconds;
+  }
+  /// The most drafts of a step whose cost may be guessed: twice as many as in the longest measured
+  /// step, or few where none was measured. So a step that is tried is never much longer than
+  /// expected.
+  int32_t LongestTrial(int32_t num_sequences) const;
+  /// Whether such steps without drafts were not measured lately: one is due, since all costs are
+  /// compared with them.
   bool NeedsPlainStep(int32_t num_sequences) const;
 
  private:
-  static constexpr int32_t kNumSizes = 16;   // powers of two of sequences
+  static constexpr int32_t kNumSizes = 64;   // each sequence up to 8, then quarters of an octave
   static constexpr int32_t kNumDrafts = 16;  // 0, then classes of drafts a sequence
   struct Cost {
     double seconds = 0.0;  // 0: not measured
     int64_t measured_at = 0;
     int64_t num_measured = 0;
+    int32_t num_drafts = 0;  // of the last measurement
   };
   static int32_t SizeClass(int32_t num_sequences);
   static int32_t DraftClass(int32_t num_sequences, int32_t num_drafts);
 
+  bool IsRecent(const Cost& cost) const;
   double Guess(int32_t num_sequences, int32_t num_drafts) const;
   double TypicalCost(int32_t num_tokens) const;
 

@@ -41,9 +41,9 @@ def random_weights(seed, c=None):
     return linear, other
 
 
-def logits(linear, other, ids, c=None, rope=None, angles=None):
+def logits(linear, other, ids, c=None, rope=None, angles=None, inputs=None):
     """Returns [len(ids), vocab_size]. `linear`: the effective weights; `rope`: frequencies, and the factor on cosine and sine; `angles`: the products
-    of positions and frequencies.
+    of positions and frequencies. `inputs`: a list that gets the input of each layer, and the output of the last one.
     """
     c = c or CONFIG
     w = {name: value.astype(numpy.float64) for name, value in {**linear, **other}.items()}
@@ -59,7 +59,9 @@ def logits(linear, other, ids, c=None, rope=None, angles=None):
         return numpy.concatenate([low * cos - high * sin, high * cos + low * sin], -1)
 
     x = w["model.embed_tokens.weight"][ids]
+    inputs = [] if inputs is None else inputs
     for i in range(c["num_hidden_layers"]):
+        inputs.append(x)
         layer = f"model.layers.{i}."
         project = lambda y, name: y @ w[layer + name].T
         y = norm(x, layer + "input_layernorm")
@@ -73,6 +75,7 @@ def logits(linear, other, ids, c=None, rope=None, angles=None):
         y = norm(x, layer + "post_attention_layernorm")
         gate = project(y, "mlp.gate_proj")
         x = x + project(gate / (1 + numpy.exp(-gate)) * project(y, "mlp.up_proj"), "mlp.down_proj")
+    inputs.append(x)
     return norm(x, "model.norm") @ w["lm_head.weight"].T
 
 

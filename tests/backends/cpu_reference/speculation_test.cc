@@ -8,8 +8,12 @@
 #include <random>
 
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/model/eagle3_layer.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
 namespace nereid::cpu {
@@ -170,8 +174,7 @@ struct Setting {
   KvFormat kv_format = KvFormat::kFloat;
 };
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting,
-                                         std::shared_ptr<llm::Drafter> drafter) {
+std::unique_ptr<llm::Executor> OpenModel(const std::string& directory, const Setting& setting) {
   Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
   auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   CpuExecutorOptions options;
@@ -184,6 +187,12 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
   Result<std::unique_ptr<CpuExecutor>> executor =
       CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
   EXPECT_TRUE(executor.ok());
+  return std::move(*executor);
+}
+
+std::unique_ptr<llm::Engine> StartEngine(std::unique_ptr<llm::Executor> executor,
+                                         const Setting& setting,
+                                         std::shared_ptr<llm::Drafter> drafter) {
   llm::EngineOptions engine_options;
   engine_options.scheduler.policy = setting.policy;
   engine_options.scheduler.prefix_cache = setting.prefix_cache;
@@ -192,7 +201,12 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
   engine_options.on_check = [](const Status& status) {
     EXPECT_TRUE(status.ok()) << status.message();
   };
-  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
+  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(executor));
+}
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting,
+                                         std::shared_ptr<llm::Drafter> drafter) {
+  return StartEngine(OpenModel(directory, setting), setting, std::move(drafter));
 }
 
 // The tokens of earlier answers, by which a drafter knows what comes next.
@@ -261,6 +275,86 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
     EXPECT_GT(counts.num_accepted, 0);
     if (!setting.adapts_length) EXPECT_GT(counts.num_drafted, counts.num_accepted);
     if (HasFailure()) return;
+  }
+}
+
+// Sends the same requests to engines with a drafter: under load, with few tokens a step, and with a
+// cache that is too small.
+class WeightedDrafterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::FindTiny("llama");
+    if (directory_.empty()) GTEST_SKIP() << "no test data";
+    WorkSource source(29);
+    for (int i = 0; i < 40; ++i) work_.push_back(source.Draw());
+    const auto engine = StartEngine(directory_, {}, nullptr);
+    for (const Work& item : work_) plain_.push_back(Send(*engine, item).get());
+  }
+  static std::vector<Setting> Settings() {
+    return {Setting{}, Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
+            Setting{.max_cache_tokens = 320,
+                    .policy = llm::CapacityPolicy::kMaxUtilization,
+                    .prefix_cache = true}};
+  }
+  void ExpectTheSameAnswers(llm::Engine& engine) {
+    std::vector<std::future<Answer>> answers, disturbing;
+    for (size_t i = 0; i < work_.size(); ++i) {
+      answers.push_back(Send(engine, work_[i]));
+      if (i % 4 == 0) disturbing.push_back(Send(engine, work_[work_.size() - 1 - i], 3));
+      if (i % 8 == 7) answers[i - 4].wait();
+    }
+    for (size_t i = 0; i < work_.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(answers[i].get(), plain_[i]);
+    }
+    for (auto& each : disturbing) each.wait();
+    EXPECT_GT(engine.stats().speculation.num_drafted, 0);
+  }
+
+  std::string directory_;
+  std::vector<Work> work_;
+  std::vector<Answer> plain_;
+};
+
+// The model itself drafts: its drafts are always right, even where a request samples, because both
+// draw with the same randomness.
+TEST_F(WeightedDrafterTest, AModelDraftsForItself) {
+  for (const Setting& setting : Settings()) {
+    const auto engine =
+        StartEngine(directory_, setting,
+                    std::make_shared<llm::ModelDrafter>(OpenModel(directory_, setting), 0.0f));
+    ExpectTheSameAnswers(*engine);
+    const llm::SpeculationCounts counts = engine->stats().speculation;
+    EXPECT_EQ(counts.num_accepted, counts.num_drafted);
+  }
+}
+
+TEST_F(WeightedDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
+  const std::string other = testing::FindTiny("mistral-swa");
+  if (other.empty()) GTEST_SKIP() << "no test data";
+  for (const Setting& setting : Settings()) {
+    const auto engine = StartEngine(
+        directory_, setting, std::make_shared<llm::ModelDrafter>(OpenModel(other, setting), 0.0f));
+    ExpectTheSameAnswers(*engine);
+  }
+}
+
+TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
+  const testing::RandomEagle3Head random_head(3);
+  auto target =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  const auto model = llm::ReadDecoder(*target);
+  for (const Setting& setting : Settings()) {
+    auto head = llm::ReadEagle3Head(*random_head.checkpoint(), model->spec);
+    ASSERT_TRUE(head.ok()) << head.status().message();
+    const std::vector<int32_t> layers = head->aux_layers;
+    auto layer = Eagle3Layer::Create(random_head.checkpoint(), std::move(*head), target, *model,
+                                     setting.num_threads);
+    std::unique_ptr<llm::Executor> executor = OpenModel(directory_, setting);
+    ASSERT_TRUE(executor->CaptureHiddenStates(layers).ok());
+    const auto engine = StartEngine(std::move(executor), setting,
+                                    std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
+    ExpectTheSameAnswers(*engine);
   }
 }
 

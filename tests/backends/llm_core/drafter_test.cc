@@ -94,17 +94,48 @@ TEST(TokenMatchesTest, LooksOnlyAtTheNewestTokensOfALongSequence) {
 
 TEST(StepCostsTest, AreRelativeToTheStepWithoutDrafts) {
   StepCosts costs;
-  EXPECT_LT(costs.Relative(1, 4), 1.2) << "a guess, so that drafts are tried";
+  EXPECT_LT(costs.Of(1, 4).relative, 1.2) << "a guess, so that drafts are tried";
+  EXPECT_FALSE(costs.Of(1, 4).is_measured);
   for (int i = 0; i < 50; ++i) {
     costs.Record(1, 0, 0.010);
     costs.Record(1, 4, 0.013);
     costs.Record(16, 0, 0.010);
     costs.Record(16, 64, 0.050);
   }
-  EXPECT_NEAR(costs.Relative(1, 4), 1.3, 0.01);
-  EXPECT_NEAR(costs.Relative(16, 64), 5.0, 0.01);
+  EXPECT_NEAR(costs.Of(1, 4).relative, 1.3, 0.01);
+  EXPECT_TRUE(costs.Of(1, 4).is_measured);
+  EXPECT_NEAR(costs.Of(16, 64).relative, 5.0, 0.01);
+  EXPECT_NEAR(costs.Of(1, 8).relative, 1.6, 0.01) << "a guess that continues what was measured";
+  EXPECT_FALSE(costs.Of(1, 8).is_measured);
   for (int i = 0; i < 600; ++i) costs.Record(1, 0, 0.010);
-  EXPECT_LT(costs.Relative(1, 4), 1.2) << "tried again after many steps";
+  EXPECT_LT(costs.Of(1, 4).relative, 1.2) << "tried again after many steps";
+}
+
+TEST(StepCostsTest, TrialsGrowByAFactorOfTwo) {
+  StepCosts costs;
+  EXPECT_EQ(costs.LongestTrial(1), 1);
+  EXPECT_EQ(costs.LongestTrial(64), 8);
+  costs.Record(64, 8, 1.0);
+  EXPECT_EQ(costs.LongestTrial(64), 16);
+  costs.Record(64, 200, 1.0);
+  EXPECT_EQ(costs.LongestTrial(64), 400);
+  EXPECT_EQ(costs.LongestTrial(1), 1) << "of another size";
+}
+
+TEST(GainAccountTest, BoundsWhatTrialsCost) {
+  GainAccount account;
+  EXPECT_FALSE(account.CanRisk(0.1));
+  account.RecordPlain(1.0);
+  EXPECT_TRUE(account.CanRisk(2.0));
+  account.RecordDrafted(3.0, 1.0, 4, 4);  // nothing was accepted: 2 seconds lost
+  EXPECT_FALSE(account.CanRisk(0.1));
+  for (int i = 0; i < 30; ++i) account.RecordPlain(1.0);
+  EXPECT_TRUE(account.CanRisk(0.1));
+  for (int i = 0; i < 100; ++i) account.RecordDrafted(1.0, 1.0, 4, 16);
+  EXPECT_TRUE(account.CanRisk(3.9));
+  EXPECT_FALSE(account.CanRisk(4.1)) << "only a part of what was gained";
+  for (int i = 0; i < 9; ++i) account.RecordDrafted(2.0, 1.0, 4, 4);
+  EXPECT_FALSE(account.MayGoOn(1.0));
 }
 
 TEST(AcceptanceRatesTest, FollowRecentOutcomesOfEachClass) {
@@ -144,8 +175,10 @@ class DraftPlannerTest : public ::testing::Test {
   }
   // Measures steps that take `seconds` for 1 + `cost` * number of drafts.
   void Measure(double cost) {
-    for (int32_t drafts = 0; drafts <= 8; ++drafts)
-      planner_->RecordStep(1, drafts, 1 + cost * drafts);
+    for (int i = 0; i < 2; ++i) {
+      for (int32_t drafts = 0; drafts <= 8; ++drafts)
+        planner_->RecordStep(1, drafts, drafts, 1 + cost * drafts);
+    }
   }
 
   std::unique_ptr<DraftPlanner> planner_;
@@ -224,13 +257,15 @@ TEST_F(DraftPlannerTest, ProposalsAreComparedWithTheTokensInOrder) {
 TEST(StepCostsTest, GuessesByTheTypicalCosts) {
   static constexpr StepCostPoint kTypical[] = {{1, 2.0f}, {9, 4.0f}, {17, 8.0f}};
   StepCosts costs(kTypical);
-  EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.5);
-  EXPECT_DOUBLE_EQ(costs.Relative(1, 8), 2.0);
-  EXPECT_DOUBLE_EQ(costs.Relative(9, 8), 2.0);
-  EXPECT_DOUBLE_EQ(costs.Relative(9, 16), 3.0) << "the last line goes on";
-  costs.Record(1, 0, 1.0);
-  costs.Record(1, 4, 1.25);
-  EXPECT_DOUBLE_EQ(costs.Relative(1, 4), 1.25) << "measured";
+  EXPECT_DOUBLE_EQ(costs.Of(1, 4).relative, 1.5);
+  EXPECT_DOUBLE_EQ(costs.Of(1, 8).relative, 2.0);
+  EXPECT_DOUBLE_EQ(costs.Of(9, 8).relative, 2.0);
+  EXPECT_DOUBLE_EQ(costs.Of(9, 16).relative, 3.0) << "the last line goes on";
+  for (int i = 0; i < 2; ++i) {
+    costs.Record(1, 0, 1.0);
+    costs.Record(1, 4, 1.25);
+  }
+  EXPECT_DOUBLE_EQ(costs.Of(1, 4).relative, 1.25) << "measured";
 }
 
 // A plain step that was slow at first does not always make drafts look cheap.
@@ -246,7 +281,7 @@ TEST(StepCostsTest, PlainStepsAreMeasuredAgain) {
     num_plain += is_plain ? 1 : 0;
     costs.Record(64, is_plain ? 0 : 64, is_plain ? 1.0 : 1.1);
   }
-  EXPECT_NEAR(costs.Relative(64, 64), 1.1, 0.02);
+  EXPECT_NEAR(costs.Of(64, 64).relative, 1.1, 0.02);
   EXPECT_LT(num_plain, 20);
 }
 

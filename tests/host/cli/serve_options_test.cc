@@ -66,8 +66,12 @@ TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
   EXPECT_EQ(ErrorOf({"demo", "--lora", "a=/b", "--lora=a=/c"}),
             "--lora: two adapters have the name 'a'");
   EXPECT_EQ(ErrorOf({"demo", "other", "--lora", "a=/b"}), "--lora: expected one checkpoint, got 2");
-  EXPECT_EQ(ErrorOf({"demo", "--speculate=eagle3=/head"}),
-            "--speculate: 'eagle3' is not supported yet, expected off, auto, ngram or suffix");
+  EXPECT_EQ(ErrorOf({"demo", "--speculate=medusa=/head"}),
+            "--speculate: 'medusa' is not supported yet, expected off, auto, ngram, suffix, "
+            "draft=FOLDER or eagle3=FOLDER");
+  EXPECT_EQ(ErrorOf({"demo", "--speculate=draft=/none"}),
+            "--speculate: 'draft=/none': expected draft=FOLDER, the folder of a checkpoint with "
+            "config.json");
   EXPECT_EQ(ParseServeOptions({"demo", "--model-repository", "/m"}).status().code(),
             StatusCode::kUnsupported);
 }

@@ -1,0 +1,66 @@
+// Makes the drafter that a model's parameters name. [load thread]
+#include <algorithm>
+
+#include "backends/llm_core/adapter/llm_model.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/llm_core/speculation/model_drafter.h"
+
+namespace nereid::llm {
+
+Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeDrafter(const LlmParameters& parameters,
+                                                            const DraftTarget& target) {
+  const SpeculationMethod& method = parameters.speculation;
+  if (method.kind == DrafterKind::kOff) return std::shared_ptr<llm::Drafter>();
+  if (!method.has_weights()) return MakeLookupDrafter(method);
+  Result<std::shared_ptr<llm::Drafter>> drafter = method.kind == DrafterKind::kEagle3
+                                                      ? MakeEagle3Drafter(parameters, target)
+                                                      : MakeModelDrafter(parameters, target);
+  if (drafter.ok()) return drafter;
+  return std::move(drafter).status().WithContext(
+      StrCat("parameter 'speculative_decoding' is '", parameters.speculative_decoding, "'"));
+}
+
+Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeModelDrafter(const LlmParameters& parameters,
+                                                                 const DraftTarget& target) {
+  if (!SupportsDraftModels()) {
+    return UnsupportedError(
+        "this backend has no draft models, expected off, auto, ngram or suffix");
+  }
+  const llm::ExecutorLimits& limits = target.executor.limits();
+  LlmParameters own = parameters;
+  own.checkpoint_directory = parameters.speculation.folder;
+  NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened, llm::Checkpoint::Open(own.checkpoint_directory));
+  const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
+  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
+                          llm::ReadDecoder(*checkpoint, SupportsQuantizedWeights()));
+  if (decoder.spec.vocab_size != limits.vocab_size) {
+    return InvalidArgError("the draft model has a vocabulary of ", decoder.spec.vocab_size,
+                           " tokens, and '", parameters.checkpoint_directory, "' one of ",
+                           limits.vocab_size, ": expected the same vocabulary");
+  }
+  own.max_positions = std::min(limits.max_positions, decoder.spec.max_positions);
+  own.tiers = {};  // of the model's own cache
+  own.max_cache_tokens = int64_t{limits.num_blocks} * limits.block_size;
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
+                          MakeExecutor(checkpoint, std::move(decoder), own));
+  NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
+  return std::shared_ptr<llm::Drafter>(std::make_shared<ModelDrafter>(std::move(executor)));
+}
+
+Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParameters& parameters,
+                                                                  const DraftTarget& target) {
+  NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened,
+                          llm::Checkpoint::Open(parameters.speculation.folder));
+  const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
+  NEREID_ASSIGN_OR_RETURN(llm::Eagle3Head head, ReadEagle3Head(*checkpoint, target.model.spec));
+  const std::vector<int32_t> layers = head.aux_layers;
+  NEREID_ASSIGN_OR_RETURN(
+      std::unique_ptr<llm::DraftHead> runner,
+      MakeEagle3Head(checkpoint, std::move(head), target.checkpoint, target.model, parameters));
+  NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
+  NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(layers));
+  return std::shared_ptr<llm::Drafter>(std::make_shared<Eagle3Drafter>(std::move(runner)));
+}
+
+}  // namespace nereid::llm

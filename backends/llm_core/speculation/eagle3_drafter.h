@@ -1,0 +1,64 @@
+/// \file
+/// A drafter that runs an EAGLE-3 head: a single layer that continues the hidden states of the
+/// target. Source: Li et al., "EAGLE-3: Scaling up inference acceleration of large language models
+/// via training-time test", 2025. [engine thread]
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "backends/llm_core/sampling/sampler.h"
+#include "backends/llm_core/speculation/draft_head.h"
+#include "backends/llm_core/speculation/drafter.h"
+
+namespace nereid::llm {
+
+/// Row p of the head takes the hidden states of token p and token p + 1, and predicts token p + 2.
+/// The hidden states are the target's up to the newest token, and behind it the head's own.
+class Eagle3Drafter : public Drafter {
+ public:
+  /// A proposal ends before a token of a lower probability.
+  static constexpr float kLeastProbability = 0.3f;
+  /// Hidden states that are kept of a sequence until the head runs them. Of a longer prompt, the
+  /// head sees only the end.
+  static constexpr int32_t kMostKept = 1024;
+  /// Rows that one call runs of sequences that are behind. Those that are further behind get no
+  /// drafts.
+  static constexpr int32_t kMostBehind = 512;
+
+  explicit Eagle3Drafter(std::unique_ptr<DraftHead> head,
+                         float least_probability = kLeastProbability);
+  ~Eagle3Drafter() override;
+
+  std::string_view name() const override { return "eagle3"; }
+  bool is_costly() const override { return true; }
+  bool reads_hidden_states() const override { return true; }
+  void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
+               std::span<const float> hidden_states) override;
+  void Propose(std::span<DraftQuery> queries) override;
+
+ private:
+  class State;
+  struct Chain {
+    DraftQuery* query = nullptr;
+    State* state = nullptr;
+  };
+
+  /// Adds the rows of a sequence up to its newest token. Returns false if it has none to run, or is
+  /// too far behind.
+  bool AppendFirst(DraftQuery& query, int32_t& num_behind);
+  /// Draws a token from the logits of an entry. Returns whether the chain goes on.
+  bool Extend(const Chain& chain, const HeadEntry& entry);
+  /// The drawn token and its probability; kNoToken if the rules ban all.
+  SampledToken Draw(const Chain& chain, std::span<const float> logits);
+
+  const std::unique_ptr<DraftHead> head_;
+  const float least_probability_;
+  Sampler sampler_;
+  std::vector<float> logits_;  // scratch memory, [vocab_size]
+  std::vector<HeadEntry> entries_;
+  std::vector<Chain> chains_;  // parallel to entries_
+};
+
+}  // namespace nereid::llm

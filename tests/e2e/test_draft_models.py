@@ -1,0 +1,113 @@
+"""A draft model, and drafts with their logits from a client, on a whole server: the answers are those without drafts."""
+import json
+import pathlib
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROMPT = [12, 45, 78, 101, 7, 33, 250, 18]
+VOCABULARY = 4096
+
+
+def config(speculation):
+    values = {"gpt_model_path": ROOT / "demo" / "model", "max_seq_len": 128, "max_num_sequences": 4, "exclude_input_in_output": "true",
+              "speculative_decoding": speculation}
+    return 'backend: "cpu_reference"\nmax_batch_size: 0\n' + "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items())
+
+
+def write(repository, name, speculation):
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(config(speculation))
+
+
+def load(server, name):
+    urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/models/{name}/load", data=b"{}"), timeout=60).close()
+
+
+def refusal(call, *arguments):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        call(*arguments)
+    return json.load(caught.value)["error"]
+
+
+def ask(server, model, **more):
+    tensors = {"input_ids": ("INT32", [8], PROMPT), "input_lengths": ("INT32", [1], [8]), "request_output_len": ("INT32", [1], [40]),
+               "return_perf_metrics": ("BOOL", [1], [True]), **more}
+    body = {"inputs": [{"name": name, "datatype": kind, "shape": shape, "data": data} for name, (kind, shape, data) in tensors.items()]}
+    request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", data=json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return {each["name"]: each["data"] for each in json.load(answer)["outputs"]}
+
+
+@pytest.fixture(scope="module")
+def server(own_server, own_repository):
+    write(own_repository, "plain", "off")
+    write(own_repository, "drafted", f"draft={ROOT / 'demo' / 'draft'}")
+    for name in ("plain", "drafted"):
+        load(own_server, name)
+    return own_server
+
+
+SAMPLED = {"runtime_top_p": ("FP32", [1], [0.95]), "seed": ("UINT64", [1], [7])}
+
+
+@pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "sampled"])
+def test_a_draft_model_changes_no_answer(server, more):
+    plain, drafted = ask(server, "plain", **more), ask(server, "drafted", **more)
+    assert drafted["output_ids"] == plain["output_ids"]
+    assert plain["total_draft_tokens"] == [0] and drafted["total_draft_tokens"][0] > 0
+    rate = drafted["total_accepted_draft_tokens"][0] / drafted["total_draft_tokens"][0]
+    assert drafted["acceptance_rate"][0] == pytest.approx(rate)
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("nereid_llm_speculation") and 'model="drafted"' in line]
+    assert {label for line in lines for label in ("draft", "client") if f'drafter="{label}"' in line} == {"draft", "client"}
+    assert len([line for line in lines if 'total="mean_accepted_length"' in line]) == 2
+
+
+def test_a_clients_drafts_with_logits_are_verified(server):
+    ids = ask(server, "plain")["output_ids"]
+    drafts = [*ids[:3], (ids[3] + 1) % VOCABULARY]
+    rows = [[9.0 if token == draft else 0.0 for token in range(VOCABULARY)] for draft in drafts]
+    tensors = {"draft_input_ids": ("INT32", [4], drafts), "draft_logits": ("FP32", [4, VOCABULARY], sum(rows, []))}
+    greedy = ask(server, "plain", **tensors)
+    assert greedy["output_ids"] == ids and greedy["total_accepted_draft_tokens"] == [3]
+    accepted = ask(server, "plain", **tensors, **SAMPLED, draft_acceptance_threshold=("FP32", [1], [1e-6]))
+    assert accepted["output_ids"][:3] == ids[:3]
+    too_few = {**tensors, "draft_logits": ("FP32", [3, VOCABULARY], sum(rows[:3], []))}
+    assert f"'draft_logits' has {3 * VOCABULARY} values: expected [4, {VOCABULARY}]" in refusal(lambda: ask(server, "plain", **too_few))
+    beyond = refusal(lambda: ask(server, "plain", **tensors, draft_acceptance_threshold=("FP32", [1], [1.5])))
+    assert "'draft_acceptance_threshold' is 1.5, expected 0 to 1" in beyond
+
+
+def write_smaller_vocabulary(folder):
+    """The draft model without its last token."""
+    config = json.loads((ROOT / "demo" / "draft" / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": VOCABULARY - 1}))
+    data = (ROOT / "demo" / "draft" / "model.safetensors").read_bytes()
+    size = 8 + int.from_bytes(data[:8], "little")
+    header, blobs, offset = json.loads(data[8:size]), [], 0
+    header.pop("__metadata__")
+    for name, tensor in header.items():
+        first, last = tensor["data_offsets"]
+        if name == "model.embed_tokens.weight":
+            tensor["shape"][0] -= 1
+            last -= 2 * tensor["shape"][1]
+        blobs.append(data[size + first: size + last])
+        tensor["data_offsets"] = [offset, offset + len(blobs[-1])]
+        offset += len(blobs[-1])
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+
+
+def test_a_draft_model_that_does_not_fit_is_refused(server, own_repository, tmp_path):
+    write_smaller_vocabulary(tmp_path)
+    for name, speculation, parts in [("absent", "draft=/absent", ["'draft=/absent'", "/absent"]), ("small", f"draft={tmp_path}", ["a vocabulary of 4095 tokens", "one of 4096"]),
+                                     ("head", f"eagle3={ROOT / 'demo' / 'model'}", ["head '", "fc.weight"]), ("none", "draft", ["needs a folder"]),
+                                     ("later", "medusa=/x", ["'medusa=/x'", "no such drafter yet"])]:
+        write(own_repository, name, speculation)
+        message = refusal(load, server, name)
+        for part in ["speculative_decoding", *parts]:
+            assert part in message, message
