@@ -1,6 +1,8 @@
 // Draft tokens, their logits and the threshold.
 #include "backends/llm_core/adapter/draft_inputs.h"
 
+#include <optional>
+
 #include "backends/llm_core/checkpoint/safetensors.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
 
@@ -40,6 +42,17 @@ Status ReadDraftInputs(BatchInputs& inputs, int64_t row, DraftInputs& drafts) {
   drafts.ids.assign(ids.begin(), ids.end());
   NEREID_RETURN_IF_ERROR(ReadLogits(inputs, row, drafts.logits));
   return inputs.Scalar<float>("draft_acceptance_threshold", row, drafts.threshold);
+}
+
+Status ReadSpeculates(const Request& request, bool& speculates) {
+  NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
+                          request.FindParameter("speculative_decoding"));
+  if (!parameter) return {};
+  if (parameter->type != TRITONSERVER_PARAMETER_BOOL) {
+    return InvalidArgError("request parameter 'speculative_decoding': expected true or false");
+  }
+  speculates = parameter->AsBool();
+  return {};
 }
 
 }  // namespace nereid::llm

@@ -18,4 +18,7 @@ struct DraftInputs {
 // INVALID_ARG names the tensor. The engine checks that the numbers of ids and logits fit together.
 Status ReadDraftInputs(BatchInputs& inputs, int64_t row, DraftInputs& drafts);
 
+// Sets `speculates` to the request parameter `speculative_decoding`, if there is one.
+Status ReadSpeculates(const Request& request, bool& speculates);
+
 }  // namespace nereid::llm

@@ -531,17 +531,6 @@ Status ReadCountRequests(BatchInputs& inputs, const RequestDefaults& defaults,
   return inputs.Scalar<Bool>("return_num_output_tokens", 0, request.returns_num_output_tokens);
 }
 
-Status ReadSpeculates(const Request& request, bool& speculates) {
-  NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
-                          request.FindParameter("speculative_decoding"));
-  if (!parameter) return {};
-  if (parameter->type != TRITONSERVER_PARAMETER_BOOL) {
-    return InvalidArgError("request parameter 'speculative_decoding': expected true or false");
-  }
-  speculates = parameter->AsBool();
-  return {};
-}
-
 }  // namespace
 
 Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements) {
