@@ -64,7 +64,6 @@ BROKEN = {
     "lookahead": engine(lookahead_window_size="4", lookahead_ngram_size="3", lookahead_verification_set_size="4"),
     "devices": engine(gpu_device_ids="0,0"),
     "device_groups": engine(gpu_device_ids="0,1;2,3"),
-    "prefetched_adapters": engine(lora_prefetch_dir="/absent"),
     "boolean": engine(enable_kv_cache_reuse="perhaps"),
     "misspelt_key": engine(max_beam_widht="4"),
     "batching": engine(gpt_model_type="static"),

@@ -1,0 +1,69 @@
+#include "backends/llm_core/adapter/input_rules.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace nereid::llm {
+namespace {
+
+// The greatest element of an integer tensor, 0 if it is empty; of FP32, 1 if any is not zero.
+Result<uint64_t> Greatest(TensorView& view) {
+  uint64_t greatest = 0;
+  const auto of = [&](const auto& values) {
+    for (const auto value : values) {
+      // Negative numbers become great ones, which asks for the feature as well.
+      greatest = std::max(greatest, static_cast<uint64_t>(value));
+    }
+  };
+  if (view.datatype() == DataType::kFp32) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const float> values, view.As<float>());
+    return std::any_of(values.begin(), values.end(), [](float v) { return v != 0.0f; }) ? 1u : 0u;
+  }
+  if (view.datatype() == DataType::kUint64) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const uint64_t> values, view.As<uint64_t>());
+    of(values);
+  } else if (view.datatype() == DataType::kUint32) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const uint32_t> values, view.As<uint32_t>());
+    of(values);
+  } else {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> values, view.As<int32_t>());
+    of(values);
+  }
+  return greatest;
+}
+
+Result<bool> IsEmpty(TensorView& view) {
+  if (view.datatype() != DataType::kBytes) return view.size_bytes() == 0;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
+  return std::all_of(texts.begin(), texts.end(),
+                     [](std::string_view text) { return text.empty(); });
+}
+
+}  // namespace
+
+Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows) {
+  switch (rule) {
+    case InputRule::kUsed:
+    case InputRule::kNoted:
+      return false;
+    case InputRule::kRefuseNonEmpty: {
+      NEREID_ASSIGN_OR_RETURN(const bool is_empty, IsEmpty(view));
+      return !is_empty;
+    }
+    case InputRule::kRefuseTrue: {
+      NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
+      return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
+    }
+    case InputRule::kRefuseSeveral:
+      return view.size_bytes() > static_cast<size_t>(num_rows) * ByteSize(view.datatype());
+    case InputRule::kRefuseNonZero:
+    case InputRule::kRefuseAboveOne:
+      break;
+  }
+  NEREID_ASSIGN_OR_RETURN(const uint64_t greatest, Greatest(view));
+  return greatest > (rule == InputRule::kRefuseAboveOne ? 1u : 0u);
+}
+
+}  // namespace nereid::llm
