@@ -57,8 +57,9 @@ uint64_t KvCacheManager::CacheKeyVariant(const Sequence& sequence) const {
 
 uint64_t KvCacheManager::SaltOf(const Sequence& sequence) const {
   const uint64_t salt = sequence.request->cache_salt ^ CacheKeyVariant(sequence);
-  // Another process numbers its adapters anew.
-  const bool is_of_this_process = sequence.request->adapter != nullptr;
+  // Another process numbers its adapters and names its embeddings anew.
+  const GenerationRequest& request = *sequence.request;
+  const bool is_of_this_process = request.adapter != nullptr || request.embeddings != nullptr;
   return (salt << 1) | (is_of_this_process ? kSaltOfThisProcess : 0);
 }
 
