@@ -116,6 +116,7 @@ Status SetParameters(const InferMessage& message, const ForwardedHeaders& header
 template <typename Tensor>
 Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   const auto& parameters = tensor.parameters();
+  if (parameters.empty()) return std::optional<SharedRange>();
   const auto region = parameters.find("shared_memory_region");
   if (region == parameters.end()) {
     for (const char* const key : {"shared_memory_offset", "shared_memory_byte_size"}) {
@@ -264,6 +265,7 @@ class InputAdder {
 
 // Number of classes that the output's parameters request; 0 if they request no classification.
 Result<uint64_t> ClassesOf(const Output& output, bool is_shared) {
+  if (output.parameters().empty()) return uint64_t{0};
   const auto found = output.parameters().find("classification");
   if (found == output.parameters().end()) return uint64_t{0};
   const InferParameter& value = found->second;

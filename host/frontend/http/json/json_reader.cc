@@ -2,9 +2,11 @@
 #include "host/frontend/http/json/json_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "host/frontend/http/json/utf8.h"
 
@@ -41,6 +43,29 @@ const char* ScanNumber(const char* p, const char* end, bool& is_integer) {
     if (!skip_digits()) return nullptr;
   }
   return p;
+}
+
+// Returns the first byte from `p` on that a string cannot simply contain: a quotation mark, a
+// backslash, a control character, or one that is not ASCII.
+const char* SkipPlainText(const char* p, const char* end) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHighBits = 0x80 * kOnes;
+  if constexpr (std::endian::native == std::endian::little) {
+    for (; end - p >= 8; p += 8) {
+      uint64_t word;
+      std::memcpy(&word, p, sizeof(word));
+      const uint64_t quotes = word ^ '"' * kOnes, backslashes = word ^ '\\' * kOnes;
+      // The high bit of each such byte. Only behind the first one may others be set as well.
+      const uint64_t found_ascii =
+          ((word - ' ' * kOnes) | (quotes - kOnes) | (backslashes - kOnes)) & ~word;
+      const uint64_t found = (found_ascii | word) & kHighBits;
+      if (found != 0) return p + std::countr_zero(found) / 8;
+    }
+  }
+  const auto is_plain = [](unsigned char c) {
+    return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
+  };
+  return std::find_if_not(p, end, is_plain);
 }
 
 }  // namespace
@@ -148,7 +173,7 @@ std::string_view JsonReader::Keep(std::string_view text) {
 Result<std::string_view> JsonReader::ReadTransientString() {
   if (!ConsumeIf('"')) return Unexpected("a string");
   const char* const start = cursor_;
-  const char* p = start;
+  const char* p = SkipPlainText(start, end_);
   bool has_escapes = false;
   bool is_ascii = true;
   for (; p != end_ && *p != '"'; ++p) {
@@ -156,6 +181,7 @@ Result<std::string_view> JsonReader::ReadTransientString() {
     if (c == '\\') {
       has_escapes = true;
       if (++p == end_) break;
+      p = SkipPlainText(p + 1, end_) - 1;
     } else if (c < ' ') {
       cursor_ = p;
       return ErrorHere("control character in a string");

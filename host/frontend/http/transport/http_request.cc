@@ -4,28 +4,71 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 
 namespace nereid::http {
 namespace {
 
 using MaybeError = std::optional<HeadError>;
 
-constexpr std::array<bool, 256> MakeTokenTable() {
-  std::array<bool, 256> table{};
-  for (int c = 'a'; c <= 'z'; ++c) table[c] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) table[c] = true;
-  for (int c = '0'; c <= '9'; ++c) table[c] = true;
-  for (const char c : std::string_view("!#$%&'*+-.^_`|~"))
-    table[static_cast<unsigned char>(c)] = true;
+// What a byte may be part of.
+enum CharClass : uint8_t { kToken = 1, kHost = 2 };
+
+constexpr std::array<uint8_t, 256> MakeCharClasses() {
+  std::array<uint8_t, 256> table{};
+  for (int c = 'a'; c <= 'z'; ++c) table[c] |= kToken;
+  for (int c = 'A'; c <= 'Z'; ++c) table[c] |= kToken;
+  for (int c = '0'; c <= '9'; ++c) table[c] |= kToken;
+  for (const char c : std::string_view("!#$%&'*+-.^_`|~")) table[static_cast<uint8_t>(c)] |= kToken;
+  for (int c = ' ' + 1; c < 256; ++c) table[c] |= kHost;
+  for (const char c : std::string_view("/?#@,\\\"<>")) table[static_cast<uint8_t>(c)] &= ~kHost;
   return table;
 }
-constexpr std::array<bool, 256> kIsTokenChar = MakeTokenTable();
+constexpr std::array<uint8_t, 256> kCharClasses = MakeCharClasses();
+
+// Returns the length of the part at the start of `text` whose bytes are all of `char_class`.
+size_t PrefixOf(CharClass char_class, std::string_view text) {
+  size_t size = 0;
+  while (size < text.size() && (kCharClasses[static_cast<uint8_t>(text[size])] & char_class) != 0)
+    ++size;
+  return size;
+}
 
 bool IsToken(std::string_view text) {
-  for (const unsigned char c : text) {
-    if (!kIsTokenChar[c]) return false;
-  }
-  return !text.empty();
+  return !text.empty() && PrefixOf(kToken, text) == text.size();
+}
+
+// Eight bytes at once.
+constexpr size_t kWordBytes = sizeof(uint64_t);
+constexpr uint64_t kOnes = 0x0101010101010101;
+constexpr uint64_t kHighBits = 0x80 * kOnes;
+
+uint64_t LoadWord(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, kWordBytes);
+  return word;
+}
+
+// True if a byte of `word` is less than `bound`, which is at most 128.
+constexpr bool HasByteBelow(uint64_t word, uint8_t bound) {
+  return ((word - bound * kOnes) & ~word & kHighBits) != 0;
+}
+
+bool IsControl(char c) {
+  return (static_cast<uint8_t>(c) < ' ' && c != '\t') || c == 0x7f;
+}
+
+// ASCII letters in lower case; other bytes as they are.
+constexpr char ToLower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
+constexpr uint64_t ToLower(uint64_t word) {
+  const uint64_t low_bits = word & ~kHighBits;
+  const uint64_t from_a = low_bits + (0x80 - 'A') * kOnes;
+  const uint64_t above_z = low_bits + (0x7f - 'Z') * kOnes;
+  const uint64_t is_upper = (from_a ^ above_z) & ~word & kHighBits;
+  return word | is_upper >> 2;  // 0x20 is the difference between the cases
 }
 
 std::string_view TrimBlanks(std::string_view text) {
@@ -95,20 +138,22 @@ MaybeError ParseRequestLine(std::string_view line, RequestHead& head) {
   return std::nullopt;
 }
 
-// Returns the reason if `line` is not a name, a colon and a value.
-const char* FaultOfHeaderLine(std::string_view line) {
-  const size_t colon = line.find(':');
+// Splits `line` into `name` and `value`. Returns the reason if it is not a name, a colon and a
+// value.
+const char* SplitHeaderLine(std::string_view line, std::string_view& name,
+                            std::string_view& value) {
+  const size_t colon = PrefixOf(kToken, line);
   // A name followed by a blank and a folded line fail here, because neither is a token.
-  if (colon == std::string_view::npos || !IsToken(line.substr(0, colon))) {
-    return "malformed header line";
-  }
-  return HasControlCharacter(line.substr(colon + 1)) ? "control character in a header" : nullptr;
+  if (colon == 0 || colon == line.size() || line[colon] != ':') return "malformed header line";
+  name = line.substr(0, colon);
+  value = line.substr(colon + 1);
+  return HasControlCharacter(value) ? "control character in a header" : nullptr;
 }
 
 MaybeError ParseHeaderLine(std::string_view line, RequestHead& head) {
-  if (const char* const fault = FaultOfHeaderLine(line)) return HeadError{400, fault};
-  const size_t colon = line.find(':');
-  head.headers.emplace_back(line.substr(0, colon), TrimBlanks(line.substr(colon + 1)));
+  std::string_view name, value;
+  if (const char* const fault = SplitHeaderLine(line, name, value)) return HeadError{400, fault};
+  head.headers.emplace_back(name, TrimBlanks(value));
   return std::nullopt;
 }
 
@@ -132,37 +177,60 @@ MaybeError CheckHost(size_t num_hosts, const RequestHead& head) {
   return std::nullopt;
 }
 
-bool IsHostChar(unsigned char c) {
-  return c > ' ' &&
-         std::string_view("/?#@,\\\"<>").find(static_cast<char>(c)) == std::string_view::npos;
+MaybeError InterpretConnection(std::string_view value, RequestHead& head) {
+  if (ListContains(value, "close")) {
+    head.keep_alive = false;
+  } else if (head.is_http10 && ListContains(value, "keep-alive")) {
+    head.keep_alive = true;
+  }
+  return std::nullopt;
 }
 
-// Evaluates the headers that describe the body and the lifetime of the connection.
+MaybeError InterpretTransferEncoding(std::string_view value, RequestHead& head) {
+  if (head.is_chunked || head.is_http10 || !EqualsIgnoreCase(value, "chunked")) {
+    return HeadError{501, "unsupported Transfer-Encoding"};
+  }
+  head.is_chunked = true;
+  return std::nullopt;
+}
+
+MaybeError InterpretExpect(std::string_view value, RequestHead& head) {
+  if (!EqualsIgnoreCase(value, "100-continue")) return HeadError{417, "unknown expectation"};
+  head.expects_continue = !head.is_http10;
+  return std::nullopt;
+}
+
+MaybeError InterpretHost(std::string_view value, size_t& num_hosts) {
+  ++num_hosts;
+  if (PrefixOf(kHost, value) == value.size()) return std::nullopt;
+  return HeadError{400, "malformed Host header"};
+}
+
+// Evaluates a header if it describes the body or the lifetime of the connection. No two of these
+// have names of one length.
+MaybeError InterpretHeader(std::string_view name, std::string_view value, size_t& num_hosts,
+                           RequestHead& head) {
+  const auto is = [name](std::string_view known) { return EqualsIgnoreCase(name, known); };
+  switch (name.size()) {
+    case 4:
+      return is("host") ? InterpretHost(value, num_hosts) : std::nullopt;
+    case 6:
+      return is("expect") ? InterpretExpect(value, head) : std::nullopt;
+    case 10:
+      return is("connection") ? InterpretConnection(value, head) : std::nullopt;
+    case 14:
+      return is("content-length") ? ReadContentLength(value, head) : std::nullopt;
+    case 17:
+      return is("transfer-encoding") ? InterpretTransferEncoding(value, head) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
 MaybeError InterpretHeaders(RequestHead& head) {
   size_t num_hosts = 0;
   for (const auto& [name, value] : head.headers) {
-    if (EqualsIgnoreCase(name, "content-length")) {
-      if (MaybeError error = ReadContentLength(value, head)) return error;
-    } else if (EqualsIgnoreCase(name, "transfer-encoding")) {
-      if (head.is_chunked || head.is_http10 || !EqualsIgnoreCase(value, "chunked")) {
-        return HeadError{501, "unsupported Transfer-Encoding"};
-      }
-      head.is_chunked = true;
-    } else if (EqualsIgnoreCase(name, "connection")) {
-      if (ListContains(value, "close")) {
-        head.keep_alive = false;
-      } else if (head.is_http10 && ListContains(value, "keep-alive")) {
-        head.keep_alive = true;
-      }
-    } else if (EqualsIgnoreCase(name, "expect")) {
-      if (!EqualsIgnoreCase(value, "100-continue")) return HeadError{417, "unknown expectation"};
-      head.expects_continue = !head.is_http10;
-    } else if (EqualsIgnoreCase(name, "host")) {
-      ++num_hosts;
-      if (!std::all_of(value.begin(), value.end(), IsHostChar)) {
-        return HeadError{400, "malformed Host header"};
-      }
-    }
+    if (MaybeError error = InterpretHeader(name, value, num_hosts, head)) return error;
   }
   if (MaybeError error = CheckHost(num_hosts, head)) return error;
   if (head.is_chunked && head.content_length) {
@@ -185,26 +253,43 @@ MaybeError ConsumeLine(std::string_view& text, std::string_view& line) {
 }  // namespace
 
 bool HasControlCharacter(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; });
+  size_t at = 0;
+  for (; at + kWordBytes <= text.size(); at += kWordBytes) {
+    const uint64_t word = LoadWord(text.data() + at);
+    const bool may_have = HasByteBelow(word, ' ') || HasByteBelow(word ^ 0x7f * kOnes, 1);
+    if (may_have && std::any_of(text.begin() + at, text.begin() + at + kWordBytes, &IsControl)) {
+      return true;
+    }
+  }
+  return std::any_of(text.begin() + at, text.end(), &IsControl);
 }
 
 bool IsHeaderLine(std::string_view line) {
-  return FaultOfHeaderLine(line) == nullptr;
+  std::string_view name, value;
+  return SplitHeaderLine(line, name, value) == nullptr;
 }
 
 bool EqualsIgnoreCase(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; };
-    if (lower(a[i]) != lower(b[i])) return false;
+  const size_t size = a.size();
+  if (size != b.size()) return false;
+  if (size < kWordBytes) {
+    return std::equal(a.begin(), a.end(), b.begin(),
+                      [](char x, char y) { return ToLower(x) == ToLower(y); });
   }
-  return true;
+  const auto is_same = [&](size_t at) {
+    const uint64_t x = LoadWord(a.data() + at), y = LoadWord(b.data() + at);
+    return x == y || ToLower(x) == ToLower(y);
+  };
+  for (size_t at = 0; at + kWordBytes < size; at += kWordBytes) {
+    if (!is_same(at)) return false;
+  }
+  return is_same(size - kWordBytes);  // the last word may overlap the one before
 }
 
 std::string_view RequestHead::Header(std::string_view name) const {
   for (const auto& [key, value] : headers) {
-    if (EqualsIgnoreCase(key, name)) return value.data() == nullptr ? "" : value;
+    if (key.size() != name.size() || !EqualsIgnoreCase(key, name)) continue;
+    return value.data() == nullptr ? "" : value;
   }
   return {};
 }

@@ -120,5 +120,35 @@ TEST(RequestHeadTest, FindsTheEndForEverySplitOfTheBytes) {
   }
 }
 
+TEST(RequestHeadTest, FindsAControlCharacterAtEveryPosition) {
+  for (size_t size = 1; size < 20; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      for (int c = 0; c < 256; ++c) {
+        std::string text(size, 'x');
+        text[at] = static_cast<char>(c);
+        const bool is_control = (c < ' ' && c != '\t') || c == 0x7f;
+        ASSERT_EQ(HasControlCharacter(text), is_control) << size << " " << at << " " << c;
+      }
+    }
+  }
+}
+
+TEST(RequestHeadTest, ComparesEveryPairOfBytesWithoutCase) {
+  const auto lower = [](int c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; };
+  for (const size_t size : {1, 8, 13}) {
+    for (int a = 0; a < 256; ++a) {
+      for (int b = 0; b < 256; ++b) {
+        const size_t at = (a * 7 + b) % size;
+        std::string first(size, 'Q'), second(size, 'q');
+        first[at] = static_cast<char>(a);
+        second[at] = static_cast<char>(b);
+        ASSERT_EQ(EqualsIgnoreCase(first, second), lower(a) == lower(b)) << size << " " << a << b;
+      }
+    }
+  }
+  EXPECT_FALSE(EqualsIgnoreCase("transfer-encoding", "transfer-encodinh"));
+  EXPECT_FALSE(EqualsIgnoreCase("host", "hos"));
+}
+
 }  // namespace
 }  // namespace nereid::http

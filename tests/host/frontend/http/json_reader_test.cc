@@ -124,5 +124,30 @@ TEST(JsonReaderTest, RejectsDoublesOutOfRange) {
   EXPECT_EQ(*JsonReader("1e-400", 4).ReadDouble(), 0);
 }
 
+TEST(JsonReaderTest, ReadsAnyByteAtEveryPositionOfAString) {
+  for (size_t size = 1; size < 20; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      for (int c = 0; c < 0x80; ++c) {
+        std::string text(size, 'x');
+        text[at] = static_cast<char>(c);
+        const std::string json = "\"" + text + "\"";
+        JsonReader reader(json, 4);
+        const Result<std::string_view> read = reader.ReadString();
+        if (c < ' ') {
+          ASSERT_NE(read.status().message().find(StrCat("byte ", at + 1)), std::string::npos);
+        } else if (c == '"') {
+          ASSERT_EQ(*read, text.substr(0, at));
+        } else if (c != '\\') {
+          ASSERT_EQ(*read, text) << c;
+        }
+      }
+      const std::string before(at, 'x'), after(size - at - 1, 'y');
+      const std::string json = StrCat("\"", before, "\\n\\u00e9", after, "\u00e9", after, "\"");
+      JsonReader reader(json, 4);
+      ASSERT_EQ(*reader.ReadString(), StrCat(before, "\n\u00e9", after, "\u00e9", after));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nereid::http
