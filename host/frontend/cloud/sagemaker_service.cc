@@ -88,7 +88,7 @@ bool SageMakerService::AwaitsBody(const HttpConnection& connection, const Reques
 }
 
 void SageMakerService::Handle(HttpConnection& connection, const RequestHead& head,
-                              RequestBody body) {
+                              RequestBody&& body) {
   if (const std::string path = RedirectionOf(head); !path.empty()) {
     Redirect(connection, head, std::move(body), path);
   } else if (head.path == "/invocations") {

@@ -23,7 +23,7 @@ class SageMakerService final : public HttpService {
                                                           KServeOptions kserve,
                                                           const SageMakerOptions& options);
 
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override;
   bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
 
   KServeService& kserve() { return *kserve_; }

@@ -101,7 +101,7 @@ bool VertexAiService::AwaitsBody(const HttpConnection& connection, const Request
 }
 
 void VertexAiService::Handle(HttpConnection& connection, const RequestHead& head,
-                             RequestBody body) {
+                             RequestBody&& body) {
   // The body is empty, too, if AwaitsBody has refused it.
   const bool has_body = !body.bytes().empty() || head.content_length.value_or(0) > 0;
   const std::optional<Redirection> redirection = RedirectionOf(head, has_body);

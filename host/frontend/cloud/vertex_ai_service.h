@@ -22,7 +22,7 @@ class VertexAiService final : public HttpService {
                                                          KServeOptions kserve,
                                                          const VertexAiOptions& options);
 
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override;
   bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
 
   KServeService& kserve() { return *kserve_; }

@@ -63,7 +63,8 @@ PostedMemory KServeService::AcquirePostedMemory(const RequestHead& head, uint64_
   return {std::move(memory), base};
 }
 
-void KServeService::Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) {
+void KServeService::Handle(HttpConnection& connection, const RequestHead& head,
+                           RequestBody&& body) {
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   const Route route = FindRoute(head.path);
   if (route.endpoint == Endpoint::kUnknown) {
@@ -99,7 +100,7 @@ void KServeService::Handle(HttpConnection& connection, const RequestHead& head, 
 }
 
 void KServeService::HandleRoute(HttpConnection& connection, const RequestHead& head,
-                                RequestBody body, const Route& route) {
+                                RequestBody&& body, const Route& route) {
   const auto reply_if_error = [&](const Status& status) {
     if (status.ok()) return;
     LogVerbose("Infer failed: ", status.message());

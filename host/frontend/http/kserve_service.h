@@ -22,7 +22,7 @@ class KServeService final : public HttpService {
   static Result<std::unique_ptr<KServeService>> Create(const Server& server, FrontendState& state,
                                                        const KServeOptions& options);
 
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override;
   bool AwaitsBody(const HttpConnection& connection, const RequestHead& head) override;
   std::optional<size_t> NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) override;
   PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
@@ -54,7 +54,7 @@ class KServeService final : public HttpService {
                                                           : std::string(),
                  options.http_status_of_error},
         pool_(/*max_threads=*/64, /*max_pending=*/256) {}
-  void HandleRoute(HttpConnection& connection, const RequestHead& head, RequestBody body,
+  void HandleRoute(HttpConnection& connection, const RequestHead& head, RequestBody&& body,
                    const Route& route);
 
   KServeContext context_;

@@ -7,7 +7,7 @@
 
 namespace nereid::http {
 
-void MetricsService::Handle(HttpConnection& connection, const RequestHead& head, RequestBody) {
+void MetricsService::Handle(HttpConnection& connection, const RequestHead& head, RequestBody&&) {
   LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   if (head.method != Method::kGet && head.method != Method::kHead) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));

@@ -14,7 +14,7 @@ class MetricsService final : public HttpService {
   MetricsService(const Server& server, FrontendState& state)
       : server_(server), state_(state), access_(state.access, RestrictedApis()) {}
 
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override;
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override;
   bool AwaitsBody(const HttpConnection&, const RequestHead&) override { return false; }
 
  private:

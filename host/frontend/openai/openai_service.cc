@@ -171,7 +171,7 @@ void OpenAiService::HandleApi(http::HttpConnection& connection, const http::Requ
 
 // The same for KServe's routes.
 void OpenAiService::HandleKServe(http::HttpConnection& connection, const http::RequestHead& head,
-                                 http::RequestBody body) {
+                                 http::RequestBody&& body) {
   const http::Route route = context_.demand == nullptr ? http::Route() : http::FindRoute(head.path);
   const bool infers = route.endpoint == http::Endpoint::kInfer ||
                       route.endpoint == http::Endpoint::kGenerate ||
@@ -191,7 +191,7 @@ void OpenAiService::HandleKServe(http::HttpConnection& connection, const http::R
 }
 
 void OpenAiService::Handle(http::HttpConnection& connection, const http::RequestHead& head,
-                           http::RequestBody body) {
+                           http::RequestBody&& body) {
   if (log_ != nullptr) connection.SetNotes(log_->Begin(head, connection.request_start_ns()));
   const ApiRoute* const route = FindRoute(head);
   const bool is_console = has_console_ && IsConsolePath(head.path);

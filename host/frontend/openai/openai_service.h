@@ -26,7 +26,7 @@ class OpenAiService final : public http::HttpService {
                 bool is_local, bool checks_kserve, ModelDemand* demand, AccessLog* log);
 
   void Handle(http::HttpConnection& connection, const http::RequestHead& head,
-              http::RequestBody body) override;
+              http::RequestBody&& body) override;
   bool AwaitsBody(const http::HttpConnection& connection, const http::RequestHead& head) override;
   Refusal Refuse(const http::RequestHead& head, int status, std::string_view reason) override;
   std::optional<size_t> NumLeadingBytes(const http::RequestHead& head,
@@ -41,7 +41,7 @@ class OpenAiService final : public http::HttpService {
   void HandleApi(http::HttpConnection& connection, const http::RequestHead& head,
                  const ApiRoute& route, http::RequestBody body);
   void HandleKServe(http::HttpConnection& connection, const http::RequestHead& head,
-                    http::RequestBody body);
+                    http::RequestBody&& body);
   const ApiRoute* FindRoute(const http::RequestHead& head) const;
   bool AnswerPage(http::HttpConnection& connection, const http::RequestHead& head, bool is_api);
 

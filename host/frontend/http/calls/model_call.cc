@@ -23,8 +23,8 @@ size_t OutputBytes(const InferResponse& response) {
 
 }  // namespace
 
-ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, RequestBody body,
-                     InputTensors inputs)
+ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, RequestBody&& body,
+                     InputTensors&& inputs)
     : context_(context),
       loop_(connection.loop()),
       connection_(&connection),

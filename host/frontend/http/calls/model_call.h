@@ -24,8 +24,8 @@ namespace nereid::http {
 class ModelCall : public InferObserver, public net::LoopTask, public InFlightCall {
  public:
   // `body` and `inputs` own the memory of the request's tensors.
-  ModelCall(KServeContext& context, HttpConnection& connection, RequestBody body,
-            InputTensors inputs);
+  ModelCall(KServeContext& context, HttpConnection& connection, RequestBody&& body,
+            InputTensors&& inputs);
 
   // [loop thread] Call before Launch: the response will carry load metrics in `format`.
   void ReportLoadMetrics(OrcaFormat format) { orca_ = format; }

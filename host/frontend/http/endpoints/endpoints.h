@@ -16,7 +16,7 @@ namespace nereid::http {
 // POST /v2/models/<model>[/versions/<version>]/infer: one request, one response. Returns Ok if the
 // response follows later. After an error the connection must still be answered.
 Status StartInfer(KServeContext& context, HttpConnection& connection, const RequestHead& head,
-                  RequestBody body, const RequestedModel& model);
+                  RequestBody&& body, const RequestedModel& model);
 
 // POST .../generate and .../generate_stream. The request is a flat JSON object. The response is one
 // flat JSON object, or a stream of them as server-sent events. Returns like StartInfer.

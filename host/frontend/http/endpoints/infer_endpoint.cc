@@ -22,8 +22,8 @@ constexpr size_t kMaxCopiedTensorBytes = 2048;  // bytes
 
 class InferCall final : public ModelCall {
  public:
-  InferCall(KServeContext& context, HttpConnection& connection, RequestBody body,
-            InputTensors inputs, OutputFormats formats, Encoding encoding)
+  InferCall(KServeContext& context, HttpConnection& connection, RequestBody&& body,
+            InputTensors&& inputs, OutputFormats&& formats, Encoding encoding)
       : ModelCall(context, connection, std::move(body), std::move(inputs)),
         context_(context),
         formats_(std::move(formats)),
@@ -143,7 +143,7 @@ RequestBody CopyToOwnMemory(RequestBody body) {
 }  // namespace
 
 Status StartInfer(KServeContext& context, HttpConnection& connection, const RequestHead& head,
-                  RequestBody body, const RequestedModel& model) {
+                  RequestBody&& body, const RequestedModel& model) {
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled,
                           context.server.IsDecoupled(model.name.c_str(), model.version));
   if (is_decoupled) {

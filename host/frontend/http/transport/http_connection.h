@@ -154,7 +154,7 @@ class HttpConnection {
   void MakeRoomBehindHead();
   void Dispatch();
   RequestBody TakeBody();
-  void HandleRequest(RequestBody body);
+  void HandleRequest(RequestBody&& body);
   void RefuseBody(Status reason);
   void RejectRequest(int status, std::string_view reason);
   void ReplyRefusal(int status, std::string_view reason);

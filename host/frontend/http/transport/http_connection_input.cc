@@ -14,8 +14,9 @@ namespace nereid::http {
 namespace {
 
 constexpr uint64_t kMaxCopiedBody = 4096;
-// Memory that a body gets before any of it has arrived. Only what arrives becomes resident.
-constexpr size_t kFirstBodyBytes = 1 << 20;
+// Memory that a body gets before any of it has arrived: enough for 1 MiB of tensors and their JSON
+// part. Only what arrives becomes resident.
+constexpr size_t kFirstBodyBytes = (1 << 20) + (16 << 10);
 // A body in memory of its own is counted in steps of this size.
 constexpr size_t kReservationStep = 64 << 10;
 
@@ -295,7 +296,7 @@ RequestBody HttpConnection::TakeBody() {
 }
 
 // Requests whose size exceeds the free memory end here, with an answer and nothing else.
-void HttpConnection::HandleRequest(RequestBody body) {
+void HttpConnection::HandleRequest(RequestBody&& body) {
   const size_t body_bytes = body.bytes().size() + body.posted.size();
   try {
     if (const auto refusal = std::exchange(refusal_, std::nullopt)) {

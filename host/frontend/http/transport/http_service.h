@@ -19,9 +19,9 @@ class HttpService {
  public:
   virtual ~HttpService() = default;
 
-  // Answers through `connection`, before it returns or later (HttpConnection::BeginCall). Every
-  // loop of the server calls it, concurrently.
-  virtual void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) = 0;
+  // Answers through `connection`, before it returns or later (HttpConnection::BeginCall). It may
+  // take `body`. Every loop of the server calls it, concurrently.
+  virtual void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) = 0;
 
   // Returns false if Handle will refuse the request whatever its body contains. Asked before memory
   // is spent on a large body; Handle is then called at once with an empty one.

@@ -42,7 +42,7 @@ std::string_view NameOf(Method method) {
 }
 
 class EchoService final : public HttpService {
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override {
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override {
     std::string text(NameOf(head.method));
     text += '\n' + Hex(head.path) + '\n' + Hex(head.query) + '\n' + Hex(body.bytes()) +
             Hex(body.posted.view()) + '\n';

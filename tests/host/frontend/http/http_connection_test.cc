@@ -38,7 +38,7 @@ class TestService final : public HttpService {
  public:
   static constexpr size_t kNumLeadingBytes = 10;
 
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override {
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override {
     if (head.path == "/sequence") connection.KeepOpenForSequences();
     if (head.path == "/wait" || head.path == "/stream" || head.path == "/later") {
       auto* call = new WaitingCall(*this, connection);

@@ -20,7 +20,7 @@ namespace {
 // answers. Other paths echo.
 class MarkingService final : public HttpService {
  public:
-  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody body) override {
+  void Handle(HttpConnection& connection, const RequestHead& head, RequestBody&& body) override {
     if (head.path == "/wait") return connection.BeginCall(&call_);
     if (head.path == "/marked") connection.AddResponseHeaders("X-Mark: 1\r\n");
     connection.Reply({.content_type = "text/plain"}, body.bytes());
