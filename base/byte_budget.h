@@ -25,17 +25,31 @@ class ByteBudget {
   std::string_view flag() const { return flag_; }
   // Number of reservations that were refused, also by the shares.
   uint64_t num_refused() const { return num_refused_.load(std::memory_order_relaxed); }
-  // The budget that has the least left: this one, or the one of which it is a share.
+  // The budget that has the least left: this one, or one of which it is a share.
   const ByteBudget& tightest() const {
-    return whole_ != nullptr && whole_->left_bytes() < left_bytes() ? *whole_ : *this;
+    if (whole_ == nullptr) return *this;
+    const ByteBudget& above = whole_->tightest();
+    return above.left_bytes() < left_bytes() ? above : *this;
   }
 
  private:
   friend class ByteReservation;
   friend class BudgetShare;
 
+  // A share, which lives as long as one of its users: its owner, reservations, and shares of it.
   ByteBudget(size_t max_bytes, std::string_view flag, ByteBudget& whole)
-      : max_bytes_(max_bytes), flag_(flag), whole_(&whole) {}
+      : max_bytes_(max_bytes), flag_(flag), whole_(&whole) {
+    whole.AddUser();
+  }
+  void AddUser() {
+    if (whole_ != nullptr) num_users_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void RemoveUser() {
+    if (whole_ == nullptr || num_users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    ByteBudget* const whole = whole_;
+    delete this;
+    whole->RemoveUser();
+  }
 
   size_t left_bytes() const {
     const size_t used = used_bytes();
@@ -46,52 +60,45 @@ class ByteBudget {
     const bool fits = max_bytes_ == 0 || (before <= max_bytes_ && count <= max_bytes_ - before);
     if (fits && (whole_ == nullptr || whole_->TryTake(count))) return true;
     used_bytes_.fetch_sub(count, std::memory_order_relaxed);
-    if (whole_ == nullptr) {
-      num_refused_.fetch_add(1, std::memory_order_relaxed);
-    } else if (!fits) {
-      whole_->num_refused_.fetch_add(1, std::memory_order_relaxed);
-    }
+    if (!fits) CountRefusal();
     return false;
   }
   void Return(size_t count) {
-    if (whole_ == nullptr) {
-      used_bytes_.fetch_sub(count, std::memory_order_relaxed);
-      return;
-    }
-    whole_->Return(count);
-    Release(count);
+    used_bytes_.fetch_sub(count, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->Return(count);
   }
-  // The last one deletes a share.
-  void Release(size_t count) {
-    if (used_bytes_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
+  void CountRefusal() {
+    if (whole_ != nullptr) return whole_->CountRefusal();
+    num_refused_.fetch_add(1, std::memory_order_relaxed);
   }
 
   const size_t max_bytes_;
   const std::string_view flag_;
-  ByteBudget* const whole_ = nullptr;  // not null: this is a share, whose owner counts as one byte
+  ByteBudget* const whole_ = nullptr;  // not null: this is a share
   alignas(64) std::atomic<size_t> used_bytes_{0};
   std::atomic<uint64_t> num_refused_{0};
+  std::atomic<size_t> num_users_{1};  // of a share
 };
 
-// The owner of a part of a budget that one client may use at most. What is taken from the part is
-// taken from the whole, too. Reservations may outlive the owner; they keep the part alive. [one
-// owner at a time]
+// The owner of a part of a budget, which one client or one connection may use at most. What is
+// taken from the part is taken from the whole, too. `whole` may be a share itself. Reservations may
+// outlive the owner. [one owner at a time]
 class BudgetShare {
  public:
   // Without a limit of its own, or without a `whole`, the share is `whole`, which outlives it.
   BudgetShare(ByteBudget* whole, size_t max_bytes, std::string_view flag)
       : budget_(whole), is_own_(whole != nullptr && max_bytes > 0) {
-    if (!is_own_) return;
-    budget_ = new ByteBudget(max_bytes, flag, *whole);
-    budget_->used_bytes_ = 1;
+    if (is_own_) budget_ = new ByteBudget(max_bytes, flag, *whole);
   }
   ~BudgetShare() {
-    if (is_own_) budget_->Release(1);
+    if (is_own_) budget_->RemoveUser();
   }
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
   ByteBudget* budget() const { return budget_; }
+  // True while something is taken from the part.
+  bool is_used() const { return is_own_ && budget_->used_bytes() > 0; }
 
  private:
   ByteBudget* budget_;
@@ -104,18 +111,22 @@ class ByteReservation {
  public:
   // Counts nothing and is never refused.
   ByteReservation() = default;
-  // `budget` outlives the reservation, or is a share whose owner is alive until GrowTo has taken
-  // something. Null: like the default constructor.
-  explicit ByteReservation(ByteBudget* budget) : budget_(budget) {}
-  ByteReservation(ByteReservation&& other) noexcept { *this = std::move(other); }
+  // `budget` outlives the reservation, or is a share, which the reservation keeps alive. Null: like
+  // the default constructor.
+  explicit ByteReservation(ByteBudget* budget) : budget_(budget) {
+    if (budget != nullptr) budget->AddUser();
+  }
+  // `other` then counts nothing.
+  ByteReservation(ByteReservation&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   ByteReservation& operator=(ByteReservation&& other) noexcept {
     if (this == &other) return *this;
-    Clear();
-    budget_ = other.budget_;
+    Release();
+    budget_ = std::exchange(other.budget_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;
   }
-  ~ByteReservation() { Clear(); }
+  ~ByteReservation() { Release(); }
 
   ByteBudget* budget() const { return budget_; }
   size_t bytes() const { return bytes_; }
@@ -138,6 +149,11 @@ class ByteReservation {
   void Clear() { ShrinkTo(0); }
 
  private:
+  void Release() {
+    Clear();
+    if (budget_ != nullptr) budget_->RemoveUser();
+  }
+
   ByteBudget* budget_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -63,10 +63,17 @@ AccessPolicy AccessOf(const Options& options) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{AccessOf(options), LogSettings(ToLogValues(options)),
+      state_{AccessOf(options),
+             LogSettings(ToLogValues(options)),
              SharedMemoryManager(options.access.allows_client_shm, options.client_shm_limits),
              nullptr,
-             RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2))} {}
+             RequestMemory(options.max_request_memory_bytes.value_or(MemoryLimitBytes() / 2)),
+             nullptr} {
+  ByteBudget& memory = state_.request_memory.budget();
+  const net::ClientLimits limits{options.max_client_connections,
+                                 options.max_client_memory_bytes.value_or(memory.max_bytes() / 2)};
+  state_.clients = std::make_unique<net::ClientTable>(&memory, limits);
+}
 
 // Requests that wait for a model are answered on the loops of the servers.
 Frontends::~Frontends() {
@@ -160,6 +167,7 @@ Status Frontends::StartGrpc(const Options& options) {
   grpc.state = &state_;
   grpc.demand = demand_.get();
   grpc.budget = &state_.request_memory.budget();
+  grpc.clients = state_.clients.get();
   grpc.max_connection_memory_bytes =
       options.grpc_max_connection_memory_bytes.value_or(grpc.budget->max_bytes() / 2);
   if (grpc.tls) {
@@ -173,6 +181,7 @@ Status Frontends::StartGrpc(const Options& options) {
 Status Frontends::Listen(std::unique_ptr<http::HttpService> service, http::KServeService* kserve,
                          http::HttpServerOptions config, const char* protocol) {
   config.limits.budget = &state_.request_memory.budget();
+  config.limits.clients = state_.clients.get();
   if (config.tls) {
     reload_.Add("TLS files of HTTP", config.tls->paths(), [this, index = http_ports_.size()] {
       return http_ports_[index].server->ReloadTls();

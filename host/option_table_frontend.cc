@@ -201,6 +201,17 @@ const Flag kFlags[] = {
      [](Options& o, Text text) {
        return SetInt(o.max_request_memory_bytes.emplace(), text, 0, INT64_MAX);
      }},
+    {kShared, "--max-client-memory-size", "integer",
+     "The maximum number of bytes of the requests in flight from one address, as a part of "
+     "--max-request-memory-size; 0 means no limit. Local clients have no such limit. Default: half "
+     "of it.",
+     [](Options& o, Text text) {
+       return SetInt(o.max_client_memory_bytes.emplace(), text, 0, INT64_MAX);
+     }},
+    {kShared, "--max-client-connections", "integer",
+     "The maximum number of open HTTP and gRPC connections from one address; 0 means no limit. "
+     "Local clients have no such limit. Default: 8192.",
+     NEREID_INT(max_client_connections, 0, INT32_MAX)},
     {kShared, "--api-key-file", "path",
      "A file with hashed API keys and their rights. Then every request needs a key, except those "
      "for the server's health. The server reads the file again when it changes.",

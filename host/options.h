@@ -70,7 +70,10 @@ struct Options {
   // Of bodies and messages in flight; 0: no limit. nullopt: half of the memory.
   std::optional<size_t> max_request_memory_bytes;
   std::optional<size_t> grpc_max_connection_memory_bytes;  // none: half of the above
-  std::string api_key_file;                                // empty: no keys
+  // Of one client that is not local; 0: no limit.
+  std::optional<size_t> max_client_memory_bytes;  // none: half of max_request_memory_bytes
+  size_t max_client_connections = 8192;           // over HTTP and gRPC together
+  std::string api_key_file;                       // empty: no keys
   TraceOptions trace;
   ModelDemandOptions demand;  // of `nereid serve`
   bool allow_http = true;

@@ -9,6 +9,7 @@
 #include "host/frontend/request_memory.h"
 #include "host/frontend/shared_memory.h"
 #include "host/frontend/tracing/tracer.h"
+#include "net/client_table.h"
 
 namespace nereid {
 
@@ -18,6 +19,7 @@ struct FrontendState {
   SharedMemoryManager shared_memory;
   std::unique_ptr<Tracer> tracer;
   RequestMemory request_memory;
+  std::unique_ptr<net::ClientTable> clients;  // null: no client has limits of its own
 };
 
 }  // namespace nereid

@@ -1,4 +1,5 @@
 """What untrusted clients can reach and do: the defaults of both program names, calls that change the server, and calls that carry code."""
+import contextlib
 import json
 import pathlib
 import re
@@ -48,7 +49,7 @@ def open_server(start_server, test_backends):
 
 @pytest.fixture(scope="module")
 def triton(start_server, test_backends):
-    return start(start_server, test_backends, program="tritonserver")
+    return start(start_server, test_backends, "--max-client-connections=3", f"--max-client-memory-size={1 << 20}", program="tritonserver")
 
 
 def http(server, host, path, body=None, headers=None):
@@ -194,3 +195,33 @@ def test_an_old_http_version_is_no_way_around(server, own_address, version):
         client.socket = socket.create_connection((own_address, server.http), timeout=60)
         client.send(f"POST /v2/logging {version}\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode())
         assert client.answer()[0] == 403
+
+
+def test_one_client_gets_no_more_than_its_part_of_the_memory(triton, own_address):
+    body = "x" * (3 << 20)
+    status, error = http(triton, own_address, "/v2/models/identity_fp32/infer", body)
+    assert status == 503 and "--max-client-memory-size" in error
+    assert http(triton, "127.0.0.1", "/v2/models/identity_fp32/infer", body)[0] == 400, "a local client has no limit of its own"
+
+
+def test_one_client_gets_no_more_than_its_part_of_the_connections(triton, own_address):
+    def served(host):
+        """Returns a connection that the server has answered, or None."""
+        client = socket.create_connection((host, triton.http), timeout=60)
+        try:
+            client.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n")
+            if b" 200 " in client.recv(4096):
+                return client
+        except ConnectionError:
+            pass
+        client.close()
+        return None
+
+    with contextlib.ExitStack() as stack:
+        connections = []
+        while len(connections) < 3:  # some of earlier tests may not be closed yet
+            if client := served(own_address):
+                connections.append(stack.enter_context(client))
+        assert served(own_address) is None
+        assert call(triton, own_address, "ServerLive", pb.ServerLiveRequest())[0] == "UNAVAILABLE"
+        stack.enter_context(served("127.0.0.1"))

@@ -11,6 +11,10 @@
 #include "host/frontend/restricted_apis.h"
 #include "net/tls_context.h"
 
+namespace nereid::net {
+class ClientTable;
+}  // namespace nereid::net
+
 namespace nereid {
 
 class ModelDemand;
@@ -51,6 +55,9 @@ struct GrpcOptions {
   ModelDemand* demand = nullptr;
   // Counts the messages of all calls in flight. Outlives the server. Null: they are not limited.
   ByteBudget* budget = nullptr;
+  // Limits what one client may use, and has the same budget. Outlives the server. Null: none is
+  // limited.
+  net::ClientTable* clients = nullptr;
   size_t max_connection_memory_bytes = 0;  // of `budget` for one connection; 0: no limit
   // Requests in flight on one ModelStreamInfer call; the server stops reading at the limit.
   size_t max_requests_per_stream = 1024;

@@ -31,7 +31,9 @@ Http2Connection::Http2Connection(int fd, net::EventLoop& loop, TransportContext&
       context_(context),
       on_closed_(std::move(on_closed)),
       fd_(fd),
-      budget_share_(context.options.budget, context.options.max_connection_memory_bytes,
+      client_(context.options.clients, fd),
+      budget_share_(context.options.clients != nullptr ? client_.budget() : context.options.budget,
+                    context.options.max_connection_memory_bytes,
                     "--grpc-max-connection-memory-size"),
       strikes_(context.options.keepalive) {}
 

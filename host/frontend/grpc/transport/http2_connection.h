@@ -14,6 +14,7 @@
 #include "host/frontend/grpc/transport/send_buffer.h"
 #include "host/frontend/grpc/transport/stream_ids.h"
 #include "nereid/status.h"
+#include "net/client_table.h"
 #include "net/event_loop.h"
 #include "net/peer.h"
 #include "net/tls_session.h"
@@ -43,6 +44,8 @@ class Http2Connection final : private net::LoopTask {
   ~Http2Connection();
   Http2Connection(const Http2Connection&) = delete;
   Http2Connection& operator=(const Http2Connection&) = delete;
+  // False if the client has too many connections. Open must not be called then.
+  bool is_admitted() const { return client_.is_admitted(); }
   Status Open();
 
   // Rejects new calls. The connection closes with the last call in flight, or after `grace_ms`
@@ -129,7 +132,8 @@ class Http2Connection final : private net::LoopTask {
   TransportContext& context_;
   const std::function<void(Http2Connection*)> on_closed_;
   int fd_;
-  BudgetShare budget_share_;
+  const net::ClientPlace client_;
+  BudgetShare budget_share_;  // of the client's
   std::unique_ptr<net::TlsSession> tls_;
   nghttp2_session* session_ = nullptr;
   event* read_event_ = nullptr;

@@ -68,7 +68,7 @@ void Http2Server::AddConnection(size_t index, int fd) {
   };
   auto connection = net::MakeConnection<Http2Connection>(fd, loop, context_, on_closed);
   Http2Connection* const key = connection.get();
-  if (loop_state.is_stopping) {
+  if (loop_state.is_stopping || !key->is_admitted()) {
     socket_server_->OnClosed(index);
     return;
   }

@@ -324,8 +324,8 @@ Status ReserveInputs(const InputTensors& inputs, ByteReservation& reservation) {
   for (const InputTensor& input : inputs) parsed_bytes += input.parsed.capacity();
   if (parsed_bytes < kMinBytes || reservation.GrowBy(parsed_bytes)) return Status::Ok();
   return UnavailableError("input tensors of ", parsed_bytes,
-                          " bytes exceed the free memory for requests in flight "
-                          "(--max-request-memory-size)");
+                          " bytes exceed the free memory for requests in flight (",
+                          reservation.budget()->tightest().flag(), ")");
 }
 
 }  // namespace nereid::http

@@ -32,8 +32,7 @@ DecompressingCall::DecompressingCall(HttpConnection& connection, RequestBody pac
       loop_(connection.loop()),
       packed_(std::move(packed)),
       handler_(std::move(handler)),
-      decompression_(packed_.bytes(), connection.limits().max_body_bytes,
-                     connection.limits().budget) {}
+      decompression_(packed_.bytes(), connection.limits().max_body_bytes, connection.budget()) {}
 
 // Returns true if the request has been answered or handed to the handler.
 bool DecompressingCall::Step() {

@@ -177,8 +177,8 @@ Status StartInfer(KServeContext& context, HttpConnection& connection, const Requ
   if (posted != nullptr && !posted->IsForModelOf(request)) {
     if (!body.reservation.GrowBy(body_bytes)) {
       return UnavailableError("a request of ", body_bytes,
-                              " bytes exceeds the free memory for requests in flight "
-                              "(--max-request-memory-size)");
+                              " bytes exceeds the free memory for requests in flight (",
+                              body.reservation.budget()->tightest().flag(), ")");
     }
     return StartInfer(context, connection, head, CopyToOwnMemory(std::move(body)), model);
   }

@@ -34,7 +34,8 @@ HttpConnection::HttpConnection(int fd, net::EventLoop& loop, LoopConnections& ow
       service_(service),
       limits_(limits),
       fd_(fd),
-      body_reservation_(limits.budget) {}
+      client_(limits.clients, fd),
+      body_reservation_(budget()) {}
 
 HttpConnection::~HttpConnection() {
   for (event* event : {read_event_, hangup_event_, reset_event_, write_event_}) {

@@ -17,6 +17,7 @@
 #include "host/frontend/http/transport/output_queue.h"
 #include "host/frontend/http/transport/request_notes.h"
 #include "nereid/status.h"
+#include "net/client_table.h"
 #include "net/peer.h"
 #include "net/tls_session.h"
 
@@ -91,11 +92,17 @@ class HttpConnection {
   // True if the client's socket is on this machine; false if it is closed.
   bool IsPeerLocal() const { return net::IsPeerLocal(fd_); }
   const HttpLimits& limits() const { return limits_; }
+  // Counts the bodies of this client's requests; null if they are not limited.
+  ByteBudget* budget() const {
+    return limits_.clients != nullptr ? client_.budget() : limits_.budget;
+  }
   // Time at which the first bytes of the current request were read, by the steady clock.
   uint64_t request_start_ns() const { return request_start_ns_; }
   size_t unsent_bytes() const { return output_.unsent_bytes(); }
 
   // ---- For the owner.
+  // False if the client has too many connections. Open must not be called then.
+  bool is_admitted() const { return client_.is_admitted(); }
   // Called once a second. Closes a connection that exceeds a timeout.
   void OnTick(int64_t now_s);
   // The server shuts down: accepts no further request, unless the connection is kept open for
@@ -170,6 +177,7 @@ class HttpConnection {
   HttpService& service_;
   const HttpLimits& limits_;
   int fd_;
+  const net::ClientPlace client_;
   std::unique_ptr<net::TlsSession> tls_;
   event* read_event_ = nullptr;    // readable or closed by the client
   event* hangup_event_ = nullptr;  // closed by the client; used while reading is paused

@@ -44,9 +44,10 @@ Status CannotAllocate(uint64_t body_bytes) {
 }
 
 Status OverBudget(const ByteBudget& budget) {
-  return UnavailableError("the memory for requests in flight is exhausted: ", budget.used_bytes(),
-                          " of ", budget.max_bytes(),
-                          " bytes are in use (--max-request-memory-size)");
+  const ByteBudget& tightest = budget.tightest();
+  return UnavailableError("the memory for requests in flight is exhausted: ", tightest.used_bytes(),
+                          " of ", tightest.max_bytes(), " bytes are in use (", tightest.flag(),
+                          ")");
 }
 
 }  // namespace
@@ -261,7 +262,7 @@ RequestBody HttpConnection::TakeBody() {
     body_ = ByteBuffer();
     return body;
   }
-  body.reservation = std::exchange(body_reservation_, ByteReservation(limits_.budget));
+  body.reservation = std::exchange(body_reservation_, ByteReservation(budget()));
   const uint64_t length = head_.content_length.value_or(0);
   if (body_.external_owner() != nullptr) {
     const std::string_view first = input_.view().substr(head_bytes_);

@@ -14,6 +14,10 @@
 #include "base/byte_budget.h"
 #include "host/frontend/http/transport/byte_buffer.h"
 
+namespace nereid::net {
+class ClientTable;
+}  // namespace nereid::net
+
 namespace nereid::http {
 
 // Limits on what a client may use of the server. Each value has a flag. Shared read-only by all
@@ -31,6 +35,9 @@ struct HttpLimits {
   int write_timeout_s = 60;                    // without progress while a response is sent
   // Counts the bodies of all requests in flight. Outlives the server. Null: they are not limited.
   ByteBudget* budget = nullptr;
+  // Limits what one client may use, and has the same budget. Outlives the server. Null: none is
+  // limited.
+  net::ClientTable* clients = nullptr;
 };
 
 // The values are libevhtp's, because Triton's log prints them.

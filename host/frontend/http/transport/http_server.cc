@@ -1,22 +1,12 @@
 // Admission, counting and shutdown of connections.
 #include "host/frontend/http/transport/http_server.h"
 
-#include <sys/socket.h>
-
 #include <thread>
 #include <utility>
 
 #include "nereid/ext/response_room.h"
 
 namespace nereid::http {
-namespace {
-
-// Sent unchanged to a client beyond the connection limit.
-constexpr char kTooManyConnections[] =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 32\r\n"
-    "Connection: close\r\n\r\n{\"error\":\"too many connections\"}";
-
-}  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
                                                       HttpService& service) {
@@ -57,8 +47,7 @@ Status HttpServer::Open() {
 
 bool HttpServer::Admit(int fd) {
   if (socket_server_->num_open() < options_.limits.max_connections) return true;
-  [[maybe_unused]] const ssize_t sent =
-      send(fd, kTooManyConnections, sizeof(kTooManyConnections) - 1, MSG_NOSIGNAL);
+  TurnAway(fd);
   return false;
 }
 

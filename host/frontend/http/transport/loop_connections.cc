@@ -1,15 +1,31 @@
 // Adds, checks and removes the connections of a loop.
 #include "host/frontend/http/transport/loop_connections.h"
 
+#include <sys/socket.h>
+
 #include <new>
 #include <vector>
 
 namespace nereid::http {
+namespace {
+
+// Sent unchanged to a client beyond a connection limit.
+constexpr char kTooManyConnections[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 32\r\n"
+    "Connection: close\r\n\r\n{\"error\":\"too many connections\"}";
+
+}  // namespace
+
+void TurnAway(int fd) {
+  [[maybe_unused]] const ssize_t sent =
+      send(fd, kTooManyConnections, sizeof(kTooManyConnections) - 1, MSG_NOSIGNAL);
+}
 
 void LoopConnections::AddConnection(int fd) {
   auto connection = net::MakeConnection<HttpConnection>(fd, loop_, *this, service_, limits_);
   HttpConnection* const key = connection.get();
-  if (is_draining_) {
+  if (!key->is_admitted()) TurnAway(fd);
+  if (is_draining_ || !key->is_admitted()) {
     socket_server_.OnClosed(index_);
     return;
   }

@@ -15,6 +15,10 @@
 
 namespace nereid::http {
 
+// Tells a client that there are too many connections, its own or all together. The caller closes
+// `fd`.
+void TurnAway(int fd);
+
 class LoopConnections {
  public:
   // All references outlive this object. `index` is the index of the server's loop. `tls` is null on

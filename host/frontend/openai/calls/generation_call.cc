@@ -74,7 +74,7 @@ Status GenerationCall::Start(http::KServeContext& context, RunningRequests& runn
                              http::HttpConnection& connection, const http::RequestHead& head,
                              GenerationRequest request, Answers answers,
                              std::unique_ptr<AnswerFormat> format) {
-  const auto reservation = std::make_shared<ByteReservation>(connection.limits().budget);
+  const auto reservation = std::make_shared<ByteReservation>(connection.budget());
   NEREID_RETURN_IF_ERROR(ReserveAll(request.prompts, *reservation));
   const auto call = std::make_shared<GenerationCall>(connection, std::move(request),
                                                      std::move(answers), std::move(format));

@@ -12,7 +12,7 @@ Status StepCall::Start(http::KServeContext& context, http::HttpConnection& conne
   outputs[0].name = output;
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
                           http::BuildRequest(context.server, {model}, {}, inputs, outputs));
-  http::RequestBody body{.memory = {}, .reservation = ByteReservation(connection.limits().budget)};
+  http::RequestBody body{.memory = {}, .reservation = ByteReservation(connection.budget())};
   NEREID_RETURN_IF_ERROR(http::ReserveInputs(inputs, body.reservation));
   return Launch(std::make_unique<StepCall>(context, connection, std::move(body), std::move(inputs),
                                            std::move(handler)),

@@ -150,7 +150,7 @@ Status Launch(ApiContext& context, HttpConnection& connection, AdapterChange cha
   http::InputTensors inputs;
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
                           MakeCommand(context, change, model->engine, inputs));
-  RequestBody body{.memory = {}, .reservation = ByteReservation(connection.limits().budget)};
+  RequestBody body{.memory = {}, .reservation = ByteReservation(connection.budget())};
   NEREID_RETURN_IF_ERROR(http::ReserveInputs(inputs, body.reservation));
   return http::ModelCall::Launch(
       std::make_unique<AdapterCall>(context, connection, std::move(body), std::move(inputs),

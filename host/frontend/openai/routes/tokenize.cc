@@ -190,7 +190,7 @@ void HandleCompletionRender(ApiContext& context, HttpConnection& connection,
   };
   Status status = read();
   if (status.ok()) {
-    rendering->reservation = ByteReservation(connection.limits().budget);
+    rendering->reservation = ByteReservation(connection.budget());
     status = ReserveAll(rendering->prompts, rendering->reservation);
   }
   if (!status.ok()) return ReplyApiError(connection, parsed.ErrorOf(status));
