@@ -143,7 +143,7 @@ def test_execute_may_be_made_by_initialize(own_server, own_repository):
 def test_an_interpreter_without_numpy_is_named(own_server, own_repository, tmp_path):
     environment = tmp_path / "env"
     (environment / "bin").mkdir(parents=True)
-    (environment / "bin/python3").write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
+    (environment / "bin/python3").write_text(f"#!/bin/sh\nexec {sys.executable} -S -E \"$@\"\n")
     (environment / "bin/python3").chmod(0o755)
     config = (MODELS / "doubler/config.pbtxt").read_text() + f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{environment}" }} }}\n'
     write_model(own_repository, "bare", (MODELS / "doubler/1/model.py").read_text(), config)
