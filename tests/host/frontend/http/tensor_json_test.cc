@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
+#include <string>
+#include <vector>
 
 namespace nereid::http {
 namespace {
@@ -86,6 +90,41 @@ TEST(TensorJsonTest, RoundsTinyNumbersToZero) {
   const Parsed parsed = Parse("[1e-60,1e-45]", TRITONSERVER_TYPE_FP32, {2});
   ASSERT_TRUE(parsed.status.ok());
   EXPECT_EQ(Elements<float>(parsed.bytes), (std::vector<float>{0.0f, 1e-45f}));
+}
+
+template <typename T>
+void ExpectNearest(TRITONSERVER_DataType datatype, const std::string& text) {
+  T nearest{};
+  std::from_chars(text.data(), text.data() + text.size(), nearest);
+  const Parsed parsed = Parse("[" + text + "]", datatype, {1});
+  ASSERT_TRUE(parsed.status.ok()) << text;
+  const T value = Elements<T>(parsed.bytes)[0];
+  EXPECT_EQ(std::memcmp(&value, &nearest, sizeof(T)), 0) << text << " became " << value;
+}
+
+TEST(TensorJsonTest, RoundsDecimalsOfEveryLengthToTheNearestNumber) {
+  std::vector<std::string> texts = {"-0",
+                                    "-0.0",
+                                    "0.10",
+                                    "16777216",
+                                    "16777217",
+                                    "16777219",
+                                    "9007199254740993",
+                                    "0.00000000001",
+                                    "123456.7e-3"};
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = std::to_string(random());
+    text = std::to_string(std::stoull(text.substr(0, 1 + i % 18)));
+    const size_t num_decimals = random() % 14;
+    if (text.size() <= num_decimals) text.insert(0, num_decimals + 1 - text.size(), '0');
+    if (num_decimals > 0) text.insert(text.size() - num_decimals, ".");
+    texts.push_back((random() % 2 == 0 ? "-" : "") + text);
+  }
+  for (const std::string& text : texts) {
+    ExpectNearest<float>(TRITONSERVER_TYPE_FP32, text);
+    ExpectNearest<double>(TRITONSERVER_TYPE_FP64, text);
+  }
 }
 
 TEST(TensorJsonTest, RejectsTypesWithoutAJsonForm) {
