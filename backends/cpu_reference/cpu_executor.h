@@ -49,6 +49,7 @@ class CpuExecutor : public llm::Executor {
             .token_masks = true,
             .adapters = true,
             .draft_tokens = true,
+            .draft_masks = true,
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,

@@ -63,6 +63,7 @@ bool DraftPlanner::MayPropose(const Sequence& sequence) const {
 void DraftPlanner::Add(Sequence& sequence) const {
   const GenerationRequest& request = *sequence.request;
   if (!is_on() || !request.speculates || request.uses_beams()) return;
+  if (sequence.has_grammar && !options_.masks_drafts) return;
   if (!MayPropose(sequence) && request.draft_ids.empty() && !sequence.has_grammar) return;
   sequence.drafts = std::make_unique<SequenceDrafts>();
   sequence.drafts->reads_hidden_states =

@@ -24,6 +24,9 @@ struct SpeculationOptions {
   int32_t max_draft_tokens = 8;      // of a sequence in one step; 1 to kMaxDraftTokens
   // False: every proposal is verified at full length, whatever it costs.
   bool adapts_length = true;
+  // Set by the engine: ExecutorFeatures::draft_masks. Without it, sequences with a grammar have no
+  // drafts.
+  bool masks_drafts = false;
 };
 
 struct SpeculationCounts {

@@ -24,6 +24,11 @@ double Seconds(EngineClock::TimePoint::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+SpeculationOptions WithFeatures(SpeculationOptions options, const ExecutorFeatures& features) {
+  options.masks_drafts = features.draft_masks;
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
@@ -33,8 +38,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(WithStorage(options_.scheduler, *executor_), limits_, executor_->features()),
-      draft_planner_(options_.speculation, executor_->features().draft_tokens,
-                     executor_->typical_step_costs(),
+      draft_planner_(WithFeatures(options_.speculation, executor_->features()),
+                     executor_->features().draft_tokens, executor_->typical_step_costs(),
                      [this] { return Seconds(options_.clock->Now().time_since_epoch()); }) {
   PublishStats();
   thread_ = StartThread([this] { Run(); });

@@ -53,6 +53,7 @@ struct ExecutorFeatures {
   bool token_masks = false;        ///< BatchEntry::token_masks: grammars
   bool adapters = false;           ///< BatchEntry::adapter: LoRA adapters
   bool draft_tokens = false;       ///< BatchEntry::num_draft_tokens: speculative decoding
+  bool draft_masks = false;        ///< token masks of entries with draft tokens
   bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
   bool draft_logits = false;       ///< BatchEntry::draft_logits
   bool hidden_states = false;      ///< CaptureHiddenStates

@@ -165,6 +165,7 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
            .candidates = true,
            .token_masks = true,
            .draft_tokens = GetParam().speculates,
+           .draft_masks = GetParam().speculates,
            .overlap = GetParam().overlap});
   }
 
