@@ -46,7 +46,10 @@ class ModelDrafter::Cache {
       holders_.push_back(&state);
     }
     while (static_cast<int32_t>(state.block_table.size()) < blocks_.BlocksFor(num_tokens)) {
-      if (blocks_.num_free() == 0 && !TakeFromOldest()) return false;
+      // The oldest may have a slot, but no blocks.
+      while (blocks_.num_free() == 0) {
+        if (!TakeFromOldest()) return false;
+      }
       state.block_table.push_back(blocks_.Allocate());
     }
     return true;
