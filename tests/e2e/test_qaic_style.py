@@ -87,7 +87,8 @@ def test_the_samples_are_made_by_their_flags(dist, tmp_path, name, flags, is_dec
     engine = (tmp_path / "models/tensorrt_llm/config.pbtxt").read_text()
     assert 'key: "max_seq_len" value { string_value: "128" }' in engine
     assert 'key: "max_num_tokens" value { string_value: "96" }' in engine
-    check = subprocess.run([dist / "bin/nereid-repo", "check", tmp_path / "models", "--backend-directory", dist / "backends"], capture_output=True, text=True)
+    check = subprocess.run([dist / "bin/nereid-repo", "check", tmp_path / "models", "--backend-directory", dist / "backends"], capture_output=True, text=True,
+                           env={"NEREID_PYTHON": sys.executable, **os.environ})
     assert check.returncode == 0, check.stdout + check.stderr
 
 

@@ -89,7 +89,8 @@ def test_what_is_accepted_is_valid(program, tmp_path, name):
         return
     assert isinstance(answers, list), answers
     assert all(answer["accepted"] for answer in answers[:len(valid)]), [texts[i] for i in range(len(valid)) if not answers[i]["accepted"]]
-    wrong = [text for text, each, answer in zip(texts, instances, answers) if answer["accepted"] and not oracle.is_valid(each)]
+    # The listed instances are valid by the specification. jsonschema 4.23 refuses one of them: it does not count what `additionalProperties` evaluates.
+    wrong = [text for text, each, answer in zip(texts, instances, answers) if answer["accepted"] and each not in valid and not oracle.is_valid(each)]
     assert not wrong, wrong
     duplicate = [text.replace("{", "{\"q\": 1, \"q\": 1, ", 1) for text in texts[:len(valid)] if text.startswith("{\"")]
     assert not any(answer["accepted"] for answer in run(program, tmp_path, schema, duplicate)), duplicate
