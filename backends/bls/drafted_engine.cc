@@ -164,7 +164,7 @@ class DraftedCall : public StepCall, public std::enable_shared_from_this<Drafted
         outputs_(*models.target.step),
         events_(std::move(events)) {}
 
-  // Begins the next call.
+  // Calls the draft model if it shall propose tokens now, else the target model.
   Status Next() { return text_.NumToDraft() > 0 ? StartDraft() : StartTarget({}); }
 
   void Cancel() override {
@@ -294,7 +294,7 @@ class DraftedCall : public StepCall, public std::enable_shared_from_this<Drafted
     return {};
   }
 
-  // The tokens of a response without its prompt.
+  // Returns the token ids of a response without those of the prompt.
   Result<TokenIds> GeneratedIds(const DraftingModel& model, std::span<const TensorRef> response,
                                 size_t num_prompt) const {
     const TensorRef ids = OutputOf(*model.step, response, "output_ids");

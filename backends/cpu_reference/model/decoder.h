@@ -30,8 +30,8 @@ class Decoder {
   // be changed, until the next call.
   std::span<float> Forward(const llm::StepBatch& batch);
 
-  // Makes the following calls keep the inputs of these layers, in [0, num_layers]; num_layers means
-  // the output of the last one.
+  // From the next call on, Forward keeps the hidden states that enter these layers. Each number is
+  // in [0, num_layers]; num_layers means the output of the last layer.
   void Capture(std::vector<int32_t> layers) { captured_layers_ = std::move(layers); }
   // Of the last call: [num_tokens, captured_size], in which the layers' states are side by side.
   std::span<const float> captured() const { return captured_; }

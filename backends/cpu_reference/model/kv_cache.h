@@ -54,7 +54,7 @@ class KvCache {
 
  private:
   KvCache() = default;
-  // The runs of bytes that make up a block.
+  // Returns the contiguous parts of memory that together hold a block, in a fixed order.
   std::vector<std::span<std::byte>> RunsOf(int32_t block) const;
   // One token of one head: two scales, then the codes of key and value.
   uint8_t* Entry(int32_t layer, int32_t block, int32_t head, int32_t index) const;

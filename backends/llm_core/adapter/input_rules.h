@@ -8,8 +8,8 @@
 
 namespace nereid::llm {
 
-// Whether a client asks for the feature that the rule refuses, by the tensor's value. `num_rows`:
-// batch items of the request.
+// Returns whether the tensor's value asks for the feature that the rule refuses. `num_rows` is the
+// number of batch items in the request.
 Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows);
 
 }  // namespace nereid::llm

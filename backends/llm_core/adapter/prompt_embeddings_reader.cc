@@ -99,8 +99,8 @@ Status AppendRowsOfAnyType(BatchInputs& inputs, const char* name, int64_t item,
   }
 }
 
-// The rows of the table that count: prompt_vocab_size of them, so that tables of different sizes
-// can be padded to one batch.
+// Returns how many rows of the table are used: prompt_vocab_size of them, if it is sent. The rows
+// behind them are padding, with which a client makes tables of a batch equally long.
 Result<int64_t> NumTableRows(BatchInputs& inputs, int64_t item, int64_t num_rows) {
   if (IsAbsent(inputs.Find(kTableSize))) return num_rows;
   int64_t size = 0;

@@ -26,8 +26,8 @@ struct KvEventOptions {
 };
 
 // UNSUPPORTED where the program was built without ZeroMQ; UNAVAILABLE names the endpoint that can
-// not be bound. Publish is called on one thread; sockets belong to a thread of the publisher, and
-// slow readers lose batches instead of delaying it.
+// not be bound. Publish is called on one thread and never waits: a thread of the publisher owns the
+// sockets. Batches are dropped when too many wait for it, or for a reader that is too slow.
 Result<std::unique_ptr<KvEventSink>> MakeKvEventPublisher(const KvEventOptions& options);
 
 }  // namespace nereid::llm

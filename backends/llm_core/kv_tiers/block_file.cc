@@ -1,4 +1,4 @@
-// Reads and writes headers and slots, with their checksums.
+// Reads and writes the header of the file and the blocks in its slots, with their checksums.
 #include "backends/llm_core/kv_tiers/block_file.h"
 
 #include <fcntl.h>

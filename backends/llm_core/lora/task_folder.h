@@ -1,6 +1,7 @@
-// The folder of lora_prefetch_dir: adapters in the form of TensorRT-LLM's converters, which a model
-// has in its cache before the first request. Each is a folder whose name is the number of its task,
-// with model.lora_weights.npy and model.lora_config.npy. The files are untrusted. [load thread]
+// Reads the folder that lora_prefetch_dir names: LoRA adapters as TensorRT-LLM's converters write
+// them. The model puts them into its cache when it loads. Each adapter is a folder whose name is
+// its task id, with model.lora_weights.npy and model.lora_config.npy. The files are untrusted.
+// [load thread]
 #pragma once
 
 #include <functional>
