@@ -5,14 +5,17 @@
 //                                            of context
 //   gpu_speculation_bench engine [BATCH...]  tokens a second with drafters and simulated acceptance
 //
-// Random weights accept nothing, so that `engine` simulates acceptance: each draft is accepted with
-// a fixed probability, whatever the model samples. Drafting itself costs nothing in these rows. The
-// rows "ngram" have the n-gram drafter on sampled output, in which hardly anything matches.
+// Random weights accept nothing, so that `engine` simulates acceptance: every sampled token is
+// replaced by kOutputToken, and each draft is that token with a fixed probability. So drafts that
+// are compared with the output, because they did not pay, match as often as verified ones. Drafting
+// itself costs nothing in these rows. The rows "ngram" have the n-gram drafter on sampled output,
+// in which hardly anything matches.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <future>
 #include <map>
 #include <numeric>
@@ -30,6 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int32_t kVocabSize = 128256, kContext = 256;
+constexpr int32_t kOutputToken = 7, kOtherToken = 8;
 
 template <typename T>
 T Checked(Result<T> result) {
@@ -113,51 +117,59 @@ void MeasureVerifying(const std::vector<int32_t>& batches) {
   }
 }
 
-// Forwards steps and accepts drafts at random.
-class AcceptingExecutor : public llm::Executor {
+// Forwards steps and replaces what the model samples.
+class RepeatingExecutor : public llm::Executor {
  public:
-  AcceptingExecutor(std::unique_ptr<llm::Executor> executor, double rate)
-      : executor_(std::move(executor)), accepts_(rate) {}
+  explicit RepeatingExecutor(std::unique_ptr<llm::Executor> executor)
+      : executor_(std::move(executor)) {}
   const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
   llm::ExecutorFeatures features() const override { return executor_->features(); }
+  std::span<const llm::StepCostPoint> typical_step_costs() const override {
+    return executor_->typical_step_costs();
+  }
   Status Submit(const llm::StepBatch& batch) override {
-    drafts_.emplace_back();
+    std::vector<llm::TokenIds>& accepted = accepted_.emplace_back();
     for (const llm::BatchEntry& entry : batch.entries) {
       const auto drafts = llm::DraftTokens(batch.token_ids, entry);
-      drafts_.back().emplace_back(drafts.begin(), drafts.end());
+      const auto end = std::find(drafts.begin(), drafts.end(), kOtherToken);
+      accepted.emplace_back(drafts.begin(), end);
     }
     return executor_->Submit(batch);
   }
   Result<llm::StepResult> Collect() override {
     NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
+    for (llm::SampledToken& token : result.tokens) {
+      if (token.id != llm::kNoToken) token.id = kOutputToken;
+    }
     for (size_t i = 0; i < result.accepted.size(); ++i) {
       result.accepted[i].clear();
-      for (const int32_t id : drafts_.front()[i]) {
-        if (!accepts_(random_)) break;
-        result.accepted[i].push_back({id});
-      }
+      for (const int32_t id : accepted_.front()[i]) result.accepted[i].push_back({id});
     }
-    drafts_.erase(drafts_.begin());
+    accepted_.pop_front();
     return result;
   }
 
  private:
   std::unique_ptr<llm::Executor> executor_;
-  std::bernoulli_distribution accepts_;
-  std::mt19937 random_{5};
-  std::vector<std::vector<llm::TokenIds>> drafts_;  // of the steps in flight
+  std::deque<std::vector<llm::TokenIds>> accepted_;  // of the steps in flight, by entry
 };
 
-// Proposes as many tokens as it may.
-class AnyDrafter : public llm::Drafter {
+// Proposes as many tokens as it may. Each is the right one with the probability `rate`.
+class RepeatingDrafter : public llm::Drafter {
  public:
-  std::string_view name() const override { return "any"; }
+  explicit RepeatingDrafter(double rate) : is_right_(rate) {}
+  std::string_view name() const override { return "repeating"; }
   void Propose(std::span<llm::DraftQuery> queries) override {
     for (llm::DraftQuery& query : queries) {
-      query.drafts->assign(query.max_drafts, query.tokens.back());
+      for (int32_t i = 0; i < query.max_drafts; ++i)
+        query.drafts->push_back(is_right_(random_) ? kOutputToken : kOtherToken);
       query.match_class = llm::AcceptanceRates::kNumClasses - 1;
     }
   }
+
+ private:
+  std::bernoulli_distribution is_right_;
+  std::mt19937 random_{5};
 };
 
 class Sink : public llm::OutputSink {
@@ -214,21 +226,21 @@ double RateFor(double tokens) {
 void MeasureEngine(const std::vector<int32_t>& batches) {
   struct Case {
     const char* name;
-    double rate;  // negative: not simulated
     std::shared_ptr<llm::Drafter> drafter;
+    bool is_simulated;
   };
   const Case cases[] = {
-      {"off", -1.0, nullptr},
-      {"ngram, nothing matches", -1.0, std::make_shared<llm::NgramDrafter>()},
-      {"simulated, none accepted", 0.0, std::make_shared<AnyDrafter>()},
-      {"simulated, 2.0 tokens of 7 drafts", RateFor(2.0), std::make_shared<AnyDrafter>()},
-      {"simulated, 4.0 tokens of 7 drafts", RateFor(4.0), std::make_shared<AnyDrafter>()}};
+      {"off", nullptr, false},
+      {"ngram, nothing matches", std::make_shared<llm::NgramDrafter>(), false},
+      {"simulated, none accepted", std::make_shared<RepeatingDrafter>(0.0), true},
+      {"simulated, 2.0 tokens of 7 drafts", std::make_shared<RepeatingDrafter>(RateFor(2.0)), true},
+      {"simulated, 4.0 tokens of 7 drafts", std::make_shared<RepeatingDrafter>(RateFor(4.0)),
+       true}};
   std::printf("batch,drafter,tokens a second,of off,drafted,accepted,steps with drafts\n");
   std::map<int32_t, double> plain;
   for (const Case& one : cases) {
     std::unique_ptr<llm::Executor> executor = MakeExecutor();
-    if (one.rate >= 0.0)
-      executor = std::make_unique<AcceptingExecutor>(std::move(executor), one.rate);
+    if (one.is_simulated) executor = std::make_unique<RepeatingExecutor>(std::move(executor));
     llm::EngineOptions options;
     options.speculation.drafter = one.drafter;
     llm::Engine engine(std::move(options), std::move(executor));
