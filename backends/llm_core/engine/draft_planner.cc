@@ -263,10 +263,11 @@ void DraftPlanner::SetLengths(float least, int32_t most, int32_t most_together) 
 
 void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   int32_t num_drafts = 0, num_drafting = 0, longest = 0;
-  double expected = 0.0;
+  double expected = 0.0, catch_up = 0.0;
   bool is_measured = true;
   for (size_t i = 0; i < drafting_.size(); ++i) {
     if (lengths_[i] == 0) continue;
+    catch_up += NumBehind(*drafting_[i]) * seconds_of_unseen_;
     ++num_drafting;
     num_drafts += lengths_[i];
     longest = std::max<int32_t>(longest, lengths_[i]);
@@ -286,6 +287,7 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   const double yield = (1.0 + expected / num_decoding) * plain / seconds;
   if (yield <= std::max(choice.yield, kLeastGain)) return;
   if (!(is_measured ? account_.MayGoOn(plain) : account_.CanRisk(seconds - plain))) return;
+  if (catch_up > 0.0 && !account_.CanRisk(seconds - plain + catch_up)) return;
   choice = {lengths_, yield, expected};
 }
 

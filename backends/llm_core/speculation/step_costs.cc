@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace nereid::llm {
 namespace {
@@ -113,6 +114,7 @@ StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
 }
 
 int32_t StepCosts::LongestTrial(int32_t num_sequences) const {
+  if (typical_.size() >= 2) return std::numeric_limits<int32_t>::max();
   int32_t longest = 0;
   for (const Cost& cost : std::span(costs_[SizeClass(num_sequences)]).subspan(1)) {
     if (cost.num_measured > 0) longest = std::max(longest, cost.num_drafts);

@@ -36,9 +36,10 @@ class StepCosts {
   double PlainSeconds(int32_t num_sequences) const {
     return costs_[SizeClass(num_sequences)][0].seconds;
   }
-  /// The most drafts of a step whose cost may be guessed: twice as many as in the longest measured
-  /// step, or few where none was measured. So a step that is tried is never much longer than
-  /// expected.
+  /// The most drafts of a step whose cost may be guessed. With typical costs any number: a few
+  /// drafts may cost a whole step of other kernels, and only many of them pay. Otherwise twice as
+  /// many as in the longest measured step, or few where none was measured, so that a step that is
+  /// tried is never much longer than expected.
   int32_t LongestTrial(int32_t num_sequences) const;
   /// Whether such steps without drafts were not measured lately: one is due, since all costs are
   /// compared with them.
