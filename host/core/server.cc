@@ -19,10 +19,9 @@
 #include "host/core/model/core_services.h"
 #include "host/core/model/model.h"
 #include "host/core/observe/log.h"
-#include "host/core/repository/agent_chain.h"
-#include "host/core/repository/layout.h"
+#include "host/core/repository/agents.h"
+#include "host/core/repository/folders.h"
 #include "host/core/repository/model_lifecycle.h"
-#include "host/core/repository/model_name.h"
 #include "host/core/repository/model_repository.h"
 #include "host/core/request/infer_request.h"
 

@@ -2,7 +2,7 @@
 // action]
 #include "host/core/capi/arguments.h"
 #include "host/core/capi/handles.h"
-#include "host/core/repository/agent_model.h"
+#include "host/core/repository/agents.h"
 
 using nereid::Status;
 using nereid::core::AgentModel;

@@ -1,48 +1,23 @@
-// The lifecycle of model versions: loads them in parallel, replaces them on reload, unloads them,
-// and keeps the state of each with its reason. Publishes the serving versions in the ModelTable.
-// Knows names and versions, but neither directories nor ensembles. [any thread]
+// Actions: loads the versions of models in parallel, replaces them on reload and unloads them.
+// Keeps the record of each model (status.h) and publishes the serving versions in the ModelTable.
+// Knows names and versions, but no directories. [any thread]
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "host/core/config/model_config.h"
-#include "host/core/repository/failure_log.h"
 #include "host/core/repository/load_thread_pool.h"
 #include "host/core/repository/model_table.h"
+#include "host/core/repository/plan.h"
+#include "host/core/repository/status.h"
 #include "nereid/status.h"
 
 namespace nereid::core {
-
-// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. A failed reload leaves
-// kReady unchanged.
-enum class ModelState { kLoading, kReady, kUnloading, kUnavailable };
-
-// "LOADING", "READY", "UNLOADING", "UNAVAILABLE".
-const char* ModelStateName(ModelState state);
-
-struct VersionStatus {
-  ModelState state = ModelState::kUnavailable;
-  std::string reason;  // why it is unavailable: an error message or "unloaded"
-  // True if the server is not ready while this version is loading or unavailable: a version of a
-  // required model (see ModelLifecycle::Plan). As in Triton, unavailable ensembles and models with
-  // an invalid configuration do not count.
-  bool affects_readiness = true;
-};
-
-// The version was ready and was unloaded on request.
-inline bool IsUnloaded(const VersionStatus& status) {
-  return status.state == ModelState::kUnavailable && status.reason == "unloaded";
-}
-
-using ModelStatuses = std::map<std::string, std::map<int64_t, VersionStatus>>;
 
 class Model;  // model/model.h
 
@@ -71,27 +46,9 @@ class ModelLoader {
 
 class ModelLifecycle {
  public:
-  // One load: the versions that shall serve afterwards. A version that already serves with the same
-  // files and configuration is kept. If only its instance groups differ, they are changed in place.
-  struct Plan {
-    std::string name;
-    std::string model_path;
-    std::vector<int64_t> versions;
-    ModelConfig config;
-    std::shared_ptr<void> files;  // owns temporary files; released with the last model object
-    // The model was requested at the start or by a poll. A model that a client requests is required
-    // once it has served, so that no client makes the server not ready by loads that fail.
-    bool is_required = true;
-    bool is_poll = false;  // see FailureLog
-    // Fingerprints of the versions' files. A version is loaded anew if its fingerprint changed or
-    // is missing.
-    std::map<int64_t, uint64_t> fingerprints;
-  };
-
   struct Outcome {
     Status status;
-    bool is_new = false;          // versions were added or removed
-    bool keeps_versions = false;  // some serving versions were kept
+    bool is_new = false;  // versions were added or removed
   };
 
   // `table` and `loader` must outlive this object.
@@ -102,20 +59,18 @@ class ModelLifecycle {
   ~ModelLifecycle();
 
   // Starts the load. Waits only while another load or unload of the same model is in progress.
-  // `loaded` runs on a load thread if every version has loaded, before another load or unload of
-  // the model may begin. Then `done` runs, also if a version failed: the previously serving
-  // versions continue to serve then. `done` runs with UNAVAILABLE on the calling thread if another
-  // load of the model is stalled (see load_thread_pool.h).
-  void Load(Plan plan, std::function<void(const Outcome&)> loaded,
-            std::function<void(Outcome)> done);
+  // `done` runs on a load thread, also if a version failed: the previously serving versions
+  // continue to serve then. It runs with UNAVAILABLE on the calling thread if another load of the
+  // model is stalled (see load_thread_pool.h).
+  void Load(LoadPlan plan, std::function<void(Outcome)> done);
   // Returns when no load of `name` is in progress. UNAVAILABLE if that load is stalled.
   Status WaitUntilIdle(const std::string& name) const;
   bool IsLoading(const std::string& name) const;
 
   // After the next unload of `name`, when its last model object is destroyed, unloads `next`, too:
   // the steps of an ensemble serve until its last request is answered. A load of `name` cancels
-  // this.
-  void UnloadAfter(const std::string& name, std::vector<std::string> next);
+  // this. A step that is loaded again before, or that a loaded ensemble calls, serves on.
+  void UnloadAfter(const std::string& name, const std::vector<std::string>& next);
   // Returns false if one of `names` still serves at the deadline.
   bool WaitUntilUnloading(const std::vector<std::string>& names,
                           std::chrono::steady_clock::time_point deadline);
@@ -140,7 +95,10 @@ class ModelLifecycle {
   void PublishUnavailable(const std::string& name);
 
   bool IsServing(const std::string& name) const;
+  // True if the model serves and the load would change nothing.
+  bool IsCurrent(const LoadPlan& plan) const;
   ModelStatuses Statuses() const;
+  LoadedModels Loaded() const;
   // Number of model objects, serving or replaced, that are not destroyed yet.
   size_t num_alive() const;
   // Their quoted names. Those that are being loaded are followed by the age of their load.
@@ -153,17 +111,13 @@ class ModelLifecycle {
   bool WaitUntilDestroyed(std::chrono::steady_clock::time_point deadline);
 
  private:
-  struct State;        // shared with the models' lifetime tokens, which may outlive this object
-  struct Loading;      // one load in progress
-  struct VersionLoad;  // one version of it
+  struct State;    // shared with the models' lifetime tokens, which may outlive this object
+  struct Loading;  // one load in progress
 
-  // Decides whether a serving version is kept, and whether its instance groups change.
-  void Prepare(const Plan& plan, VersionLoad* load);
   // Loads one version or changes its instances in place. [load thread]
   void LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load);
-  void LoadModel(const Plan& plan, VersionLoad* load);
+  void LoadModel(const LoadPlan& plan, VersionLoad* load);
   void Finish(Loading* loading);
-  Outcome Publish(Loading* loading);
 
   ModelTable* const table_;
   ModelLoader* const loader_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "host/core/repository/model_name.h"
+#include "host/core/repository/folders.h"
 
 namespace nereid::core {
 

@@ -1,10 +1,9 @@
 // What the log says about failed loads, and the faults of a repository's layout.
-#include "host/core/repository/failure_log.h"
+#include "host/core/repository/folders.h"
 
 #include <atomic>
 
 #include "host/core/observe/log.h"
-#include "host/core/repository/layout.h"
 #include "tests/host/core/repository/fake_models.h"
 
 namespace nereid::core {

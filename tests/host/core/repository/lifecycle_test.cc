@@ -255,8 +255,10 @@ TEST_F(LifecycleTest, RetriesAsConfigured) {
   ModelLifecycle lifecycle(&table, &loader_, 1, 2);
   loader_.Fail("m:1", UnavailableError("later"));
   std::promise<Status> done;
-  lifecycle.Load({"m", "/m", {1}, {}, nullptr}, nullptr,
-                 [&](ModelLifecycle::Outcome outcome) { done.set_value(outcome.status); });
+  LoadPlan plan;
+  plan.name = "m";
+  plan.versions = {1};
+  lifecycle.Load(plan, [&](ModelLifecycle::Outcome outcome) { done.set_value(outcome.status); });
   EXPECT_FALSE(done.get_future().get().ok());
   EXPECT_EQ(loader_.order.size(), 3u);
 }

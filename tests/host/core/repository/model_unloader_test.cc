@@ -60,5 +60,18 @@ TEST_F(ModelUnloaderTest, LoadCancelsTheUnloadOfSteps) {
   EXPECT_EQ(Index(), "ens:1 READY; x:1 READY");
 }
 
+TEST_F(ModelUnloaderTest, AStepThatIsInUseAgainServesOn) {
+  for (const char* name : {"loaded_again", "called_again", "unused"}) AddModel(name);
+  AddEnsemble("ens", {"loaded_again", "called_again", "unused"});
+  AddEnsemble("other", {"called_again"});
+  ASSERT_TRUE(repository_.Load("ens", {}).ok());
+  auto request = Find("ens");
+  ASSERT_TRUE(repository_.Unload("ens", true).ok());
+  ASSERT_TRUE(repository_.Load("loaded_again", {}).ok());
+  ASSERT_TRUE(repository_.Load("other", {}).ok());
+  request.reset();
+  EXPECT_EQ(Index(true), "called_again:1 READY; loaded_again:1 READY; other:1 READY");
+}
+
 }  // namespace
 }  // namespace nereid::core

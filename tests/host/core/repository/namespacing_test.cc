@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "host/core/config/config_loader.h"
-#include "host/core/repository/model_name.h"
+#include "host/core/repository/folders.h"
 #include "tests/host/core/repository/fake_models.h"
 
 namespace nereid::core {

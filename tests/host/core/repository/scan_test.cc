@@ -1,4 +1,4 @@
-#include "host/core/repository/scan.h"
+#include "host/core/repository/folders.h"
 
 #include "tests/host/core/repository/fake_models.h"
 

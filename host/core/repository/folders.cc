@@ -1,15 +1,17 @@
-#include "host/core/repository/scan.h"
+#include "host/core/repository/folders.h"
 
 #include <sys/stat.h>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
-#include <utility>
 
 #include "host/core/handle/error.h"
-#include "host/core/repository/model_name.h"
 
 namespace nereid::core {
 namespace {
@@ -130,6 +132,40 @@ bool Maps(const Repository& repository, const std::string& name) {
                      [&](const auto& mapping) { return mapping.second == name; });
 }
 
+// The subdirectories of `path` that may be models, in the order of their names.
+std::vector<fs::path> Folders(const fs::path& path) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (IsModelFolder(*it)) folders.push_back(it->path());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+bool IsVersionName(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool IsModel(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path / "config.pbtxt", ignored) || fs::is_directory(path / "configs", ignored)) {
+    return true;
+  }
+  const std::vector<fs::path> folders = Folders(path);
+  return std::any_of(folders.begin(), folders.end(), [](const fs::path& folder) {
+    return IsVersionName(folder.filename().string());
+  });
+}
+
+bool IsPlain(const fs::path& path) {
+  if (path.empty() || path.is_absolute() || !path.has_filename()) return false;
+  for (const fs::path& part : path) {
+    if (part == ".." || part == ".") return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Status CheckIsLocal(const std::string& path) {
@@ -141,9 +177,8 @@ Status CheckIsLocal(const std::string& path) {
   return Status::Ok();
 }
 
-Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
-    const std::vector<Repository>& repositories) {
-  std::map<std::string, std::vector<ScannedModel>> models;
+Result<ScannedModels> ScanRepositories(const std::vector<Repository>& repositories) {
+  ScannedModels models;
   for (const Repository& repository : repositories) {
     std::error_code error;
     fs::directory_iterator it(repository.path, error), end;
@@ -206,40 +241,6 @@ Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::str
   return scan;
 }
 
-Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
-                                            const std::vector<int64_t>& available,
-                                            const std::string& model_path,
-                                            std::vector<std::string>* notes) {
-  if (available.empty()) {
-    return InvalidArgError("no version folder such as '", model_path, "/1'");
-  }
-  switch (policy.kind) {
-    case VersionPolicy::Kind::kAll:
-      return available;
-    case VersionPolicy::Kind::kLatest: {
-      const size_t count = std::min<size_t>(policy.num_latest, available.size());
-      return std::vector<int64_t>(available.end() - static_cast<ptrdiff_t>(count), available.end());
-    }
-    case VersionPolicy::Kind::kSpecific:
-      break;
-  }
-  std::vector<int64_t> selected = policy.specific;
-  std::sort(selected.begin(), selected.end());
-  selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
-  std::vector<int64_t> found;
-  for (const int64_t version : selected) {
-    if (std::binary_search(available.begin(), available.end(), version)) {
-      found.push_back(version);
-      continue;
-    }
-    const std::string fault = StrCat("version_policy: version ", version, " has no folder '",
-                                     model_path, "/", version, "'");
-    if (version == selected.back() && found.empty()) return InvalidArgError(fault);
-    notes->push_back(fault);
-  }
-  return found;
-}
-
 std::vector<Repository> RepositoryList::All() const {
   std::lock_guard lock(mutex_);
   return repositories_;
@@ -282,6 +283,67 @@ Status RepositoryList::Unregister(const std::string& path) {
     return InvalidArgError("failed to unregister '", path, "', repository not found");
   }
   repositories_.erase(it);
+  return Status::Ok();
+}
+
+bool IsEmptyFolder(const std::string& path) {
+  std::error_code error;
+  const bool is_empty = fs::is_empty(path, error);
+  return is_empty && !error;
+}
+
+Status CheckLayout(const std::string& path) {
+  const std::vector<fs::path> folders = Folders(path);
+  if (std::any_of(folders.begin(), folders.end(), IsModel)) return Status::Ok();
+  if (IsModel(path)) {
+    const fs::path whole = fs::absolute(path).lexically_normal();
+    const fs::path parent =
+        whole.has_filename() ? whole.parent_path() : whole.parent_path().parent_path();
+    return InvalidArgError("model repository '", path, "' is the folder of one model: pass '",
+                           parent.string(), "', the folder that contains it");
+  }
+  for (const fs::path& folder : folders) {
+    const std::vector<fs::path> below = Folders(folder);
+    const auto model = std::find_if(below.begin(), below.end(), IsModel);
+    if (model == below.end()) continue;
+    return InvalidArgError("model repository '", path, "' holds no model, but '", folder.string(),
+                           "' does ('", model->filename().string(), "'): pass '", folder.string(),
+                           "'");
+  }
+  return Status::Ok();
+}
+
+Result<TempFolder> TempFolder::Create() {
+  std::error_code error;
+  std::string path = (fs::temp_directory_path(error) / "nereid-model-XXXXXX").string();
+  if (error || ::mkdtemp(path.data()) == nullptr) {
+    return InternalError("cannot make a folder in the temporary directory: ", std::strerror(errno));
+  }
+  return TempFolder(std::move(path));
+}
+
+TempFolder::TempFolder(TempFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+TempFolder& TempFolder::operator=(TempFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+TempFolder::~TempFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+Status TempFolder::Write(const std::string& relative, std::string_view content) const {
+  if (!IsPlain(relative) || relative.find("//") != std::string::npos) {
+    return InvalidArgError("file '", relative, "': expected a path inside the model's folder");
+  }
+  const fs::path target = fs::path(path_) / relative;
+  std::error_code error;
+  fs::create_directories(target.parent_path(), error);
+  std::ofstream file(target, std::ios::binary);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (error || !file.flush()) return InternalError("file '", relative, "': cannot be written");
   return Status::Ok();
 }
 
