@@ -6,11 +6,6 @@
 #include "base/thread.h"
 
 namespace nereid::core {
-namespace {
-
-constexpr std::chrono::seconds kMaxIdle{5};
-
-}  // namespace
 
 LoadThreadPool::LoadThreadPool(unsigned num_threads, LoadLimits limits)
     : num_threads_(std::max(num_threads, 1u)),
@@ -18,11 +13,6 @@ LoadThreadPool::LoadThreadPool(unsigned num_threads, LoadLimits limits)
       workers_(num_threads_ + limits.max_stalled + 1) {}
 
 LoadThreadPool::~LoadThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  wake_.notify_all();
   // A worker may start another one for the tasks that are still queued.
   while (true) {
     std::thread thread;
@@ -46,9 +36,9 @@ void LoadThreadPool::Run(std::string name, Task task) {
     return task(refused);
   }
   tasks_.push_back({std::move(name), std::move(task)});
-  if (num_idle_ >= tasks_.size()) {
+  if (num_waiting_ >= tasks_.size()) {
     wake_.notify_one();
-  } else if (MayStart(now) || num_idle_ == 0) {
+  } else if (MayStart(now) || num_waiting_ == 0) {
     StartWorker();
   }
 }
@@ -70,7 +60,7 @@ void LoadThreadPool::RunWorker(Worker* worker) {
     worker->is_loading = true;
     worker->name = std::move(task.name);
     worker->start = Clock::now();
-    if (!tasks_.empty() && num_idle_ == 0) StartWorker();
+    if (!tasks_.empty() && num_waiting_ == 0) StartWorker();
     lock.unlock();
     task.run(Status::Ok());
     task.run = nullptr;  // destroys the captured objects outside the lock
@@ -79,20 +69,14 @@ void LoadThreadPool::RunWorker(Worker* worker) {
     wake_.notify_one();
   }
   worker->is_alive = false;
+  wake_.notify_one();  // a worker that still waits finds no task either
 }
 
 bool LoadThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
-  const Clock::time_point end = Clock::now() + kMaxIdle;
-  while (true) {
+  while (!tasks_.empty()) {
     const Clock::time_point now = Clock::now();
-    if (tasks_.empty()) {
-      if (closing_ || now >= end) return false;
-      ++num_idle_;
-      wake_.wait_until(lock, end);
-      --num_idle_;
-    } else if (MayStart(now)) {
-      return true;
-    } else if (IsExhausted(now)) {
+    if (MayStart(now)) return true;
+    if (IsExhausted(now)) {
       const Status refused = ExhaustedError(now);
       QueuedTask task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -101,11 +85,12 @@ bool LoadThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
       task.run = nullptr;
       lock.lock();
     } else {
-      ++num_idle_;
+      ++num_waiting_;
       wake_.wait_until(lock, NextStall(now));
-      --num_idle_;
+      --num_waiting_;
     }
   }
+  return false;
 }
 
 size_t LoadThreadPool::CountLoads(bool stalled, Clock::time_point now) const {

@@ -1,8 +1,7 @@
 // The thread pool that loads models: up to --model-load-thread-count loads at a time. A load that
 // lasts longer than a limit is stalled: it no longer counts, so other loads go on, on further
-// threads. Once the number of stalled loads reaches a limit as well, further loads are refused. A
-// thread starts with a load and ends after some idle seconds, so that a serving process does not
-// keep them. [any thread]
+// threads. Once the number of stalled loads reaches a limit as well, further loads are refused.
+// Threads end when no load is queued, so that a serving process does not keep them. [any thread]
 #pragma once
 
 #include <chrono>
@@ -53,7 +52,7 @@ class LoadThreadPool {
   };
 
   void RunWorker(Worker* worker);
-  // Returns false if the worker shall end, because it was idle for long or the pool closes.
+  // Waits while the next task may not start. Returns false if no task is left: the worker ends.
   bool WaitForTask(std::unique_lock<std::mutex>& lock);
   // The following require mutex_.
   void StartWorker();
@@ -73,10 +72,9 @@ class LoadThreadPool {
   std::mutex mutex_;  // guards the members below
   std::condition_variable wake_;
   std::deque<QueuedTask> tasks_;
-  // One more than loads may run: while tasks are queued, an idle worker waits until one may start.
+  // One more than loads may run: while tasks are queued, a worker waits until one may start.
   std::vector<Worker> workers_;
-  size_t num_idle_ = 0;
-  bool closing_ = false;
+  size_t num_waiting_ = 0;  // workers that wait until a task may start
 };
 
 }  // namespace nereid::core

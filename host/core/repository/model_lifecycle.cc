@@ -57,6 +57,12 @@ struct ModelLifecycle::State {
     return Status::Ok();
   }
 
+  // Null: nothing is known of the model.
+  const ModelRecord* Find(const std::string& name) const {
+    const auto it = records.find(name);
+    return it == records.end() ? nullptr : &it->second;
+  }
+
   LoadedModels Loaded() const {
     LoadedModels loaded;
     for (const auto& [name, record] : records) {
@@ -258,15 +264,14 @@ void ModelLifecycle::Finish(Loading* loading) {
 
 Status ModelLifecycle::WaitUntilIdle(const std::string& name) const {
   std::unique_lock lock(state_->mutex);
-  const auto it = state_->records.find(name);
-  if (it == state_->records.end()) return Status::Ok();
-  return state_->WaitUntilIdle(name, it->second, lock);
+  const ModelRecord* const record = state_->Find(name);
+  return record == nullptr ? Status::Ok() : state_->WaitUntilIdle(name, *record, lock);
 }
 
 bool ModelLifecycle::IsLoading(const std::string& name) const {
   std::lock_guard lock(state_->mutex);
-  const auto it = state_->records.find(name);
-  return it != state_->records.end() && it->second.is_loading;
+  const ModelRecord* const record = state_->Find(name);
+  return record != nullptr && record->is_loading;
 }
 
 Status ModelLifecycle::Unload(const std::string& name) {
@@ -289,8 +294,8 @@ bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
   std::unique_lock lock(state_->mutex);
   return state_->changed.wait_until(lock, deadline, [&] {
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-      const auto it = state_->records.find(name);
-      return it == state_->records.end() || it->second.serving.empty();
+      const ModelRecord* const record = state_->Find(name);
+      return record == nullptr || record->serving.empty();
     });
   });
 }
@@ -308,15 +313,15 @@ void ModelLifecycle::PublishUnavailable(const std::string& name) {
 
 bool ModelLifecycle::IsServing(const std::string& name) const {
   std::lock_guard lock(state_->mutex);
-  const auto it = state_->records.find(name);
-  return it != state_->records.end() && !it->second.serving.empty();
+  const ModelRecord* const record = state_->Find(name);
+  return record != nullptr && !record->serving.empty();
 }
 
 bool ModelLifecycle::IsCurrent(const LoadPlan& plan) const {
   std::lock_guard lock(state_->mutex);
-  const auto it = state_->records.find(plan.name);
-  return it != state_->records.end() && !it->second.serving.empty() &&
-         it->second.loaded.has_value() && IsUnchanged(plan, *it->second.loaded);
+  const ModelRecord* const record = state_->Find(plan.name);
+  return record != nullptr && !record->serving.empty() && record->loaded.has_value() &&
+         IsUnchanged(plan, *record->loaded);
 }
 
 ModelStatuses ModelLifecycle::Statuses() const {
