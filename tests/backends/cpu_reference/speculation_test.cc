@@ -272,8 +272,10 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
     }
     for (auto& other : disturbing) other.wait();
     const llm::SpeculationCounts counts = engine->stats().speculation;
-    EXPECT_GT(counts.num_accepted, 0);
-    if (!setting.adapts_length) EXPECT_GT(counts.num_drafted, counts.num_accepted);
+    if (!setting.adapts_length) {  // otherwise the measured times decide whether there are drafts
+      EXPECT_GT(counts.num_accepted, 0);
+      EXPECT_GT(counts.num_drafted, counts.num_accepted);
+    }
     if (HasFailure()) return;
   }
 }
