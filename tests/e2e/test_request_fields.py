@@ -195,3 +195,20 @@ def test_values_out_of_range_are_refused_by_name(demo, fields, needles):
         return
     message = refusal(demo, text_input="a", max_tokens=4, **fields)
     assert all(needle in message for needle in needles), message
+
+
+def test_several_prompts_are_answered_in_one_object(demo):
+    prompts = [TEXT, "The king said to the"]
+    single = [ask(demo, text_input=prompt, max_tokens=6) for prompt in prompts]
+    both = ask(demo, text_input=prompts, max_tokens=[6, 6])
+    for name in ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens"):
+        assert both[name] == [one[name] for one in single]
+    assert both["batch_index"] == [0, 1]
+
+
+def test_members_without_effect_are_refused_or_logged_once(demo):
+    assert refusal(demo, text_input=TEXT, max_tokens=2, temprature=0.5) == "unknown member 'temprature'; did you mean 'temperature'?"
+    assert "lookahead decoding" in refusal(demo, text_input=TEXT, max_tokens=2, lookahead_window_size=3)
+    for _ in range(2):
+        ask(demo, text_input=TEXT, max_tokens=2, house_speciality=1)
+    assert demo.log.read_text().count("has no input 'house_speciality'") == 1

@@ -5,9 +5,9 @@
 #include <functional>
 #include <optional>
 
-#include "base/closest_name.h"
 #include "host/frontend/client_input.h"
 #include "host/frontend/http/bodies/data_type.h"
+#include "host/frontend/http/bodies/generate_members.h"
 #include "host/frontend/http/bodies/tensor_json.h"
 #include "host/frontend/http/json/json_reader.h"
 
@@ -73,6 +73,24 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   return input;
 }
 
+// Checks the name of a member that is to become a parameter. `false` asks for no feature.
+Status CheckName(JsonReader& reader, std::string_view name, const ModelSignature& model) {
+  if (!IsLanguageModel(model)) return Status::Ok();
+  bool is_false = false;
+  if (reader.Peek() == JsonKind::kBool) {
+    const size_t start = reader.position();
+    NEREID_ASSIGN_OR_RETURN(const bool value, reader.ReadBool());
+    reader.Rewind(start);
+    is_false = !value;
+  }
+  return CheckUnknownMember(name, is_false, model);
+}
+
+// Notes the member whose reading has just added a parameter, which no language model reads.
+void NoteParameter(const ModelSignature& model, GenerateBody& body) {
+  if (IsLanguageModel(model)) body.unknown_members.push_back(body.options.parameters.back().name);
+}
+
 // Reads a member of the object `parameters`. As in Triton, a member that names an input is an
 // input.
 Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignature& model,
@@ -82,24 +100,13 @@ Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignatur
     body.inputs.push_back(std::move(input));
     return Status::Ok();
   }
-  return ReadRequestParameter(reader, name, body.options)
-      .WithContext("Converting keyword: 'parameters'");
-}
-
-// Requests of language models have many optional members, and one with a misspelt name would be a
-// parameter that nobody reads.
-Status RejectMisspelt(std::string_view name, const ModelSignature& model) {
-  constexpr size_t kMinNameBytes = 4;   // every shorter name is close to another
-  constexpr size_t kMaxNameBytes = 64;  // the search for close names takes quadratic time
-  if (name.size() < kMinNameBytes || name.size() > kMaxNameBytes) return Status::Ok();
-  if (model.Find("text_input") == nullptr || model.Find("max_tokens") == nullptr) {
-    return Status::Ok();
-  }
-  std::vector<std::string> names;
-  for (const InputSignature& input : model.inputs) names.push_back(input.name);
-  const std::string closest = ClosestName(name, names);
-  if (closest.empty()) return Status::Ok();
-  return InvalidArgError("unknown member '", name, "'; did you mean '", closest, "'?");
+  NEREID_RETURN_IF_ERROR(CheckName(reader, name, model));
+  const size_t num_parameters = body.options.parameters.size();
+  NEREID_RETURN_IF_ERROR(ReadRequestParameter(reader, name, body.options)
+                             .WithContext("Converting keyword: 'parameters'"));
+  // The parameters of the protocol, such as `timeout`, are options.
+  if (body.options.parameters.size() > num_parameters) NoteParameter(model, body);
+  return Status::Ok();
 }
 
 Status ReadId(JsonReader& reader, std::string& id) {
@@ -187,9 +194,10 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
       return reader.ReadObject(
           [&](std::string_view name) { return ReadNested(reader, name, model, body); });
     }
-    NEREID_RETURN_IF_ERROR(RejectMisspelt(key, model));
+    NEREID_RETURN_IF_ERROR(CheckName(reader, key, model));
     NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, key));
     body.options.parameters.push_back(std::move(parameter));
+    NoteParameter(model, body);
     return Status::Ok();
   }));
   return reader.ExpectEnd();

@@ -1,6 +1,6 @@
 // Parses the body of generate and generate_stream: one flat JSON object. A member that names an
-// input of the model becomes an input tensor, any other member becomes a parameter. Members that
-// misspell an input of a language model are refused. Pure. [any thread]
+// input of the model becomes an input tensor, any other member becomes a parameter. Language models
+// read no parameters: see generate_members.h. Pure. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ Result<std::vector<int64_t>> FillShape(const InputSignature& input, int64_t num_
 struct GenerateBody {
   RequestOptions options;
   InputTensors inputs;
+  std::vector<std::string> unknown_members;  // those of the parameters that no model reads
 };
 
 Status ParseGenerateBody(std::string_view json, const ModelSignature& model, size_t max_depth,

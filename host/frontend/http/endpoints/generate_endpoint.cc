@@ -12,46 +12,54 @@
 #include <vector>
 
 #include "host/frontend/http/bodies/generate_body.h"
+#include "host/frontend/http/bodies/unknown_member_log.h"
 #include "host/frontend/http/calls/model_call.h"
 #include "host/frontend/http/calls/response_bodies.h"
 #include "host/frontend/http/transport/http_connection.h"
+#include "nereid/log.h"
 
 namespace nereid::http {
 namespace {
 
-constexpr size_t kMaxSequences = 1024;
+constexpr size_t kMaxAnswers = 1024;  // sequences of all rows of one request
 
-// The number of the sequence that a response belongs to, if its request has several.
-std::optional<int32_t> SequenceOf(const InferResponse& response) {
+// What a response of a language model answers: the row of the request and the sequence of this row.
+using Answered = std::pair<int32_t, int32_t>;
+
+// Empty if the response names neither, because its request has one row and one sequence.
+std::optional<Answered> AnsweredBy(const InferResponse& response) {
+  std::optional<Answered> answered;
   const Result<uint32_t> count = response.OutputCount();
   for (uint32_t i = 0; count.ok() && i < *count; ++i) {
     const Result<OutputView> output = response.Output(i);
-    if (!output.ok() || output->name != std::string_view("sequence_index")) continue;
     int32_t index = 0;
-    if (output->datatype != TRITONSERVER_TYPE_INT32 || output->size_bytes != sizeof(index) ||
-        output->memory_type == TRITONSERVER_MEMORY_GPU) {
-      return std::nullopt;
+    if (!output.ok() || output->datatype != TRITONSERVER_TYPE_INT32 ||
+        output->size_bytes != sizeof(index) || output->memory_type == TRITONSERVER_MEMORY_GPU) {
+      continue;
     }
+    const bool is_row = output->name == std::string_view("batch_index");
+    if (!is_row && output->name != std::string_view("sequence_index")) continue;
     std::memcpy(&index, output->base, sizeof(index));
-    return index;
+    if (!answered.has_value()) answered.emplace();
+    (is_row ? answered->first : answered->second) = index;
   }
-  return std::nullopt;
+  return answered;
 }
 
-// generate: requires exactly one response, also from a decoupled model. A language model that was
-// asked for several sequences may send one response for each.
+// generate: requires exactly one response, also from a decoupled model. A language model that got
+// several prompts or was asked for several sequences may send one response for each.
 class GenerateCall final : public ModelCall {
  public:
   using ModelCall::ModelCall;
 
  private:
   void OnModelResponse(InferResponse response) override {
-    const std::optional<int32_t> sequence = SequenceOf(response);
+    const std::optional<Answered> answered = AnsweredBy(response);
     const bool is_first = responses_.empty();
-    if (is_first || (has_sequences_ && sequence && responses_.size() < kMaxSequences &&
-                     !responses_.contains(*sequence))) {
-      has_sequences_ = sequence.has_value();
-      responses_.emplace(sequence.value_or(0), std::move(response));
+    if (is_first || (has_several_ && answered && responses_.size() < kMaxAnswers &&
+                     !responses_.contains(*answered))) {
+      has_several_ = answered.has_value();
+      responses_.emplace(answered.value_or(Answered()), std::move(response));
       return;
     }
     ReplyResponseCountError();
@@ -77,7 +85,7 @@ class GenerateCall final : public ModelCall {
   Status Append(std::string& json) {
     if (responses_.size() == 1) return AppendGenerateResponse(json, responses_.begin()->second);
     std::vector<InferResponse> all;
-    for (auto& [sequence, response] : responses_) all.push_back(std::move(response));
+    for (auto& [answered, response] : responses_) all.push_back(std::move(response));
     return AppendGenerateResponses(json, all);
   }
 
@@ -87,8 +95,8 @@ class GenerateCall final : public ModelCall {
                              "stream for model that generates various number of responses"));
   }
 
-  std::map<int32_t, InferResponse> responses_;  // by sequence
-  bool has_sequences_ = false;
+  std::map<Answered, InferResponse> responses_;  // by row, then by sequence
+  bool has_several_ = false;
 };
 
 // generate_stream: sends each response as soon as it arrives. Before the first one an error can
@@ -151,6 +159,14 @@ Result<const ModelSignature*> CachedSignature(const Server& server, const Reques
   return &entry.signature;
 }
 
+void LogUnknownMembers(const std::string& model, const std::vector<std::string>& members) {
+  static UnknownMemberLog* const log =
+      new UnknownMemberLog;  // loops may run while the process ends
+  for (const std::string& member : members) {
+    if (const std::string line = log->LineFor(model, member); !line.empty()) LogWarning(line);
+  }
+}
+
 }  // namespace
 
 Status StartGenerate(KServeContext& context, HttpConnection& connection, const RequestHead& head,
@@ -159,6 +175,7 @@ Status StartGenerate(KServeContext& context, HttpConnection& connection, const R
   GenerateBody parsed;
   NEREID_RETURN_IF_ERROR(
       ParseGenerateBody(body.bytes(), *signature, connection.limits().max_json_depth, parsed));
+  LogUnknownMembers(model.name, parsed.unknown_members);
   NEREID_ASSIGN_OR_RETURN(InferRequest request, BuildRequest(context.server, model, parsed.options,
                                                              parsed.inputs, /*outputs=*/{}));
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, context.access, request));

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "backends/llm_tables/engine_tensors.h"
+#include "host/frontend/http/bodies/generate_members.h"
+
 namespace nereid::http {
 namespace {
 
@@ -43,9 +48,57 @@ TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
 TEST(GenerateBodyTest, MisspeltInputsOfALanguageModelAreRefused) {
   EXPECT_EQ(ErrorOf(R"({"text_input":"hi","max_token":5})"),
             "unknown member 'max_token'; did you mean 'max_tokens'?");
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","custom_option":5})"), "no error");
+  EXPECT_EQ(ErrorOf(R"({"parameters":{"max_token":[5]}})"),
+            "unknown member 'max_token'; did you mean 'max_tokens'?");
   GenerateBody body;
   EXPECT_TRUE(ParseGenerateBody(R"({"max_token":5})", ModelSignature(), 64, body).ok());
+}
+
+TEST(GenerateBodyTest, MembersThatNoLanguageModelReadsAreNoted) {
+  GenerateBody body;
+  ASSERT_TRUE(Parse(R"({"text_input":"hi","id":"7","custom_option":5,
+                        "parameters":{"max_tokens":5,"timeout":9,"other":true}})",
+                    body)
+                  .ok());
+  EXPECT_EQ(body.unknown_members, (std::vector<std::string>{"custom_option", "other"}));
+  GenerateBody image;
+  ASSERT_TRUE(ParseGenerateBody(R"({"custom_option":5})", ModelSignature(), 64, image).ok());
+  EXPECT_TRUE(image.unknown_members.empty()) << "other models may read parameters";
+}
+
+TEST(GenerateBodyTest, TheEngineAndItsPreprocessingAreLanguageModels) {
+  ModelSignature engine;
+  for (const char* name : {"input_ids", "request_output_len", "temperature"}) {
+    engine.inputs.push_back({name, TRITONSERVER_TYPE_FP32, {1}});
+  }
+  GenerateBody body;
+  EXPECT_EQ(ParseGenerateBody(R"({"temprature":1})", engine, 64, body).message(),
+            "unknown member 'temprature'; did you mean 'temperature'?");
+  ModelSignature preprocessing;
+  for (const char* name : {"QUERY", "REQUEST_OUTPUT_LEN"}) {
+    preprocessing.inputs.push_back({name, TRITONSERVER_TYPE_FP32, {1}});
+  }
+  EXPECT_TRUE(IsLanguageModel(preprocessing));
+}
+
+TEST(GenerateBodyTest, MembersThatAskForAMissingFeatureAreRefused) {
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","lookahead_window_size":3})"),
+            "member 'lookahead_window_size': this feature is not supported (lookahead decoding)");
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":true})"),
+            "member 'skip_cross_attn_blocks': this feature is not supported (cross attention)");
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":false})"), "no error");
+}
+
+TEST(GenerateBodyTest, TheMissingFeaturesAreThoseOfTheEnginesTable) {
+  std::map<std::string_view, std::string_view> of_table, here;
+  for (const llm::EngineInput& input : llm::EngineInputs()) {
+    const bool is_missing = input.rule == llm::InputRule::kRefuseNonEmpty ||
+                            input.rule == llm::InputRule::kRefuseTrue ||
+                            input.rule == llm::InputRule::kRefuseNonZero;
+    if (is_missing) of_table[input.name] = input.about;
+  }
+  for (const MissingFeature& missing : MissingFeatures()) here[missing.member] = missing.feature;
+  EXPECT_EQ(here, of_table);
 }
 
 TEST(GenerateBodyTest, TheInnermostVariableDimensionFollowsFromTheElementCount) {

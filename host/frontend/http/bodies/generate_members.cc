@@ -1,0 +1,55 @@
+#include "host/frontend/http/bodies/generate_members.h"
+
+#include <string>
+#include <vector>
+
+#include "base/closest_name.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr MissingFeature kMissingFeatures[] = {
+    {"encoder_input_features", "encoder-decoder models"},
+    {"encoder_output_lengths", "encoder-decoder models"},
+    {"cross_attention_mask", "cross attention"},
+    {"skip_cross_attn_blocks", "cross attention"},
+    {"context_phase_params", "context and generation on different servers"},
+    {"mrope_rotary_cos_sin", "multimodal rotary positions"},
+    {"mrope_position_deltas", "multimodal rotary positions"},
+    {"lookahead_window_size", "lookahead decoding"},
+    {"lookahead_ngram_size", "lookahead decoding"},
+    {"lookahead_verification_set_size", "lookahead decoding"},
+};
+
+}  // namespace
+
+std::span<const MissingFeature> MissingFeatures() {
+  return kMissingFeatures;
+}
+
+bool IsLanguageModel(const ModelSignature& model) {
+  const auto has = [&](std::string_view first, std::string_view second) {
+    return model.Find(first) != nullptr && model.Find(second) != nullptr;
+  };
+  return has("text_input", "max_tokens") || has("input_ids", "request_output_len") ||
+         has("QUERY", "REQUEST_OUTPUT_LEN");
+}
+
+Status CheckUnknownMember(std::string_view name, bool is_false, const ModelSignature& model) {
+  for (const MissingFeature& missing : kMissingFeatures) {
+    if (missing.member != name) continue;
+    if (is_false) return Status::Ok();
+    return InvalidArgError("member '", name, "': this feature is not supported (", missing.feature,
+                           ")");
+  }
+  constexpr size_t kMinNameBytes = 4;   // every shorter name is close to another
+  constexpr size_t kMaxNameBytes = 64;  // the search for close names takes quadratic time
+  if (name.size() < kMinNameBytes || name.size() > kMaxNameBytes) return Status::Ok();
+  std::vector<std::string> names;
+  for (const InputSignature& input : model.inputs) names.push_back(input.name);
+  const std::string closest = ClosestName(name, names);
+  if (closest.empty()) return Status::Ok();
+  return InvalidArgError("unknown member '", name, "'; did you mean '", closest, "'?");
+}
+
+}  // namespace nereid::http

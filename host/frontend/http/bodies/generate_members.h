@@ -1,0 +1,30 @@
+// Judges members of a generate request that no input of a language model has. Such requests have
+// many optional members, and one that nobody reads would change nothing without a word. Pure. [any
+// thread]
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "host/frontend/http/bodies/generate_body.h"
+#include "nereid/status.h"
+
+namespace nereid::http {
+
+// A tensor of TensorRT-LLM's repositories that asks for a feature which does not exist here.
+struct MissingFeature {
+  std::string_view member;
+  std::string_view feature;
+};
+
+// Those that the language-model engines refuse where a model declares them (docs/llm_tables.md).
+std::span<const MissingFeature> MissingFeatures();
+
+// Whether the model has the inputs of a language model, of its engine or of its preprocessing.
+bool IsLanguageModel(const ModelSignature& model);
+
+// INVALID_ARG if `name`, which names no input of the language model, is close to one that does, or
+// asks for a missing feature. `is_false`: the member's value is false, which asks for none.
+Status CheckUnknownMember(std::string_view name, bool is_false, const ModelSignature& model);
+
+}  // namespace nereid::http
