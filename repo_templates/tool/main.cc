@@ -57,6 +57,8 @@ constexpr const char* kUsage = R"(usage:
       --checkpoint_precision                 run a configuration with mxfp6_matmul with the weights as the checkpoint has them
   nereid-repo new backend NAME [--out DIR]
       copies the sample backend to DIR (default: the folder NAME), renamed to NAME
+      --stream                               the sample that answers a text with a stream of responses, with instances
+                                             and an option of the backend
   nereid-repo new key --name NAME --right RIGHT
       prints an API key for a client, and its entry in the file that the server reads with --api-key-file
       --right RIGHT                          infer, metadata, statistics, metrics, model-control, log, trace, shared-memory,
@@ -218,7 +220,8 @@ int RunNewBackend(const CommandLine& line) {
   const std::string& name = line.words[2];
   const std::string out = line.ValueOr("--out", name);
   const std::string prefix = InstallPrefix().string();
-  const std::string source = line.ValueOr("--templates", prefix + "/share/nereid/backend_template");
+  const char* const sample = line.Has("--stream") ? "stream_backend_template" : "backend_template";
+  const std::string source = line.ValueOr("--templates", StrCat(prefix, "/share/nereid/", sample));
   if (Status status = CopyBackendTemplate({name, source, out}); !status.ok()) return Fail(status);
   std::printf(
       "%s\nnext: cmake -S %s -B %s/build -DCMAKE_PREFIX_PATH=%s && cmake --build %s/build\n",
@@ -327,7 +330,7 @@ int main(int argc, char** argv) {
        "--chat-parser",
        "--tokenizer",
        "--max-beam-width"},
-      {"--checkpoint_precision", "--decoupled", "--copy", "--link", "--json"});
+      {"--checkpoint_precision", "--decoupled", "--copy", "--link", "--json", "--stream"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
     std::fputs(kUsage, stdout);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/file_content.h"
 
@@ -46,7 +47,11 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string Renamed(const std::string& text, const std::string& name) {
-  return Replaced(Replaced(text, "my_backend", name), "MyModel", CamelCase(name) + "Model");
+  std::string renamed = Replaced(text, "my_backend", name);
+  for (const char* kind : {"Model", "Instance"}) {
+    renamed = Replaced(std::move(renamed), StrCat("My", kind), CamelCase(name) + kind);
+  }
+  return renamed;
 }
 
 Status CopyFiles(const NewBackendOptions& options) {

@@ -1,4 +1,5 @@
-// `nereid-repo new backend`: copies the sample backend (backend_api/template) under another name.
+// `nereid-repo new backend`: copies a sample backend (backend_api/template, or stream_template)
+// under another name.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ struct NewBackendOptions {
   std::string out;     // must not exist or must be empty
 };
 
-// In file names and texts `my_backend` becomes the name, and `MyModel` the name in camel case
-// followed by `Model`. With an error, no file is left in `out`.
+// In file names and texts `my_backend` becomes the name, and `MyModel` and `MyInstance` the name in
+// camel case followed by `Model` and `Instance`. With an error, no file is left in `out`.
 Status CopyBackendTemplate(const NewBackendOptions& options);
 
 }  // namespace nereid::repo

@@ -106,3 +106,39 @@ def test_a_wrong_type_is_refused_and_the_next_request_served(url):
     assert refused.value.code == 400
     assert "INPUT" in refused.value.read().decode()
     assert infer(url, "doubled", [1, 1], [1])["data"] == [2]
+
+
+@pytest.fixture(scope="module")
+def word_url(tmp_path_factory):
+    """A server with the example of a stream, which the tree builds under the name word_stream, and with an option of this backend."""
+    backends = os.environ.get("NEREID_TEST_BACKENDS")
+    if not backends:
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    repository = tmp_path_factory.mktemp("words")
+    config = pathlib.Path(__file__).parents[2] / "backend_api/stream_template/config.pbtxt"
+    add_model(repository, "words", config.read_text().replace("my_backend", "word_stream"))
+    add_model(repository, "completed", 'backend: "word_stream"')
+    server = ServerProcess([f"{DIST}/bin/nereid"], [f"--model-repository={repository}", f"--backend-directory={backends}",
+                                                    "--backend-config=word_stream,max-words=4"], tmp_path_factory.mktemp("log") / "server.log")
+    yield server.url
+    server.stop()
+
+
+def words(url, text, model="words"):
+    request = urllib.request.Request(f"{url}/v2/models/{model}/generate_stream", json.dumps({"TEXT": text}).encode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return [json.loads(event[6:]) for event in answer.read().decode().split("\n\n") if event]
+
+
+@pytest.mark.parametrize("model", ["words", "completed"])
+def test_the_stream_has_a_response_for_each_word(word_url, model):
+    assert [(event["POSITION"], event["WORD"]) for event in words(word_url, " once upon  a time ", model)] == list(enumerate(["once", "upon", "a", "time"]))
+    assert words(word_url, " ", model) == []
+
+
+def test_the_option_of_the_backend_limits_the_stream(word_url):
+    events = words(word_url, "there was once upon a time")
+    assert [event.get("WORD") for event in events] == ["there", "was", "once", "upon", None]
+    assert "input 'TEXT': expected at most 4 words" in events[-1]["error"]
+    stats = get(f"{word_url}/v2/models/words/stats")["model_stats"][0]
+    assert stats["inference_stats"]["fail"]["count"] == 1

@@ -38,6 +38,12 @@ def test_a_sound_backend_passes(check, tmp_path, batch):
     assert (verdicts["batch"] == "ok") == bool(batch)
 
 
+def test_the_example_of_a_stream_passes(check, tmp_path):
+    config = pathlib.Path(__file__).parents[2] / "backend_api/stream_template/config.pbtxt"
+    code, verdicts, output = check(tmp_path, "word_stream", config.read_text().replace("my_backend", "word_stream"))
+    assert code == 0 and set(verdicts.values()) <= {"ok", "skipped"}, output
+
+
 @pytest.mark.parametrize("fault, failing, said", [
     ("model_initialize", "load", "model_initialize fails as told"),
     ("execute", "answer", "execute fails as told"),

@@ -31,6 +31,18 @@ TEST(NewBackendTest, RenamesFilesAndNames) {
   }
 }
 
+TEST(NewBackendTest, RenamesTheClassesOfTheStreamingSample) {
+  const TempFolder folder;
+  const std::string sample = (fs::path(NEREID_SOURCE_DIR) / "backend_api/stream_template").string();
+  const Status status = CopyBackendTemplate({"word_stream", sample, folder / "out"});
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string source = ReadFile(folder / "out/word_stream.cc");
+  EXPECT_NE(source.find("NEREID_BACKEND(WordStreamModel, WordStreamInstance);"), std::string::npos);
+  EXPECT_NE(source.find("class WordStreamInstance : public nereid::ModelInstance<WordStreamModel>"),
+            std::string::npos);
+  EXPECT_EQ(source.find("My"), std::string::npos);
+}
+
 TEST(NewBackendTest, RefusesNamesAndFolders) {
   const TempFolder folder;
   for (const char* name : {"", "1st", "a-b", "a/b", "../x"}) {

@@ -28,6 +28,15 @@ class ConfigParameters {
     }
   }
 
+  /// The settings of a backend: {"cmdline":{"<key>":"<value>"}}.
+  static ConfigParameters OfBackend(const Json& backend_config) {
+    ConfigParameters options;
+    for (const Json::Member& member : backend_config["cmdline"].members()) {
+      options.values_.emplace_back(member.first, member.second.AsString());
+    }
+    return options;
+  }
+
   const std::vector<std::pair<std::string, std::string>>& all() const { return values_; }
   /// nullptr if unset.
   const std::string* Find(std::string_view key) const {

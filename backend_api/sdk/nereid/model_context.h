@@ -47,6 +47,8 @@ class ModelContext {
   const std::filesystem::path& backend_directory() const { return backend_directory_; }
   /// The `--backend-config` settings of this backend: {"cmdline":{"<key>":"<value>"}}.
   const Json& backend_config() const { return backend_config_; }
+  /// The same as typed values, also those that every backend gets (`backend-directory`, ...).
+  ConfigParameters backend_options() const { return ConfigParameters::OfBackend(backend_config_); }
   /// The host, for calling other models.
   Server server() const { return Server::Borrow(server_); }
 

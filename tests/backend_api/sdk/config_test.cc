@@ -96,6 +96,15 @@ TEST(ModelConfigTest, ParametersAreReadAsTheTypeAskedFor) {
             "parameter 'path': expected true or false, got '/x'");
 }
 
+TEST(ConfigTest, OptionsOfABackendAreTyped) {
+  const Result<Json> json = Json::Parse(R"({"cmdline":{"max-words":"12","name":"${x}"}})");
+  ASSERT_TRUE(json.ok());
+  const ConfigParameters options = ConfigParameters::OfBackend(*json);
+  EXPECT_EQ(*options.Int("max-words", 0), 12);
+  EXPECT_EQ(*options.Int("absent", 7), 7);
+  EXPECT_EQ(options.String("name"), "${x}");
+}
+
 TEST(ConfigDraftTest, FillsInWhatIsMissing) {
   ConfigDraft draft(
       Parsed(R"({"name":"m","input":[{"name":"A","data_type":"TYPE_FP32","dims":[]}]})"));
