@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "host/core/backend/backend_search.h"
 #include "host/core/backend/plugin.h"
+#include "host/core/config/repository_layout.h"
 #include "host/core/model/core_services.h"
 #include "host/core/model/model.h"
 #include "host/core/observe/log.h"
 #include "host/core/repository/agents.h"
-#include "host/core/repository/folders.h"
 #include "host/core/repository/model_lifecycle.h"
 #include "host/core/repository/model_repository.h"
 #include "host/core/request/infer_request.h"
@@ -264,8 +264,10 @@ Status Server::LoadStartupModels() {
                    (names.size() == 1 && names.front() == "*");
   if (!all) return repository_->LoadNamed(names);
   for (const std::string& path : options_.repository_paths) {
-    if (IsEmptyFolder(path)) NEREID_LOG_WARN("model repository '", path, "' is empty");
-    const Status layout = CheckLayout(path);
+    const Status layout = CheckRepositoryLayout(path);
+    if (layout.ok() && HasNoModelFolder(path)) {
+      NEREID_LOG_WARN("model repository '", path, "' holds no model: ", kExpectedInRepository);
+    }
     if (layout.ok()) continue;
     if (options_.exit_on_error) return layout;
     NEREID_LOG_WARN(layout.message());

@@ -251,7 +251,8 @@ int RunNewKey(const CommandLine& line) {
 int RunCheck(const CommandLine& line) {
   if (line.words.size() != 2) return Fail(InvalidArgError("check: expected one repository"));
   if (IfDirectory(line.words[1]).empty()) {
-    return Fail(InvalidArgError("'", line.words[1], "': no such directory"));
+    return Fail(InvalidArgError("'", line.words[1],
+                                "': no such folder; name the one that contains the models'"));
   }
   const Findings findings = CheckRepository(line.words[1], CheckOptionsFrom(line));
   const bool json = line.Has("--json");

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "host/core/config/repository_layout.h"
+
 namespace nereid::repo {
 namespace {
 
@@ -77,6 +79,7 @@ std::optional<std::string> PythonFile(const RepositoryModel& model) {
 }
 
 size_t CountModels(const std::string& path) {
+  if (!core::CheckRepositoryLayout(path).ok()) return 0;
   std::error_code ignored;
   return ModelFolders(path, ignored).size();
 }
@@ -86,8 +89,12 @@ Repository ReadRepository(const std::string& path, Findings& findings) {
   const std::vector<fs::path> folders = ModelFolders(path, error);
   if (error) {
     findings.push_back({{path, 0, 0, "", StrCat("cannot be read: ", error.message())}, false});
+  } else if (const Status layout = core::CheckRepositoryLayout(path); !layout.ok()) {
+    findings.push_back({{"", 0, 0, "", layout.message()}, false});
+    return {};
   } else if (folders.empty()) {
-    findings.push_back({{path, 0, 0, "", "holds no model folder"}, false});
+    findings.push_back(
+        {{path, 0, 0, "", StrCat("holds no model folder: ", core::kExpectedInRepository)}, false});
   }
   Repository repository;
   for (const fs::path& folder : folders) repository.push_back(ReadModel(folder, findings));

@@ -63,6 +63,17 @@ TEST(CheckTest, NamesARepositoryWithoutModels) {
   EXPECT_TRUE(HasError(CheckRepository(folder / "absent", {})));
 }
 
+TEST(CheckTest, APathOneFolderTooLowIsOneError) {
+  const TempFolder folder;
+  WriteFile(fs::path(folder / "models/m/config.pbtxt"), "backend: \"identity\"\n");
+  fs::create_directories(folder / "models/m/1");
+  EXPECT_EQ(ToText(CheckRepository(folder / "models/m", {})),
+            StrCat("error: model repository '", folder / "models/m",
+                   "' is the folder of one model: pass '", folder / "models",
+                   "', the folder that contains it\n"));
+  EXPECT_EQ(CountModels(folder / "models/m"), 0u);
+}
+
 TEST(CheckTest, TheDocumentedTablesAreThoseOfTheCode) {
   EXPECT_EQ(ReadFile(fs::path(NEREID_SOURCE_DIR) / "docs/llm_tables.md"), EngineTablesPage())
       << "docs/llm_tables.md: write it with `nereid-repo tables`";

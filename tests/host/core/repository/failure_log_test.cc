@@ -1,4 +1,4 @@
-// What the log says about failed loads, and the faults of a repository's layout.
+// What the log says about failed loads.
 #include "host/core/repository/folders.h"
 
 #include <atomic>
@@ -73,19 +73,6 @@ TEST_F(FailureLogTest, AnEmptyModelFolderIsNamed) {
   EXPECT_NE(repository_.LoadAll().message().find(
                 StrCat("model folder '", repo(), "/empty' is empty: expected config.pbtxt and a")),
             std::string::npos);
-}
-
-TEST_F(FailureLogTest, APathOneFolderTooHighOrTooLowIsRecognized) {
-  AddModel("m");
-  EXPECT_TRUE(CheckLayout(repo()).ok());
-  EXPECT_EQ(CheckLayout(repo() + "/m").message(),
-            StrCat("model repository '", repo(), "/m' is the folder of one model: pass '", repo(),
-                   "', the folder that contains it"));
-  EXPECT_EQ(CheckLayout(root_.string()).message(),
-            StrCat("model repository '", root_.string(), "' holds no model, but '", repo(),
-                   "' does ('m'): pass '", repo(), "'"));
-  std::filesystem::create_directories(root_ / "none");
-  EXPECT_TRUE(CheckLayout(repo("none")).ok());
 }
 
 }  // namespace
