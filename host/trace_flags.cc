@@ -84,7 +84,7 @@ Status SetBatch(OtlpOptions& otlp, const BatchSetting& setting, const std::strin
 
 Status SetUrl(OtlpOptions& otlp, const std::string& url) {
   otlp.url = url;
-  return ParseHttpUrl(url).status();
+  return CheckCollectorUrl(url);
 }
 
 Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::string& value) {

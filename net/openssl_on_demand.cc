@@ -6,7 +6,6 @@
 #include <openssl/evp.h>
 #include <openssl/opensslv.h>
 #include <openssl/ssl.h>
-#include <openssl/x509_vfy.h>
 
 // F(result type, name, parameters, arguments). Functions behind OpenSSL's macros are listed, too.
 #define NEREID_OPENSSL_FUNCTIONS(F)                                                          \
@@ -41,19 +40,15 @@
     (a, b, c))                                                                               \
   F(void, SSL_CTX_set_client_CA_list, (SSL_CTX * a, STACK_OF(X509_NAME) * b), (a, b))        \
   F(void, SSL_CTX_set_default_passwd_cb, (SSL_CTX * a, pem_password_cb * b), (a, b))         \
-  F(int, SSL_CTX_set_default_verify_paths, (SSL_CTX * a), (a))                               \
   F(uint64_t, SSL_CTX_set_options, (SSL_CTX * a, uint64_t b), (a, b))                        \
   F(int, SSL_CTX_set_session_id_context, (SSL_CTX * a, const unsigned char* b, unsigned c),  \
     (a, b, c))                                                                               \
   F(void, SSL_CTX_set_verify, (SSL_CTX * a, int b, SSL_verify_cb c), (a, b, c))              \
   F(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * a, const char* b, int c), (a, b, c))        \
   F(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * a, const char* b), (a, b))           \
-  F(int, SSL_connect, (SSL * a), (a))                                                        \
   F(long, SSL_ctrl, (SSL * a, int b, long c, void* d), (a, b, c, d))                         \
   F(void, SSL_free, (SSL * a), (a))                                                          \
-  F(X509_VERIFY_PARAM*, SSL_get0_param, (SSL * a), (a))                                      \
   F(int, SSL_get_error, (const SSL* a, int b), (a, b))                                       \
-  F(long, SSL_get_verify_result, (const SSL* a), (a))                                        \
   F(int, SSL_is_init_finished, (const SSL* a), (a))                                          \
   F(STACK_OF(X509_NAME)*, SSL_load_client_CA_file, (const char* a), (a))                     \
   F(SSL*, SSL_new, (SSL_CTX * a), (a))                                                       \
@@ -63,16 +58,11 @@
     (unsigned char** a, unsigned char* b, const unsigned char* c, unsigned d,                \
      const unsigned char* e, unsigned f),                                                    \
     (a, b, c, d, e, f))                                                                      \
-  F(int, SSL_set1_host, (SSL * a, const char* b), (a, b))                                    \
   F(void, SSL_set_accept_state, (SSL * a), (a))                                              \
   F(void, SSL_set_bio, (SSL * a, BIO * b, BIO * c), (a, b, c))                               \
-  F(int, SSL_set_fd, (SSL * a, int b), (a, b))                                               \
   F(int, SSL_shutdown, (SSL * a), (a))                                                       \
   F(int, SSL_write, (SSL * a, const void* b, int c), (a, b, c))                              \
-  F(const SSL_METHOD*, TLS_client_method, (), ())                                            \
-  F(const SSL_METHOD*, TLS_server_method, (), ())                                            \
-  F(int, X509_VERIFY_PARAM_set1_ip_asc, (X509_VERIFY_PARAM * a, const char* b), (a, b))      \
-  F(const char*, X509_verify_cert_error_string, (long a), (a))
+  F(const SSL_METHOD*, TLS_server_method, (), ())
 // clang-format on
 
 namespace nereid::net {

@@ -13,9 +13,9 @@
 #include "base/json_reader.h"
 #include "host/cli/chat_stream.h"
 #include "host/cli/command.h"
-#include "host/cli/http_client.h"
 #include "host/option_values.h"
 #include "nereid/status.h"
+#include "net/http_client.h"
 
 namespace nereid::cli {
 namespace {
@@ -76,7 +76,7 @@ void OnInterrupt(int) {
 // One conversation: its messages, and the server that answers.
 class Conversation {
  public:
-  Conversation(ChatOptions options, HttpClient client)
+  Conversation(ChatOptions options, net::HttpClient client)
       : options_(std::move(options)),
         client_(std::move(client)),
         is_terminal_(isatty(STDOUT_FILENO) != 0) {
@@ -97,20 +97,20 @@ class Conversation {
   }
 
  private:
-  HttpRequest RequestTo(const std::string& path) const;
+  net::HttpRequest RequestTo(const std::string& path) const;
   void Show(const ChatDelta& delta);
   void EndReasoning();
 
   ChatOptions options_;
-  HttpClient client_;
+  net::HttpClient client_;
   const bool is_terminal_;
   Json messages_;
   std::string answer_;         // what has arrived of the current one
   bool is_reasoning_ = false;  // the last text was reasoning, which is dimmed on a terminal
 };
 
-HttpRequest Conversation::RequestTo(const std::string& path) const {
-  HttpRequest request;
+net::HttpRequest Conversation::RequestTo(const std::string& path) const {
+  net::HttpRequest request;
   request.url = options_.url + path;
   request.stall_timeout_s = 0;
   request.headers = {"Content-Type: application/json", "Expect:"};
@@ -122,8 +122,8 @@ HttpRequest Conversation::RequestTo(const std::string& path) const {
 
 Status Conversation::FindModel() {
   if (!options_.model.empty()) return Status::Ok();
-  HttpHead head;
-  Result<std::string> body = ReadBody(client_, RequestTo("/v1/models"), kMaxAnswerBytes, head);
+  net::HttpHead head;
+  Result<std::string> body = net::ReadBody(client_, RequestTo("/v1/models"), kMaxAnswerBytes, head);
   if (!body.ok()) return std::move(body).status().WithContext(options_.url);
   if (head.status != 200) {
     return UnavailableError(options_.url, "/v1/models answers ", head.status, ": ",
@@ -175,14 +175,14 @@ Status Conversation::Say(const std::string& text) {
   messages.push_back({{"role", "user"}, {"content", text}});
   Json body = {{"model", options_.model}, {"messages", messages}, {"stream", true}};
   if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
-  HttpRequest request = RequestTo("/v1/chat/completions");
+  net::HttpRequest request = RequestTo("/v1/chat/completions");
   request.method = "POST";
   request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   answer_.clear();
   EventReader events;
   Status failure;
   std::string refusal;  // the body of an answer that is no success
-  request.on_body = [&](const HttpHead& head, std::string_view part) {
+  request.on_body = [&](const net::HttpHead& head, std::string_view part) {
     if (head.status != 200) {
       refusal += part.substr(0, kMaxAnswerBytes - std::min(refusal.size(), kMaxAnswerBytes));
       return true;
@@ -200,7 +200,7 @@ Status Conversation::Say(const std::string& text) {
     return failure.ok();
   };
   request.is_cancelled = [] { return was_interrupted != 0; };
-  const Result<HttpHead> head = client_.Send(request);
+  const Result<net::HttpHead> head = client_.Send(request);
   EndReasoning();
   std::fputs("\n", stdout);
   std::fflush(stdout);
@@ -277,7 +277,7 @@ int RunChat(const std::vector<std::string>& args) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  Result<HttpClient> client = HttpClient::Create();
+  Result<net::HttpClient> client = net::HttpClient::Create();
   if (!client.ok()) return FailCommand("chat", client.status(), 1);
   Conversation conversation(std::move(*options), std::move(*client));
   if (const Status status = conversation.FindModel(); !status.ok())

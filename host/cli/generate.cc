@@ -8,12 +8,12 @@
 
 #include "host/cli/chat_stream.h"
 #include "host/cli/command.h"
-#include "host/cli/http_client.h"
 #include "host/cli/serve_report.h"
 #include "host/cli/served_model.h"
 #include "host/cli/temporary_folder.h"
 #include "host/process_signals.h"
 #include "host/run_server.h"
+#include "net/http_client.h"
 
 namespace nereid::cli {
 namespace {
@@ -26,8 +26,8 @@ bool WasInterrupted() {
 
 // Sends the prompt to the server of this process and prints the text while it arrives.
 Status Ask(const GenerateOptions& options, const std::string& model, uint16_t port) {
-  NEREID_ASSIGN_OR_RETURN(HttpClient client, HttpClient::Create());
-  HttpRequest request;
+  NEREID_ASSIGN_OR_RETURN(net::HttpClient client, net::HttpClient::Create());
+  net::HttpRequest request;
   request.method = "POST";
   request.url = StrCat("http://127.0.0.1:", port, "/v1/completions");
   request.headers = {"Content-Type: application/json", "Expect:"};
@@ -37,7 +37,7 @@ Status Ask(const GenerateOptions& options, const std::string& model, uint16_t po
   EventReader events;
   Status failure;
   std::string refusal;  // the body of an answer that is no success
-  request.on_body = [&](const HttpHead& head, std::string_view part) {
+  request.on_body = [&](const net::HttpHead& head, std::string_view part) {
     if (head.status != 200) {
       refusal += part.substr(0, kMaxRefusalBytes - std::min(refusal.size(), kMaxRefusalBytes));
       return true;
@@ -55,7 +55,7 @@ Status Ask(const GenerateOptions& options, const std::string& model, uint16_t po
     std::fflush(stdout);
     return failure.ok();
   };
-  const Result<HttpHead> head = client.Send(request);
+  const Result<net::HttpHead> head = client.Send(request);
   if (!failure.ok()) return failure;
   if (!head.ok()) return head.status();
   if (head->status != 200) return InvalidArgError(ErrorText(refusal));

@@ -83,7 +83,7 @@ Result<HubConnection> HubConnection::FromEnvironment() {
 }
 
 Status HubError(const HubConnection& hub, const HubId& id, const std::string& what,
-                const HttpHead& head) {
+                const net::HttpHead& head) {
   const std::string subject = StrCat("'", id.repository(), "': ", what, ": ",
                                      OriginOf(hub.endpoint), " answers ", head.status);
   const std::string code = head.Header("x-error-code");
@@ -115,16 +115,16 @@ Status HubError(const HubConnection& hub, const HubId& id, const std::string& wh
   return UnavailableError(subject);
 }
 
-Result<std::string> AskHub(HttpClient& client, const HubConnection& hub, const HubId& id,
+Result<std::string> AskHub(net::HttpClient& client, const HubConnection& hub, const HubId& id,
                            const std::string& path, const DownloadEvents& events) {
   std::string url = hub.endpoint + path;
   int num_redirects = 0;
   for (int attempt = 0;;) {
-    HttpRequest request;
+    net::HttpRequest request;
     request.url = url;
     request.headers = HeadersFor(hub, url);
-    HttpHead head;
-    Result<std::string> body = ReadBody(client, request, kMaxAnswerBytes, head);
+    net::HttpHead head;
+    Result<std::string> body = net::ReadBody(client, request, kMaxAnswerBytes, head);
     if (body.ok() && head.status == 200) return body;
     if (body.ok() && IsRedirect(head.status) && num_redirects++ < kMaxRedirects) {
       NEREID_ASSIGN_OR_RETURN(url, RedirectTarget(url, head.Header("location")));

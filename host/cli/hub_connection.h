@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "host/cli/http_client.h"
 #include "host/cli/hub_id.h"
 #include "nereid/status.h"
+#include "net/http_client.h"
 
 namespace nereid::cli {
 
@@ -34,11 +34,11 @@ struct DownloadEvents {
 
 // The error for a status that is no success: what it means for this model and what to do.
 Status HubError(const HubConnection& hub, const HubId& id, const std::string& what,
-                const HttpHead& head);
+                const net::HttpHead& head);
 
 // Sends a request to the hub with the token. Statuses that pass (429 and 5xx) and broken
 // connections are tried again, with growing pauses.
-Result<std::string> AskHub(HttpClient& client, const HubConnection& hub, const HubId& id,
+Result<std::string> AskHub(net::HttpClient& client, const HubConnection& hub, const HubId& id,
                            const std::string& path, const DownloadEvents& events);
 
 // 408, 429 and 5xx: the same request may succeed later.

@@ -116,7 +116,7 @@ Result<std::string> DownloadSnapshot(const HubId& id, const HubCache& cache,
                             ") is not complete in ", cache.root(),
                             ", and HF_HUB_OFFLINE forbids to download it");
   }
-  NEREID_ASSIGN_OR_RETURN(HttpClient client, HttpClient::Create());
+  NEREID_ASSIGN_OR_RETURN(net::HttpClient client, net::HttpClient::Create());
   const std::string path =
       StrCat("/api/models/", id.repository(), "/revision/", EncodedRevision(id.revision));
   NEREID_ASSIGN_OR_RETURN(const std::string answer, AskHub(client, hub, id, path, events));

@@ -43,7 +43,7 @@ struct RemoteFile {
 
 class FileDownload {
  public:
-  FileDownload(HttpClient& client, const HubConnection& hub, const HubId& id,
+  FileDownload(net::HttpClient& client, const HubConnection& hub, const HubId& id,
                const std::string& commit, const std::string& file, const HubCache& cache,
                const DownloadEvents& events)
       : client_(client),
@@ -73,7 +73,7 @@ class FileDownload {
   Status Verify() const;
   std::string PartPath() const { return cache_.BlobPath(id_, remote_.hash) + ".incomplete"; }
 
-  HttpClient& client_;
+  net::HttpClient& client_;
   const HubConnection& hub_;
   const HubId& id_;
   const std::string& file_;
@@ -106,11 +106,11 @@ std::string FileDownload::Encoded(const std::string& name) {
 FileDownload::Attempt FileDownload::Describe(RemoteFile& remote) {
   std::string url = url_;
   for (int i = 0; i <= kMaxRedirects; ++i) {
-    HttpRequest request;
+    net::HttpRequest request;
     request.method = "HEAD";
     request.url = url;
     request.headers = HeadersFor(hub_, url);
-    const Result<HttpHead> head = client_.Send(request);
+    const Result<net::HttpHead> head = client_.Send(request);
     if (!head.ok()) return {head.status(), true};
     const bool is_redirect = IsRedirect(head->status);
     if (!is_redirect && head->status != 200) {
@@ -197,18 +197,18 @@ FileDownload::Attempt FileDownload::FetchRest() {
   std::string url = url_;
   for (int i = 0; i <= kMaxRedirects; ++i) {
     const uint64_t begin = num_bytes_;
-    HttpRequest request;
+    net::HttpRequest request;
     request.url = url;
     request.headers = HeadersFor(hub_, url);
     if (begin > 0) request.headers.push_back(StrCat("Range: bytes=", begin, "-"));
-    request.on_body = [&](const HttpHead& head, std::string_view part) {
+    request.on_body = [&](const net::HttpHead& head, std::string_view part) {
       if (head.status == 206) return Write(part);
       if (head.status != 200) return true;
       // A server without ranges sends the whole file again.
       if (begin > 0 && num_bytes_ == begin) num_bytes_ = 0;
       return Write(part);
     };
-    const Result<HttpHead> head = client_.Send(request);
+    const Result<net::HttpHead> head = client_.Send(request);
     if (!write_error_.ok()) return {write_error_};
     if (!head.ok()) return {head.status(), true};
     if (IsRedirect(head->status)) {
@@ -292,7 +292,7 @@ Result<std::string> FileDownload::Run() {
 
 }  // namespace
 
-Status DownloadHubFile(HttpClient& client, const HubConnection& hub, const HubId& id,
+Status DownloadHubFile(net::HttpClient& client, const HubConnection& hub, const HubId& id,
                        const std::string& commit, const std::string& file, const HubCache& cache,
                        const DownloadEvents& events) {
   FileDownload download(client, hub, id, commit, file, cache, events);

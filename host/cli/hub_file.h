@@ -12,7 +12,7 @@ namespace nereid::cli {
 
 // Downloads `file` of the commit unless the cache has it, and links it into the snapshot. Continues
 // what an earlier attempt has left in blobs/<hash>.incomplete. `file` is a plain file name.
-Status DownloadHubFile(HttpClient& client, const HubConnection& hub, const HubId& id,
+Status DownloadHubFile(net::HttpClient& client, const HubConnection& hub, const HubId& id,
                        const std::string& commit, const std::string& file, const HubCache& cache,
                        const DownloadEvents& events);
 

@@ -9,9 +9,9 @@
 
 #include "base/command_line.h"
 #include "host/cli/command.h"
-#include "host/cli/http_client.h"
 #include "host/cli/load_table.h"
 #include "nereid/status.h"
+#include "net/http_client.h"
 
 namespace nereid::cli {
 namespace {
@@ -57,20 +57,20 @@ Result<TopOptions> ParseTopOptions(const std::vector<std::string>& args) {
   return options;
 }
 
-Result<ServerLoad> FetchLoad(HttpClient& client, const TopOptions& options) {
-  HttpRequest request;
+Result<ServerLoad> FetchLoad(net::HttpClient& client, const TopOptions& options) {
+  net::HttpRequest request;
   request.url = options.url;
   if (!options.api_key.empty()) {
     request.headers.push_back("Authorization: Bearer " + options.api_key);
   }
-  HttpHead head;
-  Result<std::string> text = ReadBody(client, request, kMaxMetricsBytes, head);
+  net::HttpHead head;
+  Result<std::string> text = net::ReadBody(client, request, kMaxMetricsBytes, head);
   if (!text.ok()) return std::move(text).status().WithContext(options.url);
   if (head.status != 200) return UnavailableError(options.url, " answers ", head.status);
   return ReadServerLoad(ParseMetrics(*text));
 }
 
-int Watch(HttpClient& client, const TopOptions& options) {
+int Watch(net::HttpClient& client, const TopOptions& options) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   ServerLoad before;
   Clock::time_point last = Clock::now();
@@ -98,7 +98,7 @@ int RunTop(const std::vector<std::string>& args) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  Result<HttpClient> client = HttpClient::Create();
+  Result<net::HttpClient> client = net::HttpClient::Create();
   if (!client.ok()) return FailCommand("top", client.status(), 1);
   return Watch(*client, *options);
 }

@@ -1,8 +1,10 @@
 #include "host/frontend/tracing/otlp_exporter.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/file_content.h"
 #include "base/thread.h"
 #include "host/frontend/tracing/span_ids.h"
 #include "nereid/log.h"
@@ -14,7 +16,8 @@ using Json = nlohmann::json;
 
 constexpr int kSpanKindServer = 2;
 constexpr int kSpanKindInternal = 1;
-constexpr int kPostTimeoutS = 10;
+constexpr int kStallTimeoutS = 10;
+constexpr int kPostTimeoutS = 20;
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -160,21 +163,36 @@ std::string ResourceJson(const OtlpOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<OtlpExporter>> OtlpExporter::Create(const OtlpOptions& options) {
-  NEREID_ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(options.url));
-  std::unique_ptr<net::TlsClientContext> tls;
-  if (url.is_tls) {
-    NEREID_ASSIGN_OR_RETURN(tls, net::TlsClientContext::Create(options.roots_path));
+Status CheckCollectorUrl(const std::string& url) {
+  const size_t colons = url.find("://");
+  const std::string scheme = colons == std::string::npos ? "http" : url.substr(0, colons);
+  const std::string rest = colons == std::string::npos ? url : url.substr(colons + 3);
+  const std::string authority = rest.substr(0, rest.find('/'));
+  const size_t bracket = authority.find(']');  // of an IPv6 address
+  const size_t colon = authority.find(':', bracket == std::string::npos ? 0 : bracket);
+  const std::string port = colon == std::string::npos ? "80" : authority.substr(colon + 1);
+  const bool has_space = std::any_of(
+      url.begin(), url.end(), [](unsigned char letter) { return letter <= ' ' || letter == 0x7f; });
+  const bool has_port = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
+  if ((scheme == "http" || scheme == "https") && !has_space && has_port && !authority.empty() &&
+      colon != 0) {
+    return {};
   }
-  return std::unique_ptr<OtlpExporter>(new OtlpExporter(options, std::move(url), std::move(tls)));
+  return InvalidArgError("expected a URL of the form [http[s]://]host[:port][/path], got '", url,
+                         "'");
 }
 
-OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url,
-                           std::unique_ptr<net::TlsClientContext> tls)
-    : options_(options),
-      url_(std::move(url)),
-      tls_(std::move(tls)),
-      resource_json_(ResourceJson(options)) {
+Result<std::unique_ptr<OtlpExporter>> OtlpExporter::Create(const OtlpOptions& options) {
+  NEREID_RETURN_IF_ERROR(CheckCollectorUrl(options.url));
+  if (!options.roots_path.empty()) {
+    NEREID_RETURN_IF_ERROR(ReadFileBeginning(options.roots_path, 1).status());
+  }
+  NEREID_ASSIGN_OR_RETURN(net::HttpClient client, net::HttpClient::Create());
+  return std::unique_ptr<OtlpExporter>(new OtlpExporter(options, std::move(client)));
+}
+
+OtlpExporter::OtlpExporter(const OtlpOptions& options, net::HttpClient client)
+    : options_(options), resource_json_(ResourceJson(options)), client_(std::move(client)) {
   thread_ = StartThread([this] { Run(); });
 }
 
@@ -233,9 +251,20 @@ bool OtlpExporter::Send(const std::deque<std::string>& spans) {
     body += spans[i];
   }
   body += "]}]}]}";
-  const Status status = HttpPost(url_, tls_.get(), "application/json", body, kPostTimeoutS);
-  if (status.ok()) return true;
-  LogError(StrCat("OpenTelemetry: lost ", spans.size(), " spans: ", status.message()));
+  net::HttpRequest request;
+  request.method = "POST";
+  request.url = options_.url;
+  // Without the second header, long bodies would wait for an interim answer first.
+  request.headers = {"Content-Type: application/json", "Expect:"};
+  request.body = std::move(body);
+  request.stall_timeout_s = kStallTimeoutS;
+  request.timeout_s = kPostTimeoutS;
+  request.roots_path = options_.roots_path;
+  const Result<net::HttpHead> head = client_.Send(request);
+  if (head.ok() && head->status / 100 == 2) return true;
+  LogError(StrCat(
+      "OpenTelemetry: lost ", spans.size(), " spans: ", options_.url, ": ",
+      head.ok() ? StrCat("expected status 2xx, got ", head->status) : head.status().message()));
   return false;
 }
 

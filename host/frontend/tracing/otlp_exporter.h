@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "host/frontend/tracing/http_post.h"
 #include "host/frontend/tracing/trace_record.h"
 #include "nereid/status.h"
+#include "net/http_client.h"
 
 namespace nereid {
 
@@ -30,8 +30,13 @@ struct OtlpOptions {
   std::map<std::string, std::vector<std::string>> reported_settings;
 };
 
+// INVALID_ARG unless the text has the form "[http[s]://]host[:port][/path]"; without a scheme it is
+// http.
+Status CheckCollectorUrl(const std::string& url);
+
 class OtlpExporter final : public TraceSink {
  public:
+  // UNAVAILABLE if libcurl is not installed; an error of the file with the roots names it.
   static Result<std::unique_ptr<OtlpExporter>> Create(const OtlpOptions& options);
   // Sends the queued spans, then ends.
   ~OtlpExporter() override;
@@ -39,15 +44,14 @@ class OtlpExporter final : public TraceSink {
   void Write(TraceRecord& record, const TraceFileRule& rule) override;
 
  private:
-  OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<net::TlsClientContext> tls);
+  OtlpExporter(const OtlpOptions& options, net::HttpClient client);
   void Run();
   bool Send(const std::deque<std::string>& spans);
 
   const OtlpOptions options_;
-  const HttpUrl url_;
-  const std::unique_ptr<net::TlsClientContext> tls_;  // null: plain text
   const std::string resource_json_;
-  std::mutex mutex_;  // guards all below
+  net::HttpClient client_;  // [the thread that sends]
+  std::mutex mutex_;        // guards all below
   std::condition_variable changed_;
   std::deque<std::string> spans_;  // JSON
   size_t num_dropped_ = 0;

@@ -189,7 +189,7 @@ TEST(HubErrorTest, SaysWhatToDo) {
   const HubConnection hub{"https://hub", "", false};
   const HubId id = ParseHubId("org/model").value();
   const auto text = [&](int status, const char* code) {
-    HttpHead head{status, {}};
+    net::HttpHead head{status, {}};
     if (*code != '\0') head.headers["x-error-code"] = code;
     return HubError(hub, id, "config.json", head).message();
   };

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "host/frontend/restricted_apis.h"
-#include "host/frontend/tracing/http_post.h"
+#include "host/frontend/tracing/otlp_exporter.h"
 #include "host/frontend/tracing/span_ids.h"
 #include "host/frontend/tracing/tensor_text.h"
 #include "host/frontend/tracing/trace_settings.h"
@@ -103,42 +103,24 @@ TEST(TensorTextTest, WritesElementsInTheirOwnType) {
   EXPECT_EQ(TensorText(TRITONSERVER_TYPE_UINT8, std::string_view("\1\2\3\4", 4), 3), "1,2...");
 }
 
-TEST(HttpUrlTest, SplitsUrls) {
-  const Result<HttpUrl> url = ParseHttpUrl("http://[::1]:4318/v1/traces");
-  ASSERT_TRUE(url.ok());
-  EXPECT_EQ(url->host, "::1");
-  EXPECT_EQ(url->port, "4318");
-  EXPECT_EQ(url->path, "/v1/traces");
-  EXPECT_EQ(ParseHttpUrl("http://collector")->port, "80");
-  EXPECT_FALSE(url->is_tls);
-  EXPECT_EQ(ParseHttpUrl("collector:4318/v1/traces")->host, "collector");
-  EXPECT_EQ(ParseHttpUrl("collector:4318/v1/traces")->port, "4318");
-  EXPECT_EQ(ParseHttpUrl("https://collector/v1/traces")->port, "443");
-  EXPECT_TRUE(ParseHttpUrl("https://collector:1")->is_tls);
+TEST(CollectorUrlTest, HasAHostAndPerhapsSchemePortAndPath) {
+  for (const char* right :
+       {"http://[::1]:4318/v1/traces", "http://collector", "https://collector:1",
+        "collector:4318/v1/traces", "https://collector/v1/traces"}) {
+    EXPECT_TRUE(CheckCollectorUrl(right).ok()) << right;
+  }
   for (const char* wrong : {"", "collector:x", "ftp://collector", "http://", "https://",
                             "http://:1/", "http://h:x/", "http://h/a b", "http://h/\r\nX: y"}) {
-    EXPECT_FALSE(ParseHttpUrl(wrong).ok()) << wrong;
+    EXPECT_FALSE(CheckCollectorUrl(wrong).ok()) << wrong;
   }
 }
 
-TEST(HttpStatusTest, ReadsTheStatusLine) {
-  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 200 OK\r\n"), 200);
-  EXPECT_EQ(*ReadHttpStatus("HTTP/1.0 503"), 503);
-  for (const char* beginning : {"", "H", "HTTP/1.1 20"}) {
-    EXPECT_EQ(*ReadHttpStatus(beginning), 0) << beginning;
-  }
-}
-
-TEST(HttpStatusTest, SkipsInterimResponses) {
-  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"), 204);
-  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 103 Early Hints\r\nLink: 2\r\n"), 0);
-}
-
-TEST(HttpStatusTest, RejectsBytesThatAreNotHttp) {
-  for (const char* wrong : {"XXXXXXXXX200", "SSH-2.0-Open", "HTTP/2.0 200", "HTTP/1.1 2x0",
-                            "HTTP/1.1 100 Continue\r\n\r\n{}"}) {
-    EXPECT_FALSE(ReadHttpStatus(wrong).ok()) << wrong;
-  }
+TEST(OtlpExporterTest, AnAbsentFileOfRootsIsNamed) {
+  OtlpOptions options;
+  options.roots_path = "/nosuch/roots.pem";
+  const auto exporter = OtlpExporter::Create(options);
+  ASSERT_FALSE(exporter.ok());
+  EXPECT_NE(exporter.status().message().find("/nosuch/roots.pem"), std::string::npos);
 }
 
 TEST(RestrictedApisTest, GroupsHaveTheirSecrets) {

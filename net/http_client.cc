@@ -1,4 +1,4 @@
-#include "host/cli/http_client.h"
+#include "net/http_client.h"
 
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
@@ -8,7 +8,7 @@
 #include <cctype>
 #include <utility>
 
-namespace nereid::cli {
+namespace nereid::net {
 namespace {
 
 constexpr char kLibrary[] = "libcurl.so.4";
@@ -166,6 +166,8 @@ Result<HttpHead> HttpClient::Send(const HttpRequest& request) {
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
   }
+  if (request.timeout_s > 0) set(CURLOPT_TIMEOUT, static_cast<long>(request.timeout_s));
+  if (!request.roots_path.empty()) set(CURLOPT_CAINFO, request.roots_path.c_str());
   if (request.method == "HEAD") {
     set(CURLOPT_NOBODY, 1L);
   } else if (request.method == "POST") {
@@ -204,4 +206,4 @@ Result<std::string> ReadBody(HttpClient& client, HttpRequest request, size_t max
   return body;
 }
 
-}  // namespace nereid::cli
+}  // namespace nereid::net

@@ -1,5 +1,6 @@
-// HTTP requests of the commands, through libcurl. The library is opened at run time, because it and
-// its dependencies would slow every start of a server down. [one thread at a time]
+// HTTP requests of the commands and of the exporter of traces, through libcurl. The library is
+// opened at run time, because it and its dependencies would slow every start of a server down. [one
+// thread at a time]
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 #include "nereid/status.h"
 
-namespace nereid::cli {
+namespace nereid::net {
 
 // The status and the headers of an answer; names are in lower case.
 struct HttpHead {
@@ -29,6 +30,8 @@ struct HttpRequest {
   std::string body;
   // Seconds without a byte after which the request fails; 0: never.
   int stall_timeout_s = 60;
+  int timeout_s = 0;       // for the whole request; 0: without a limit
+  std::string roots_path;  // PEM root certificates; empty: the system's
   // Receives each part of the answer's body. Returns false to end the request. Null: the body is
   // ignored.
   std::function<bool(const HttpHead& head, std::string_view part)> on_body;
@@ -59,4 +62,4 @@ class HttpClient {
 Result<std::string> ReadBody(HttpClient& client, HttpRequest request, size_t max_bytes,
                              HttpHead& head);
 
-}  // namespace nereid::cli
+}  // namespace nereid::net
