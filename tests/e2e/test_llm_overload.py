@@ -138,11 +138,16 @@ def test_gauges_show_preempted_requests(server):
     assert seen["nereid_llm_engine:preemptions"] > 0
 
 
-def test_gauges_count_each_beam(server):
+def test_gauges_count_the_beams_of_a_request_as_one(server):
     one = request("beams", list(range(5, 25)), 900, "beams")
     one.inputs.add(name="beam_width", datatype="INT32", shape=[1]).contents.int_contents.append(4)
-    expect_while_running(server, "beams", [one], lambda g: g["nv_trt_llm_inflight_batcher_metrics:generation_requests"] == 4
-                         and g["nv_trt_llm_request_metrics:active"] == 4)
+    running = ["nv_trt_llm_inflight_batcher_metrics:generation_requests", "nv_trt_llm_request_metrics:active", "nv_trt_llm_request_metrics:scheduled"]
+
+    def is_seen(values):
+        assert max(values[key] for key in running) <= 1
+        return all(values[key] == 1 for key in running)
+
+    expect_while_running(server, "beams", [one], is_seen)
 
 
 def num_ended(server, model):

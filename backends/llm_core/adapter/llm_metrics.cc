@@ -17,6 +17,15 @@ double NowMicros(const EngineStats&) {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
+// The beams of a request count as one, as upstream, and each sequence of num_return_sequences.
+double NumActive(const EngineStats& stats) {
+  return stats.counts.num_running - stats.counts.num_further_beams;
+}
+
+double NumGenerating(const EngineStats& stats) {
+  return stats.counts.num_decode_sequences - stats.counts.num_decode_further_beams;
+}
+
 struct Category {
   const char* label;
   double (*value)(const EngineStats&);
@@ -51,12 +60,10 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
       {"nv_trt_llm_request_metrics",
        "LLM requests by state",
        "request_type",
-       {{"active", [](const EngineStats& s) { return double(s.counts.num_running); }},
+       {{"active", NumActive},
         {"max", [](const EngineStats& s) { return double(s.max_num_sequences); }},
         {"scheduled",
-         [](const EngineStats& s) {
-           return double(s.counts.num_prefill_sequences + s.counts.num_decode_sequences);
-         }},
+         [](const EngineStats& s) { return s.counts.num_prefill_sequences + NumGenerating(s); }},
         {"context", [](const EngineStats& s) { return double(s.counts.num_prefill_sequences); }},
         {"waiting", [](const EngineStats& s) { return double(s.counts.num_waiting); }}}},
       {"nv_trt_llm_runtime_memory_metrics",
@@ -82,8 +89,7 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
        "inflight_batcher_specific_metric",
        {{"total_context_tokens",
          [](const EngineStats& s) { return double(s.counts.num_prefill_tokens); }},
-        {"generation_requests",
-         [](const EngineStats& s) { return double(s.counts.num_decode_sequences); }},
+        {"generation_requests", NumGenerating},
         {"micro_batch_id", [](const EngineStats&) { return 0.0; }},
         {"paused_requests", [](const EngineStats& s) { return double(s.counts.num_paused); }}}},
       {"nv_trt_llm_general_metrics",

@@ -405,6 +405,7 @@ void Engine::PublishStats() {
   if (stats.counts.num_running == 0) {  // what the last step had is over
     stats.counts.num_prefill_tokens = 0;
     stats.counts.num_prefill_sequences = stats.counts.num_decode_sequences = 0;
+    stats.counts.num_decode_further_beams = 0;
   }
   stats.num_blocks = limits_.num_blocks;
   stats.num_used_blocks = scheduler_.blocks().num_used();

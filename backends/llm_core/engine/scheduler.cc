@@ -108,6 +108,7 @@ void Scheduler::Schedule(StepBatch& batch) {
   counts_.num_prefill_tokens = 0;
   counts_.num_prefill_sequences = 0;
   counts_.num_decode_sequences = 0;
+  counts_.num_decode_further_beams = 0;
   kv_cache_.fetches().Collect(/*waits=*/false);
   ScheduleRunning(batch);
   if (!waiting_.empty()) AdmitWaiting(batch);
@@ -269,6 +270,7 @@ void Scheduler::Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterato
 
 void Scheduler::StartRunning(std::unique_ptr<Sequence> sequence) {
   running_adapters_.Add(*sequence->request);
+  counts_.num_further_beams += sequence->is_further_beam() ? 1 : 0;
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
   const auto place = std::upper_bound(
@@ -325,6 +327,7 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch&
   }
   if (num_tokens == 1 && sequence.num_output() > 0) {
     ++counts_.num_decode_sequences;
+    counts_.num_decode_further_beams += sequence.is_further_beam() ? 1 : 0;
   } else {
     ++counts_.num_prefill_sequences;
     counts_.num_prefill_tokens += num_tokens;
@@ -437,6 +440,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
 void Scheduler::ReleaseSlot(Sequence& sequence) {
   kv_cache_.Release(sequence);
   running_adapters_.Remove(*sequence.request);
+  counts_.num_further_beams -= sequence.is_further_beam() ? 1 : 0;
   if (std::exchange(sequence.is_suspended, false)) --num_suspended_;
   free_slots_.push_back(std::exchange(sequence.slot, -1));
 }
@@ -459,6 +463,11 @@ Status Scheduler::CheckInvariants() const {
   }
   std::vector<const Sequence*> sequences;
   for (const auto& sequence : running_) sequences.push_back(sequence.get());
+  const auto num_further = std::count_if(sequences.begin(), sequences.end(),
+                                         [](const auto* each) { return each->is_further_beam(); });
+  if (num_further != counts_.num_further_beams) {
+    return InternalError("further beams: ", num_further, ", counted ", counts_.num_further_beams);
+  }
   int64_t num_waiting_prompts = 0;
   for (const auto& [rank, sequence] : waiting_) {
     sequences.push_back(sequence.get());

@@ -45,9 +45,11 @@ struct SchedulerCounts {
   int32_t num_waiting = 0;         // requests
   int32_t num_paused = 0;          // preempted requests among the waiting ones
   int32_t num_running = 0;         // sequences
+  int32_t num_further_beams = 0;   // of these, all but the first beam of each request
   int32_t num_prefill_tokens = 0;  // of the last step
   int32_t num_prefill_sequences = 0;
   int32_t num_decode_sequences = 0;
+  int32_t num_decode_further_beams = 0;
   int64_t num_preemptions = 0;
   int64_t num_prefix_lookups = 0;  // admissions with a prefix cache
   int64_t num_reused_blocks = 0;   // found in the prefix cache

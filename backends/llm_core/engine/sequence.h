@@ -141,6 +141,8 @@ struct alignas(128) Sequence {
   }
   // Sequences with siblings are never preempted, because their blocks are reserved.
   bool has_siblings() const { return request->num_running() > 1; }
+  // Metrics count the beams of a request as one.
+  bool is_further_beam() const { return has_beams_or_logits && beams != nullptr && index > 0; }
 };
 
 // Returns a request's first sequence, which owns its siblings.
