@@ -58,7 +58,7 @@ const LlmTensor kPreprocessingOutputs[] = {
     {"ASPECT_RATIO_IDS", "INT64", "[-1]", "", false},
     {"ASPECT_RATIO_MASK", "INT64", "[-1,-1]", "", false},
     {"CROSS_ATTENTION_MASK", "INT64", "[-1,-1,-1]", "", false},
-    {"IMAGE_SIZES", "INT64", "[2]", "", false},
+    {"IMAGE_SIZES", "INT64", "[-1,2]", "[2]", false},
     {"IS_VIDEO_INPUT", "BOOL", "[1]", "", false},
     {"ATTENTION_MASK", "INT64", "[-1]", "", false},
     {"IMAGE_GRID_THW", "INT64", "[3]", "", false},

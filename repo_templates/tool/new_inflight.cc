@@ -89,6 +89,7 @@ TemplateValues ValuesFor(const NewInflightOptions& options, const CheckpointSumm
       {"bls_instance_count", "1"},
       {"logits_datatype", "TYPE_FP32"},
       {"encoder_input_features_data_type", "TYPE_FP16"},
+      {"prompt_embedding_table_data_type", "TYPE_FP16"},
   };
 }
 
