@@ -2,6 +2,8 @@
 // microseconds, most of all in a virtual machine, and the next work of a busy server often arrives
 // sooner. The spin loop yields the core to other threads. Spins that find no work become rare, so
 // that an idle process uses no CPU time. [each object: one thread]
+// Gain: 32,308 instead of 9,798 binary requests a second with 1 connection, 121,635 instead of
+// 113,592 with 64.
 #pragma once
 
 #include <sched.h>
