@@ -23,7 +23,6 @@ DEFAULTS = {
     "logits_datatype": "TYPE_FP32",
     "encoder_input_features_data_type": "TYPE_FP16",
     "prompt_embedding_table_data_type": "TYPE_FP16",
-    "prompt_embedding_table_data_type": "TYPE_FP16",
 }
 
 
