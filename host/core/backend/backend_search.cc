@@ -2,12 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "base/closest_name.h"
 #include "base/concat.h"
 
 namespace nereid::core {
@@ -94,6 +97,20 @@ std::optional<BackendLocation> FindLlmEngine(const BackendSearch& search) {
   return std::nullopt;
 }
 
+// " (did you mean 'X'?)" for the installed backend whose name is closest, or an empty text.
+std::string Suggestion(const BackendSearch& search, const std::string& backend) {
+  std::vector<std::string> names{"tensorrtllm"};
+  for (const std::string& dir : search.backend_dirs) {
+    std::error_code error;
+    for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+      names.push_back(it->path().filename().string());
+    }
+  }
+  // A name that is known has a folder without its library.
+  const bool is_known = std::find(names.begin(), names.end(), backend) != names.end();
+  return is_known ? std::string() : DidYouMean(backend, names);
+}
+
 }  // namespace
 
 std::string InstalledDirectory(const char* name) {
@@ -134,7 +151,7 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   }
   return InvalidArgError("unable to find backend library for backend '", backend,
                          "', try specifying runtime on the model configuration. Looked for ",
-                         searched);
+                         searched, Suggestion(search, backend));
 }
 
 }  // namespace nereid::core

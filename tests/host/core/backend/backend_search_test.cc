@@ -54,6 +54,14 @@ TEST_F(BackendSearchTest, ErrorListsTheSearchedPaths) {
   }
 }
 
+TEST_F(BackendSearchTest, ErrorSuggestsTheInstalledBackendWithTheClosestName) {
+  Touch("own/python/libtriton_python.so");
+  config_.backend = "pythn";
+  EXPECT_TRUE(Find().ends_with("(did you mean 'python'?)")) << Find();
+  fs::create_directories(root_ / "own/pythn");
+  EXPECT_EQ(Find().find("did you mean"), std::string::npos) << "its library is missing";
+}
+
 TEST_F(BackendSearchTest, ErrorNamesTheMissingRuntime) {
   config_.runtime = "special.so";
   EXPECT_EQ(Find().find("error: unable to find backend library 'special.so' for model 'm'"), 0u);
