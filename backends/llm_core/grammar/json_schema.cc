@@ -30,20 +30,42 @@ bool IsPlain(std::string_view text) {
 
 }  // namespace
 
-SchemaBuilder::SchemaBuilder(SchemaDocument& document, int max_whitespace, SyntaxGraph& graph)
-    : document_(document), graph_(graph), pool_(graph.pool()) {
+SchemaBuilder::SchemaBuilder(SchemaDocument& document, int max_whitespace,
+                             const SchemaNotation& notation, SyntaxGraph& graph)
+    : document_(document), graph_(graph), pool_(graph.pool()), notation_(notation) {
   ByteSet spaces;
   for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
   space_ = pool_.Repeat(pool_.Bytes(spaces), 0, max_whitespace);
   for (const char c : {'{', '}', '[', ']', ',', ':'}) marks_[c] = Token(pool_.Literal({&c, 1}));
-  any_name_ = AnyJsonString(pool_, Spelling::kJson);
+  std::vector<RegexId> excluded;
+  for (const std::string& text : notation.excluded) {
+    excluded.push_back(pool_.Concat({RegexPool::kAll, pool_.Literal(text), RegexPool::kAll}));
+  }
+  excluded_ = pool_.Union(std::move(excluded));
+  const RegexId any = SpellSet(pool_, CodePointSet::All(), Spelling::kJson);
+  any_name_ = QuoteString(pool_.Repeat(any, 0, RegexPool::kUnlimited));
+  CodePointSet first = CodePointSet::Of('A', 'Z').IgnoringCase().Union(CodePointSet::Of('_', '_'));
+  if (!notation.has_identifiers) first = first.Union(CodePointSet::Of(0xA1, 0x10FFFF));
+  CodePointSet further = first.Union(CodePointSet::Of('0', '9'));
+  if (!notation.has_identifiers) further = further.Union(CodePointSet::Of('-', '.'));
+  bare_name_ = pool_.Concat(SpellSet(pool_, first, Spelling::kUtf8),
+                            pool_.Repeat(SpellSet(pool_, further, Spelling::kUtf8), 0, 63));
 }
 
 Result<RuleId> SchemaBuilder::Build() {
   const RuleId root = graph_.AddRule();
   const StateId end = graph_.AddState(root);
   graph_.Accept(end);
-  NEREID_RETURN_IF_ERROR(AddValue(graph_.rule(root).start, end, {&document_.root()}));
+  if (notation_.members) {
+    NEREID_RETURN_IF_ERROR(BuildMembers(root));
+  } else {
+    NEREID_RETURN_IF_ERROR(AddValue(graph_.rule(root).start, end, {&document_.root()}));
+  }
+  NEREID_RETURN_IF_ERROR(BuildPending());
+  return root;
+}
+
+Status SchemaBuilder::BuildPending() {
   while (!pending_.empty() && !graph_.exhausted()) {
     const Pending next = std::move(pending_.front());
     pending_.pop_front();
@@ -51,7 +73,8 @@ Result<RuleId> SchemaBuilder::Build() {
       if (shape.values) continue;  // part of the terminal
       Status status;
       if (shape.type == JsonType::kArray) status = AddArray(next.rule, shape.array);
-      if (shape.type == JsonType::kObject) status = AddObject(next.rule, shape.object);
+      if (shape.type == JsonType::kObject)
+        status = AddObject(next.rule, shape.object, MarksOfObject());
       // Errors about subschemas name their own path.
       if (!status.ok() && !status.message().starts_with('#')) {
         return std::move(status).WithContext(PathOf(next.schemas));
@@ -59,7 +82,7 @@ Result<RuleId> SchemaBuilder::Build() {
       NEREID_RETURN_IF_ERROR(std::move(status));
     }
   }
-  return root;
+  return Status::Ok();
 }
 
 Result<SchemaBuilder::Value> SchemaBuilder::ValueOf(const SchemaList& schemas) {
@@ -106,17 +129,19 @@ void SchemaBuilder::Connect(StateId from, const Value& value, StateId to) {
 Result<RegexId> SchemaBuilder::Scalar(const Shape& shape) {
   switch (shape.type) {
     case JsonType::kNull:
-      return pool_.Literal("null");
+      return SpellWord("null");
     case JsonType::kBoolean:
-      return pool_.Union({pool_.Literal("true"), pool_.Literal("false")});
+      return pool_.Union({SpellWord("true"), SpellWord("false")});
     case JsonType::kNumber:
-      return shape.number.Regex(pool_);
+      return LimitNumber(shape.number.Regex(pool_));
     default: {
-      if (shape.string.IsFree()) return AnyJsonString(pool_, Spelling::kJsonAnyEscape);
-      Result<RegexId> inside = document_.StringRegex(pool_, shape.string, true);
+      const bool is_json = notation_.HasJsonStrings();
+      if (shape.string.IsFree() && is_json && excluded_ == RegexPool::kNothing) {
+        return AnyJsonString(pool_, Spelling::kJsonAnyEscape);
+      }
+      Result<RegexId> inside = document_.StringRegex(pool_, shape.string, is_json);
       if (!inside.ok()) return std::move(inside).status().WithContext("pattern");
-      const RegexId quote = pool_.Literal("\"");
-      return pool_.Concat({quote, *inside, quote});
+      return QuoteString(*inside);
     }
   }
 }
@@ -142,7 +167,8 @@ Result<RegexId> SchemaBuilder::Values(const Shape& shape) {
   std::vector<RegexId> parts;
   std::vector<std::string> plain;  // strings with one spelling
   for (const Json* value : values) {
-    if (value->is_string() && IsPlain(value->get_ref<const std::string&>())) {
+    if (value->is_string() && IsPlain(value->get_ref<const std::string&>()) &&
+        notation_.HasJsonStrings() && excluded_ == RegexPool::kNothing) {
       plain.push_back('"' + value->get_ref<const std::string&>() + '"');
       continue;
     }
@@ -154,21 +180,22 @@ Result<RegexId> SchemaBuilder::Values(const Shape& shape) {
 }
 
 Result<RegexId> SchemaBuilder::Spell(const Json& value) {
-  if (value.is_string()) return SpellJsonString(pool_, value.get_ref<const std::string&>());
+  if (value.is_string()) return SpellString(value.get_ref<const std::string&>());
   if (value.is_number()) {
     const std::optional<Decimal> number = Decimal::Of(value);
     if (!number || (value.is_number_float() && number->integer.size() > 15)) {
       return UnsupportedError("#: a number of the schema is too large");
     }
-    return SpellNumber(pool_, *number);
+    return LimitNumber(SpellNumber(pool_, *number));
   }
-  if (!value.is_structured()) return pool_.Literal(value.dump());
+  if (!value.is_structured()) return SpellWord(value.dump());
   std::vector<RegexId> parts;
   const bool is_object = value.is_object();
   for (auto it = value.begin(); it != value.end(); ++it) {
     if (!parts.empty()) parts.push_back(pool_.Concat(space_, pool_.Literal(",")));
     if (is_object) {
-      parts.push_back(pool_.Concat(space_, SpellJsonString(pool_, it.key())));
+      NEREID_ASSIGN_OR_RETURN(const RegexId name, SpellName(it.key(), notation_.has_bare_names));
+      parts.push_back(pool_.Concat(space_, name));
       parts.push_back(pool_.Concat(space_, pool_.Literal(":")));
     }
     NEREID_ASSIGN_OR_RETURN(const RegexId each, Spell(*it));
@@ -178,10 +205,12 @@ Result<RegexId> SchemaBuilder::Spell(const Json& value) {
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) all = pool_.Concat(*part, all);
   return pool_.Concat(pool_.Literal(is_object ? "{" : "["), all);
 }
-Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph) {
+
+Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph,
+                             const SchemaNotation& notation) {
   NEREID_ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document,
                           SchemaDocument::Parse(schema));
-  return SchemaBuilder(*document, max_whitespace, graph).Build();
+  return SchemaBuilder(*document, max_whitespace, notation, graph).Build();
 }
 
 }  // namespace nereid::llm::grammar

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "backends/llm_core/grammar/schema_notation.h"
 #include "backends/llm_core/grammar/syntax_graph.h"
 #include "nereid/status.h"
 
@@ -17,8 +18,11 @@ namespace nereid::llm::grammar {
 //   ASCII; strings without pattern, format or excluded values may have any;
 // - numbers with limits have no exponent, integers neither fraction nor exponent;
 // - white space stands only before tokens, at most `max_whitespace` bytes in a row (-1: no limit).
-// Every valid JSON value has such a text. Errors: INVALID_ARG for what is malformed or too complex;
-// UNSUPPORTED for keywords that cannot be enforced, with path, keyword and reason.
-Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph);
+// Every valid JSON value has such a text. With another notation than JSON's, a reader of the
+// notation reads a valid value from each text, but some valid values may have no text. Errors:
+// INVALID_ARG for what is malformed or too complex; UNSUPPORTED for keywords that cannot be
+// enforced, with path, keyword and reason.
+Result<RuleId> AddJsonSchema(std::string_view schema, int max_whitespace, SyntaxGraph& graph,
+                             const SchemaNotation& notation = {});
 
 }  // namespace nereid::llm::grammar

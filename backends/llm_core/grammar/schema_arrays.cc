@@ -109,6 +109,9 @@ Result<SchemaBuilder::DifferentItems> SchemaBuilder::ReadDifferentItems(const Ar
   if (!rules.counts.empty()) {
     return UnsupportedError(path, "items that must differ cannot be enforced beside contains");
   }
+  if (!notation_.HasJsonStrings() || notation_.has_python_words) {
+    return UnsupportedError(path, "items that must differ cannot be enforced in these calls");
+  }
   DifferentItems items;
   items.max_items = rules.max_items.value_or(kMaxCount + 1);
   std::optional<std::set<std::string>> same;  // the values of all positions, if they are the same

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/llm_core/grammar/code_points.h"
+#include "backends/llm_core/grammar/schema_notation.h"
 #include "backends/llm_core/grammar/schema_shape.h"
 #include "backends/llm_core/grammar/syntax_graph.h"
 
@@ -20,7 +21,9 @@ namespace nereid::llm::grammar {
 // [one thread at a time]
 class SchemaBuilder {
  public:
-  SchemaBuilder(SchemaDocument& document, int max_whitespace, SyntaxGraph& graph);
+  // `notation` outlives the builder.
+  SchemaBuilder(SchemaDocument& document, int max_whitespace, const SchemaNotation& notation,
+                SyntaxGraph& graph);
 
   // Adds the rules of the document, and returns their root.
   Result<RuleId> Build();
@@ -47,6 +50,10 @@ class SchemaBuilder {
     return schemas.empty() ? "#" : document_.PathOf(schemas.front());
   }
 
+  // Adds the rules of values that were read and have none yet.
+  Status BuildPending();
+  // Builds the root of a notation whose outermost object has no braces.
+  Status BuildMembers(RuleId root);
   Result<Value> ValueOf(const SchemaList& schemas);
   Status AddValue(StateId from, StateId to, const SchemaList& schemas);
   void Connect(StateId from, const Value& value, StateId to);
@@ -55,6 +62,18 @@ class SchemaBuilder {
   Result<std::vector<const Json*>> FittingValues(const Shape& shape);
   Result<RegexId> Values(const Shape& shape);
   Result<RegexId> Spell(const Json& value);
+  // Strings, names and numbers in the notation.
+  RegexId SpellWord(const std::string& word);  // null, true or false
+  RegexId QuoteString(RegexId inside);
+  RegexId SpellString(std::string_view text);
+  Result<RegexId> SpellName(const std::string& name, bool is_bare);
+  RegexId LimitNumber(RegexId number);
+
+  // Arguments of calls, which are the members of an object without braces.
+  Result<Value> ArgumentOf(const SchemaList& schemas, bool is_always_text);
+  // Strings without quotes that the reader takes for strings.
+  Result<RegexId> ArgumentText(const SchemaList& schemas, bool is_always_text);
+  RegexId NoStringText();
 
   // Arrays. An ItemState is what is known before an item: the number of items, and of those that
   // each count counts; as far as it matters.
@@ -82,8 +101,23 @@ class SchemaBuilder {
   Status AddItemValues(const Shape& shape, ItemValues& item);
   Result<RegexId> ReadItemNumbers(const Shape& shape, ItemValues& item);
 
-  // Objects.
+  // Objects. How one is written around its members: terminals, or nothing.
+  struct ObjectMarks {
+    std::optional<TerminalId> open = {}, close = {}, comma = {}, name_begin = {}, colon = {};
+    bool has_bare_names = false;
+    const MemberNotation* members = nullptr;
+  };
+  ObjectMarks MarksOfObject() const;
+  ObjectMarks MarksOfMembers(const MemberNotation& members);
+  RegexId MemberSpace(const MemberNotation& members) const {
+    return members.begin.empty() ? space_ : RegexPool::kEmpty;
+  }
+  void ReadMark(StateId from, std::optional<TerminalId> mark, StateId to);
+  // The value of a property; `name`: of a listed one, or empty.
+  Result<Value> PropertyValue(const SchemaList& schemas, std::string_view name,
+                              const ObjectMarks& marks);
   struct Property {
+    std::string text;
     TerminalId name;  // with the colon
     bool is_required;
     uint32_t selected;  // by which of ObjectRules::some
@@ -109,33 +143,39 @@ class SchemaBuilder {
     uint32_t matched;
     const Names& taken;
   };
-  Status AddObject(RuleId rule, const ObjectRules& rules);
+  Status AddObject(RuleId rule, const ObjectRules& rules, const ObjectMarks& marks);
   // Reads the value of a property that `selected` of the demands `missing` may count: calls
   // `connect` with each set of demands that are missing behind it, and what reads its value.
   template <typename ForChoice>
   Status ForEachChoice(const ObjectRules& rules, uint32_t selected, uint32_t missing,
-                       const SchemaList& schemas, const Value& value, const ForChoice& connect);
+                       const SchemaList& schemas, const Value& value, const ForChoice& connect,
+                       std::string_view name, const ObjectMarks& marks);
   // `is_possible` becomes false if a required property cannot exist.
-  Status ReadProperties(const ObjectRules& rules, std::vector<Property>& properties,
-                        std::vector<OtherProperties>& others, bool& is_possible);
+  Status ReadProperties(const ObjectRules& rules, const ObjectMarks& marks,
+                        std::vector<Property>& properties, std::vector<OtherProperties>& others,
+                        bool& is_possible);
   // Names that the schema does not list, by the tests that they pass.
-  Status ReadOthers(const ObjectRules& rules, const std::vector<std::string>& listed,
-                    const Names& forbidden, std::vector<OtherProperties>& others,
-                    std::vector<std::string>& few_names);
+  Status ReadOthers(const ObjectRules& rules, const ObjectMarks& marks,
+                    const std::vector<std::string>& listed, const Names& forbidden,
+                    std::vector<OtherProperties>& others, std::vector<std::string>& few_names);
   static std::vector<NameTest> TestsOf(const ObjectRules& rules);
   static SchemaList SchemasOfOthers(const NameClass& names);
   static uint32_t SelectedOf(const NameClass& names);
-  // With quotes as JSON.
-  Result<RegexId> NamesOf(const NameClass& names, Spelling spelling);
+  // With quotes as JSON. `any`: names that can be written.
+  Result<RegexId> NamesOf(const NameClass& names, Spelling spelling, RegexId any);
   // Texts that are valid against all `schemas`, as names.
   Result<RegexId> ValidNames(const SchemaList& schemas, Spelling spelling);
 
   SchemaDocument& document_;
   SyntaxGraph& graph_;
   RegexPool& pool_;
-  RegexId space_ = RegexPool::kEmpty, any_name_ = RegexPool::kNothing;
+  const SchemaNotation& notation_;
+  // `any_name_` has quotes; `excluded_` are the strings that the notation does not have.
+  RegexId space_ = RegexPool::kEmpty, any_name_ = RegexPool::kNothing,
+          bare_name_ = RegexPool::kNothing, excluded_ = RegexPool::kNothing;
   std::map<char, TerminalId> marks_;
   std::map<SchemaList, Value> values_;
+  std::map<std::pair<SchemaList, bool>, Value> arguments_;
   std::deque<Pending> pending_;
 };
 

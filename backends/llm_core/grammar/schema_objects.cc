@@ -15,7 +15,37 @@ constexpr size_t kMaxFewNames = 64;  // that a test allows, to count as single n
 
 }  // namespace
 
-Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
+SchemaBuilder::ObjectMarks SchemaBuilder::MarksOfObject() const {
+  return {.open = marks_.at('{'),
+          .close = marks_.at('}'),
+          .comma = marks_.at(','),
+          .colon = marks_.at(':'),
+          .has_bare_names = notation_.has_bare_names};
+}
+
+SchemaBuilder::ObjectMarks SchemaBuilder::MarksOfMembers(const MemberNotation& members) {
+  ObjectMarks marks{.has_bare_names = true, .members = &members};
+  if (!members.separator.empty()) marks.comma = Token(pool_.Literal(members.separator));
+  if (!members.begin.empty()) marks.name_begin = graph_.AddTerminal(pool_.Literal(members.begin));
+  return marks;
+}
+
+void SchemaBuilder::ReadMark(StateId from, std::optional<TerminalId> mark, StateId to) {
+  if (mark) {
+    graph_.Read(from, *mark, to);
+  } else {
+    graph_.Skip(from, to);
+  }
+}
+
+Result<SchemaBuilder::Value> SchemaBuilder::PropertyValue(const SchemaList& schemas,
+                                                          std::string_view name,
+                                                          const ObjectMarks& marks) {
+  if (marks.members == nullptr) return ValueOf(schemas);
+  return ArgumentOf(schemas, marks.members->all_are_texts || marks.members->texts.contains(name));
+}
+
+Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules, const ObjectMarks& marks) {
   if (rules.max_properties.value_or(rules.min_properties) < rules.min_properties) {
     return Status::Ok();
   }
@@ -26,7 +56,7 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
   std::vector<Property> properties;
   std::vector<OtherProperties> others;
   bool is_possible = true;
-  NEREID_RETURN_IF_ERROR(ReadProperties(rules, properties, others, is_possible));
+  NEREID_RETURN_IF_ERROR(ReadProperties(rules, marks, properties, others, is_possible));
   if (!is_possible) return Status::Ok();
 
   const uint64_t max = rules.max_properties.value_or(UINT64_MAX);
@@ -54,8 +84,7 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
     }
     return it->second;
   };
-  graph_.Read(graph_.rule(rule).start, marks_['{'],
-              state_behind(0, 0, (1u << rules.some.size()) - 1));
+  ReadMark(graph_.rule(rule).start, marks.open, state_behind(0, 0, (1u << rules.some.size()) - 1));
   while (!open.empty() && !graph_.exhausted()) {
     const auto [index, count, missing] = open.back();
     open.pop_back();
@@ -63,14 +92,14 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
     const StateId here = behind[{index, count, missing}];
     if (next_required[index] == properties.size() && count >= rules.min_properties &&
         missing == 0) {
-      graph_.Read(here, marks_['}'], EndOf(rule));
+      ReadMark(here, marks.close, EndOf(rule));
     }
     if (count >= max) continue;
     StateId from = graph_.AddState(rule);
     if (count == 0) {
       graph_.Skip(here, from);
     } else {
-      graph_.Read(here, marks_[','], from);
+      ReadMark(here, marks.comma, from);
     }
     for (size_t i = index;; ++i) {  // a chain of the names that may come
       const auto [it, is_new] = before.try_emplace({i, count, missing}, 0);
@@ -86,19 +115,21 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
       };
       if (i == properties.size()) {
         for (const OtherProperties& other : others) {
-          const StateId colon = graph_.AddState(rule);
+          const StateId name = graph_.AddState(rule), colon = graph_.AddState(rule);
           value = graph_.AddState(rule);
-          graph_.Read(from, other.name, colon);
-          graph_.Read(colon, marks_[':'], value);
-          NEREID_RETURN_IF_ERROR(
-              ForEachChoice(rules, other.selected, missing, other.schemas, other.value, connect));
+          ReadMark(from, marks.name_begin, name);
+          graph_.Read(name, other.name, colon);
+          ReadMark(colon, marks.colon, value);
+          NEREID_RETURN_IF_ERROR(ForEachChoice(rules, other.selected, missing, other.schemas,
+                                               other.value, connect, "", marks));
         }
         break;
       }
       value = graph_.AddState(rule);
       graph_.Read(from, properties[i].name, value);
       NEREID_RETURN_IF_ERROR(ForEachChoice(rules, properties[i].selected, missing,
-                                           properties[i].schemas, properties[i].value, connect));
+                                           properties[i].schemas, properties[i].value, connect,
+                                           properties[i].text, marks));
       if (properties[i].is_required) break;
       const StateId next = graph_.AddState(rule);
       graph_.Skip(from, next);
@@ -111,7 +142,8 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules) {
 template <typename ForChoice>
 Status SchemaBuilder::ForEachChoice(const ObjectRules& rules, uint32_t selected, uint32_t missing,
                                     const SchemaList& schemas, const Value& value,
-                                    const ForChoice& connect) {
+                                    const ForChoice& connect, std::string_view name,
+                                    const ObjectMarks& marks) {
   const uint32_t possible = selected & missing;
   connect(missing, value);
   for (uint32_t met = possible; met != 0; met = (met - 1) & possible) {
@@ -120,13 +152,14 @@ Status SchemaBuilder::ForEachChoice(const ObjectRules& rules, uint32_t selected,
     for (size_t i = 0; i < rules.some.size(); ++i) {
       if ((met >> i & 1) != 0 && rules.some[i].value != nullptr) all.push_back(rules.some[i].value);
     }
-    NEREID_ASSIGN_OR_RETURN(const Value each, ValueOf(all));
+    NEREID_ASSIGN_OR_RETURN(const Value each, PropertyValue(all, name, marks));
     connect(missing & ~met, each);
   }
   return Status::Ok();
 }
 
-Status SchemaBuilder::ReadProperties(const ObjectRules& rules, std::vector<Property>& properties,
+Status SchemaBuilder::ReadProperties(const ObjectRules& rules, const ObjectMarks& marks,
+                                     std::vector<Property>& properties,
                                      std::vector<OtherProperties>& others, bool& is_possible) {
   std::vector<std::string> names;
   Names known;
@@ -144,17 +177,17 @@ Status SchemaBuilder::ReadProperties(const ObjectRules& rules, std::vector<Prope
     for (const auto& [name, schema] : some.others_of->properties) add(name);
   }
   std::vector<std::string> few_names;
-  NEREID_RETURN_IF_ERROR(ReadOthers(rules, names, forbidden, others, few_names));
+  NEREID_RETURN_IF_ERROR(ReadOthers(rules, marks, names, forbidden, others, few_names));
   for (const std::string& name : few_names) add(name);
 
   for (const std::string& name : names) {
     NEREID_RETURN_IF_ERROR(document_.Spend(5));
     const bool is_required = required.count(name) != 0;
     NEREID_ASSIGN_OR_RETURN(const bool is_name, document_.IsValid(Json(name), rules.names));
-    Property property{0, is_required, 0, {}, {}};
+    Property property{name, 0, is_required, 0, {}, {}};
     if (is_name && forbidden.count(name) == 0) {
       NEREID_ASSIGN_OR_RETURN(property.schemas, document_.SchemasOfProperty(rules, name));
-      NEREID_ASSIGN_OR_RETURN(property.value, ValueOf(property.schemas));
+      NEREID_ASSIGN_OR_RETURN(property.value, PropertyValue(property.schemas, name, marks));
     }
     if (!property.value.exists()) {
       is_possible &= !is_required;
@@ -164,7 +197,13 @@ Status SchemaBuilder::ReadProperties(const ObjectRules& rules, std::vector<Prope
       NEREID_ASSIGN_OR_RETURN(const bool selects, document_.Selects(rules.some[i], name));
       property.selected |= selects ? 1u << i : 0u;
     }
-    property.name = Token(pool_.Concat({SpellJsonString(pool_, name), space_, pool_.Literal(":")}));
+    NEREID_ASSIGN_OR_RETURN(const RegexId written, SpellName(name, marks.has_bare_names));
+    if (marks.members == nullptr) {
+      property.name = Token(pool_.Concat({written, space_, pool_.Literal(":")}));
+    } else {
+      property.name = graph_.AddTerminal(pool_.Concat(
+          {MemberSpace(*marks.members), pool_.Literal(marks.members->begin), written}));
+    }
     properties.push_back(std::move(property));
   }
   return Status::Ok();
@@ -190,8 +229,9 @@ std::vector<SchemaBuilder::NameTest> SchemaBuilder::TestsOf(const ObjectRules& r
   return tests;
 }
 
-Status SchemaBuilder::ReadOthers(const ObjectRules& rules, const std::vector<std::string>& listed,
-                                 const Names& forbidden, std::vector<OtherProperties>& others,
+Status SchemaBuilder::ReadOthers(const ObjectRules& rules, const ObjectMarks& marks,
+                                 const std::vector<std::string>& listed, const Names& forbidden,
+                                 std::vector<OtherProperties>& others,
                                  std::vector<std::string>& few_names) {
   const std::vector<NameTest> tests = TestsOf(rules);
   if (tests.size() > kMaxNameTests) {
@@ -200,14 +240,17 @@ Status SchemaBuilder::ReadOthers(const ObjectRules& rules, const std::vector<std
   }
   Names taken(listed.begin(), listed.end());
   taken.insert(forbidden.begin(), forbidden.end());
+  const RegexId any_text =
+      pool_.Repeat(SpellSet(pool_, CodePointSet::All(), Spelling::kUtf8), 0, RegexPool::kUnlimited);
+  const RegexId any = marks.has_bare_names ? bare_name_ : any_text;
   for (uint32_t matched = 0; matched < 1u << tests.size(); ++matched) {
     const NameClass names{rules, tests, matched, taken};
     SchemaList schemas = SchemasOfOthers(names);
-    NEREID_ASSIGN_OR_RETURN(const Value value, ValueOf(schemas));
+    NEREID_ASSIGN_OR_RETURN(const Value value, PropertyValue(schemas, "", marks));
     if (!value.exists()) continue;
     if (!tests.empty() || !rules.names.empty()) {
       // Few names are listed, so that no comma promises a name that is not left.
-      NEREID_ASSIGN_OR_RETURN(const RegexId plain, NamesOf(names, Spelling::kUtf8));
+      NEREID_ASSIGN_OR_RETURN(const RegexId plain, NamesOf(names, Spelling::kUtf8, any));
       if (!pool_.IsAlive(plain)) continue;
       std::vector<std::string> texts;
       if (!pool_.IsInfinite(plain, kMaxFewNames, texts)) {
@@ -216,10 +259,13 @@ Status SchemaBuilder::ReadOthers(const ObjectRules& rules, const std::vector<std
         continue;
       }
     }
-    NEREID_ASSIGN_OR_RETURN(const RegexId name, NamesOf(names, Spelling::kJson));
+    NEREID_ASSIGN_OR_RETURN(const RegexId name, marks.has_bare_names
+                                                    ? NamesOf(names, Spelling::kUtf8, bare_name_)
+                                                    : NamesOf(names, Spelling::kJson, any_name_));
     if (!pool_.IsAlive(name)) continue;
-    others.push_back(
-        {graph_.AddUniqueName(space_, name), SelectedOf(names), std::move(schemas), value});
+    others.push_back({graph_.AddUniqueName(
+                          marks.members == nullptr ? space_ : MemberSpace(*marks.members), name),
+                      SelectedOf(names), std::move(schemas), value});
   }
   return Status::Ok();
 }
@@ -263,12 +309,9 @@ uint32_t SchemaBuilder::SelectedOf(const NameClass& names) {
   return selected;
 }
 
-Result<RegexId> SchemaBuilder::NamesOf(const NameClass& names, Spelling spelling) {
+Result<RegexId> SchemaBuilder::NamesOf(const NameClass& names, Spelling spelling, RegexId any) {
   const bool is_json = spelling == Spelling::kJson;
   const RegexId quote = is_json ? pool_.Literal("\"") : RegexPool::kEmpty;
-  const RegexId any = is_json ? any_name_
-                              : pool_.Repeat(SpellSet(pool_, CodePointSet::All(), spelling), 0,
-                                             RegexPool::kUnlimited);
   std::vector<RegexId> operands{any};
   for (size_t i = 0; i < names.tests.size(); ++i) {
     RegexId name = RegexPool::kNothing;

@@ -110,7 +110,7 @@ class TagBuilder {
       ReadMarker(value, from, to);
       return Status::Ok();
     }
-    if (type == "json_schema") return AddSchema(format, path, from, to);
+    if (type == "json_schema" || type == "arguments") return AddSchema(format, path, from, to);
     if (type == "regex") return AddRegex(format, path, from, to);
     if (type == "any_text") {
       Read(any_text_, from, to);
@@ -131,11 +131,20 @@ class TagBuilder {
     const auto found = format.find("json_schema");
     if (found == format.end()) return InvalidArgError(path, ": expected 'json_schema'");
     const std::string schema = found->dump(-1, ' ', false, Json::error_handler_t::replace);
-    auto known = schemas_.find(schema);
+    SchemaNotation notation;
+    std::string key = schema;
+    if (const auto given = format.find("notation"); given != format.end()) {
+      NEREID_ASSIGN_OR_RETURN(
+          notation, ReadSchemaNotation(*given, path + "/notation", [&](std::string_view text) {
+            return has_special_tokens_ ? vocabulary_.Marker(text) : std::string(text);
+          }));
+      key += given->dump(-1, ' ', false, Json::error_handler_t::replace);
+    }
+    auto known = schemas_.find(key);
     if (known == schemas_.end()) {
-      Result<RuleId> rule = AddJsonSchema(schema, max_whitespace_, graph_);
+      Result<RuleId> rule = AddJsonSchema(schema, max_whitespace_, graph_, notation);
       if (!rule.ok()) return std::move(rule).status().WithContext(path + "/json_schema");
-      known = schemas_.emplace(schema, *rule).first;
+      known = schemas_.emplace(std::move(key), *rule).first;
     }
     graph_.Call(from, known->second, to);
     return Status::Ok();
@@ -255,7 +264,7 @@ class TagBuilder {
   const RuleId root_;
   const RegexId any_text_;
   bool has_special_tokens_ = false;
-  std::map<std::string, RuleId> schemas_;  // by their text
+  std::map<std::string, RuleId> schemas_;  // by their text and their notation
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 // The newer one, of xgrammar: {"format": F}, where F is one of
 //   {"type": "const_string", "value": "..."}            this text
 //   {"type": "json_schema", "json_schema": {...}}       JSON that is valid against the schema
+//   {"type": "arguments", "json_schema": {...}, "notation": {...}}     the same, written as models
+//                                                       write arguments: see schema_notation.h
 //   {"type": "regex", "pattern": "..."}                 a text that matches as a whole
 //   {"type": "any_text"}                                any text; in a tag, up to its end
 //   {"type": "sequence", "elements": [F, ...]}          one after the other

@@ -33,8 +33,8 @@ struct CallGuideOptions {
 
 /// Returns the text of a structural tag. Every text of it is parsed by `family` into calls of
 /// `tools` (OpenAI's list) whose arguments are valid against the functions' schemas. Tag i belongs
-/// to tool i, unless `choice` names a function. `choice` must be forced. INVALID_ARG: the calls of
-/// the family are not JSON, a function is not among the tools, a name or the type of the arguments
+/// to tool i, unless `choice` names a function. `choice` must be forced. INVALID_ARG: the
+/// family has no calls, a function is not among the tools, a name or the type of the arguments
 /// cannot be written. What the schemas say is checked where the guide is compiled.
 Result<std::string> ForcedCallsGuide(const ParserFamily& family,
                                      const nlohmann::ordered_json& tools, const ToolChoice& choice,

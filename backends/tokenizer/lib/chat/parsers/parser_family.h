@@ -32,7 +32,7 @@ struct ParserFamily {
   std::unique_ptr<ChatParser> (*make)(const ParserOptions& options);
   /// The form in which a model with this chat template calls. Null: calls of the family cannot be
   /// forced.
-  const CallForm* (*call_form)(std::string_view source) = nullptr;
+  CallForm (*call_form)(std::string_view source) = nullptr;
   ReasoningText reasoning = {};
 };
 

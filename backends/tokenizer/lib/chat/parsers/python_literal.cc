@@ -8,7 +8,7 @@
 namespace nereid::tokenizer::parsers {
 namespace {
 
-constexpr int kMaxPythonDepth = 64;
+constexpr int kMaxPythonDepth = 1000;
 
 bool IsNameByte(char byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||

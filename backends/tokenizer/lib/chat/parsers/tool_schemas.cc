@@ -128,7 +128,7 @@ std::string ArgumentJson(std::string_view text, ArgumentTypes types) {
     }
   };
   std::string json;
-  if (CheckJson(value, "").ok()) {
+  if (CheckJson(value, "", {.max_depth = value.size() + 1}).ok()) {
     json = value;
   } else if (!parsers::PythonLiteralToJson(value, json)) {
     return parsers::JsonString(text);

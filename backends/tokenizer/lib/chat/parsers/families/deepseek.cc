@@ -52,17 +52,24 @@ constexpr HeaderFormat kDeepSeekV31Format = {.section_begin = "<｜tool▁calls�
                                              .call_ends = kDeepSeekV31Ends,
                                              .read_header = ReadDeepSeekV31Header};
 
-constexpr CallForm kDeepSeekV3Call = {.section_begin = "<｜tool▁calls▁begin｜>",
-                                      .call_begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-                                      .arguments_begin = "\n```json\n",
-                                      .call_end = "\n```<｜tool▁call▁end｜>",
-                                      .separator = "\n",
-                                      .section_end = "<｜tool▁calls▁end｜>"};
-constexpr CallForm kDeepSeekV31Call = {.section_begin = "<｜tool▁calls▁begin｜>",
-                                       .call_begin = "<｜tool▁call▁begin｜>",
-                                       .arguments_begin = kDeepSeekSeparator,
-                                       .call_end = "<｜tool▁call▁end｜>",
-                                       .section_end = "<｜tool▁calls▁end｜>"};
+CallForm DeepSeekV3CallForm(std::string_view) {
+  return {.section_begin = "<｜tool▁calls▁begin｜>",
+          .call_begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+          .arguments_begin = "\n```json\n",
+          .call_end = "\n```<｜tool▁call▁end｜>",
+          .separator = "\n",
+          .section_end = "<｜tool▁calls▁end｜>",
+          .notation = JsonWithout({kDeepSeekV31Ends[0]})};
+}
+
+CallForm DeepSeekV31CallForm(std::string_view) {
+  return {.section_begin = "<｜tool▁calls▁begin｜>",
+          .call_begin = "<｜tool▁call▁begin｜>",
+          .arguments_begin = std::string(kDeepSeekSeparator),
+          .call_end = "<｜tool▁call▁end｜>",
+          .section_end = "<｜tool▁calls▁end｜>",
+          .notation = JsonWithout({kDeepSeekV31Ends[0]})};
+}
 
 template <const HeaderFormat& format>
 std::unique_ptr<ChatParser> MakeDeepSeek(const ParserOptions& options) {
@@ -101,6 +108,11 @@ std::unique_ptr<ChatParser> MakeDsml(const ParserOptions& options) {
   });
 }
 
+template <const TaggedFormat& format>
+CallForm DsmlCallForm(std::string_view) {
+  return TaggedCallForm(format, {.before_section = "\n\n", .reasoning_end = "</think>"});
+}
+
 bool HasDeepSeekCalls(std::string_view source) {
   return Contains(source, "tool▁call▁begin") && Contains(source, kDeepSeekSeparator);
 }
@@ -113,7 +125,7 @@ constexpr ParserFamily kDeepSeekV3 = {
     kDeepSeekMarkers,
     [](std::string_view source) { return HasDeepSeekCalls(source) && Contains(source, "```json"); },
     MakeDeepSeek<kDeepSeekV3Format>,
-    [](std::string_view) { return &kDeepSeekV3Call; }};
+    DeepSeekV3CallForm};
 
 constexpr ParserFamily kDeepSeekV31 = {
     "deepseek_v31",
@@ -121,17 +133,24 @@ constexpr ParserFamily kDeepSeekV31 = {
     kDeepSeekMarkers,
     HasDeepSeekCalls,
     MakeDeepSeek<kDeepSeekV31Format>,
-    [](std::string_view) { return &kDeepSeekV31Call; }};
+    DeepSeekV31CallForm};
 
 constexpr ParserFamily kDeepSeekV32 = {
-    "deepseek_v32", "DSML tags in function_calls, <think> reasoning (DeepSeek V3.2)", kDsmlMarkers,
+    "deepseek_v32",
+    "DSML tags in function_calls, <think> reasoning (DeepSeek V3.2)",
+    kDsmlMarkers,
     [](std::string_view source) {
       return Contains(source, "DSML") && Contains(source, "function_calls>");
     },
-    MakeDsml<kDeepSeekV32Format>};
+    MakeDsml<kDeepSeekV32Format>,
+    DsmlCallForm<kDeepSeekV32Format>};
 
 constexpr ParserFamily kDeepSeekV4 = {
-    "deepseek_v4", "DSML tags in tool_calls, <think> reasoning (DeepSeek V4)", kDsmlMarkers,
-    [](std::string_view source) { return Contains(source, "DSML"); }, MakeDsml<kDeepSeekV4Format>};
+    "deepseek_v4",
+    "DSML tags in tool_calls, <think> reasoning (DeepSeek V4)",
+    kDsmlMarkers,
+    [](std::string_view source) { return Contains(source, "DSML"); },
+    MakeDsml<kDeepSeekV4Format>,
+    DsmlCallForm<kDeepSeekV4Format>};
 
 }  // namespace nereid::tokenizer::parsers

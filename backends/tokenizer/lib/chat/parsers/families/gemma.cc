@@ -16,12 +16,6 @@ constexpr BlockFormat kGemmaFormat = {.begins = kGemmaBegins,
                                       .has_python_lists = true,
                                       .has_python_calls = true};
 
-constexpr CallForm kGemmaCall = {.call_begin = "{\"name\": ",
-                                 .arguments_begin = ", \"parameters\": ",
-                                 .call_end = "}",
-                                 .quotes_name = true,
-                                 .has_one_call = true};
-
 std::unique_ptr<ChatParser> MakeGemma(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kGemmaFormat, options.tools);
@@ -31,8 +25,13 @@ std::unique_ptr<ChatParser> MakeGemma(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kGemma = {
-    "gemma",   "Python calls or JSON in a tool_code block, or an answer of them (Gemma 3)",
-    {},        [](std::string_view source) { return Contains(source, "<start_of_turn>"); },
-    MakeGemma, [](std::string_view) { return &kGemmaCall; }};
+    "gemma",
+    "Python calls or JSON in a tool_code block, or an answer of them (Gemma 3)",
+    {},
+    [](std::string_view source) { return Contains(source, "<start_of_turn>"); },
+    MakeGemma,
+    [](std::string_view) {
+      return JsonCallForm({.arguments = "parameters", .has_one_call = true});
+    }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -8,6 +8,7 @@
 #include "backends/tokenizer/lib/chat/parsers/json_text.h"
 #include "backends/tokenizer/lib/chat/parsers/staged_parser.h"
 #include "backends/tokenizer/lib/chat/parsers/text_machine.h"
+#include "base/concat.h"
 #include "base/json_reader.h"
 
 namespace nereid::tokenizer::parsers {
@@ -34,7 +35,7 @@ class Gemma4Arguments {
   }
 
  private:
-  static constexpr int kMaxDepth = 64;
+  static constexpr int kMaxDepth = 1000;
 
   char Peek() {
     SkipSpace();
@@ -165,6 +166,16 @@ class Gemma4Calls : public TextMachine {
   std::string call_;        // so far
 };
 
+CallForm Gemma4CallForm(std::string_view) {
+  return {.call_begin = Concat(kGemma4Begin, "call:"),
+          .call_end = std::string(kGemma4End),
+          .reasoning_end = std::string(kGemma4Closes[0]),
+          .notation = {{"quote", kGemma4Quote},
+                       {"has_bare_names", true},
+                       {"has_small_numbers", true},
+                       {"excluded", {kGemma4End}}}};
+}
+
 std::unique_ptr<ChatParser> MakeGemma4(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, kGemma4Reasoning, [](AnswerWriter& writer) {
     return std::make_unique<Gemma4Calls>(writer);
@@ -179,7 +190,7 @@ constexpr ParserFamily kGemma4 = {
     kGemma4Markers,
     [](std::string_view source) { return Contains(source, kGemma4End); },
     MakeGemma4,
-    nullptr,
+    Gemma4CallForm,
     {"<|channel>thought", "<channel|>"}};
 
 }  // namespace nereid::tokenizer::parsers

@@ -20,6 +20,14 @@ constexpr TaggedFormat kGlmFormat = {.begin = "<tool_call>",
                                      .value_end = "</arg_value>",
                                      .call_end = ""};
 
+// Since version 4.7 the parts do not stand on lines of their own.
+CallForm GlmCallForm(std::string_view source) {
+  const bool has_lines = !Contains(source, "</arg_key><arg_value>");
+  return TaggedCallForm(kGlmFormat, {.line = has_lines ? "\n" : "",
+                                     .has_blocks = true,
+                                     .reasoning_end = has_lines ? "</think>\n" : "</think>"});
+}
+
 std::unique_ptr<ChatParser> MakeGlm(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<TaggedCalls>(writer, kGlmFormat, options.tools);
@@ -29,7 +37,11 @@ std::unique_ptr<ChatParser> MakeGlm(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kGlm = {
-    "glm", "<arg_key> and <arg_value> tags in <tool_call>, <think> reasoning (GLM-4.5 and later)",
-    kGlmMarkers, [](std::string_view source) { return Contains(source, "<arg_key>"); }, MakeGlm};
+    "glm",
+    "<arg_key> and <arg_value> tags in <tool_call>, <think> reasoning (GLM-4.5 and later)",
+    kGlmMarkers,
+    [](std::string_view source) { return Contains(source, "<arg_key>"); },
+    MakeGlm,
+    GlmCallForm};
 
 }  // namespace nereid::tokenizer::parsers

@@ -22,27 +22,16 @@ constexpr std::string_view kGraniteEnds[] = {"</tool_call>"};
 constexpr BlockFormat kGraniteFormat = {
     .begins = kGraniteBegins, .ends = kGraniteEnds, .has_objects = true, .has_lists = true};
 
-constexpr CallForm kGraniteListCall = {.section_begin = "<|tool_call|>[",
-                                       .call_begin = "{\"name\": ",
-                                       .arguments_begin = ", \"arguments\": ",
-                                       .call_end = "}",
-                                       .separator = ", ",
-                                       .section_end = "]",
-                                       .quotes_name = true};
-constexpr CallForm kGraniteTagCall = {.call_begin = "<tool_call>\n{\"name\": ",
-                                      .arguments_begin = ", \"arguments\": ",
-                                      .call_end = "}\n</tool_call>",
-                                      .separator = "\n",
-                                      .quotes_name = true};
-constexpr CallForm kGraniteFunctionCall = {.call_begin = "<function_call> {\"name\": ",
-                                           .arguments_begin = ", \"arguments\": ",
-                                           .call_end = "}",
-                                           .separator = " ",
-                                           .quotes_name = true};
-
-const CallForm* GraniteCallForm(std::string_view source) {
-  if (Contains(source, "<tool_call>")) return &kGraniteTagCall;
-  return Contains(source, "<function_call>") ? &kGraniteFunctionCall : &kGraniteListCall;
+CallForm GraniteCallForm(std::string_view source) {
+  JsonCallText text{.section_begin = "<|tool_call|>[", .separator = ", ", .section_end = "]"};
+  if (Contains(source, "<tool_call>")) {
+    text = {.call_begin = "<tool_call>\n", .call_end = "\n</tool_call>", .separator = "\n"};
+  } else if (Contains(source, "<function_call>")) {
+    text = {.call_begin = "<function_call> ", .separator = " "};
+  }
+  CallForm form = JsonCallForm(text);
+  form.notation = JsonWithout({kGraniteWrappers[0], kGraniteWrappers[1]});
+  return form;
 }
 
 std::unique_ptr<ChatParser> MakeGranite(const ParserOptions& options) {

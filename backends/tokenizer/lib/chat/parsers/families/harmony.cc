@@ -196,6 +196,16 @@ class HarmonyParser : public ChatParser {
   HarmonyMessages messages_;
 };
 
+// <|call|> ends the generation, so that there is no second call, and the end is not written.
+CallForm HarmonyCallForm(std::string_view) {
+  return {.call_begin = "<|channel|>commentary to=functions.",
+          .arguments_begin = " <|constrain|>json<|message|>",
+          .reasoning_end = "<|end|><|start|>assistant",
+          .has_one_call = true,
+          .notation = JsonWithout({kHarmonyEnds[0], kHarmonyEnds[1], kHarmonyEnds[2],
+                                   kHarmonyEnds[3], kHarmonyEnds[4]})};
+}
+
 std::unique_ptr<ChatParser> MakeHarmony(const ParserOptions& options) {
   return std::make_unique<HarmonyParser>(options);
 }
@@ -210,7 +220,7 @@ constexpr ParserFamily kHarmony = {
       return Contains(source, "<|channel|>") && Contains(source, "<|message|>");
     },
     MakeHarmony,
-    nullptr,
+    HarmonyCallForm,
     {"<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"}};
 
 }  // namespace nereid::tokenizer::parsers

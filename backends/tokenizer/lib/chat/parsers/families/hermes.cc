@@ -13,12 +13,6 @@ constexpr std::string_view kHermesEnds[] = {"</tool_call>"};
 constexpr BlockFormat kHermesFormat = {
     .begins = kHermesBegins, .ends = kHermesEnds, .has_objects = true, .has_lists = true};
 
-constexpr CallForm kHermesCall = {.call_begin = "<tool_call>\n{\"name\": ",
-                                  .arguments_begin = ", \"arguments\": ",
-                                  .call_end = "}\n</tool_call>",
-                                  .separator = "\n",
-                                  .quotes_name = true};
-
 std::unique_ptr<ChatParser> MakeHermes(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kHermesFormat, options.tools);
@@ -28,8 +22,14 @@ std::unique_ptr<ChatParser> MakeHermes(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kHermes = {
-    "hermes",       "JSON in <tool_call> tags, <think> reasoning (Hermes, Qwen2.5, Qwen3)",
-    kHermesMarkers, [](std::string_view source) { return Contains(source, "<tool_call>"); },
-    MakeHermes,     [](std::string_view) { return &kHermesCall; }};
+    "hermes",
+    "JSON in <tool_call> tags, <think> reasoning (Hermes, Qwen2.5, Qwen3)",
+    kHermesMarkers,
+    [](std::string_view source) { return Contains(source, "<tool_call>"); },
+    MakeHermes,
+    [](std::string_view) {
+      return JsonCallForm(
+          {.call_begin = "<tool_call>\n", .call_end = "\n</tool_call>", .separator = "\n"});
+    }};
 
 }  // namespace nereid::tokenizer::parsers

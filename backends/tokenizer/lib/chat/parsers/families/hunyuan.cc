@@ -39,7 +39,9 @@ constexpr ParserFamily kHunyuan = {
     kHunyuanMarkers,
     [](std::string_view source) { return Contains(source, ":opensource"); },
     MakeHunyuan,
-    nullptr,
+    [](std::string_view) {
+      return TaggedCallForm(kHunyuanFormat, {.reasoning_end = "</think:opensource>"});
+    },
     {"<think:opensource>", "</think:opensource>"}};
 
 }  // namespace nereid::tokenizer::parsers

@@ -50,12 +50,15 @@ std::unique_ptr<ChatParser> MakeKimi(const ParserOptions& options) {
 }
 
 // The index of a call is part of its id, which no second call may have.
-constexpr CallForm kKimiCall = {.section_begin = "<|tool_calls_section_begin|>",
-                                .call_begin = "<|tool_call_begin|>functions.",
-                                .arguments_begin = ":0<|tool_call_argument_begin|>",
-                                .call_end = "<|tool_call_end|>",
-                                .section_end = "<|tool_calls_section_end|>",
-                                .has_one_call = true};
+CallForm KimiCallForm(std::string_view) {
+  return {.section_begin = "<|tool_calls_section_begin|>",
+          .call_begin = "<|tool_call_begin|>functions.",
+          .arguments_begin = ":0<|tool_call_argument_begin|>",
+          .call_end = "<|tool_call_end|>",
+          .section_end = "<|tool_calls_section_end|>",
+          .has_one_call = true,
+          .notation = JsonWithout({kKimiEnds[0]})};
+}
 
 constexpr std::string_view kKimiK3Markers[] = {"<|open|>", "<|close|>", "<|sep|>"};
 constexpr std::string_view kKimiK3Opens[] = {"<|open|>think<|sep|>"};
@@ -80,6 +83,17 @@ constexpr TaggedFormat kKimiK3Format = {.begin = "<|open|>tools<|sep|>",
                                         .type_begin = "\" type=\"",
                                         .string_type = "string"};
 
+// A response without a text stands before the calls. Calls are numbered.
+CallForm KimiK3CallForm(std::string_view) {
+  return TaggedCallForm(kKimiK3Format,
+                        {.line = "",
+                         .name_attributes = " index=\"1\"",
+                         .before_section = "<|open|>response<|sep|><|close|>response<|sep|>",
+                         .reasoning_end = kKimiK3Closes[0],
+                         .has_one_call = true,
+                         .excluded = {kKimiK3Wrappers[0], kKimiK3Wrappers[1], kKimiK3Wrappers[2]}});
+}
+
 std::unique_ptr<ChatParser> MakeKimiK3(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, kKimiK3Reasoning, [&](AnswerWriter& writer) {
     return std::make_unique<TaggedCalls>(writer, kKimiK3Format, options.tools);
@@ -96,7 +110,7 @@ constexpr ParserFamily kKimiK3 = {
       return Contains(source, "<|open|>") && Contains(source, "<|close|>");
     },
     MakeKimiK3,
-    nullptr,
+    KimiK3CallForm,
     {"<|open|>think<|sep|>", "<|close|>think<|sep|>"}};
 
 constexpr ParserFamily kKimi = {"kimi",
@@ -107,6 +121,6 @@ constexpr ParserFamily kKimi = {"kimi",
                                          Contains(source, "<|im_middle|>");
                                 },
                                 MakeKimi,
-                                [](std::string_view) { return &kKimiCall; }};
+                                KimiCallForm};
 
 }  // namespace nereid::tokenizer::parsers

@@ -22,7 +22,8 @@ std::unique_ptr<ChatParser> MakeLfm(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kLfm = {
-    "lfm2", "Python calls behind <|tool_call_start|>, <think> reasoning (LFM2)", kLfmMarkers,
-    [](std::string_view source) { return Contains(source, "<|tool_call_start|>"); }, MakeLfm};
+    "lfm2",      "Python calls behind <|tool_call_start|>, <think> reasoning (LFM2)",
+    kLfmMarkers, [](std::string_view source) { return Contains(source, "<|tool_call_start|>"); },
+    MakeLfm,     [](std::string_view) { return PythonCallForm(kLfmBegins[0], kLfmEnds[0]); }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -19,12 +19,11 @@ constexpr BlockFormat kLlamaFormat = {.begins = kLlamaBegins,
                                       .has_python_lists = true,
                                       .has_python_calls = true};
 
-// The templates render one call.
-constexpr CallForm kLlamaCall = {.call_begin = "{\"name\": ",
-                                 .arguments_begin = ", \"parameters\": ",
-                                 .call_end = "}",
-                                 .quotes_name = true,
-                                 .has_one_call = true};
+// Templates that ask for Python calls show one. The others render one JSON object.
+CallForm LlamaCallForm(std::string_view source) {
+  if (Contains(source, "func_name1(")) return PythonCallForm();
+  return JsonCallForm({.arguments = "parameters", .has_one_call = true});
+}
 
 std::unique_ptr<ChatParser> MakeLlama(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
@@ -42,6 +41,6 @@ constexpr ParserFamily kLlama = {
       return Contains(source, "<|start_header_id|>") || Contains(source, "<|header_start|>");
     },
     MakeLlama,
-    [](std::string_view) { return &kLlamaCall; }};
+    LlamaCallForm};
 
 }  // namespace nereid::tokenizer::parsers

@@ -33,14 +33,6 @@ constexpr std::string_view kMiniMaxM1Ends[] = {"</tool_calls>"};
 constexpr BlockFormat kMiniMaxM1Format = {
     .begins = kMiniMaxM1Begins, .ends = kMiniMaxM1Ends, .has_objects = true, .has_lists = true};
 
-constexpr CallForm kMiniMaxM1Call = {.section_begin = "<tool_calls>\n",
-                                     .call_begin = "{\"name\": ",
-                                     .arguments_begin = ", \"arguments\": ",
-                                     .call_end = "}",
-                                     .separator = "\n",
-                                     .section_end = "\n</tool_calls>",
-                                     .quotes_name = true};
-
 std::unique_ptr<ChatParser> MakeMiniMaxM1(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kMiniMaxM1Format, options.tools);
@@ -50,12 +42,19 @@ std::unique_ptr<ChatParser> MakeMiniMaxM1(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kMiniMax = {
-    "minimax", "<invoke> and <parameter> tags, <think> reasoning (MiniMax M2)", kMiniMaxMarkers,
-    [](std::string_view source) { return Contains(source, "minimax:tool_call>"); }, MakeMiniMax};
+    "minimax",       "<invoke> and <parameter> tags, <think> reasoning (MiniMax M2)",
+    kMiniMaxMarkers, [](std::string_view source) { return Contains(source, "minimax:tool_call>"); },
+    MakeMiniMax,     [](std::string_view) { return TaggedCallForm(kMiniMaxFormat, {}); }};
 
 constexpr ParserFamily kMiniMaxM1 = {
-    "minimax_m1",      "JSON objects in <tool_calls> tags, <think> reasoning (MiniMax M1)",
-    kMiniMaxM1Markers, [](std::string_view source) { return Contains(source, "<tool_calls>"); },
-    MakeMiniMaxM1,     [](std::string_view) { return &kMiniMaxM1Call; }};
+    "minimax_m1",
+    "JSON objects in <tool_calls> tags, <think> reasoning (MiniMax M1)",
+    kMiniMaxM1Markers,
+    [](std::string_view source) { return Contains(source, "<tool_calls>"); },
+    MakeMiniMaxM1,
+    [](std::string_view) {
+      return JsonCallForm(
+          {.section_begin = "<tool_calls>\n", .separator = "\n", .section_end = "\n</tool_calls>"});
+    }};
 
 }  // namespace nereid::tokenizer::parsers

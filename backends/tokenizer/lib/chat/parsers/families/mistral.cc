@@ -192,17 +192,11 @@ class MistralCalls : public TextMachine {
   JsonValueScanner scanner_;
 };
 
-constexpr CallForm kMistralListCall = {.section_begin = "[TOOL_CALLS] [",
-                                       .call_begin = "{\"name\": ",
-                                       .arguments_begin = ", \"arguments\": ",
-                                       .call_end = "}",
-                                       .separator = ", ",
-                                       .section_end = "]",
-                                       .quotes_name = true};
-constexpr CallForm kMistralHeaderCall = {.call_begin = "[TOOL_CALLS]", .arguments_begin = "[ARGS]"};
-
-const CallForm* MistralCallForm(std::string_view source) {
-  return Contains(source, "[ARGS]") ? &kMistralHeaderCall : &kMistralListCall;
+CallForm MistralCallForm(std::string_view source) {
+  if (Contains(source, "[ARGS]")) {
+    return {.call_begin = "[TOOL_CALLS]", .arguments_begin = "[ARGS]"};
+  }
+  return JsonCallForm({.section_begin = "[TOOL_CALLS] [", .separator = ", ", .section_end = "]"});
 }
 
 std::unique_ptr<ChatParser> MakeMistral(const ParserOptions& options) {

@@ -14,14 +14,6 @@ constexpr std::string_view kNemotronEnds[] = {"</TOOLCALL>"};
 constexpr BlockFormat kNemotronFormat = {
     .begins = kNemotronBegins, .ends = kNemotronEnds, .has_objects = true, .has_lists = true};
 
-constexpr CallForm kNemotronCall = {.section_begin = "<TOOLCALL>[",
-                                    .call_begin = "{\"name\": ",
-                                    .arguments_begin = ", \"arguments\": ",
-                                    .call_end = "}",
-                                    .separator = ", ",
-                                    .section_end = "]</TOOLCALL>",
-                                    .quotes_name = true};
-
 std::unique_ptr<ChatParser> MakeNemotron(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kNemotronFormat, options.tools);
@@ -31,8 +23,14 @@ std::unique_ptr<ChatParser> MakeNemotron(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kNemotron = {
-    "nemotron",       "a JSON list in <TOOLCALL> tags, <think> reasoning (Nemotron Nano 2)",
-    kNemotronMarkers, [](std::string_view source) { return Contains(source, "<TOOLCALL>"); },
-    MakeNemotron,     [](std::string_view) { return &kNemotronCall; }};
+    "nemotron",
+    "a JSON list in <TOOLCALL> tags, <think> reasoning (Nemotron Nano 2)",
+    kNemotronMarkers,
+    [](std::string_view source) { return Contains(source, "<TOOLCALL>"); },
+    MakeNemotron,
+    [](std::string_view) {
+      return JsonCallForm(
+          {.section_begin = "<TOOLCALL>[", .separator = ", ", .section_end = "]</TOOLCALL>"});
+    }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -13,21 +13,6 @@ constexpr std::string_view kPhiEnds[] = {"<|/tool_call|>"};
 constexpr BlockFormat kPhiFormat = {
     .begins = kPhiBegins, .ends = kPhiEnds, .has_objects = true, .has_lists = true};
 
-constexpr CallForm kPhiMarkedCall = {.section_begin = "<|tool_call|>[",
-                                     .call_begin = "{\"name\": ",
-                                     .arguments_begin = ", \"arguments\": ",
-                                     .call_end = "}",
-                                     .separator = ", ",
-                                     .section_end = "]<|/tool_call|>",
-                                     .quotes_name = true};
-constexpr CallForm kPhiFunctoolsCall = {.section_begin = "functools[",
-                                        .call_begin = "{\"name\": ",
-                                        .arguments_begin = ", \"arguments\": ",
-                                        .call_end = "}",
-                                        .separator = ", ",
-                                        .section_end = "]",
-                                        .quotes_name = true};
-
 std::unique_ptr<ChatParser> MakePhi(const ParserOptions& options) {
   return std::make_unique<StagedParser>(options, ThinkTags(), [&](AnswerWriter& writer) {
     return std::make_unique<BlockCalls>(writer, kPhiFormat, options.tools);
@@ -45,7 +30,10 @@ constexpr ParserFamily kPhi = {
     },
     MakePhi,
     [](std::string_view source) {
-      return Contains(source, "<|/tool_call|>") ? &kPhiMarkedCall : &kPhiFunctoolsCall;
+      const bool is_marked = Contains(source, "<|/tool_call|>");
+      return JsonCallForm({.section_begin = is_marked ? "<|tool_call|>[" : "functools[",
+                           .separator = ", ",
+                           .section_end = is_marked ? "]<|/tool_call|>" : "]"});
     }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -17,10 +17,9 @@ std::unique_ptr<ChatParser> MakePythonic(const ParserOptions& options) {
 
 }  // namespace
 
-constexpr ParserFamily kPythonic = {"pythonic",
-                                    "an answer that is a list of Python calls",
-                                    {},
-                                    [](std::string_view) { return false; },
-                                    MakePythonic};
+constexpr ParserFamily kPythonic = {
+    "pythonic",   "an answer that is a list of Python calls",
+    {},           [](std::string_view) { return false; },
+    MakePythonic, [](std::string_view) { return PythonCallForm(); }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -37,11 +37,13 @@ std::unique_ptr<ChatParser> MakeQwenCoder(const ParserOptions& options) {
 }  // namespace
 
 constexpr ParserFamily kQwenCoder = {
-    "qwen3_coder", "<function=...> and <parameter=...> tags, <think> reasoning (Qwen3-Coder)",
+    "qwen3_coder",
+    "<function=...> and <parameter=...> tags, <think> reasoning (Qwen3-Coder)",
     kQwenCoderMarkers,
     [](std::string_view source) {
       return Contains(source, "<function=") && Contains(source, "<parameter=");
     },
-    MakeQwenCoder};
+    MakeQwenCoder,
+    [](std::string_view) { return TaggedCallForm(kQwenCoderFormat, {.has_blocks = true}); }};
 
 }  // namespace nereid::tokenizer::parsers

@@ -36,7 +36,9 @@ constexpr ParserFamily kSeed = {
     kSeedMarkers,
     [](std::string_view source) { return Contains(source, "<seed:tool_call>"); },
     MakeSeed,
-    nullptr,
+    [](std::string_view) {
+      return TaggedCallForm(kSeedFormat, {.has_blocks = true, .reasoning_end = "</seed:think>\n"});
+    },
     {"<seed:think>", "</seed:think>"}};
 
 }  // namespace nereid::tokenizer::parsers
