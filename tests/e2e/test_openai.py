@@ -409,6 +409,22 @@ def test_log_probabilities_of_the_prompt(client):
     assert len(chat.prompt_logprobs) == chat.usage.prompt_tokens
 
 
+def test_an_answer_without_tokens_is_its_prompt(client):
+    ids = complete(client, prompt="Once upon a time", return_token_ids=True).choices[0].prompt_token_ids
+    more = complete(client, prompt="Once upon a time", echo=True, logprobs=1).choices[0]
+    for prompt in ("Once upon a time", ids):
+        answer = complete(client, prompt=prompt, max_tokens=0, echo=True, logprobs=1)
+        choice = answer.choices[0]
+        assert choice.text == "".join(choice.logprobs.tokens) == "Once upon a time" and choice.finish_reason == "length"
+        assert choice.logprobs.token_logprobs == pytest.approx(more.logprobs.token_logprobs[:len(ids)], abs=1e-4)
+        assert answer.usage.completion_tokens == 0 and answer.usage.prompt_tokens == len(ids)
+        pieces = list(complete(client, prompt=prompt, max_tokens=0, echo=True, logprobs=1, stream=True))
+        assert "".join(piece.choices[0].text for piece in pieces) == choice.text and pieces[-1].choices[0].finish_reason == "length"
+        assert [token for piece in pieces for token in piece.choices[0].logprobs.tokens] == choice.logprobs.tokens
+    with pytest.raises(openai.BadRequestError, match="max_tokens: expected at least 1 without 'echo', got 0"):
+        complete(client, prompt="Once", max_tokens=0)
+
+
 def test_a_stream_echoes_its_prompts(client):
     texts = ["", ""]
     for chunk in complete(client, prompt=["Once upon", "The dog"], echo=True, stream=True):

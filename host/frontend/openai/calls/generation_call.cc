@@ -203,12 +203,23 @@ Status GenerationCall::AddResponse(size_t prompt, const InferResponse& response,
     if (piece.num_cached_tokens) answers_.cached_tokens[prompt] = *piece.num_cached_tokens;
     if (!piece.prompt.empty()) answers_.prompts[prompt] = std::move(piece.prompt);
     const size_t index = prompt * request_.answers_per_prompt + piece.sequence;
-    Collect(answers_.all[index], piece);
+    if (request_.drops_tokens) DropTokens(piece);
     Echo(prompt, answers_.all[index], piece);
+    Collect(answers_.all[index], piece);
     if (!request_.is_stream || piece.is_empty()) continue;
     AppendPiece(events, index, piece);
   }
   return Status::Ok();
+}
+
+// Removes what the model has generated from the piece of an answer without tokens.
+void GenerationCall::DropTokens(AnswerPiece& piece) {
+  piece.text.clear();
+  piece.log_probs.clear();
+  piece.token_ids.clear();
+  piece.stop_reason.clear();
+  if (piece.num_output_tokens) piece.num_output_tokens = 0;
+  if (piece.finish_reason == "stop") piece.finish_reason = "length";
 }
 
 // Adds a piece to its answer, and removes from it what the client does not want.
@@ -248,7 +259,7 @@ void GenerationCall::Collect(Answer& answer, AnswerPiece& piece) {
   }
 }
 
-// A stream of the model does not repeat the prompt, so that the first piece of an answer gets it.
+// Where the model does not repeat the prompt, the first piece of an answer gets it.
 void GenerationCall::Echo(size_t prompt, Answer& answer, AnswerPiece& piece) const {
   if (request_.echoes.empty() || answer.has_begun || piece.is_empty()) return;
   std::string text = request_.echoes[prompt];

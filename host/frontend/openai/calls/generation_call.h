@@ -47,6 +47,7 @@ class GenerationCall final : public http::InFlightCall,
   void OnEnd(size_t prompt);
 
   Status AddResponse(size_t prompt, const InferResponse& response, std::string& events);
+  static void DropTokens(AnswerPiece& piece);
   void Collect(Answer& answer, AnswerPiece& piece);
   void AppendPiece(std::string& events, size_t answer, const AnswerPiece& piece);
   void Fail(const ApiError& error);

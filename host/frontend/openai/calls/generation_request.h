@@ -26,8 +26,10 @@ struct GenerationRequest {
   bool has_log_probs = false;
   bool has_prompt_log_probs = false;  // prompt_logprobs
   bool echoes_prompt = false;         // with log probabilities if has_log_probs
-  // Of streams that echo their prompts: the texts by prompt; empty for prompts of token ids. Empty
-  // list: the model itself repeats the prompts.
+  // max_tokens is 0: answers are the prompts alone. The model makes a token, which is dropped.
+  bool drops_tokens = false;
+  // Of streams that echo their prompts, and where tokens are dropped: the texts by prompt; empty
+  // for prompts of token ids. Empty list: the model itself repeats the prompts.
   std::vector<std::string> echoes;
   bool has_token_ids = false;
   bool keeps_first_tool_call_only = false;

@@ -38,9 +38,10 @@ constexpr Field kFields[] = {
      "event"},
 
     // ---- how many tokens, how many answers
-    {"max_tokens", kGenerate, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
-     "the most tokens of an answer. Default of completions: 16; of chats: what the model's context "
-     "leaves"},
+    {"max_tokens", kChat, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
+     "the most tokens of an answer. Default: what the model's context leaves"},
+    {"max_tokens", kCompletions, kInteger, kRoute, "max_tokens", 0, kMaxInt, "16",
+     "the most tokens of an answer; 0 with `echo`: the answer is the prompt alone"},
     {"max_completion_tokens", kChat, kInteger, kRoute, "max_tokens", 1, kMaxInt, "",
      "the newer name of `max_tokens`"},
     {"min_tokens", kGenerate, kInteger, kTensor, "min_tokens", 0, kMaxInt, "0",

@@ -144,12 +144,24 @@ Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationReques
   return Status::Ok();
 }
 
-// A stream of a model contains the answer alone, so that the route writes the prompt. The text of
-// token ids comes from the model.
+// max_tokens 0 asks for the prompt alone.
+Status ReadNoTokens(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
+  const FieldValue* const max_tokens = body.Find("max_tokens");
+  if (max_tokens == nullptr || max_tokens->integer != 0) return Status::Ok();
+  if (!request.echoes_prompt) {
+    return body.Refuse("max_tokens", "invalid_value",
+                       "max_tokens: expected at least 1 without 'echo', got 0");
+  }
+  request.drops_tokens = true;
+  return fields.RequireOutput(*max_tokens, "finish_reason");
+}
+
+// A stream of a model contains the answer alone, so that the route writes the prompt; also where
+// the answer is dropped. The text of token ids comes from the model.
 Status ReadEchoes(ParsedBody& body, GenerationFields& fields, const LlmSignature& model,
                   const std::vector<Prompt>& prompts, GenerationRequest& request) {
   const bool is_streamed = request.is_stream && model.is_decoupled && model.FindInput("stream");
-  if (!request.echoes_prompt || !is_streamed) return Status::Ok();
+  if (!request.echoes_prompt || (!is_streamed && !request.drops_tokens)) return Status::Ok();
   for (const Prompt& prompt : prompts) {
     request.echoes.push_back(prompt.text);
     if (prompt.is_text) continue;
@@ -366,6 +378,7 @@ Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
   if (request.echoes_prompt) {
     NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("echo"), "exclude_input_in_output"));
   }
+  NEREID_RETURN_IF_ERROR(ReadNoTokens(body, fields, request));
   NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
   NEREID_RETURN_IF_ERROR(fields.ReadPromptLogProbs(request));
   NEREID_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, ReadPrompts(body));
@@ -386,7 +399,8 @@ Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
     NEREID_RETURN_IF_ERROR(fields.WriteInputs(request, kDefaultMaxTokens, inputs));
     InputWriter writer(model, inputs);
     if (writer.Has("exclude_input_in_output")) {
-      NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output", !request.echoes_prompt));
+      NEREID_RETURN_IF_ERROR(writer.AddBool("exclude_input_in_output",
+                                            !request.echoes_prompt || request.drops_tokens));
     }
     if (needs_prompt || (!request.echoes.empty() && !prompt.is_text)) {
       NEREID_RETURN_IF_ERROR(fields.WritePromptLogProbs(num_prompt_top, inputs));

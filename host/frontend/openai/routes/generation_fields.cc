@@ -171,7 +171,7 @@ Status GenerationFields::WriteTruncation(int64_t default_max_tokens, http::Input
     }
     const int64_t max_tokens =
         body_.IntegerOr("max_completion_tokens", body_.IntegerOr("max_tokens", default_max_tokens));
-    num_kept = std::max<int64_t>(model_.max_model_len - max_tokens, 1);
+    num_kept = std::max<int64_t>(model_.max_model_len - std::max<int64_t>(max_tokens, 1), 1);
   }
   InputWriter writer(model_, inputs);
   return writer.AddInteger("truncate_prompt_tokens", num_kept);
@@ -368,7 +368,7 @@ Status GenerationFields::WriteMaxTokens(int64_t default_max_tokens, InputWriter&
   }
   if (value != nullptr) {
     NEREID_RETURN_IF_ERROR(RequireInput(*value, "max_tokens"));
-    return writer.AddInteger("max_tokens", value->integer);
+    return writer.AddInteger("max_tokens", std::max<int64_t>(value->integer, 1));
   }
   const LlmInput* const input = model_.FindInput("max_tokens");
   if (input == nullptr || (default_max_tokens == 0 && input->is_optional)) return Status::Ok();
