@@ -72,10 +72,10 @@ struct ObjectRules {
   // At least one property whose name is selected has a value that is valid against `value`, or any
   // value if that is null.
   struct Some {
-    std::string_view pattern;  // which the name matches
+    std::string_view pattern = {};  // which the name matches
     // Instead of a pattern: the properties of the group have other names, and its patterns do not
     // match; or the name is valid against `name`.
-    std::shared_ptr<const Group> others_of;
+    std::shared_ptr<const Group> others_of = {};
     const Json* name = nullptr;
     const Json* value = nullptr;
   };
@@ -153,6 +153,7 @@ class SchemaDocument {
     std::unordered_map<const Json*, const Json*> copies;  // of the schemas of the text
   };
   friend class ShapeReader;
+  friend class SchemaFailures;
   SchemaDocument() = default;
   void FindResources(const Json& schema, Resource* resource);
   Resource* ResourceOf(const Json* schema);

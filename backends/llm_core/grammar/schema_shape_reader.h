@@ -18,6 +18,7 @@ class ShapeReader {
   Result<Shapes> Read(const SchemaList& schemas);
 
  private:
+  friend class SchemaFailures;
   static constexpr int kMaxDepth = 300;       // of references and combined schemas
   static constexpr size_t kMaxShapes = 2000;  // of one list of schemas
   inline static const Json kTrue = true;
@@ -93,20 +94,6 @@ class ShapeReader {
   // Narrows to the values that are not valid against `negated`: for each of its keywords, those
   // that fail it.
   Status ApplyNot(const Json& schema, const Json& outer, State& state, int depth);
-  // Adds the values that fail a keyword of `negated` to `all`.
-  Status CollectFailures(const Json& negated, const State& state, int depth, Shapes& all);
-  // Each of these does so for some keywords. `of_type` adds the shapes of one type after a change,
-  // `either` all shapes after one.
-  template <typename OfType>
-  Status CollectCountFailures(const Json& negated, const OfType& of_type);
-  template <typename OfType>
-  Status CollectItemFailures(const Json& negated, const OfType& of_type);
-  template <typename OfType, typename Either>
-  Status CollectPropertyFailures(const Json& negated, const OfType& of_type, const Either& either,
-                                 int depth);
-  // Does so for those about the properties of no particular name.
-  template <typename OfType>
-  Status CollectAnyPropertyFailures(const Json& negated, const OfType& of_type);
   // Keeps the values of other types than those of `schema`.
   Status ApplyOtherTypes(const Json& schema, State& state);
   // Removes one value.
