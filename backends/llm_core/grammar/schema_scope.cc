@@ -98,13 +98,37 @@ Result<const Json*> SchemaDocument::Negation(const Json& schema) {
   made_negations_.insert(&made);
   made["not"] = own;
   NoteCopy(made["not"], own, scope);
+  NoteMade(made, own, scope);
+  NEREID_RETURN_IF_ERROR(Spend(5 * (originals_.size() - num_before)));
+  return negations_[{&own, scope}] = &made;
+}
+
+void SchemaDocument::NoteMade(const Json& made, const Json& own, size_t scope) {
   originals_[&made] = &own;
   if (scope != 0) scope_of_[&made] = scope;
   if (const auto resource = resource_of_.find(&own); resource != resource_of_.end()) {
     resource_of_[&made] = resource->second;
   }
+}
+
+Result<const Json*> SchemaDocument::AnyOf(const SchemaList& schemas) {
+  if (schemas.size() == 1) return schemas.front();
+  const auto [known, is_new] = alternatives_.emplace(schemas, nullptr);
+  if (!is_new) return known->second;
+  const size_t num_before = originals_.size();
+  const auto own = [&](const Json* schema) -> const Json& {
+    const auto original = originals_.find(schema);
+    return original == originals_.end() ? *schema : *original->second;
+  };
+  Json& made = made_.emplace_back(Json::object());
+  Json& branches = made["anyOf"] = Json::array();
+  for (const Json* schema : schemas) branches.push_back(own(schema));
+  for (size_t i = 0; i < schemas.size(); ++i) {
+    NoteCopy(branches[i], own(schemas[i]), ScopeOf(*schemas[i]));
+  }
+  NoteMade(made, own(schemas.front()), ScopeOf(*schemas.front()));
   NEREID_RETURN_IF_ERROR(Spend(5 * (originals_.size() - num_before)));
-  return negations_[{&own, scope}] = &made;
+  return known->second = &made;
 }
 
 }  // namespace nereid::llm::grammar

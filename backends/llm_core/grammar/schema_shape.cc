@@ -82,7 +82,7 @@ Status ShapeReader::Apply(const Json& outer, State& state, int depth) {
   active_.pop_back();
   num_scopes_ -= has_scope;
   if (has_scope && status.ok()) {
-    ApplyUnevaluated(schema, state);
+    status = ApplyUnevaluated(schema, state);
     state.applied.merge(applied);
   }
   return status;
@@ -344,7 +344,7 @@ Result<const Json*> ShapeReader::Target(const Json& schema, const char* keyword)
   return document_.InScope(**target, document_.ScopeOf(schema));
 }
 
-void ShapeReader::ApplyUnevaluated(const Json& schema, State& state) {
+Status ShapeReader::ApplyUnevaluated(const Json& schema, State& state) {
   const Json* properties = Find(schema, "unevaluatedProperties");
   const Json* items = Find(schema, "unevaluatedItems");
   for (Shape& shape : state.shapes) {
@@ -377,23 +377,24 @@ void ShapeReader::ApplyUnevaluated(const Json& schema, State& state) {
     }
     if (shape.type == JsonType::kArray && items != nullptr) {
       ArrayRules::Group group;
-      bool is_whole = false, has_contains = false;
+      bool is_whole = false;
       for (size_t i = from.items; i < shape.array.groups.size(); ++i) {
         const ArrayRules::Group& each = shape.array.groups[i];
         if (!each.evaluates) continue;
         is_whole |= each.rest != nullptr;
         group.first.resize(std::max(group.first.size(), each.first.size()), &kTrue);
       }
+      // An item that `contains` counts is evaluated.
+      SchemaList allowed{items};
       for (size_t i = from.counts; i < shape.array.counts.size(); ++i) {
-        has_contains |= shape.array.counts[i].evaluates;
+        if (shape.array.counts[i].evaluates) allowed.push_back(shape.array.counts[i].schema);
       }
-      group.rest = items;
-      if (has_contains && !is_whole && !is_true(*items)) {
-        RefuseShape(schema, "unevaluatedItems", "cannot be enforced beside contains", shape);
-      }
-      if (!is_whole) shape.array.groups.push_back(std::move(group));
+      if (is_whole) continue;
+      NEREID_ASSIGN_OR_RETURN(group.rest, document_.AnyOf(allowed));
+      shape.array.groups.push_back(std::move(group));
     }
   }
+  return Status::Ok();
 }
 
 void ShapeReader::RefuseShape(const Json& schema, const char* keyword, const char* why,

@@ -133,6 +133,8 @@ class SchemaDocument {
   Result<bool> AreDisjoint(const Shape& x, const Shape& y, int depth);
   // A schema that is valid exactly where `schema` is not. The same one for each call.
   Result<const Json*> Negation(const Json& schema);
+  // A schema that is valid where one of `schemas` is. The same one for each call.
+  Result<const Json*> AnyOf(const SchemaList& schemas);
   // A schema that is valid for every value but `value`, which the document owns.
   const Json* AnyBut(const Json& value);
 
@@ -168,6 +170,8 @@ class SchemaDocument {
   // Returns the scope with these targets.
   Result<size_t> ScopeWith(std::map<std::string, const Json*> targets);
   void NoteScopeCopy(const Json& copy, const Json& original, size_t scope);
+  // Notes a schema that was made of `own`, in its scope.
+  void NoteMade(const Json& made, const Json& own, size_t scope);
   void NoteCopy(const Json& copy, const Json& original, size_t scope);
   Result<bool> MatchesPattern(std::string_view pattern, std::string_view text);
   Result<bool> AreDisjoint(const SchemaList& x, const SchemaList& y, int depth);
@@ -188,6 +192,7 @@ class SchemaDocument {
   std::unordered_map<const Json*, const Json*> exclusions_, originals_;
   std::map<std::pair<const Json*, size_t>, const Json*> negations_;  // by original and scope
   std::set<const Json*> made_negations_;
+  std::map<SchemaList, const Json*> alternatives_;
   std::map<SchemaList, std::shared_ptr<const Shapes>> expanded_;
   std::unique_ptr<RegexPool> pool_;  // for questions about values; spells plain UTF-8
   std::map<std::string, RegexId, std::less<>> patterns_;

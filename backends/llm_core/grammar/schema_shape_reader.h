@@ -77,7 +77,7 @@ class ShapeReader {
   Status ApplyDependencies(const Json& schema, State& state, int depth);
   // Adds what unevaluatedItems and unevaluatedProperties say of what the other keywords of
   // `schema`, and the schemas that they apply, have not evaluated.
-  void ApplyUnevaluated(const Json& schema, State& state);
+  Status ApplyUnevaluated(const Json& schema, State& state);
   // The values that fit `if` and `then`, and those that fail `if` and fit `else`.
   Status ApplyCondition(const Json& schema, State& state, int depth);
   // The values that fit a branch of anyOf, or exactly one of oneOf.

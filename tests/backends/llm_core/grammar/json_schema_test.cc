@@ -222,6 +222,25 @@ TEST(JsonSchema, WhatNoKeywordHasEvaluatedIsHeld) {
   Check(R"({"type":"array","prefixItems":[{}],"allOf":[{"prefixItems":[{},{"type":"null"}]}],
            "unevaluatedItems":false})",
         {"[]", "[1,null]"}, {"[1,null,1]", "[1,1]"});
+  // What `contains` counts is evaluated, also by a schema inside of allOf.
+  Check(R"({"type":"array","prefixItems":[true],"contains":{"type":"string"},
+           "unevaluatedItems":false})",
+        {R"([1,"x"])", R"(["x"])", R"(["x","y","z"])"}, {"[1]", R"([1,"x",2])", "[]"});
+  Check(R"({"type":"array","allOf":[{"contains":{"multipleOf":2}},{"contains":{"multipleOf":3}}],
+           "items":{"type":"integer"},"unevaluatedItems":false})",
+        {"[2,3]", "[5,6]"}, {"[2]"});
+  Check(R"({"type":"array","allOf":[{"contains":{"enum":[2,4]}},{"contains":{"enum":[3]}}],
+           "unevaluatedItems":{"enum":[null]}})",
+        {"[2,3,4]", "[3,null,2]"}, {"[2,3,1]", "[2,4]"});
+  Check(R"({"type":"array","contains":{"const":"a"},"minContains":0,"maxContains":2,
+           "unevaluatedItems":{"type":"null"}})",
+        {"[]", R"(["a",null,"a"])"}, {R"(["b"])", R"(["a","a","a"])"});
+  // It is so since draft 2020-12.
+  const std::string rest = R"("type":"array","contains":{"type":"string"},
+                              "unevaluatedItems":{"type":"string","maxLength":1}})";
+  Check("{" + rest, {R"(["xy"])", R"(["x"])"}, {"[1]", R"(["xy",1])"});
+  Check(R"({"$schema":"https://json-schema.org/draft/2019-09/schema",)" + rest, {R"(["x"])"},
+        {R"(["xy"])", "[1]"});
 }
 
 TEST(JsonSchema, ReferencesAreResolvedAgainstTheNearestIdentifier) {
