@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Measures what structured output costs the GPU engine: tokens a second of completions with a guide and without one.
+"""Measures what structured output costs the engine: tokens a second of completions with a guide and without one, and the server's processor time a token.
 
     grammar_cost.py --dist dist --config FOLDER [--batches 1,64,256] >bench/results/grammar_gpu.csv
 
-FOLDER has a config.json and a tokenizer; the weights are made up, so that any shape can be measured. As many clients as the batch has sequences send one
+FOLDER has a config.json and a tokenizer. Without weights beside them, the GPU engine makes some up, so that any shape can be measured. As many clients as the batch has sequences send one
 request each; a cell is the median of three rounds, in which the cases alternate. The clients run in one Python process on the same machine, which is
-part of every figure. Prints CSV. Never asserts.
+part of the rates. The processor time is that of all threads of the server; where a processor runs the model and others use the machine too, it is what to
+compare. Prints CSV. Never asserts.
 """
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -31,7 +33,8 @@ def write_repository(dist, config, models):
         text = path.read_text().replace(str(dist / "share/demo_model"), str(config))
         if name == "tensorrt_llm":
             # The longest white space is 0, so that random weights reach the values of the schema.
-            for key, value in (("load_format", "dummy"), ("json_whitespace", "0")):
+            parameters = {"json_whitespace": "0"} | ({} if list(config.glob("*.safetensors")) else {"load_format": "dummy"})
+            for key, value in parameters.items():
                 text += f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
         path.write_text(text)
 
@@ -45,11 +48,17 @@ def complete(port, seed, guide, num_tokens):
         return json.load(answer)["usage"]["completion_tokens"]
 
 
-def rate(port, batch, guide, num_tokens):
-    started = time.perf_counter()
+def processor_seconds(process):
+    user, system = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(server, port, batch, guide, num_tokens):
+    """Returns tokens a second, and milliseconds of processor time a token."""
+    started, used = time.perf_counter(), processor_seconds(server)
     with concurrent.futures.ThreadPoolExecutor(batch) as clients:
         total = sum(clients.map(lambda seed: complete(port, seed, guide, num_tokens), range(batch)))
-    return total / (time.perf_counter() - started)
+    return total / (time.perf_counter() - started), (processor_seconds(server) - used) * 1000 / total
 
 
 def wait_until_ready(server, port):
@@ -69,6 +78,7 @@ def main():
     parser.add_argument("--config", required=True, type=pathlib.Path)
     parser.add_argument("--batches", default="1,64,256")
     parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--port", type=int, default=18080)
     arguments = parser.parse_args()
     dist = arguments.dist.resolve()
@@ -79,17 +89,18 @@ def main():
                                   stderr=subprocess.DEVNULL)
         try:
             wait_until_ready(server, arguments.port)
-            print("batch,guide,tokens/s,ratio to free")
+            print("batch,guide,tokens/s,ratio to free,processor ms/token,ratio to free")
             for batch in (int(each) for each in arguments.batches.split(",")):
-                rates = {name: [] for name in GUIDES}
-                for round_index in range(4):  # the first one warms up
+                cells = {name: [] for name in GUIDES}
+                for round_index in range(arguments.rounds + 1):  # the first one warms up
                     for name, guide in GUIDES.items():
-                        measured = rate(arguments.port, batch, guide, arguments.tokens)
+                        cell = measure(server, arguments.port, batch, guide, arguments.tokens)
                         if round_index > 0:
-                            rates[name].append(measured)
-                free = statistics.median(rates["free"])
-                for name, values in rates.items():
-                    print(f"{batch},{name},{statistics.median(values):.1f},{statistics.median(values) / free:.3f}", flush=True)
+                            cells[name].append(cell)
+                medians = {name: [statistics.median(column) for column in zip(*values)] for name, values in cells.items()}
+                for name, (rate, busy) in medians.items():
+                    free_rate, free_busy = medians["free"]
+                    print(f"{batch},{name},{rate:.1f},{rate / free_rate:.3f},{busy:.2f},{busy / free_busy:.3f}", flush=True)
         finally:
             server.terminate()
             server.wait()

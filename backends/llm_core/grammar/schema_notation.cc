@@ -9,6 +9,8 @@ namespace {
 using NotationJson = nlohmann::ordered_json;
 using MarkerOf = std::function<std::string(std::string_view)>;
 
+constexpr size_t kMaxKinds = 8;  // of values
+
 // Reads members of an object of the notation. The first one of a wrong type is the error.
 class NotationReader {
  public:
@@ -56,6 +58,10 @@ Result<MemberNotation> ReadMembers(const NotationJson& json, const std::string& 
   reader.Read("all_are_texts", members.all_are_texts);
   if (!reader.Has("kinds") || !json["kinds"].is_array()) reader.Fail("kinds", "a list");
   NEREID_RETURN_IF_ERROR(reader.status());
+  if (json["kinds"].size() > kMaxKinds) {
+    return InvalidArgError(path, "/kinds: expected at most ", kMaxKinds, ", got ",
+                           json["kinds"].size());
+  }
   for (const NotationJson& each : json["kinds"]) {
     MemberNotation::Kind kind;
     std::vector<std::string> types;

@@ -43,8 +43,9 @@ struct SchemaNotation {
   bool HasJsonStrings() const { return quote.empty(); }
 };
 
-// Reads the "notation" of a structural tag; structural_tag.h lists its members. `marker` returns
-// the bytes of a marker. INVALID_ARG: a member of another type, with `path`.
+// Reads the "notation" of a structural tag, an object whose members have the names of those above;
+// "types" of a kind is a list. `marker` returns the bytes of a marker. INVALID_ARG, with `path`: a
+// member of another type, too many kinds, texts that nothing ends.
 Result<SchemaNotation> ReadSchemaNotation(
     const nlohmann::ordered_json& json, const std::string& path,
     const std::function<std::string(std::string_view)>& marker);

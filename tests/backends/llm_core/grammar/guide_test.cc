@@ -184,6 +184,63 @@ TEST(StructuralTagTest, ErrorsNameThePath) {
   EXPECT_THAT(error("{\"format\":" + std::string(100'000, '[')), HasSubstr("512"));
 }
 
+// The guide of a tag of arguments in this notation.
+std::string Arguments(const std::string& notation, const char* schema = R"({"type": "object"})") {
+  return StrCat(R"({"format": {"type": "arguments", "json_schema": )", schema, R"(, "notation": )",
+                notation, "}}");
+}
+
+TEST(StructuralTagTest, ArgumentsAreWrittenInTheirNotation) {
+  constexpr char kTagged[] = R"({"excluded": [";"], "members": {"begin": "<", "end": ";", "kinds": [
+      {"types": ["string"], "begin": ">", "is_text": true}, {"types": ["number"], "begin": ">"}]}})";
+  const auto grammar = Compiled(GuideType::kStructuralTag, Arguments(kTagged, R"({"type": "object",
+      "properties": {"n": {"type": ["string", "integer"]}, "e": {"const": "3"}},
+      "required": ["n"], "additionalProperties": {"type": "integer"}})"));
+  for (const char* const text : {"<n>a\nb;", "<n>3;<x>-4;", "<n>;", "<n>\"3\";<y>1;<x>1;"}) {
+    EXPECT_TRUE(Accepts(grammar, text)) << text;
+  }
+  // A text that looks like a number is one, also where only a text is valid.
+  for (const char* const text : {"", "<x>1;", "<n>3 ;", "<n>[;", "<n>a;<e>3;", "<n>a;<x>1;<x>2;",
+                                 "<n>a;<x>b;", "<n>null;"}) {
+    EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+  constexpr char kBare[] = R"({"quote": "'", "has_bare_names": true, "has_small_numbers": true})";
+  const auto bare = Compiled(GuideType::kStructuralTag, Arguments(kBare));
+  for (const char* const text : {"{}", R"({a:'"\',b:{c:[1e9,null]}})"}) {
+    EXPECT_TRUE(Accepts(bare, text)) << text;
+  }
+  for (const char* const text : {"{'a':1}", "{a:\"x\"}", "{a:1e100}", "{a:1,a:2}", "{a:'x''}"}) {
+    EXPECT_FALSE(Accepts(bare, text)) << text;
+  }
+}
+
+TEST(StructuralTagTest, WhatANotationCannotWriteIsRefused) {
+  const auto error = [](const std::string& notation, const char* schema = "{}") {
+    return ErrorOf(GuideType::kStructuralTag, Arguments(notation, schema));
+  };
+  const std::string path = "guided_decoding_guide (structural_tag): #/format/notation";
+  EXPECT_EQ(error("3"), path + ": expected an object");
+  EXPECT_EQ(error(R"({"quote": 1})"), path + "/quote: expected a text");
+  EXPECT_EQ(error(R"({"excluded": "a"})"), path + "/excluded: expected a list of texts");
+  EXPECT_EQ(error(R"({"members": {}})"), path + "/members/kinds: expected a list");
+  EXPECT_EQ(error(R"({"members": {"kinds": [1]}})"),
+            path + "/members/kinds/types: expected a list of types");
+  EXPECT_EQ(error(R"({"members": {"kinds": [{"types": ["string"], "begin": "=",
+                      "is_text": true}]}})"),
+            path + "/members/kinds/is_text: expected false, as members have no end");
+  EXPECT_EQ(error(R"({"members": {"kinds": [1, 2, 3, 4, 5, 6, 7, 8, 9]}})"),
+            path + "/members/kinds: expected at most 8, got 9");
+  const std::string python =
+      R"({"has_identifiers": true, "members": {"kinds": [{"types": ["number"], "begin": "="}]}})";
+  EXPECT_THAT(error(python, R"({"type": "object", "properties": {"a-b": {}}})"),
+              HasSubstr("'a-b' cannot be the name of an argument"));
+  EXPECT_THAT(error(python, R"({"enum": [{}]})"),
+              HasSubstr("#: enum: whole arguments cannot be listed in these calls"));
+  EXPECT_THAT(error(R"({"quote": "'"})", R"({"type": "array", "uniqueItems": true,
+                                            "items": {"type": "integer"}})"),
+              HasSubstr("items that must differ cannot be enforced in these calls"));
+}
+
 class GrammarCompilerTest : public ::testing::Test {
  protected:
   // The result of one guide.
