@@ -146,7 +146,7 @@ struct Mode {
 
 class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
  protected:
-  void Start(ExecutorFeatures features) {
+  void Start(ExecutorFeatures features, const ExecutorLimits& limits = Limits()) {
     EngineOptions options;
     options.scheduler.policy = GetParam().policy;
     options.scheduler.prefix_cache = GetParam().prefix_cache;
@@ -158,7 +158,7 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
       options.speculation.adapts_length = false;
     }
     engine_ = std::make_unique<Engine>(std::move(options),
-                                       std::make_unique<FakeExecutor>(Limits(), features));
+                                       std::make_unique<FakeExecutor>(limits, features));
   }
   void SetUp() override {
     Start({.block_copies = true,
@@ -228,6 +228,25 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
   }
   // Text that a grammar forces was verified, and so were a drafter's drafts that it allows.
   EXPECT_EQ(engine_->stats().speculation.num_accepted > 0, GetParam().speculates);
+}
+
+// A row of a large step takes time of its own, so that forced text is not proposed there.
+TEST_P(EngineGrammarTest, ForcedTextIsProposedInSmallStepsOnly) {
+  if (!GetParam().speculates || GetParam().has_drafter) GTEST_SKIP();
+  for (const int32_t num_sequences : {1, 32}) {
+    ExecutorLimits limits = Limits();
+    limits.max_num_sequences = 32;
+    limits.max_num_tokens = 128;
+    limits.num_blocks = 400;
+    Start({.block_copies = true, .token_masks = true, .draft_tokens = true, .draft_masks = true},
+          limits);
+    auto request = MakeRequest(Regex("b{20}"), 30);
+    request->num_sequences = num_sequences;
+    const Answer answer = Complete(std::move(request));
+    ASSERT_TRUE(answer.error.ok()) << answer.error.message();
+    EXPECT_EQ(answer.ids.size(), static_cast<size_t>(num_sequences));
+    EXPECT_EQ(engine_->stats().speculation.num_accepted > 0, num_sequences == 1);
+  }
 }
 
 TEST_P(EngineGrammarTest, ACompleteTextEndsWithTheStopReason) {
