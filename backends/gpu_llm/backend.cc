@@ -92,6 +92,8 @@ class GpuModel : public llm::LlmModel {
     options.on_profile = [model = std::string(name())](const std::string& table) {
       LogInfo(StrCat("model '", model, "': operator times\n", table));
     };
+    options.tiers = parameters.tiers;
+    options.checkpoint = checkpoint.get();
     options.on_warning = [model = std::string(name())](const std::string& what) {
       LogWarning(StrCat("model '", model, "': ", what));
     };

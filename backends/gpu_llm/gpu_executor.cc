@@ -90,6 +90,12 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
     return UnsupportedError("LoRA adapters on ", options.group->count(),
                             " GPUs: gpu_llm supports them on one GPU");
   }
+  if (options.group != nullptr && options.tiers.is_enabled()) {
+    return UnsupportedError(
+        "parameter '",
+        options.tiers.host_bytes > 0 ? "kv_cache_host_memory_bytes" : "kv_cache_disk_path", "' on ",
+        options.group->count(), " GPUs: gpu_llm supports it on one GPU");
+  }
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
   if (form == KernelForm::kPortable) {
     NEREID_RETURN_IF_ERROR(
@@ -260,7 +266,32 @@ Status GpuExecutor::SizeCache() {
     NEREID_ASSIGN_OR_RETURN(blocks, options_.group->WaitForAll(blocks));
   }
   limits_.num_blocks = static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / kBlockTokens));
-  return decoder_->AllocateCache(limits_.num_blocks);
+  NEREID_RETURN_IF_ERROR(decoder_->AllocateCache(limits_.num_blocks));
+  return options_.tiers.is_enabled() ? OpenTiers() : Status();
+}
+
+// The bytes of the same tokens also depend on the GPU and on the kernels.
+Status GpuExecutor::OpenTiers() {
+  const CacheBlocks blocks = decoder_->cache_blocks();
+  std::unique_ptr<llm::BlockFile> file;
+  if (!options_.tiers.file_path.empty()) {
+    cudaDeviceProp gpu = {};
+    NEREID_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&gpu, options_.device));
+    const std::string format =
+        StrCat("gpu ", gpu.name, " ", gpu.major, ".", gpu.minor, " form ", static_cast<int>(form_),
+               " kv ", static_cast<int>(options_.cache_format), " positions ",
+               limits_.max_positions, " invariant ", options_.is_batch_invariant ? 1 : 0, " dummy ",
+               options_.dummy ? StrCat(options_.dummy->seed) : std::string("no"));
+    if (options_.checkpoint == nullptr)
+      return InternalError("a file of KV blocks needs the checkpoint that it belongs to");
+    NEREID_ASSIGN_OR_RETURN(
+        file, llm::OpenBlockFile(options_.tiers, kBlockTokens, blocks.block_bytes(),
+                                 llm::CacheIdentity(*options_.checkpoint, model_.spec, format)));
+  }
+  NEREID_ASSIGN_OR_RETURN(storage_,
+                          GpuBlockStorage::Create(blocks, options_.device, stream_.get(),
+                                                  options_.tiers.host_bytes, std::move(file)));
+  return {};
 }
 
 llm::ExecutorMemory GpuExecutor::memory() const {
@@ -273,6 +304,7 @@ llm::ExecutorMemory GpuExecutor::memory() const {
     memory.gpu_bytes += adapters_->memory_bytes();
     memory.pinned_bytes += adapters_->pinned_bytes();
   }
+  if (storage_ != nullptr) memory.pinned_bytes += storage_->pinned_bytes();
   for (const InFlightStep& in_flight : in_flight_) {
     memory.pinned_bytes += static_cast<int64_t>(in_flight.words.size_bytes());
   }
@@ -292,6 +324,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   const auto buffer_index = static_cast<int32_t>(num_submitted_ % 2);
   InFlightStep& in_flight = in_flight_[buffer_index];
+  if (storage_ != nullptr) NEREID_RETURN_IF_ERROR(storage_->BeginStep());
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, LoadAdapters(batch));
   planner_.Plan(batch, buffer_index, adapter_slots);
   if (options_.rank == 0) draw_planner_.Plan(batch);
@@ -321,7 +354,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_RETURN_IF_ERROR(Upload(buffer_index));
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
-    NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
+    NEREID_RETURN_IF_ERROR(decoder_->cache_blocks().Copy(copy.from, copy.to, stream_.get()));
   const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
   bool is_launched = false;
   if (has_graph) {

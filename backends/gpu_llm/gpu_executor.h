@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/gpu_block_storage.h"
 #include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/decoder.h"
@@ -25,7 +26,9 @@
 #include "backends/gpu_llm/operator_timer.h"
 #include "backends/gpu_llm/step_graphs.h"
 #include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/kv_tiers/kv_tier_options.h"
 #include "backends/llm_core/model/architecture.h"
 #include "backends/llm_core/sampling/sampler.h"
 #include "nereid/status.h"
@@ -64,6 +67,10 @@ struct GpuExecutorOptions {
   // 0 samples the tokens.
   PeerGroup* group = nullptr;
   int32_t rank = 0;
+  // Memory and a file that keep evicted blocks of the prefix cache. With a file, `checkpoint` is
+  // that of the model, borrowed during Create: the file belongs to it. A single GPU only.
+  llm::KvTierOptions tiers = {};
+  const llm::Checkpoint* checkpoint = nullptr;
 };
 
 class GpuExecutor : public llm::Executor {
@@ -88,6 +95,7 @@ class GpuExecutor : public llm::Executor {
             .batch_invariant = options_.is_batch_invariant};
   }
   llm::ExecutorMemory memory() const override;
+  llm::BlockStorage* block_storage() override { return storage_.get(); }
   std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
     return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused() +
@@ -140,6 +148,7 @@ class GpuExecutor : public llm::Executor {
   Status Initialize();
   Status MakeAdapters(int32_t max_num_rows);
   Status SizeCache();
+  Status OpenTiers();
   // Puts the adapters of the step on the device. Returns their slots.
   Result<std::span<const int32_t>> LoadAdapters(const llm::StepBatch& batch);
   Status Upload(int32_t buffer_index);
@@ -232,6 +241,7 @@ class GpuExecutor : public llm::Executor {
   int32_t num_logits_ = 0;                         // of the newest step
   std::vector<float> host_logits_;
   llm::Sampler sampler_;
+  std::unique_ptr<GpuBlockStorage> storage_;  // of evicted blocks; null: none
 };
 
 }  // namespace nereid::gpu

@@ -123,12 +123,14 @@ Status Decoder::FillCache(uint8_t byte) {
   return CudaStatus(cudaDeviceSynchronize(), "the KV cache");
 }
 
-Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
-  const int64_t bytes = CacheBlockBytes(*spec_, cache_format_) / spec_->num_layers();
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy2DAsync(
-      cache_.as<char>() + to * bytes, cache_layer_bytes_, cache_.as<char>() + from * bytes,
-      cache_layer_bytes_, bytes, spec_->num_layers(), cudaMemcpyDeviceToDevice, stream));
-  return {};
+CacheBlocks Decoder::cache_blocks() const {
+  CacheBlocks blocks;
+  blocks.data = cache_.as<char>();
+  blocks.layer_bytes = cache_layer_bytes_;
+  blocks.num_layers = spec_->num_layers();
+  blocks.part_bytes = CacheBlockBytes(*spec_, cache_format_) / blocks.num_layers;
+  blocks.num_blocks = static_cast<int32_t>(cache_layer_bytes_ / blocks.part_bytes);
+  return blocks;
 }
 
 int64_t Decoder::memory_bytes() const {

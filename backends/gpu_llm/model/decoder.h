@@ -11,6 +11,7 @@
 #include "backends/gpu_llm/comm/peer_group.h"
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/model/cache_blocks.h"
 #include "backends/gpu_llm/model/decode_step_runner.h"
 #include "backends/gpu_llm/model/device_adapters.h"
 #include "backends/gpu_llm/model/experts.h"
@@ -67,8 +68,7 @@ class Decoder {
                        bool may_time, cudaStream_t stream);
   // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
-  // Copies a block, all layers.
-  Status CopyBlock(int32_t from, int32_t to, cudaStream_t stream);
+  CacheBlocks cache_blocks() const;
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
   // Floats from one row of logits to the next: PaddedVocabulary().

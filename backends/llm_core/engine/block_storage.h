@@ -36,7 +36,7 @@ class BlockStorage {
     uint64_t ticket = 0;
     /// Places whose content is lost: the file was damaged. Their blocks are undefined.
     std::vector<int32_t> lost;
-    double seconds = 0.0;  ///< from Fetch to its end
+    double seconds = 0.0;  ///< that it took, without steps before it
   };
 
   virtual ~BlockStorage() = default;

@@ -13,6 +13,7 @@ namespace nereid::gpu::testing {
 
 struct Answer {
   llm::TokenIds ids;
+  std::vector<float> log_probs;  // if the request wants them
   llm::FinishReason finish = llm::FinishReason::kNone;
   Status error;
 };
@@ -26,10 +27,13 @@ class AnswerSink : public llm::OutputSink {
   void OnOutput(const llm::SequenceOutput& output) override {
     seen_ = static_cast<int32_t>(output.ids.size());
     if (output.finish == llm::FinishReason::kNone || --num_left_ > 0) return;
-    promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()), output.finish, {}});
+    promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()),
+                        {output.log_probs.begin(), output.log_probs.end()},
+                        output.finish,
+                        {}});
   }
   void OnError(const Status& status) override {
-    promise_.set_value({{}, llm::FinishReason::kNone, status});
+    promise_.set_value({{}, {}, llm::FinishReason::kNone, status});
   }
 
  private:
@@ -50,6 +54,7 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
   std::unique_ptr<GpuExecutor> MakeExecutor() {
     const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
     GpuExecutorOptions options = options_;
+    options.checkpoint = &checkpoint;
     options.max_num_sequences = 16;
     options.max_num_tokens = 128;
     options.max_cache_tokens = max_cache_tokens_;
