@@ -24,6 +24,7 @@ struct Heads {
   int window = 0;
   float soft_cap = 0.0f;
   CacheFormat format = CacheFormat::kBf16;
+  int num_sinks = 0;  // part of the window
 };
 
 struct CachedRun {
@@ -77,23 +78,28 @@ class AttentionScenario {
       };
       for (int token = runs_[s].num_cached; token < runs_[s].num_cached + runs_[s].num_tokens;
            ++token) {
-        const int first = heads_.window > 0 ? std::max(0, token + 1 - heads_.window) : 0;
+        const int window = heads_.window - heads_.num_sinks;
+        std::vector<int> seen;
+        for (int other = 0; other <= token; ++other)
+          if (heads_.window == 0 || other > token - window || other < heads_.num_sinks)
+            seen.push_back(other);
         for (int head = 0; head < heads_.num_heads; ++head) {
-          std::vector<double> scores(token + 1 - first), out(dim, 0.0);
+          std::vector<double> scores(seen.size()), out(dim, 0.0);
           double sum = 0.0;
-          for (int other = first; other <= token; ++other) {
+          for (size_t i = 0; i < seen.size(); ++i) {
+            const int other = seen[i];
             double score = 0.0;
             for (int c = 0; c < dim; ++c)
               score += at(token, head, c) * at(other, heads_.num_heads + head / group, c);
             score *= scale;
             if (heads_.soft_cap > 0) score = heads_.soft_cap * std::tanh(score / heads_.soft_cap);
-            scores[other - first] = std::exp(score);
-            sum += scores[other - first];
+            scores[i] = std::exp(score);
+            sum += scores[i];
           }
-          for (int other = first; other <= token; ++other) {
+          for (size_t i = 0; i < seen.size(); ++i) {
             for (int c = 0; c < dim; ++c) {
-              out[c] += scores[other - first] / sum *
-                        at(other, heads_.num_heads + heads_.num_kv_heads + head / group, c);
+              out[c] += scores[i] / sum *
+                        at(seen[i], heads_.num_heads + heads_.num_kv_heads + head / group, c);
             }
           }
           for (const double value : out) result.push_back(static_cast<float>(value));
@@ -217,7 +223,8 @@ class AttentionScenario {
       params.num_kv_heads = heads_.num_kv_heads;
       params.head_dim = heads_.head_dim;
       params.qkv_stride = row_size();
-      params.window = heads_.window;
+      params.window = heads_.window - heads_.num_sinks;
+      params.num_sinks = heads_.num_sinks;
       params.scale = 1.0f / std::sqrt(static_cast<float>(heads_.head_dim));
       params.soft_cap = heads_.soft_cap;
       params.format = heads_.format;
@@ -332,12 +339,17 @@ INSTANTIATE_TEST_SUITE_P(
         Heads{4, 1, 32, 0, 0, CacheFormat::kInt8}, Heads{8, 8, 64, 0, 0, CacheFormat::kInt8},
         Heads{6, 2, 80, 0, 0, CacheFormat::kFp8}, Heads{4, 2, 96, 0, 0, CacheFormat::kInt8},
         Heads{8, 2, 128, 0, 0, CacheFormat::kFp8}, Heads{12, 1, 128, 70, 0, CacheFormat::kInt8},
-        Heads{4, 2, 256, 0, 30.0f, CacheFormat::kFp8}),
+        Heads{4, 2, 256, 0, 30.0f, CacheFormat::kFp8},
+        Heads{8, 2, 128, 100, 0, CacheFormat::kBf16, 4},
+        Heads{4, 1, 32, 200, 0, CacheFormat::kBf16, 130},
+        Heads{4, 2, 256, 66, 20.0f, CacheFormat::kBf16, 65},
+        Heads{12, 1, 128, 150, 0, CacheFormat::kInt8, 64},
+        Heads{6, 2, 80, 300, 0, CacheFormat::kFp8, 10}),
     [](const auto& info) {
       const Heads& heads = info.param;
       return std::to_string(heads.num_heads) + "_" + std::to_string(heads.num_kv_heads) + "_" +
              std::to_string(heads.head_dim) + (heads.window > 0 ? "_window" : "") +
-             (heads.soft_cap > 0 ? "_cap" : "") +
+             (heads.num_sinks > 0 ? "_sinks" : "") + (heads.soft_cap > 0 ? "_cap" : "") +
              (heads.format == CacheFormat::kFp8    ? "_fp8"
               : heads.format == CacheFormat::kInt8 ? "_int8"
                                                    : "");

@@ -26,7 +26,8 @@ struct DecodeAttentionParams {
   float* partials;
   int32_t* tickets;  // [groups of queries, num_heads]: finished items, zero before and after
   int num_items, num_heads, num_kv_heads, head_dim, qkv_stride;
-  int window;             // 0: no sliding window
+  int window;             // how many of the newest tokens a query sees; 0: all
+  int num_sinks;          // of the first tokens, which it sees, too; with a window
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
   bool has_chains;  // StepShape
@@ -47,7 +48,8 @@ struct PrefillAttentionParams {
   const PrefillTile* tiles;  // [num_tiles]
   const int32_t* words;      // the step's plan, which contains the block tables
   int num_tiles, num_heads, num_kv_heads, head_dim, qkv_stride;
-  int window;             // 0: no sliding window
+  int window;             // how many of the newest tokens a query sees; 0: all
+  int num_sinks;          // of the first tokens, which it sees, too; with a window
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
   // Multiprocessors, each of which handles several tiles; 0: one block of threads for each tile.

@@ -64,9 +64,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
   const QueryRows rows(p, item);
-  const int first_tile = max(item.first_tile, rows.Begin(0) / kBlockTokens);
-  const int num_tiles = item.last_tile - first_tile;
-  ring.Start(p, item, first_tile, num_tiles);
+  const VisibleBlocks blocks = rows.Blocks();
+  ring.Start(p, item, blocks);
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
@@ -80,8 +79,9 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   const int begin[2] = {rows.Begin(g), rows.Begin(g + 8)};  // of the tokens that a row sees
   const int end[2] = {rows.End(g), rows.End(g + 8)};
 
-  for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
+  for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
     char* tile = ring.Wait(i);
+    const int first_token = blocks[i] * kBlockTokens;
     uint32_t keys[2][2 * Shape::kSteps];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -108,9 +108,9 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
           float& score = scores[j][2 * half + b];
           score *= p.scale;
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
-          const int token =
-              (first_tile + i) * kBlockTokens + kWarpTokens * warp + 4 * t + 2 * j + b;
-          if (token >= end[half] || token < begin[half]) score = kNegativeInfinity;
+          const int token = first_token + kWarpTokens * warp + 4 * t + 2 * j + b;
+          if (token >= end[half] || (token < begin[half] && token >= p.num_sinks))
+            score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
       }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
       weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
     }
-    if (const int left = item.length - (first_tile + i) * kBlockTokens;
+    if (const int left = item.length - first_token;
         left < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
       ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, left,
                                          threadIdx.x % 32, 32);

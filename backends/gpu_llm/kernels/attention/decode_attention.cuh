@@ -6,6 +6,7 @@
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/attention/kv_ring.cuh"
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
+#include "backends/gpu_llm/kernels/attention/visible_blocks.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
@@ -38,7 +39,11 @@ struct QueryRows {
   __device__ __forceinline__ int Head(int row) const {
     return static_cast<int>(blockIdx.y) * group + first + row - Token(row) * group;
   }
-  // Of the tokens that a row sees: the first one, and the one behind the last.
+  // The blocks of the item that a row sees.
+  __device__ __forceinline__ VisibleBlocks Blocks() const {
+    return {item.first_tile, item.last_tile, p.num_sinks, Begin(0) / kBlockTokens};
+  }
+  // Of the tokens that a row sees, besides sinks: the first one, and the one behind the last.
   __device__ __forceinline__ int End(int row) const {
     return item.length - item.num_tokens + 1 + Token(row);
   }

@@ -82,10 +82,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
   const QueryRows rows(p, item);
-  const int first_visible = rows.Begin(0);  // by any row
-  const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
-  const int num_tiles = item.last_tile - first_tile;
-  ring.Start(p, item, first_tile, num_tiles);
+  const int first_visible = rows.Begin(0);  // by any row, besides sinks
+  const VisibleBlocks blocks = rows.Blocks();
+  ring.Start(p, item, blocks);
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
@@ -104,8 +103,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   const int end[2] = {rows.End(g), rows.End(g + 8)};
   float unit = 0.0f;  // of `out`
 
-  for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
+  for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
     const char* tile = ring.Wait(i);
+    const int first_token = blocks[i] * kBlockTokens;
     const float* scales = reinterpret_cast<const float*>(tile + QuantizedScalesOffset(kHeadDim)) +
                           kWarpTokens * warp + 2 * t;
     float scores[2][4] = {};
@@ -132,8 +132,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
           *reinterpret_cast<const float2*>(scales + kBlockTokens + 8 * j);
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
-        const int token = (first_tile + i) * kBlockTokens + kWarpTokens * warp + 8 * j + 2 * t + b;
-        const bool is_visible = token < item.length && token >= first_visible;
+        const int token = first_token + kWarpTokens * warp + 8 * j + 2 * t + b;
+        const bool is_visible =
+            token < item.length && (token >= first_visible || token < p.num_sinks);
         value_scales[j][b] =
             is_visible ? (b == 0 ? tile_value_scales.x : tile_value_scales.y) : 0.0f;
         max_value_scale = fmaxf(max_value_scale, value_scales[j][b]);
@@ -156,9 +157,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
-          const int token =
-              (first_tile + i) * kBlockTokens + kWarpTokens * warp + 8 * j + 2 * t + b;
-          if (token >= end[half] || token < begin[half]) score = kNegativeInfinity;
+          const int token = first_token + kWarpTokens * warp + 8 * j + 2 * t + b;
+          if (token >= end[half] || (token < begin[half] && token >= p.num_sinks))
+            score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
       }

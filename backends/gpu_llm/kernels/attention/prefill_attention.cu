@@ -116,7 +116,7 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const P
                                         uint64_t* empty) {
   using Shape = PrefillShape<kHeadDim, kFormat>;
   const PrefillTile& tile = work.tile;
-  const int group = p.num_heads / p.num_kv_heads, num_blocks = work.num_blocks;
+  const int group = p.num_heads / p.num_kv_heads, num_blocks = work.blocks.count();
   const int consumer = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32,
             g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   QueryOperand<kHeadDim> queries;
@@ -153,7 +153,7 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const P
     if (threadIdx.x % 128 == 0) BarrierArrive(empty + stage_of(i));
   };
   const auto apply_softmax = [&](int i, float(&scores)[32], float(&rescale)[2]) {
-    const int first_token = (work.first_block + i) * kBlockTokens;
+    const int first_token = work.blocks[i] * kBlockTokens;
     const bool masks = first_token + kBlockTokens - 1 > group_first ||
                        (p.window > 0 && first_token + p.window <= group_last);
     ScoresToWeights(p, scores, state, rescale, first_token, position, masks);
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     const bool has_next =
         GetPrefillWork(p, turn, next);  // loads the next work while this tile is computed
     Consume<kHeadDim, kFormat>(p, work, first, shared, stages, full, empty);
-    first += work.num_blocks;
+    first += work.blocks.count();
     work = next, has_work = has_next;
   }
 }

@@ -42,14 +42,15 @@ __device__ __forceinline__ void ScoresToWeights(const PrefillAttentionParams& p,
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if (masks) {  // columns (after, last] of the block are visible
+    if (masks) {  // columns (after, last] of the block are visible, and those before `sinks`
       const int last = position[half] - first_token - 2 * t;
       const int after = p.window > 0 ? last - p.window : -kBlockTokens;
+      const int sinks = p.num_sinks - first_token - 2 * t;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
-          if (8 * j + b > last || 8 * j + b <= after)
+          if (8 * j + b > last || (8 * j + b <= after && 8 * j + b >= sinks))
             scores[4 * j + 2 * half + b] = kNegativeInfinity;
         }
       }

@@ -4,6 +4,7 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/visible_blocks.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_attention {
 
@@ -30,7 +31,8 @@ struct PrefillShape {
 // A tile, and the KV blocks that it sees.
 struct PrefillWork {
   PrefillTile tile;
-  int kv_head, first_block, num_blocks;
+  int kv_head;
+  VisibleBlocks blocks;
   int num_last;  // tokens of the last block that belong to the context
 };
 
@@ -48,10 +50,10 @@ __device__ __forceinline__ bool GetPrefillWork(const PrefillAttentionParams& p, 
   const int last_position = tile.num_cached + last_index / group;
   work.tile = tile;
   work.kv_head = index % p.num_kv_heads;
-  work.first_block = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
-  work.num_blocks = last_position / kBlockTokens + 1 - work.first_block;
-  work.num_last = min(kBlockTokens, tile.num_cached + tile.num_tokens -
-                                        (work.first_block + work.num_blocks - 1) * kBlockTokens);
+  const int last_block = last_position / kBlockTokens;
+  work.blocks = {0, last_block + 1, p.num_sinks,
+                 p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0};
+  work.num_last = min(kBlockTokens, tile.num_cached + tile.num_tokens - last_block * kBlockTokens);
   return true;
 }
 
@@ -63,14 +65,14 @@ class BlockCursor {
   }
   __device__ bool has_block() const { return has_block_; }
   __device__ const PrefillWork& work() const { return work_; }
-  __device__ bool is_last() const { return i_ == work_.num_blocks - 1; }
+  __device__ bool is_last() const { return i_ == work_.blocks.count() - 1; }
   // Index of the head's part of a block within the layer's cache.
   __device__ int64_t head() const {
-    const int block = p_.words[work_.tile.table_offset + work_.first_block + i_];
+    const int block = p_.words[work_.tile.table_offset + work_.blocks[i_]];
     return int64_t{block} * p_.num_kv_heads + work_.kv_head;
   }
   __device__ void Advance() {
-    if (++i_ < work_.num_blocks) return;
+    if (++i_ < work_.blocks.count()) return;
     i_ = 0;
     has_block_ = GetPrefillWork(p_, ++turn_, work_);
   }

@@ -4,6 +4,7 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/visible_blocks.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
@@ -16,7 +17,7 @@ constexpr int NumStages(int stage_bytes) {
   return fit < 2 ? 2 : fit > 8 ? 8 : fit;
 }
 
-// KV blocks [first, first + count) of an item, in order. The constructor and Start() are called by
+// The visible KV blocks of an item, in order. The constructor and Start() are called by
 // all threads, Wait() and Release() by the kWarps warps that compute.
 template <int kStages, int kStageBytes, int kWarps>
 class KvRing {
@@ -37,9 +38,9 @@ class KvRing {
   }
 
   // Returns after the previous kernel has ended.
-  __device__ void Start(const DecodeAttentionParams& p, const DecodeItem& item, int first,
-                        int count) {
-    if (threadIdx.x == 32 * kWarps) Produce(p, item, first, count);
+  __device__ void Start(const DecodeAttentionParams& p, const DecodeItem& item,
+                        const VisibleBlocks& blocks) {
+    if (threadIdx.x == 32 * kWarps) Produce(p, item, blocks);
     if (threadIdx.x / 32 == kWarps) __syncwarp();
     WaitForPrevious();
   }
@@ -55,20 +56,21 @@ class KvRing {
   }
 
  private:
-  __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
-                          int count) {
+  __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item,
+                          const VisibleBlocks& blocks) {
     const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
     const int64_t block_bytes = p.num_kv_heads * int64_t{kStageBytes};
     const auto copy = [&](int i) {
       const int stage = i % kStages;
       BarrierExpect(barriers_.full + stage, kStageBytes);
       BulkCopy(stages_ + stage * kStageBytes,
-               cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
+               cache + p.words[item.table_offset + blocks[i]] * block_bytes, kStageBytes,
                barriers_.full + stage);
     };
     const int written = item.first_new / kBlockTokens;  // the first block that this step writes
-    const int early = max(0, min(min(count, kStages), written - first));
-    for (int i = 0; i < early; ++i) copy(i);
+    const int count = blocks.count();
+    int early = 0;
+    for (; early < min(count, kStages) && blocks[early] < written; ++early) copy(early);
     WaitForPrevious();
     for (int i = early; i < count; ++i) {
       if (i >= kStages) BarrierWait(barriers_.empty + i % kStages, (i / kStages - 1) & 1);

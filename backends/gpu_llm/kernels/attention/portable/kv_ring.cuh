@@ -4,6 +4,7 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/visible_blocks.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
@@ -16,7 +17,7 @@ constexpr int NumStages(int stage_bytes) {
   return portable_shape::DecodeStages(stage_bytes);
 }
 
-// KV blocks [first, first + count) of an item, in order. All functions are called by all threads.
+// The visible KV blocks of an item, in order. All functions are called by all threads.
 template <int kStages, int kStageBytes, int kWarps>
 class KvRing {
  public:
@@ -24,12 +25,12 @@ class KvRing {
 
   __device__ KvRing(char* stages, Barriers&) : stages_(stages) {}
 
-  __device__ void Start(const DecodeAttentionParams& p, const DecodeItem& item, int first,
-                        int count) {
+  __device__ void Start(const DecodeAttentionParams& p, const DecodeItem& item,
+                        const VisibleBlocks& blocks) {
     cache_ = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
     block_bytes_ = p.num_kv_heads * int64_t{kStageBytes};
-    table_ = p.words + item.table_offset + first;
-    count_ = count;
+    table_ = p.words + item.table_offset;
+    blocks_ = blocks;
     for (int i = 0; i < kStages - 1; ++i) Copy(i);
   }
 
@@ -52,8 +53,8 @@ class KvRing {
  private:
   // Copies of one block are one group; blocks after the last one are empty groups.
   __device__ __forceinline__ void Copy(int i) {
-    if (i < count_) {
-      const char* from = cache_ + table_[i] * block_bytes_;
+    if (i < blocks_.count()) {
+      const char* from = cache_ + table_[blocks_[i]] * block_bytes_;
       char* to = stages_ + i % kStages * kStageBytes;
       for (int at = static_cast<int>(threadIdx.x) * 16; at < kStageBytes; at += 32 * kWarps * 16)
         AsyncCopy16(to + at, from + at);
@@ -65,7 +66,7 @@ class KvRing {
   const char* cache_ = nullptr;
   const int32_t* table_ = nullptr;
   int64_t block_bytes_ = 0;
-  int count_ = 0;
+  VisibleBlocks blocks_;
 };
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

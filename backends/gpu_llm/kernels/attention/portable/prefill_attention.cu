@@ -124,10 +124,10 @@ class Blocks {
   using BlockShape = Shape<kHeadDim, kFormat>;
 
   __device__ Blocks(const PrefillAttentionParams& p, const PrefillWork& work, char* shared)
-      : table_(p.words + work.tile.table_offset + work.first_block),
+      : table_(p.words + work.tile.table_offset),
         cache_(static_cast<const char*>(p.cache) + work.kv_head * int64_t{BlockShape::kCopyBytes}),
         stride_(p.num_kv_heads * int64_t{BlockShape::kCopyBytes}),
-        count_(work.num_blocks),
+        blocks_(work.blocks),
         num_last_(work.num_last),
         ring_(BlockShape::kUnpacks ? shared + BlockShape::kBlockBytes : shared),
         unpacked_(shared) {
@@ -147,7 +147,7 @@ class Blocks {
     }
     __syncthreads();
     char* const block = ring_ + i % BlockShape::kStages * BlockShape::kCopyBytes;
-    const bool is_cut = i == count_ - 1 && num_last_ < kBlockTokens;
+    const bool is_cut = i == blocks_.count() - 1 && num_last_ < kBlockTokens;
     const auto thread = static_cast<int>(threadIdx.x);
     if constexpr (BlockShape::kUnpacks) {
       if (is_cut) {
@@ -170,8 +170,8 @@ class Blocks {
 
  private:
   __device__ __forceinline__ void Copy(int i) {
-    if (i < count_) {
-      const char* from = cache_ + table_[i] * stride_;
+    if (i < blocks_.count()) {
+      const char* from = cache_ + table_[blocks_[i]] * stride_;
       char* to = ring_ + i % BlockShape::kStages * BlockShape::kCopyBytes;
       for (int at = static_cast<int>(threadIdx.x) * 16; at < BlockShape::kCopyBytes;
            at += kThreads * 16) {
@@ -184,7 +184,8 @@ class Blocks {
   const int32_t* table_;
   const char* cache_;
   int64_t stride_;
-  int count_, num_last_;
+  VisibleBlocks blocks_;
+  int num_last_;
   char *ring_, *unpacked_;
 };
 
@@ -216,9 +217,9 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   float out[kHeadDim / 2] = {};
   SoftmaxState state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
   Blocks<kHeadDim, kFormat> blocks(p, work, shared);
-  for (int i = 0; i < work.num_blocks; ++i) {
+  for (int i = 0; i < work.blocks.count(); ++i) {
     const uint32_t block = SharedAddress(blocks.Wait(i));
-    const int first_token = (work.first_block + i) * kBlockTokens;
+    const int first_token = work.blocks[i] * kBlockTokens;
     if (first_token > warp_last) continue;  // no row of the warp sees the block
     float scores[32], rescale[2];
     uint32_t weights[16];
