@@ -100,6 +100,7 @@ bool DrawPlanner::AddEdits(const llm::SamplingInput& input) {
   if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
       params.frequency_penalty != 0.0f) {
     for (const int32_t id : llm::CountedTokens(input)) {
+      if (static_cast<size_t>(id) >= edit_of_.size()) continue;  // virtual
       LogitEdit* edit = Edit(id);
       if (edit == nullptr) return false;
       ++edit->count;

@@ -2,6 +2,7 @@
 #include "backends/gpu_llm/gpu_executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backends/gpu_llm/cache_budget.h"
@@ -42,8 +43,14 @@ Result<KernelForm> SelectDevice(int32_t device) {
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
                                   bool is_batch_invariant) {
-  return {spec.num_heads, spec.num_kv_heads, num_processors,
-          RopeTables::ShortPositionsOffset(spec, spec.max_positions), is_batch_invariant};
+  StepPlannerOptions options;
+  options.num_heads = spec.num_heads;
+  options.num_kv_heads = spec.num_kv_heads;
+  options.num_processors = num_processors;
+  options.short_positions_offset = RopeTables::ShortPositionsOffset(spec, spec.max_positions);
+  options.is_batch_invariant = is_batch_invariant;
+  options.scales_input_embeddings = spec.scales_input_embeddings;
+  return options;
 }
 
 // Limits the model to sequences of at most `max_positions` tokens.
@@ -89,6 +96,10 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
       (options.adapter_memory_fraction > 0.0 || options.adapter_memory_bytes > 0)) {
     return UnsupportedError("LoRA adapters on ", options.group->count(),
                             " GPUs: gpu_llm supports them on one GPU");
+  }
+  if (options.group != nullptr && model.spec.num_sink_tokens > 0) {
+    return UnsupportedError("parameter 'sink_token_length' is ", model.spec.num_sink_tokens, " on ",
+                            options.group->count(), " GPUs: gpu_llm supports it on one GPU");
   }
   if (options.group != nullptr && options.tiers.is_enabled()) {
     return UnsupportedError(
@@ -137,6 +148,7 @@ Status GpuExecutor::Initialize() {
   limits_.vocab_size = spec.vocab_size;
   limits_.max_positions = spec.max_positions;
   limits_.attention_window = AttentionWindow(spec);
+  limits_.num_sink_tokens = spec.num_sink_tokens;
   for (const llm::RopeSpec& rope : spec.ropes) {
     if (!rope.short_inv_freq.empty()) limits_.long_rope_positions = rope.short_positions;
   }
@@ -183,6 +195,7 @@ Status GpuExecutor::Initialize() {
   largest.num_logits = limits.max_num_tokens;
   largest.num_decode = limits.max_decode_items;
   largest.has_adapters = adapters_ != nullptr;
+  largest.has_prompt_rows = true;
   if (adapters_ != nullptr) {
     largest.num_adapter_tiles =
         limits.max_num_tokens / kAdapterTileRows + limits_.max_num_sequences;
@@ -352,6 +365,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
   NEREID_RETURN_IF_ERROR(Upload(buffer_index));
+  NEREID_RETURN_IF_ERROR(WritePromptRows(buffer_index));
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->cache_blocks().Copy(copy.from, copy.to, stream_.get()));
@@ -401,6 +415,26 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
     if (gap.count() < kMaxIdleGapSeconds) idle_seconds_ += gap.count();
     last_collect_.reset();
   }
+  return {};
+}
+
+// The kernel reads the rows where they are: each once, so that a copy on the device saves nothing.
+// The previous step of this buffer was collected.
+Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
+  const auto rows = planner_.prompt_rows();
+  if (rows.empty()) return {};
+  const auto row_size = static_cast<size_t>(model_.spec.hidden_size);
+  PinnedMemory& memory = in_flight_[buffer_index].prompt_rows;
+  const size_t size_bytes = rows.size() * row_size * sizeof(__nv_bfloat16);
+  if (size_bytes > memory.size_bytes()) {
+    memory = PinnedMemory();
+    NEREID_ASSIGN_OR_RETURN(memory, PinnedMemory::Allocate(std::bit_ceil(size_bytes)));
+  }
+  auto* to = memory.as<__nv_bfloat16>();
+  for (const std::span<const float> row : rows)
+    to = std::transform(row.begin(), row.end(), to,
+                        [](float value) { return __float2bfloat16_rn(value); });
+  decoder_->SetPromptRows(memory.as<__nv_bfloat16>());
   return {};
 }
 

@@ -91,6 +91,7 @@ class GpuExecutor : public llm::Executor {
             .token_masks = true,
             .adapters = adapters_ != nullptr,
             .draft_tokens = true,
+            .prompt_embeddings = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -152,6 +153,8 @@ class GpuExecutor : public llm::Executor {
   // Puts the adapters of the step on the device. Returns their slots.
   Result<std::span<const int32_t>> LoadAdapters(const llm::StepBatch& batch);
   Status Upload(int32_t buffer_index);
+  // Makes the embeddings of the step's virtual tokens readable for the device.
+  Status WritePromptRows(int32_t buffer_index);
   // The step after its upload, without the rows of logits that are not sampled: decoder, LM head
   // and most likely tokens.
   Status Run(const StepShape& shape, bool may_time);
@@ -224,6 +227,7 @@ class GpuExecutor : public llm::Executor {
   struct InFlightStep {
     Event done;
     PinnedMemory words;
+    PinnedMemory prompt_rows;   // bf16, [rows, hidden size]; grows up to the rows of a step
     std::vector<int32_t> rows;  // row of each sequence's first sampled position; -1: not sampled
     std::vector<int32_t> num_drafts;  // parallel to `rows`; empty: no sequence has draft tokens
     std::vector<int32_t> drafts;      // of all sequences

@@ -24,10 +24,11 @@ class ShardedExecutor : public llm::Executor {
   ~ShardedExecutor() override;
 
   const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
-  // Draft tokens are verified on one GPU only.
+  // Draft tokens are verified, and prompt rows embedded, on one GPU only.
   llm::ExecutorFeatures features() const override {
     llm::ExecutorFeatures features = ranks_[0]->features();
     features.draft_tokens = false;
+    features.prompt_embeddings = false;
     return features;
   }
   llm::ExecutorMemory memory() const override;

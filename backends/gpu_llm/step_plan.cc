@@ -6,6 +6,7 @@
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::gpu {
 namespace {
@@ -20,6 +21,16 @@ int32_t Blocks(int32_t tokens) {
 }
 int32_t Aligned(int32_t words) {
   return (words + kAlignWords - 1) / kAlignWords * kAlignWords;
+}
+
+// Calls `take` with each virtual token of the entry: its place in the run, and its row.
+template <typename Take>
+void ForEachPromptRow(const llm::BatchEntry& sequence, const Take& take) {
+  if (sequence.prompt_embeddings == nullptr) return;
+  for (int32_t i = 0; i < sequence.num_tokens; ++i) {
+    const int32_t row = sequence.prompt_embeddings->RowAt(sequence.num_cached + i);
+    if (row != llm::PromptEmbeddings::kNoRow) take(i, row);
+  }
 }
 
 }  // namespace
@@ -42,6 +53,7 @@ StepLayout::StepLayout(const StepShape& shape) {
   prefill_tiles = reserve(shape.num_prefill * sizeof(PrefillTile) / 4);
   adapter_slots = reserve(shape.has_adapters ? shape.num_tokens : 0);
   adapter_tiles = reserve(shape.num_adapter_tiles * sizeof(AdapterTile) / 4);
+  prompt_rows = reserve(shape.has_prompt_rows ? shape.num_tokens : 0);
   block_tables = next;
 }
 
@@ -84,7 +96,9 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
     if (sequence.adapter != llm::kNoAdapter)
       num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
+    ForEachPromptRow(sequence, [&](int32_t, int32_t) { shape_.has_prompt_rows = true; });
   }
+  is_decode_ &= !shape_.has_prompt_rows;  // recorded and fused steps have no such rows
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
   shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
@@ -133,6 +147,22 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
   AddDecodeItems(batch, layout);
   AddPrefillTiles(batch, layout);
   if (shape_.has_adapters) AddAdapters(batch, layout, adapter_slots);
+  AddPromptRows(batch, layout);
+}
+
+void StepPlanner::AddPromptRows(const llm::StepBatch& batch, const StepLayout& layout) {
+  prompt_rows_.clear();
+  if (!shape_.has_prompt_rows) return;
+  std::fill_n(words_.begin() + layout.prompt_rows, shape_.num_tokens, -1);
+  for (const llm::BatchEntry& sequence : batch.entries) {
+    ForEachPromptRow(sequence, [&](int32_t i, int32_t row) {
+      const llm::PromptEmbeddings& embeddings = *sequence.prompt_embeddings;
+      const bool is_scaled = embeddings.is_table || options_.scales_input_embeddings;
+      words_[layout.prompt_rows + sequence.first_token + i] =
+          2 * static_cast<int32_t>(prompt_rows_.size()) + (is_scaled ? 0 : 1);
+      prompt_rows_.push_back(embeddings.Row(row));
+    });
+  }
 }
 
 void StepPlanner::AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,

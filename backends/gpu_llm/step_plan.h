@@ -54,6 +54,7 @@ struct StepShape {
   int32_t num_prefill = 0;        // PrefillTiles
   bool has_chains = false;        // whether a DecodeItem may have more than one token
   bool has_adapters = false;      // a sequence has a LoRA adapter
+  bool has_prompt_rows = false;   // a token's embedding comes from the client
   int32_t num_adapter_tiles = 0;  // AdapterTiles; 0 with adapters: each row is a tile
   bool operator==(const StepShape&) const = default;
 };
@@ -63,7 +64,7 @@ struct StepLayout {
   explicit StepLayout(const StepShape& shape);
   int32_t buffer_index;  // one word: which of the two result buffers is written
   int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, next_ids, decode_items,
-      prefill_tiles, adapter_slots, adapter_tiles, block_tables;
+      prefill_tiles, adapter_slots, adapter_tiles, prompt_rows, block_tables;
 };
 
 struct StepPlannerOptions {
@@ -79,6 +80,7 @@ struct StepPlannerOptions {
   // Decode steps of at most so many rows are fused into one launch. A multiprocessor then handles
   // one item at a time, so contexts are split into fewer items.
   int32_t fused_rows = 0;
+  bool scales_input_embeddings = false;  // llm::DecoderSpec
 };
 
 class StepPlanner {
@@ -96,6 +98,10 @@ class StepPlanner {
   bool is_decode() const { return is_decode_; }
   // Valid until the next call.
   std::span<const int32_t> words() const { return words_; }
+  // The embeddings of the step's virtual tokens. StepLayout::prompt_rows has for each token of the
+  // step twice its index here, plus one if it is not multiplied with the scale of embeddings; -1
+  // for a token of the model.
+  std::span<const std::span<const float>> prompt_rows() const { return prompt_rows_; }
   // The owner of each row of logits: index into StepBatch::entries, and which of its num_logits.
   // Without padding rows.
   struct LogitRow {
@@ -117,6 +123,8 @@ class StepPlanner {
   void AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,
                    std::span<const int32_t> adapter_slots);
 
+  void AddPromptRows(const llm::StepBatch& batch, const StepLayout& layout);
+
   // The number of the entry's last tokens that the kernels of decoding sequences compute.
   int32_t NumDecoding(const llm::BatchEntry& sequence) const;
 
@@ -127,6 +135,7 @@ class StepPlanner {
   std::vector<LogitRow> logit_rows_;
   std::vector<DecodeItem> query_groups_;  // scratch memory: without tiles
   std::vector<int32_t> table_offsets_;    // parallel to StepBatch::entries
+  std::vector<std::span<const float>> prompt_rows_;
 };
 
 }  // namespace nereid::gpu

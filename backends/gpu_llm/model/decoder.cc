@@ -69,7 +69,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   decoder.linear_.emplace(std::move(linear));
   if (tensor_parallel.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
-  } else if (limits.fuses_decode && !limits.is_batch_invariant) {
+  } else if (limits.fuses_decode && !limits.is_batch_invariant && spec.num_sink_tokens == 0) {
     NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::CreateResult created,
                             DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
                                                      limits.cache_format, limits.num_processors));
@@ -153,6 +153,10 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   embedding.table = weights_->token_embedding;
   embedding.positions = words + layout.positions;
   embedding.position_table = weights_->position_embedding;
+  if (shape.has_prompt_rows) {
+    embedding.prompt_row_of = words + layout.prompt_rows;
+    embedding.prompt_rows = prompt_rows_;
+  }
   embedding.out = residual_.as<__nv_bfloat16>();
   embedding.num_rows = shape.num_tokens;
   embedding.hidden_size = spec_->hidden_size;
@@ -457,6 +461,7 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
   const GpuLayer& weights = weights_->layers[layer];
   const llm::LayerSpec& spec = spec_->layers[layer];
   char* cache = cache_.as<char>() + layer * cache_layer_bytes_;
+  const int32_t num_sinks = spec.sliding_window > 0 ? spec_->num_sink_tokens : 0;
   RopeWriteParams rope = {};
   rope.qkv = qkv_.as<__nv_bfloat16>();
   rope.positions = words + layout.positions;
@@ -496,7 +501,8 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     params.num_kv_heads = spec_->num_kv_heads;
     params.head_dim = spec_->head_dim;
     params.qkv_stride = static_cast<int>(qkv_size());
-    params.window = spec.sliding_window;
+    params.window = spec.sliding_window - num_sinks;
+    params.num_sinks = num_sinks;
     params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
@@ -516,7 +522,8 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     params.num_kv_heads = spec_->num_kv_heads;
     params.head_dim = spec_->head_dim;
     params.qkv_stride = static_cast<int>(qkv_size());
-    params.window = spec.sliding_window;
+    params.window = spec.sliding_window - num_sinks;
+    params.num_sinks = num_sinks;
     params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;

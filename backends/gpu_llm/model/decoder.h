@@ -60,6 +60,9 @@ class Decoder {
   // For tests: sets every byte of the cache, as another owner may have left it.
   Status FillCache(uint8_t byte);
 
+  // The rows of the next step's virtual tokens, see StepPlanner::prompt_rows(): [.., hidden_size]
+  // in pinned host memory, borrowed until the step has ended.
+  void SetPromptRows(const __nv_bfloat16* rows) { prompt_rows_ = rows; }
   // `words` is on the device with the layout of `shape`.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
   // Computes rows [first, first + count) of the step's logits, at most max_num_logits, into
@@ -166,6 +169,7 @@ class Decoder {
   // [num_logits, this GPU's rows of the LM head] float; empty: single GPU
   DeviceMemory shard_logits_;
   std::optional<LinearRunner> linear_;
+  const __nv_bfloat16* prompt_rows_ = nullptr;
   OperatorTimer* timer_ = nullptr;  // null: no profile
   const DeviceAdapters* adapters_ = nullptr;
   AdapterRows adapter_rows_ = {};  // of the step that is being launched

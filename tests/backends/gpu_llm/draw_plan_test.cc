@@ -45,6 +45,7 @@ TEST_F(DrawPlanTest, EditsEqualTheRules) {
   for (int round = 0; round < 200; ++round) {
     std::vector<int32_t> tokens(random() % 30 + 1);
     for (int32_t& id : tokens) id = static_cast<int32_t>(random() % 12);
+    if (tokens.size() > 1 && random() % 3 == 0) tokens[1] = kVocab + 10;  // virtual
     llm::SamplingParams params;
     if (random() % 2 == 0) params.repetition_penalty = 1.5f;
     if (random() % 2 == 0) params.presence_penalty = 0.25f;

@@ -58,7 +58,9 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
     options.max_num_sequences = 16;
     options.max_num_tokens = 128;
     options.max_cache_tokens = max_cache_tokens_;
-    auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint)), options);
+    llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint));
+    EXPECT_TRUE(llm::LimitAttention(windows_, num_sinks_, model.spec).ok());
+    auto executor = GpuExecutor::Create(std::move(model), options);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     if (!executor.ok()) return nullptr;
     vocab_size_ = (*executor)->limits().vocab_size;
@@ -101,6 +103,8 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
   std::string directory_;
   GpuExecutorOptions options_;
   int64_t max_cache_tokens_ = 4096;
+  std::string windows_;    // max_attention_window_size
+  int32_t num_sinks_ = 0;  // sink_token_length
   llm::SchedulerOptions scheduler_{.prefix_cache = true};
   int32_t vocab_size_ = 0;
   GpuExecutor* executor_ = nullptr;

@@ -2,6 +2,7 @@
 // cache.
 #include "backends/llm_core/engine/engine.h"
 
+#include "backends/llm_core/prompt/virtual_tokens.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 
 namespace nereid::gpu {
@@ -42,6 +43,73 @@ TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
     for (int i = 0; i < 40; ++i) EXPECT_EQ(answers[i].get().ids, alone[i]) << i;
     engine_.reset();
   }
+}
+
+// The engine releases the blocks between the sinks and the window, and others use them.
+TEST_F(GpuEngineTest, WithSinksARequestGetsTheSameTokensAloneAndAmongOthers) {
+  windows_ = "80,70";
+  num_sinks_ = 4;
+  options_.is_batch_invariant = true;
+  std::mt19937 random(6), again(6);
+  Start(true);
+  if (HasFatalFailure()) return;
+  std::vector<llm::TokenIds> alone;
+  for (int i = 0; i < 40; ++i) alone.push_back(Send(RandomRequest(random)).get().ids);
+  engine_.reset();
+  max_cache_tokens_ = 12 * 64;
+  Start(true);
+  if (HasFatalFailure()) return;
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 40; ++i) answers.push_back(Send(RandomRequest(again)));
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(answers[i].get().ids, alone[i]) << i;
+}
+
+// Prompts whose places have rows of the client instead of tokens: in chunks, beside others, with a
+// penalty, and again from cached blocks, which another table with the same ids does not share.
+TEST_F(GpuEngineTest, PromptsWithEmbeddingsGetTheSameTokensAloneAndAmongOthers) {
+  options_.is_batch_invariant = true;
+  Start(true);
+  if (HasFatalFailure()) return;
+  llm::VirtualTokens virtual_tokens(vocab_size_);
+  const auto make = [&](uint32_t seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0.0f, 0.05f);
+    auto embeddings = std::make_shared<llm::PromptEmbeddings>();
+    embeddings->input_name = "prompt_embedding_table";
+    embeddings->vocab_size = vocab_size_;
+    embeddings->hidden_size = executor_->spec().hidden_size;
+    embeddings->extra_ids.assign(150, 0);
+    for (int i = 0; i < 150 * embeddings->hidden_size; ++i)
+      embeddings->rows.push_back(normal(random));
+    auto request = std::make_unique<llm::GenerationRequest>();
+    for (int32_t i = 0; i < 200; ++i) {
+      request->prompt.push_back(i % 97);
+      embeddings->row_of.push_back(i < 150 ? i : llm::PromptEmbeddings::kNoRow);
+    }
+    virtual_tokens.Assign(*embeddings);
+    embeddings->SetIds(request->prompt);
+    request->embeddings = std::move(embeddings);
+    request->stop.max_tokens = 20;
+    request->sampling.frequency_penalty = 0.3f;
+    return request;
+  };
+  std::vector<llm::TokenIds> alone, cached;
+  for (uint32_t seed = 0; seed < 4; ++seed) alone.push_back(Send(make(seed)).get().ids);
+  for (uint32_t seed = 0; seed < 4; ++seed) cached.push_back(Send(make(seed)).get().ids);
+  EXPECT_EQ(cached, alone);
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_GT(engine_->stats().counts.num_reused_blocks, 0);
+  engine_.reset();
+  Start(true);
+  if (HasFatalFailure()) return;
+  std::mt19937 random(9);
+  std::vector<std::future<Answer>> answers, others;
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    others.push_back(Send(RandomRequest(random)));
+    answers.push_back(Send(make(seed)));
+  }
+  for (uint32_t seed = 0; seed < 4; ++seed) EXPECT_EQ(answers[seed].get().ids, alone[seed]);
+  for (auto& other : others) other.wait();
 }
 
 TEST_F(GpuEngineTest, ARequestOfAMixtureGetsTheSameTokensAloneAndAmongOthers) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::gpu {
 namespace {
@@ -44,6 +45,42 @@ class StepPlanTest : public ::testing::Test {
   llm::StepBatch batch_;
   std::vector<std::vector<int32_t>> tables_;
 };
+
+TEST_F(StepPlanTest, VirtualTokensNameTheirRowsAndAreNoDecodeStep) {
+  llm::PromptEmbeddings table, plain;
+  table.hidden_size = plain.hidden_size = 2;
+  table.rows = {1, 2, 3, 4};
+  plain.rows = {5, 6};
+  table.extra_ids = {0, 0};
+  plain.extra_ids = {0};
+  table.row_of = {-1, -1, 1, 0, -1, 1};
+  plain.row_of = {0};
+  plain.is_table = false;
+  Add(1, 100, true);
+  Plan();
+  EXPECT_FALSE(planner_.shape().has_prompt_rows);
+  EXPECT_TRUE(planner_.is_decode());
+  Add(3, 1, false);
+  Add(1, 0, true);
+  Add(1, 4, true);  // of this one, the newest token is none
+  batch_.entries[1].prompt_embeddings = batch_.entries[3].prompt_embeddings = &table;
+  batch_.entries[2].prompt_embeddings = &plain;
+  Plan();
+  ASSERT_TRUE(planner_.shape().has_prompt_rows);
+  EXPECT_FALSE(planner_.is_decode());
+  EXPECT_EQ(Items<int32_t>(layout().prompt_rows, 6), (std::vector<int32_t>{-1, -1, 0, 2, 5, -1}));
+  ASSERT_EQ(planner_.prompt_rows().size(), 3u);
+  EXPECT_EQ(planner_.prompt_rows()[0][0], 3);
+  EXPECT_EQ(planner_.prompt_rows()[1][1], 2);
+  EXPECT_EQ(planner_.prompt_rows()[2][0], 5);
+  batch_.entries.erase(batch_.entries.begin() + 1, batch_.entries.begin() + 3);
+  tables_.erase(tables_.begin() + 1, tables_.begin() + 3);
+  batch_.token_ids.resize(2);
+  batch_.entries[1].first_token = 1;
+  Plan();
+  EXPECT_FALSE(planner_.shape().has_prompt_rows);
+  EXPECT_TRUE(planner_.is_decode());
+}
 
 TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 64 * 24 - 1, true);

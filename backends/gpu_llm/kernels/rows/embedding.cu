@@ -11,9 +11,15 @@ __global__ void EmbeddingKernel(EmbeddingParams p) {
   LaunchNext();
   WaitForPrevious();
   const int64_t row = blockIdx.x;
-  int id = p.ids[row];
-  if (id < 0) id = p.last_tokens[-1 - id];
-  const uint4* from = reinterpret_cast<const uint4*>(p.table + int64_t{id} * p.hidden_size);
+  const int prompt_row = p.prompt_row_of == nullptr ? -1 : p.prompt_row_of[row];
+  const bf16* source = p.prompt_rows + int64_t{prompt_row / 2} * p.hidden_size;
+  if (prompt_row < 0) {
+    int id = p.ids[row];
+    if (id < 0) id = p.last_tokens[-1 - id];
+    source = p.table + int64_t{id} * p.hidden_size;
+  }
+  const float scale = prompt_row >= 0 && prompt_row % 2 == 1 ? 1.0f : p.scale;
+  const uint4* from = reinterpret_cast<const uint4*>(source);
   const uint4* position = nullptr;
   if (p.position_table != nullptr) {
     position = reinterpret_cast<const uint4*>(p.position_table +
@@ -23,7 +29,7 @@ __global__ void EmbeddingKernel(EmbeddingParams p) {
   for (int i = threadIdx.x; i < p.hidden_size / 8; i += blockDim.x) {
     float values[8];
     Unpack8(from[i], values);
-    for (float& value : values) value *= p.scale;
+    for (float& value : values) value *= scale;
     if (position != nullptr) {
       float added[8];
       Unpack8(position[i], added);

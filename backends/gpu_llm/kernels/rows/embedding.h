@@ -1,4 +1,5 @@
-// Token embedding: out[row] = table[id of row] * scale (+ position_table[position of row]).
+// Token embedding: out[row] = table[id of row] * scale (+ position_table[position of row]). A row
+// may come from the client instead of the table.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,8 +17,12 @@ struct EmbeddingParams {
   const __nv_bfloat16* table;  // [vocab_size, hidden_size]
   const int32_t* positions;    // [num_rows]
   const __nv_bfloat16* position_table;  // [max_positions, hidden_size]; null: none
-  __nv_bfloat16* out;                   // [num_rows, hidden_size]
-  int num_rows, hidden_size;            // hidden_size: a multiple of 8
+  // Of virtual tokens: StepLayout::prompt_rows, and the rows [.., hidden_size], which may be in
+  // pinned host memory. null: none
+  const int32_t* prompt_row_of;
+  const __nv_bfloat16* prompt_rows;
+  __nv_bfloat16* out;         // [num_rows, hidden_size]
+  int num_rows, hidden_size;  // hidden_size: a multiple of 8
   float scale;
 };
 
