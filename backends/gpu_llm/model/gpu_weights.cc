@@ -418,10 +418,6 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
     return UnsupportedError("gpu_llm does not support LayerNorm after attention and MLP ('",
                             spec.architecture, "'); backend cpu_reference does");
   }
-  if (spec.num_sink_tokens > 0) {
-    return UnsupportedError("gpu_llm does not support attention sinks: sink_token_length is ",
-                            spec.num_sink_tokens, ", expected 0; backend cpu_reference does");
-  }
   if (spec.moe.num_experts > kMaxExperts || spec.moe.experts_per_token > kMaxExpertsPerToken) {
     return UnsupportedError("the model has ", spec.moe.num_experts, " experts, ",
                             spec.moe.experts_per_token, " a token; gpu_llm supports up to ",
