@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   }
   float out[kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
-  const int begin[2] = {rows.Begin(g), rows.Begin(g + 8)};  // of the tokens that a row sees
-  const int end[2] = {rows.End(g), rows.End(g + 8)};
+  const int end[2] = {rows.End(g), rows.End(g + 8)};  // of the tokens that a row sees
+  const unsigned gap[2] = {rows.Gap(g), rows.Gap(g + 8)};
 
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
     char* tile = ring.Wait(i);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
           score *= p.scale;
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
           const int token = first_token + kWarpTokens * warp + 4 * t + 2 * j + b;
-          if (token >= end[half] || (token < begin[half] && token >= p.num_sinks))
+          if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }

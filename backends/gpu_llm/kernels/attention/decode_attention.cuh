@@ -50,6 +50,10 @@ struct QueryRows {
   __device__ __forceinline__ int Begin(int row) const {
     return p.window > 0 ? max(0, End(row) - p.window) : 0;
   }
+  // The tokens behind the sinks that a row does not see.
+  __device__ __forceinline__ unsigned Gap(int row) const {
+    return static_cast<unsigned>(max(0, Begin(row) - p.num_sinks));
+  }
   __device__ __forceinline__ const bf16* Query(int row, int head_dim) const {
     return p.qkv + int64_t{item.row + Token(row)} * p.qkv_stride + Head(row) * head_dim;
   }

@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   }
   float out[kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
-  const int begin[2] = {rows.Begin(g), rows.Begin(g + 8)};  // of the tokens that a row sees
-  const int end[2] = {rows.End(g), rows.End(g + 8)};
+  const int end[2] = {rows.End(g), rows.End(g + 8)};  // of the tokens that a row sees
+  const unsigned gap[2] = {rows.Gap(g), rows.Gap(g + 8)};
   float unit = 0.0f;  // of `out`
 
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
           float& score = scores[j][2 * half + b];
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
           const int token = first_token + kWarpTokens * warp + 8 * j + 2 * t + b;
-          if (token >= end[half] || (token < begin[half] && token >= p.num_sinks))
+          if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
