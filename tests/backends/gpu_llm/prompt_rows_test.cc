@@ -13,7 +13,7 @@ namespace {
 
 using testing::RelativeError;
 
-constexpr double kLogitTolerance = 8e-2;  // as in executor_test.cc
+constexpr double kCpuTolerance = 8e-2;  // as in executor_test.cc
 
 class LogitsTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {
  protected:
@@ -132,7 +132,7 @@ TEST_P(PromptRowsTest, ARowLikeATokenHasTheLogitsOfTheToken) {
     embeddings.is_table = is_table;
     const std::vector<float> changed = Run(*gpu_, ids, &embeddings, 33);
     EXPECT_NE(changed, Run(*gpu_, tokens, nullptr, 33));
-    EXPECT_LT(RelativeError(changed, Run(*cpu_, ids, &embeddings, 33)), kLogitTolerance);
+    EXPECT_LT(RelativeError(changed, Run(*cpu_, ids, &embeddings, 33)), kCpuTolerance);
   }
 }
 
@@ -160,7 +160,7 @@ TEST_P(SinksTest, LogitsEqualTheCpusWithSinksAndWindowsOfEachLayer) {
       EXPECT_EQ(gpu_->limits().attention_window, cpu_->limits().attention_window);
       const std::vector<float> expected = Run(*cpu_, ids, nullptr, 256);
       for (const int32_t chunk : {256, 50, 1}) {
-        EXPECT_LT(RelativeError(Run(*gpu_, ids, nullptr, chunk), expected), kLogitTolerance)
+        EXPECT_LT(RelativeError(Run(*gpu_, ids, nullptr, chunk), expected), kCpuTolerance)
             << chunk;
       }
     }
@@ -168,7 +168,7 @@ TEST_P(SinksTest, LogitsEqualTheCpusWithSinksAndWindowsOfEachLayer) {
     const std::vector<float> limited = Run(*gpu_, ids, nullptr, 256);
     Load("", 0, format);
     if (HasFatalFailure()) return;
-    EXPECT_GT(RelativeError(limited, Run(*gpu_, ids, nullptr, 256)), kLogitTolerance);
+    EXPECT_GT(RelativeError(limited, Run(*gpu_, ids, nullptr, 256)), kCpuTolerance);
   }
 }
 
