@@ -52,7 +52,7 @@ struct Settings {
 AgentTraceTotals RunOnGpu(const Settings& settings, const AgentTraceShape& shape,
                           int64_t cache_tokens, const llm::KvTierOptions& tiers) {
   gpu::GpuExecutorOptions options;
-  options.max_num_sequences = shape.num_at_once;
+  options.max_num_sequences = 4 * shape.num_at_once;  // limits the KV cache, too
   options.max_cache_tokens = cache_tokens;
   options.is_batch_invariant = settings.is_batch_invariant;
   options.dummy = gpu::DummyWeights{};
