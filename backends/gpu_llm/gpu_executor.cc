@@ -185,7 +185,7 @@ Status GpuExecutor::Initialize() {
   NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
   if (decoder_->fuses_decode()) {
     StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
-    planned.fused_rows = kDecodeStepRows;
+    planned.fused_rows = decoder_->fused_rows();
     planner_ = StepPlanner(planned);
   }
   const int64_t table_words =
@@ -383,8 +383,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   in_flight.result.is_typical =
       is_settled && (is_launched || !has_graph || counts().num_failed_recordings > 0);
   if (has_graph && !is_launched) {
-    const bool is_one_launch =
-        decoder_->fuses_decode() && !shape.has_adapters && shape.num_tokens <= kDecodeStepRows;
+    const bool is_one_launch = !shape.has_adapters && shape.num_tokens <= decoder_->fused_rows();
     NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(
         shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
@@ -440,7 +439,7 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
   if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
-  const bool is_fused = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
+  const bool is_fused = shape.num_tokens <= decoder_->fused_rows();
   return shape.has_chains && !is_fused ? chain_graphs_ : graphs_;
 }
 

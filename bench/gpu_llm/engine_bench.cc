@@ -2,7 +2,8 @@
 // fixed batch sizes, time to first token, prefill, and many concurrent requests.
 //
 //   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9]
-//                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|tiny]
+//                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|
+//                     phi-3-mini|starcoder2-3b|starcoder2-15b|tiny]
 //                    [--weights bf16|int4|fp8|fp8-weights]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
@@ -83,6 +84,18 @@ llm::DecoderSpec Shape(const std::string& name) {
     spec.num_heads = 32;
     spec.qk_norm = true;
     return WithExperts(std::move(spec), 128, 8, 768);
+  }
+  if (name == "phi-3-mini") return Llama(3072, 32, 32, 32, 8192, 32064);
+  if (name == "starcoder2-15b" || name == "starcoder2-3b") {
+    llm::DecoderSpec spec = name == "starcoder2-3b" ? Llama(3072, 30, 24, 2, 12288, 49152)
+                                                    : Llama(6144, 40, 48, 4, 24576, 49152);
+    spec.norm.kind = llm::NormKind::kLayer;
+    spec.norm.has_bias = true;
+    spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
+    spec.mlp = llm::MlpKind::kPlain;
+    spec.activation = llm::Activation::kGeluTanh;
+    for (llm::LayerSpec& layer : spec.layers) layer.sliding_window = 4096;
+    return spec;
   }
   if (name == "1b") return Llama(2048, 16, 32, 8, 8192, 128256);
   if (name == "70b") return Llama(8192, 80, 64, 8, 28672, 128256);

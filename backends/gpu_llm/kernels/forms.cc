@@ -233,6 +233,9 @@ void FindTopTokens(const TopTokensParams& params, cudaStream_t stream) {
 bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors) {
   return CurrentKernels().CanRunDecodeStep(params, num_processors);
 }
+int DecodeStepRows(const DecodeStepParams& params) {
+  return CurrentKernels().DecodeStepRows(params);
+}
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().RunDecodeStep(params, num_processors, stream);
 }

@@ -35,7 +35,8 @@
                                   Do(LayerNorm) Do(ResidualAdd) Do(FinishLogits) Do(PickLogProbs)  \
                                       Do(ArgMax) Do(DrawTokens) Do(FindTopTokens)                  \
                                           Do(CanRunDecodeStep) Do(RunDecodeStep) Do(TryDecodeStep) \
-                                              Do(AdapterShrink) Do(AdapterExpand)
+                                              Do(AdapterShrink) Do(AdapterExpand)                  \
+                                                  Do(DecodeStepRows)
 
 namespace nereid::gpu {
 

@@ -2,6 +2,7 @@
 #include "backends/gpu_llm/model/decode_step_runner.h"
 
 #include <algorithm>
+#include <array>
 
 namespace nereid::gpu {
 namespace {
@@ -14,19 +15,24 @@ bool SupportsSpec(const llm::DecoderSpec& spec) {
     return false;
   }
   return std::all_of(spec.layers.begin(), spec.layers.end(),
-                     [](const llm::LayerSpec& layer) {
-                       return !layer.is_moe && layer.score_scale == 1.0f;
-                     }) &&
+                     [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; }) &&
          std::all_of(spec.ropes.begin(), spec.ropes.end(),
                      [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
+}
+
+// The matrices of a layer in the order of DecodeStepGemm; with experts, those of expert 0.
+std::array<const GpuMatrix*, kNumStepGemms> MatricesOf(const GpuLayer& layer) {
+  const bool has_experts = layer.router != nullptr;
+  return {&layer.qkv, &layer.attention_out,
+          has_experts ? &layer.expert_gate_up.first : &layer.gate_up,
+          has_experts ? &layer.expert_down.first : &layer.down};
 }
 
 bool SupportsWeights(const GpuWeights& weights) {
   const GpuMatrix& first = weights.layers[0].qkv;
   if (weights.lm_head.format != WeightFormat::kBf16 || weights.lm_head.gathers()) return false;
   return std::all_of(weights.layers.begin(), weights.layers.end(), [&](const GpuLayer& layer) {
-    for (const GpuMatrix* matrix :
-         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+    for (const GpuMatrix* matrix : MatricesOf(layer)) {
       if (matrix->data == nullptr || matrix->gathers() || matrix->format != first.format ||
           matrix->scales_per_block != first.scales_per_block) {
         return false;
@@ -59,18 +65,25 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(const llm::Decod
   model.num_heads = spec.num_heads;
   model.num_kv_heads = spec.num_kv_heads;
   model.head_dim = spec.head_dim;
+  if (std::any_of(spec.layers.begin(), spec.layers.end(),
+                  [](const llm::LayerSpec& layer) { return layer.is_moe; })) {
+    model.num_experts = spec.moe.num_experts;
+    model.experts_per_token = spec.moe.experts_per_token;
+    model.expert_inner_size = spec.moe.intermediate_size;
+    model.normalizes_experts = spec.moe.normalize_top_k;
+  }
   model.epsilon = spec.norm.epsilon;
   model.attention_scale = spec.attention_scale;
   model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
   model.head_outputs = weights.lm_head.num_outputs;
   model.final_norm = weights.final_norm.weight;
   if (!CanRunDecodeStep(model, num_processors)) return CreateResult();
+  runner.max_rows_ = DecodeStepRows(model);
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];
     DecodeStepLayer& to = layers.emplace_back();
-    const GpuMatrix* matrices[kNumStepGemms] = {&from.qkv, &from.attention_out, &from.gate_up,
-                                                &from.down};
+    const auto matrices = MatricesOf(from);
     for (int gemm = 0; gemm < kNumStepGemms; ++gemm) {
       to.weights[gemm] = matrices[gemm]->data;
       to.row_scales[gemm] = matrices[gemm]->row_scales;
@@ -83,6 +96,9 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(const llm::Decod
     to.cos_sin = rope_tables.table(spec.layers[i].rope);
     to.rope_dim = spec.ropes[spec.layers[i].rope].dim;
     to.window = spec.layers[i].sliding_window;
+    to.router = from.router;
+    to.gate_up_stride = from.expert_gate_up.stride_bytes;
+    to.down_stride = from.expert_down.stride_bytes;
   }
   const size_t layers_bytes = layers.size() * sizeof(DecodeStepLayer);
   NEREID_ASSIGN_OR_RETURN(runner.layers_,
@@ -113,8 +129,8 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(const llm::Decod
   return created;
 }
 
-bool DecodeStepRunner::CanRun(const StepShape& shape) {
-  return shape.num_tokens <= kDecodeStepRows && shape.num_prefill == 0 && shape.num_decode > 0 &&
+bool DecodeStepRunner::CanRun(const StepShape& shape) const {
+  return shape.num_tokens <= max_rows_ && shape.num_prefill == 0 && shape.num_decode > 0 &&
          shape.num_logits == shape.num_tokens && shape.num_sampled == shape.num_tokens;
 }
 

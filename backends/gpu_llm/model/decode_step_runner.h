@@ -29,8 +29,10 @@ class DecodeStepRunner {
   DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
   DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
 
+  // Rows of the largest step.
+  int max_rows() const { return max_rows_; }
   // Whether the step is a decode step with few enough rows.
-  static bool CanRun(const StepShape& shape);
+  bool CanRun(const StepShape& shape) const;
   // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
              cudaStream_t stream) const;
@@ -43,7 +45,7 @@ class DecodeStepRunner {
 
   DecodeStepParams model_ = {};  // the fields that are equal in all steps
   DeviceMemory layers_, exchange_, state_;
-  int num_processors_ = 0;
+  int num_processors_ = 0, max_rows_ = 0;
 };
 
 struct DecodeStepRunner::CreateResult {

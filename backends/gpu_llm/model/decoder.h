@@ -81,8 +81,9 @@ class Decoder {
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
   // The LoRA adapters of steps that have any. Borrowed.
   void SetAdapters(const DeviceAdapters* adapters) { adapters_ = adapters; }
-  // Whether steps of up to kDecodeStepRows decoding sequences run in one launch.
+  // Whether steps of up to fused_rows() tokens of decoding sequences run in one launch.
   bool fuses_decode() const { return decode_step_.has_value(); }
+  int fused_rows() const { return decode_step_ ? decode_step_->max_rows() : 0; }
   // The reason, if the device cannot run the fused step.
   const std::string& decode_refusal() const { return decode_refusal_; }
 
@@ -93,7 +94,7 @@ class Decoder {
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
-    return decode_step_ && !shape.has_adapters && DecodeStepRunner::CanRun(shape);
+    return decode_step_ && !shape.has_adapters && decode_step_->CanRun(shape);
   }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);

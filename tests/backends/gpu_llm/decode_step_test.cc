@@ -1,5 +1,7 @@
 // Fused decode steps against the same steps with separate kernels.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <latch>
 #include <limits>
 #include <string>
@@ -23,6 +25,9 @@ struct DecodeStepModel {
   int32_t rope_dim = 0;  // 0: the whole head
   bool all_have_windows = false;
   float embedding_scale = 1.0f;
+  // Of the first and the last layer.
+  int32_t num_experts = 0, experts_per_token = 0, expert_inner = 0;
+  bool normalizes_experts = true;
 };
 
 llm::DecoderModel Build(const DecodeStepModel& model) {
@@ -50,7 +55,12 @@ llm::DecoderModel Build(const DecodeStepModel& model) {
   spec.layers.resize(3);
   for (int32_t i = 0; i < 3; ++i) {
     if (i == 1 || model.all_have_windows) spec.layers[i].sliding_window = model.window;
+    spec.layers[i].is_moe = i != 1 && model.num_experts > 0;
   }
+  spec.moe.num_experts = model.num_experts;
+  spec.moe.experts_per_token = model.experts_per_token;
+  spec.moe.intermediate_size = model.expert_inner;
+  spec.moe.normalize_top_k = model.normalizes_experts;
   return result;
 }
 
@@ -184,11 +194,36 @@ class Steps {
   llm::SamplingParams greedy_;
 };
 
+// The median over the rows of the error of a row: where two experts have nearly equal scores, a
+// rounding decides which one a row gets.
+float MedianError(const std::vector<float>& actual, const std::vector<float>& expected,
+                  int32_t num_rows) {
+  const size_t width = expected.size() / num_rows;
+  std::vector<float> errors;
+  for (int32_t row = 0; row < num_rows; ++row) {
+    const auto part = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(row * width),
+                                all.begin() + static_cast<std::ptrdiff_t>((row + 1) * width));
+    };
+    errors.push_back(static_cast<float>(RelativeError(part(actual), part(expected))));
+  }
+  std::sort(errors.begin(), errors.end());
+  return errors[errors.size() / 2];
+}
+
 class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeStepModel>> {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
+  static bool Selects() { return GetParam().experts_per_token < GetParam().num_experts; }
+  static float Error(const std::vector<float>& actual, const std::vector<float>& expected,
+                     int32_t num_rows) {
+    return Selects() ? MedianError(actual, expected, num_rows)
+                     : static_cast<float>(RelativeError(actual, expected));
+  }
+  // Of few rows the median may be that of a row with another expert, which is still one of nearly
+  // equal score. The weights of experts are applied before a rounding, not after it.
+  static float Tolerance(int32_t num_rows) {
+    if (Selects() && num_rows < 5) return 0.2f;
+    return GetParam().num_experts > 0 ? 3e-2f : 2e-2f;
   }
 };
 
@@ -202,7 +237,8 @@ TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
   if (GetParam().all_have_windows) fused.ReleaseBlocks(GetParam().window);
   for (const int32_t num_rows : {1, 8, 3, 2, 5, 6, 8, 7, 4, 1, 8}) {  // 8 often: also by a graph
     const std::vector<float> expected = plain.Decode(num_rows);
-    EXPECT_LT(RelativeError(fused.Decode(num_rows), expected), 2e-2) << num_rows << " rows";
+    EXPECT_LT(Error(fused.Decode(num_rows), expected, num_rows), Tolerance(num_rows))
+        << num_rows << " rows";
   }
 }
 
@@ -218,9 +254,11 @@ TEST_P(DecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
   for (int32_t i = 0; i < kNumSequences; ++i) {
     for (const int32_t num_drafts : {7, 1, 4, 7, 3, 2, 6, 5}) {
       const std::vector<float> expected = plain.DecodeEach(i, num_drafts);
-      EXPECT_LT(RelativeError(fused.Verify(i, num_drafts), expected), 2e-2)
+      EXPECT_LT(Error(fused.Verify(i, num_drafts), expected, 1 + num_drafts),
+                Tolerance(1 + num_drafts))
           << num_drafts << " drafts behind " << kLengths[i] << " tokens";
-      EXPECT_LT(RelativeError(plain.Verify(i, num_drafts), expected), 2e-2)
+      EXPECT_LT(Error(plain.Verify(i, num_drafts), expected, 1 + num_drafts),
+                Tolerance(1 + num_drafts))
           << num_drafts << " drafts behind " << kLengths[i] << " tokens, separate kernels";
       if (HasFailure()) return;
     }
@@ -240,12 +278,13 @@ TEST_P(DecodeStepTest, ValuesLeftByAnotherSequenceAreIgnored) {
   for (const int32_t num_rows :
        {8, 1}) {  // the two executors may have chosen different algorithms for prompts
     const std::vector<float> expected = fresh.Decode(num_rows);
-    EXPECT_LT(RelativeError(used.Decode(num_rows), expected), 2e-2) << num_rows << " rows";
+    EXPECT_LT(Error(used.Decode(num_rows), expected, num_rows), Tolerance(num_rows))
+        << num_rows << " rows";
   }
 }
 
 constexpr auto kBf16 = WeightFormat::kBf16, kFp8 = WeightFormat::kFp8, kInt4 = WeightFormat::kInt4;
-constexpr DecodeStepModel kModels[] = {
+const DecodeStepModel kModels[] = {
     {"bf16", kBf16, 1024, 1408, 8, 2, 128},
     {"bf16_wide", kBf16, 5120, 2080, 40, 8, 128},
     {"bf16_deep", kBf16, 512, 9248, 16, 16, 64},
@@ -265,6 +304,15 @@ constexpr DecodeStepModel kModels[] = {
     {"int4_wide", kInt4, 5120, 2080, 40, 8, 128},
     {"int4_deep", kInt4, 640, 9248, 16, 4, 64, true},
     {"int4_rope_of_16", kInt4, 640, 544, 32, 32, 64, true, false, 0, 16},
+    // All experts, some of many, and more than a lane of the selecting warp has in its first words.
+    {"bf16_all_experts", kBf16, 1024, 544, 8, 2, 128, false, false, 0, 0, false, 1.0f, 8, 8, 416},
+    {"bf16_experts", kBf16, 1056, 512, 16, 8, 128, false, true, 64, 0, false, 1.0f, 40, 3, 736,
+     false},
+    {"bf16_many_experts", kBf16, 512, 544, 8, 4, 128, true, true, 0, 32, false, 1.0f, 144, 8, 1056},
+    {"int4_all_experts", kInt4, 1024, 544, 8, 2, 128, false, false, 0, 0, false, 1.0f, 4, 4, 4096},
+    {"int4_experts", kInt4, 640, 544, 8, 2, 128, false, false, 150, 0, true, 1.0f, 64, 8, 4128},
+    {"bf16_heads_of_96", kBf16, 768, 544, 8, 8, 96},
+    {"int4_heads_of_96", kInt4, 768, 544, 8, 4, 96},
 };
 INSTANTIATE_TEST_SUITE_P(Models, DecodeStepTest, ::testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
@@ -328,7 +376,6 @@ TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceSampleTheSameTokensAsAlone) {
 }
 
 TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
-  NEREID_SKIP_WITHOUT_NATIVE_KERNELS();
   const DeviceMemory head = testing::ToDevice(std::vector<uint16_t>(16 * 512, 0));
   const DeviceMemory norm = testing::ToDevice(std::vector<uint16_t>(512, 0));
   const DeviceMemory state = testing::ToDevice(std::vector<DecodeStepState>(1));

@@ -2,6 +2,7 @@
 // have. The limits are those of the CUDA C++ Programming Guide and the vendor's data sheets.
 #include <gtest/gtest.h>
 
+#include "backends/gpu_llm/kernels/portable/decode_step_shape.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 #include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 
@@ -59,6 +60,15 @@ TEST_P(PortableLaunchTest, ProductsFit) {
   EXPECT_LE(3 * 256, GetParam().processor_threads);
   ExpectFits(0, 3 * 256, 80);
   ExpectFits(0, 2 * 256, 128);
+}
+
+// A block on each multiprocessor. A KV block of heads of 128 takes two adjacent slots.
+TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
+  EXPECT_EQ(portable_shape::kStepSlots % 2, 0);
+  EXPECT_LE(HeadBytes(128), 2 * portable_shape::kStepSlotBytes);
+  ExpectFits(
+      portable_shape::kStepStateBytes + portable_shape::kStepSlots * portable_shape::kStepSlotBytes,
+      portable_shape::kStepThreads, portable_shape::kStepRegisters);
 }
 
 // Experts and products of up to some hundreds of rows.

@@ -12,7 +12,9 @@ bool CanRunDecodeStep(const DecodeStepParams& p, int num_processors) {
   if ((p.format == WeightFormat::kInt4 && p.scales_per_block != 1) || num_processors < 1 ||
       p.num_heads / p.num_kv_heads > kMaxGroup || (q_size + 2 * kv_size) % kTileOutputs != 0 ||
       p.hidden_size % 32 != 0 || p.inner_size % 32 != 0 || q_size % 32 != 0 ||
-      p.head_outputs % kTileOutputs != 0 || cudaGetDevice(&device) != cudaSuccess ||
+      p.head_outputs % kTileOutputs != 0 || p.num_experts > kDecodeStepMaxExperts ||
+      p.experts_per_token > kDecodeStepRowExperts || p.experts_per_token > p.num_experts ||
+      p.expert_inner_size % 32 != 0 || cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device) != cudaSuccess ||
       cooperates == 0) {
     return false;
@@ -26,6 +28,11 @@ bool CanRunDecodeStep(const DecodeStepParams& p, int num_processors) {
       return DecodeStepFitsInt4(p);
   }
   return false;
+}
+
+int DecodeStepRows(const DecodeStepParams& p) {
+  return p.num_experts > 0 && p.format == WeightFormat::kBf16 ? decode_step::kMaxBf16ExpertRows
+                                                              : kDecodeStepRows;
 }
 
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {

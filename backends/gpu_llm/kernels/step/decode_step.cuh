@@ -9,11 +9,12 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_experts.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-constexpr int kSharedBytes = kRingBytes + static_cast<int>(sizeof(SharedState)) + 128;
+constexpr int kSharedBytes = kStateBytes + kRingBytes;
 
 __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_t set,
                                               int layer_index, int kind) {
@@ -54,16 +55,25 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_
   return gemm;
 }
 
-template <WeightFormat kFormat, int kHeadDim, int kKTiles>
+template <WeightFormat kFormat, int kHeadDim, int kResident, bool kExperts>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
   const uint32_t set = consumer.shared().set;
   for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
-    const StepGemm gemm = LayerGemm(p, set, i / kNumStepGemms, i % kNumStepGemms);
-    if (i % kNumStepGemms == kStepOut) RunAttention<kHeadDim>(p, i / kNumStepGemms, consumer);
-    if (gemm.depth <= kKTiles * kKTileColumns) {
-      MultiplyResident<kFormat, kKTiles>(p, gemm, consumer);
+    const int layer = i / kNumStepGemms, kind = i % kNumStepGemms;
+    if constexpr (kExperts) {
+      if (kind == kStepGateUp && p.layers[layer].router != nullptr) {
+        RunExperts<kFormat, kResident>(p, p.layers[layer], ExchangeOf(p, set, layer), consumer);
+        SyncConsumers();
+        ++i;  // down is done
+        continue;
+      }
+    }
+    const StepGemm gemm = LayerGemm(p, set, layer, kind);
+    if (kind == kStepOut) RunAttention<kHeadDim>(p, layer, consumer);
+    if (gemm.depth <= kResident) {
+      MultiplyResident<kFormat, kResident, kExperts>(p, gemm, consumer);
     } else {
-      MultiplyDeep<kFormat>(p, gemm, consumer);
+      MultiplyDeep<kFormat, kExperts>(p, gemm, consumer);
     }
     SyncConsumers();  // all threads have read the others' sums
   }
@@ -76,22 +86,24 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
   head.num_outputs = p.head_outputs, head.depth = p.hidden_size;
   head.out_stride = p.head_outputs;
   head.output = GemmEpilogue::kFloat;
-  MultiplyResident<WeightFormat::kBf16, kKTiles>(p, head, consumer);
+  MultiplyResident<WeightFormat::kBf16, kResident, kExperts>(p, head, consumer);
   SyncConsumers();
   if (threadIdx.x == 0) FinishLaunch(p, consumer.shared());
 }
 
-// kKTiles: number of K tiles of an input that fit in registers; bounds hidden_size.
-template <WeightFormat kFormat, int kHeadDim, int kKTiles>
+// kResident: columns of an input that fit in registers; bounds hidden_size.
+template <WeightFormat kFormat, int kHeadDim, int kResident, bool kExperts>
 __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStepParams p) {
-  extern __shared__ __align__(128) char ring[];
-  SharedState& shared = *reinterpret_cast<SharedState*>(ring + kRingBytes);
+  extern __shared__ __align__(128) char memory[];
+  SharedState& shared = *reinterpret_cast<SharedState*>(memory);
+  char* const ring = memory + kStateBytes;
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < kSlots; ++slot) {
-      BarrierInit(shared.full + slot, 1);
+      BarrierInit(shared.full + slot, kFullArrivals);
       BarrierInit(shared.empty + slot, kWarps);
     }
-    BarrierInitFence();
+    BarrierInit(&shared.selected, 1);
+    FenceSlotBarriers();
     shared.set = p.state->set;
     shared.num_rows_to_clear = p.state->num_rows[1 - shared.set];
     shared.start_ns = NowNs();
@@ -99,36 +111,43 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   if (threadIdx.x < kPreloadedUnits) PreloadUnit(p, shared, threadIdx.x);
   __syncthreads();
   if (threadIdx.x >= 32 * kWarps) {
-    ReleaseRegisters<kProducerRegisters>();
-    if (threadIdx.x < 32 * (kWarps + 1)) {
-      Producer<kFormat, kHeadDim>(p, ring, shared).Run();
+    GiveRegisters();
+    constexpr int kFirstIdle = 32 * (kWarps + kCopyWarps), kIdle = kThreads - kFirstIdle;
+    if (threadIdx.x < kFirstIdle) {
+      Producer<kFormat, kHeadDim, kExperts>(p, ring, shared).Run();
     } else {
-      constexpr int kIdle = kThreads - 32 * (kWarps + 1);
-      ClearExchange(p, shared,
-                    static_cast<int>(blockIdx.x * kIdle + threadIdx.x) - 32 * (kWarps + 1),
+      ClearExchange(p, shared, static_cast<int>(blockIdx.x * kIdle + threadIdx.x) - kFirstIdle,
                     static_cast<int>(gridDim.x) * kIdle);
     }
   } else {
-    AcquireRegisters<kConsumerRegisters>();
+    TakeRegisters();
     Consumer consumer(ring, shared);
-    Compute<kFormat, kHeadDim, kKTiles>(p, consumer);
+    Compute<kFormat, kHeadDim, kResident, kExperts>(p, consumer);
   }
 }
 
 // Calls `use` with the kernel for these sizes. Returns false if there is none.
 template <WeightFormat kFormat, typename Use>
 bool DispatchKernel(const DecodeStepParams& p, const Use& use) {
-  if (p.hidden_size <= 4 * kKTileColumns) {
+  if (p.num_experts > 0) {
+    if constexpr (kFormat != WeightFormat::kFp8) {
+      constexpr int kMinInner = kFormat == WeightFormat::kInt4 ? kMinInt4ExpertInner : 32;
+      if (p.hidden_size <= 4096 && p.head_dim == 128 && p.expert_inner_size >= kMinInner)
+        return use(DecodeStepKernel<kFormat, 128, 4096, true>);
+    }
+  } else if (p.hidden_size <= 4096) {
     switch (p.head_dim) {
       case 16:
-        return use(DecodeStepKernel<kFormat, 16, 4>);
+        return use(DecodeStepKernel<kFormat, 16, 4096, false>);
       case 64:
-        return use(DecodeStepKernel<kFormat, 64, 4>);
+        return use(DecodeStepKernel<kFormat, 64, 4096, false>);
+      case 96:
+        return use(DecodeStepKernel<kFormat, 96, 4096, false>);
       case 128:
-        return use(DecodeStepKernel<kFormat, 128, 4>);
+        return use(DecodeStepKernel<kFormat, 128, 4096, false>);
     }
-  } else if (p.hidden_size <= 8 * kKTileColumns && p.head_dim == 128) {
-    return use(DecodeStepKernel<kFormat, 128, 8>);
+  } else if (p.hidden_size <= 8192 && p.head_dim == 128) {
+    return use(DecodeStepKernel<kFormat, 128, 8192, false>);
   }
   return false;
 }

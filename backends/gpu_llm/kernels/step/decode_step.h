@@ -16,9 +16,12 @@
 
 namespace nereid::gpu {
 
-inline constexpr int kDecodeStepRows = 8;  // maximum
+inline constexpr int kDecodeStepRows = 8;          // maximum
+inline constexpr int kDecodeStepRowExperts = 8;    // of a row, maximum
+inline constexpr int kDecodeStepMaxExperts = 512;  // of a layer
 
-// The matrix products of a layer, in order; all have one weight format.
+// The matrix products of a layer, in order; all have one weight format. With experts, gate and up
+// and down are those of expert 0.
 enum DecodeStepGemm { kStepQkv, kStepOut, kStepGateUp, kStepDown, kNumStepGemms };
 
 struct DecodeStepLayer {
@@ -30,6 +33,8 @@ struct DecodeStepLayer {
   const __nv_bfloat16 *q_norm, *k_norm;  // [head_dim]; null: none
   const float2* cos_sin;                 // [max_positions, rope_dim / 2]
   int rope_dim, window;                  // window 0: no sliding window
+  const __nv_bfloat16* router;           // [num_experts, hidden_size]; null: no experts
+  int64_t gate_up_stride, down_stride;   // bytes from one expert's matrix to the next
 };
 
 // State that a launch leaves for the next one; initially all zero.
@@ -48,6 +53,9 @@ struct DecodeStepParams {
   int scales_per_block;  // int4
   int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
   float epsilon, attention_scale;
+  // Of layers with experts; 0: there are none.
+  int num_experts, experts_per_token, expert_inner_size;
+  bool normalizes_experts;                 // the router weights of a row sum to 1
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
   int head_outputs;
   // Buffers of the step.
@@ -68,16 +76,28 @@ struct DecodeStepParams {
   int num_items, num_rows;
 };
 
+// Columns that the gated values of a row have: with experts, those of each of its experts.
+__host__ __device__ inline int DecodeStepInner(const DecodeStepParams& p) {
+  const int of_experts = p.experts_per_token * p.expert_inner_size;
+  return p.inner_size > of_experts ? p.inner_size : of_experts;
+}
+// The router's scores of a row, padded to whole tiles of outputs.
+__host__ __device__ inline int DecodeStepScores(const DecodeStepParams& p) {
+  return (p.num_experts + 15) / 16 * 16;
+}
 // Columns of a layer and row of `exchange`: q, k and v; attention; residual after attention; gated;
-// residual after the MLP.
+// residual after the MLP; scores in float.
 __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
-  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + p.inner_size;
+  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + DecodeStepInner(p) +
+         2 * DecodeStepScores(p);
 }
 
 inline namespace NEREID_KERNEL_FORM {
 // False if there is no kernel for these sizes, or if the device cannot run all blocks of threads at
 // once.
 bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors);
+// The most rows, up to kDecodeStepRows, for which separate kernels are not faster.
+int DecodeStepRows(const DecodeStepParams& params);
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 // A launch without rows and layers. It returns an error if the device currently cannot start all
 // blocks together. Reads the model's fields and `state` of `params`.

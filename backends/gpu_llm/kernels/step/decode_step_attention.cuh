@@ -457,7 +457,7 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
                            const AttentionUnit& unit, const UnitQueries& queries,
                            AttentionSums<kHeadDim>& sums, float* scratch, SharedState& shared) {
   constexpr int kStride = PartialStride(kHeadDim);
-  static_assert(4 * kWarps * kHalfRows * kStride <= kSlotBytes);
+  static_assert(4 * kWarps * kHalfRows * kStride <= kBlockSlots<kHeadDim> * kSlotBytes);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int group = p.num_heads / p.num_kv_heads;
   const DecodeItem& item = unit.item;
@@ -545,20 +545,18 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
       }
     }
     for (int tile = 0; tile < unit.num_tiles; ++tile) {
-      char* at = consumer.Wait();
+      char* at = consumer.Wait<kBlockSlots<kHeadDim>>();
       const int tile_index = unit.first_tile + tile;
       if (tile % 2 == warp / kTileWarps) {
         AppendTokens<kHeadDim>(p, consumer.shared(), queries, unit, tile_index, at, cache);
         ComputeAttentionTile<kHeadDim>(p, unit, layer.window, has_second_half, tile_index, at, q,
                                        sums);
       }
-      if (tile + 1 < unit.num_tiles) {
-        consumer.Release();
-      } else {
+      if (tile + 1 == unit.num_tiles) {
         FinishUnit<kHeadDim>(p, exchange, unit, queries, sums, reinterpret_cast<float*>(at),
                              consumer.shared());
-        consumer.Release();
       }
+      consumer.Release<kBlockSlots<kHeadDim>>();
     }
   }
 }

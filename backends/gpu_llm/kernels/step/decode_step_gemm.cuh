@@ -21,22 +21,31 @@ struct StepGemm {
   bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
   int num_outputs, depth;
   GemmEpilogue output;
+  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
+  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
+  const SelectedExperts* experts;
+  int tiles_each;
 };
 
-// A thread has 4 fragments of 8 columns of a K tile. Returns the first column of a fragment of lane
-// 4 g + t.
+// Columns of a K tile that a warp has, and the fragments of 8 columns that a thread has of them.
+template <WeightFormat kFormat>
+constexpr int kWarpColumns = Chunk<kFormat>::kKTileColumns / kWarps;
+template <WeightFormat kFormat>
+constexpr int kFragments = kWarpColumns<kFormat> / 32;
+
+// The first column of a fragment of lane 4 g + t.
 template <WeightFormat kFormat>
 __device__ __forceinline__ int FragmentColumn(int fragment, int t) {
-  const int warp = threadIdx.x / 32;
+  const int first = static_cast<int>(threadIdx.x) / 32 * kWarpColumns<kFormat>;
   if constexpr (kFormat == WeightFormat::kFp8)
-    return warp * 128 + fragment / 2 * 64 + 16 * t + fragment % 2 * 8;
-  return warp * 128 + fragment * 32 + 8 * t;
+    return first + fragment / 2 * 64 + 16 * t + fragment % 2 * 8;
+  return first + fragment * 32 + 8 * t;
 }
 
 // The input of a K tile in the form that MultiplyKTile() uses.
 template <WeightFormat kFormat>
 struct KTile {
-  uint4 x[4];
+  uint4 x[kFragments<kFormat>];
   float sums[2] = {};  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1
 };
 
@@ -94,10 +103,10 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
                                               const KTile<kFormat>& in, float (&sums)[4]) {
   using Shape = Chunk<kFormat>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  if (warp * 128 >= columns) return;
+  if (warp * kWarpColumns<kFormat> >= columns) return;
   if constexpr (kFormat == WeightFormat::kInt4) {
     const char* block =
-        slot + (k_tile * (kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
+        slot + (k_tile * (Shape::kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
     const auto* scales = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
     // In registers, because an instruction has only one immediate.
     uint32_t mask, bias;
@@ -125,11 +134,13 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
       sums[i] += (even[i] + odd[i] - zero * in.sums[i % 2]) * __uint_as_float(word & ~31u);
     }
   } else {
+    constexpr int kSteps = kWarpColumns<kFormat> * Shape::kElementBytes / 64;
+    const int first = warp * kWarpColumns<kFormat>;
     const char* row = slot + g * Shape::kPitch +
-                      (k_tile * kKTileColumns + warp * 128) * Shape::kElementBytes + t * 16;
+                      (k_tile * Shape::kKTileColumns + first) * Shape::kElementBytes + t * 16;
 #pragma unroll
-    for (int s = 0; s < 2 * Shape::kElementBytes; ++s) {
-      if (warp * 128 + s * 64 / Shape::kElementBytes >= columns) break;
+    for (int s = 0; s < kSteps; ++s) {
+      if (first + s * 64 / Shape::kElementBytes >= columns) break;
       const uint4 low = *reinterpret_cast<const uint4*>(row + s * 64);
       const uint4 high = *reinterpret_cast<const uint4*>(row + s * 64 + 8 * Shape::kPitch);
       if constexpr (kFormat == WeightFormat::kBf16) {
@@ -154,6 +165,7 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
 }
 
 // Epilogue of a pair of tiles: each thread stores one output of one row.
+template <bool kExperts>
 class TilePairEpilogue {
  public:
   __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
@@ -161,9 +173,18 @@ class TilePairEpilogue {
       : product_(gemm) {
     const int thread = threadIdx.x, lane = thread % 128 / 4, j = thread % 4;
     tile_ = first_tile + thread / 128 * static_cast<int>(gridDim.x);
-    output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
     token_ = lane % 4 * 2 + j % 2;
     stores_ = thread / 128 < count && token_ < p.num_rows;
+    row_ = token_ * gemm.out_stride;
+    if (kExperts && stores_ && gemm.experts != nullptr) {
+      const int at = tile_ / gemm.tiles_each, rank = gemm.experts->ranks[at][token_];
+      tile_ -= at * gemm.tiles_each;
+      stores_ = rank >= 0;
+      row_ += rank * gemm.tiles_each * (kTileOutputs / 2);
+      if (stores_) weight_ = gemm.experts->weights[token_][rank];
+    }
+    output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
+    if (kExperts && gemm.experts == nullptr) stores_ &= output_ < gemm.num_outputs;
     if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
     if (stores_ && gemm.row_scales != nullptr) scale_ = gemm.row_scales[output_] * kFp8OutputFactor;
   }
@@ -188,9 +209,10 @@ class TilePairEpilogue {
       value *= rsqrtf(squares / static_cast<float>(product_.depth) + p.epsilon);
     }
     value *= scale_;
-    const int row = token_ * product_.out_stride;
     if (product_.output == GemmEpilogue::kFloat) {
-      if (stores_) static_cast<float*>(product_.out)[row + output_] = value;
+      float* const to = static_cast<float*>(product_.out) + row_ + output_;
+      if (stores_ && kExperts) StoreWord(to, __float_as_uint(value));
+      if (stores_ && !kExperts) *to = value;
       return;
     }
     int column = output_;
@@ -198,6 +220,7 @@ class TilePairEpilogue {
     if (product_.output == GemmEpilogue::kSiluGate) {
       const float up = __shfl_xor_sync(0xffffffffu, value, 2);
       value = value / (1.0f + __expf(-value)) * up;
+      if constexpr (kExperts) value *= weight_;
       column = tile_ * (kTileOutputs / 2) + thread % 128 / 16;
       stores &= thread % 4 < 2;
     } else if (product_.addend != nullptr) {
@@ -211,7 +234,7 @@ class TilePairEpilogue {
     }
     const float next = __shfl_xor_sync(0xffffffffu, value, 16);  // of the next column
     if (stores && column % 2 == 0)
-      StoreWord(static_cast<bf16*>(product_.out) + row + column, PackBf16(value, next));
+      StoreWord(static_cast<bf16*>(product_.out) + row_ + column, PackBf16(value, next));
   }
 
  private:
@@ -220,10 +243,10 @@ class TilePairEpilogue {
   }
 
   const StepGemm& product_;
-  int tile_, output_, token_;
+  int tile_, output_, token_, row_;
   bool stores_;
   uint32_t addend_ = 0;  // two columns of the addend
-  float scale_ = 1.0f;
+  float scale_ = 1.0f, weight_ = 1.0f;
 };
 
 // Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
@@ -231,7 +254,7 @@ template <WeightFormat kFormat>
 __device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
                                           KTile<kFormat>& k_tile) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kFragments<kFormat>; ++i) {
     const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
     k_tile.x[i] = {};
     if (row != nullptr && column < gemm.depth) k_tile.x[i] = LoadWords4(row + column);
@@ -239,8 +262,10 @@ __device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row,
 }
 template <WeightFormat kFormat>
 __device__ __forceinline__ bool IsReady(const KTile<kFormat>& k_tile) {
-  return IsReady(k_tile.x[0]) && IsReady(k_tile.x[1]) && IsReady(k_tile.x[2]) &&
-         IsReady(k_tile.x[3]);
+  bool is_ready = true;
+#pragma unroll
+  for (const uint4& x : k_tile.x) is_ready &= IsReady(x);
+  return is_ready;
 }
 __device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const StepGemm& gemm) {
   const int g = threadIdx.x % 32 / 4;
@@ -248,38 +273,49 @@ __device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const
   return gemm.in + (gemm.rows != nullptr ? gemm.rows[g] : g) * gemm.in_stride;
 }
 
-// For a depth of up to kKTiles K tiles, with or without a norm. Spins for the input, first for one
-// fragment a thread, then for all. Everything else is loaded before.
-template <WeightFormat kFormat, int kKTiles>
-__device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm,
-                                 Consumer& consumer) {
+// An input of up to kResident columns, in registers.
+template <WeightFormat kFormat, int kResident>
+struct ResidentInput {
+  static constexpr int kKTiles = kResident / Chunk<kFormat>::kKTileColumns;
+  KTile<kFormat> k_tiles[kKTiles];
+};
+
+// Loads an input, with or without a norm. Spins for it, first for one fragment a thread, then for
+// all. Everything else is loaded before.
+template <WeightFormat kFormat, int kResident>
+__device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const StepGemm& gemm,
+                                             Consumer& consumer,
+                                             ResidentInput<kFormat, kResident>& input) {
   using Shape = Chunk<kFormat>;
-  constexpr int kNormKTiles = 4;  // K tiles whose norm weights fit in the memory of a warp's sums
-  static_assert(kKTiles == kNormKTiles || kKTiles == 2 * kNormKTiles);
-  const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
+  constexpr int kKTiles = ResidentInput<kFormat, kResident>::kKTiles;
+  constexpr int kTileFragments = kFragments<kFormat>, kAllFragments = kKTiles * kTileFragments;
+  constexpr int kNormFragments = 16;  // whose norm weights fit in the memory of a warp's sums
+  static_assert(kAllFragments == kNormFragments || kAllFragments == 2 * kNormFragments);
+  const int depth = gemm.depth;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto norms = [&](int k_tile) {
-    return reinterpret_cast<uint4*>(consumer.shared().partials[k_tile / kNormKTiles][warp]) +
-           k_tile % kNormKTiles * 16;
+  const auto norms = [&](int fragment) {
+    return reinterpret_cast<uint4*>(consumer.shared().partials[fragment / kNormFragments][warp]) +
+           fragment % kNormFragments * 4;
   };
   if (gemm.norm != nullptr) {
 #pragma unroll
-    for (int i = 0; i < kKTiles / 2; ++i) {
-      const int k_tile = 2 * i + lane / 16, fragment = lane / 4 % 4;
-      const int column = k_tile * kKTileColumns + FragmentColumn<kFormat>(fragment, lane % 4);
+    for (int i = 0; i < kAllFragments / 8; ++i) {
+      const int fragment = 8 * i + lane / 4;
+      const int column = fragment / kTileFragments * Shape::kKTileColumns +
+                         FragmentColumn<kFormat>(fragment % kTileFragments, lane % 4);
       uint4 norm = {};
       if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(gemm.norm + column));
-      norms(k_tile)[lane % 16] = norm;
+      norms(fragment)[lane % 4] = norm;
     }
     __syncwarp();
   }
-  KTile<kFormat> k_tiles[kKTiles];
+  auto& k_tiles = input.k_tiles;
   const bf16* row = InputRow(p, gemm);
   const auto load = [&] {
     bool is_ready = true;
 #pragma unroll
     for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-      LoadKTile<kFormat>(gemm, row, k_tile * kKTileColumns, k_tiles[k_tile]);
+      LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
 #pragma unroll
     for (int k_tile = 0; k_tile < kKTiles; ++k_tile) is_ready &= IsReady<kFormat>(k_tiles[k_tile]);
     return is_ready;
@@ -296,11 +332,11 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm
   if (gemm.norm != nullptr) {
     float squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < 4 * kKTiles; ++i) {
-      uint4& x = k_tiles[i / 4].x[i % 4];
+    for (int i = 0; i < kAllFragments; ++i) {
+      uint4& x = k_tiles[i / kTileFragments].x[i % kTileFragments];
       float values[8], weights[8];
       Unpack8(x, values);
-      Unpack8(norms(i / 4)[i % 4 * 4 + lane % 4], weights);
+      Unpack8(norms(i)[lane % 4], weights);
 #pragma unroll
       for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
       x = Pack8(values);
@@ -312,11 +348,21 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm
   }
 #pragma unroll
   for (int k_tile = 0; k_tile < kKTiles; ++k_tile) PrepareKTile<kFormat>(k_tiles[k_tile]);
-  const int num_tiles = gemm.num_outputs / kTileOutputs;
+}
+
+template <bool kExperts, WeightFormat kFormat, int kResident>
+__device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const StepGemm& gemm,
+                                               Consumer& consumer,
+                                               const ResidentInput<kFormat, kResident>& input) {
+  using Shape = Chunk<kFormat>;
+  constexpr int kKTiles = ResidentInput<kFormat, kResident>::kKTiles;
+  const auto& k_tiles = input.k_tiles;
+  const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
+  const int num_tiles = (gemm.num_outputs + kTileOutputs - 1) / kTileOutputs;
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue epilogue(p, gemm, first, count);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count);
     float sums[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < (kKTiles + Shape::kKTiles - 1) / Shape::kKTiles; ++chunk) {
@@ -329,7 +375,7 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm
         for (int i = 0; i < Shape::kKTiles; ++i) {
           const int k_tile = chunk * Shape::kKTiles + i;
           if (k_tile < kKTiles) {
-            MultiplyKTile<kFormat>(slot, i, depth - k_tile * kKTileColumns, k_tiles[k_tile],
+            MultiplyKTile<kFormat>(slot, i, depth - k_tile * Shape::kKTileColumns, k_tiles[k_tile],
                                    sums[tile]);
           }
         }
@@ -340,26 +386,53 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm
   }
 }
 
+// For a depth of up to kResident columns.
+template <WeightFormat kFormat, int kResident, bool kExperts>
+__device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm,
+                                 Consumer& consumer) {
+  ResidentInput<kFormat, kResident> input;
+  LoadResident(p, gemm, consumer, input);
+  MultiplyLoaded<kExperts>(p, gemm, consumer, input);
+}
+
 // For any depth, without a norm. The input is read again for each pair of tiles, some K tiles
-// ahead. The first pair starts with the columns that are ready.
-template <WeightFormat kFormat>
+// ahead. The first pair starts with the columns that are ready. kExperts: the depth is that of one
+// selected expert after the other, and a row that has not selected an expert has zeros there.
+template <WeightFormat kFormat, bool kExperts>
 __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer) {
   using Shape = Chunk<kFormat>;
-  constexpr int kAhead = kFormat == WeightFormat::kBf16 ? 2 : 1;  // in chunks
+  // In chunks.
+  constexpr int kAhead = kFormat == WeightFormat::kBf16 ? 2048 / Shape::kColumns : 1;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
-  const bf16* row = InputRow(p, gemm);
+  const SelectedExperts& selected = consumer.shared().experts;
+  const int num_parts = kExperts ? selected.count : 1;
+  const bf16* const first_row = InputRow(p, gemm);
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4;
   struct Input {
     KTile<kFormat> k_tiles[Shape::kKTiles];
   };
+  struct Position {
+    int part = 0, column = 0;
+  };
   Input ahead[kAhead];
-  int next = 0;
-  const auto load_at = [&](int column, Input& to) {
+  Position next;
+  const auto load_at = [&](Position from, Input& to) {
+    const bf16* row = first_row;
+    if constexpr (kExperts) {
+      const int rank = row != nullptr ? selected.ranks[from.part][g] : -1;
+      row = rank < 0 ? nullptr : row + rank * depth;
+    }
 #pragma unroll
     for (int i = 0; i < Shape::kKTiles; ++i)
-      LoadKTile<kFormat>(gemm, row, column + i * kKTileColumns, to.k_tiles[i]);
+      LoadKTile<kFormat>(gemm, row, from.column + i * Shape::kKTileColumns, to.k_tiles[i]);
   };
-  const auto after = [&](int column) {
-    return column + Shape::kColumns < depth ? column + Shape::kColumns : 0;
+  const auto after = [&](Position position) {
+    position.column += Shape::kColumns;
+    if (position.column >= depth) {
+      position.column = 0;
+      if (kExperts && ++position.part == num_parts) position.part = 0;
+    }
+    return position;
   };
   const auto load = [&](Input& to) {
     load_at(next, to);
@@ -371,25 +444,29 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
     for (const KTile<kFormat>& k_tile : input.k_tiles) all &= IsReady<kFormat>(k_tile);
     return all;
   };
+  if (num_parts > 0) {
 #pragma unroll
-  for (Input& input : ahead) load(input);
+    for (Input& input : ahead) load(input);
+  }
   const int num_tiles = gemm.num_outputs / kTileOutputs;
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue epilogue(p, gemm, first, count);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count);
     float sums[2][4] = {};
-    for (int column = 0; column < depth; column += Shape::kColumns) {
+    Position at;
+    const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);
+    for (int chunk = 0; chunk < num_chunks; ++chunk, at = after(at)) {
       Input now = ahead[0];
 #pragma unroll
       for (int i = 1; i < kAhead; ++i) ahead[i - 1] = ahead[i];
       load(ahead[kAhead - 1]);
       if (!__all_sync(0xffffffffu, is_ready(now))) {
         SpinUntilReady(p, consumer.shared(), [&] {
-          load_at(column, now);
+          load_at(at, now);
           return is_ready(now);
         });
-        next = after(column);  // the loads in flight were issued too early as well
+        next = after(at);  // the loads in flight were issued too early as well
 #pragma unroll
         for (Input& input : ahead) load(input);
       }
@@ -401,8 +478,8 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
         const char* slot = consumer.Wait();
 #pragma unroll
         for (int i = 0; i < Shape::kKTiles; ++i) {
-          MultiplyKTile<kFormat>(slot, i, depth - column - i * kKTileColumns, now.k_tiles[i],
-                                 sums[tile]);
+          MultiplyKTile<kFormat>(slot, i, depth - at.column - i * Shape::kKTileColumns,
+                                 now.k_tiles[i], sums[tile]);
         }
         consumer.Release();
       }

@@ -1,48 +1,62 @@
-// The ring of a fused decode step, and the exchange between blocks. A producer warp copies this
+// The ring of a fused decode step, and the exchange between blocks. Producer warps copy this
 // block's share of all weights, keys and values to the ring, in the order in which the compute
 // warps need them and as far ahead as slots are free. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
+#include "backends/gpu_llm/kernels/step/step_copy.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kWarps = 8;  // that compute
-// One more warp copies. Three idle warps complete its group, because registers are allocated to
-// groups of four warps.
+// Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
+// the others clear the exchange.
 constexpr int kThreads = 32 * (kWarps + 4);
-constexpr int kConsumerRegisters = 224, kProducerRegisters = 40;
 constexpr int kTileOutputs = 16;
-constexpr int kKTileColumns = 1024;  // of which each warp has 128
-constexpr int kSlots = 6, kSlotBytes = 34816;
-constexpr int kRingBytes = kSlots * kSlotBytes;
-// Slots that are filled at the same time. More do not increase the bandwidth, fewer reduce it.
-constexpr int kMaxInFlight = 2;
 constexpr int kPreloadedUnits = 4;
 
-// Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles. The pitch of bf16 and
-// fp8 rows avoids bank conflicts between adjacent rows.
+// Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the
+// compute warps share. The pitch of bf16 and fp8 rows avoids bank conflicts between adjacent rows.
 template <WeightFormat kFormat>
 struct Chunk {
   static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;
-  static constexpr int kRowBytes = 2048, kPitch = kRowBytes + 64;
+  static constexpr int kRowBytes = kSlotRowBytes, kPitch = kRowBytes + 64;
   static constexpr int kColumns = kRowBytes / kElementBytes;
+  static constexpr int kKTileColumns = kColumns < 1024 ? kColumns : 1024;
   static constexpr int kKTiles = kColumns / kKTileColumns;
   static_assert(kTileOutputs * kPitch <= kSlotBytes);
 };
 template <>
 struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for each K tile
-  static constexpr int kKTiles = 4, kColumns = kKTiles * kKTileColumns;
+  static constexpr int kKTileColumns = 1024;
+  static constexpr int kKTiles = kSlotInt4KTiles, kColumns = kKTiles * kKTileColumns;
   static constexpr int kBlockBytes = Int4BlockBytes(1);
   static_assert(kColumns / kInt4BlockColumns * kBlockBytes <= kSlotBytes);
+};
+// Adjacent slots of a KV block. The first of them has a number that is a multiple of it.
+template <int kHeadDim>
+constexpr int kBlockSlots = static_cast<int>((HeadBytes(kHeadDim) + kSlotBytes - 1) / kSlotBytes);
+constexpr int kRingBytes = kSlots * kSlotBytes;
+
+// The experts of a layer that the step's rows have selected, in the order in which they are read.
+struct SelectedExperts {
+  static constexpr int kMaxCount = kDecodeStepRows * kDecodeStepRowExperts;
+  int count;
+  uint32_t mask[kDecodeStepMaxExperts / 32];  // bit: the expert is selected
+  int16_t experts[kMaxCount];
+  alignas(8)
+      int8_t ranks[kMaxCount][kDecodeStepRows];  // of the expert among those of the row; -1: none
+  int16_t of_rows[kDecodeStepRows][kDecodeStepRowExperts];  // -1: padding
+  float weights[kDecodeStepRows][kDecodeStepRowExperts];
 };
 
 struct SharedState {
   uint64_t full[kSlots], empty[kSlots];
-  float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
+  uint64_t selected;  // its phases end when the experts of a layer are selected
+  SelectedExperts experts;
+  alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
   float squares[kDecodeStepRows][kWarps];
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
@@ -52,6 +66,9 @@ struct SharedState {
   DecodeItem items[kPreloadedUnits];
   int positions[kPreloadedUnits], cache_slots[kPreloadedUnits];
 };
+
+// What lies before the ring.
+constexpr int kStateBytes = (static_cast<int>(sizeof(SharedState)) + 127) / 128 * 128;
 
 struct RingPosition {
   int slot = 0;
@@ -104,13 +121,12 @@ __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
   return result;
 }
 
-template <WeightFormat kFormat, int kHeadDim>
+template <WeightFormat kFormat, int kHeadDim, bool kExperts>
 class Producer {
  public:
   __device__ Producer(const DecodeStepParams& params, char* ring, SharedState& shared)
-      : p_(params), ring_(ring), shared_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {
+      : p_(params), ring_(ring), shared_(shared) {
     position_.parity = 1;  // all slots are empty
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(evict_first_policy_));
   }
 
   __device__ void Run() {
@@ -120,34 +136,40 @@ class Producer {
       CopyMatrix<kFormat>(layer.weights[kStepQkv], q_size + 2 * p_.num_kv_heads * kHeadDim, hidden);
       CopyContext(i, layer.window);
       CopyMatrix<kFormat>(layer.weights[kStepOut], hidden, q_size);
+      if constexpr (kExperts) {
+        if (layer.router != nullptr) {
+          CopyMatrix<WeightFormat::kBf16>(layer.router, p_.num_experts, hidden);
+          WaitForSlot(&shared_.selected, selected_parity_);
+          selected_parity_ ^= 1;
+          CopyGateUp(layer);
+          CopyDown(layer);
+          continue;
+        }
+      }
       CopyMatrix<kFormat>(layer.weights[kStepGateUp], 2 * p_.inner_size, hidden);
       CopyMatrix<kFormat>(layer.weights[kStepDown], hidden, p_.inner_size);
     }
     CopyMatrix<WeightFormat::kBf16>(p_.head, p_.head_outputs, hidden);
+    copy_.WaitForAll();
   }
 
  private:
-  // Waits for the next free slot and announces `bytes` of copies. The bytes in flight are limited
-  // to little more than the memory needs, because other L2 requests would queue behind them.
-  __device__ char* AcquireSlot(int bytes) {
-    BarrierWait(shared_.empty + position_.slot, position_.parity);
+  // Waits for the next free slot and begins `bytes` of copies. The bytes in flight are limited to
+  // little more than the memory needs, because other L2 requests would queue behind them.
+  __device__ char* BeginSlot(int bytes) {
+    WaitForSlot(shared_.empty + position_.slot, position_.parity);
     if (num_in_flight_ == kMaxInFlight) {
-      BarrierWait(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
+      WaitForSlot(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
       oldest_in_flight_.Advance();
     } else {
       ++num_in_flight_;
     }
-    if (lane_ == 0) BarrierExpect(shared_.full + position_.slot, bytes);
-    __syncwarp();
+    copy_.Begin(shared_.full + position_.slot, bytes);
     return ring_ + position_.slot * kSlotBytes;
   }
-  __device__ void Copy(char* to, const char* from, int bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-        "[%1], %2, [%3], %4;" ::"r"(SharedAddress(to)),
-        "l"(from), "r"(bytes), "r"(SharedAddress(shared_.full + position_.slot)),
-        "l"(evict_first_policy_)
-        : "memory");
+  __device__ void EndSlot() {
+    copy_.End();
+    position_.Advance();
   }
 
   __device__ static int BlocksOf(int columns) {
@@ -158,53 +180,92 @@ class Producer {
   // consumers.
   template <WeightFormat kMatrix>
   __device__ void CopyMatrix(const void* weights, int num_outputs, int depth) {
-    const int num_tiles = num_outputs / kTileOutputs, grid = static_cast<int>(gridDim.x);
+    const int num_tiles = (num_outputs + kTileOutputs - 1) / kTileOutputs;
+    const int grid = static_cast<int>(gridDim.x);
     for (int first = blockIdx.x; first < num_tiles; first += 2 * grid) {
       for (int column = 0; column < depth; column += Chunk<kMatrix>::kColumns) {
-        for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid)
-          CopyChunk<kMatrix>(weights, tile, column, depth);
+        for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid) {
+          CopyChunk<kMatrix>(weights, tile, column, depth,
+                             min(kTileOutputs, num_outputs - tile * kTileOutputs));
+        }
       }
     }
   }
 
+  // The same over the tiles of all selected experts.
+  __device__ void CopyGateUp(const DecodeStepLayer& layer) {
+    const SelectedExperts& selected = shared_.experts;
+    const int each = 2 * p_.expert_inner_size / kTileOutputs, num_tiles = selected.count * each;
+    const int grid = static_cast<int>(gridDim.x);
+    for (int first = blockIdx.x; first < num_tiles; first += 2 * grid) {
+      for (int column = 0; column < p_.hidden_size; column += Chunk<kFormat>::kColumns) {
+        for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid) {
+          const char* weights = static_cast<const char*>(layer.weights[kStepGateUp]) +
+                                selected.experts[tile / each] * layer.gate_up_stride;
+          CopyChunk<kFormat>(weights, tile % each, column, p_.hidden_size);
+        }
+      }
+    }
+  }
+  // The depth of a tile is that of one selected expert after the other.
+  __device__ void CopyDown(const DecodeStepLayer& layer) {
+    const SelectedExperts& selected = shared_.experts;
+    const int num_tiles = p_.hidden_size / kTileOutputs, grid = static_cast<int>(gridDim.x);
+    for (int first = blockIdx.x; first < num_tiles; first += 2 * grid) {
+      for (int i = 0; i < selected.count; ++i) {
+        const char* weights = static_cast<const char*>(layer.weights[kStepDown]) +
+                              selected.experts[i] * layer.down_stride;
+        for (int column = 0; column < p_.expert_inner_size; column += Chunk<kFormat>::kColumns) {
+          for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid)
+            CopyChunk<kFormat>(weights, tile, column, p_.expert_inner_size);
+        }
+      }
+    }
+  }
+
+  // `rows`: that the tile has; only a router has tiles of fewer.
   template <WeightFormat kMatrix>
-  __device__ void CopyChunk(const void* weights, int tile, int column, int depth) {
+  __device__ void CopyChunk(const void* weights, int tile, int column, int depth,
+                            int rows = kTileOutputs) {
     using Shape = Chunk<kMatrix>;
     const int columns = min(Shape::kColumns, depth - column);
     if constexpr (kMatrix == WeightFormat::kInt4) {
       const int bytes = BlocksOf(columns) * Shape::kBlockBytes;
       const char* from = static_cast<const char*>(weights) + tile * Int4TileBytes(depth, 1) +
                          BlocksOf(column) * Shape::kBlockBytes;
-      char* to = AcquireSlot(bytes);
-      constexpr int kKTileBytes = kKTileColumns / kInt4BlockColumns * Shape::kBlockBytes;
-      if (const int at = lane_ * kKTileBytes; at < bytes)
-        Copy(to + at, from + at, min(kKTileBytes, bytes - at));
+      char* to = BeginSlot(bytes);
+      constexpr int kKTileBytes = Shape::kKTileColumns / kInt4BlockColumns * Shape::kBlockBytes;
+      copy_.CopyBytes<kKTileBytes>(to, from, bytes);
     } else {
       const int bytes = columns * Shape::kElementBytes;
-      char* to = AcquireSlot(kTileOutputs * bytes);
-      if (lane_ < kTileOutputs) {
-        const int64_t row = int64_t{tile} * kTileOutputs + lane_;
-        Copy(to + lane_ * Shape::kPitch,
-             static_cast<const char*>(weights) + (row * depth + column) * Shape::kElementBytes,
-             bytes);
-      }
+      const int64_t stride = int64_t{depth} * Shape::kElementBytes;
+      const char* from = static_cast<const char*>(weights) + tile * kTileOutputs * stride +
+                         column * Shape::kElementBytes;
+      char* to = BeginSlot(rows * bytes);
+      copy_.CopyRows<kTileOutputs, Shape::kPitch>(to, from, stride, bytes, rows);
     }
-    position_.Advance();
+    EndSlot();
   }
 
   // Copies keys and values of earlier steps; this step's are added when they are ready.
   __device__ void CopyContext(int layer, int window) {
     constexpr int kBytes = static_cast<int>(HeadBytes(kHeadDim));
-    static_assert(kBytes <= kSlotBytes);
     const char* cache = static_cast<const char*>(p_.cache) + layer * p_.cache_layer_bytes;
     for (int i = 0; HasUnit(p_, i); ++i) {
       const AttentionUnit unit = UnitOf(p_, shared_, i, window);
       const int32_t* table = p_.words + unit.item.table_offset + unit.first_tile;
       for (int tile = 0; tile < unit.num_tiles; ++tile) {
         const int64_t head = int64_t{table[tile]} * p_.num_kv_heads + unit.kv_head;
-        char* to = AcquireSlot(kBytes);
-        if (lane_ == 0) Copy(to, cache + head * kBytes, kBytes);
-        position_.Advance();
+        while (position_.slot % kBlockSlots<kHeadDim> != 0) {
+          BeginSlot(0);
+          EndSlot();
+        }
+        for (int done = 0; done < kBytes; done += kSlotBytes) {
+          const int bytes = min(kSlotBytes, kBytes - done);
+          char* to = BeginSlot(bytes);
+          copy_.CopyBytes<kSlotBytes>(to, cache + head * kBytes + done, bytes);
+          EndSlot();
+        }
       }
     }
   }
@@ -213,9 +274,9 @@ class Producer {
   char* ring_;
   SharedState& shared_;
   RingPosition position_, oldest_in_flight_;
+  uint32_t selected_parity_ = 0;
+  SlotCopy copy_;
   int num_in_flight_ = 0;
-  uint64_t evict_first_policy_;  // L2 policy of data that is read once
-  int lane_;
 };
 
 // Barrier of this block's compute warps.
@@ -223,21 +284,36 @@ __device__ __forceinline__ void SyncConsumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
 }
 
-// The compute warps' view of the ring.
+// The compute warps' view of the ring. All of its functions are called by every warp, in the same
+// order.
 class Consumer {
  public:
   __device__ Consumer(char* ring, SharedState& shared) : ring_(ring), shared_(&shared) {}
+  // Waits for the next slot, or for kCount slots that are adjacent.
+  template <int kCount = 1>
   __device__ __forceinline__ char* Wait() {
-    BarrierWait(shared_->full + position_.slot, position_.parity);
+    while (position_.slot % kCount != 0) {
+      WaitForSlot(shared_->full + position_.slot, position_.parity);
+      Release();
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      WaitForSlot(shared_->full + position_.slot + i, position_.parity);
     return ring_ + position_.slot * kSlotBytes;
   }
-  // Called by every warp for every slot that it waited for.
+  // Gives back what Wait() returned.
+  template <int kCount = 1>
   __device__ __forceinline__ void Release() {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) BarrierArrive(shared_->empty + position_.slot);
-    position_.Advance();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (threadIdx.x % 32 == 0) BarrierArrive(shared_->empty + position_.slot);
+      position_.Advance();
+    }
   }
-  __device__ __forceinline__ SharedState& shared() { return *shared_; }
+  __device__ __forceinline__ SharedState& shared() {
+    return *shared_;
+  }
 
  private:
   char* ring_;
@@ -307,7 +383,8 @@ __device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const Sh
 // Exchange memory of a layer; rows are `stride` values apart.
 struct LayerExchange {
   bf16 *qkv, *attention, *middle, *gated, *residual;
-  int stride;
+  float* scores;
+  int stride;  // in bf16
 };
 __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, uint32_t set,
                                                     int layer) {
@@ -318,7 +395,8 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   to.attention = to.qkv + q_size + 2 * p.num_kv_heads * p.head_dim;
   to.middle = to.attention + q_size;
   to.gated = to.middle + p.hidden_size;
-  to.residual = to.gated + p.inner_size;
+  to.residual = to.gated + DecodeStepInner(p);
+  to.scores = reinterpret_cast<float*>(to.residual + p.hidden_size);
   return to;
 }
 

@@ -1,0 +1,76 @@
+// Hopper: one warp fills the ring by bulk copies, and gives its registers to the warps that
+// compute. Device code only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/gemm/weight_format.h"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
+
+constexpr int kCopyWarps = 1;
+constexpr int kSlots = 6, kSlotBytes = 34816;
+// Slots that are filled at the same time. More do not increase the bandwidth, fewer reduce it.
+constexpr int kMaxInFlight = 2;
+// Bytes of a row of bf16 or fp8 weights in a slot, and K tiles of int4 weights in a slot.
+constexpr int kSlotRowBytes = 2048, kSlotInt4KTiles = 4;
+constexpr int kFullArrivals = 1;  // at the barrier of a slot
+
+// Experts for which separate kernels are not faster: the least inner size in int4, of which short
+// depths fill only parts of slots, and the most rows in bf16.
+constexpr int kMinInt4ExpertInner = 4096, kMaxBf16ExpertRows = 8;
+
+__device__ __forceinline__ void FenceSlotBarriers() {
+  BarrierInitFence();
+}
+__device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) {
+  BarrierWait(barrier, parity);
+}
+__device__ __forceinline__ void TakeRegisters() {
+  AcquireRegisters<224>();
+}
+__device__ __forceinline__ void GiveRegisters() {
+  ReleaseRegisters<40>();
+}
+
+// Copies to one slot after the other; called by all threads of the copying warps.
+class SlotCopy {
+ public:
+  __device__ SlotCopy() {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(evict_first_policy_));
+  }
+  // `full` receives its arrivals when `bytes` of copies are complete.
+  __device__ __forceinline__ void Begin(uint64_t* full, int bytes) {
+    full_ = full;
+    if (threadIdx.x % 32 == 0) BarrierExpect(full, bytes);
+    __syncwarp();
+  }
+  // `rows` of kRows rows of `bytes`, which lie `stride` bytes apart in global memory.
+  template <int kRows, int kPitch>
+  __device__ __forceinline__ void CopyRows(char* to, const char* from, int64_t stride, int bytes,
+                                           int rows) {
+    const int row = static_cast<int>(threadIdx.x) % 32;
+    if (row < rows) Copy(to + row * kPitch, from + row * stride, bytes);
+  }
+  // Contiguous bytes, in pieces of kPieceBytes.
+  template <int kPieceBytes>
+  __device__ __forceinline__ void CopyBytes(char* to, const char* from, int bytes) {
+    const int at = static_cast<int>(threadIdx.x) % 32 * kPieceBytes;
+    if (at < bytes) Copy(to + at, from + at, min(kPieceBytes, bytes - at));
+  }
+  __device__ __forceinline__ void End() {}
+  __device__ __forceinline__ void WaitForAll() {}
+
+ private:
+  __device__ __forceinline__ void Copy(char* to, const char* from, int bytes) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1], %2, [%3], %4;" ::"r"(SharedAddress(to)),
+        "l"(from), "r"(bytes), "r"(SharedAddress(full_)), "l"(evict_first_policy_)
+        : "memory");
+  }
+
+  uint64_t* full_ = nullptr;
+  uint64_t evict_first_policy_;  // L2 policy of data that is read once
+};
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
