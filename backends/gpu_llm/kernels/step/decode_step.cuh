@@ -1,7 +1,7 @@
 // The fused decode step for one weight format; each format is compiled in its own file. Grid: one
 // block of threads for each multiprocessor, all resident at once (cooperative launch). Blocks
 // exchange activations in global memory, where each word is marked as not ready until it is
-// written. Compute warps poll the words they need. The warp that copies weights never waits for
+// written. Compute warps poll the words they need. The warps that copy weights never wait for
 // them.
 //
 // Bound by memory bandwidth. One sequence, 8B model, bytes of weights and cache: 87 (bf16), 73
