@@ -1,7 +1,10 @@
 // libtriton_gpu_llm.so: the backend that serves an LLM with the engine on GPUs.
 #include <cstdlib>
 
+#include "backends/gpu_llm/cache_budget.h"
+#include "backends/gpu_llm/companion_memory.h"
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/adapter/llm_model.h"
 
@@ -65,6 +68,35 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   return options;
 }
 
+// A draft model gets the blocks that its model has, as far as the memory goes that was left for it.
+void FitDraftModel(const llm::LlmParameters& parameters, gpu::GpuExecutorOptions& options) {
+  options.adapter_memory_fraction = 0.0;
+  options.max_cache_blocks = gpu::BlocksFor(parameters.max_cache_tokens);
+  options.max_cache_tokens = 0;
+  options.cache_memory_fraction = 0.95;
+  options.profile_steps = 0;
+}
+
+// What the drafter of a model will take of the GPU. What is wrong with its folder is said when it
+// is loaded.
+Result<gpu::CompanionMemory> MemoryOfDrafter(const llm::DecoderModel& model,
+                                             const llm::LlmParameters& parameters,
+                                             const gpu::GpuExecutorOptions& options) {
+  const llm::SpeculationMethod& method = parameters.speculation;
+  if (!method.has_weights() || parameters.is_draft_model) return gpu::CompanionMemory();
+  NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::Checkpoint::Open(method.folder));
+  if (method.kind == llm::DrafterKind::kEagle3) {
+    NEREID_ASSIGN_OR_RETURN(const llm::Eagle3Head head,
+                            llm::ReadEagle3Head(checkpoint, model.spec));
+    return gpu::MemoryOfHead(head, model.spec, gpu::Eagle3Layer::BlockBytes(head),
+                             options.max_num_tokens, options.max_num_sequences);
+  }
+  NEREID_ASSIGN_OR_RETURN(const llm::DecoderModel draft, llm::ReadDecoder(checkpoint, true));
+  return gpu::MemoryOfDraftModel(draft,
+                                 gpu::Decoder::CacheBlockBytes(draft.spec, options.cache_format),
+                                 options.max_num_tokens, options.max_num_sequences);
+}
+
 // The model's own setting, or else that of the server's environment, which launch scripts set.
 std::string DeviceIds(const ConfigParameters& given) {
   if (const std::string* text = given.Find("gpu_device_ids"); text != nullptr) return *text;
@@ -80,6 +112,7 @@ class GpuModel : public llm::LlmModel {
 
  protected:
   bool SupportsQuantizedWeights() const override { return true; }
+  bool SupportsDraftModels() const override { return true; }
   bool SupportsDummyWeights() const override { return true; }
   // Steps of about 10 ms for an 8B model, and whole tiles of cuBLASLt.
   int32_t DefaultMixedStepTokens() const override { return 384; }
@@ -107,8 +140,15 @@ class GpuModel : public llm::LlmModel {
       }
       options.device = devices[0];
     }
+    if (parameters.is_draft_model) {
+      FitDraftModel(parameters, options);
+    } else if (Result<gpu::CompanionMemory> memory = MemoryOfDrafter(model, parameters, options);
+               memory.ok()) {
+      options.companion_memory = *memory;
+    }
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::GpuExecutor> executor,
                             gpu::GpuExecutor::Create(std::move(model), options));
+    if (!parameters.is_draft_model) executor_ = executor.get();
     LogInfo(StrCat("model '", name(), "': GPU ", options.device, " runs ", executor->kernels()));
     if (const std::string& why = executor->decode_refusal(); !why.empty()) {
       LogWarning(
@@ -116,6 +156,29 @@ class GpuModel : public llm::LlmModel {
     }
     return std::unique_ptr<llm::Executor>(std::move(executor));
   }
+  Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+      std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::Eagle3Head head,
+      std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
+      const llm::LlmParameters& /*parameters*/) override {
+    if (executor_ == nullptr) return InternalError("an EAGLE-3 head without a model on one GPU");
+    const llm::ExecutorLimits& limits = executor_->limits();
+    gpu::Eagle3LayerOptions options;
+    options.device = executor_->device();
+    options.form = executor_->form();
+    // The rows of drafts come on top of those of the sequences' tokens.
+    options.num_blocks = limits.num_blocks + limits.max_num_sequences;
+    options.max_num_entries = std::min(limits.max_num_sequences, 256);
+    options.max_positions = limits.max_positions;
+    options.token_embedding = executor_->token_embedding();
+    options.embedding_scale = target_model.spec.embedding_scale;
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::DraftHead> layer,
+                            gpu::Eagle3Layer::Create(std::move(head), options));
+    return layer;
+  }
+
+ private:
+  // Of the model, on one GPU; the engine owns it. Read during the load.
+  gpu::GpuExecutor* executor_ = nullptr;
 };
 
 }  // namespace

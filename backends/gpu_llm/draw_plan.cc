@@ -22,6 +22,7 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();
     if (params.is_greedy() && !edits && sequence.token_masks.empty()) continue;
+    const bool verifies = !sequence.draft_logits.empty() && !params.is_greedy();
     std::span<const int32_t> tokens = input.token_ids;
     const size_t num_known = tokens.size(), mask_words = sequence.token_masks.size() / num_rows;
     if (num_rows > 1) {
@@ -31,9 +32,13 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
       tokens = with_drafts_;
     }
     for (int32_t index = 0; index < num_rows; ++index) {
+      const HostDraw at = {static_cast<int32_t>(i), index, first_row + index};
+      if (verifies && index < sequence.num_draft_tokens) {
+        on_host_.push_back(at);
+        continue;
+      }
       input.token_ids = tokens.first(num_known + index);
-      Add({static_cast<int32_t>(i), index, first_row + index}, input,
-          sequence.token_masks.subspan(index * mask_words, mask_words));
+      Add(at, input, sequence.token_masks.subspan(index * mask_words, mask_words));
     }
   }
 }

@@ -34,7 +34,8 @@ struct DrawItem {
   int32_t mask_row;  // of DrawPlanner::masks(): the tokens that a grammar allows; -1: all
 };
 
-// Plans the draws of a batch. Rows with too many edits are sampled on the host.
+// Plans the draws of a batch. The host samples rows with too many edits, and verifies drafts that
+// were drawn from known logits.
 class DrawPlanner {
  public:
   // A position that the host samples.
@@ -55,6 +56,7 @@ class DrawPlanner {
   // Rows of BatchEntry::token_masks, borrowed from the batch. Their content is known once
   // StepBatch::wait_for_masks has returned.
   std::span<const std::span<const uint32_t>> masks() const { return masks_; }
+  // In the order of the rows.
   std::span<const HostDraw> on_host() const { return on_host_; }
 
  private:

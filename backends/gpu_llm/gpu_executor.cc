@@ -183,11 +183,7 @@ Status GpuExecutor::Initialize() {
     decoder_->SetTimer(timer_.get());
   }
   NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
-  if (decoder_->fuses_decode()) {
-    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
-    planned.fused_rows = decoder_->fused_rows();
-    planner_ = StepPlanner(planned);
-  }
+  planner_ = MakePlanner();
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
   StepShape largest;
@@ -221,6 +217,13 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
   return SizeCache();
+}
+
+StepPlanner GpuExecutor::MakePlanner() const {
+  StepPlannerOptions planned =
+      PlannerOptions(model_.spec, num_processors_, options_.is_batch_invariant);
+  if (decoder_->fuses_decode()) planned.fused_rows = decoder_->fused_rows();
+  return StepPlanner(planned);
 }
 
 Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
@@ -267,13 +270,17 @@ Status GpuExecutor::SizeCache() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
   CacheBudget budget;
   budget.device = options_.device;
-  budget.free_bytes = static_cast<int64_t>(free_bytes);
+  budget.free_bytes = std::max<int64_t>(
+      0, static_cast<int64_t>(free_bytes) - options_.companion_memory.fixed_bytes);
   budget.total_bytes = static_cast<int64_t>(total_bytes);
   budget.weight_bytes = static_cast<int64_t>(weights_.memory.size_bytes());
-  budget.block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format);
+  budget.block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format) +
+                       options_.companion_memory.block_bytes;
   budget.memory_fraction = options_.cache_memory_fraction;
   budget.max_tokens = options_.max_cache_tokens;
   budget.max_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
+  if (options_.max_cache_blocks > 0)
+    budget.max_blocks = std::min(budget.max_blocks, options_.max_cache_blocks);
   NEREID_ASSIGN_OR_RETURN(int64_t blocks, CountCacheBlocks(budget));
   if (options_.group != nullptr) {
     NEREID_ASSIGN_OR_RETURN(blocks, options_.group->WaitForAll(blocks));
@@ -348,6 +355,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   in_flight.result = {};
   in_flight.log_prob_rows.clear();
   in_flight.top_tokens.clear();
+  in_flight.hidden_rows.clear();
   int32_t num_sampled = 0;
   bool needs_logits = false, needs_top_tokens = false;
   for (const llm::BatchEntry& sequence : batch.entries) {
@@ -388,6 +396,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
         shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
   }
+  if (decoder_->captured() != nullptr) NEREID_RETURN_IF_ERROR(CopyHiddenStates(batch, in_flight));
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (needs_logits && options_.rank == 0) {
     NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
@@ -398,9 +407,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (batch.has_token_masks && options_.rank == 0)
     NEREID_RETURN_IF_ERROR(UploadMasks(batch, buffer_index));
   NEREID_RETURN_IF_ERROR(Draw(shape));
-  for (const DrawPlanner::HostDraw& draw : draw_planner_.on_host()) {
-    NEREID_RETURN_IF_ERROR(DrawOnHost(batch, draw, buffer_index));
-  }
+  NEREID_RETURN_IF_ERROR(DrawRowsOnHost(batch, buffer_index));
   if (options_.group != nullptr && shape.num_sampled > 0) {
     BroadcastTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
     NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/companion_memory.h"
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/draw_plan.h"
@@ -42,6 +43,9 @@ struct GpuExecutorOptions {
   int32_t max_positions = 0;           // 0: the model's own limit
   int64_t max_cache_tokens = 0;        // 0: determined by cache_memory_fraction
   double cache_memory_fraction = 0.9;  // of the memory that is free after loading the weights
+  int64_t max_cache_blocks = 0;        // never more than so many KV blocks; 0: no limit
+  // Left free for the model or head that drafts for this one, and is loaded afterwards.
+  CompanionMemory companion_memory;
   CacheFormat cache_format = CacheFormat::kBf16;
   // Memory for LoRA adapters: a part of what is free after loading the weights, before the KV cache
   // takes its part. 0: no adapters.
@@ -91,7 +95,10 @@ class GpuExecutor : public llm::Executor {
             .token_masks = true,
             .adapters = adapters_ != nullptr,
             .draft_tokens = true,
+            .draft_masks = true,
             .prompt_embeddings = true,
+            .draft_logits = true,
+            .hidden_states = true,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -106,10 +113,15 @@ class GpuExecutor : public llm::Executor {
   Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
   }
+  Status CaptureHiddenStates(std::span<const int32_t> layers) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
   const llm::DecoderSpec& spec() const { return model_.spec; }
+  int32_t device() const { return options_.device; }
+  KernelForm form() const { return form_; }
+  // [vocab_size, hidden_size] on the device, for a head that has none of its own.
+  const __nv_bfloat16* token_embedding() const { return weights_.token_embedding; }
   // Waits until all submitted work has completed.
   void Drain();
   // Logits of the newest step, row by row, after sampling rules: the sampled rows, or the other
@@ -147,6 +159,8 @@ class GpuExecutor : public llm::Executor {
   GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
               int32_t num_processors);
   Status Initialize();
+  // Plans fused steps if the decoder runs them.
+  StepPlanner MakePlanner() const;
   Status MakeAdapters(int32_t max_num_rows);
   Status SizeCache();
   Status OpenTiers();
@@ -177,13 +191,21 @@ class GpuExecutor : public llm::Executor {
   Status UploadMasks(const llm::StepBatch& batch, int32_t buffer_index);
   // Samples the rows that need more than the most likely token.
   Status Draw(const StepShape& shape);
-  // Samples a row on the host whose rules change too many logits for the plan. Waits for the step.
-  Status DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
-                    int32_t buffer_index);
+  // Samples the rows on the host whose rules change too many logits for the plan, and verifies
+  // drafts with logits. Waits for the step, and copies one row of logits for each of them; rows
+  // behind a rejected draft are left out.
+  Status DrawRowsOnHost(const llm::StepBatch& batch, int32_t buffer_index);
+  // Returns the token of one such row.
+  Result<int32_t> DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
+                             int32_t buffer_index);
   // Compares the sampled tokens of an entry with its draft tokens and sets the accepted ones and
   // the token that follows. `drafts`: of this entry and of those behind it; loses the entry's.
   void TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
                    std::span<const int32_t>& drafts, llm::StepResult& result) const;
+  // Copies the hidden states that entries request to the host. They are complete with the step.
+  Status CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
+  // Moves those of a completed step to its result.
+  void TakeHiddenStates(const InFlightStep& in_flight, llm::StepResult& result) const;
   // The graphs of decode steps of such a shape. The plan of attention with draft tokens has another
   // kernel, except in fused steps.
   StepGraphs& GraphsOf(const StepShape& shape);
@@ -234,6 +256,10 @@ class GpuExecutor : public llm::Executor {
     // Candidates and logits that sequences request besides a token.
     llm::StepResult result;
     std::vector<std::pair<int32_t, int32_t>> log_prob_rows;  // of a sequence: index into log_probs_
+    // Hidden states of the entries that request them, one after the other; grows with the largest
+    // step. An entry has so many of its rows.
+    PinnedMemory hidden;
+    std::vector<std::pair<int32_t, int32_t>> hidden_rows;
     // Rows whose most likely tokens are in top_tokens_, in its order.
     struct TopTokens {
       int32_t sequence, index, count;  // index: of the sequence's sampled positions

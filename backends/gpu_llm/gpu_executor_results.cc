@@ -200,27 +200,49 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   return CudaStatus(cudaGetLastError(), "drawing");
 }
 
-Status GpuExecutor::DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
-                               int32_t buffer_index) {
+Status GpuExecutor::DrawRowsOnHost(const llm::StepBatch& batch, int32_t buffer_index) {
+  int32_t rejected = -1;  // the entry, a draft of which was rejected: its later rows are not read
+  for (const DrawPlanner::HostDraw& draw : draw_planner_.on_host()) {
+    if (draw.sequence == rejected) continue;
+    NEREID_ASSIGN_OR_RETURN(const int32_t token, DrawOnHost(batch, draw, buffer_index));
+    const llm::BatchEntry& sequence = batch.entries[draw.sequence];
+    if (draw.index < sequence.num_draft_tokens &&
+        token != llm::DraftTokens(batch.token_ids, sequence)[draw.index]) {
+      rejected = draw.sequence;
+    }
+  }
+  return {};
+}
+
+Result<int32_t> GpuExecutor::DrawOnHost(const llm::StepBatch& batch,
+                                        const DrawPlanner::HostDraw& draw, int32_t buffer_index) {
   NEREID_RETURN_IF_ERROR(CopyRows(draw.row, 1));
   const llm::BatchEntry& sequence = batch.entries[draw.sequence];
   llm::SamplingInput input = sequence.sampling;
   std::vector<int32_t> tokens(input.token_ids.begin(), input.token_ids.end());
-  const auto drafts = llm::DraftTokens(batch.token_ids, sequence).first(draw.index);
-  tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+  const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
+  tokens.insert(tokens.end(), drafts.begin(), drafts.begin() + draw.index);
   input.token_ids = tokens;
   const size_t mask_words = sequence.token_masks.size() / (1 + sequence.num_draft_tokens);
   input.token_mask = sequence.token_masks.subspan(draw.index * mask_words, mask_words);
-  const llm::SampledToken token = sampler_.Sample(host_logits_, input);
+  const auto vocab_size = static_cast<size_t>(limits_.vocab_size);
+  const bool is_drawn = draw.index < sequence.num_draft_tokens && !sequence.draft_logits.empty();
+  const llm::SampledToken token =
+      is_drawn ? sampler_.Verify(
+                     host_logits_, input,
+                     {.id = drafts[draw.index],
+                      .logits = sequence.draft_logits.subspan(draw.index * vocab_size, vocab_size),
+                      .threshold = sequence.draft_threshold})
+               : sampler_.Sample(host_logits_, input);
   const int32_t at = buffer_index * max_num_logits_ + draw.row;
   sampled_.as<int32_t>()[at] = token.id;
   sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;
   // The slot keeps the valid id of FindMostLikely; with draft tokens, nothing reads it.
-  if (token.id == llm::kNoToken || sequence.num_draft_tokens > 0) return {};
+  if (token.id == llm::kNoToken || sequence.num_draft_tokens > 0) return token.id;
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(decoder_->last_tokens() + sequence.slot,
                                               sampled_.as<int32_t>() + at, 4,
                                               cudaMemcpyHostToDevice, stream_.get()));
-  return {};
+  return token.id;
 }
 
 Result<llm::StepResult> GpuExecutor::Collect() {
@@ -239,6 +261,7 @@ Result<llm::StepResult> GpuExecutor::Collect() {
     result.prompt_log_probs.resize(in_flight.rows.size());
     result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
   }
+  TakeHiddenStates(in_flight, result);
   std::span<const int32_t> drafts = in_flight.drafts;
   for (size_t i = 0; i < in_flight.rows.size(); ++i)
     if (in_flight.rows[i] >= 0) TakeSampled(in_flight, buffer_index, i, drafts, result);

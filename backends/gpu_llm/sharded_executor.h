@@ -29,6 +29,9 @@ class ShardedExecutor : public llm::Executor {
     llm::ExecutorFeatures features = ranks_[0]->features();
     features.draft_tokens = false;
     features.prompt_embeddings = false;
+    features.draft_masks = false;
+    features.draft_logits = false;
+    features.hidden_states = false;
     return features;
   }
   llm::ExecutorMemory memory() const override;

@@ -89,7 +89,7 @@ std::unique_ptr<llm::HeadCache> Eagle3Layer::MakeCache() const {
   return std::make_unique<Cache>(spec().kv_size());
 }
 
-void Eagle3Layer::Run(std::span<llm::HeadEntry> entries) {
+Status Eagle3Layer::Run(std::span<llm::HeadEntry> entries) {
   pool_.BeginStep();
   Embed(entries);
   RunAttention(entries);
@@ -111,6 +111,7 @@ void Eagle3Layer::Run(std::span<llm::HeadEntry> entries) {
     entries[i].logits.assign(row, row + head_.draft_vocab_size);
   }
   pool_.EndStep();
+  return {};
 }
 
 void Eagle3Layer::Embed(std::span<const llm::HeadEntry> entries) {

@@ -34,7 +34,7 @@ class Eagle3Layer : public llm::DraftHead {
   int32_t max_positions() const override { return spec().max_positions; }
   std::span<const int32_t> target_ids() const override { return head_.target_ids; }
   std::unique_ptr<llm::HeadCache> MakeCache() const override;
-  void Run(std::span<llm::HeadEntry> entries) override;
+  Status Run(std::span<llm::HeadEntry> entries) override;
 
  private:
   // The rows of a sequence: keys, then values, of all heads.

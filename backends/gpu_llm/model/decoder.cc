@@ -136,11 +136,12 @@ CacheBlocks Decoder::cache_blocks() const {
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
   for (const DeviceMemory* memory :
-       {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_, &gate_up_, &gated_, &logits_,
-        &partials_, &tickets_, &last_tokens_, &partial_sums_, &shard_logits_}) {
+       {&cache_, &residual_, &normed_, &mlp_in_, &head_in_, &qkv_, &attention_, &gate_up_, &gated_,
+        &logits_, &partials_, &tickets_, &last_tokens_, &partial_sums_, &shard_logits_}) {
     sum += memory->size_bytes();
   }
   if (decode_step_) sum += decode_step_->memory_bytes();
+  if (captured_) sum += captured_->memory_bytes();
   return static_cast<int64_t>(sum) + rope_tables_.memory_bytes() + experts_.memory_bytes();
 }
 
@@ -165,9 +166,20 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   Embed(embedding, stream);
   if (IsFused(shape)) return RunFused(shape, words, stream);
   adapter_rows_ = shape.has_adapters ? adapters_->RowsOf(shape, words) : AdapterRows{};
+  const auto* const residual = residual_.as<__nv_bfloat16>();
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
+    if (captured_)
+      NEREID_RETURN_IF_ERROR(captured_->Store(layer, residual, shape.num_tokens, stream));
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
+  if (!captured_) return {};
+  return captured_->Store(spec_->num_layers(), residual, shape.num_tokens, stream);
+}
+
+Status Decoder::Capture(std::vector<int32_t> layers) {
+  NEREID_ASSIGN_OR_RETURN(
+      captured_, HiddenStates::Create(std::move(layers), spec_->hidden_size, max_num_tokens_));
+  decode_step_.reset();  // it keeps no hidden states
   return {};
 }
 
@@ -343,6 +355,9 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
                                     qkv_, shape.num_tokens, may_time, stream));
     NEREID_RETURN_IF_ERROR(
         AddAdapters(qkv_, qkv_size(), layer, AdapterGroup::kQkv, normed_, stream));
+  } else if (head_in_.data() != nullptr) {
+    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, head_in_, nullptr, GemmEpilogue::kBf16,
+                                    qkv_, shape.num_tokens, may_time, stream));
   } else {
     NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
                                     is_normed ? nullptr : &weights.input_norm, GemmEpilogue::kBf16,

@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/model/device_adapters.h"
 #include "backends/gpu_llm/model/experts.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/model/hidden_states.h"
 #include "backends/gpu_llm/model/linear.h"
 #include "backends/gpu_llm/model/rope_tables.h"
 #include "backends/gpu_llm/model/sharding.h"
@@ -65,6 +66,20 @@ class Decoder {
   void SetPromptRows(const __nv_bfloat16* rows) { prompt_rows_ = rows; }
   // `words` is on the device with the layout of `shape`.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
+  // The same for an EAGLE-3 head, whose rows have hidden states besides their tokens. Allocates
+  // its buffers at the first call.
+  struct HeadInputs {
+    const __nv_bfloat16* features = nullptr;  // [num_features, depth of feature_projection]
+    int32_t num_features = 0;                 // the first rows
+    const __nv_bfloat16* own = nullptr;       // [num_own, hidden_size]: of the rows behind them
+    int32_t num_own = 0;
+    const __nv_bfloat16* token_embedding = nullptr;
+    bool norm_before_residual = false;  // the residual is the normed hidden state
+  };
+  Status ForwardHead(const HeadInputs& inputs, const StepShape& shape, const int32_t* words,
+                     cudaStream_t stream);
+  // [num_tokens, hidden_size] of the newest step: the output of the last layer.
+  const __nv_bfloat16* residual() const { return residual_.as<__nv_bfloat16>(); }
   // Computes rows [first, first + count) of the step's logits, at most max_num_logits, into
   // logits(). With several GPUs, only rank 0's logits() are complete.
   Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
@@ -72,6 +87,11 @@ class Decoder {
   // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
   CacheBlocks cache_blocks() const;
+  // Keeps the inputs of these layers in all later steps, which are not fused. Before the first
+  // step.
+  Status Capture(std::vector<int32_t> layers);
+  // Of the newest step; null: nothing is kept.
+  const HiddenStates* captured() const { return captured_ ? &*captured_ : nullptr; }
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
   // Floats from one row of logits to the next: PaddedVocabulary().
@@ -154,10 +174,11 @@ class Decoder {
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
   int64_t cache_layer_bytes_ = 0;
-  DeviceMemory residual_;   // [num_tokens, hidden_size]
-  DeviceMemory normed_;     // [num_tokens, hidden_size]
-  DeviceMemory mlp_in_;     // [num_tokens, hidden_size], with a parallel residual
-  DeviceMemory qkv_;        // [num_tokens, q_size + 2 * kv_size]
+  DeviceMemory residual_;  // [num_tokens, hidden_size]
+  DeviceMemory normed_;    // [num_tokens, hidden_size]
+  DeviceMemory mlp_in_;    // [num_tokens, hidden_size], with a parallel residual
+  DeviceMemory head_in_;   // [num_tokens, 2 * hidden_size] of an EAGLE-3 head; empty: another model
+  DeviceMemory qkv_;       // [num_tokens, q_size + 2 * kv_size]
   DeviceMemory attention_;  // [num_tokens, q_size]
   // With experts, rows are pairs of token and expert.
   DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
@@ -174,6 +195,7 @@ class Decoder {
   OperatorTimer* timer_ = nullptr;  // null: no profile
   const DeviceAdapters* adapters_ = nullptr;
   AdapterRows adapter_rows_ = {};  // of the step that is being launched
+  std::optional<HiddenStates> captured_;
   std::optional<DecodeStepRunner> decode_step_;
   std::string decode_refusal_;
 };

@@ -296,12 +296,14 @@ void PlanMlp(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer, GpuL
   result.down_bias = plan.Vector(layer, {{WeightKind::kDownBias, hidden}});
 }
 
-GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer) {
+// `num_inputs`: columns of q, k and v.
+GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer,
+                   int64_t num_inputs) {
   GpuLayer result;
   const int64_t q = spec.q_size(), kv = spec.kv_size(), hidden = spec.hidden_size;
   result.input_norm = plan.Norm(layer, WeightKind::kInputNorm, WeightKind::kInputNormBias);
-  result.qkv =
-      plan.Matrix(layer, {{WeightKind::kQ, q}, {WeightKind::kK, kv}, {WeightKind::kV, kv}}, hidden);
+  result.qkv = plan.Matrix(layer, {{WeightKind::kQ, q}, {WeightKind::kK, kv}, {WeightKind::kV, kv}},
+                           num_inputs);
   if (spec.qkv_bias) {
     result.qkv_bias = plan.Vector(
         layer, {{WeightKind::kQBias, q}, {WeightKind::kKBias, kv}, {WeightKind::kVBias, kv}});
@@ -347,7 +349,9 @@ void RelocateAll(GpuWeights& weights) {
   Relocate(weights.position_embedding, weights.memory);
   Relocate(weights.lm_head_bias, weights.memory);
   relocate_norm(weights.final_norm);
+  relocate_norm(weights.feature_norm);
   relocate_matrix(weights.lm_head);
+  relocate_matrix(weights.feature_projection);
   for (GpuLayer& layer : weights.layers) {
     for (GpuNorm* norm : {&layer.input_norm, &layer.post_attention_norm, &layer.pre_mlp_norm,
                           &layer.post_mlp_norm}) {
@@ -393,6 +397,7 @@ int64_t PositionRows(const llm::DecoderModel& model) {
 
 std::vector<const GpuMatrix*> GpuWeights::matrices() const {
   std::vector<const GpuMatrix*> result = {&lm_head};
+  if (feature_projection.data != nullptr) result.push_back(&feature_projection);
   for (const GpuLayer& layer : layers) {
     for (const GpuMatrix* matrix :
          {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
@@ -455,7 +460,7 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
     plan.AddDummyMatrix(positions);
   }
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer)
-    weights.layers.push_back(PlanLayer(plan, spec, layer));
+    weights.layers.push_back(PlanLayer(plan, spec, layer, spec.hidden_size));
   weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
   const IndexRange head = sharding.HeadRows(sharding.rank(), PaddedVocabulary(spec.vocab_size));
   if (spec.tied_embeddings) {
@@ -484,6 +489,34 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
   } else {
     NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), weights.memory));
   }
+  return weights;
+}
+
+Result<GpuWeights> LoadHeadWeights(const llm::DecoderModel& head, int64_t feature_size,
+                                   int64_t embedding_rows) {
+  const llm::DecoderSpec& spec = head.spec;
+  const Sharding whole;
+  const std::optional<DummyWeights> none;
+  WeightPlan plan(head, whole, none);
+  GpuWeights weights;
+  if (embedding_rows > 0) {
+    const GpuMatrix embedding =
+        plan.Matrix(kNoLayer, {{WeightKind::kTokenEmbedding, embedding_rows}}, spec.hidden_size);
+    weights.token_embedding = static_cast<const __nv_bfloat16*>(embedding.data);
+  }
+  weights.feature_projection =
+      plan.Matrix(kNoLayer, {{WeightKind::kFeatureProjection, spec.hidden_size}}, feature_size);
+  weights.feature_norm.weight = plan.NormVector(0, WeightKind::kFeatureNorm, spec.hidden_size);
+  weights.layers.push_back(PlanLayer(plan, spec, 0, int64_t{2} * spec.hidden_size));
+  weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
+  weights.lm_head =
+      plan.Matrix(kNoLayer, {{WeightKind::kLmHead, spec.vocab_size}}, spec.hidden_size, 0,
+                  PaddedVocabulary(spec.vocab_size) - spec.vocab_size);
+  NEREID_RETURN_IF_ERROR(plan.status());
+  NEREID_ASSIGN_OR_RETURN(weights.memory,
+                          DeviceMemory::Allocate(plan.size_bytes(), "the weights of a draft head"));
+  RelocateAll(weights);
+  NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), weights.memory));
   return weights;
 }
 

@@ -65,6 +65,9 @@ struct GpuWeights {
   // GPU's rows
   GpuMatrix lm_head;
   const __nv_bfloat16* lm_head_bias = nullptr;  // [vocab_size]; null: none
+  // Of an EAGLE-3 head alone. Its q, k and v have 2 * hidden_size columns.
+  GpuMatrix feature_projection;  // [hidden_size, hidden states of the target's layers]
+  GpuNorm feature_norm;
   std::vector<GpuLayer> layers;
   DeviceMemory memory;
 
@@ -90,5 +93,10 @@ Status CheckGpuSupport(const llm::DecoderModel& model);
 // decoder, and `sharding` locates it in the whole weights.
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
                                   const std::optional<DummyWeights>& dummy);
+
+// The same of an EAGLE-3 head. head.spec.vocab_size is that of its own LM head; `embedding_rows`:
+// of its own embedding, 0: it has none, and token_embedding is null.
+Result<GpuWeights> LoadHeadWeights(const llm::DecoderModel& head, int64_t feature_size,
+                                   int64_t embedding_rows);
 
 }  // namespace nereid::gpu

@@ -40,6 +40,7 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeModelDrafter(const LlmParame
                            limits.vocab_size, ": expected the same vocabulary");
   }
   own.max_positions = std::min(limits.max_positions, decoder.spec.max_positions);
+  own.is_draft_model = true;
   own.tiers = {};  // of the model's own cache
   own.max_cache_tokens = int64_t{limits.num_blocks} * limits.block_size;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,

@@ -61,6 +61,8 @@ struct LlmParameters {
   std::string speculative_decoding = "off";
   SpeculationMethod speculation;
   int32_t max_draft_tokens = 8;  // of a sequence in one step
+  // Set for the executor of a draft model, which is made of a copy of the model's parameters.
+  bool is_draft_model = false;
   // batch_invariant: require bit-identical results alone and in any batch
   bool is_batch_invariant = false;
 };

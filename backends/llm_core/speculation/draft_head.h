@@ -19,6 +19,8 @@ class HeadCache {
   virtual int32_t num_rows() const = 0;
   /// Forgets all rows but the first ones.
   virtual void Truncate(int32_t num_rows) = 0;
+  /// Makes room for so many rows. False: there is no memory now, and the sequence gets no drafts.
+  virtual bool Reserve(int32_t /*num_rows*/) { return true; }
 };
 
 /// Consecutive rows of one sequence.
@@ -45,7 +47,9 @@ class DraftHead {
   /// [draft_vocab_size]: the target's id of each draft id.
   virtual std::span<const int32_t> target_ids() const = 0;
   virtual std::unique_ptr<HeadCache> MakeCache() const = 0;
-  virtual void Run(std::span<HeadEntry> entries) = 0;
+  /// Requires that the entries' caches have reserved their rows. After an error, the head is not
+  /// called again.
+  virtual Status Run(std::span<HeadEntry> entries) = 0;
 };
 
 }  // namespace nereid::llm

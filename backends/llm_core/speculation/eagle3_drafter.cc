@@ -74,9 +74,14 @@ void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
   int32_t num_behind = kMostBehind;
   entries_.clear();
   chains_.clear();
+  if (has_failed_) return;
   for (DraftQuery& query : queries) AppendFirst(query, num_behind);
   while (!entries_.empty()) {
-    head_->Run(entries_);
+    if (!head_->Run(entries_).ok()) {
+      has_failed_ = true;
+      for (DraftQuery& query : queries) query.drafts->clear();
+      return;
+    }
     size_t kept = 0;
     for (size_t i = 0; i < entries_.size(); ++i) {
       State& state = *chains_[i].state;
@@ -122,6 +127,8 @@ bool Eagle3Drafter::AppendFirst(DraftQuery& query, int32_t& num_behind) {
   constexpr int32_t kKeepsUp = kMaxDraftTokens + 1;
   const int32_t count = left > kKeepsUp ? std::min(left, num_behind) : left;
   if (count == 0) return false;
+  // The last draft has no row.
+  if (!state.cache->Reserve(state.cache->num_rows() + count + query.max_drafts - 1)) return false;
   if (left > kKeepsUp) {
     num_behind -= count;
     query.num_caught_up += count;

@@ -36,6 +36,7 @@ class Eagle3Drafter : public Drafter {
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
                std::span<const float> hidden_states) override;
+  /// After an error of the head, no sequence gets drafts.
   void Propose(std::span<DraftQuery> queries) override;
 
  private:
@@ -45,8 +46,8 @@ class Eagle3Drafter : public Drafter {
     State* state = nullptr;
   };
 
-  /// Adds the rows of a sequence up to its newest token. Returns false if it has none to run, or is
-  /// too far behind.
+  /// Adds the rows of a sequence up to its newest token. Returns false if it has none to run, is
+  /// too far behind, or the head has no memory for it.
   bool AppendFirst(DraftQuery& query, int32_t& num_behind);
   /// Draws a token from the logits of an entry. Returns whether the chain goes on.
   bool Extend(const Chain& chain, const HeadEntry& entry);
@@ -55,6 +56,7 @@ class Eagle3Drafter : public Drafter {
 
   const std::unique_ptr<DraftHead> head_;
   const float least_probability_;
+  bool has_failed_ = false;
   Sampler sampler_;
   std::vector<float> logits_;  // scratch memory, [vocab_size]
   std::vector<HeadEntry> entries_;

@@ -167,6 +167,35 @@ TEST_F(DrawPlanTest, DraftsAreCountedByTheRowsBehindThem) {
   }
 }
 
+// The host compares both distributions of a drawn draft; the position behind the drafts is sampled
+// like any other.
+TEST_F(DrawPlanTest, DraftsWithLogitsAreVerifiedOnTheHost) {
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const std::vector<float> logits(2 * kVocab, 0.0f);
+  llm::SamplingParams greedy, sampled;
+  sampled.top_p = 0.9f;
+  for (const llm::SamplingParams* params : {&sampled, &greedy}) {
+    Add(*params, tokens, {}, 3);
+    llm::BatchEntry& sequence = batch_.entries.back();
+    sequence.first_token = static_cast<int32_t>(batch_.token_ids.size());
+    sequence.num_tokens = 3;
+    sequence.num_draft_tokens = 2;
+    sequence.draft_logits = logits;
+    batch_.token_ids.insert(batch_.token_ids.end(), {3, 7, 8});
+  }
+  DrawPlanner planner(kVocab, 1000);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.on_host().size(), 2u);
+  for (int32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(planner.on_host()[i].sequence, 0);
+    EXPECT_EQ(planner.on_host()[i].index, i);
+    EXPECT_EQ(planner.on_host()[i].row, i);
+  }
+  ASSERT_EQ(planner.items().size(), 1u);
+  EXPECT_EQ(planner.items()[0].row, 2);
+  EXPECT_EQ(planner.items()[0].position, 5u);
+}
+
 TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   const std::vector<int32_t> tokens = {1, 2, 3};
   const std::vector<int32_t> banned = {5};

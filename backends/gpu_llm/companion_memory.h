@@ -1,0 +1,25 @@
+// The memory that a draft model or an EAGLE-3 head will take on the GPU of the model that it drafts
+// for, which is loaded first and leaves it free. No CUDA here. [load thread]
+#pragma once
+
+#include <cstdint>
+
+#include "backends/llm_core/model/architecture.h"
+#include "backends/llm_core/speculation/eagle3_head.h"
+
+namespace nereid::gpu {
+
+struct CompanionMemory {
+  int64_t fixed_bytes = 0;  // weights and buffers
+  int64_t block_bytes = 0;  // of its own KV cache, for each block of the model's
+};
+
+// `block_bytes`: of the draft model. The numbers are those of its executor's options.
+CompanionMemory MemoryOfDraftModel(const llm::DecoderModel& draft, int64_t block_bytes,
+                                   int32_t max_num_tokens, int32_t max_num_sequences);
+// `target`: the model, whose hidden states are kept for each of `max_num_tokens` rows.
+CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec& target,
+                             int64_t block_bytes, int32_t max_num_tokens,
+                             int32_t max_num_sequences);
+
+}  // namespace nereid::gpu

@@ -1,0 +1,46 @@
+// The memory that a model leaves to its drafter.
+#include "backends/gpu_llm/companion_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::gpu {
+namespace {
+
+llm::DecoderModel SmallModel(std::span<const uint8_t> bytes) {
+  llm::DecoderModel model;
+  model.spec.vocab_size = 1000;
+  model.spec.hidden_size = 64;
+  model.spec.intermediate_size = 128;
+  model.spec.num_heads = model.spec.num_kv_heads = 4;
+  model.spec.head_dim = 16;
+  model.spec.layers.resize(2);
+  for (const llm::WeightKind kind : {llm::WeightKind::kQ, llm::WeightKind::kK}) {
+    llm::ResolvedWeight& weight = model.weights[{0, kind, llm::kNoExpert}];
+    weight.tensor.bytes = bytes;
+  }
+  return model;
+}
+
+TEST(CompanionMemoryTest, ADraftModelNeedsItsWeightsBuffersAndBlocks) {
+  const std::vector<uint8_t> bytes(5000);
+  const llm::DecoderModel model = SmallModel(bytes);
+  const CompanionMemory none = MemoryOfDraftModel(SmallModel({}), 300, 512, 200);
+  const CompanionMemory memory = MemoryOfDraftModel(model, 300, 512, 200);
+  EXPECT_EQ(memory.block_bytes, 300);
+  EXPECT_EQ(memory.fixed_bytes - none.fixed_bytes, 2 * 5000);
+  EXPECT_GE(none.fixed_bytes, 200 * 1000 * 4 + 512 * 2 * (2 * 64 + 4 * 64 + 3 * 128));
+}
+
+TEST(CompanionMemoryTest, AHeadAlsoNeedsTheHiddenStatesOfItsTarget) {
+  llm::Eagle3Head head;
+  head.model = SmallModel({});
+  head.aux_layers = {1, 2, 3};
+  llm::DecoderSpec target;
+  target.hidden_size = 64;
+  const CompanionMemory alone = MemoryOfDraftModel(head.model, 10, 512, 200);
+  const CompanionMemory memory = MemoryOfHead(head, target, 10, 512, 200);
+  EXPECT_GE(memory.fixed_bytes - alone.fixed_bytes, 2 * 512 * 3 * 64);
+}
+
+}  // namespace
+}  // namespace nereid::gpu

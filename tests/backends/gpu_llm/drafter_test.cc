@@ -1,0 +1,318 @@
+// Drafters with weights, drafts under grammars and drafts with logits on the GPU: the answers are
+// those without drafts, or have their distribution.
+#include <numeric>
+
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/gpu_llm/model/eagle3_layer.h"
+#include "backends/llm_core/grammar/grammar.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/model_drafter.h"
+#include "tests/backends/cpu_reference/random_eagle3_head.h"
+#include "tests/backends/gpu_llm/single_sequence.h"
+#include "tests/backends/gpu_llm/speculation_fixture.h"
+
+namespace nereid::gpu {
+namespace {
+
+using testing::FullAnswer;
+using testing::RelativeError;
+using Work = std::vector<std::unique_ptr<llm::GenerationRequest>>;
+
+class GpuDrafterTest : public testing::GpuSpeculationTest {
+ protected:
+  void SetUp() override {
+    testing::GpuSpeculationTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_NE(MakeExecutor(), nullptr);  // sets vocab_size_
+  }
+  // Under load, in chunks, behind cached prefixes, and with cancellations.
+  void AnswerTogether(const Work& work, std::vector<FullAnswer>& answers) {
+    std::vector<std::future<FullAnswer>> together, disturbing;
+    for (size_t i = 0; i < work.size(); ++i) {
+      together.push_back(SendFull(*work[i]));
+      if (i % 4 == 0) disturbing.push_back(SendFull(*work[work.size() - 1 - i], 3));
+      if (i % 8 == 7) together[i - 4].wait();
+    }
+    for (auto& answer : together) answers.push_back(answer.get());
+    for (auto& each : disturbing) each.wait();
+  }
+  void ExpectTheSameAnswers(const Work& work, const std::vector<FullAnswer>& alone) {
+    std::vector<FullAnswer> answers;
+    AnswerTogether(work, answers);
+    for (size_t i = 0; i < work.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(answers[i].ids, alone[i].ids);
+      EXPECT_EQ(answers[i].log_probs, alone[i].log_probs);
+      EXPECT_EQ(answers[i].top_ids, alone[i].top_ids);
+      EXPECT_EQ(answers[i].finish, alone[i].finish);
+      EXPECT_EQ(answers[i].error, alone[i].error);
+    }
+    const llm::SpeculationCounts counts = engine_->stats().speculation;
+    EXPECT_GT(counts.num_drafted, 0);
+    std::printf("  drafted %lld, accepted %lld\n", static_cast<long long>(counts.num_drafted),
+                static_cast<long long>(counts.num_accepted));
+  }
+  void UseLoad() {
+    scheduler_ = {};
+    scheduler_.prefix_cache = true;
+    scheduler_.mixed_step_tokens = 32;
+  }
+  // The executor of a draft model, beside that of the model.
+  std::unique_ptr<GpuExecutor> MakeDraftExecutor(const std::string& directory) {
+    const std::string own = std::exchange(directory_, directory);
+    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    directory_ = own;
+    return executor;
+  }
+  // An engine whose drafter is an EAGLE-3 head with random weights.
+  void StartWithHead() {
+    const auto target =
+        std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+    const auto model = llm::ReadDecoder(*target);
+    auto head = llm::ReadEagle3Head(*random_head_.checkpoint(), model->spec);
+    ASSERT_TRUE(head.ok()) << head.status().message();
+    const std::vector<int32_t> layers = head->aux_layers;
+    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    ASSERT_NE(executor, nullptr);
+    Eagle3LayerOptions options;
+    options.form = executor->form();
+    options.num_blocks = 80;
+    options.max_num_entries = 8;  // half of the sequences: two launches
+    options.token_embedding = executor->token_embedding();
+    auto layer = Eagle3Layer::Create(std::move(*head), options);
+    ASSERT_TRUE(layer.ok()) << layer.status().message();
+    const Status captured = executor->CaptureHiddenStates(layers);
+    ASSERT_TRUE(captured.ok()) << captured.message();
+    StartOn(std::move(executor), std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
+  }
+
+  const cpu::testing::RandomEagle3Head random_head_{3};
+};
+
+// Drafts are right but where the draft model computed two tokens of the output together.
+TEST_F(GpuDrafterTest, AModelDraftsForItself) {
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWith(std::make_shared<llm::ModelDrafter>(MakeDraftExecutor(directory_), 0.0f));
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+  const llm::SpeculationCounts counts = engine_->stats().speculation;
+  EXPECT_GT(counts.num_accepted, counts.num_drafted * 8 / 10);
+}
+
+TEST_F(GpuDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
+  const std::string other = cpu::testing::FindTiny("mistral-swa");
+  if (other.empty()) GTEST_SKIP() << "no test data for mistral-swa";
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWith(std::make_shared<llm::ModelDrafter>(MakeDraftExecutor(other), 0.0f));
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+}
+
+TEST_F(GpuDrafterTest, AnEagle3HeadChangesNoAnswer) {
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWithHead();
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+}
+
+// Recorded steps keep the hidden states, too. Greedy answers are those without drafts but for near
+// ties.
+TEST_F(GpuDrafterTest, AnEagle3HeadWorksWithoutBatchInvariance) {
+  options_.steps_before_recording = 1;
+  auto work = DrawWork(40);
+  for (auto& request : work) request->sampling = {};
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  StartWithHead();
+  if (HasFatalFailure()) return;
+  std::vector<FullAnswer> answers;
+  AnswerTogether(work, answers);
+  size_t num_equal = 0;
+  for (size_t i = 0; i < work.size(); ++i) num_equal += answers[i].ids == alone[i].ids ? 1 : 0;
+  EXPECT_GE(num_equal, work.size() / 3);  // the model is small, and near ties are frequent
+  EXPECT_GT(engine_->stats().speculation.num_drafted, 0);
+  EXPECT_GT(executor_->num_graph_steps(), 0);
+}
+
+// Every draft position has a mask of its own, and forced text is drafted without a drafter.
+TEST_F(GpuDrafterTest, DraftsUnderGrammarsChangeNoAnswer) {
+  options_.is_batch_invariant = true;
+  std::vector<std::string> tokens(vocab_size_);
+  constexpr int kLetters = 26;
+  for (int i = 0; i < kLetters; ++i) tokens[i] = std::string(1, static_cast<char>('a' + i));
+  for (int i = 0; i < 10; ++i) tokens[kLetters + i] = std::string(1, static_cast<char>('0' + i));
+  for (int i = 40; i < 300; ++i)
+    tokens[i] = {static_cast<char>('a' + i % kLetters), static_cast<char>('a' + i / kLetters)};
+  const int32_t end = vocab_size_ - 1;
+  const auto vocabulary = llm::grammar::Vocabulary::Make(std::move(tokens), {end}).value();
+  std::vector<std::shared_ptr<const llm::grammar::Grammar>> grammars;
+  for (const char* regex : {"([a-f]{1,3}[0-9]{2}){1,8}", "(name[a-z]{2,5}0value[0-9]+x)+", "[ab]*"})
+    grammars.push_back(llm::grammar::Grammar::FromRegex(regex, vocabulary).value());
+  auto work = DrawWork(40);
+  for (size_t i = 0; i < work.size(); ++i) {
+    work[i]->stop.end_ids = {end};
+    work[i]->stop.min_tokens = 0;
+    work[i]->sampling.allowed_ids.clear();
+    if (i % 4 < 3) work[i]->grammar = grammars[i % 4];
+    work[i]->speculates = false;
+  }
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  for (auto& request : work) request->speculates = true;
+  for (const bool has_drafter : {true, false}) {
+    UseLoad();
+    StartWith(has_drafter ? drafter_ : nullptr);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+    EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+    engine_.reset();
+  }
+}
+
+TEST_F(GpuDrafterTest, HiddenStatesAreThoseOfTheCpu) {
+  const auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  cpu::CpuExecutorOptions cpu_options;
+  cpu_options.num_threads = 2;
+  auto cpu = std::move(*cpu::CpuExecutor::Create(
+      checkpoint, std::move(*llm::ReadDecoder(*checkpoint)), cpu_options));
+  auto gpu = MakeExecutor();
+  const std::vector<int32_t> layers = {3, 0, 2};
+  ASSERT_TRUE(cpu->CaptureHiddenStates(layers).ok());
+  const Status captured = gpu->CaptureHiddenStates(layers);
+  ASSERT_TRUE(captured.ok()) << captured.message();
+  EXPECT_FALSE(gpu->CaptureHiddenStates(std::vector<int32_t>{7}).ok());
+  std::vector<int32_t> prompt(70), other = {9, 8, 7};
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * 37 % 509);
+  const llm::SamplingParams greedy;
+  std::vector<llm::StepResult> results;
+  for (llm::Executor* executor :
+       {static_cast<llm::Executor*>(gpu.get()), static_cast<llm::Executor*>(cpu.get())}) {
+    std::vector<int32_t> tables[2] = {std::vector<int32_t>(8), std::vector<int32_t>(8)};
+    std::iota(tables[0].begin(), tables[0].end(), 0);
+    std::iota(tables[1].begin(), tables[1].end(), 8);
+    for (int step = 0; step < 3; ++step) {  // two prompts, then a token of each, twice
+      llm::StepBatch batch;
+      for (int i = 0; i < 2; ++i) {
+        std::vector<int32_t>& tokens = i == 0 ? other : prompt;
+        const std::vector<int32_t> next = {5 + step};
+        const std::vector<int32_t>& run = step == 0 ? tokens : next;
+        llm::BatchEntry& entry = batch.entries.emplace_back();
+        entry.slot = i;
+        entry.first_token = static_cast<int32_t>(batch.token_ids.size());
+        entry.num_tokens = static_cast<int32_t>(run.size());
+        entry.num_cached = step == 0 ? 0 : static_cast<int32_t>(tokens.size()) + step - 1;
+        entry.num_logits = 1;
+        entry.samples = true;
+        entry.sampling = {&greedy, tokens, 0, {}};
+        entry.block_table = tables[i];
+        entry.returns_hidden_states = i == 1;
+        batch.token_ids.insert(batch.token_ids.end(), run.begin(), run.end());
+      }
+      ASSERT_TRUE(executor->Submit(batch).ok());
+      auto result = executor->Collect();
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      results.push_back(std::move(*result));
+    }
+  }
+  for (size_t step = 0; step < 3; ++step) {
+    const llm::StepResult &got = results[step], &expected = results[3 + step];
+    ASSERT_EQ(got.hidden_states.size(), 2u);
+    EXPECT_TRUE(got.hidden_states[0].empty());
+    ASSERT_EQ(got.hidden_states[1].size(), expected.hidden_states[1].size());
+    EXPECT_LT(RelativeError(got.hidden_states[1], expected.hidden_states[1]), 3e-2) << step;
+  }
+}
+
+// A draft that a client drew from its own logits is accepted or replaced, so that the first token
+// has the distribution of the model. chi^2 of 3 degrees of freedom exceeds 16.3 once in 1,000.
+TEST_F(GpuDrafterTest, VerifiedDraftsHaveTheDistributionOfTheModel) {
+  auto gpu = MakeExecutor();
+  constexpr int kTopK = 4, kRounds = 250, kSequences = 8;
+  const std::vector<int32_t> prompt = {7, 3, 99, 4, 12, 200};
+  const auto length = static_cast<int32_t>(prompt.size());
+  const std::vector<float> logits = testing::RunSequence(*gpu, prompt, 0, 1);
+  std::vector<llm::SampledToken> top;
+  llm::FindTopTokens(logits, kTopK, top);
+  constexpr float kTemperature = 1.5f;
+  std::vector<double> expected;
+  for (const llm::SampledToken& token : top)
+    expected.push_back(std::exp(logits[token.id] / kTemperature));
+  const double sum = std::accumulate(expected.begin(), expected.end(), 0.0);
+  for (double& p : expected) p /= sum;
+  // The client prefers the last of the four, and knows two others.
+  std::vector<float> drawn_from(2 * static_cast<size_t>(vocab_size_), -30.0f);
+  const int32_t known[] = {top[0].id, top[3].id, top[1].id == 0 ? 1 : 0};
+  const float weights[] = {0.5f, 0.3f, 0.2f};
+  for (int row = 0; row < 2; ++row) {
+    for (int i = 0; i < 3; ++i) drawn_from[row * vocab_size_ + known[i]] = std::log(weights[i]);
+  }
+  std::vector<std::vector<int32_t>> tables(kSequences);
+  for (int i = 0; i < kSequences; ++i) tables[i] = {i};
+  std::mt19937 random(5);
+  std::discrete_distribution<int> draw(std::begin(weights), std::end(weights));
+  std::map<int32_t, int> counts;
+  int num_accepted = 0;
+  llm::SamplingParams sampling[kSequences];
+  for (int round = 0; round <= kRounds; ++round) {
+    llm::StepBatch batch;
+    for (int i = 0; i < kSequences; ++i) {
+      llm::BatchEntry& entry = batch.entries.emplace_back();
+      entry.slot = i;
+      entry.first_token = static_cast<int32_t>(batch.token_ids.size());
+      entry.block_table = tables[i];
+      entry.samples = true;
+      sampling[i] = {};
+      sampling[i].temperature = kTemperature;
+      sampling[i].top_k = kTopK;
+      sampling[i].seed = random();
+      entry.sampling = {&sampling[i], prompt, length, {}};
+      if (round == 0) {  // the prompts, without the last token
+        entry.num_tokens = length - 1;
+        entry.num_logits = 1;
+        batch.token_ids.insert(batch.token_ids.end(), prompt.begin(), prompt.end() - 1);
+        continue;
+      }
+      entry.num_cached = length - 1;
+      entry.num_tokens = entry.num_logits = 3;
+      entry.num_draft_tokens = 2;
+      entry.draft_logits = drawn_from;
+      batch.token_ids.insert(batch.token_ids.end(),
+                             {prompt.back(), known[draw(random)], known[draw(random)]});
+    }
+    ASSERT_TRUE(gpu->Submit(batch).ok());
+    const auto result = gpu->Collect();
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    for (int i = 0; round > 0 && i < kSequences; ++i) {
+      const auto& accepted = result->accepted[i];
+      num_accepted += accepted.empty() ? 0 : 1;
+      ++counts[accepted.empty() ? result->tokens[i].id : accepted[0].id];
+    }
+  }
+  double chi_squared = 0.0;
+  int num_counted = 0;
+  for (int i = 0; i < kTopK; ++i) {
+    const double wanted = expected[i] * kRounds * kSequences;
+    chi_squared += (counts[top[i].id] - wanted) * (counts[top[i].id] - wanted) / wanted;
+    num_counted += counts[top[i].id];
+  }
+  EXPECT_EQ(num_counted, kRounds * kSequences);  // no token outside of top-k
+  EXPECT_LT(chi_squared, 16.3);
+  EXPECT_GT(num_accepted, kRounds * kSequences / 5);
+  EXPECT_LT(num_accepted, kRounds * kSequences);
+}
+
+}  // namespace
+}  // namespace nereid::gpu
