@@ -1,6 +1,5 @@
 // GpuExecutor: the hidden states of layers that a drafter reads. [engine thread]
-#include <algorithm>
-
+#include "backends/gpu_llm/bf16_rows.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/gpu_executor.h"
 
@@ -57,13 +56,12 @@ Status GpuExecutor::CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& 
 void GpuExecutor::TakeHiddenStates(const InFlightStep& in_flight, llm::StepResult& result) const {
   if (in_flight.hidden_rows.empty()) return;
   result.hidden_states.resize(in_flight.rows.size());
-  const auto* from = in_flight.hidden.as<__nv_bfloat16>();
+  const auto* from = in_flight.hidden.as<uint16_t>();
   for (const auto& [sequence, num_rows] : in_flight.hidden_rows) {
     std::vector<float>& to = result.hidden_states[sequence];
     const int64_t count = num_rows * decoder_->captured()->row_size();
     to.resize(static_cast<size_t>(count));
-    std::transform(from, from + count, to.begin(),
-                   [](__nv_bfloat16 value) { return __bfloat162float(value); });
+    FromBf16(std::span(from, to.size()), to.data());
     from += count;
   }
 }

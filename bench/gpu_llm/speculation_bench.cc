@@ -4,6 +4,8 @@
 //   gpu_speculation_bench verify [BATCH...]  the duration of a step by its draft tokens, 256 tokens
 //                                            of context
 //   gpu_speculation_bench engine [BATCH...]  tokens a second with drafters and simulated acceptance
+//   gpu_speculation_bench eagle3 [BATCH...]  the same with an EAGLE-3 head of 0.85 GB, greedy, and
+//                                            what its drafts take
 //
 // Random weights accept nothing, so that `engine` simulates acceptance: every sampled token is
 // replaced by kOutputToken, and each draft is that token with a fixed probability. So drafts that
@@ -15,6 +17,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <map>
@@ -24,7 +27,9 @@
 #include <vector>
 
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 
 namespace nereid::bench {
@@ -172,6 +177,31 @@ class RepeatingDrafter : public llm::Drafter {
   std::mt19937 random_{5};
 };
 
+// Drafts with a head, and replaces its drafts as RepeatingDrafter draws them.
+class RepeatingHead : public llm::Drafter {
+ public:
+  RepeatingHead(std::unique_ptr<llm::DraftHead> head, double rate)
+      : head_(std::move(head), 0.0f), is_right_(rate) {}
+  std::string_view name() const override { return "repeating head"; }
+  bool is_costly() const override { return true; }
+  bool reads_hidden_states() const override { return true; }
+  void Observe(std::unique_ptr<llm::DrafterState>& state, int32_t first_position,
+               std::span<const float> hidden_states) override {
+    head_.Observe(state, first_position, hidden_states);
+  }
+  void Propose(std::span<llm::DraftQuery> queries) override {
+    head_.Propose(queries);
+    for (llm::DraftQuery& query : queries) {
+      for (int32_t& draft : *query.drafts) draft = is_right_(random_) ? kOutputToken : kOtherToken;
+    }
+  }
+
+ private:
+  llm::Eagle3Drafter head_;
+  std::bernoulli_distribution is_right_;
+  std::mt19937 random_{5};
+};
+
 class Sink : public llm::OutputSink {
  public:
   explicit Sink(std::promise<void> done) : done_(std::move(done)) {}
@@ -188,7 +218,8 @@ class Sink : public llm::OutputSink {
   std::promise<void> done_;
 };
 
-double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output) {
+double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output,
+                       bool is_greedy = false) {
   std::mt19937 random(3);
   std::vector<std::future<void>> ends;
   const auto start = Clock::now();
@@ -197,7 +228,7 @@ double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output) {
     for (int t = 0; t < 64; ++t)
       request->prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
     request->stop.max_tokens = num_output;
-    request->sampling.top_p = 1.0f;
+    if (!is_greedy) request->sampling.top_p = 1.0f;
     request->sampling.seed = random();
     std::promise<void> done;
     ends.push_back(done.get_future());
@@ -262,6 +293,140 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   }
 }
 
+// The tensors of a head for the model, in bf16, with random values.
+class RandomHead {
+ public:
+  RandomHead() {
+    constexpr int64_t kHidden = 4096, kInner = 14336;
+    Add("fc.weight", {kHidden, 3 * kHidden});
+    Add("norm.weight", {kHidden});
+    Add("lm_head.weight", {kDraftVocabulary, kHidden});
+    for (const char* norm : {"hidden_norm", "input_layernorm", "post_attention_layernorm"})
+      Add(StrCat("midlayer.", norm, ".weight"), {kHidden});
+    Add("midlayer.self_attn.q_proj.weight", {kHidden, 2 * kHidden});
+    Add("midlayer.self_attn.k_proj.weight", {1024, 2 * kHidden});
+    Add("midlayer.self_attn.v_proj.weight", {1024, 2 * kHidden});
+    Add("midlayer.self_attn.o_proj.weight", {kHidden, kHidden});
+    Add("midlayer.mlp.gate_proj.weight", {kInner, kHidden});
+    Add("midlayer.mlp.up_proj.weight", {kInner, kHidden});
+    Add("midlayer.mlp.down_proj.weight", {kHidden, kInner});
+    std::vector<uint8_t>& offsets = bytes_.emplace_back(8 * kDraftVocabulary);
+    tensors_["d2t"] = {llm::CheckpointDataType::kI64, {kDraftVocabulary}, offsets};
+  }
+  llm::Checkpoint checkpoint() const {
+    constexpr const char* kConfig = R"({"hidden_size":4096,"intermediate_size":14336,
+      "num_attention_heads":32,"num_key_value_heads":8,"num_hidden_layers":1,"vocab_size":128256,
+      "draft_vocab_size":32000,"max_position_embeddings":4096})";
+    return llm::Checkpoint::FromParts("head", kConfig, "", tensors_);
+  }
+
+ private:
+  static constexpr int64_t kDraftVocabulary = 32000;
+
+  void Add(const std::string& name, std::vector<int64_t> shape) {
+    int64_t count = 1;
+    for (const int64_t size : shape) count *= size;
+    std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * count);
+    for (int64_t i = 0; i < count; ++i) {
+      random_ = random_ * 1664525 + 1013904223;
+      // 1 for norms, else about +-0.01 to 0.02
+      const uint16_t value = shape.size() == 1 ? 0x3f80 : 0x3c20 | (random_ >> 16 & 0x807f);
+      std::memcpy(bytes.data() + 2 * i, &value, 2);
+    }
+    tensors_[name] = {llm::CheckpointDataType::kBF16, std::move(shape), bytes};
+  }
+
+  uint32_t random_ = 1;
+  std::deque<std::vector<uint8_t>> bytes_;
+  llm::TensorMap tensors_;
+};
+
+// The executor then keeps the hidden states that the head reads.
+std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, gpu::GpuExecutor& executor) {
+  const llm::Checkpoint checkpoint = random.checkpoint();
+  llm::Eagle3Head head = Checked(llm::ReadEagle3Head(checkpoint, executor.spec()));
+  const std::vector<int32_t> layers = head.aux_layers;
+  gpu::Eagle3LayerOptions options;
+  options.form = executor.form();
+  options.num_blocks = executor.limits().num_blocks;
+  options.max_num_entries = 256;
+  options.token_embedding = executor.token_embedding();
+  auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
+  if (const Status status = executor.CaptureHiddenStates(layers); !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+  return layer;
+}
+
+// Calls of the head with one row of each sequence, behind 256 others: the row of a draft.
+double HeadMs(gpu::Eagle3Layer& head, int32_t batch) {
+  std::vector<std::unique_ptr<llm::HeadCache>> caches;
+  const std::vector<int32_t> tokens(kContext, 5);
+  const std::vector<float> features(size_t{kContext} * head.feature_size(), 0.5f);
+  const std::vector<float> own(head.hidden_size(), 0.5f);
+  std::vector<double> times;
+  for (int32_t i = 0; i < batch; ++i) caches.push_back(head.MakeCache());
+  for (int round = 0; round < 40; ++round) {
+    std::vector<llm::HeadEntry> entries(batch);
+    for (int32_t i = 0; i < batch; ++i) {
+      llm::HeadEntry& entry = entries[i];
+      entry.tokens = std::span(tokens).first(round == 0 ? kContext : 1);
+      entry.hidden = round == 0 ? std::span<const float>(features) : std::span<const float>(own);
+      entry.is_own = round > 0;
+      entry.cache = caches[i].get();
+      if (!caches[i]->Reserve(caches[i]->num_rows() + kContext)) std::exit(1);
+    }
+    const auto start = Clock::now();
+    if (!head.Run(entries).ok()) std::exit(1);
+    if (round >= 20)
+      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  return times[times.size() / 2];
+}
+
+void MeasureEagle3(const std::vector<int32_t>& batches) {
+  const RandomHead random;
+  std::printf("batch,case,value\n");
+  std::map<int32_t, double> plain;
+  for (const bool has_head : {false, true}) {
+    std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+    std::unique_ptr<gpu::Eagle3Layer> head;
+    if (has_head) head = MakeHead(random, *executor);
+    const char* const with = has_head ? "with" : "without";
+    for (const int32_t batch : batches) {
+      std::printf("%d,\"step ms %s hidden states\",%.3f\n", batch, with,
+                  StepMs(*executor, batch, 0));
+      std::printf("%d,\"step ms of 4 tokens %s hidden states\",%.3f\n", batch, with,
+                  StepMs(*executor, batch, 3));
+      if (has_head)
+        std::printf("%d,\"head ms for a draft of each\",%.3f\n", batch, HeadMs(*head, batch));
+      std::fflush(stdout);
+    }
+    llm::EngineOptions options;
+    std::unique_ptr<llm::Executor> repeating = std::move(executor);
+    if (has_head) {
+      // 7 drafts yield 4 tokens a step.
+      options.speculation.drafter = std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0));
+      repeating = std::make_unique<RepeatingExecutor>(std::move(repeating));
+    }
+    llm::Engine engine(std::move(options), std::move(repeating));
+    for (const int32_t batch : batches) {
+      TokensPerSecond(engine, batch, 256, true);
+      const double rate = TokensPerSecond(engine, batch, 384, true);
+      if (!has_head) plain[batch] = rate;
+      const llm::SpeculationCounts counts = engine.stats().speculation;
+      std::printf("%d,\"tokens a second %s drafts\",%.0f\n%d,\"of plain\",%.3f\n", batch, with,
+                  rate, batch, rate / plain[batch]);
+      std::printf("%d,\"accepted of a verified chain\",%.2f\n", batch,
+                  static_cast<double>(counts.num_accepted) /
+                      static_cast<double>(std::max<int64_t>(1, counts.num_verified_chains)));
+      std::fflush(stdout);
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<int32_t> batches;
@@ -271,8 +436,10 @@ int Main(int argc, char** argv) {
     MeasureVerifying(batches);
   } else if (what == "engine") {
     MeasureEngine(batches);
+  } else if (what == "eagle3") {
+    MeasureEagle3(batches);
   } else {
-    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine [BATCH...]\n");
+    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine|eagle3 [BATCH...]\n");
     return 1;
   }
   return 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/gpu_llm/bf16_rows.h"
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 
@@ -31,11 +32,6 @@ llm::DecoderSpec LayerOf(const llm::Eagle3Head& head, const Eagle3LayerOptions& 
   if (options.max_positions > 0)
     spec.max_positions = std::min(spec.max_positions, options.max_positions);
   return spec;
-}
-
-void ToBf16(std::span<const float> values, __nv_bfloat16* to) {
-  std::transform(values.begin(), values.end(), to,
-                 [](float value) { return __float2bfloat16(value); });
 }
 
 }  // namespace
@@ -226,7 +222,7 @@ void Eagle3Layer::FillBatch(std::span<llm::HeadEntry* const> entries) {
 
 Status Eagle3Layer::UploadHidden(std::span<llm::HeadEntry* const> entries,
                                  Decoder::HeadInputs& inputs) {
-  auto* const features = staged_.as<__nv_bfloat16>();
+  auto* const features = staged_.as<uint16_t>();
   auto* const own = features + features_.size_bytes() / 2;
   size_t num_features = 0, num_own = 0;  // values
   for (const llm::HeadEntry* entry : entries) {
@@ -276,10 +272,9 @@ Status Eagle3Layer::ReadResults(std::span<llm::HeadEntry* const> entries, const 
       std::min<size_t>(entries.size(), shape.num_sampled), cudaMemcpyDeviceToHost, stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
   for (size_t i = 0; i < entries.size(); ++i) {
-    const auto* const hidden = host_hidden_.as<__nv_bfloat16>() + i * size;
     entries[i]->next_hidden.resize(size);
-    std::transform(hidden, hidden + size, entries[i]->next_hidden.begin(),
-                   [](__nv_bfloat16 value) { return __bfloat162float(value); });
+    FromBf16(std::span(host_hidden_.as<uint16_t>() + i * size, size),
+             entries[i]->next_hidden.data());
     const float* const logits = host_logits_.as<float>() + i * vocab_size;
     entries[i]->logits.assign(logits, logits + vocab_size);
   }

@@ -7,20 +7,46 @@
 #include <utility>
 
 namespace nereid::llm {
+namespace {
 
-// The cache has the rows of positions [first, first + its rows); `kept` has the target's hidden
+// log_softmax of the greatest logit. Logits that are much smaller are left out, which changes
+// nothing that drafting depends on.
+float LogProbOfLikeliest(std::span<const float> logits, float max) {
+  constexpr float kNegligible = 20.0f;
+  double sum = 0.0;
+  for (const float logit : logits) {
+    if (logit > max - kNegligible) sum += std::exp(logit - max);
+  }
+  return static_cast<float>(-std::log(sum));
+}
+
+}  // namespace
+
+// The cache has the rows of positions [first, first + its rows); kept() has the target's hidden
 // states of the positions behind them.
 class Eagle3Drafter::State : public DrafterState {
  public:
-  explicit State(std::unique_ptr<HeadCache> own_cache) : cache(std::move(own_cache)) {}
+  State(std::unique_ptr<HeadCache> own_cache, std::shared_ptr<size_t> num_values)
+      : cache(std::move(own_cache)), num_values_(std::move(num_values)) {}
+  ~State() override { *num_values_ -= kept_.size(); }
 
   int32_t next_kept(int32_t feature_size) const {
-    return num_run_end() + static_cast<int32_t>(kept.size()) / feature_size;
+    return num_run_end() + static_cast<int32_t>(kept_.size()) / feature_size;
+  }
+  std::span<const float> kept() const { return kept_; }
+  void Keep(std::span<const float> rows) {
+    kept_.insert(kept_.end(), rows.begin(), rows.end());
+    *num_values_ += rows.size();
+  }
+  void ForgetFirst(size_t num_values) {
+    kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(num_values));
+    *num_values_ -= num_values;
   }
   int32_t num_run_end() const { return first + cache->num_rows(); }
   void Restart(int32_t position) {
     cache->Truncate(0);
-    kept.clear();
+    *num_values_ -= kept_.size();
+    kept_ = {};
     first = num_true_end = position;
   }
   // Forgets the rows of the last call's drafts, which are built on the head's own hidden states.
@@ -28,13 +54,16 @@ class Eagle3Drafter::State : public DrafterState {
 
   const std::unique_ptr<HeadCache> cache;
   int32_t first = 0;
-  std::vector<float> kept;
   int32_t num_true_end = 0;       // the rows before this position are built on the target's states
   std::vector<float> own_hidden;  // of the chain that is drafted: the head's last hidden state
   // Of the chain that is drafted: the tokens of the sequence and the drafts.
   TokenIds tokens;
   SamplingParams sampling;  // the target's, with log probabilities
   bool has_sampling = false;
+
+ private:
+  std::vector<float> kept_;
+  const std::shared_ptr<size_t> num_values_;
 };
 
 Eagle3Drafter::Eagle3Drafter(std::unique_ptr<DraftHead> head, float least_probability)
@@ -47,7 +76,7 @@ Eagle3Drafter::~Eagle3Drafter() = default;
 void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_position,
                             std::span<const float> hidden_states) {
   const int32_t size = head_->feature_size();
-  if (owned == nullptr) owned = std::make_unique<State>(head_->MakeCache());
+  if (owned == nullptr) owned = std::make_unique<State>(head_->MakeCache(), num_values_);
   State& state = static_cast<State&>(*owned);
   state.ForgetOwnRows();
   auto num_rows = static_cast<int32_t>(hidden_states.size()) / size;
@@ -61,13 +90,13 @@ void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_
   num_rows -= known;
   std::span<const float> rows = hidden_states.subspan(static_cast<size_t>(known) * size);
   const int32_t num_kept = next - state.num_run_end();
-  if (num_kept + num_rows > kMostKept) {
+  if (num_kept + num_rows > kMostKept || *num_values_ + rows.size() > kMostValues) {
     const int32_t end = next + num_rows;
     const int32_t num_left = std::min(num_rows, kMostKept);
     state.Restart(end - num_left);
     rows = rows.last(static_cast<size_t>(num_left) * size);
   }
-  state.kept.insert(state.kept.end(), rows.begin(), rows.end());
+  state.Keep(rows);
 }
 
 void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
@@ -86,8 +115,7 @@ void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
     for (size_t i = 0; i < entries_.size(); ++i) {
       State& state = *chains_[i].state;
       if (!entries_[i].is_own) {
-        state.kept.erase(state.kept.begin(),
-                         state.kept.begin() + static_cast<ptrdiff_t>(entries_[i].hidden.size()));
+        state.ForgetFirst(entries_[i].hidden.size());
       }
       const auto num_tokens = static_cast<int32_t>(state.tokens.size());
       const int32_t last_row = state.num_run_end() - 1;
@@ -137,7 +165,7 @@ bool Eagle3Drafter::AppendFirst(DraftQuery& query, int32_t& num_behind) {
   state.tokens.assign(query.tokens.begin(), query.tokens.end());
   HeadEntry& entry = entries_.emplace_back();
   entry.tokens = std::span<const int32_t>(state.tokens).subspan(first + 1, count);
-  entry.hidden = std::span<const float>(state.kept).first(static_cast<size_t>(count) * size);
+  entry.hidden = state.kept().first(static_cast<size_t>(count) * size);
   entry.first_position = first;
   entry.cache = state.cache.get();
   if (!std::exchange(state.has_sampling, true)) {
@@ -160,10 +188,15 @@ bool Eagle3Drafter::Extend(const Chain& chain, const HeadEntry& entry) {
 
 SampledToken Eagle3Drafter::Draw(const Chain& chain, std::span<const float> logits) {
   const std::span<const int32_t> ids = head_->target_ids();
+  const SamplingParams& params = chain.state->sampling;
+  if (params.is_greedy() && !params.changes_logits() && chain.query->banned_ids.empty()) {
+    const int32_t likeliest = ArgMax(logits);
+    return {ids[likeliest], LogProbOfLikeliest(logits, logits[likeliest])};
+  }
   std::fill(logits_.begin(), logits_.end(), -std::numeric_limits<float>::infinity());
   for (size_t i = 0; i < ids.size(); ++i) logits_[ids[i]] = logits[i];
   SamplingInput input;
-  input.params = &chain.state->sampling;
+  input.params = &params;
   input.token_ids = chain.state->tokens;
   input.num_prompt = chain.query->num_prompt;
   input.banned_ids = chain.query->banned_ids;

@@ -23,6 +23,9 @@ class Eagle3Drafter : public Drafter {
   /// Hidden states that are kept of a sequence until the head runs them. Of a longer prompt, the
   /// head sees only the end.
   static constexpr int32_t kMostKept = 1024;
+  /// Values that are kept of all sequences together (1 GiB). Beyond it, a sequence keeps those of
+  /// its newest step alone.
+  static constexpr size_t kMostValues = size_t{1} << 28;
   /// Rows that one call runs of sequences that are behind. Those that are further behind get no
   /// drafts.
   static constexpr int32_t kMostBehind = 512;
@@ -57,6 +60,8 @@ class Eagle3Drafter : public Drafter {
   const std::unique_ptr<DraftHead> head_;
   const float least_probability_;
   bool has_failed_ = false;
+  // Values that all states keep; shared with them, because they may live longer.
+  const std::shared_ptr<size_t> num_values_ = std::make_shared<size_t>(0);
   Sampler sampler_;
   std::vector<float> logits_;  // scratch memory, [vocab_size]
   std::vector<HeadEntry> entries_;
