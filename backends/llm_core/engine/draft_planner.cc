@@ -21,6 +21,10 @@ constexpr double kGuessedDraft = 0.1;
 // Plain steps before a costly drafter is tried again.
 constexpr int32_t kStepsBetweenProbes = 64;
 constexpr int32_t kProbeLength = 2;
+// While a drafter that reads hidden states rests, they are kept of one of so many sequences, and of
+// at least so many in all: of those that can be tried again.
+constexpr size_t kRestingPart = 16;
+constexpr size_t kLeastRead = 4;
 // Drafts of a step before it is known whether those of a costly drafter are accepted.
 constexpr int32_t kFirstDrafts = 8;
 // Drafts before which the time to catch up with a sequence does not count as a loss.
@@ -67,7 +71,7 @@ void DraftPlanner::Add(Sequence& sequence) const {
   if (!MayPropose(sequence) && request.draft_ids.empty() && !sequence.has_grammar) return;
   sequence.drafts = std::make_unique<SequenceDrafts>();
   sequence.drafts->reads_hidden_states =
-      options_.drafter != nullptr && options_.drafter->reads_hidden_states();
+      MayPropose(sequence) && !is_resting_ && options_.drafter->reads_hidden_states();
   for (const auto& sibling : sequence.siblings) Add(*sibling);
 }
 
@@ -87,12 +91,19 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   drafting_.clear();
   queries_.clear();
   int32_t num_decoding = 0;
+  const bool reads_states = options_.drafter != nullptr && options_.drafter->reads_hidden_states();
+  size_t num_to_read =
+      is_resting_ ? std::max(kLeastRead, running.size() / kRestingPart) : running.size();
   for (const std::unique_ptr<Sequence>& owned : running) {
     Sequence& sequence = *owned;
     const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
     num_decoding += decodes ? 1 : 0;
     if (sequence.drafts == nullptr) continue;
     SequenceDrafts& drafts = *sequence.drafts;
+    if (reads_states && MayPropose(sequence)) {
+      drafts.reads_hidden_states = num_to_read > 0;
+      num_to_read -= num_to_read > 0 ? 1 : 0;
+    }
     sequence.num_drafts = 0;
     drafts.ids.clear();
     drafts.logits = {};
@@ -110,7 +121,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       drafts.num_idle_steps = 0;
       continue;
     }
-    if (!MayPropose(sequence)) continue;
+    if (!MayPropose(sequence) || (reads_states && !drafts.reads_hidden_states)) continue;
     sequence.num_drafts = static_cast<uint8_t>(most);
     drafting_.push_back(&sequence);
   }
@@ -321,13 +332,14 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
   sum_accepted_ *= memory;
   const double expected = std::exchange(expected_, 0.0);
   if (is_plain) {
-    ++num_plain_steps_;
+    is_resting_ |= ++num_plain_steps_ >= kStepsBetweenProbes;
     if (options_.drafter != nullptr && options_.drafter->is_costly()) {
       acceptance_.Fade(kPlainMemoryOfRates);
     }
     account_.RecordPlain(seconds);
     return;
   }
+  is_resting_ &= is_probe_;
   num_steps_to_probe_ = is_probe_ && num_accepted == num_drafts ? 0 : kStepsBetweenProbes;
   num_plain_steps_ = 0;
   if (expected > 0.0) {

@@ -126,6 +126,7 @@ class DraftPlanner {
   bool is_probe_ = false;        // the last Plan's drafts are a probe
   double expected_ = 0.0;        // accepted drafts that the last Plan expects
   int32_t num_plain_steps_ = 0;  // since the last step with drafts
+  bool is_resting_ = false;      // for many steps, there was at most a probe
   uint32_t num_plans_ = 0;
   // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
   double sum_expected_ = 0.0;

@@ -48,7 +48,7 @@ struct SequenceDrafts {
   std::span<const float> logits;
   int32_t num_seen = 0;  // tokens of the sequence that a costly drafter had at its last proposal
   bool are_of_client = false;        // `ids` are the client's
-  bool reads_hidden_states = false;  // as the drafter says
+  bool reads_hidden_states = false;  // the drafter reads those of the next step
   AcceptanceRates acceptance;
   int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
   int64_t num_drafted = 0;  // verified so far

@@ -58,10 +58,10 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     scheduler_.mixed_step_tokens = 32;
   }
   // The executor of a draft model, beside that of the model.
-  std::unique_ptr<GpuExecutor> MakeDraftExecutor(const std::string& directory) {
-    const std::string own = std::exchange(directory_, directory);
+  std::unique_ptr<GpuExecutor> MakeDraftExecutor(std::string directory) {
+    std::swap(directory_, directory);
     std::unique_ptr<GpuExecutor> executor = MakeExecutor();
-    directory_ = own;
+    std::swap(directory_, directory);
     return executor;
   }
   // An engine whose drafter is an EAGLE-3 head with random weights.
@@ -100,7 +100,7 @@ TEST_F(GpuDrafterTest, AModelDraftsForItself) {
   if (HasFatalFailure()) return;
   ExpectTheSameAnswers(work, alone);
   const llm::SpeculationCounts counts = engine_->stats().speculation;
-  EXPECT_GT(counts.num_accepted, counts.num_drafted * 8 / 10);
+  EXPECT_GT(counts.num_accepted, counts.num_drafted * 6 / 10);
 }
 
 TEST_F(GpuDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
@@ -200,9 +200,9 @@ TEST_F(GpuDrafterTest, HiddenStatesAreThoseOfTheCpu) {
   std::vector<llm::StepResult> results;
   for (llm::Executor* executor :
        {static_cast<llm::Executor*>(gpu.get()), static_cast<llm::Executor*>(cpu.get())}) {
-    std::vector<int32_t> tables[2] = {std::vector<int32_t>(8), std::vector<int32_t>(8)};
+    std::vector<int32_t> tables[2] = {std::vector<int32_t>(16), std::vector<int32_t>(16)};
     std::iota(tables[0].begin(), tables[0].end(), 0);
-    std::iota(tables[1].begin(), tables[1].end(), 8);
+    std::iota(tables[1].begin(), tables[1].end(), 16);
     for (int step = 0; step < 3; ++step) {  // two prompts, then a token of each, twice
       llm::StepBatch batch;
       for (int i = 0; i < 2; ++i) {
@@ -232,7 +232,7 @@ TEST_F(GpuDrafterTest, HiddenStatesAreThoseOfTheCpu) {
     ASSERT_EQ(got.hidden_states.size(), 2u);
     EXPECT_TRUE(got.hidden_states[0].empty());
     ASSERT_EQ(got.hidden_states[1].size(), expected.hidden_states[1].size());
-    EXPECT_LT(RelativeError(got.hidden_states[1], expected.hidden_states[1]), 3e-2) << step;
+    EXPECT_LT(RelativeError(got.hidden_states[1], expected.hidden_states[1]), 8e-2) << step;
   }
 }
 
@@ -252,9 +252,12 @@ TEST_F(GpuDrafterTest, VerifiedDraftsHaveTheDistributionOfTheModel) {
     expected.push_back(std::exp(logits[token.id] / kTemperature));
   const double sum = std::accumulate(expected.begin(), expected.end(), 0.0);
   for (double& p : expected) p /= sum;
-  // The client prefers the last of the four, and knows two others.
+  // The client knows the first and the last of the four, and another token.
   std::vector<float> drawn_from(2 * static_cast<size_t>(vocab_size_), -30.0f);
-  const int32_t known[] = {top[0].id, top[3].id, top[1].id == 0 ? 1 : 0};
+  int32_t other = 0;  // not among the four
+  while (std::any_of(top.begin(), top.end(), [&](const auto& token) { return token.id == other; }))
+    ++other;
+  const int32_t known[] = {top[0].id, top[3].id, other};
   const float weights[] = {0.5f, 0.3f, 0.2f};
   for (int row = 0; row < 2; ++row) {
     for (int i = 0; i < 3; ++i) drawn_from[row * vocab_size_ + known[i]] = std::log(weights[i]);

@@ -111,8 +111,8 @@ TEST_F(Eagle3LayerTest, LogitsAreThoseOfTheCpu) {
       }
       for (size_t c = 0; c < chains.size(); ++c) {
         SCOPED_TRACE(StrCat("round ", round, ", chain ", c));
-        EXPECT_LT(RelativeError(entries[0][c].logits, entries[1][c].logits), 5e-2);
-        EXPECT_LT(RelativeError(entries[0][c].next_hidden, entries[1][c].next_hidden), 5e-2);
+        EXPECT_LT(RelativeError(entries[0][c].logits, entries[1][c].logits), 8e-2);
+        EXPECT_LT(RelativeError(entries[0][c].next_hidden, entries[1][c].next_hidden), 8e-2);
         EXPECT_EQ(chains[c].caches[0]->num_rows(), chains[c].caches[1]->num_rows());
         for (int h = 0; h < 2; ++h) {
           chains[c].hidden[h] = entries[h][c].next_hidden;

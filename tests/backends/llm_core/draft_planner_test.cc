@@ -21,6 +21,8 @@ class SimulatedDrafter : public Drafter {
   SimulatedDrafter(double seconds, double* now) : seconds_(seconds), now_(now) {}
   std::string_view name() const override { return "simulated"; }
   bool is_costly() const override { return seconds_ > 0.0; }
+  bool reads_hidden_states() const override { return reads_hidden_states_; }
+  void ReadHiddenStates() { reads_hidden_states_ = true; }
   void Propose(std::span<DraftQuery> queries) override {
     int32_t longest = 0;
     for (DraftQuery& query : queries) {
@@ -42,6 +44,7 @@ class SimulatedDrafter : public Drafter {
   };
   const double seconds_;
   double* const now_;
+  bool reads_hidden_states_ = false;
 };
 
 // The seconds of a step of so many tokens.
@@ -92,10 +95,13 @@ constexpr Simulation kSimulations[] = {{"one processor", OfOneProcessor, 0.0},
 
 class DraftSimulation {
  public:
-  DraftSimulation(const Simulation& simulation, int32_t num_sequences)
+  DraftSimulation(const Simulation& simulation, int32_t num_sequences,
+                  bool reads_hidden_states = false)
       : simulation_(simulation), random_(static_cast<uint32_t>(num_sequences)) {
     SpeculationOptions options;
-    options.drafter = std::make_shared<SimulatedDrafter>(simulation.draft_seconds, &now_);
+    auto drafter = std::make_shared<SimulatedDrafter>(simulation.draft_seconds, &now_);
+    if (reads_hidden_states) drafter->ReadHiddenStates();
+    options.drafter = std::move(drafter);
     planner_ =
         std::make_unique<DraftPlanner>(options, true, simulation.typical, [this] { return now_; });
     for (int32_t i = 0; i < num_sequences; ++i) {
@@ -142,6 +148,13 @@ class DraftSimulation {
     }
     const double plain = num_sequences / simulation_.cost(num_sequences);
     return static_cast<double>(num_tokens) / (now_ - first) / plain;
+  }
+
+  // Sequences whose hidden states the newest step returned.
+  int64_t num_read() const {
+    return std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
+      return sequence->drafts->reads_hidden_states;
+    });
   }
 
  private:
@@ -202,6 +215,23 @@ TEST(DraftPlannerGainTest, DraftsWhereItPays) {
   // Few drafts do not pay, since a step of 9 tokens takes other kernels than one of 8.
   EXPECT_GT(DraftSimulation(kSimulations[6], 8).Run(0.5, 1000), 1.5);
   EXPECT_GT(DraftSimulation(kSimulations[6], 64).Run(0.8, 1000), 1.9);
+}
+
+// Hidden states take time, too: while drafts do not pay, they are kept of a few sequences, one of
+// which is tried now and then.
+TEST(DraftPlannerHiddenStatesTest, FewAreReadWhileDraftsDoNotPay) {
+  for (const int32_t num_sequences : {1, 64, 256}) {
+    DraftSimulation simulation(kSimulations[4], num_sequences, true);
+    simulation.Run(0.9, 1);
+    EXPECT_EQ(simulation.num_read(), num_sequences);
+    simulation.Run(0.0, 1000);
+    EXPECT_EQ(simulation.num_read(), std::min(num_sequences, std::max(4, num_sequences / 16)));
+    EXPECT_GE(simulation.Run(0.0, 1000), 0.985) << num_sequences;
+    if (num_sequences > 64) continue;  // drafts pay for few
+    simulation.Run(0.95, 4000);
+    EXPECT_EQ(simulation.num_read(), num_sequences);
+    EXPECT_GT(simulation.Run(0.95, 1000), 1.1) << num_sequences;
+  }
 }
 
 }  // namespace
