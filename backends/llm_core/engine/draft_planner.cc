@@ -21,10 +21,12 @@ constexpr double kGuessedDraft = 0.1;
 // Plain steps before a costly drafter is tried again.
 constexpr int32_t kStepsBetweenProbes = 64;
 constexpr int32_t kProbeLength = 2;
-// While a drafter that reads hidden states rests, they are kept of one of so many sequences, and of
-// at least so many in all: of those that can be tried again.
-constexpr size_t kRestingPart = 16;
-constexpr size_t kLeastRead = 4;
+// While a drafter that reads hidden states rests, they are read in so many steps before it is tried
+// again, and of so few sequences, one of which is tried. After each trial in vain, the rest is
+// twice as long, up to a limit.
+constexpr int32_t kReadSteps = 16;
+constexpr size_t kReadSequences = 4;
+constexpr int32_t kLongestRest = 1024;
 // Drafts of a step before it is known whether those of a costly drafter are accepted.
 constexpr int32_t kFirstDrafts = 8;
 // Drafts before which the time to catch up with a sequence does not count as a loss.
@@ -92,8 +94,9 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   queries_.clear();
   int32_t num_decoding = 0;
   const bool reads_states = options_.drafter != nullptr && options_.drafter->reads_hidden_states();
-  size_t num_to_read =
-      is_resting_ ? std::max(kLeastRead, running.size() / kRestingPart) : running.size();
+  size_t num_to_read = running.size();
+  if (is_resting_) num_to_read = num_read_steps_ > 0 ? kReadSequences : 0;
+  if (num_read_steps_ > 0) ++num_read_steps_;
   for (const std::unique_ptr<Sequence>& owned : running) {
     Sequence& sequence = *owned;
     const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
@@ -121,7 +124,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       drafts.num_idle_steps = 0;
       continue;
     }
-    if (!MayPropose(sequence) || (reads_states && !drafts.reads_hidden_states)) continue;
+    if (!MayPropose(sequence)) continue;
     sequence.num_drafts = static_cast<uint8_t>(most);
     drafting_.push_back(&sequence);
   }
@@ -129,11 +132,31 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   // What a costly drafter proposes is verified: its cost is part of the step's.
   const bool is_costly = options_.drafter->is_costly();
   if (is_costly && options_.adapts_length) ChooseLengths(num_decoding);
+  if (is_resting_) EndRest();
   Propose();
   if (!is_costly && options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
   for (Sequence* sequence : drafting_) {
     if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
     if (sequence->num_pending > 0) sequence->num_drafts = 0;
+  }
+}
+
+void DraftPlanner::EndRest() {
+  const auto is_chosen = [](const Sequence* sequence) { return sequence->num_drafts > 0; };
+  const auto is_unknown = [](const Sequence* sequence) {
+    return sequence->num_drafts > 0 && !sequence->drafts->reads_hidden_states;
+  };
+  const bool is_any_unknown = std::any_of(drafting_.begin(), drafting_.end(), is_unknown);
+  if (is_any_unknown) expected_ = 0.0;  // the drafter knows nothing of these sequences yet
+  if (is_probe_ || !acceptance_.IsMeasured(0)) {  // a trial
+    if (!is_any_unknown) return;
+    num_read_steps_ = std::max(num_read_steps_, 1);
+    for (Sequence* sequence : drafting_) {
+      if (is_unknown(sequence)) sequence->num_drafts = 0;
+    }
+  } else if (std::any_of(drafting_.begin(), drafting_.end(), is_chosen)) {
+    is_resting_ = false;
+    num_read_steps_ = 0;
   }
 }
 
@@ -308,6 +331,7 @@ void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
   for (size_t n = 0; n < drafting_.size(); ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
     if (drafting_[i]->num_drafts == 0) continue;
+    if (num_read_steps_ > 0 && !drafting_[i]->drafts->reads_hidden_states) continue;
     if (best == drafting_.size() || NumBehind(*drafting_[i]) < NumBehind(*drafting_[best]))
       best = i;
   }
@@ -317,6 +341,10 @@ void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
                          draft_times_.Of(1, kProbeLength, kGuessedDraft * plain) +
                          NumBehind(*drafting_[best]) * seconds_of_unseen_;
   if (!account_.CanRisk(seconds - plain)) return;
+  if (is_resting_ && num_read_steps_ <= kReadSteps) {  // first, the drafter gets to know some
+    num_read_steps_ = std::max(num_read_steps_, 1);
+    return;
+  }
   choice.lengths[best] = std::min<uint8_t>(kProbeLength, drafting_[best]->num_drafts);
   choice.expected = ExpectedAccepted(rates_[best], choice.lengths[best]);
   is_probe_ = true;
@@ -332,16 +360,23 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
   sum_accepted_ *= memory;
   const double expected = std::exchange(expected_, 0.0);
   if (is_plain) {
-    is_resting_ |= ++num_plain_steps_ >= kStepsBetweenProbes;
+    is_resting_ |= ++num_plain_steps_ >= kStepsBetweenProbes && options_.drafter != nullptr &&
+                   options_.drafter->reads_hidden_states() && options_.adapts_length;
     if (options_.drafter != nullptr && options_.drafter->is_costly()) {
       acceptance_.Fade(kPlainMemoryOfRates);
     }
     account_.RecordPlain(seconds);
     return;
   }
-  is_resting_ &= is_probe_;
-  num_steps_to_probe_ = is_probe_ && num_accepted == num_drafts ? 0 : kStepsBetweenProbes;
+  if (is_probe_ && num_accepted == num_drafts) {
+    num_steps_to_probe_ = 0;
+  } else if (is_resting_) {
+    num_steps_to_probe_ = std::clamp(2 * num_steps_to_probe_, kStepsBetweenProbes, kLongestRest);
+  } else {
+    num_steps_to_probe_ = kStepsBetweenProbes;
+  }
   num_plain_steps_ = 0;
+  if (!is_resting_ || num_steps_to_probe_ > 0) num_read_steps_ = 0;
   if (expected > 0.0) {
     sum_expected_ += expected;
     sum_accepted_ += num_accepted;

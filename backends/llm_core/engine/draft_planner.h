@@ -89,6 +89,8 @@ class DraftPlanner {
   // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
   // the output differs from them.
   static bool TakeClientDrafts(Sequence& sequence, int32_t most);
+  // Hidden states are read of all sequences again once the chosen drafts are more than a trial.
+  void EndRest();
   // Asks the drafter for up to num_drafts drafts of each sequence in drafting_. Removes those that
   // get none.
   void Propose();
@@ -126,7 +128,8 @@ class DraftPlanner {
   bool is_probe_ = false;        // the last Plan's drafts are a probe
   double expected_ = 0.0;        // accepted drafts that the last Plan expects
   int32_t num_plain_steps_ = 0;  // since the last step with drafts
-  bool is_resting_ = false;      // for many steps, there was at most a probe
+  bool is_resting_ = false;      // hidden states are read of few sequences, which are tried
+  int32_t num_read_steps_ = 0;   // of a rest: since hidden states are read for the next trial
   uint32_t num_plans_ = 0;
   // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
   double sum_expected_ = 0.0;
