@@ -130,6 +130,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
       chain_graphs_(options.group, options.on_warning),
+      hidden_state_graphs_(options.group, options.on_warning),
       adapter_graphs_(options.group, options.on_warning),
       adapter_chain_graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
@@ -183,7 +184,11 @@ Status GpuExecutor::Initialize() {
     decoder_->SetTimer(timer_.get());
   }
   NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
-  planner_ = MakePlanner();
+  if (decoder_->fuses_decode()) {
+    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
+    planned.fused_rows = decoder_->fused_rows();
+    planner_ = StepPlanner(planned);
+  }
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
   StepShape largest;
@@ -217,13 +222,6 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
   return SizeCache();
-}
-
-StepPlanner GpuExecutor::MakePlanner() const {
-  StepPlannerOptions planned =
-      PlannerOptions(model_.spec, num_processors_, options_.is_batch_invariant);
-  if (decoder_->fuses_decode()) planned.fused_rows = decoder_->fused_rows();
-  return StepPlanner(planned);
 }
 
 Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
@@ -391,12 +389,11 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   in_flight.result.is_typical =
       is_settled && (is_launched || !has_graph || counts().num_failed_recordings > 0);
   if (has_graph && !is_launched) {
-    const bool is_one_launch = !shape.has_adapters && shape.num_tokens <= decoder_->fused_rows();
     NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(
-        shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
+        shape.num_tokens, is_settled, IsFused(shape) ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
   }
-  if (decoder_->captured() != nullptr) NEREID_RETURN_IF_ERROR(CopyHiddenStates(batch, in_flight));
+  if (shape.returns_hidden_states) NEREID_RETURN_IF_ERROR(CopyHiddenStates(batch, in_flight));
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (needs_logits && options_.rank == 0) {
     NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
@@ -446,8 +443,14 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
   if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
-  const bool is_fused = shape.num_tokens <= decoder_->fused_rows();
-  return shape.has_chains && !is_fused ? chain_graphs_ : graphs_;
+  if (IsFused(shape)) return graphs_;
+  if (shape.has_chains) return chain_graphs_;
+  return shape.returns_hidden_states ? hidden_state_graphs_ : graphs_;
+}
+
+bool GpuExecutor::IsFused(const StepShape& shape) const {
+  return !shape.has_adapters && !shape.returns_hidden_states &&
+         shape.num_tokens <= decoder_->fused_rows();
 }
 
 // The previous step of this buffer was collected, so its copy has completed.

@@ -107,6 +107,7 @@ class GpuExecutor : public llm::Executor {
   std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
     return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused() +
+                                   hidden_state_graphs_.num_refused() +
                                    adapter_graphs_.num_refused() +
                                    adapter_chain_graphs_.num_refused()};
   }
@@ -133,13 +134,15 @@ class GpuExecutor : public llm::Executor {
   void FailRecordings() {
     graphs_.FailRecordings();
     chain_graphs_.FailRecordings();
+    hidden_state_graphs_.FailRecordings();
     adapter_graphs_.FailRecordings();
     adapter_chain_graphs_.FailRecordings();
   }
   // For tests: sets every byte of the cache. Call it between steps.
   Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
   int64_t num_graph_steps() const {
-    return graphs_.num_launches() + chain_graphs_.num_launches() + adapter_graphs_.num_launches() +
+    return graphs_.num_launches() + chain_graphs_.num_launches() +
+           hidden_state_graphs_.num_launches() + adapter_graphs_.num_launches() +
            adapter_chain_graphs_.num_launches();
   }
   // LoRA adapters that were copied to the device.
@@ -159,8 +162,6 @@ class GpuExecutor : public llm::Executor {
   GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
               int32_t num_processors);
   Status Initialize();
-  // Plans fused steps if the decoder runs them.
-  StepPlanner MakePlanner() const;
   Status MakeAdapters(int32_t max_num_rows);
   Status SizeCache();
   Status OpenTiers();
@@ -206,6 +207,8 @@ class GpuExecutor : public llm::Executor {
   Status CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
   // Moves those of a completed step to its result.
   void TakeHiddenStates(const InFlightStep& in_flight, llm::StepResult& result) const;
+  // Whether one launch computes a decode step of this shape.
+  bool IsFused(const StepShape& shape) const;
   // The graphs of decode steps of such a shape. The plan of attention with draft tokens has another
   // kernel, except in fused steps.
   StepGraphs& GraphsOf(const StepShape& shape);
@@ -234,6 +237,7 @@ class GpuExecutor : public llm::Executor {
   // needs it allocates it
   PinnedMemory top_tokens_;
   StepGraphs graphs_, chain_graphs_;          // by padded batch size; without and with draft tokens
+  StepGraphs hidden_state_graphs_;            // without draft tokens, with hidden states
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
   // Of steps with adapters: one graph for each size, whatever the adapters.
   StepGraphs adapter_graphs_, adapter_chain_graphs_;

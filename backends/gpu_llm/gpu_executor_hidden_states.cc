@@ -17,12 +17,12 @@ Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers) {
                            " means its output");
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  NEREID_RETURN_IF_ERROR(decoder_->Capture({layers.begin(), layers.end()}));
-  planner_ = MakePlanner();  // steps are not fused any more
-  return {};
+  return decoder_->Capture({layers.begin(), layers.end()});
 }
 
 Status GpuExecutor::CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight) {
+  if (decoder_->captured() == nullptr)
+    return InternalError("a step returns hidden states, but none are kept");
   const int64_t row_bytes = decoder_->captured()->row_size() * 2;
   int64_t num_rows = 0;
   for (size_t i = 0; i < batch.entries.size(); ++i) {

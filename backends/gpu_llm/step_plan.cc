@@ -94,6 +94,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     num_decoding += decoding;
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
+    shape_.returns_hidden_states |= sequence.returns_hidden_states;
     if (sequence.adapter != llm::kNoAdapter)
       num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
     ForEachPromptRow(sequence, [&](int32_t, int32_t) { shape_.has_prompt_rows = true; });
@@ -213,8 +214,8 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   FindQueryGroups(batch);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused =
-      is_decode_ && !shape_.has_adapters && shape_.num_tokens <= options_.fused_rows;
+  const bool is_fused = is_decode_ && !shape_.has_adapters && !shape_.returns_hidden_states &&
+                        shape_.num_tokens <= options_.fused_rows;
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;

@@ -47,15 +47,16 @@ inline constexpr int kQueryRows = 128;
 
 // Sizes of the arrays. Equal shapes have equal layouts.
 struct StepShape {
-  int32_t num_tokens = 0;         // rows computed, padding included
-  int32_t num_logits = 0;         // rows of logits, padding included
-  int32_t num_sampled = 0;        // of those: the first ones, which are sampled
-  int32_t num_decode = 0;         // DecodeItems, padding included
-  int32_t num_prefill = 0;        // PrefillTiles
-  bool has_chains = false;        // whether a DecodeItem may have more than one token
-  bool has_adapters = false;      // a sequence has a LoRA adapter
-  bool has_prompt_rows = false;   // a token's embedding comes from the client
-  int32_t num_adapter_tiles = 0;  // AdapterTiles; 0 with adapters: each row is a tile
+  int32_t num_tokens = 0;              // rows computed, padding included
+  int32_t num_logits = 0;              // rows of logits, padding included
+  int32_t num_sampled = 0;             // of those: the first ones, which are sampled
+  int32_t num_decode = 0;              // DecodeItems, padding included
+  int32_t num_prefill = 0;             // PrefillTiles
+  bool has_chains = false;             // whether a DecodeItem may have more than one token
+  bool has_adapters = false;           // a sequence has a LoRA adapter
+  bool has_prompt_rows = false;        // a token's embedding comes from the client
+  bool returns_hidden_states = false;  // of a sequence: the step is not fused
+  int32_t num_adapter_tiles = 0;       // AdapterTiles; 0 with adapters: each row is a tile
   bool operator==(const StepShape&) const = default;
 };
 

@@ -74,7 +74,8 @@ std::unique_ptr<gpu::GpuExecutor> MakeExecutor() {
 }
 
 // Steps without an engine: `batch` sequences with `num_drafts` drafts each.
-double StepMs(gpu::GpuExecutor& executor, int32_t batch, int32_t num_drafts) {
+double StepMs(gpu::GpuExecutor& executor, int32_t batch, int32_t num_drafts,
+              bool returns_hidden_states = false) {
   const llm::SamplingParams greedy;
   const int32_t blocks_each = kContext / executor.limits().block_size + 2;
   std::vector<std::vector<int32_t>> tables(batch, std::vector<int32_t>(blocks_each));
@@ -89,6 +90,7 @@ double StepMs(gpu::GpuExecutor& executor, int32_t batch, int32_t num_drafts) {
     sequence.num_draft_tokens = num_drafts;
     sequence.num_cached = kContext;
     sequence.block_table = tables[i];
+    sequence.returns_hidden_states = returns_hidden_states;
     sequence.samples = true;
     sequence.sampling = {&greedy, tokens, 1, {}};
     for (int32_t t = 0; t <= num_drafts; ++t) step.token_ids.push_back(17 * i + t);
@@ -386,42 +388,56 @@ double HeadMs(gpu::Eagle3Layer& head, int32_t batch) {
   return times[times.size() / 2];
 }
 
+void MeasureEagle3Steps(gpu::GpuExecutor& executor, gpu::Eagle3Layer* head, int32_t batch) {
+  const char* const with = head != nullptr ? "with" : "without";
+  for (const int32_t num_drafts : {0, 3, 7}) {
+    std::printf("%d,\"step ms of %d tokens %s hidden states\",%.3f\n", batch, 1 + num_drafts, with,
+                StepMs(executor, batch, num_drafts, head != nullptr));
+  }
+  if (head != nullptr)
+    std::printf("%d,\"head ms for a draft of each\",%.3f\n", batch, HeadMs(*head, batch));
+  std::fflush(stdout);
+}
+
 void MeasureEagle3(const std::vector<int32_t>& batches) {
+  struct Case {
+    const char* name;
+    double rate;
+    bool has_head;
+  };
   const RandomHead random;
   std::printf("batch,case,value\n");
   std::map<int32_t, double> plain;
-  for (const bool has_head : {false, true}) {
+  for (const Case& one : {Case{"without drafts", 0.0, false}, Case{"none accepted", 0.0, true},
+                          Case{"4.0 tokens of 7 drafts", RateFor(4.0), true}}) {
     std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
     std::unique_ptr<gpu::Eagle3Layer> head;
-    if (has_head) head = MakeHead(random, *executor);
-    const char* const with = has_head ? "with" : "without";
-    for (const int32_t batch : batches) {
-      std::printf("%d,\"step ms %s hidden states\",%.3f\n", batch, with,
-                  StepMs(*executor, batch, 0));
-      std::printf("%d,\"step ms of 4 tokens %s hidden states\",%.3f\n", batch, with,
-                  StepMs(*executor, batch, 3));
-      if (has_head)
-        std::printf("%d,\"head ms for a draft of each\",%.3f\n", batch, HeadMs(*head, batch));
-      std::fflush(stdout);
+    if (one.has_head) head = MakeHead(random, *executor);
+    if (one.rate == 0.0) {
+      for (const int32_t batch : batches) MeasureEagle3Steps(*executor, head.get(), batch);
     }
     llm::EngineOptions options;
     std::unique_ptr<llm::Executor> repeating = std::move(executor);
-    if (has_head) {
-      // 7 drafts yield 4 tokens a step.
-      options.speculation.drafter = std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0));
+    if (one.has_head) {
+      options.speculation.drafter = std::make_shared<RepeatingHead>(std::move(head), one.rate);
       repeating = std::make_unique<RepeatingExecutor>(std::move(repeating));
     }
     llm::Engine engine(std::move(options), std::move(repeating));
     for (const int32_t batch : batches) {
       TokensPerSecond(engine, batch, 256, true);
+      const llm::SpeculationCounts before = engine.stats().speculation;
       const double rate = TokensPerSecond(engine, batch, 384, true);
-      if (!has_head) plain[batch] = rate;
-      const llm::SpeculationCounts counts = engine.stats().speculation;
-      std::printf("%d,\"tokens a second %s drafts\",%.0f\n%d,\"of plain\",%.3f\n", batch, with,
-                  rate, batch, rate / plain[batch]);
-      std::printf("%d,\"accepted of a verified chain\",%.2f\n", batch,
-                  static_cast<double>(counts.num_accepted) /
-                      static_cast<double>(std::max<int64_t>(1, counts.num_verified_chains)));
+      const llm::SpeculationCounts after = engine.stats().speculation;
+      if (!one.has_head) plain[batch] = rate;
+      const auto chains = after.num_verified_chains - before.num_verified_chains;
+      std::printf("%d,\"tokens a second, %s\",%.0f\n", batch, one.name, rate);
+      std::printf("%d,\"of plain, %s\",%.3f\n", batch, one.name, rate / plain[batch]);
+      std::printf("%d,\"drafted and accepted of each of %lld chains, %s\",%.2f %.2f\n", batch,
+                  static_cast<long long>(chains), one.name,
+                  static_cast<double>(after.num_drafted - before.num_drafted) /
+                      static_cast<double>(std::max<int64_t>(1, chains)),
+                  static_cast<double>(after.num_accepted - before.num_accepted) /
+                      static_cast<double>(std::max<int64_t>(1, chains)));
       std::fflush(stdout);
     }
   }

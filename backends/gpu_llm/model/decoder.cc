@@ -179,7 +179,6 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
 Status Decoder::Capture(std::vector<int32_t> layers) {
   NEREID_ASSIGN_OR_RETURN(
       captured_, HiddenStates::Create(std::move(layers), spec_->hidden_size, max_num_tokens_));
-  decode_step_.reset();  // it keeps no hidden states
   return {};
 }
 

@@ -87,10 +87,9 @@ class Decoder {
   // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
   CacheBlocks cache_blocks() const;
-  // Keeps the inputs of these layers in all later steps, which are not fused. Before the first
-  // step.
+  // Keeps the inputs of these layers in all later steps that are not fused. Before the first step.
   Status Capture(std::vector<int32_t> layers);
-  // Of the newest step; null: nothing is kept.
+  // Of the newest step that was not fused; null: nothing is kept.
   const HiddenStates* captured() const { return captured_ ? &*captured_ : nullptr; }
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
@@ -114,7 +113,8 @@ class Decoder {
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
-    return decode_step_ && !shape.has_adapters && decode_step_->CanRun(shape);
+    return decode_step_ && !shape.has_adapters && !shape.returns_hidden_states &&
+           decode_step_->CanRun(shape);
   }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);
