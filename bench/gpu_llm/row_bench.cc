@@ -83,9 +83,14 @@ class Bench {
                     timer_.stream());
     });
     Run("embedding", num_rows, 2 * row, 0.0, [&](const char*, char* out) {
-      Embed({words_.as<int32_t>(), nullptr, from_.as<__nv_bfloat16>(), nullptr, nullptr, As(out),
-             num_rows, kHidden, 1.0f},
-            timer_.stream());
+      EmbeddingParams params = {};
+      params.ids = words_.as<int32_t>();
+      params.table = from_.as<__nv_bfloat16>();
+      params.out = As(out);
+      params.num_rows = num_rows;
+      params.hidden_size = kHidden;
+      params.scale = 1.0f;
+      Embed(params, timer_.stream());
     });
     Logits(std::min(num_rows, kMaxLogitRows));
     MeasureDequantize(WeightFormat::kInt4, "dequantize int4", 2.0 + 0.5 + 2.0 / 128);
