@@ -85,6 +85,10 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
+  // Hidden states pass through host memory: with eight sequences that took longer than drafts saved
+  // (bench/results/speculation_gpu.csv).
+  static constexpr int32_t kMaxHiddenStateSequences = 4;
+
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override {
     return {.block_copies = true,
@@ -99,6 +103,7 @@ class GpuExecutor : public llm::Executor {
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
+            .max_hidden_state_sequences = kMaxHiddenStateSequences,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }

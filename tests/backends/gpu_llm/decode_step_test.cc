@@ -310,7 +310,7 @@ const DecodeStepModel kModels[] = {
      false},
     {"bf16_many_experts", kBf16, 512, 544, 8, 4, 128, true, true, 0, 32, false, 1.0f, 144, 8, 1056},
     {"int4_all_experts", kInt4, 1024, 544, 8, 2, 128, false, false, 0, 0, false, 1.0f, 4, 4, 4096},
-    {"int4_experts", kInt4, 640, 544, 8, 2, 128, false, false, 150, 0, true, 1.0f, 64, 8, 4128},
+    {"int4_experts", kInt4, 640, 544, 8, 2, 128, false, false, 150, 0, true, 1.0f, 64, 8, 4096},
     {"bf16_heads_of_96", kBf16, 768, 544, 8, 8, 96},
     {"int4_heads_of_96", kInt4, 768, 544, 8, 4, 96},
 };
