@@ -14,7 +14,8 @@ inline void FromBf16(std::span<const uint16_t> from, float* to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
 }
 
-// Rounds to the nearest, ties to even. Not for NaN.
+// Rounds to the nearest bf16 value, and to the even one of two equally near. A NaN may become
+// infinite.
 inline void ToBf16(std::span<const float> from, uint16_t* to) {
   for (size_t i = 0; i < from.size(); ++i) {
     const auto bits = std::bit_cast<uint32_t>(from[i]);

@@ -37,7 +37,7 @@ Status GpuExecutor::CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& 
   const auto* const from = reinterpret_cast<const char*>(decoder_->captured()->rows());
   char* to = in_flight.hidden.as<char>();
   for (size_t i = 0; i < in_flight.hidden_rows.size();) {
-    // Rows of consecutive entries are copied together.
+    // One copy takes the rows of all entries that follow each other without a gap.
     const int32_t first = batch.entries[in_flight.hidden_rows[i].first].first_token;
     int32_t end = first;
     for (; i < in_flight.hidden_rows.size(); ++i) {

@@ -91,8 +91,8 @@ class ModelRepository {
   void RunAgents(LoadList* list);
   // Moves the plan of `name` to the failures.
   void Reject(const std::string& name, const Status& status, LoadList* list);
-  // `attempted`: the plans that were just loaded; `loaded`: the names among them that have new
-  // versions.
+  // `attempted`: the plans whose load has just ended; `loaded`: the names of those whose new
+  // versions serve now.
   Failures ReloadCallers(const EnsemblePlans& attempted, const std::set<std::string>& loaded);
   // The requested ensembles that can be reloaded now.
   EnsemblePlans CallersToReload(const EnsemblePlans& attempted,

@@ -19,8 +19,8 @@
 
 namespace nereid::core {
 
-// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. A failed reload leaves
-// kReady unchanged.
+// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. If a reload
+// fails, a model that is kReady stays so.
 enum class ModelState { kLoading, kReady, kUnloading, kUnavailable };
 
 // "LOADING", "READY", "UNLOADING", "UNAVAILABLE".

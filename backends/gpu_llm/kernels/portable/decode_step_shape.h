@@ -9,9 +9,9 @@ inline constexpr int kStepThreads = 32 * (8 + 4);
 // All blocks run at the same time, one on each multiprocessor.
 inline constexpr int kStepRegisters = 168;
 
-// 16 rows of 1,024 bytes, with a pitch that avoids bank conflicts; 16 blocks of int4 weights; half
-// of a KV block. More slots would fit on some GPUs, but leave less L1 cache to registers that
-// spill: with twelve an H200 decodes 1 % faster at batch 1 in bf16 and 4 % slower in int4.
+// A slot holds 16 rows of 1,024 bytes, with a pitch that avoids bank conflicts, or 16 blocks of
+// int4 weights, or half of a KV block. More slots would fit on some GPUs. With twelve, an H200
+// decoded 1 % faster at batch 1 in bf16 and 4 % slower in int4; the cause was not found.
 inline constexpr int kStepSlotBytes = 16 * (1024 + 64);
 inline constexpr int kStepSlots = 4;
 // What lies before the ring.
