@@ -1,19 +1,13 @@
 #include "host/core/model/model.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <future>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "host/core/backend/plugin.h"
 #include "host/core/config/config_loader.h"
 #include "host/core/memory/gpus.h"
 #include "host/core/model/batch_library.h"
-#include "host/core/model/instance_specs.h"
-#include "host/core/model/warmup.h"
 #include "host/core/observe/log.h"
 #include "host/core/observe/trace.h"
 #include "host/core/request/trace_tensors.h"
@@ -25,14 +19,6 @@
 
 namespace nereid::core {
 namespace {
-
-// The environment variable overrides the backend's attribute, for tests and for backends that set
-// it wrongly.
-bool LoadsInParallel(const Backend& backend) {
-  const char* setting = std::getenv("TRITON_PARALLEL_INSTANCE_LOADING");
-  if (setting == nullptr || *setting == '\0') return backend.attributes().parallel_instance_loading;
-  return std::strcmp(setting, "1") == 0;
-}
 
 // Records the latency of the first response of a request. [any sender's thread]
 class FirstResponseObserver final : public ResponseObserver {
@@ -105,8 +91,9 @@ Status Model::Initialize(const StepLabelsFn& step_labels) {
   CopyStepLabels(step_labels);
   NEREID_RETURN_IF_ERROR(SetUpCache());
   NEREID_RETURN_IF_ERROR(SetUpLatencies());
-  NEREID_RETURN_IF_ERROR(CreateInstances());
-  return StartScheduling();
+  NEREID_RETURN_IF_ERROR(instances_.Create());
+  NEREID_ASSIGN_OR_RETURN(scheduler_, MakeScheduler(instances_.num_active()));
+  return instances_.Bind(scheduler_.get());
 }
 
 // As in Triton, an ensemble output without labels uses the labels of the step that produces it.
@@ -198,45 +185,6 @@ Status Model::SetUpCache() {
   return Status::Ok();
 }
 
-Result<Model::ManagedInstances> Model::MakeInstances(std::vector<InstanceSpec> specs,
-                                                     const ModelConfig& config) {
-  ManagedInstances instances;
-  for (InstanceSpec& spec : specs) {
-    ManagedInstance& managed = instances.emplace_back();
-    if (spec.group < config.instance_groups.size())
-      managed.group = config.instance_groups[spec.group];
-    managed.instance = std::make_shared<Instance>(std::move(spec), backend_, ToHandle(this),
-                                                  &statistics_.AddShard());
-  }
-  return instances;
-}
-
-Status Model::CreateInstances() {
-  NEREID_ASSIGN_OR_RETURN(auto specs, MakeInstanceSpecs(config_, services_.options.host_policies));
-  NEREID_ASSIGN_OR_RETURN(instances_, MakeInstances(std::move(specs), config_));
-  return InitializeInstances(instances_);
-}
-
-Status Model::InitializeInstances(const ManagedInstances& instances) const {
-  if (instances.size() == 1) return instances.front().instance->Initialize();
-  const auto policy = LoadsInParallel(*backend_) ? std::launch::async : std::launch::deferred;
-  std::vector<std::future<Status>> outcomes;
-  for (const ManagedInstance& managed : instances) {
-    outcomes.push_back(std::async(policy, [instance = managed.instance.get()] {
-      const AlternateSignalStack stack;
-      return instance->Initialize();
-    }));
-  }
-  Status first_error;
-  for (auto& outcome : outcomes) {
-    // When instances are initialised in sequence, the remaining ones are skipped after an error.
-    if (!first_error.ok() && policy == std::launch::deferred) break;
-    Status status = outcome.get();
-    if (!status.ok() && first_error.ok()) first_error = std::move(status);
-  }
-  return first_error;
-}
-
 Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
   QueueTimeoutThread* timeout_thread = &services_.timeout_thread;
   std::shared_ptr<Scheduler> scheduler;
@@ -252,7 +200,7 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
                                                  timeout_thread, std::move(strategy));
   } else if (ExecutesInline()) {
     scheduler = std::make_shared<InlineScheduler>(
-        [this](InferRequest* request) { ExecuteInline(request); });
+        [this](InferRequest* request) { instances_.ExecuteInline(request); });
   } else {
     scheduler = std::make_shared<FifoScheduler>(num_instances, timeout_thread);
   }
@@ -264,102 +212,10 @@ bool Model::ExecutesInline() const {
          services_.rate_limiter == nullptr;
 }
 
-void Model::ExecuteInline(InferRequest* request) {
-  const auto keep = shared_from_this();  // the request may complete before the call returns
-  std::shared_ptr<Instance> instance;
-  {
-    std::lock_guard lock(
-        instances_mutex_);  // retired instances are checked for unreleased requests only after this
-    instance = instances_.front().instance;
-    instance->TrackUntilRelease({&request, 1});
-  }
-  instance->ExecuteInline(request);
-}
-
-Status Model::CreateThread(ManagedInstance* managed, size_t index,
-                           std::shared_future<bool> may_serve) {
-  Instance* instance = managed->instance.get();
-  const InstanceSpec& spec = instance->spec();
-  std::unique_ptr<RateLimiter::RegisteredInstance> rate_limited;
-  if (RateLimiter* limiter = services_.rate_limiter.get(); limiter != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(rate_limited, limiter->Register(managed->group, spec.device_id));
-  }
-  // A DEVICE_BLOCKING backend runs one execution at a time on each GPU. As in Triton, this does not
-  // apply to sequence models.
-  std::shared_ptr<std::mutex> device_mutex;
-  if (backend_->execution_policy() == TRITONBACKEND_EXECUTION_DEVICE_BLOCKING &&
-      spec.kind == TRITONSERVER_INSTANCEGROUPKIND_GPU && !config_.sequence_batching) {
-    device_mutex = device_mutexes_[spec.device_id];
-    if (device_mutex == nullptr)
-      device_mutex = device_mutexes_[spec.device_id] = std::make_shared<std::mutex>();
-  }
-  std::function<Status()> warm_up;
-  if (!config_.warmups.empty()) {
-    warm_up = [this, instance] {
-      return RunWarmups(config_, model_dir_, services_, this, instance);
-    };
-  }
-  managed->thread = std::make_unique<InstanceThread>(
-      instance, index, scheduler_.get(), std::move(rate_limited), std::move(device_mutex),
-      std::move(warm_up), std::move(may_serve), [this, index] { OnThreadEnding(index); });
-  if (!managed->thread->HasStartupWork()) return Status::Ok();
-  Status started = managed->thread->Start();
-  if (!started.ok()) managed->thread.reset();
-  return started;
-}
-
-// Passive instances have no thread: only their backend uses them.
-Status Model::StartScheduling() {
-  const auto is_active = [](const ManagedInstance& managed) {
-    return !managed.instance->spec().passive;
-  };
-  NEREID_ASSIGN_OR_RETURN(
-      scheduler_, MakeScheduler(std::count_if(instances_.begin(), instances_.end(), is_active)));
-  for (ManagedInstance& managed : instances_) {
-    if (is_active(managed)) NEREID_RETURN_IF_ERROR(CreateThread(&managed, next_index_++, {}));
-  }
-  Status first_error;
-  for (const ManagedInstance& managed : instances_) {
-    if (managed.thread == nullptr) continue;
-    Status status = managed.thread->WaitForWarmup();
-    if (!status.ok() && first_error.ok()) first_error = std::move(status);
-  }
-  return first_error;
-}
-
-Status Model::StartThreads() {
-  std::lock_guard lock(instances_mutex_);
-  Status first_error;
-  bool any_runs = false;
-  for (const ManagedInstance& managed : instances_) {
-    if (managed.thread == nullptr) continue;
-    Status started = managed.thread->Start();
-    any_runs |= started.ok();
-    if (!started.ok() && first_error.ok()) first_error = std::move(started);
-  }
-  if (first_error.ok()) {
-    threads_started_.store(true, std::memory_order_release);
-  } else if (any_runs && !config_.sequence_batching) {  // a sequence would wait for the one
-                                                        // instance that it is bound to
-    NEREID_LOG_WARN("model '", name(), "': ", first_error.message());
-    return Status::Ok();  // the next request tries again
-  }
-  return first_error;
-}
-
 Model::~Model() {
   if (registered_in_metrics_) services_.metrics.RemoveSource(this);
   if (scheduler_ != nullptr) scheduler_->Stop();
-  ManagedInstances instances, retiring;
-  {
-    std::lock_guard lock(instances_mutex_);  // the ending threads still search these lists
-    instances.swap(instances_);
-    retiring.swap(retiring_);
-  }
-  for (ManagedInstances* all : {&instances, &retiring}) {
-    for (ManagedInstance& managed : *all) managed.thread.reset();
-    all->clear();
-  }
+  instances_.Clear();
   if (!model_initialize_called_ || backend_->entry_points().model_finalize == nullptr) return;
   const Status status = GuardedCall(name(), "ModelFinalize", [&] {
     return backend_->entry_points().model_finalize(ToHandle(this));
@@ -374,16 +230,6 @@ void Model::StopIntake() {
   scheduler_->StopIntake();
 }
 
-Status Model::CheckReady() {
-  std::vector<std::shared_ptr<Instance>> instances;
-  {
-    std::lock_guard lock(instances_mutex_);
-    for (const ManagedInstance& managed : instances_) instances.push_back(managed.instance);
-  }
-  for (const auto& instance : instances) NEREID_RETURN_IF_ERROR(instance->CheckReady());
-  return Status::Ok();
-}
-
 PostedInputMemory Model::GetPostedInput(uint64_t size_bytes) {
   const auto is_text = [](const InputSpec& input) { return input.data_type == DataType::kBytes; };
   if (backend_->entry_points().instance_offer_input == nullptr || config_.sequence_batching ||
@@ -391,18 +237,26 @@ PostedInputMemory Model::GetPostedInput(uint64_t size_bytes) {
       std::any_of(schema_.inputs.begin(), schema_.inputs.end(), is_text)) {
     return {};
   }
-  std::shared_ptr<Instance> instance;  // keeps the instance alive if it is retired meanwhile
-  {
-    std::lock_guard lock(instances_mutex_);
-    if (instances_.size() == 1) instance = instances_.front().instance;
-  }
-  // Called without the lock, which also guards the configuration: the backend may read the
-  // configuration.
+  // Keeps the instance alive if it is retired meanwhile.
+  const std::shared_ptr<Instance> instance = instances_.Single();
   return instance == nullptr ? PostedInputMemory() : instance->GetPostedInput(size_bytes);
 }
 
+Status Model::UpdateInstances(const ModelConfig& config) {
+  NEREID_ASSIGN_OR_RETURN(const ModelConfig prepared,
+                          config::PrepareInstances(config, InstanceDefaults()));
+  NEREID_ASSIGN_OR_RETURN(const ModelConfig changed, config::WithInstanceGroups(config_, prepared));
+  NEREID_ASSIGN_OR_RETURN(const auto retired, instances_.Update(changed));
+  {
+    std::lock_guard lock(config_json_mutex_);
+    config_json_ = config::JsonText(changed);
+  }
+  instances_.WaitForRetired(retired);
+  return Status::Ok();
+}
+
 std::string Model::ConfigJson() const {
-  std::lock_guard lock(instances_mutex_);
+  std::lock_guard lock(config_json_mutex_);
   return config_json_.empty() ? config::JsonText(config_) : config_json_;
 }
 
@@ -426,8 +280,7 @@ Status Model::Enqueue(InferRequest* request) {
         std::make_unique<FirstResponseObserver>(latencies, request->request_start_ns));
   }
   // As in Triton, a request that no queue accepted does not count as a failure of the model.
-  Status status;
-  if (!threads_started_.load(std::memory_order_acquire)) status = StartThreads();
+  Status status = instances_.EnsureStarted();
   if (status.ok()) status = scheduler_->Enqueue(request);
   if (!status.ok()) OnReleased();
   return status;

@@ -4,22 +4,18 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "host/core/backend/backend.h"
-#include "host/core/backend/instance.h"
 #include "host/core/config/model_config.h"
 #include "host/core/handle/handle_cast.h"
 #include "host/core/model/core_services.h"
-#include "host/core/model/instance_thread.h"
+#include "host/core/model/model_instances.h"
 #include "host/core/observe/metrics.h"
 #include "host/core/observe/statistics.h"
 #include "host/core/request/request_schema.h"
@@ -68,7 +64,7 @@ class Model final : public RequestTarget,
   std::string ConfigJson() const;
 
   // Ok if the backend reports every instance as ready.
-  Status CheckReady();
+  Status CheckReady() const { return instances_.CheckReady(); }
   // Memory of the backend for the inputs of a request. Empty if the backend posts none, if the
   // model has several instances, and for sequence models, whose requests may be executed again.
   // Also empty for models with BYTES inputs: the host checks the lengths of their elements, and the
@@ -117,47 +113,12 @@ class Model final : public RequestTarget,
   // --model-load-gpu-limit.
   Status CheckGpuLimits() const;
   Status InitializeBackendModel();
-  Status CreateInstances();
   // Creates latency histograms and summaries as the server's options specify.
   Status SetUpLatencies();
   // Uses the response cache if the configuration and the server enable it.
   Status SetUpCache();
-  // An instance with its instance group and its thread.
-  struct ManagedInstance {
-    InstanceGroup group;
-    std::shared_ptr<Instance> instance;
-    std::unique_ptr<InstanceThread> thread;  // null: passive instance
-  };
-  using ManagedInstances = std::vector<ManagedInstance>;
-
-  Result<ManagedInstances> MakeInstances(std::vector<InstanceSpec> specs,
-                                         const ModelConfig& config);
-  Status InitializeInstances(const ManagedInstances& instances) const;
   Result<std::shared_ptr<Scheduler>> MakeScheduler(size_t num_instances);
   bool ExecutesInline() const;
-  // Executes the request on the first instance through its inline entry point. [any thread]
-  void ExecuteInline(InferRequest* request);
-  // Creates the thread object of an instance. `index`: of the instance in the scheduler.
-  // `may_serve`: see InstanceThread. The system thread starts now only if it has work before the
-  // first request.
-  Status CreateThread(ManagedInstance* managed, size_t index, std::shared_future<bool> may_serve);
-  Status StartScheduling();
-  // Starts the threads of all instances. Called for the first request.
-  Status StartThreads();
-  // Starts the threads of added instances. They serve once all of them are warm; if one fails, none
-  // serves.
-  Status StartAdded(ManagedInstances* instances);
-  // Retires instances: each finishes its requests and is then finalized. Returns the indices of
-  // their threads.
-  std::vector<size_t> Retire(ManagedInstances instances);
-  // Waits until the instances of Retire have been finalized, but at most some seconds. Does not
-  // wait for instances with open sequences or with requests that the backend has not released.
-  void WaitForRetired(const std::vector<size_t>& indices);
-  // The thread of instance `index` has executed its last batch. [that thread]
-  void OnThreadEnding(size_t index);
-  // Finalizes the retired instance `index` on a reaper thread if the backend has released all of
-  // its requests. Otherwise checks again after `retry_ns`, which doubles each time.
-  void FinalizeRetired(size_t index, uint64_t retry_ns);
 
   Reading Read() const override;
 
@@ -179,17 +140,10 @@ class Model final : public RequestTarget,
   ResponseCache* cache_ = nullptr;  // null: no response cache
   std::atomic<bool> accepting_{true};
   std::atomic<uint64_t> num_inflight_{0};
-  std::atomic<bool> threads_started_{false};
   std::shared_ptr<Scheduler> scheduler_;
-  size_t next_index_ = 0;  // next instance index [load thread]
-  // One per GPU, for DEVICE_BLOCKING backends.
-  std::map<int32_t, std::shared_ptr<std::mutex>> device_mutexes_;
-  mutable std::mutex instances_mutex_;  // guards what follows
-  ManagedInstances instances_;
-  ManagedInstances retiring_;  // instances removed by UpdateInstances, until they are finalized
-  std::set<size_t> unchecked_indices_;  // indices of retiring instances that were not checked yet
-  std::condition_variable retired_ended_;
-  std::string config_json_;  // empty: use config_
+  ModelInstances instances_{this};
+  mutable std::mutex config_json_mutex_;  // guards config_json_
+  std::string config_json_;               // empty: use config_
 };
 
 }  // namespace nereid::core
