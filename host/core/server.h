@@ -12,7 +12,7 @@
 
 #include "host/core/handle/handle_cast.h"
 #include "host/core/handle/parameter.h"
-#include "host/core/repository/model_table.h"
+#include "host/core/repository/status.h"
 #include "host/core/server_options.h"
 #include "nereid/status.h"
 

@@ -1,4 +1,4 @@
-#include "host/core/repository/model_table.h"
+#include "host/core/repository/status.h"
 
 #include <thread>
 
