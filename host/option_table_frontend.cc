@@ -1,7 +1,6 @@
 // Flags of the frontends, log, metrics, traces and cloud platforms.
 #include "host/option_table.h"
 #include "host/option_values.h"
-#include "host/restricted_api_files.h"
 
 namespace nereid {
 namespace {
@@ -244,7 +243,7 @@ const Flag kFlags[] = {
     {kHttp, "--http-restricted-api-file", "path",
      "A file whose lines are values of --http-restricted-api, so that the secrets stand on no "
      "command line.",
-     [](Options& o, Text text) { return AddRestrictedApis(text, o.kserve.restricted); }},
+     [](Options& o, Text text) { return o.kserve.restricted.AddFile(text); }},
     {kHttp, "--cors-origin", "origin",
      "Web pages of this origin, <scheme>://<host>[:<port>], may use the HTTP port; * means all "
      "pages. The flag may be given several times.",
@@ -368,7 +367,7 @@ const Flag kFlags[] = {
     {kGrpc, "--grpc-restricted-protocol-file", "path",
      "A file whose lines are values of --grpc-restricted-protocol, so that the secrets stand on no "
      "command line.",
-     [](Options& o, Text text) { return AddRestrictedApis(text, o.grpc.restricted); }},
+     [](Options& o, Text text) { return o.grpc.restricted.AddFile(text); }},
     {kGrpc, "--grpc-use-ssl", "boolean", "The gRPC port uses TLS. Default: false.",
      NEREID_BOOL(use_grpc_tls)},
     {kGrpc, "--grpc-use-ssl-mutual", "boolean",

@@ -1,5 +1,9 @@
 #include "host/frontend/restricted_apis.h"
 
+#include <sstream>
+
+#include "base/file_content.h"
+
 namespace nereid {
 namespace {
 
@@ -68,6 +72,26 @@ bool RestrictedApis::IsSecretHeader(std::string_view name) const {
     }
   }
   return false;
+}
+
+Status RestrictedApis::AddFile(const std::string& path) {
+  constexpr size_t kMaxBytes = 1 << 20;
+  NEREID_ASSIGN_OR_RETURN(std::string content, ReadFile(path, kMaxBytes));
+  std::istringstream lines(std::move(content));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line.front() == '#') continue;
+    const Status added = Add(line);
+    if (added.ok()) continue;
+    std::string message = added.message();
+    if (const size_t at = message.find(line); at != std::string::npos) {
+      message.replace(at, line.size(), "...");
+    }
+    return InvalidArgError("'", path, "', line ", number, ": ", message);
+  }
+  return Status::Ok();
 }
 
 }  // namespace nereid

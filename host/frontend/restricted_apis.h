@@ -39,6 +39,9 @@ class RestrictedApis {
   // Parses "<group>[,<group>...]:<key>=<value>". INVALID_ARG for an unknown group, and for one that
   // is already restricted.
   Status Add(const std::string& text);
+  // Adds each line of the file `path`, so that secrets stand on no command line. Empty lines and
+  // those that begin with # have no effect. An error names the file and the line, not the secret.
+  Status AddFile(const std::string& path);
 
   // Null if the group is not restricted.
   const Secret* Find(ApiGroup group) const {

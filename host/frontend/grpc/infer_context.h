@@ -91,4 +91,12 @@ inline void LogInferFailed(const std::string& request_id, const Status& status) 
              "] Infer failed: ", status.message());
 }
 
+// Starts ModelInfer: one request, one response (unary_infer.cc). The returned handler owns itself;
+// null if the call is already finished. [loop thread]
+CallHandler* StartUnaryInfer(const InferContext& context, Call& call, const Slice& request);
+
+// Starts ModelStreamInfer: a bidirectional stream of both (stream_infer.cc). The returned handler
+// owns itself. [loop thread]
+CallHandler* StartStreamInfer(const InferContext& context, Call& call);
+
 }  // namespace nereid

@@ -7,7 +7,7 @@
 
 #include "grpc_service.pb.h"
 #include "host/frontend/client_input.h"
-#include "host/frontend/grpc/infer_calls.h"
+#include "host/frontend/grpc/infer_context.h"
 #include "host/frontend/grpc/service_calls.h"
 
 namespace nereid {

@@ -1,6 +1,5 @@
 // The ModelStreamInfer call, see infer_calls.h. Replies of models that are not decoupled are sent
 // in the order of their requests; those of decoupled models are sent as they arrive.
-#include "host/frontend/grpc/infer_calls.h"
 
 #include <deque>
 #include <memory>

@@ -1,5 +1,4 @@
 // The ModelInfer call. See infer_calls.h.
-#include "host/frontend/grpc/infer_calls.h"
 
 #include <atomic>
 #include <memory>

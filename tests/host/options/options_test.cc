@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "host/frontend/restricted_apis.h"
 #include "host/option_table.h"
-#include "host/restricted_api_files.h"
 
 namespace nereid {
 namespace {
@@ -367,16 +367,16 @@ TEST(RestrictedApisTest, AFileHasOneValueALineAndItsErrorsTellNoSecret) {
   const std::string path = testing::TempDir() + "restricted_apis.txt";
   std::ofstream(path) << "# admin\ntrace,logging:key=secret\n\nhealth:probe=x\r\n";
   RestrictedApis apis;
-  ASSERT_TRUE(AddRestrictedApis(path, apis).ok());
+  ASSERT_TRUE(apis.AddFile(path).ok());
   ASSERT_NE(apis.Find(ApiGroup::kHealth), nullptr);
   EXPECT_EQ(apis.Find(ApiGroup::kHealth)->value, "x");
   EXPECT_EQ(apis.Find(ApiGroup::kLogging)->value, "secret");
   std::ofstream(path) << "trace:key=a\ninference=secret\n";
   RestrictedApis others;
-  const Status wrong = AddRestrictedApis(path, others);
+  const Status wrong = others.AddFile(path);
   EXPECT_EQ(wrong.message(),
             "'" + path + "', line 2: expected <group>[,<group>...]:<key>=<value>, got '...'");
-  EXPECT_EQ(AddRestrictedApis(path + ".absent", others).code(), StatusCode::kNotFound);
+  EXPECT_EQ(others.AddFile(path + ".absent").code(), StatusCode::kNotFound);
   std::filesystem::remove(path);
 }
 

@@ -1,4 +1,6 @@
-// Request side and lifetime of a stream; http2_stream_output.cc has the response side.
+// Request side and lifetime of a stream. http2_stream_headers.cc reads its headers,
+// http2_stream_decompression.cc decompresses its messages, http2_stream_timers.cc ends what takes
+// too long, http2_stream_output.cc has the response side.
 #include "host/frontend/grpc/transport/http2_stream.h"
 
 #include <event2/event.h>
@@ -6,32 +8,14 @@
 #include <new>
 #include <utility>
 
-#include "host/frontend/grpc/transport/header_text.h"
 #include "host/frontend/grpc/transport/http2_connection.h"
-#include "host/frontend/http/bodies/base64.h"
 #include "host/log.h"
 
 namespace nereid::grpc {
 namespace {
 
-// gRPC's own limit on the size of a call's headers.
-constexpr size_t kMaxHeaderBytes = 16384;
-// Per header, as HTTP/2 defines the size of a header list.
-constexpr size_t kHeaderOverheadBytes = 32;
 // Memory of a call besides its headers and messages, as it is counted in the budget.
 constexpr size_t kCallBytes = 4096;
-// Decompressed at once when a message has arrived; many may arrive together.
-constexpr size_t kFirstStepBytes = 64 << 10;
-// Decompressed later in one turn of the loop, so that it serves others every few milliseconds.
-constexpr size_t kNextStepBytes = 1 << 20;
-// A slow trickle also counts as a stall, because it would occupy its memory for hours.
-constexpr int64_t kMinBytesPerSecond = 4096;
-
-timeval ToTimeval(std::chrono::nanoseconds duration) {
-  const auto microseconds = std::chrono::ceil<std::chrono::microseconds>(duration).count();
-  return {static_cast<time_t>(microseconds / 1'000'000),
-          static_cast<suseconds_t>(microseconds % 1'000'000)};
-}
 
 }  // namespace
 
@@ -51,82 +35,7 @@ Http2Stream::~Http2Stream() {
   if (deadline_event_ != nullptr) event_free(deadline_event_);
 }
 
-// ---- headers
-
-void Http2Stream::OnHeader(std::string_view name, std::string_view value) {
-  header_bytes_ += name.size() + value.size() + kHeaderOverheadBytes;
-  if (header_bytes_ > kMaxHeaderBytes || is_started_ || is_rejected_) return;
-  if (name.front() == ':') {
-    if (name == ":path") path_ = value;
-    if (name == ":method") is_post_ = value == "POST";
-  } else if (name == "content-type") {
-    is_grpc_ = StartsWithIgnoringCase(value, "application/grpc");
-  } else if (name == "grpc-encoding") {
-    const auto encoding = http::ParseContentEncoding(value);
-    has_unknown_encoding_ = !encoding.has_value();
-    encoding_ = encoding.value_or(http::Encoding::kIdentity);
-  } else if (name == "grpc-accept-encoding") {
-    accept_encoding_ = value;
-  } else if (name == "grpc-timeout") {
-    SetDeadline(value);
-  } else if (name != "te") {
-    StoreMetadata(name, value);
-  }
-}
-
-void Http2Stream::StoreMetadata(std::string_view name, std::string_view value) {
-  if (name.ends_with("-bin")) {
-    StoreBinaryMetadata(name, value);
-  } else {
-    AppendMetadata(name, value);
-  }
-}
-
-// `value` is one or more values in base64, separated by commas, as if each were a header.
-void Http2Stream::StoreBinaryMetadata(std::string_view name, std::string_view value) {
-  while (true) {
-    const size_t comma = value.find(',');
-    const auto decoded = http::DecodeBase64(TrimSpaces(value.substr(0, comma)));
-    if (!decoded) {
-      invalid_header_ = StrCat("header '", name, "': expected bytes in base64");
-      return;
-    }
-    AppendMetadata(name, *decoded);
-    if (comma == std::string_view::npos) return;
-    value.remove_prefix(comma + 1);
-  }
-}
-
-void Http2Stream::AppendMetadata(std::string_view name, std::string_view value) {
-  const auto begin = static_cast<uint32_t>(metadata_text_.size());
-  metadata_text_ += name;
-  const auto middle = static_cast<uint32_t>(metadata_text_.size());
-  metadata_text_ += value;
-  metadata_offsets_.push_back({begin, middle, static_cast<uint32_t>(metadata_text_.size())});
-}
-
-void Http2Stream::BuildMetadataViews() {
-  const std::string_view text = metadata_text_;
-  metadata_.reserve(metadata_offsets_.size());
-  for (const auto& [begin, middle, end] : metadata_offsets_) {
-    metadata_.emplace_back(text.substr(begin, middle - begin), text.substr(middle, end - middle));
-  }
-}
-
-void Http2Stream::SetDeadline(std::string_view timeout) {
-  const auto duration = ParseTimeout(timeout);
-  if (!duration) {
-    invalid_header_ = "grpc-timeout: expected a number and one of H, M, S, m, u, n";
-  }
-  if (!duration || deadline_event_ != nullptr) return;
-  deadline_event_ = event_new(loop_.base(), -1, 0, &OnDeadline, this);
-  const timeval after = ToTimeval(*duration);
-  if (deadline_event_ != nullptr) event_add(deadline_event_, &after);
-}
-
-void Http2Stream::OnDeadline(int, short, void* self) {
-  static_cast<Http2Stream*>(self)->Reject({GrpcCode::kDeadlineExceeded, "Deadline Exceeded"});
-}
+// ---- the begin of the call
 
 void Http2Stream::OnHeadersEnd() {
   is_headers_end_ = true;
@@ -233,51 +142,6 @@ void Http2Stream::StartUnary() {
   }
 }
 
-// Decompresses the next message, if it is compressed. Returns false if that is not finished yet, in
-// which case it continues later, or if the call was rejected.
-bool Http2Stream::PrepareFront() {
-  ReceivedMessage& front = received_.front();
-  if (!front.is_compressed) return true;
-  const GrpcOptions& options = connection_->options();
-  const bool is_first = decompression_ == nullptr;
-  if (is_first) {
-    decompression_ = std::make_unique<http::Decompression>(
-        front.bytes.bytes, options.max_message_bytes, connection_->budget());
-  }
-  const Result<bool> is_done = decompression_->Step(is_first ? kFirstStepBytes : kNextStepBytes);
-  if (!is_done.ok()) {
-    const bool is_invalid = is_done.status().code() == StatusCode::kInvalidArg;
-    const GrpcCode code = decompression_->is_too_large() ? GrpcCode::kResourceExhausted
-                          : is_invalid                   ? GrpcCode::kInternal
-                                                         : GrpcCode::kUnavailable;
-    Reject({code, StrCat("message: ", is_done.status().message())});
-    return false;
-  }
-  if (!*is_done) {
-    connection_->ContinueLater(id_);
-    return false;
-  }
-  struct Plain {
-    http::ByteBuffer bytes;
-    ByteReservation reservation;
-  };
-  auto plain = std::make_shared<const Plain>(
-      Plain{decompression_->TakeOutput(), decompression_->TakeReservation()});
-  decompression_.reset();
-  const std::string_view bytes = plain->bytes.view();
-  front = {{bytes, std::move(plain)}, false};
-  return true;
-}
-
-void Http2Stream::ContinueDecompression() {
-  if (decompression_ == nullptr || is_rejected_ || is_finished_ || forced_status_) return;
-  if (is_started_) {
-    Deliver();
-  } else if (is_remote_end_) {
-    StartUnary();
-  }
-}
-
 // Delivers the next message, or the end of the stream, if the service has requested a read.
 void Http2Stream::Deliver() {
   if (!is_reading_ || handler_ == nullptr) return;
@@ -293,54 +157,13 @@ void Http2Stream::Deliver() {
   }
 }
 
-// ---- stalls
+// ---- lifetime
 
 void Http2Stream::SetReceiving(bool is_receiving) {
   if (std::exchange(is_receiving_, is_receiving) == is_receiving) return;
   receiving_since_ms_ = 0;
   connection_->CountReceiving(is_receiving);
 }
-
-bool Http2Stream::HasStalled(int64_t now_ms) {
-  if (!is_receiving_) return false;
-  if (is_started_ && !is_reading_) {  // the client may not send before the service reads
-    receiving_since_ms_ = 0;
-    return false;
-  }
-  const uint64_t before = std::exchange(received_bytes_at_check_, received_bytes_);
-  if (receiving_since_ms_ == 0) {
-    receiving_since_ms_ = now_ms;
-    received_bytes_at_start_ = received_bytes_;
-    return false;
-  }
-  const auto num_received = static_cast<int64_t>(received_bytes_ - received_bytes_at_start_);
-  const int64_t allowed_ms =
-      connection_->options().read_timeout_ms + num_received * 1000 / kMinBytesPerSecond;
-  return received_bytes_ == before || now_ms - receiving_since_ms_ > allowed_ms;
-}
-
-void Http2Stream::EndStalled() {
-  Reject({GrpcCode::kDeadlineExceeded, StrCat("the request stopped arriving after ",
-                                              received_bytes_, " bytes (--grpc-read-timeout)")});
-}
-
-bool Http2Stream::MayBeIdle() const {
-  const bool is_stream = method_ != nullptr && method_->stream != nullptr;
-  return is_stream && is_started_ && !is_finished_ && !is_remote_end_ && !forced_status_;
-}
-
-bool Http2Stream::HasBeenIdle() {
-  const uint64_t now = received_bytes_ + sent_bytes_;
-  const bool has_moved = std::exchange(transferred_bytes_at_check_, now) != now;
-  return !has_moved && out_bytes_ == 0;  // what the client does not read has a limit of its own
-}
-
-void Http2Stream::EndIdle() {
-  Reject({GrpcCode::kDeadlineExceeded,
-          "nothing was sent on the stream for too long (--grpc-stream-idle-timeout)"});
-}
-
-// ---- lifetime
 
 void Http2Stream::NotifyCancel() {
   if (handler_ == nullptr || is_finished_ || is_cancel_notified_) return;

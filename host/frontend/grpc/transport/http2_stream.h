@@ -83,6 +83,9 @@ class Http2Stream final : public Call, private net::LoopTask {
   void Abort() override;
 
  private:
+  // gRPC's own limit on the size of a call's headers.
+  static constexpr size_t kMaxHeaderBytes = 16384;
+
   // A message to send, with its 5-byte prefix.
   struct OutMessage {
     std::array<char, 5> prefix;

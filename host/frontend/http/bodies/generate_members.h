@@ -1,10 +1,15 @@
 // Judges members of a generate request that no input of a language model has. Such requests have
-// many optional members, and one that nobody reads would change nothing without a word. Pure. [any
+// many optional members, and one that nobody reads would change nothing without a word. [any
 // thread]
 #pragma once
 
+#include <cstddef>
+#include <mutex>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "host/frontend/http/bodies/generate_body.h"
 #include "nereid/status.h"
@@ -26,5 +31,21 @@ bool IsLanguageModel(const ModelSignature& model);
 // INVALID_ARG if `name`, which names no input of the language model, is close to one that does, or
 // asks for a missing feature. `is_false`: the member's value is false, which asks for none.
 Status CheckUnknownMember(std::string_view name, bool is_false, const ModelSignature& model);
+
+// Names in the log the members that CheckUnknownMember lets pass. Clients choose the names, so the
+// log remembers a limited number of them and writes a limited part of each.
+class UnknownMemberLog {
+ public:
+  static constexpr size_t kMaxNames = 256;
+  static constexpr size_t kMaxNameBytes = 64;
+
+  // The line for the log, or an empty text if this member of this model was named before or if
+  // kMaxNames have been.
+  std::string LineFor(std::string_view model, std::string_view member);
+
+ private:
+  std::mutex mutex_;  // guards the member below
+  std::set<std::pair<std::string, std::string>> named_;
+};
 
 }  // namespace nereid::http

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "host/frontend/http/bodies/generate_body.h"
-#include "host/frontend/http/bodies/unknown_member_log.h"
+#include "host/frontend/http/bodies/generate_members.h"
 #include "host/frontend/http/calls/model_call.h"
 #include "host/frontend/http/calls/response_bodies.h"
 #include "host/frontend/http/transport/http_connection.h"

@@ -165,6 +165,9 @@ class HttpConnection {
   void RefuseBody(Status reason);
   void RejectRequest(int status, std::string_view reason);
   void ReplyRefusal(int status, std::string_view reason);
+  // Triton's text for a body of `size` bytes, which depends on what the body should contain.
+  std::string TooLarge(std::string_view size) const;
+  static Status CannotAllocate(uint64_t body_bytes);
 
   // http_connection_output.cc: writing of responses.
   void AppendHead(std::string& text, const ResponseHead& head);

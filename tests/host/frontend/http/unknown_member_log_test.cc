@@ -1,5 +1,5 @@
 // Tests of UnknownMemberLog: each name once, and a bound of their number.
-#include "host/frontend/http/bodies/unknown_member_log.h"
+#include "host/frontend/http/bodies/generate_members.h"
 
 #include <gtest/gtest.h>
 
