@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -145,9 +146,34 @@ def test_no_source_is_longer_than_600_lines():
     assert not long, "\n".join(long)
 
 
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
+
+
 def test_links_of_the_documents_lead_to_files():
-    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
-    dead = [f"{document.relative_to(ROOT)}: {target}" for document in documents if "bench/results" not in str(document)
+    dead = [f"{document.relative_to(ROOT)}: {target}" for document in DOCUMENTS if "bench/results" not in str(document)
             for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8"))
             if not target.startswith(("http:", "https:", "mailto:")) and not (document.parent / target).exists()]
-    assert documents and not dead, "\n".join(dead)
+    assert DOCUMENTS and not dead, "\n".join(dead)
+
+
+def anchors(document):
+    """The anchors of a document's headings, as GitHub makes them."""
+    without_code = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in re.findall(r"^#+ +(.*)", without_code, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_to_headings_lead_to_headings():
+    links = [(document, target, anchor) for document in DOCUMENTS
+             for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", document.read_text(encoding="utf-8"))]
+    dead = [f"{document.relative_to(ROOT)}: {target}#{anchor}" for document, target, anchor in links
+            if not target or target.endswith(".md") if anchor not in anchors(document.parent / target if target else document)]
+    assert links and not dead, "\n".join(dead)
+
+
+def test_the_snippets_for_contributors_are_the_code():
+    snippets = [textwrap.dedent(text).strip() for text in
+                re.findall(r"^ *```cpp\n(.*?)^ *```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)]
+    code = [path.read_text(encoding="utf-8") for path in SOURCES]
+    stale = [text for text in snippets if not any(text in source for source in code)]
+    assert snippets and not stale, "\n".join(stale)
