@@ -1,5 +1,7 @@
 #include "backends/ensemble/cancellation_monitor.h"
 
+#include <new>
+
 #include "base/thread.h"
 
 namespace nereid::ensemble {
@@ -44,10 +46,14 @@ void CancellationMonitor::Run() {
       sleeping_ = false;
     }
     changed_.wait_for(lock, period_, [this] { return stopping_; });
-    const std::vector<std::shared_ptr<RequestRunner>> cancelled = FindCancelled();
-    lock.unlock();
-    for (const std::shared_ptr<RequestRunner>& runner : cancelled) runner->Cancel();
-    lock.lock();
+    try {
+      const std::vector<std::shared_ptr<RequestRunner>> cancelled = FindCancelled();
+      lock.unlock();
+      for (const std::shared_ptr<RequestRunner>& runner : cancelled) runner->Cancel();
+    } catch (const std::bad_alloc&) {
+      // Where there is no memory now, the next poll finds them again.
+    }
+    if (!lock.owns_lock()) lock.lock();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "backends/ensemble/cancellation_monitor.h"
@@ -25,6 +26,7 @@ struct ClientLog {
   int num_empty_final = 0;
   std::atomic<int> num_released{0};
   std::atomic<bool> is_cancelled{false};
+  std::atomic<int> num_failing_polls{0};  // so many questions for is_cancelled find no memory
   CancellationMonitor* monitor = nullptr;
   CancellationMonitor::Entry entry;
 };
@@ -32,7 +34,13 @@ struct ClientLog {
 class FakeClient : public ClientRequest {
  public:
   explicit FakeClient(ClientLog& log) : log_(log) {}
-  bool IsCancelled() override { return log_.is_cancelled; }
+  bool IsCancelled() override {
+    if (log_.num_failing_polls > 0) {
+      --log_.num_failing_polls;
+      throw std::bad_alloc();
+    }
+    return log_.is_cancelled;
+  }
   void Send(const EnsembleResponse& response, bool is_final) override {
     std::lock_guard lock(log_.mutex);
     EXPECT_EQ(log_.num_final, 0);
@@ -224,6 +232,18 @@ TEST_F(RequestRunnerTest, MonitorPassesCancellationOnWithoutAnyEventOfTheSteps) 
   models.Respond(0, 0, 2);
   while (client.num_released == 0) std::this_thread::yield();
   EXPECT_EQ(client.errors.size(), 1u);
+}
+
+TEST_F(RequestRunnerTest, MonitorGoesOnWhereAPollFindsNoMemory) {
+  CancellationMonitor monitor(std::chrono::milliseconds(1));
+  client.monitor = &monitor;
+  Start(kChain);
+  client.num_failing_polls = 2;
+  client.is_cancelled = true;
+  while (!models.At(0, 0).is_cancelled) std::this_thread::yield();
+  EXPECT_EQ(client.num_failing_polls, 0);
+  models.Respond(0, 0, 2);
+  while (client.num_released == 0) std::this_thread::yield();
 }
 
 TEST_F(RequestRunnerTest, MakesAFastDecoupledStepWaitForTheStepsAfterIt) {
