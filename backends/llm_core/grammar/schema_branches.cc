@@ -35,6 +35,8 @@ Status ShapeReader::ApplyBranches(const Json& schema, const char* keyword, const
         NEREID_RETURN_IF_ERROR(document_.Spend(10 * inside.shapes.size()));
         NEREID_RETURN_IF_ERROR(Apply(branch, inside, depth + 1));
         if (!inside.shapes.empty()) sets.emplace_back(std::move(inside), true);
+        if (num_failing_scopes_ == 0) continue;
+        NEREID_RETURN_IF_ERROR(ApplyNot(schema, branch, sets[i].first, depth + 1));
       }
       if (sets.size() > kMaxShapes) return TooMany(schema, keyword);
     }

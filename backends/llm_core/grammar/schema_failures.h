@@ -34,6 +34,7 @@ class SchemaFailures {
   Status CollectProperties();
   Status CollectDependencies();
   Status CollectAnyProperties();
+  Status CollectUnique();
   Status CollectUnevaluated();
   Status CollectBranches();
   Status CollectOneOf();

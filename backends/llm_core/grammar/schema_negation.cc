@@ -57,10 +57,10 @@ Status SchemaFailures::Collect() {
        {&SchemaFailures::CollectValues, &SchemaFailures::CollectNumbers,
         &SchemaFailures::CollectMultiples, &SchemaFailures::CollectCounts,
         &SchemaFailures::CollectStrings, &SchemaFailures::CollectItems,
-        &SchemaFailures::CollectUnevaluated, &SchemaFailures::CollectProperties,
-        &SchemaFailures::CollectDependencies, &SchemaFailures::CollectAnyProperties,
-        &SchemaFailures::CollectBranches, &SchemaFailures::CollectOneOf,
-        &SchemaFailures::CollectCondition}) {
+        &SchemaFailures::CollectUnique, &SchemaFailures::CollectUnevaluated,
+        &SchemaFailures::CollectProperties, &SchemaFailures::CollectDependencies,
+        &SchemaFailures::CollectAnyProperties, &SchemaFailures::CollectBranches,
+        &SchemaFailures::CollectOneOf, &SchemaFailures::CollectCondition}) {
     NEREID_RETURN_IF_ERROR((this->*collect)());
   }
   return Status::Ok();
@@ -152,17 +152,27 @@ Status SchemaFailures::CollectStrings() {
   return Status::Ok();
 }
 
+Status SchemaFailures::CollectUnique() {
+  const Json* given = Find("uniqueItems");
+  if (given == nullptr || *given != true) return Status::Ok();
+  return OfType(JsonType::kArray, [&](Shape& shape) {
+    reader_.RefuseShape(negated_, "uniqueItems", "its negation cannot be enforced", shape);
+  });
+}
+
 Status SchemaFailures::CollectUnevaluated() {
-  for (const auto& [keyword, type] :
-       {std::pair("uniqueItems", JsonType::kArray), std::pair("unevaluatedItems", JsonType::kArray),
-        std::pair("unevaluatedProperties", JsonType::kObject)}) {
+  for (const char* keyword : {"unevaluatedItems", "unevaluatedProperties"}) {
     const Json* given = Find(keyword);
-    if (given == nullptr || (given->is_object() && given->empty())) continue;
-    if (given->is_boolean() && given->get<bool>() != (keyword == std::string_view("uniqueItems"))) {
+    if (given == nullptr || *given == true || (given->is_object() && given->empty())) {
       continue;  // never fails
     }
-    NEREID_RETURN_IF_ERROR(OfType(type, [&, keyword = keyword](Shape& shape) {
-      reader_.RefuseShape(negated_, keyword, "its negation cannot be enforced", shape);
+    // The other keywords hold; that one of them fails is collected elsewhere.
+    NEREID_RETURN_IF_ERROR(Either([&](ShapeReader::State& inside) -> Status {
+      ++reader_.num_failing_scopes_;
+      Status status = reader_.ApplyInScope(negated_, inside, depth_ + 1);
+      --reader_.num_failing_scopes_;
+      NEREID_RETURN_IF_ERROR(std::move(status));
+      return reader_.FailUnevaluated(negated_, keyword, inside);
     }));
   }
   return Status::Ok();

@@ -115,20 +115,35 @@ Result<const Json*> SchemaDocument::AnyOf(const SchemaList& schemas) {
   if (schemas.size() == 1) return schemas.front();
   const auto [known, is_new] = alternatives_.emplace(schemas, nullptr);
   if (!is_new) return known->second;
+  Json& made = made_.emplace_back(Json::object());
+  NEREID_RETURN_IF_ERROR(CopyBranches(schemas, made));
+  return known->second = &made;
+}
+
+Result<const Json*> SchemaDocument::NoneOf(const SchemaList& schemas) {
+  if (schemas.size() == 1) return Negation(*schemas.front());
+  const auto [known, is_new] = exclusions_of_.emplace(schemas, nullptr);
+  if (!is_new) return known->second;
+  Json& made = made_.emplace_back(Json::object());
+  Json& any = made["not"] = Json::object();
+  NEREID_RETURN_IF_ERROR(CopyBranches(schemas, any));
+  made_negations_.insert({&made, &any});
+  return known->second = &made;
+}
+
+Status SchemaDocument::CopyBranches(const SchemaList& schemas, Json& made) {
   const size_t num_before = originals_.size();
   const auto own = [&](const Json* schema) -> const Json& {
     const auto original = originals_.find(schema);
     return original == originals_.end() ? *schema : *original->second;
   };
-  Json& made = made_.emplace_back(Json::object());
   Json& branches = made["anyOf"] = Json::array();
   for (const Json* schema : schemas) branches.push_back(own(schema));
   for (size_t i = 0; i < schemas.size(); ++i) {
     NoteCopy(branches[i], own(schemas[i]), ScopeOf(*schemas[i]));
   }
   NoteMade(made, own(schemas.front()), ScopeOf(*schemas.front()));
-  NEREID_RETURN_IF_ERROR(Spend(5 * (originals_.size() - num_before)));
-  return known->second = &made;
+  return Spend(5 * (originals_.size() - num_before));
 }
 
 }  // namespace nereid::llm::grammar

@@ -68,23 +68,13 @@ Status ShapeReader::Apply(const Json& outer, State& state, int depth) {
   if (!state.applied.insert(&schema).second) return Status::Ok();
   const bool has_scope = Find(schema, "unevaluatedItems") != nullptr ||
                          Find(schema, "unevaluatedProperties") != nullptr;
-  std::set<const Json*> applied;  // outside of the scope
   if (has_scope) {
-    applied.swap(state.applied);
-    for (Shape& shape : state.shapes) {
-      shape.scopes.push_back(
-          {shape.object.groups.size(), shape.array.groups.size(), shape.array.counts.size()});
-    }
+    NEREID_RETURN_IF_ERROR(ApplyInScope(schema, state, depth));
+    return ApplyUnevaluated(schema, state);
   }
-  num_scopes_ += has_scope;
   active_.push_back(&schema);
   Status status = ApplyKeywords(schema, state, depth);
   active_.pop_back();
-  num_scopes_ -= has_scope;
-  if (has_scope && status.ok()) {
-    status = ApplyUnevaluated(schema, state);
-    state.applied.merge(applied);
-  }
   return status;
 }
 
@@ -342,59 +332,6 @@ Result<const Json*> ShapeReader::Target(const Json& schema, const char* keyword)
       is_dynamic ? document_.ResolveDynamic(schema, name) : document_.Resolve(schema, name);
   if (!target.ok()) return std::move(target).status().WithContext(document_.PathOf(&schema));
   return document_.InScope(**target, document_.ScopeOf(schema));
-}
-
-Status ShapeReader::ApplyUnevaluated(const Json& schema, State& state) {
-  const Json* properties = Find(schema, "unevaluatedProperties");
-  const Json* items = Find(schema, "unevaluatedItems");
-  for (Shape& shape : state.shapes) {
-    const Shape::Sizes from = shape.scopes.back();
-    shape.scopes.pop_back();
-    const auto is_true = [](const Json& value) {
-      return value == true || (value.is_object() && value.empty());
-    };
-    if (negations_ > 0) {  // what is evaluated inside of a negation does not count
-      if ((shape.type == JsonType::kObject && properties && !is_true(*properties)) ||
-          (shape.type == JsonType::kArray && items && !is_true(*items))) {
-        RefuseShape(schema, "unevaluated", "cannot be enforced inside of a negation", shape);
-      }
-      continue;
-    }
-    if (shape.type == JsonType::kObject && properties != nullptr) {
-      auto group = std::make_shared<ObjectRules::Group>();
-      bool is_whole = false;
-      for (size_t i = from.properties; i < shape.object.groups.size(); ++i) {
-        const ObjectRules::Group& each = *shape.object.groups[i];
-        if (!each.evaluates) continue;
-        is_whole |= each.additional != nullptr;
-        for (const auto& [name, own] : each.properties)
-          group->properties.emplace_back(name, &kTrue);
-        for (const auto& [name, own] : each.patterns) group->patterns.emplace_back(name, &kTrue);
-      }
-      for (const auto& [name, own] : group->properties) group->by_name.emplace(name, own);
-      group->additional = properties;
-      if (!is_whole) shape.object.groups.push_back(std::move(group));
-    }
-    if (shape.type == JsonType::kArray && items != nullptr) {
-      ArrayRules::Group group;
-      bool is_whole = false;
-      for (size_t i = from.items; i < shape.array.groups.size(); ++i) {
-        const ArrayRules::Group& each = shape.array.groups[i];
-        if (!each.evaluates) continue;
-        is_whole |= each.rest != nullptr;
-        group.first.resize(std::max(group.first.size(), each.first.size()), &kTrue);
-      }
-      // An item that `contains` counts is evaluated.
-      SchemaList allowed{items};
-      for (size_t i = from.counts; i < shape.array.counts.size(); ++i) {
-        if (shape.array.counts[i].evaluates) allowed.push_back(shape.array.counts[i].schema);
-      }
-      if (is_whole) continue;
-      NEREID_ASSIGN_OR_RETURN(group.rest, document_.AnyOf(allowed));
-      shape.array.groups.push_back(std::move(group));
-    }
-  }
-  return Status::Ok();
 }
 
 void ShapeReader::RefuseShape(const Json& schema, const char* keyword, const char* why,

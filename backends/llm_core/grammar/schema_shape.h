@@ -135,6 +135,8 @@ class SchemaDocument {
   Result<const Json*> Negation(const Json& schema);
   // A schema that is valid where one of `schemas` is. The same one for each call.
   Result<const Json*> AnyOf(const SchemaList& schemas);
+  // A schema that is valid where none of `schemas` is. The same one for each call.
+  Result<const Json*> NoneOf(const SchemaList& schemas);
   // A schema that is valid for every value but `value`, which the document owns.
   const Json* AnyBut(const Json& value);
 
@@ -173,6 +175,8 @@ class SchemaDocument {
   // Notes a schema that was made of `own`, in its scope.
   void NoteMade(const Json& made, const Json& own, size_t scope);
   void NoteCopy(const Json& copy, const Json& original, size_t scope);
+  // Writes a schema with copies of `schemas` as the branches of anyOf.
+  Status CopyBranches(const SchemaList& schemas, Json& made);
   Result<bool> MatchesPattern(std::string_view pattern, std::string_view text);
   Result<bool> AreDisjoint(const SchemaList& x, const SchemaList& y, int depth);
 
@@ -192,7 +196,7 @@ class SchemaDocument {
   std::unordered_map<const Json*, const Json*> exclusions_, originals_;
   std::map<std::pair<const Json*, size_t>, const Json*> negations_;  // by original and scope
   std::set<const Json*> made_negations_;
-  std::map<SchemaList, const Json*> alternatives_;
+  std::map<SchemaList, const Json*> alternatives_, exclusions_of_;  // AnyOf, NoneOf
   std::map<SchemaList, std::shared_ptr<const Shapes>> expanded_;
   std::unique_ptr<RegexPool> pool_;  // for questions about values; spells plain UTF-8
   std::map<std::string, RegexId, std::less<>> patterns_;

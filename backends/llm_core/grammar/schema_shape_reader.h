@@ -75,9 +75,22 @@ class ShapeReader {
   Status ApplyObject(const Json& schema, State& state);
   // A dependency holds for objects without the property, or with it and with what it demands.
   Status ApplyDependencies(const Json& schema, State& state, int depth);
+  // Applies the keywords of a schema with unevaluatedItems or unevaluatedProperties, but not these:
+  // the last of Shape::scopes then says what its own keywords have added to each shape. One of the
+  // two functions below follows and takes the scope away.
+  Status ApplyInScope(const Json& schema, State& state, int depth);
   // Adds what unevaluatedItems and unevaluatedProperties say of what the other keywords of
   // `schema`, and the schemas that they apply, have not evaluated.
   Status ApplyUnevaluated(const Json& schema, State& state);
+  // Narrows to the values in which what is not evaluated fails `keyword`, one of the two.
+  Status FailUnevaluated(const Json& schema, const char* keyword, State& state);
+  // What the keywords in the last scope of a shape evaluate: properties and the first items, or
+  // null and nothing if they evaluate all; and the schemas one of which a further item must fit.
+  std::shared_ptr<ObjectRules::Group> EvaluatedProperties(const Shape& shape) const;
+  std::optional<ArrayRules::Group> EvaluatedItems(const Shape& shape) const;
+  static SchemaList AllowedItems(const Json& schema, const Shape& shape);
+  // Removes the last scope. What it has evaluated does not count outside of a negation.
+  void EndScope(Shape& shape);
   // The values that fit `if` and `then`, and those that fail `if` and fit `else`.
   Status ApplyCondition(const Json& schema, State& state, int depth);
   // The values that fit a branch of anyOf, or exactly one of oneOf.
@@ -108,7 +121,10 @@ class ShapeReader {
   SchemaDocument& document_;
   std::vector<const Json*> active_;  // schemas that are being applied, the outermost first
   int num_scopes_ = 0;  // of unevaluatedItems and unevaluatedProperties that are being read
-  int negations_ = 0;   // of `not` around what is being read
+  // Of these, the ones whose failure is sought: a branch of anyOf that is not applied must fail
+  // there, because what it evaluates would not be unevaluated.
+  int num_failing_scopes_ = 0;
+  int negations_ = 0;  // of `not` around what is being read
 };
 
 }  // namespace nereid::llm::grammar

@@ -243,6 +243,36 @@ TEST(JsonSchema, WhatNoKeywordHasEvaluatedIsHeld) {
         {R"(["xy"])", "[1]"});
 }
 
+TEST(JsonSchema, WhatNoKeywordHasEvaluatedMayBeNegated) {
+  Check(R"({"type":"object","not":{"properties":{"a":{}},"unevaluatedProperties":false}})",
+        {R"({"b":1})", R"({"a":1,"b":1})"}, {"{}", R"({"a":1})"});
+  Check(R"({"type":"object","not":{"required":["a"],"unevaluatedProperties":{"type":"null"}}})",
+        {"{}", R"({"b":null})", R"({"a":1})"}, {R"({"a":null})"});
+  // What a branch evaluates counts where the branch is valid, whichever else is.
+  Check(R"({"type":"object","not":{"unevaluatedProperties":false,
+           "anyOf":[true,{"properties":{"a":{"type":"integer"}}},{"required":["b"],
+                     "patternProperties":{"^b":true}}]}})",
+        {R"({"a":"x"})", R"({"c":1})", R"({"a":1,"bb":1})"},
+        {"{}", R"({"a":1})", R"({"b":1})", R"({"a":1,"b":1,"bb":2})"});
+  Check(R"({"type":"object","not":{"unevaluatedProperties":false,
+           "if":{"required":["a"]},"then":{"properties":{"a":true,"b":true}}}})",
+        {R"({"b":1})", R"({"a":1,"c":1})"}, {"{}", R"({"a":1,"b":1})"});
+  // A negation evaluates nothing for the schema around it, and two of them hold as none does.
+  Check(R"({"type":"object","unevaluatedProperties":false,"properties":{"a":true},
+           "not":{"not":{"properties":{"b":true},"unevaluatedProperties":false}}})",
+        {"{}"}, {R"({"a":1})", R"({"b":1})"});
+  Check(R"({"type":"object","not":{"not":{"allOf":[{"properties":{"b":true}}],
+           "unevaluatedProperties":false}}})",
+        {"{}", R"({"b":1})"}, {R"({"a":1})"});
+  Check(R"({"type":"array","not":{"prefixItems":[true],"unevaluatedItems":{"type":"string"}}})",
+        {R"([1,"x",2])"}, {"[]", "[1]", R"([1,"x"])"});
+  Check(R"({"type":"array","not":{"contains":{"type":"string"},"unevaluatedItems":false}})",
+        {R"(["x",1])", "[]", "[1]"}, {R"(["x"])", R"(["x","y"])"});
+  Check(R"({"type":"object","oneOf":[{"properties":{"a":true},"unevaluatedProperties":false},
+           {"properties":{"b":true},"unevaluatedProperties":false}]})",
+        {R"({"a":1})", R"({"b":1})"}, {"{}", R"({"a":1,"b":1})", R"({"c":1})"});
+}
+
 TEST(JsonSchema, ReferencesAreResolvedAgainstTheNearestIdentifier) {
   Check(R"({"$id":"http://x/a/root.json","type":"array","items":{"$ref":"int.json"},
            "$defs":{"i":{"$id":"int.json","$ref":"#n","$defs":{"n":{"$anchor":"n","type":"integer"}}}}})",
@@ -336,8 +366,8 @@ TEST(JsonSchema, WhatCannotBeEnforcedIsRefusedByName) {
   EXPECT_EQ(Refusal(R"({"properties":{"a":{"type":"array","uniqueItems":true}}})"),
             "#/properties/a: uniqueItems: items that must differ cannot be enforced: they may be "
             "arrays or objects");
-  EXPECT_EQ(Refusal(R"({"not":{"unevaluatedProperties":false}})"),
-            "#/not: unevaluatedProperties: its negation cannot be enforced");
+  EXPECT_EQ(Refusal(R"({"not":{"uniqueItems":true}})"),
+            "#/not: uniqueItems: its negation cannot be enforced");
   EXPECT_EQ(Refusal(R"({"$ref":"#"})"), "#: $ref: the schema refers to itself without end");
   EXPECT_EQ(Refusal(R"({"$ref":"http://x/y"})"),
             "#: $ref: 'http://x/y' is not inside of the schema");
