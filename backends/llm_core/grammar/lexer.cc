@@ -13,12 +13,14 @@ namespace {
 constexpr size_t kMaxSparseTokens = 1024;
 constexpr size_t kMaxPlainPairs = 1000;
 constexpr size_t kMaxPlainTables = 200;  // that are made for the question
+constexpr uint64_t kStepsOfTable = 20;   // for making one
 
 }  // namespace
 
 Lexer::Lexer(const SyntaxGraph& graph, std::shared_ptr<const Vocabulary> vocabulary,
              const LexerLimits& limits)
     : graph_(graph), vocabulary_(std::move(vocabulary)), limits_(limits), pool_(graph.pool()) {
+  pool_.ResetSteps();  // those of the compiler
   pool_.set_limits({.max_bytes = limits.max_bytes, .max_steps = limits.max_steps});
   ByteSet spaces;
   for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
@@ -70,7 +72,7 @@ const LexState* Lexer::Start(std::span<const TerminalId> terminals) {
 }
 
 const LexState* Lexer::Start(std::span<const TerminalId> terminals,
-                             std::span<const std::string_view> names) {
+                             std::span<const std::string_view> names, uint64_t& steps) {
   std::lock_guard lock(mutex_);
   pool_.ResetSteps();
   std::vector<RegexId> taken;
@@ -87,18 +89,22 @@ const LexState* Lexer::Start(std::span<const TerminalId> terminals,
     if (regex != RegexPool::kNothing) parts.push_back({id, regex});
   }
   Account(0);
+  steps += pool_.num_steps();
   return Intern(std::move(parts));
 }
 
-const LexState::Table* Lexer::Expand(const LexState* state) {
+const LexState::Table* Lexer::Expand(const LexState* state, uint64_t& steps) {
   std::lock_guard lock(mutex_);
-  return ExpandLocked(state);
+  pool_.ResetSteps();
+  const LexState::Table* table = ExpandLocked(state);
+  steps += pool_.num_steps();
+  return table;
 }
 
 const LexState::Table* Lexer::ExpandLocked(const LexState* state) {
   if (const LexState::Table* known = state->next.load(std::memory_order_relaxed)) return known;
   if (exhausted()) return &nowhere_;
-  pool_.ResetSteps();
+  pool_.Count(kStepsOfTable);
   ByteClasses classes;
   std::vector<RegexId> rests;
   for (const LexState::Part& part : state->parts) rests.push_back(part.rest);
@@ -177,10 +183,13 @@ bool Lexer::AllowsPlainText(const LexState* state) {
   return true;
 }
 
-const TokenSet& Lexer::Tokens(const LexState* state, TokenSet& scratch) {
+const TokenSet& Lexer::Tokens(const LexState* state, TokenSet& scratch, uint64_t& steps) {
   if (const TokenSet* known = state->tokens.load(std::memory_order_acquire)) return *known;
   std::lock_guard lock(mutex_);
-  return *TokensLocked(state, scratch);
+  pool_.ResetSteps();
+  const TokenSet* set = TokensLocked(state, scratch);
+  steps += pool_.num_steps();
+  return *set;
 }
 
 // The set is kept, or `scratch` holds it.
@@ -215,7 +224,6 @@ const TokenSet* Lexer::TokensLocked(const LexState* state, TokenSet& scratch) {
 }
 
 const LexState* Lexer::Saturated(const LexState* state) {
-  pool_.ResetSteps();
   std::vector<LexState::Part> parts = state->parts;
   for (LexState::Part& part : parts) {
     part.rest = pool_.Saturate(part.rest, static_cast<int>(Vocabulary::kMaxShortBytes));

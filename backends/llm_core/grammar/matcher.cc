@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t kFewItems = 24;  // up to which a set is searched instead of hashed
 constexpr size_t kMaxKeptStarts = 4096;
+constexpr uint64_t kMaxFastSteps = 300'000;  // past which a mask is computed by walk
 
 }  // namespace
 
@@ -15,7 +16,8 @@ Matcher::Matcher(std::shared_ptr<const Grammar> grammar, const MatcherLimits& li
     : grammar_(std::move(grammar)),
       lexer_(grammar_->AcquireLexer()),
       graph_(&grammar_->graph()),
-      limits_(limits) {
+      limits_(limits),
+      work_left_(limits.max_work) {
   const Vocabulary& vocabulary = grammar_->vocabulary();
   path_.resize(std::max(vocabulary.all().max_depth, vocabulary.other().max_depth) + 1);
   sets_.push_back({0, 0, nullptr, false, 0});
@@ -36,11 +38,26 @@ void Matcher::Truncate(const Sizes& sizes) {
 
 bool Matcher::Fail() {
   if (status_.ok()) {
-    status_ = UnavailableError(
+    status_ = InvalidArgError(
         "the grammar is too ambiguous or too large: following the text "
         "exceeds the limit of work or memory");
   }
   return false;
+}
+
+bool Matcher::Spend(uint64_t work) {
+  if (work <= work_left_) {
+    work_left_ -= work;
+    return true;
+  }
+  work_left_ = 0;
+  return Fail();
+}
+
+void Matcher::Refill() {
+  if (num_accepted() <= num_refilled_) return;
+  num_refilled_ = num_accepted();
+  work_left_ = std::min(limits_.max_work, work_left_ + limits_.work_per_step);
 }
 
 void Matcher::AddItem(const Item& item) {
@@ -172,7 +189,7 @@ void Matcher::FindStart(Set& set) {
           std::string_view(text_).substr(names_[i].begin, names_[i].end - names_[i].begin));
     }
   }
-  set.start = lexer_->Start(terminals_, taken);
+  set.start = lexer_->Start(terminals_, taken, lexer_steps_);
 }
 
 uint32_t Matcher::MakeSet(std::span<const Scan> ended) {
@@ -190,7 +207,7 @@ uint32_t Matcher::Step(std::span<const Scan> from, uint8_t byte, std::vector<Sca
   if (graph_->has_unique_names()) text_.push_back(static_cast<char>(byte));
   ended_.clear();
   for (const Scan& scan : from) {
-    const LexState* next = lexer_->Next(scan.state, byte);
+    const LexState* next = lexer_->Next(scan.state, byte, lexer_steps_);
     if (next == nullptr) continue;
     to.push_back({next, scan.set});
     if (!next->accepting.empty()) ended_.push_back({next, scan.set});
@@ -210,6 +227,7 @@ bool Matcher::Accept(std::string_view bytes) {
     after_.clear();
     set = Step(before_, static_cast<uint8_t>(c), after_);
     before_.swap(after_);
+    SpendLexerSteps();
     if (lexer_->exhausted()) Fail();
     if (before_.empty() && set == kNone) break;
   }
@@ -219,12 +237,13 @@ bool Matcher::Accept(std::string_view bytes) {
   }
   // A scan that cannot be continued has ended in `set`.
   std::erase_if(before_, [&](const Scan& scan) {
-    const LexState::Table& table = lexer_->Table(scan.state);
+    const LexState::Table& table = lexer_->Table(scan.state, lexer_steps_);
     return std::all_of(table.begin(), table.end(), [](const LexState* s) { return s == nullptr; });
   });
   const size_t begin = scans_.size();
   scans_.insert(scans_.end(), before_.begin(), before_.end());
   marks_.push_back({begin, scans_.size(), set, sizes()});
+  Refill();
   return true;
 }
 
@@ -266,12 +285,13 @@ void Matcher::ComputeMask(std::span<uint32_t> words) {
   const Sizes sizes_before = sizes();
   base_text_size_ = text_.size();
   followed_.clear();
-  steps_left_ = 300'000;
+  steps_left_ = kMaxFastSteps;
   TokenSet scratch;
   bool is_first = true;
   for (size_t i = marks_.back().scans_begin; i < marks_.back().scans_end; ++i) {
     const Scan scan = scans_[i];
-    const TokenSet& set = lexer_->Tokens(scan.state, scratch);
+    const TokenSet& set = lexer_->Tokens(scan.state, scratch, lexer_steps_);
+    if (!SpendLexerSteps()) break;
     if (is_first && !set.words.empty()) {
       std::copy(set.words.begin(), set.words.end(), words.begin());
     } else {
@@ -286,6 +306,7 @@ void Matcher::ComputeMask(std::span<uint32_t> words) {
     }
   }
   Truncate(sizes_before);
+  Spend(kMaxFastSteps - steps_left_);
   if (status_.ok() && steps_left_ == 0 && !lexer_->exhausted()) return ComputeMaskByWalk(words);
   FinishMask(words);
 }
@@ -322,7 +343,8 @@ void Matcher::WalkBelow(const TokenTrie& trie, uint32_t node, uint32_t set,
   for (uint32_t i = node + 1; i < end && steps_left_ > 0;) {
     --steps_left_;
     const TokenTrie::Node& each = nodes[i];
-    const LexState* next = lexer_->Next(path_[each.depth - 1], each.byte);
+    const LexState* next = lexer_->Next(path_[each.depth - 1], each.byte, lexer_steps_);
+    if (lexer_steps_ > 0 && !SpendLexerSteps()) break;
     if (next == nullptr) {
       i = each.end;
       continue;
@@ -352,7 +374,6 @@ void Matcher::ComputeMaskByWalk(std::span<uint32_t> words) {
   };
   std::vector<Level> levels(trie.max_depth + 1);
   levels[0] = {{current().begin(), current().end()}, sizes_before};
-  uint64_t steps = 0;
   for (uint32_t i = 0; i < trie.nodes.size();) {
     const TokenTrie::Node& node = trie.nodes[i];
     const Level& from = levels[node.depth - 1];
@@ -361,9 +382,9 @@ void Matcher::ComputeMaskByWalk(std::span<uint32_t> words) {
     to.scans.clear();
     const uint32_t set = Step(from.scans, node.byte, to.scans);
     to.sizes = sizes();
-    steps += 1 + from.scans.size() + (to.sizes.items - from.sizes.items);
-    if (steps > limits_.max_mask_steps || lexer_->exhausted()) Fail();
-    if (!status_.ok()) break;
+    SpendLexerSteps();
+    if (lexer_->exhausted()) Fail();
+    if (!Spend(1 + from.scans.size() + (to.sizes.items - from.sizes.items)) || !status_.ok()) break;
     if (to.scans.empty() && set == kNone) {
       i = node.end;
       continue;
@@ -381,7 +402,7 @@ std::string Matcher::ForcedBytes(size_t max_bytes) {
     int only = -1, num = 0;
     for (int byte = 0; byte < 256 && num < 2; ++byte) {
       for (const Scan& scan : current()) {
-        if (lexer_->Next(scan.state, static_cast<uint8_t>(byte)) == nullptr) continue;
+        if (lexer_->Next(scan.state, static_cast<uint8_t>(byte), lexer_steps_) == nullptr) continue;
         only = byte;
         ++num;
         break;

@@ -21,8 +21,12 @@ namespace nereid::llm::grammar {
 
 struct MatcherLimits {
   size_t max_items_per_set = 50'000;
-  size_t max_items = size_t{8} << 20;    // of the whole text
-  uint64_t max_mask_steps = 20'000'000;  // of one mask
+  size_t max_items = size_t{8} << 20;  // of the whole text
+  // The work of masks and of reading text, in units of about 10 ns: what a matcher may spend at
+  // once, and how much of it each byte or token of the text gives back. A grammar that needs more
+  // delays everybody whose tokens are sampled in the same step.
+  uint64_t max_work = 20'000'000;
+  uint64_t work_per_step = 1'000'000;
 };
 
 // [one thread at a time]
@@ -53,13 +57,15 @@ class Matcher {
   // The bytes that every text of the grammar has next, at most `max_bytes`.
   std::string ForcedBytes(size_t max_bytes);
 
-  // UNAVAILABLE once the grammar needed more work or memory than the limits allow.
+  // INVALID_ARG once the grammar needed more work or memory than the limits allow.
   const Status& status() const { return status_; }
+  uint64_t work_left() const { return work_left_; }
   size_t num_accepted() const { return marks_.size() - 1; }
   const Grammar& grammar() const { return *grammar_; }
 
  private:
   static constexpr uint32_t kNone = ~0u;
+  static constexpr uint64_t kWorkOfLexerStep = 10;
 
   // A state of a rule that began at set `origin`. `names`: the last unique name of the object that
   // the rule reads, an index into names_, or kNone.
@@ -96,6 +102,11 @@ class Matcher {
   Sizes sizes() const { return {items_.size(), sets_.size(), names_.size(), text_.size()}; }
   void Truncate(const Sizes& sizes);
   bool Fail();
+  // Takes work from what is left, or what the lexer has done of it. Fails if that is too much.
+  bool Spend(uint64_t work);
+  bool SpendLexerSteps() { return Spend(kWorkOfLexerStep * std::exchange(lexer_steps_, 0)); }
+  // Gives work back for text that is longer than it ever was.
+  void Refill();
   // Reads a byte from `from`: appends the scans after it to `to`. Returns the set after the byte.
   uint32_t Step(std::span<const Scan> from, uint8_t byte, std::vector<Scan>& to);
   uint32_t MakeSet(std::span<const Scan> ended);
@@ -117,6 +128,9 @@ class Matcher {
   const SyntaxGraph* graph_;
   MatcherLimits limits_;
   Status status_;
+  uint64_t work_left_;
+  size_t num_refilled_ = 0;   // of the steps of the text
+  uint64_t lexer_steps_ = 0;  // not yet taken from work_left_
 
   std::vector<Item> items_;
   std::vector<Set> sets_;

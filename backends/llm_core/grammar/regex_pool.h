@@ -88,6 +88,8 @@ class RegexPool {
   bool exhausted() const { return exhausted_; }
   size_t size_bytes() const;
   uint64_t num_steps() const { return num_steps_; }
+  // Counts work. Returns false past the limit.
+  bool Count(uint64_t steps = 1);
   // Starts a new count of steps.
   void ResetSteps() { num_steps_ = 0; }
   void set_limits(const RegexLimits& limits) { limits_ = limits; }
@@ -131,7 +133,6 @@ class RegexPool {
   bool IsPlainlyFinite(RegexId id, int depth) const;
   RegexId Saturate(RegexId id, int num_bytes, int depth);
   void GrowTable();
-  bool Count(uint64_t steps = 1);
 
   RegexLimits limits_;
   std::vector<Node> nodes_;

@@ -42,8 +42,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                            ? Grammar::FromEbnf(text, vocabulary, options)
                            : Grammar::FromChoices({std::string(text)}, vocabulary, options);
   if (!grammar.ok()) return 0;
-  Matcher matcher(*grammar,
-                  {.max_items_per_set = 2000, .max_items = 100'000, .max_mask_steps = 100'000});
+  Matcher matcher(*grammar, {.max_items_per_set = 2000,
+                             .max_items = 100'000,
+                             .max_work = 200'000,
+                             .work_per_step = 100'000});
   std::vector<uint32_t> mask(vocabulary->num_mask_words()), walked = mask;
   for (const char c : std::string_view("{\"a\":[12,\"b\"]}aab")) {
     matcher.ComputeMask(mask);

@@ -126,9 +126,48 @@ TEST(GrammarBounds, ALimitOfMemoryEndsTheMatcherNotTheProcess) {
     if (!matcher.Accept(random >> 31 ? "a" : "b")) break;
     matcher.ComputeMask(mask);
   }
-  EXPECT_EQ(matcher.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(matcher.status().code(), StatusCode::kInvalidArg);
   // The next matcher starts with a new lexer.
   EXPECT_TRUE(Matcher(*grammar).Accept("ab"));
+}
+
+TEST(GrammarBounds, TheWorkOfTheCompilerIsNotThatOfItsTexts) {
+  const auto grammar =
+      *Grammar::FromRegex("(?=(.*a){4}.*)(?=(.*b){4}.*)(?=(.*c){4}.*)[abc]*", Letters());
+  const uint64_t compiled = grammar->graph().pool().num_steps();
+  ASSERT_GT(compiled, 20'000u);
+  const Lexer lexer(grammar->graph(), Letters(), {.max_steps = compiled - 1});
+  EXPECT_FALSE(lexer.exhausted());
+}
+
+// Whose masks or text take long delays everybody who shares a step with it.
+TEST(GrammarBounds, ALimitOfWorkEndsTheMatcher) {
+  std::string regex = "(a{1}b";
+  for (int i = 2; i < 400; ++i) regex += "|[a-z]{" + std::to_string(i) + "}b";
+  const auto grammar = Grammar::FromRegex(regex + "){1,100}", Letters());
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  const MatcherLimits limits{.max_work = 300'000, .work_per_step = 20'000};
+  Matcher slow(*grammar, limits);
+  std::vector<uint32_t> mask(slow.grammar().vocabulary().num_mask_words(), ~0u);
+  while (slow.num_accepted() < 300 && slow.Accept("a")) slow.ComputeMask(mask);
+  EXPECT_EQ(slow.status().code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(mask[0], 0u);
+  Follow(*grammar, 300);  // within the usual limits
+  Matcher other(*grammar);
+  EXPECT_TRUE(other.Accept(std::string(300, 'a')) && other.status().ok());
+
+  // Text that is taken back and appended again gives no work back.
+  const auto ambiguous = *Grammar::FromEbnf("root ::= root root | \"a\" | \"ab\"", Letters());
+  Matcher matcher(ambiguous, limits);
+  ASSERT_TRUE(matcher.Accept("a"));
+  matcher.ComputeMaskByWalk(mask);
+  const uint64_t left = matcher.work_left();
+  ASSERT_LT(left, limits.max_work);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(matcher.Accept("a"));
+    matcher.Rollback(1);
+  }
+  EXPECT_LE(matcher.work_left(), left + limits.work_per_step);
 }
 
 }  // namespace
