@@ -298,6 +298,19 @@ TEST_P(EngineGrammarTest, RulesThatBanWhatTheGrammarNeedsAreAnError) {
   EXPECT_THAT(std::string(answer.error.message()), HasSubstr("guided_decoding_guide"));
 }
 
+TEST_P(EngineGrammarTest, AGrammarThatNoTokenFitsIsAnErrorOfItsRequestAlone) {
+  auto other = Send(MakeRequest(Regex("b{9}"), 9));
+  // No token has the first byte of é, at once or after some text.
+  for (const auto& [regex, message] :
+       {std::pair("\xc3\xa9", "output token 1: "), std::pair("b1\xc3\xa9", "output token 3: ")}) {
+    const Answer answer = Complete(MakeRequest(Regex(regex), 9));
+    EXPECT_EQ(answer.error.code(), StatusCode::kInvalidArg);
+    EXPECT_THAT(std::string(answer.error.message()), HasSubstr(message));
+    EXPECT_THAT(std::string(answer.error.message()), HasSubstr("guided_decoding_guide"));
+  }
+  EXPECT_EQ(other.get().ids.at(0), TokenIds(9, kTokenB));
+}
+
 TEST_P(EngineGrammarTest, BeamsAndExecutorsWithoutMasksAreRefusedByName) {
   auto request = MakeRequest(Regex("b"), 5);
   request->beams.width = 2;
