@@ -1,5 +1,5 @@
-"""Forced tool calls of the demo checkpoint, whose template is of the hermes family: by the clients of OpenAI and Anthropic, whole and streamed. The arguments are checked by
-PyPI's jsonschema."""
+"""Forced tool calls of the demo checkpoint, whose template is of the hermes family, and of the qwen3_coder family: by the clients of OpenAI and Anthropic, whole and
+streamed. The arguments are checked by PyPI's jsonschema."""
 import json
 import pathlib
 import shutil
@@ -14,6 +14,10 @@ openai = pytest.importorskip("openai")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}{% if tools %}<tool_call>{{ tools|tojson }}{% endif %}"
             "{% if add_generation_prompt %}assistant:{% if enable_thinking %}<think>{% endif %}{% endif %}")
+# Calls are written as <tool_call><function=NAME><parameter=NAME>VALUE, with texts as they are.
+CODER_TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content|trim + '\n' }}{% endfor %}{% if tools %}<tools>{{ tools|tojson }}</tools>"
+                  "<tool_call>\n<function=NAME>\n<parameter=NAME>\nVALUE\n</parameter>\n</function>\n</tool_call>{% endif %}"
+                  "{% if add_generation_prompt %}assistant:{% endif %}")
 SCHEMAS = {
     "get_weather": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 0, "maximum": 9}},
                     "required": ["city", "days"], "additionalProperties": False},
@@ -25,16 +29,20 @@ NAMED = {"type": "function", "function": {"name": "set_light"}}
 MESSAGES = [{"role": "user", "content": "Once upon a time"}]
 
 
-@pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
+def serve(start_server, dist, folder, template):
+    checkpoint = folder / "model"
     shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
+    (checkpoint / "chat_template.jinja").write_text(template)
+    repository = folder / "models"
     subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
     config = repository / "tensorrt_llm/config.pbtxt"  # the stories of the demo like white space
     config.write_text(config.read_text() + 'parameters { key: "json_whitespace" value { string_value: "1" } }\n')
     return start_server(repository)
+
+
+@pytest.fixture(scope="module")
+def server(start_server, dist, tmp_path_factory):
+    return serve(start_server, dist, tmp_path_factory.mktemp("hermes"), TEMPLATE)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +82,25 @@ def test_an_answer_is_one_valid_call(client, fields):
                     streamed.append((delta.function.name, ""))
                 streamed[delta.index] = (streamed[delta.index][0], streamed[delta.index][1] + delta.function.arguments)
         assert streamed == calls and finish_reason == "tool_calls"
+
+
+def test_a_family_with_its_own_notation_of_arguments_is_forced_too(start_server, dist, tmp_path):
+    server = serve(start_server, dist, tmp_path, CODER_TEMPLATE)
+    assert "'qwen3_coder'" in server.log.read_text()
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120) as coder:
+        for fields in ({"tool_choice": "required", "parallel_tool_calls": False}, {"tool_choice": NAMED}):
+            for seed in range(2):
+                choice = chat(coder, seed=seed, **fields).choices[0]
+                assert choice.finish_reason == "tool_calls" and not choice.message.content
+                (call,) = choice.message.tool_calls
+                check([(call.function.name, call.function.arguments)])
+                assert fields["tool_choice"] == "required" or call.function.name == "set_light"
+                streamed = ["", ""]
+                for chunk in chat(coder, seed=seed, stream=True, **fields):
+                    assert not chunk.choices[0].delta.content
+                    for delta in chunk.choices[0].delta.tool_calls or []:
+                        streamed = [streamed[0] + (delta.function.name or ""), streamed[1] + (delta.function.arguments or "")]
+                assert streamed == [call.function.name, call.function.arguments]
 
 
 def test_several_calls_are_all_valid(client):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -133,20 +134,62 @@ def test_beams_are_refused_by_name(server):
     assert status in (400, 501) and "beam_width" in answer["error"], answer
 
 
-def test_others_go_on_while_grammars_compile(server):
-    """Guides that take the longest time that one may take are refused, and another client's texts are what they are alone."""
-    fields = {"text_input": "Once upon a time", "max_tokens": 24, "temperature": 0.0}
-    _, alone = post(server, "/v2/models/ensemble/generate", fields)
-    statuses = []
-    slow = [threading.Thread(target=lambda n=n: statuses.append(generate(server, "regex", f"(({'a|' * 20}b){{1,{9000 + n}}}){{1,9000}}" + 50 * "(a*)*" + f"x{{{n}}}")[0]))
-            for n in range(3)]
-    for thread in slow:
-        thread.start()
-    for _ in range(3):
-        assert post(server, "/v2/models/ensemble/generate", fields)[1] == alone
-    for thread in slow:
-        thread.join()
-    assert all(status in (200, 400) for status in statuses) and len(statuses) == 3
+# What is refused names its reason; what is not is held, although it looks as if it could not be.
+HOSTILE = {
+    "a keyword": ("json_schema", {"properties": {"a": {"pattern": "("}}}, "#/properties/a: pattern: "),
+    "a schema that is itself": ("json_schema", {"$ref": "#"}, "#: $ref: the schema refers to itself without end"),
+    "recursion without an end": ("json_schema", {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "no text fits the grammar"),
+    "rules without an end": ("ebnf_grammar", 'root ::= "a" root', "no text fits the grammar"),
+    "no text": ("json_schema", {"type": "integer", "minimum": 3, "maximum": 2}, "no text fits the grammar"),
+    "combinations": ("json_schema", {"allOf": [{"anyOf": [{"required": [f"p{i}"]}, {"properties": {f"p{i}": False}}]} for i in range(20)]}, "combinations of alternatives"),
+    "a large regex": ("regex", "".join(f"(?=(.*{c}){{40}}.*)" for c in "abcdefghijklmnop") + ".*", "compiling it exceeds the limit of work or memory"),
+    "slow masks": ("regex", "(" + "|".join(f"[a-z]{{{i}}}{chr(97 + i % 26)}" for i in range(1, 3000)) + "){1,100}", "following the text exceeds the limit of work or memory"),
+    "nested repetitions": ("ebnf_grammar", "root ::= (((((root{100000}){100000}){100000}){100000}){100000})", "no text fits the grammar"),
+    "a grammar of 10 MB": ("ebnf_grammar", 'root ::= "a"' + "\n" * 10_000_000, "has 10000012 bytes; at most 8388608 are allowed"),
+    "a regex of 10 MB": ("regex", "ab" * 5_000_000, "has 10000000 bytes; at most 8388608 are allowed"),
+    "100,000 values": ("json_schema", {"enum": [f"value-{i}" for i in range(100_000)]}, None),
+    "nested quantifiers": ("regex", "(((a{0,1000}){1000}){1000}b)?(a*)*(a|aa)+(x+x+)+y", None),
+    "many states": ("regex", "(a|b)*a(a|b){500}c", None),
+}
+
+
+def test_others_go_on_while_hostile_guides_are_compiled(server):
+    """Each guide is refused with its reason or held, and a neighbour's stream is what it is alone. Prints the longest time between two of its tokens, with -s."""
+    fields = {"text_input": "Once upon a time", "max_tokens": 150, "temperature": 0.0, "stream": True}
+
+    def stream(gaps):
+        request = urllib.request.Request(server.url + "/v2/models/ensemble/generate_stream", data=json.dumps(fields).encode())
+        text, before = "", None
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            for line in reply:
+                if line.startswith(b"data:"):
+                    text += json.loads(line[5:])["text_output"]
+                    now = time.monotonic()
+                    gaps.append(now - (before or now))
+                    before = now
+        return text
+
+    alone = stream([])
+    for name, (guide_type, guide, message) in HOSTILE.items():
+        gaps, texts, is_over = [], [], threading.Event()
+
+        def listen(gaps=gaps, texts=texts, is_over=is_over):
+            while not texts or not is_over.is_set():
+                texts.append(stream(gaps))
+
+        neighbour = threading.Thread(target=listen)
+        neighbour.start()
+        started = time.monotonic()
+        status, answer = generate(server, guide_type, guide, max_tokens=20)
+        took = time.monotonic() - started
+        is_over.set()
+        neighbour.join()
+        print(f"{name}: status {status} after {took * 1000:.0f} ms, {len(gaps)} tokens of the neighbour, at most {max(gaps) * 1000:.0f} ms between two")
+        assert set(texts) == {alone}
+        if message is None:
+            assert status == 200, (name, answer)
+        else:
+            assert status == 400 and message in answer["error"], (name, answer)
 
 
 @pytest.mark.parametrize("fields, pattern", [
