@@ -221,6 +221,7 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(log_sums_, DeviceMemory::Allocate(4 * max_num_logits_, "log sums"));
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
+  NEREID_RETURN_IF_ERROR(MakeMasks());
   return SizeCache();
 }
 

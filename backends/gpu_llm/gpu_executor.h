@@ -193,6 +193,8 @@ class GpuExecutor : public llm::Executor {
   // Finds the most likely tokens of the rows whose sequences request them, before rules change the
   // logits.
   Status FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index);
+  // Allocates them.
+  Status MakeMasks();
   // Waits for the masks of the step's grammars and copies them to the device.
   Status UploadMasks(const llm::StepBatch& batch, int32_t buffer_index);
   // Samples the rows that need more than the most likely token.
@@ -231,8 +233,7 @@ class GpuExecutor : public llm::Executor {
   std::unique_ptr<OperatorTimer> timer_;  // null: no profile
   std::optional<Decoder> decoder_;
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
-  // [max_num_logits, words of a mask], and twice as much on the host; the first request with a
-  // grammar allocates both.
+  // [max_num_logits, words of a mask], and twice as much on the host. Of rank 0 only.
   DeviceMemory masks_;
   PinnedMemory host_masks_;
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;

@@ -159,19 +159,25 @@ Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buf
   return CudaStatus(cudaGetLastError(), "most likely tokens");
 }
 
+// Before the KV cache takes the memory that is left, so that a request with a grammar cannot fail
+// for want of it.
+Status GpuExecutor::MakeMasks() {
+  if (options_.rank != 0) return {};
+  const size_t size_bytes = size_t{4} * static_cast<size_t>(max_num_logits_) *
+                            static_cast<size_t>(llm::TokenMaskWords(limits_.vocab_size));
+  NEREID_ASSIGN_OR_RETURN(masks_, DeviceMemory::Allocate(size_bytes, "the masks of grammars"));
+  NEREID_ASSIGN_OR_RETURN(host_masks_, PinnedMemory::Allocate(2 * size_bytes));
+  return {};
+}
+
 // Copies the masks of a step to the device. The engine's mask threads compute them while the
 // executor launches the model.
 Status GpuExecutor::UploadMasks(const llm::StepBatch& batch, int32_t buffer_index) {
   const auto num_words = static_cast<size_t>(llm::TokenMaskWords(limits_.vocab_size));
-  const size_t size_bytes = 4 * num_words * static_cast<size_t>(max_num_logits_);
-  if (masks_.size_bytes() == 0) {
-    NEREID_ASSIGN_OR_RETURN(masks_, DeviceMemory::Allocate(size_bytes, "the masks of grammars"));
-    NEREID_ASSIGN_OR_RETURN(host_masks_, PinnedMemory::Allocate(2 * size_bytes));
-  }
   batch.wait_for_masks();
   const auto masks = draw_planner_.masks();
   if (masks.empty()) return {};  // all of these rows are sampled on the host
-  uint32_t* const first = host_masks_.as<uint32_t>() + buffer_index * (size_bytes / 4);
+  uint32_t* const first = host_masks_.as<uint32_t>() + buffer_index * (masks_.size_bytes() / 4);
   for (size_t i = 0; i < masks.size(); ++i) {
     std::copy_n(masks[i].begin(), std::min(num_words, masks[i].size()), first + i * num_words);
   }
