@@ -390,6 +390,30 @@ TEST(ChatParserTest, ArgumentsOfACallThatWasBegunAreSentAsTheModelWroteThem) {
   EXPECT_EQ(answer.content, "");
 }
 
+TEST(ChatParserTest, MarkersAroundTheContentAreDroppedFromItAndKeptInArguments) {
+  const std::vector<std::pair<const char*, const char*>> texts = {
+      {"granite",
+       "<think>t</think><response>r</response>\n<tool_call>{\"name\": \"now\", \"arguments\": "
+       "{\"a\": \"<response>b</response>\"}}</tool_call></response>"},
+      {"kimi_k3",
+       "<|open|>response<|sep|>r<|close|>response<|sep|><|open|>tools<|sep|>"
+       "<|open|>call tool=\"now\" index=\"1\"<|sep|><|open|>argument key=\"a\" type=\"string\""
+       "<|sep|><|open|>response<|sep|>b<|close|>response<|sep|><|close|>message<|sep|>"
+       "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>"}};
+  for (const auto& [family, text] : texts) {
+    const Answer answer = Parse(family, text);
+    EXPECT_EQ(answer.content, "r") << family;
+    ASSERT_EQ(answer.calls.size(), 1u) << answer.Show();
+    EXPECT_NE(answer.calls[0].arguments.find("response"), std::string::npos) << answer.Show();
+    EXPECT_NE(
+        std::string_view(text).find(Json::parse(answer.calls[0].arguments)["a"].get<std::string>()),
+        std::string_view::npos)
+        << answer.Show();
+    ExpectSameHoweverCut(family, text);
+  }
+  EXPECT_EQ(Parse("granite", "<response>a<resp", Options("", "")).content, "a<resp");
+}
+
 TEST(ChatParserTest, NamesComeBeforeArgumentsAndArgumentsInPieces) {
   const auto parser = FindParserFamily("hermes")->make(Options());
   const auto push = [&](std::string_view text) {

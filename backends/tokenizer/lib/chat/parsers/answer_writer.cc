@@ -69,6 +69,25 @@ void AnswerWriter::EndReasoning() {
 }
 
 void AnswerWriter::Content(std::string_view text) {
+  if (wrappers_.empty()) {
+    WriteContent(text);
+    return;
+  }
+  content_.Append(text);
+  while (true) {
+    const TextInput::Hit hit = content_.Find(wrappers_);
+    WriteContent(content_.Take(hit.position));
+    if (hit.which == TextInput::kNone) break;
+    content_.Take(wrappers_[hit.which].size());
+  }
+  content_.Compact();
+}
+
+void AnswerWriter::WriteHeldContent() {
+  WriteContent(content_.Take(content_.rest().size()));
+}
+
+void AnswerWriter::WriteContent(std::string_view text) {
   if (skips_space_) text.remove_prefix(CountSpace(text));
   if (text.empty()) return;
   skips_space_ = false;
@@ -80,6 +99,7 @@ void AnswerWriter::Content(std::string_view text) {
 }
 
 void AnswerWriter::BeginCall(std::string_view name, std::string_view id) {
+  WriteHeldContent();
   ToolCallDelta& call = delta_->tool_calls.emplace_back();
   call.index = num_calls_++;
   call.id = id.empty() ? MakeId() : std::string(id);
@@ -103,6 +123,7 @@ void AnswerWriter::EndCall() {
 }
 
 void AnswerWriter::Finish() {
+  WriteHeldContent();
   if (num_calls_ == 0) delta_->content += content_space_;
   content_space_.clear();
 }

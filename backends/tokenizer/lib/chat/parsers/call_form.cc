@@ -85,10 +85,8 @@ CallForm TaggedCallForm(const parsers::TaggedFormat& format, const TaggedCallTex
     form.section_begin = Concat(text.before_section, begin);
     form.section_end = end;
   }
-  Json excluded = {format.value_end};
-  for (const std::string_view each : text.excluded) excluded.push_back(each);
   form.notation = {{"has_small_numbers", true},
-                   {"excluded", std::move(excluded)},
+                   {"excluded", Json::array({format.value_end})},
                    {"members",
                     {{"begin", format.key_begin},
                      {"end", Concat(value_line, format.value_end, line)},

@@ -52,7 +52,6 @@ struct TaggedCallText {
   std::string_view before_section = {};   ///< before the first call
   std::string_view reasoning_end = {};    ///< see CallForm
   bool has_one_call = false;              ///< see CallForm
-  std::initializer_list<std::string_view> excluded = {};  ///< texts that no argument contains
 };
 CallForm TaggedCallForm(const parsers::TaggedFormat& format, const TaggedCallText& text);
 

@@ -92,11 +92,8 @@ class StagedParser::Splitter : public TextMachine {
   }
 
   bool StepContent() {
-    const TextInput::Hit hit = input_.Find(format_.wrappers);
-    Pass(input_.Take(hit.position));
-    if (hit.which == TextInput::kNone) return false;
-    input_.Take(format_.wrappers[hit.which].size());
-    return true;
+    Pass(input_.Take(input_.rest().size()));
+    return false;
   }
 
   void Pass(std::string_view text) {
@@ -118,7 +115,7 @@ class StagedParser::Splitter : public TextMachine {
 
 StagedParser::StagedParser(const ParserOptions& options, const ReasoningFormat& reasoning,
                            const MakeCalls& make_calls, CallIdStyle id_style)
-    : writer_(options, id_style) {
+    : writer_(options, id_style, reasoning.wrappers) {
   if (options.tools != nullptr && make_calls) calls_ = make_calls(writer_);
   splitter_ = std::make_unique<Splitter>(
       writer_, reasoning, EndsInside(options.prompt_end, reasoning.opens), calls_.get());

@@ -18,7 +18,7 @@ struct ReasoningFormat {
   Markers opens, closes;
   // Markers that end the reasoning and belong to what follows it.
   Markers ends_before = {};
-  // Markers around the content, which are dropped.
+  // Markers around the content, which are dropped from it.
   Markers wrappers = {};
 };
 

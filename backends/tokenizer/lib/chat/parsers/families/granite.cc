@@ -29,9 +29,7 @@ CallForm GraniteCallForm(std::string_view source) {
   } else if (Contains(source, "<function_call>")) {
     text = {.call_begin = "<function_call> ", .separator = " "};
   }
-  CallForm form = JsonCallForm(text);
-  form.notation = JsonWithout({kGraniteWrappers[0], kGraniteWrappers[1]});
-  return form;
+  return JsonCallForm(text);
 }
 
 std::unique_ptr<ChatParser> MakeGranite(const ParserOptions& options) {

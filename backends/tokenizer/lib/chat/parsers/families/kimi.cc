@@ -90,8 +90,7 @@ CallForm KimiK3CallForm(std::string_view) {
                          .name_attributes = " index=\"1\"",
                          .before_section = "<|open|>response<|sep|><|close|>response<|sep|>",
                          .reasoning_end = kKimiK3Closes[0],
-                         .has_one_call = true,
-                         .excluded = {kKimiK3Wrappers[0], kKimiK3Wrappers[1], kKimiK3Wrappers[2]}});
+                         .has_one_call = true});
 }
 
 std::unique_ptr<ChatParser> MakeKimiK3(const ParserOptions& options) {
