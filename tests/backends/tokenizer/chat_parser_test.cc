@@ -414,6 +414,41 @@ TEST(ChatParserTest, MarkersAroundTheContentAreDroppedFromItAndKeptInArguments) 
   EXPECT_EQ(Parse("granite", "<response>a<resp", Options("", "")).content, "a<resp");
 }
 
+TEST(ChatParserTest, ATextThatEndsWithinTheEndOfACallHasTheWholeCall) {
+  const std::vector<std::tuple<const char*, const char*, const char*>> texts = {
+      {"deepseek_v3",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{\"a\": "
+       "1}",
+       "\n```<｜tool▁call▁end｜>"},
+      {"kimi", "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{\"a\": 1}",
+       "<|tool_call_end|>"},
+      {"gemma4", "<|tool_call>call:now{a:1}", "<tool_call|>"}};
+  for (const auto& [family, call, end] : texts) {
+    const std::string_view marker = end;
+    for (size_t size = 0; size <= marker.size(); ++size) {
+      const std::string text = std::string(call) + std::string(marker.substr(0, size));
+      const Answer answer = Parse(family, text);
+      EXPECT_EQ(answer.content, "") << text;
+      ASSERT_EQ(answer.calls.size(), 1u) << text;
+      EXPECT_EQ(answer.calls[0].arguments, "{\"a\": 1}") << text;
+      ExpectSameHoweverCut(family, text);
+    }
+  }
+  EXPECT_EQ(Parse("gemma4", "<|tool_call>call:now{a:1<tool_").content,
+            "<|tool_call>call:now{a:1<tool_");
+}
+
+TEST(ChatParserTest, AttributesOfKimiK3HaveEntities) {
+  const Answer answer =
+      Parse("kimi_k3",
+            "<|open|>tools<|sep|><|open|>call tool=\"a&amp;b\" index=\"1\"<|sep|>"
+            "<|open|>argument key=\"say &quot;x&quot; &amp;amp; &lt;\" type=\"string\"<|sep|>&amp;"
+            "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>");
+  ASSERT_EQ(answer.calls.size(), 1u) << answer.Show();
+  EXPECT_EQ(answer.calls[0].name, "a&b");
+  EXPECT_EQ(answer.calls[0].arguments, "{\"say \\\"x\\\" &amp; &lt;\": \"&amp;\"}");
+}
+
 TEST(ChatParserTest, NamesComeBeforeArgumentsAndArgumentsInPieces) {
   const auto parser = FindParserFamily("hermes")->make(Options());
   const auto push = [&](std::string_view text) {

@@ -105,6 +105,10 @@ bool HeaderCalls::StepArgumentsBegin() {
 }
 
 bool HeaderCalls::StepArguments() {
+  if (input_.EndsWithin(format_.call_ends)) {
+    input_.Take(input_.rest().size());
+    return false;
+  }
   const TextInput::Hit hit = input_.Find(format_.call_ends);
   std::string_view piece = input_.Take(hit.position);
   const std::string_view trimmed = piece.substr(0, piece.find_last_not_of(" \n\t\r") + 1);

@@ -9,6 +9,29 @@
 
 namespace nereid::tokenizer::parsers {
 
+namespace {
+
+// Replaces the entities of attributes by their characters.
+std::string WithoutEntities(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, char>, 2> kEntities = {
+      {{"&quot;", '"'}, {"&amp;", '&'}}};
+  std::string plain;
+  while (!text.empty()) {
+    char byte = text.front();
+    size_t size = 1;
+    for (const auto& [entity, character] : kEntities) {
+      if (!text.starts_with(entity)) continue;
+      byte = character;
+      size = entity.size();
+    }
+    plain += byte;
+    text.remove_prefix(size);
+  }
+  return plain;
+}
+
+}  // namespace
+
 TaggedCalls::TaggedCalls(AnswerWriter& writer, const TaggedFormat& format,
                          std::shared_ptr<const ToolSchemas> tools)
     : TextMachine(writer),
@@ -105,7 +128,7 @@ bool TaggedCalls::StepName() {
     if (hit.which == TextInput::kNone) return false;
     if (hit.which == 0) held_ += input_.Take(ends[0].size());
     if (format_.name_begin.ends_with('"')) name_.resize(std::min(name_.find('"'), name_.size()));
-    name_ = TrimSpace(name_);
+    name_ = format_.has_entities ? WithoutEntities(TrimSpace(name_)) : TrimSpace(name_);
   }
   if (IsFunctionName(name_)) {
     state_ = State::kMember;
@@ -197,8 +220,10 @@ void TaggedCalls::EndKey() {
     types_.bits = type.starts_with(format_.string_type) ? uint8_t{ArgumentTypes::kString} : kOthers;
     key = key.substr(0, type_at);
   }
-  writer_.Arguments(Concat(num_arguments_++ == 0 ? "{" : ", ", JsonString(key),
-                           types_.IsOnlyString() ? ": \"" : ": "));
+  const std::string name =
+      JsonString(format_.has_entities ? WithoutEntities(key) : std::string(key));
+  writer_.Arguments(
+      Concat(num_arguments_++ == 0 ? "{" : ", ", name, types_.IsOnlyString() ? ": \"" : ": "));
   value_.clear();
 }
 

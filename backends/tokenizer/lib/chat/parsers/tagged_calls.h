@@ -26,6 +26,8 @@ struct TaggedFormat {
   // What stands between the name of an argument and its type, and how the type of a string begins.
   // An argument of another type is JSON. Empty: the schema of the function says the type.
   std::string_view type_begin = {}, string_type = {};
+  // The names of functions and arguments have &quot; and &amp; for these characters.
+  bool has_entities = false;
   // Values stand on lines of their own: one line break at each end does not belong to them.
   bool has_value_lines = false;
 };

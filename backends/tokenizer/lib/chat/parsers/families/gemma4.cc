@@ -121,6 +121,10 @@ class Gemma4Calls : public TextMachine {
  protected:
   bool Step() override {
     const std::string_view marker = is_inside_ ? kGemma4End : kGemma4Begin;
+    if (is_inside_ && input_.EndsWithin(Markers(&marker, 1))) {
+      end_ = input_.Take(input_.rest().size());
+      return false;
+    }
     const TextInput::Hit hit = input_.Find(Markers(&marker, 1));
     const std::string_view text = input_.Take(hit.position);
     if (is_inside_) {
@@ -141,9 +145,11 @@ class Gemma4Calls : public TextMachine {
   }
 
   void OnEnd() override {
-    if (!is_inside_) return;
+    // A call may be complete without its end marker.
+    if (!is_inside_ || WriteCall()) return;
     writer_.Content(kGemma4Begin);
     writer_.Content(call_);
+    writer_.Content(end_);
   }
 
  private:
@@ -164,6 +170,7 @@ class Gemma4Calls : public TextMachine {
 
   bool is_inside_ = false;  // behind kGemma4Begin
   std::string call_;        // so far
+  std::string end_;         // a part of kGemma4End, with which the text has ended
 };
 
 CallForm Gemma4CallForm(std::string_view) {

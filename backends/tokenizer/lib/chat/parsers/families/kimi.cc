@@ -81,7 +81,8 @@ constexpr TaggedFormat kKimiK3Format = {.begin = "<|open|>tools<|sep|>",
                                         .value_end = "<|close|>argument<|sep|>",
                                         .call_end = "<|close|>call<|sep|>",
                                         .type_begin = "\" type=\"",
-                                        .string_type = "string"};
+                                        .string_type = "string",
+                                        .has_entities = true};
 
 // A response without a text stands before the calls. Calls are numbered.
 CallForm KimiK3CallForm(std::string_view) {
