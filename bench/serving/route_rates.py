@@ -83,7 +83,7 @@ async def compare(port, arguments, write):
         kserve = statistics.median(rates["generate_stream"])
         for route, values in rates.items():
             write(f"{batch} streams, {route}", "median", round(statistics.median(values), 1), "tokens/s")
-            write(f"{batch} streams, {route}", "least and most", f"{min(values):.1f} to {max(values):.1f}", "tokens/s")
+            write(f"{batch} streams, {route}", "each", " ".join(f"{value:.0f}" for value in values), "tokens/s")
             write(f"{batch} streams, {route}", "beside generate_stream", round(statistics.median(values) / kserve, 4), "")
 
 

@@ -148,6 +148,24 @@ def test_logit_bias_and_allowed_tokens_choose_the_tokens(demo):
     assert ids_of(demo, allowed_token_ids=list(range(4096))) == ids
 
 
+def test_penalties_count_the_tokens_that_a_reasoning_budget_writes(demo):
+    """The bias makes a token likeliest until it has occurred twice. Where the budget replaces a sampled token, the one that was written counts."""
+    likely, end = 150, 160
+
+    def tokens(**fields):
+        body = {"input_ids": prompt_ids(demo), "input_lengths": len(prompt_ids(demo)), "request_output_len": 8, "end_id": -1, "frequency_penalty": 60.0,
+                "logit_bias_ids": [likely], "logit_bias_values": [100.0], **fields}
+        return json.load(post(demo, "/v2/models/tensorrt_llm/generate", body))["output_ids"][-8:]
+
+    def is_twice_behind(ids, begin):
+        return ids[:len(begin) + 2] == begin + [likely, likely] and not {likely, end} & set(ids[len(begin) + 2:])
+
+    assert is_twice_behind(tokens(), [])
+    assert is_twice_behind(tokens(thinking_token_budget=0, thinking_end_ids=[end, end]), [end, end])
+    ids = tokens(thinking_token_budget=1, thinking_end_ids=[end, likely])
+    assert ids[:3] == [likely, end, likely] and not {likely, end} & set(ids[3:])
+
+
 def test_priority_and_salt_reach_the_engine(demo):
     fields = {"text_input": TEXT, "max_tokens": 4}
     assert ask(demo, priority=2, cache_salt="a", **fields)["text_output"] == ask(demo, **fields)["text_output"]
