@@ -195,6 +195,7 @@ Result<std::vector<int32_t>> Preprocessing::EncodeConversation(Conversation conv
   if (chat_template_ == nullptr) {
     return UnsupportedError("the folder of the tokenizer has no chat template");
   }
+  NEREID_RETURN_IF_ERROR(chat_template_->CheckKnown(conversation));
   NEREID_ASSIGN_OR_RETURN(const MarkedText prompt,
                           chat_template_->Render(std::move(conversation), now));
   // The template writes BOS itself.

@@ -41,6 +41,23 @@ TEST(ChatTemplateTest, ToolsChooseTheTemplateForTools) {
   EXPECT_EQ(Render(*chat, kMessages, "[]")->bytes(), "plain");
 }
 
+TEST(ChatTemplateTest, ToolsAndDocumentsAreKnownWhereTheCodeMentionsThem) {
+  const auto error = [](const ChatTemplate& chat, const char* tools, const char* variables) {
+    return chat.CheckKnown({Json(), Json::parse(tools), Json::parse(variables)}).message();
+  };
+  const auto plain = MustMake("the tools {# tools #}{{ messages[0].content }}");
+  EXPECT_EQ(error(*plain, "[]", "null"), "");
+  EXPECT_EQ(error(*plain, "[{}]", "null"), "tools: the chat template does not know tools");
+  EXPECT_EQ(error(*plain, "null", R"({"documents": []})"), "");
+  EXPECT_EQ(error(*plain, "null", R"({"documents": [{}]})"),
+            "documents: the chat template does not know documents");
+  const auto both = MustMake("{% if tools %}{{ tools }}{% endif %}{{ documents }}");
+  EXPECT_EQ(error(*both, "[{}]", R"({"documents": [{}]})"), "");
+  const auto named = MustMake("", R"({"chat_template": [{"name": "default", "template": "plain"},
+      {"name": "tool_use", "template": "{{ tools|length }}"}]})");
+  EXPECT_EQ(error(*named, "[{}]", "null"), "");
+}
+
 TEST(ChatTemplateTest, TextPartsAndArgumentsAreWhatTemplatesExpect) {
   const auto chat = MustMake(
       "{{ messages[0].content }}|{{ messages[1].tool_calls[0].function.arguments.x + 1 }}");

@@ -163,6 +163,10 @@ Status PrepareMessage(Json& message, size_t index) {
   return {};
 }
 
+bool IsFilledList(const Json& json) {
+  return json.is_array() && !json.empty();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& directory) {
@@ -285,9 +289,26 @@ Result<MarkedText> ChatTemplate::Render(Conversation conversation, const std::tm
   return CutBehindContent(*text, messages.back());
 }
 
+const jinja::Template& ChatTemplate::TemplateFor(const Conversation& conversation) const {
+  return IsFilledList(conversation.tools) && tool_use_ != nullptr ? *tool_use_ : *default_;
+}
+
+Status ChatTemplate::CheckKnown(const Conversation& conversation) const {
+  const jinja::Template& chosen = TemplateFor(conversation);
+  if (IsFilledList(conversation.tools) && !chosen.Mentions("tools")) {
+    return InvalidArgError("tools: the chat template does not know tools");
+  }
+  const Json& variables = conversation.variables;
+  if (variables.is_object() && variables.contains("documents") &&
+      IsFilledList(variables["documents"]) && !chosen.Mentions("documents")) {
+    return InvalidArgError("documents: the chat template does not know documents");
+  }
+  return {};
+}
+
 Result<MarkedText> ChatTemplate::RenderPrepared(const Conversation& conversation,
                                                 const std::tm& now) const {
-  const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
+  const bool has_tools = IsFilledList(conversation.tools);
 
   jinja::Dict context = special_tokens_;
   const auto set_input = [&](const char* name, const Json& json) -> Status {
@@ -306,8 +327,7 @@ Result<MarkedText> ChatTemplate::RenderPrepared(const Conversation& conversation
   for (const auto& [name, value] : conversation.variables.items()) {
     NEREID_RETURN_IF_ERROR(set_input(name.c_str(), value));
   }
-  const SharedTemplate& chosen = has_tools && tool_use_ != nullptr ? tool_use_ : default_;
-  return chosen->Render(context, now);
+  return TemplateFor(conversation).Render(context, now);
 }
 
 }  // namespace nereid::tokenizer

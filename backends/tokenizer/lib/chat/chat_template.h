@@ -49,12 +49,17 @@ class ChatTemplate {
   /// it raised.
   Result<MarkedText> Render(Conversation conversation, const std::tm& now) const;
 
+  /// INVALID_ARG if the conversation has tools or documents, and the template that would render it
+  /// does not know these: the model would never see them.
+  Status CheckKnown(const Conversation& conversation) const;
+
   /// The text of the template, or of both.
   const std::string& source() const { return source_; }
 
  private:
   using SharedTemplate = std::shared_ptr<const jinja::Template>;
   ChatTemplate() = default;
+  const jinja::Template& TemplateFor(const Conversation& conversation) const;
   Result<MarkedText> RenderPrepared(const Conversation& conversation, const std::tm& now) const;
   Status ReadConfig(const nlohmann::ordered_json& config, bool has_source);
   Status ReadNamedTemplates(const nlohmann::ordered_json& list);

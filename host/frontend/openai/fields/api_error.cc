@@ -1,5 +1,7 @@
 #include "host/frontend/openai/fields/api_error.h"
 
+#include <string>
+
 #include "host/frontend/http/json/json_writer.h"
 
 namespace nereid::openai {
@@ -65,6 +67,12 @@ ApiError ToApiError(const Status& status) {
     case StatusCode::kInvalidArg:
       if (Contains(error.message, "prompt of ") && Contains(error.message, "the model's limit")) {
         error.code = "context_length_exceeded";
+      }
+      for (const std::string_view field : {"tools", "documents"}) {
+        const std::string unknown = "the chat template does not know " + std::string(field);
+        if (!Contains(error.message, unknown)) continue;
+        error.param = field;
+        error.code = "unsupported_parameter";
       }
       break;
     case StatusCode::kUnsupported:

@@ -112,7 +112,7 @@ constexpr Field kFields[] = {
 
     // ---- chats
     {"tools", kChat | kTokenize, kArray, kRoute, "tools", 0, 0, "[]",
-     "the functions that the model may call"},
+     "the functions that the model may call; refused where the chat template does not know tools"},
     {"tool_choice", kChat, kAny, kRoute, "", 0, 0, "",
      "`auto`; `none`: the model does not see the tools; `required`: it must call one; or "
      "`{\"type\": "
@@ -138,7 +138,9 @@ constexpr Field kFields[] = {
      "false",
      "the answer continues the text of the last message; not with `add_generation_prompt`"},
     {"documents", kChat, kArray, kRoute, "chat_template_kwargs", 0, 0, "[]",
-     "documents for templates that know them"},
+     "documents for the chat template; refused where it does not know them"},
+    {"echo", kChat, kBool, kRefused, "", 0, 0, "false",
+     "the answer is what is new; the client has the message that it continues"},
     {"chat_template", kChat | kTokenize, kText, kRefused, "", 0, 0, "",
      "the template comes with the model"},
     {"response_format", kGenerate, kObject, kRoute, "guided_decoding_guide", 0, 0, "",

@@ -33,6 +33,9 @@ class Template {
   static Result<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
+  /// Whether the template's code has the word `name`: a variable, or an attribute of that name.
+  bool Mentions(std::string_view name) const;
+
   /// Renders the template with the variables of `context`. Bytes of the result are marked as a
   /// client's where they derive from texts of `context` that are (FromJson).
   ///
