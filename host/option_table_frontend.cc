@@ -263,6 +263,10 @@ const Flag kFlags[] = {
     {kHttp, "--max-stored-response-age-secs", "integer",
      "The number of seconds after which the server forgets a response. Default: 3600.",
      NEREID_INT(openai.max_stored_age_s, 1, INT32_MAX)},
+    {kHttp, "--stream-keep-alive-secs", "integer",
+     "The number of seconds without an event after which a stream of OpenAI's and Anthropic's "
+     "routes gets a comment or a ping, so that proxies do not close it. Default: 15.",
+     NEREID_INT(openai.keep_alive_s, 1, INT32_MAX)},
     {kHttp, "--http-use-ssl", "boolean", "The HTTP port uses TLS (https). Default: false.",
      NEREID_BOOL(use_http_tls)},
     {kHttp, "--http-use-ssl-mutual", "boolean",

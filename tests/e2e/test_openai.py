@@ -33,7 +33,7 @@ def server(start_server, dist, tmp_path_factory, cancelled):
     repository = tmp_path_factory.mktemp("repository") / "models"
     subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
     shutil.copytree(ROOT / "tests/e2e/openai_models/oracle", repository / "oracle")
-    return start_server(repository, python_flags("--cors-origin=https://chat.example", "--http-max-input-size=1000000"),
+    return start_server(repository, python_flags("--cors-origin=https://chat.example", "--http-max-input-size=1000000", "--stream-keep-alive-secs=1"),
                         environment={"ORACLE_CANCELLED": str(cancelled)})
 
 
@@ -80,6 +80,23 @@ def test_a_chat_is_answered_whole_and_as_a_stream(client):
     assert chunks[-2].choices[0].finish_reason == "length" and all(chunk.usage is None for chunk in chunks[:-1])
     assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
     assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_usage_is_in_every_chunk_of_a_stream_that_asks_for_it(client):
+    chunks = list(client.chat.completions.create(model="ensemble", messages=MESSAGES, max_tokens=4, temperature=0, stream=True,
+                                                 stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts == sorted(counts) and counts[-1] == 4 and chunks[-1].choices == []
+    assert {chunk.usage.prompt_tokens for chunk in chunks} == {chunks[-1].usage.prompt_tokens}
+
+
+@pytest.mark.parametrize("path, fields, comment", [("/v1/chat/completions", {}, ": keep-alive\n\n"), ("/v1/messages", {"max_tokens": 5}, "event: ping\n")])
+def test_a_stream_that_is_silent_is_kept_alive(server, path, fields, comment):
+    content = json.dumps([{"text_output": ["a"]}, {"sleep": 2.2, "text_output": ["b"], "finish_reason": ["stop"]}])
+    body = {"model": "oracle", "messages": [{"role": "user", "content": content}], "stream": True, **fields}
+    status, _, text = http(server, path, json.dumps(body).encode())
+    text = text.decode() if isinstance(text, bytes) else text
+    assert status == 200 and comment in text[text.index('"a"'):text.index('"b"')]
 
 
 def test_prompts_are_completed_alone_and_in_a_list(client):
@@ -461,6 +478,16 @@ def test_the_last_message_is_continued(client, server):
     chat = client.chat.completions.create(model="ensemble", messages=messages, max_tokens=4, temperature=0, extra_body=extra)
     assert chat.choices[0].message.content == complete(client, prompt=chat.prompt_token_ids, max_tokens=4).choices[0].text
     assert error_of(client, model="ensemble", extra_body={"continue_final_message": True, "add_generation_prompt": True}).status_code == 400
+
+
+def test_tools_and_documents_need_a_template_that_knows_them(server, client):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    for fields, param in (({"tools": tools}, "tools"), ({"extra_body": {"documents": [{"text": "a"}]}}, "documents")):
+        error = error_of(client, model="ensemble", max_tokens=2, **fields)
+        assert (error.status_code, error.body["param"], error.body["code"]) == (400, param, "unsupported_parameter")
+    assert client.chat.completions.create(model="ensemble", messages=MESSAGES, tools=tools, tool_choice="none", max_tokens=2).choices
+    body = {"model": "ensemble", "messages": MESSAGES, "max_tokens": 2, "tools": [{"name": "f", "input_schema": {"type": "object"}}]}
+    assert asked(server, "/v1/messages", body)[0] == 400
 
 
 def test_a_budget_ends_the_reasoning(client):

@@ -59,9 +59,15 @@ OpenAiService::OpenAiService(std::unique_ptr<http::KServeService> kserve,
       log_(log),
       responses_({.max_count = options.max_stored_responses,
                   .max_age = std::chrono::seconds(options.max_stored_age_s)}),
-      context_{
-          kserve_->context(),     kserve_->is_draining(), responses_, running_, adapters_, demand,
-          options.serves_metrics, std::time(nullptr)} {}
+      context_{kserve_->context(),
+               kserve_->is_draining(),
+               responses_,
+               running_,
+               adapters_,
+               demand,
+               options.serves_metrics,
+               std::time(nullptr),
+               options.keep_alive_s} {}
 
 // Null if the port does not serve the path as one of these routes.
 const ApiRoute* OpenAiService::FindRoute(const http::RequestHead& head) const {

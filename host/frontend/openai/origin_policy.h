@@ -20,6 +20,7 @@ struct OpenAiOptions {
   // Of POST /v1/responses; 0: nothing is stored.
   size_t max_stored_responses = 1000;  // --max-stored-responses
   int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
+  int32_t keep_alive_s = 15;           // --stream-keep-alive-secs
   std::string access_log;              // --access-log: a file, or "-"; empty: there is none
   // The port answers /metrics as the metrics port does: under `nereid serve` and with the console.
   bool serves_metrics = false;

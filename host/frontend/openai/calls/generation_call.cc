@@ -11,12 +11,6 @@
 #include "host/log.h"
 
 namespace nereid::openai {
-namespace {
-
-// Proxies close streams that are silent for longer.
-constexpr int kKeepAliveSeconds = 15;
-
-}  // namespace
 
 // The model request of one prompt.
 class GenerationCall::PromptCall final : public http::ModelCall {
@@ -161,7 +155,8 @@ void GenerationCall::OnOutputSent(size_t unsent_bytes) {
 }
 
 void GenerationCall::OnSecond() {
-  if (!request_.is_stream || connection_ == nullptr || ++silent_s_ < kKeepAliveSeconds) return;
+  if (!request_.is_stream || connection_ == nullptr) return;
+  if (++silent_s_ < request_.keep_alive_s) return;
   silent_s_ = 0;
   if (connection_->unsent_bytes() != 0) return;  // the client has something to read
   const std::shared_ptr<GenerationCall> self = shared_from_this();

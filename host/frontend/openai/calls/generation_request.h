@@ -21,6 +21,8 @@ struct GenerationRequest {
   // best_of: so many answers to each prompt are returned, the most likely ones. 0: all.
   size_t kept_per_prompt = 0;
   bool is_stream = false;
+  // A stream that is silent for so many seconds gets a comment: proxies close it otherwise.
+  int32_t keep_alive_s = 15;
   bool has_usage_event = false;       // stream_options.include_usage
   bool has_usage_everywhere = false;  // stream_options.continuous_usage_stats
   bool has_log_probs = false;

@@ -26,9 +26,10 @@ struct ApiContext {
   ResponseStore& responses;
   RunningRequests& running;
   LoadedAdapters& adapters;
-  ModelDemand* const demand;  // null: no model is loaded on demand
-  const bool serves_metrics;  // the port answers /metrics
-  const int64_t started_s;    // Unix time
+  ModelDemand* const demand;   // null: no model is loaded on demand
+  const bool serves_metrics;   // the port answers /metrics
+  const int64_t started_s;     // Unix time
+  const int32_t keep_alive_s;  // of GenerationRequest
 };
 
 struct ApiRoute {

@@ -40,6 +40,7 @@ void StartGeneration(ApiContext& context, HttpConnection& connection, const Requ
   answers.created = std::time(nullptr);
   answers.model = model.name;
   request.model = model.model;
+  request.keep_alive_s = context.keep_alive_s;
   if (std::string id = RequestIdOf(head); !id.empty()) request.id = std::move(id);
   if (request.id.empty()) request.id = answers.id;
   // The inputs contain all data, so that the body's memory is not kept.

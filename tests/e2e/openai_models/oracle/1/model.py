@@ -1,5 +1,5 @@
 """Answers as the last message or the prompt says: a JSON list of pieces, each with outputs; the text "inputs" for all inputs as JSON; the text
-"forever" for pieces until the client leaves, which then creates the file that ORACLE_CANCELLED names."""
+"forever" for pieces until the client leaves, which then creates the file that ORACLE_CANCELLED names; a piece with `sleep` waits so many seconds first."""
 import json
 import os
 import threading
@@ -50,6 +50,7 @@ def answer(request):
         sender.send(response(text_output=[json.dumps(inputs)], finish_reason=["stop"]))
     elif prompt != "forever":
         for piece in json.loads(prompt):
+            time.sleep(piece.pop("sleep", 0))
             error = piece.pop("error", None)
             sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(error)) if error else response(**piece))
     sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
