@@ -15,7 +15,7 @@ from python_support import python_flags
 from tritonclient.utils import InferenceServerException
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}"
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{% endif %}{# <tool_call> #}"
 TOOLS = json.dumps([{"type": "function", "function": {"name": "f", "parameters": {}}}])
 ANSWER = ('<think>\nÜber it.\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"city": "Zürich", "days": [1, 2]}}\n</tool_call>\n'
           '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>')
