@@ -54,6 +54,8 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   NEREID_ASSIGN_OR_RETURN(
       options.cache_memory_fraction,
       ReadFraction(given, "kv_cache_free_gpu_mem_fraction", options.cache_memory_fraction));
+  options.is_cache_fraction_requested = given.Find("kv_cache_free_gpu_mem_fraction") != nullptr;
+  options.caches_prefixes = parameters.scheduler.prefix_cache;
   NEREID_ASSIGN_OR_RETURN(
       const double adapter_fraction,
       ReadFraction(given, "lora_cache_gpu_memory_fraction", kAdapterMemoryFraction));
@@ -74,6 +76,7 @@ void FitDraftModel(const llm::LlmParameters& parameters, gpu::GpuExecutorOptions
   options.max_cache_blocks = gpu::BlocksFor(parameters.max_cache_tokens);
   options.max_cache_tokens = 0;
   options.cache_memory_fraction = 0.95;
+  options.is_cache_fraction_requested = options.caches_prefixes = true;
   options.profile_steps = 0;
 }
 

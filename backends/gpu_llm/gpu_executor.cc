@@ -276,11 +276,12 @@ Status GpuExecutor::SizeCache() {
   budget.block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format) +
                        options_.companion_memory.block_bytes;
   budget.memory_fraction = options_.cache_memory_fraction;
+  budget.is_fraction_requested = options_.is_cache_fraction_requested;
   budget.max_tokens = options_.max_cache_tokens;
-  budget.max_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
-  if (options_.max_cache_blocks > 0)
-    budget.max_blocks = std::min(budget.max_blocks, options_.max_cache_blocks);
+  budget.sequence_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
+  budget.caches_prefixes = options_.caches_prefixes;
   NEREID_ASSIGN_OR_RETURN(int64_t blocks, CountCacheBlocks(budget));
+  if (options_.max_cache_blocks > 0) blocks = std::min(blocks, options_.max_cache_blocks);
   if (options_.group != nullptr) {
     NEREID_ASSIGN_OR_RETURN(blocks, options_.group->WaitForAll(blocks));
   }

@@ -40,10 +40,12 @@ struct GpuExecutorOptions {
   int32_t device = 0;
   int32_t max_num_sequences = 512;
   int32_t max_num_tokens = 8192;
-  int32_t max_positions = 0;           // 0: the model's own limit
-  int64_t max_cache_tokens = 0;        // 0: determined by cache_memory_fraction
-  double cache_memory_fraction = 0.9;  // of the memory that is free after loading the weights
-  int64_t max_cache_blocks = 0;        // never more than so many KV blocks; 0: no limit
+  int32_t max_positions = 0;                 // 0: the model's own limit
+  int64_t max_cache_tokens = 0;              // 0: determined by cache_memory_fraction
+  double cache_memory_fraction = 0.9;        // of the memory that is free after loading the weights
+  bool is_cache_fraction_requested = false;  // by the configuration; see CountCacheBlocks
+  bool caches_prefixes = false;              // the engine has a prefix cache
+  int64_t max_cache_blocks = 0;              // never more than so many KV blocks; 0: no limit
   // Left free for the model or head that drafts for this one, and is loaded afterwards.
   CompanionMemory companion_memory;
   CacheFormat cache_format = CacheFormat::kBf16;

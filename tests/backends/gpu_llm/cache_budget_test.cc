@@ -14,7 +14,7 @@ CacheBudget Budget() {
   budget.weight_bytes = 4000000;
   budget.block_bytes = 1000;
   budget.memory_fraction = 0.5;
-  budget.max_blocks = 100000;
+  budget.sequence_blocks = 100000;
   return budget;
 }
 
@@ -32,8 +32,31 @@ TEST(CacheBudgetTest, ANumberOfTokensTakesWholeBlocks) {
 
 TEST(CacheBudgetTest, NoMoreBlocksThanAllSequencesCanUse) {
   CacheBudget budget = Budget();
-  budget.max_blocks = 7;
+  budget.sequence_blocks = 7;
   EXPECT_EQ(*CountCacheBlocks(budget), 7);
+  budget.caches_prefixes = true;  // the configuration says nothing about memory
+  EXPECT_EQ(*CountCacheBlocks(budget), 7);
+}
+
+TEST(CacheBudgetTest, APrefixCacheGetsWhatIsRequestedBeyondTheSequences) {
+  CacheBudget budget = Budget();
+  budget.sequence_blocks = 7;
+  budget.max_tokens = 64 * 20;
+  EXPECT_EQ(*CountCacheBlocks(budget), 7);
+  budget.caches_prefixes = true;
+  EXPECT_EQ(*CountCacheBlocks(budget), 20);
+  budget.max_tokens = 0;
+  budget.is_fraction_requested = true;
+  EXPECT_EQ(*CountCacheBlocks(budget), 500);
+}
+
+TEST(CacheBudgetTest, OfTokensAndAFractionTheSmallerCounts) {
+  CacheBudget budget = Budget();
+  budget.is_fraction_requested = true;
+  budget.max_tokens = 64 * 20;
+  EXPECT_EQ(*CountCacheBlocks(budget), 20);
+  budget.max_tokens = 64 * 100000;
+  EXPECT_EQ(*CountCacheBlocks(budget), 500);
 }
 
 TEST(CacheBudgetTest, ARequestThatDoesNotFitIsRefusedWithTheNumbers) {
