@@ -17,6 +17,7 @@ using enum ParameterKind;
 using enum ParameterRule;
 
 constexpr const char* kAnySize = "0 2147483647";
+constexpr const char* kOn = "true True TRUE 1 t y yes";
 constexpr const char* kOff = "false False FALSE 0 f n no";
 
 constexpr EngineParameter kParameters[] = {
@@ -25,7 +26,8 @@ constexpr EngineParameter kParameters[] = {
     {"gpt_model_path", kText, kUsed, "the checkpoint's folder"},
     {"tokenizer_dir", kText, kUsed, "the tokenizer's folder, for stop words and guides"},
     {"max_beam_width", kRange, kUsed, "the greatest beam_width of a request", kAnySize},
-    {"max_tokens_in_paged_kv_cache", kRange, kUsed, "the size of the KV cache", kAnySize},
+    {"max_tokens_in_paged_kv_cache", kRange, kUsed,
+     "the size of the KV cache; with kv_cache_free_gpu_mem_fraction the smaller counts", kAnySize},
     {"max_attention_window_size", kSizes, kUsed, "attention windows, for each layer"},
     {"max_kv_cache_length", kSizes, kUsed, "an older name of max_attention_window_size"},
     {"sink_token_length", kRange, kUsed, "attention sinks", kAnySize},
@@ -42,11 +44,14 @@ constexpr EngineParameter kParameters[] = {
     {"cuda_graph_mode", kBool, kUsedOnGpu, "whether steps are recorded", "", kOff},
     {"cross_kv_cache_fraction", kFraction, kRefused, "encoder-decoder models"},
     {"encoder_model_path", kText, kRefused, "encoder-decoder models"},
-    {"medusa_choices", kText, kRefused, "Medusa"},
-    {"eagle_choices", kText, kRefused, "EAGLE"},
-    {"lookahead_window_size", kInt, kRefused, "lookahead decoding"},
-    {"lookahead_ngram_size", kInt, kRefused, "lookahead decoding"},
-    {"lookahead_verification_set_size", kInt, kRefused, "lookahead decoding"},
+    {"medusa_choices", kText, kRefused, "Medusa; speculative_decoding names the drafters here"},
+    {"eagle_choices", kText, kRefused,
+     "trees of EAGLE; speculative_decoding is eagle3=FOLDER for an EAGLE-3 head"},
+    {"lookahead_window_size", kInt, kRefused,
+     "lookahead decoding; speculative_decoding is ngram for drafts without a model"},
+    {"lookahead_ngram_size", kInt, kRefused, "lookahead decoding: see lookahead_window_size"},
+    {"lookahead_verification_set_size", kInt, kRefused,
+     "lookahead decoding: see lookahead_window_size"},
     {"num_nodes", kInt, kRefused, "models on several hosts: all GPUs must be on one host", "",
      "0 1"},
     {"normalize_log_probs", kBool, kRefused,
@@ -62,8 +67,9 @@ constexpr EngineParameter kParameters[] = {
     {"xgrammar_tokenizer_info_path", kText, kNoted, "the library of guided decoding"},
     {"speculative_decoding_fast_logits", kBool, kNoted, "the transfer of a draft model's logits",
      "", kOff},
-    {"kv_cache_host_memory_bytes", kInt, kUsed, "host memory for evicted blocks of prompts"},
-    {"kv_cache_onboard_blocks", kBool, kNoted, "blocks of the KV cache in host memory", "", kOff},
+    {"kv_cache_host_memory_bytes", kRange, kUsed, "host memory for evicted blocks of prompts", "0"},
+    {"kv_cache_onboard_blocks", kBool, kNoted,
+     "blocks in host memory are always copied back before they are used", "", kOn},
     {"cancellation_check_period_ms", kInt, kNoted, "cancellations are seen after 2 ms"},
     {"recv_poll_period_ms", kInt, kNoted, "the engine does not poll for requests"},
     {"iter_stats_max_iterations", kInt, kNoted, "statistics that are kept for later"},
@@ -94,7 +100,7 @@ constexpr EngineParameter kParameters[] = {
      "off, auto, ngram, suffix, draft=FOLDER or eagle3=FOLDER"},
     {"max_draft_tokens", kRange, kUsed, "draft tokens of a sequence in one step", "1 64"},
     {"kv_cache_disk_path", kText, kUsed, "a file that keeps evicted blocks beyond a restart"},
-    {"kv_cache_disk_bytes", kInt, kUsed, "the greatest size of that file"},
+    {"kv_cache_disk_bytes", kRange, kUsed, "the greatest size of that file", "0"},
     {"kv_events_endpoint", kText, kUsed, "ZeroMQ's address of the prefix cache's events"},
     {"kv_events_replay_endpoint", kText, kUsed, "the address at which they are sent again"},
     {"kv_events_topic", kText, kUsed, "their topic"},
@@ -190,7 +196,7 @@ bool IsValueOf(ParameterKind kind, std::string_view choices, std::string_view va
     case kChoice:
       return IsOneOf(value, choices);
     case kBool:
-      return IsOneOf(value, "true True TRUE 1 t y yes") || IsOneOf(value, kOff);
+      return IsOneOf(value, kOn) || IsOneOf(value, kOff);
     case kInt: {
       const auto [stop, error] = std::from_chars(value.data(), end, integer);
       return error == std::errc() && stop == end;
@@ -258,6 +264,26 @@ Status CheckEngineParameter(std::string_view key, std::string_view value) {
   if (parameter->rule != kRefused || IsOneOf(value, parameter->idle)) return {};
   return UnsupportedError("parameter '", key, "' is '", value, "': not supported (",
                           parameter->about, ")");
+}
+
+std::optional<ParameterConflict> FindParameterConflict(
+    const std::function<std::string(std::string_view)>& value_of) {
+  const std::string path = value_of("kv_cache_disk_path"), bytes = value_of("kv_cache_disk_bytes");
+  if (path.empty() != (bytes.empty() || bytes == "0")) {
+    const std::string size = bytes.empty() ? "0" : bytes;
+    return ParameterConflict{
+        path.empty() ? "kv_cache_disk_bytes" : "kv_cache_disk_path",
+        InvalidArgError("parameter 'kv_cache_disk_path' is '", path,
+                        "' and 'kv_cache_disk_bytes' is ", size, ", expected both or none")};
+  }
+  const std::string endpoint = value_of("kv_events_endpoint");
+  if (!endpoint.empty() && !IsOneOf(value_of("enable_kv_cache_reuse"), kOn)) {
+    return ParameterConflict{
+        "kv_events_endpoint",
+        InvalidArgError("parameter 'kv_events_endpoint' is '", endpoint,
+                        "' and 'enable_kv_cache_reuse' is false, expected true")};
+  }
+  return std::nullopt;
 }
 
 std::string NoteOnEngineParameter(std::string_view key, std::string_view value, bool is_on_gpu) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +64,17 @@ bool IsOneOf(std::string_view value, std::string_view choices);
 // Checks a parameter that is set. INVALID_ARG for an unknown key that is close to a known one and
 // for a value that is not of the kind, UNSUPPORTED for a refused feature.
 Status CheckEngineParameter(std::string_view key, std::string_view value);
+
+// A parameter that does not fit the other ones, and why.
+struct ParameterConflict {
+  std::string key;
+  Status status;
+};
+// Checks the parameters that need each other. `value_of` returns the text of a parameter, or an
+// empty text where it is unset.
+std::optional<ParameterConflict> FindParameterConflict(
+    const std::function<std::string(std::string_view)>& value_of);
+
 // The line for the log, or an empty text if the parameter needs none.
 std::string NoteOnEngineParameter(std::string_view key, std::string_view value, bool is_on_gpu);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "backends/llm_core/model/architecture.h"
 #include "base/closest_name.h"
 #include "nereid/data_type.h"
+#include "repo_templates/tool/check_engine.h"
 #include "repo_templates/tool/checkpoint.h"
 #include "repo_templates/tool/llm_tables.h"
 
@@ -124,13 +126,22 @@ void CheckTokenizerParameters(const RepositoryModel& model, Findings& findings) 
   }
 }
 
+// One finding for a file, because the documents' command lines leave most placeholders as they are.
 void NameUnfilledParameters(const RepositoryModel& model, Findings& findings) {
+  std::vector<std::string> keys;
   for (const auto& [key, value] : model.config->parameters) {
-    if (value.empty() || !IsUnset(value)) continue;
-    findings.push_back(AsWarning(FindingAtMapEntry(
-        model.folder, "parameters", key,
-        StrCat("'", value, "' was not filled in: it counts as unset, and the default applies"))));
+    if (!value.empty() && IsUnset(value)) keys.push_back(key);
   }
+  if (keys.empty()) return;
+  std::string names;
+  for (const std::string& key : keys) names += StrCat(names.empty() ? "" : ", ", key);
+  findings.push_back(AsWarning(FindingAtMapEntry(
+      model.folder, "parameters", keys.front(),
+      keys.size() == 1
+          ? StrCat("'", model.config->parameters.at(keys.front()),
+                   "' was not filled in: it counts as unset, and the default applies")
+          : StrCat(keys.size(), " placeholders were not filled in: they count as unset, and the ",
+                   "defaults apply: ", names))));
 }
 
 void CheckPath(const RepositoryModel& model, const std::string& key, const Status& status,
@@ -147,14 +158,15 @@ bool UsesDummyWeights(const core::ModelConfig& config) {
 
 // Reads the headers of the weight files as the load does: every tensor that the architecture needs
 // is there, with the right shape. The tensors of a TensorRT-LLM checkpoint are not checked, because
-// joining its ranks would read all of them.
-Status CheckWeights(const std::string& directory) {
+// joining its ranks would read all of them. `decoder` becomes the model, if it was read.
+Status CheckWeights(const std::string& directory, std::optional<llm::DecoderModel>& decoder) {
   NEREID_ASSIGN_OR_RETURN(const CheckpointSummary summary, InspectWeights(directory));
   const bool is_trtllm = std::any_of(summary.files.begin(), summary.files.end(),
                                      [](auto& file) { return file == "rank0.safetensors"; });
   if (is_trtllm) return {};
   NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::Checkpoint::Open(directory));
-  return llm::ReadDecoder(checkpoint, /*supports_quantized=*/true).status();
+  NEREID_ASSIGN_OR_RETURN(decoder, llm::ReadDecoder(checkpoint, /*supports_quantized=*/true));
+  return {};
 }
 
 }  // namespace
@@ -180,8 +192,11 @@ void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
   if (role == LlmRole::kEngine) {
     CheckEngineParameters(model, findings);
     const std::string checkpoint = ResolvePath(model, "gpt_model_path");
+    std::optional<llm::DecoderModel> decoder;
     CheckPath(model, "gpt_model_path",
-              UsesDummyWeights(*model.config) ? Status() : CheckWeights(checkpoint), findings);
+              UsesDummyWeights(*model.config) ? Status() : CheckWeights(checkpoint, decoder),
+              findings);
+    CheckEngineSettings(model, decoder, findings);
   } else {
     CheckTokenizerParameters(model, findings);
     CheckPath(model, "tokenizer_dir", FindTokenizer(ResolvePath(model, "tokenizer_dir")).status(),

@@ -120,7 +120,7 @@ def test_a_model_that_is_loaded_again_has_what_it_had_computed(own_server, own_r
 
 
 @pytest.mark.parametrize("more, message", [
-    ({"kv_cache_host_memory_bytes": -1}, "parameter 'kv_cache_host_memory_bytes' is -1, expected 0 or more bytes"),
+    ({"kv_cache_host_memory_bytes": -1}, "parameter 'kv_cache_host_memory_bytes' is '-1', expected 0 or more"),
     ({"kv_cache_host_memory_bytes": 1000}, "parameter 'kv_cache_host_memory_bytes' is 1000, expected 0 or at least 114688, the size of a KV block"),
     ({"kv_cache_disk_bytes": 1000}, "parameter 'kv_cache_disk_path' is '' and 'kv_cache_disk_bytes' is 1000, expected both or none"),
     ({"kv_cache_disk_path": "blocks", "kv_cache_disk_bytes": 1000}, "1000 bytes hold no KV block, expected at least "),

@@ -26,7 +26,9 @@ Status CheckAll(const ConfigParameters& parameters, bool is_on_gpu,
     std::string note = NoteOnEngineParameter(key, value, is_on_gpu);
     if (!note.empty()) notes.push_back(std::move(note));
   }
-  return {};
+  const auto conflict =
+      FindParameterConflict([&](std::string_view key) { return parameters.String(key); });
+  return conflict.has_value() ? conflict->status : Status();
 }
 
 DecodingMode ReadDecodingMode(const ConfigParameters& parameters) {
@@ -69,12 +71,6 @@ Status ReadSpeculation(const ModelContext& context, LlmParameters& result) {
   return {};
 }
 
-Result<int64_t> BytesOr0(const ConfigParameters& parameters, const char* key) {
-  NEREID_ASSIGN_OR_RETURN(const int64_t value, parameters.Int(key, 0));
-  if (value >= 0) return value;
-  return InvalidArgError("parameter '", key, "' is ", value, ", expected 0 or more bytes");
-}
-
 // A relative path is relative to the folder of config.pbtxt.
 Result<KvTierOptions> ReadTiers(const ModelContext& context, bool has_prefix_cache) {
   const ConfigParameters& parameters = context.parameters();
@@ -82,14 +78,9 @@ Result<KvTierOptions> ReadTiers(const ModelContext& context, bool has_prefix_cac
   tiers.log = [model = std::string(context.name())](const std::string& line) {
     LogWarning(StrCat("model '", model, "': ", line));
   };
-  NEREID_ASSIGN_OR_RETURN(tiers.host_bytes, BytesOr0(parameters, "kv_cache_host_memory_bytes"));
-  NEREID_ASSIGN_OR_RETURN(tiers.file_bytes, BytesOr0(parameters, "kv_cache_disk_bytes"));
+  NEREID_ASSIGN_OR_RETURN(tiers.host_bytes, parameters.Int("kv_cache_host_memory_bytes", 0));
+  NEREID_ASSIGN_OR_RETURN(tiers.file_bytes, parameters.Int("kv_cache_disk_bytes", 0));
   const std::string path = parameters.String("kv_cache_disk_path");
-  if (path.empty() != (tiers.file_bytes == 0)) {
-    return InvalidArgError("parameter 'kv_cache_disk_path' is '", path,
-                           "' and 'kv_cache_disk_bytes' is ", tiers.file_bytes,
-                           ", expected both or none");
-  }
   if (!path.empty()) tiers.file_path = (context.directory() / path).lexically_normal().string();
   if (!tiers.is_enabled() || has_prefix_cache) return tiers;
   tiers.log(
@@ -98,7 +89,7 @@ Result<KvTierOptions> ReadTiers(const ModelContext& context, bool has_prefix_cac
   return KvTierOptions();
 }
 
-Result<KvEventOptions> ReadEvents(const ModelContext& context, bool has_prefix_cache) {
+KvEventOptions ReadEvents(const ModelContext& context) {
   const ConfigParameters& parameters = context.parameters();
   KvEventOptions events;
   events.endpoint = parameters.String("kv_events_endpoint");
@@ -108,10 +99,6 @@ Result<KvEventOptions> ReadEvents(const ModelContext& context, bool has_prefix_c
   events.log = [model = std::string(context.name())](const std::string& line) {
     LogWarning(StrCat("model '", model, "': ", line));
   };
-  if (!events.endpoint.empty() && !has_prefix_cache) {
-    return InvalidArgError("parameter 'kv_events_endpoint' is '", events.endpoint,
-                           "' and 'enable_kv_cache_reuse' is false, expected true");
-  }
   return events;
 }
 
@@ -149,7 +136,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_
   result.uses_generation_config = sampling == "generation_config";
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler));
   NEREID_ASSIGN_OR_RETURN(result.lora, ReadLoraParameters(context));
-  NEREID_ASSIGN_OR_RETURN(result.events, ReadEvents(context, result.scheduler.prefix_cache));
+  result.events = ReadEvents(context);
   NEREID_ASSIGN_OR_RETURN(result.tiers, ReadTiers(context, result.scheduler.prefix_cache));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));

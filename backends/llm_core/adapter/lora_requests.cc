@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "backends/llm_core/lora/adapter_list.h"
 #include "backends/llm_core/lora/task_folder.h"
 
 namespace nereid::llm {
@@ -11,29 +12,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kFolderPeriod(500);
 constexpr char kName[] = "lora_name";
-
-// "a=/x,b=/y". Spaces around names and folders do not count.
-Result<std::vector<std::pair<std::string, std::string>>> ReadAdapterList(
-    const std::string& text, const ModelContext& context) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  std::vector<std::pair<std::string, std::string>> adapters;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    std::string_view entry = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    entry.remove_prefix(std::min(entry.find_first_not_of(kSpaces), entry.size()));
-    entry = entry.substr(0, entry.find_last_not_of(kSpaces) + 1);
-    const size_t equals = entry.find('=');
-    if (equals == std::string_view::npos || equals + 1 == entry.size()) {
-      return InvalidArgError("parameter 'lora_adapters' has '", entry,
-                             "', expected NAME=FOLDER, separated by commas");
-    }
-    const std::string folder(entry.substr(equals + 1));
-    adapters.emplace_back(entry.substr(0, equals),
-                          (context.directory() / folder).lexically_normal().string());
-  }
-  return adapters;
-}
 
 // The text of the tensor lora_name, or of the request parameter of that name. Empty: none.
 Result<std::string> ReadName(Request& request, BatchInputs& inputs, int64_t row) {
@@ -92,8 +70,10 @@ Result<TaskWeights> ReadTaskWeights(BatchInputs& inputs, int64_t row) {
 Result<LoraParameters> ReadLoraParameters(const ModelContext& context) {
   const ConfigParameters& parameters = context.parameters();
   LoraParameters result;
-  NEREID_ASSIGN_OR_RETURN(result.adapters,
-                          ReadAdapterList(parameters.String("lora_adapters"), context));
+  NEREID_ASSIGN_OR_RETURN(result.adapters, ParseAdapterList(parameters.String("lora_adapters")));
+  for (auto& [name, folder] : result.adapters) {
+    folder = (context.directory() / folder).lexically_normal().string();
+  }
   if (const std::string folder = parameters.String("lora_dir"); !folder.empty()) {
     result.folder = (context.directory() / folder).lexically_normal().string();
   }
@@ -102,10 +82,9 @@ Result<LoraParameters> ReadLoraParameters(const ModelContext& context) {
   }
   NEREID_ASSIGN_OR_RETURN(const int64_t max_rank,
                           parameters.Int("lora_cache_max_adapter_size", result.max_rank));
-  constexpr int64_t kMaxRank = 4096;
-  if (max_rank < 1 || max_rank > kMaxRank) {
+  if (max_rank < 1 || max_rank > kMaxAdapterRank) {
     return InvalidArgError("parameter 'lora_cache_max_adapter_size' is ", max_rank,
-                           ", expected 1 to ", kMaxRank);
+                           ", expected 1 to ", kMaxAdapterRank);
   }
   result.max_rank = static_cast<int32_t>(max_rank);
   NEREID_ASSIGN_OR_RETURN(result.host_bytes,

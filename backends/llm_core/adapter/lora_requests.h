@@ -12,6 +12,7 @@
 
 #include "backends/llm_core/adapter/batch_inputs.h"
 #include "backends/llm_core/lora/adapter_folder.h"
+#include "backends/llm_core/lora/adapter_list.h"
 #include "backends/llm_core/lora/adapter_registry.h"
 #include "backends/llm_core/lora/task_adapters.h"
 #include "nereid/backend.h"
@@ -22,10 +23,10 @@ namespace nereid::llm {
 struct LoraParameters {
   // lora_adapters: names and folders, "a=/x,b=/y".
   std::vector<std::pair<std::string, std::string>> adapters;
-  std::string folder;              // lora_dir; empty: none
-  std::string prefetch_folder;     // lora_prefetch_dir; empty: none
-  int32_t max_rank = 64;           // lora_cache_max_adapter_size
-  int64_t host_bytes = 1LL << 30;  // lora_cache_host_memory_bytes: of tasks
+  std::string folder;                      // lora_dir; empty: none
+  std::string prefetch_folder;             // lora_prefetch_dir; empty: none
+  int32_t max_rank = kDefaultAdapterRank;  // lora_cache_max_adapter_size
+  int64_t host_bytes = 1LL << 30;          // lora_cache_host_memory_bytes: of tasks
 
   bool names_adapters() const {
     return !adapters.empty() || !folder.empty() || !prefetch_folder.empty();

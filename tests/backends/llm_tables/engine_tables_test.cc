@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <set>
 
 #include "backends/llm_tables/engine_parameters.h"
@@ -18,7 +20,7 @@ std::string ValueFor(const EngineParameter& parameter) {
     case ParameterKind::kText:
       return "/some/path";
     case ParameterKind::kBool:
-      return "true";
+      return IsOneOf("true", parameter.idle) ? "false" : "true";
     case ParameterKind::kInt:
     case ParameterKind::kRange:
     case ParameterKind::kSizes:
@@ -77,6 +79,28 @@ TEST(EngineParametersTest, ValuesThatAskForNothingPassWithoutANote) {
       idle.remove_prefix(std::min(value.size() + 1, idle.size()));
     }
   }
+}
+
+TEST(EngineParametersTest, ParametersThatNeedEachOtherAreNamed) {
+  const auto conflict = [](const std::map<std::string, std::string, std::less<>>& values) {
+    const auto found = FindParameterConflict([&](std::string_view key) {
+      const auto it = values.find(key);
+      return it == values.end() ? std::string() : it->second;
+    });
+    return found.has_value() ? StrCat(found->key, ": ", found->status.message()) : std::string();
+  };
+  EXPECT_EQ(conflict({}), "");
+  EXPECT_EQ(conflict({{"kv_cache_disk_path", "a"}, {"kv_cache_disk_bytes", "9"}}), "");
+  EXPECT_EQ(conflict({{"kv_cache_disk_path", "a"}}),
+            "kv_cache_disk_path: parameter 'kv_cache_disk_path' is 'a' and 'kv_cache_disk_bytes' "
+            "is 0, expected both or none");
+  EXPECT_EQ(conflict({{"kv_cache_disk_bytes", "9"}}),
+            "kv_cache_disk_bytes: parameter 'kv_cache_disk_path' is '' and 'kv_cache_disk_bytes' "
+            "is 9, expected both or none");
+  EXPECT_EQ(conflict({{"kv_events_endpoint", "tcp://*:5"}, {"enable_kv_cache_reuse", "no"}}),
+            "kv_events_endpoint: parameter 'kv_events_endpoint' is 'tcp://*:5' and "
+            "'enable_kv_cache_reuse' is false, expected true");
+  EXPECT_EQ(conflict({{"kv_events_endpoint", "tcp://*:5"}, {"enable_kv_cache_reuse", "True"}}), "");
 }
 
 TEST(EngineParametersTest, GroupsOfGpusAreRefusedWithARepair) {
