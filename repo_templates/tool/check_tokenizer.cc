@@ -51,14 +51,23 @@ std::set<const RepositoryModel*> TokenizersOf(const RepositoryModel& engine,
 // Returns whether a finding was added.
 bool CompareWith(int64_t vocabulary_size, const std::string& directory,
                  const RepositoryModel& model, TokenizerFiles& files, Findings& findings) {
-  const tokenizer::Tokenizer* tokenizer = files.Get(ResolvePath(model, "tokenizer_dir"));
+  const std::string path = ResolvePath(model, "tokenizer_dir");
+  const tokenizer::Tokenizer* tokenizer = files.Get(path);
   if (tokenizer == nullptr) return false;
   const auto fit = tokenizer::CompareVocabulary(*tokenizer, vocabulary_size);
   if (fit.fault.empty()) return false;
-  Finding finding = FindingAtMapEntry(
-      model.folder, "parameters", "tokenizer_dir",
-      StrCat(fit.fault,
-             fit.is_refused ? StrCat("; give the tokenizer of '", directory, "'") : std::string()));
+  std::string repair;
+  if (fit.is_refused) {
+    std::error_code ignored;
+    fs::path own(path);
+    if (!fs::is_directory(own, ignored)) own = own.parent_path();
+    repair = StrCat(fs::equivalent(own, directory, ignored)
+                        ? "; put the tokenizer that belongs to config.json into '"
+                        : "; give the tokenizer of '",
+                    directory, "'");
+  }
+  Finding finding =
+      FindingAtMapEntry(model.folder, "parameters", "tokenizer_dir", StrCat(fit.fault, repair));
   finding.is_warning = !fit.is_refused;
   findings.push_back(std::move(finding));
   return true;

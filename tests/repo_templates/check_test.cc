@@ -205,9 +205,11 @@ TEST_F(CheckCheckpointTest, NamesATokenizerWithMoreTokensThanTheVocabulary) {
       << text;
   WriteTokenizer(33, "");
   text = Check();
-  EXPECT_NE(text.find("the tokenizer has ids up to 32, the checkpoint's vocab_size is 32: 1 "
-                      "ordinary and 0 special tokens have no embedding; give the tokenizer of '"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("the tokenizer has ids up to 32, the checkpoint's vocab_size is 32: 1 "
+                "ordinary and 0 special tokens have no embedding; put the tokenizer that belongs "
+                "to config.json into '"),
+      std::string::npos)
       << text;
   for (const char* model : {"preprocessing", "tensorrt_llm", "postprocessing"}) {
     EXPECT_NE(text.find(StrCat("error: ", folder_ / "repository/", model, "/config.pbtxt:")),
