@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from tested_engine import ENGINE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPT = [12, 45, 78, 101, 7, 33, 250, 18]
@@ -14,7 +15,7 @@ VOCABULARY = 4096
 def config(speculation):
     values = {"gpt_model_path": ROOT / "demo" / "model", "max_seq_len": 128, "max_num_sequences": 4, "exclude_input_in_output": "true",
               "speculative_decoding": speculation}
-    return 'backend: "cpu_reference"\nmax_batch_size: 0\n' + "".join(
+    return f'backend: "{ENGINE}"\nmax_batch_size: 0\n' + "".join(
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items())
 
 

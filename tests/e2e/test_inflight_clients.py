@@ -1,5 +1,6 @@
 """The clients of `inflight_batcher_llm` repositories, as users call them."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tested_engine import ENGINE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "repo_templates/inflight_batcher_llm/tools"
@@ -17,7 +19,7 @@ TEXT = "Once upon a time there was a little girl who"
 def server(start_server, dist, tmp_path_factory):
     root = tmp_path_factory.mktemp("clients") / "models"
     made = subprocess.run([dist / "bin/nereid-repo", "new", "inflight", "--generation", "main", "--checkpoint", ROOT / "demo/model", "--out", root,
-                           "--backend", "cpu_reference", "--decoupled"], capture_output=True, text=True)
+                           "--backend", ENGINE, "--decoupled"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     shutil.copytree(root / "tensorrt_llm", root / "whole")
     config = (root / "whole/config.pbtxt").read_text()
@@ -44,6 +46,13 @@ def test_ids_are_the_same_streamed_and_whole(server):
     assert whole.returncode == streamed.returncode == 0, whole.stderr + streamed.stderr
     assert "Got completed request" in whole.stdout and f"Input: {TEXT}" in whole.stdout and "Output beam 0: " in whole.stdout
     assert outputs(whole) == outputs(streamed) and len(outputs(whole)[0].split(",")) == 16
+
+
+def test_ids_are_those_of_the_server_where_transformers_is_not_installed(server, tmp_path):
+    (tmp_path / "transformers.py").write_text("raise ImportError")
+    done = subprocess.run([sys.executable, TOOLS / "inflight_batcher_llm_client.py", "-u", f"127.0.0.1:{server.grpc}", "-S", "--text", TEXT, "--tokenizer-dir",
+                           ROOT / "demo/model"], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0 and "transformers is not installed" in done.stderr and f"Input: {TEXT}" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("more", [["-S"], []])

@@ -13,6 +13,7 @@ import urllib.request
 import numpy
 import pytest
 import tritonclient.grpc
+from tested_engine import ENGINE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKPOINT = ROOT / "demo/model"
@@ -88,7 +89,7 @@ def stream(server, model, **fields):
 
 def make_generation(dist, out, generation, *flags):
     made = subprocess.run([dist / "bin/nereid-repo", "new", "inflight", "--generation", generation, "--checkpoint", CHECKPOINT, "--out", out,
-                           "--backend", "cpu_reference", *flags], capture_output=True, text=True)
+                           "--backend", ENGINE, *flags], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return out
 

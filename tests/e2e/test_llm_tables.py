@@ -8,10 +8,11 @@ import urllib.request
 
 import numpy as np
 import pytest
+from tested_engine import ENGINE
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 PROMPT = [12, 45, 78, 101, 7, 33, 250, 18, 90, 61, 5, 14, 77, 39, 120, 8, 44, 99, 10, 3, 71, 55, 23, 42, 17, 66, 81, 29, 6, 200, 31, 9, 111, 48]
-CONFIG = f"""backend: "cpu_reference"
+CONFIG = f"""backend: "{ENGINE}"
 max_batch_size: 0
 parameters {{ key: "gpt_model_path" value {{ string_value: "{DEMO}" }} }}
 parameters {{ key: "max_seq_len" value {{ string_value: "128" }} }}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Asks a `tensorrt_llm` model for the continuation of a text or of token ids over gRPC. The flags are those of TensorRT-LLM's client of this name.
-Texts become ids by transformers with --tokenizer-dir, and otherwise by the server's models `preprocessing` and `postprocessing`."""
+Texts become ids by transformers with --tokenizer-dir, if that package is installed, and otherwise by the server's models `preprocessing` and
+`postprocessing`."""
 import argparse
 import sys
 import time
@@ -70,10 +71,13 @@ class ServerTokenizer:
 
 
 def tokenizer_of(options, client):
-    if not options.tokenizer_dir:
-        return ServerTokenizer(client)
-    from transformers import AutoTokenizer  # the only use of the package
-    return AutoTokenizer.from_pretrained(options.tokenizer_dir)
+    if options.tokenizer_dir:
+        try:
+            from transformers import AutoTokenizer  # the only use of the package
+            return AutoTokenizer.from_pretrained(options.tokenizer_dir)
+        except ImportError:
+            print("--tokenizer-dir: transformers is not installed, so the server's preprocessing makes the ids", file=sys.stderr)
+    return ServerTokenizer(client)
 
 
 def prompt_table_inputs(options, prompt):
