@@ -118,6 +118,7 @@ Findings CheckRepository(const std::string& path, const CheckOptions& options) {
       CheckEnsemble(model, repository, findings);
     } else {
       CheckLlmModel(model, findings);
+      CheckBlsModel(model, repository, findings);
     }
   }
   CheckEnsembleCycles(repository, findings);

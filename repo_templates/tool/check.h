@@ -102,6 +102,17 @@ bool IsLlmEngine(const core::ModelConfig& config);
 // The path in the parameter, relative to the model's folder. If it is unset, the version's folder.
 std::string ResolvePath(const RepositoryModel& model, const std::string& key);
 
+// The value of a parameter; empty if it is unset or was not filled in.
+std::string ValueOf(const RepositoryModel& model, std::string_view key);
+
+// Names the parameters that were not filled in: one finding for a file, because the documents'
+// command lines leave most placeholders as they are.
+void NameUnfilledParameters(const RepositoryModel& model, Findings& findings);
+
+// Checks the parameters of a model of backend `bls`, and names the models that it calls and that
+// are not there.
+void CheckBlsModel(const RepositoryModel& model, const Repository& repository, Findings& findings);
+
 // Checks what the LLM models need beyond a valid configuration: names and types of tensors, known
 // parameters, and a tokenizer and a checkpoint at the given paths. Does nothing for models of other
 // backends.

@@ -16,14 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty if the parameter is unset or was not filled in.
-std::string ValueOf(const RepositoryModel& model, std::string_view key) {
-  const auto it = model.config->parameters.find(std::string(key));
-  const bool is_set =
-      it != model.config->parameters.end() && it->second.find("${") == std::string::npos;
-  return is_set ? it->second : std::string();
-}
-
 std::string FolderOf(const RepositoryModel& model, const std::string& path) {
   return (fs::path(model.folder.path) / path).lexically_normal().string();
 }

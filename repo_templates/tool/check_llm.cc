@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backends/llm_core/model/architecture.h"
+#include "backends/tokenizer/lib/chat/parsers/parser_family.h"
 #include "base/closest_name.h"
 #include "nereid/data_type.h"
 #include "repo_templates/tool/check_engine.h"
@@ -104,7 +105,21 @@ void CheckEngineParameters(const RepositoryModel& model, Findings& findings) {
   }
 }
 
-void CheckTokenizerParameters(const RepositoryModel& model, Findings& findings) {
+// The text of a value that the backend refuses; empty if it takes the value.
+std::string FaultOf(const LlmParameter& parameter, const std::string& value) {
+  std::string expected;
+  if (std::string_view(parameter.key) == "chat_parser") {
+    if (value == "auto" || value == "none" || tokenizer::FindParserFamily(value) != nullptr)
+      return "";
+    expected = "one of: auto none";
+    for (const auto* family : tokenizer::ParserFamilies()) expected += StrCat(" ", family->name);
+  } else if (!llm::IsValueOf(parameter.kind, parameter.choices, value)) {
+    expected = llm::ExpectedValue(parameter.kind, parameter.choices);
+  }
+  return expected.empty() ? "" : StrCat("expected ", expected, ", got '", value, "'");
+}
+
+void CheckTokenizerParameters(const RepositoryModel& model, LlmRole role, Findings& findings) {
   const std::span<const LlmParameter> known = TokenizerParameters();
   std::vector<std::string> names;
   for (const LlmParameter& parameter : known) names.emplace_back(parameter.key);
@@ -117,31 +132,13 @@ void CheckTokenizerParameters(const RepositoryModel& model, Findings& findings) 
       findings.push_back(AsWarning(FindingAtMapEntry(
           model.folder, "parameters", key,
           StrCat("unknown to backend '", model.config->backend, "'", DidYouMean(key, names)))));
-    } else if (!IsUnset(value) && !llm::IsValueOf(parameter->kind, parameter->choices, value)) {
-      findings.push_back(FindingAtMapEntry(
-          model.folder, "parameters", key,
-          StrCat("expected ", llm::ExpectedValue(parameter->kind, parameter->choices), ", got '",
-                 value, "'")));
+    } else if (const std::string fault = IsUnset(value) ? "" : FaultOf(*parameter, value);
+               !fault.empty()) {
+      Finding finding = FindingAtMapEntry(model.folder, "parameters", key, fault);
+      finding.is_warning = parameter->role != LlmRole::kNone && parameter->role != role;
+      findings.push_back(std::move(finding));
     }
   }
-}
-
-// One finding for a file, because the documents' command lines leave most placeholders as they are.
-void NameUnfilledParameters(const RepositoryModel& model, Findings& findings) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : model.config->parameters) {
-    if (!value.empty() && IsUnset(value)) keys.push_back(key);
-  }
-  if (keys.empty()) return;
-  std::string names;
-  for (const std::string& key : keys) names += StrCat(names.empty() ? "" : ", ", key);
-  findings.push_back(AsWarning(FindingAtMapEntry(
-      model.folder, "parameters", keys.front(),
-      keys.size() == 1
-          ? StrCat("'", model.config->parameters.at(keys.front()),
-                   "' was not filled in: it counts as unset, and the default applies")
-          : StrCat(keys.size(), " placeholders were not filled in: they count as unset, and the ",
-                   "defaults apply: ", names))));
 }
 
 void CheckPath(const RepositoryModel& model, const std::string& key, const Status& status,
@@ -171,9 +168,31 @@ Status CheckWeights(const std::string& directory, std::optional<llm::DecoderMode
 
 }  // namespace
 
+std::string ValueOf(const RepositoryModel& model, std::string_view key) {
+  const auto it = model.config->parameters.find(std::string(key));
+  return it == model.config->parameters.end() || IsUnset(it->second) ? std::string() : it->second;
+}
+
 bool IsLlmEngine(const core::ModelConfig& config) {
   return config.backend == "tensorrtllm" || config.backend == "gpu_llm" ||
          config.backend == "cpu_reference";
+}
+
+void NameUnfilledParameters(const RepositoryModel& model, Findings& findings) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : model.config->parameters) {
+    if (!value.empty() && IsUnset(value)) keys.push_back(key);
+  }
+  if (keys.empty()) return;
+  std::string names;
+  for (const std::string& key : keys) names += StrCat(names.empty() ? "" : ", ", key);
+  findings.push_back(AsWarning(FindingAtMapEntry(
+      model.folder, "parameters", keys.front(),
+      keys.size() == 1
+          ? StrCat("'", model.config->parameters.at(keys.front()),
+                   "' was not filled in: it counts as unset, and the default applies")
+          : StrCat(keys.size(), " placeholders were not filled in: they count as unset, and the ",
+                   "defaults apply: ", names))));
 }
 
 std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
@@ -198,7 +217,7 @@ void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
               findings);
     CheckEngineSettings(model, decoder, findings);
   } else {
-    CheckTokenizerParameters(model, findings);
+    CheckTokenizerParameters(model, role, findings);
     CheckPath(model, "tokenizer_dir", FindTokenizer(ResolvePath(model, "tokenizer_dir")).status(),
               findings);
   }

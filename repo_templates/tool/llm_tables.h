@@ -36,6 +36,8 @@ struct LlmParameter {
   const char* key;
   llm::ParameterKind kind = llm::ParameterKind::kText;
   const char* choices = "";  // for kChoice, separated by spaces
+  // The only role that reads it; kNone: the backend reads it in no role, or in both.
+  LlmRole role = LlmRole::kNone;
 };
 
 // The parameters of the tokenizer's models.

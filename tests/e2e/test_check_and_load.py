@@ -36,6 +36,11 @@ def ensemble(step, inputs=(("text", "QUERY"),), outputs=(("INPUT_ID", "ids"),), 
         + "\n".join(maps) + "\n} }\n"
 
 
+def chain(**values):
+    return ('backend: "bls"\nmax_batch_size: 4\ninput { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }\n'
+            'output { name: "text_output" data_type: TYPE_STRING dims: [ -1 ] }\n' + parameters(**values))
+
+
 WHOLE = (("text", "QUERY"), ("length", "REQUEST_OUTPUT_LEN"))
 # By model: its config.pbtxt. None: there is none.
 SOUND = {
@@ -45,7 +50,8 @@ SOUND = {
     "engine_v1": engine(gpt_model_type="V1", participant_ids="0,1", max_attention_window_size="64, 128", max_beam_width="0"),
     "engine_with_tiers": engine(enable_kv_cache_reuse="true", kv_cache_host_memory_bytes="1048576", kv_cache_disk_path="blocks", kv_cache_disk_bytes="1048576"),
     "engine_with_draft": engine(speculative_decoding=f"draft={DEMO.parent / 'draft'}", sink_token_length="4", max_attention_window_size="64"),
-    "preprocessing": tokenizer(PROMPT),
+    "chain_of_absent_models": chain(accumulate_tokens="True", tensorrt_llm_model_name="later"),
+    "preprocessing": tokenizer(PROMPT, chat_parser="none"),
     "postprocessing": tokenizer(TOKENS, skip_special_tokens="false"),
 }
 BROKEN = {
@@ -93,6 +99,8 @@ BROKEN = {
     "absent_tokenizer": tokenizer(PROMPT, "/absent"),
     "misspelt_tensor": tokenizer(PROMPT.replace("QUERY", "QUERYY")),
     "add_special_tokens": tokenizer(PROMPT, add_special_tokens="maybe"),
+    "chat_parser": tokenizer(PROMPT, chat_parser="best"),
+    "chain": chain(accumulate_tokens="maybe"),
     "unknown_backend": 'backend: "tensorrt_llm"\n',
     "no_backend": "max_batch_size: 4\n",
     "no_config": None,

@@ -35,7 +35,7 @@ void Replace(std::string& text, const std::string& from, const std::string& to) 
 class CheckRepositoryTest : public testing::TestWithParam<std::string> {
  protected:
   CheckRepositoryTest() {
-    for (const char* backend : {"identity", "tokenizer", "cpu_reference"}) {
+    for (const char* backend : {"identity", "tokenizer", "cpu_reference", "bls"}) {
       WriteFile(fs::path(backends_ / backend) / (std::string("libtriton_") + backend + ".so"), "");
     }
   }
