@@ -13,7 +13,7 @@ struct TaskModule {
 };
 
 // The modules by TensorRT-LLM's numbers. In a gated MLP, mlp_h_to_4h is the gate and mlp_gate the
-// projection beside it.
+// projection beside it, whose rows come first in mlp_gate_up.
 std::vector<TaskModule> TaskModules(bool is_gated) {
   using enum WeightKind;
   return {{"attn_qkv", {kQ, kK, kV}},
@@ -34,7 +34,7 @@ std::vector<TaskModule> TaskModules(bool is_gated) {
           {"moe_gate", {}},
           {"moe_router", {kRouter}},
           {"mlp_router", {}},
-          {"mlp_gate_up", {}},
+          {"mlp_gate_up", is_gated ? std::vector{kUp, kGate} : std::vector<WeightKind>{}},
           {"shared_expert_h_to_4h", {}},
           {"shared_expert_4h_to_h", {}},
           {"shared_expert_gate", {}},

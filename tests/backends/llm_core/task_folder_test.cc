@@ -127,6 +127,27 @@ TEST_F(TaskFolderTest, AFullCacheKeepsTheFirstOnes) {
   EXPECT_EQ(tasks.Find(3), nullptr);
 }
 
+TEST_F(TaskFolderTest, AFusedMlpHasTheRowsOfTheGateBehindTheOthers) {
+  const int64_t rows = targets_.FindMatrix(0, WeightKind::kUp)->rows;
+  std::vector<uint16_t> halves(4, 0x3c00);        // A [1, 4]: 1.0
+  halves.insert(halves.end(), rows, 0x4000);      // 2.0
+  halves.insert(halves.end(), rows, 0x4200);      // 3.0
+  const std::vector<int32_t> place = {18, 0, 1};  // mlp_gate_up, layer, rank
+  const TaskWeights sent = {.weights = halves,
+                            .num_rows = 1,
+                            .width = static_cast<int64_t>(halves.size()),
+                            .config = place};
+  const auto adapter = ReadTaskAdapter(7, sent, targets_, 8);
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  const LoraDelta* const up = (*adapter)->Find(0, WeightKind::kUp);
+  const LoraDelta* const gate = (*adapter)->Find(0, WeightKind::kGate);
+  ASSERT_TRUE(up != nullptr && gate != nullptr);
+  EXPECT_EQ(up->b.rows, rows);
+  EXPECT_EQ(up->b.At(rows - 1), 2.0f);
+  EXPECT_EQ(gate->b.At(0), 3.0f);
+  EXPECT_EQ(gate->a.At(3), 1.0f);
+}
+
 // More tasks than the cache has room for, in turn: each is sent again once it has left, and no
 // state grows with the number of tasks.
 TEST_F(TaskFolderTest, AThousandTasksPassThroughASmallCache) {
