@@ -51,7 +51,7 @@ def test_ids_are_the_same_streamed_and_whole(server):
 def test_ids_are_those_of_the_server_where_transformers_is_not_installed(server, tmp_path):
     (tmp_path / "transformers.py").write_text("raise ImportError")
     done = subprocess.run([sys.executable, TOOLS / "inflight_batcher_llm_client.py", "-u", f"127.0.0.1:{server.grpc}", "-S", "--text", TEXT, "--tokenizer-dir",
-                           ROOT / "demo/model"], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+                           ROOT / "demo/model"], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
     assert done.returncode == 0 and "transformers is not installed" in done.stderr and f"Input: {TEXT}" in done.stdout, done.stderr
 
 

@@ -22,6 +22,9 @@ parameters {{ key: "exclude_input_in_output" value {{ string_value: "true" }} }}
 WIDE = 'parameters { key: "max_beam_width" value { string_value: "4" } }\n'
 TABLE = [[0.5] * 384, [-1.0] * 384]
 TABLED = {"input_ids": [4096] + PROMPT[1:], "prompt_embedding_table": TABLE}
+# With whole blocks of every engine's KV cache.
+LONG = {"input_ids": (PROMPT * 3)[:80], "input_lengths": 80, "return_kv_cache_reuse_stats": True}
+LONG_TABLED = {**LONG, "input_ids": [4096] + LONG["input_ids"][1:], "prompt_embedding_table": TABLE}
 DRAWN = {"runtime_top_k": 200, "temperature": 4.0, "seed": 7}
 NUCLEUS = {"runtime_top_p": 0.95, "temperature": 4.0, "seed": 7}
 BEAMS = {"beam_width": 3}
@@ -56,7 +59,7 @@ DIFFERS = {
     "seed": (DRAWN, {**DRAWN, "seed": 8}),
     "exclude_input_in_output": ({"exclude_input_in_output": False}, {}),
     "stop": ({"stop": True}, {}),  # answered without outputs
-    "cache_salt": ({"cache_salt": "a", "return_kv_cache_reuse_stats": True}, {"return_kv_cache_reuse_stats": True}),
+    "cache_salt": ({**LONG, "cache_salt": "a"}, LONG),
     "stop_token_ids": (lambda ids: {"stop_token_ids": [ids[2]]}, {}),
     "ignore_eos": (lambda ids: {"end_id": ids[2], "ignore_eos": True}, lambda ids: {"end_id": ids[2]}),
     "include_stop_str_in_output": (lambda ids: {"stop_token_ids": [ids[2]], "include_stop_str_in_output": True},
@@ -72,8 +75,7 @@ DIFFERS = {
                            {"thinking_token_budget": 1, "thinking_end_ids": [5], "thinking_begin_ids": [5]}),
     "prompt_embedding_table": (TABLED, {**TABLED, "prompt_embedding_table": TABLE[::-1]}),
     "prompt_embeds": ({"prompt_embeds": TABLE}, {}),
-    "prompt_table_extra_ids": ({**TABLED, "prompt_table_extra_ids": [9] * len(PROMPT), "return_kv_cache_reuse_stats": True},
-                               {**TABLED, "return_kv_cache_reuse_stats": True}),
+    "prompt_table_extra_ids": ({**LONG_TABLED, "prompt_table_extra_ids": [9] * 80}, LONG_TABLED),
     "thinking_end_ids": ({"thinking_token_budget": 1, "thinking_end_ids": [5]}, {"thinking_token_budget": 1, "thinking_end_ids": [6]}),
 }
 # Inputs whose effect needs more than one answer: other tests show it.
@@ -158,6 +160,8 @@ def test_every_input_has_its_effect_or_its_refusal_or_its_line(server, dist):
     ask(server, inputs, {})
     plain = ask(server, inputs, {})  # with a cached prefix, as all that follow
     ids = plain["output_ids"]
+    for fields in (LONG, LONG_TABLED):
+        ask(server, inputs, fields)  # which are cached from now on
     for name, (datatype, dims, outcome, about) in inputs.items():
         size = [1 if dim == "-1" else int(dim) for dim in re.findall(r"-?\d+", dims)]
         few = "x" if datatype == "TYPE_STRING" else True if datatype == "TYPE_BOOL" else 2
