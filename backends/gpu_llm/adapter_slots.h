@@ -31,6 +31,12 @@ class AdapterSlots {
   // what lies where, all are placed anew. False: they do not fit at all, and nothing has changed.
   bool Find(std::span<const Need> needs, int64_t step, std::vector<Place>& places);
 
+  // Bytes of an adapter that has a place; -1: it has none.
+  int64_t BytesOf(uint64_t serial) const {
+    const auto found = adapters_.find(serial);
+    return found == adapters_.end() ? -1 : found->second.bytes;
+  }
+
   // The last step that used an adapter whose memory may have been taken since; -1: none. New
   // adapters must not be copied before it has ended.
   int64_t last_replaced_step() const { return last_replaced_step_; }

@@ -241,7 +241,7 @@ Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
   options.num_slots = std::max(1024, limits_.max_num_sequences);
   options.max_num_rows = max_num_rows;
   NEREID_ASSIGN_OR_RETURN(adapters_, DeviceAdapters::Create(model_.spec, options));
-  decoder_->SetAdapters(adapters_.get());
+  NEREID_RETURN_IF_ERROR(decoder_->SetAdapters(adapters_.get()));
   limits_.adapter_bytes = options.memory_bytes;
   return {};
 }

@@ -95,8 +95,8 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
     shape_.returns_hidden_states |= sequence.returns_hidden_states;
-    if (sequence.adapter != llm::kNoAdapter)
-      num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
+    shape_.has_adapters |= sequence.adapter != llm::kNoAdapter;
+    num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
     ForEachPromptRow(sequence, [&](int32_t, int32_t) { shape_.has_prompt_rows = true; });
   }
   is_decode_ &= !shape_.has_prompt_rows;  // recorded and fused steps have no such rows
@@ -106,8 +106,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
   shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
   shape_.num_decode =
       num_decoding == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_decoding);
-  shape_.has_adapters = num_adapter_tiles > 0;
-  shape_.num_adapter_tiles = is_decode_ ? 0 : num_adapter_tiles;
+  shape_.num_adapter_tiles = shape_.has_adapters && !is_decode_ ? num_adapter_tiles : 0;
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);
   words_[layout.buffer_index] = buffer_index;
@@ -171,8 +170,7 @@ void StepPlanner::AddAdapters(const llm::StepBatch& batch, const StepLayout& lay
   std::fill_n(words_.begin() + layout.adapter_slots, shape_.num_tokens, -1);
   int32_t next = 0;
   for (const llm::BatchEntry& sequence : batch.entries) {
-    if (sequence.adapter == llm::kNoAdapter) continue;
-    const int32_t slot = adapter_slots[sequence.adapter];
+    const int32_t slot = sequence.adapter == llm::kNoAdapter ? -1 : adapter_slots[sequence.adapter];
     std::fill_n(words_.begin() + layout.adapter_slots + sequence.first_token, sequence.num_tokens,
                 slot);
     if (shape_.num_adapter_tiles == 0) continue;

@@ -56,7 +56,8 @@ struct StepShape {
   bool has_adapters = false;           // a sequence has a LoRA adapter
   bool has_prompt_rows = false;        // a token's embedding comes from the client
   bool returns_hidden_states = false;  // of a sequence: the step is not fused
-  int32_t num_adapter_tiles = 0;       // AdapterTiles; 0 with adapters: each row is a tile
+  // AdapterTiles of all rows, those without an adapter too; 0 with adapters: each row is a tile
+  int32_t num_adapter_tiles = 0;
   bool operator==(const StepShape&) const = default;
 };
 

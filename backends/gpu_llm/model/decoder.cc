@@ -215,15 +215,17 @@ Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t fi
     head.rows = nullptr;
     head.norm_weight = nullptr;
   }
-  NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
-  if (!adapts) return {};
+  if (!adapts) return linear_->Run(head, count, may_time, stream);
   AdapterRows of_logits = adapter_rows_;
   of_logits.tiles = nullptr;
   of_logits.rows = rows;
   of_logits.num_tiles = count;
-  Mark("LoRA adapters", {8.0 * count * spec_->vocab_size}, stream);
-  return adapters_->AddTo(head.out, logits_stride(), of_logits, llm::kNoLayer, AdapterGroup::kHead,
-                          head.in, stream);
+  const DeviceAdapters::Target target = {llm::kNoLayer, AdapterGroup::kHead};
+  Mark("LoRA, shrink", {}, stream);
+  NEREID_RETURN_IF_ERROR(adapters_->Shrink(target, of_logits, head.in, stream));
+  NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
+  Mark("LoRA, expand", {}, stream);
+  return adapters_->Expand(target, of_logits, head.out, logits_stride(), stream);
 }
 
 Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
@@ -287,35 +289,29 @@ Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const Device
 }
 
 Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                                  const ResidualUpdate& update, int32_t layer, AdapterGroup group,
-                                  int num_rows, bool may_time, cudaStream_t stream) {
+                                  const ResidualUpdate& update,
+                                  const DeviceAdapters::Target& adapted, int num_rows,
+                                  bool may_time, cudaStream_t stream) {
   const auto& [bias, post_norm, next_norm] = update;
   if (tensor_parallel_.group != nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
                                     num_rows, may_time, stream));
     return AllReduceResidual(update, num_rows, stream);
   }
+  NEREID_RETURN_IF_ERROR(ShrinkAdapters(adapted, in, stream));
   if (bias == nullptr && post_norm.weight == nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_,
                                     num_rows, may_time, stream));
-    return AddAdapters(residual_, spec_->hidden_size, layer, group, in, stream);
+    return ExpandAdapters(adapted, residual_, spec_->hidden_size, stream);
   }
   NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, gate_up_,
                                   num_rows, may_time, stream));
-  NEREID_RETURN_IF_ERROR(AddAdapters(gate_up_, spec_->hidden_size, layer, group, in, stream));
+  NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, gate_up_, spec_->hidden_size, stream));
   Mark("residual add", RowsWork(num_rows, 3), stream);
   ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
                num_rows, spec_->hidden_size, spec_->norm.epsilon},
               stream);
   return {};
-}
-
-Status Decoder::AddAdapters(const DeviceMemory& out, int64_t out_stride, int32_t layer,
-                            AdapterGroup group, const DeviceMemory& in, cudaStream_t stream) {
-  if (!Adapts(group)) return {};
-  Mark("LoRA adapters", {4.0 * max_num_tokens_ * static_cast<double>(out_stride)}, stream);
-  return adapters_->AddTo(out.data(), out_stride, adapter_rows_, layer, group,
-                          in.as<__nv_bfloat16>(), stream);
 }
 
 Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream) {
@@ -350,10 +346,10 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
   const bool is_normed = fuses_all_reduce_norm_ && layer > 0;
   if (Adapts(AdapterGroup::kQkv)) {
     ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
+    NEREID_RETURN_IF_ERROR(ShrinkAdapters({layer, AdapterGroup::kQkv}, normed_, stream));
     NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, normed_, nullptr, GemmEpilogue::kBf16,
                                     qkv_, shape.num_tokens, may_time, stream));
-    NEREID_RETURN_IF_ERROR(
-        AddAdapters(qkv_, qkv_size(), layer, AdapterGroup::kQkv, normed_, stream));
+    NEREID_RETURN_IF_ERROR(ExpandAdapters({layer, AdapterGroup::kQkv}, qkv_, qkv_size(), stream));
   } else if (head_in_.data() != nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, head_in_, nullptr, GemmEpilogue::kBf16,
                                     qkv_, shape.num_tokens, may_time, stream));
@@ -368,8 +364,8 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
   RunAttention(layer, shape, words, stream);
   NEREID_RETURN_IF_ERROR(AddGemmToResidual(
       "attention's output", weights.attention_out, attention_,
-      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm}, layer,
-      AdapterGroup::kAttentionOut, shape.num_tokens, may_time, stream));
+      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
+      {layer, AdapterGroup::kAttentionOut}, shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
     return RunExperts(layer, shape, stream);
   }
@@ -387,14 +383,22 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
   if (Adapts(AdapterGroup::kGateUp)) {
     if (norm != nullptr) ApplyNorm(*norm, nullptr, shape.num_tokens, normed_, stream);
     const DeviceMemory& rows = norm != nullptr ? normed_ : in;
+    const DeviceAdapters::Target target = {layer, AdapterGroup::kGateUp};
+    NEREID_RETURN_IF_ERROR(ShrinkAdapters(target, rows, stream));
     NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, rows, nullptr,
                                     GemmEpilogue::kBf16, gate_up_, shape.num_tokens, may_time,
                                     stream));
-    NEREID_RETURN_IF_ERROR(AddAdapters(gate_up_, (is_gated ? 2 : 1) * spec_->intermediate_size,
-                                       layer, AdapterGroup::kGateUp, rows, stream));
-    RunActivation(weights, shape.num_tokens, stream);
-  } else if (is_gated && spec_->activation == llm::Activation::kSilu &&
-             weights.gate_up_bias == nullptr) {
+    if (IsSiluGate(weights)) {
+      NEREID_RETURN_IF_ERROR(JoinAdapters(stream));
+      Mark("LoRA, expand", {}, stream);
+      NEREID_RETURN_IF_ERROR(adapters_->ExpandGated(
+          layer, adapter_rows_, gate_up_.as<__nv_bfloat16>(), gated_.as<__nv_bfloat16>(), stream));
+    } else {
+      const int64_t stride = (is_gated ? 2 : 1) * int64_t{spec_->intermediate_size};
+      NEREID_RETURN_IF_ERROR(ExpandAdapters(target, gate_up_, stride, stream));
+      RunActivation(weights, shape.num_tokens, stream);
+    }
+  } else if (IsSiluGate(weights)) {
     NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm,
                                     GemmEpilogue::kSiluGate, gated_, shape.num_tokens, may_time,
                                     stream));
@@ -404,14 +408,19 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
     RunActivation(weights, shape.num_tokens, stream);
   }
   return AddGemmToResidual("down", weights.down, gated_,
-                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)}, layer,
-                           AdapterGroup::kDown, shape.num_tokens, may_time, stream);
+                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
+                           {layer, AdapterGroup::kDown}, shape.num_tokens, may_time, stream);
+}
+
+bool Decoder::IsSiluGate(const GpuLayer& weights) const {
+  return spec_->mlp == llm::MlpKind::kGated && spec_->activation == llm::Activation::kSilu &&
+         weights.gate_up_bias == nullptr;
 }
 
 void Decoder::RunActivation(const GpuLayer& weights, int num_rows, cudaStream_t stream) {
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   Mark("activation", {(is_gated ? 6.0 : 4.0) * num_rows * spec_->intermediate_size}, stream);
-  if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
+  if (IsSiluGate(weights)) {
     return SiluGate(gate_up_.as<__nv_bfloat16>(), gated_.as<__nv_bfloat16>(), num_rows,
                     spec_->intermediate_size, stream);
   }

@@ -10,6 +10,7 @@
 
 #include "backends/gpu_llm/comm/peer_group.h"
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/model/cache_blocks.h"
 #include "backends/gpu_llm/model/decode_step_runner.h"
@@ -99,7 +100,7 @@ class Decoder {
   // Enables timing of operators. `timer` is borrowed.
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
   // The LoRA adapters of steps that have any. Borrowed.
-  void SetAdapters(const DeviceAdapters* adapters) { adapters_ = adapters; }
+  Status SetAdapters(const DeviceAdapters* adapters);
   // Whether steps of up to fused_rows() tokens of decoding sequences run in one launch.
   bool fuses_decode() const { return decode_step_.has_value(); }
   int fused_rows() const { return decode_step_ ? decode_step_->max_rows() : 0; }
@@ -122,6 +123,8 @@ class Decoder {
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
+  // The gate of the activation is SiLU's, and nothing is added before.
+  bool IsSiluGate(const GpuLayer& weights) const;
   // From gate_up_ to gated_.
   void RunActivation(const GpuLayer& weights, int num_rows, cudaStream_t stream);
   Status RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream);
@@ -139,15 +142,24 @@ class Decoder {
     const GpuNorm* next_norm;   // norm of the updated residual; null: last layer
   };
   Status AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                           const ResidualUpdate& update, int32_t layer, AdapterGroup group,
+                           const ResidualUpdate& update, const DeviceAdapters::Target& adapted,
                            int num_rows, bool may_time, cudaStream_t stream);
   // Whether the step has adapters, and one that changes a matrix of the group may be among them.
   bool Adapts(AdapterGroup group) const {
     return adapter_rows_.num_tiles > 0 && adapters_->Changes(group);
   }
-  // Adds the step's adapters to the product of `in`.
-  Status AddAdapters(const DeviceMemory& out, int64_t out_stride, int32_t layer, AdapterGroup group,
-                     const DeviceMemory& in, cudaStream_t stream);
+  // The products of `in` with the step's adapters: Shrink before the model's own product, Expand
+  // adds them to it. Nothing happens without adapters of the group.
+  Status ShrinkAdapters(const DeviceAdapters::Target& target, const DeviceMemory& in,
+                        cudaStream_t stream);
+  Status ExpandAdapters(const DeviceAdapters::Target& target, const DeviceMemory& out,
+                        int64_t out_stride, cudaStream_t stream);
+  // Whether shrink runs on adapter_stream_.
+  bool ForksAdapters() const {
+    return adapter_stream_ && timer_ == nullptr && adapter_rows_.tiles == nullptr;
+  }
+  // Makes the stream wait for the newest Shrink.
+  Status JoinAdapters(cudaStream_t stream);
   // All-reduces partial_sums_ into the residual; with fuses_all_reduce_norm_ the next norm is
   // fused.
   Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
@@ -195,6 +207,9 @@ class Decoder {
   OperatorTimer* timer_ = nullptr;  // null: no profile
   const DeviceAdapters* adapters_ = nullptr;
   AdapterRows adapter_rows_ = {};  // of the step that is being launched
+  // In decode steps shrink runs on a stream of its own, beside the model's own product.
+  Stream adapter_stream_;
+  Event adapter_forked_, adapter_joined_;
   std::optional<HiddenStates> captured_;
   std::optional<DecodeStepRunner> decode_step_;
   std::string decode_refusal_;

@@ -49,9 +49,51 @@ int64_t BytesOfB(const llm::LoraDelta& delta) {
   return Aligned(int64_t{PaddedRank(delta.rank())} * delta.b.rows * 2);
 }
 
+// Columns of the input of a group's matrices.
+int32_t DepthOf(const llm::DecoderSpec& spec, AdapterGroup group) {
+  if (group == AdapterGroup::kAttentionOut) return static_cast<int32_t>(spec.q_size());
+  return group == AdapterGroup::kDown ? spec.intermediate_size : spec.hidden_size;
+}
+
+// The number of sums that shrink writes of a row: parts of all modules of a group.
+int32_t MaxParts(const llm::DecoderSpec& spec) {
+  int32_t most = 0;
+  for (const auto& [group, num_modules] : {std::pair{AdapterGroup::kQkv, 3},
+                                           {AdapterGroup::kAttentionOut, 1},
+                                           {AdapterGroup::kGateUp, 2},
+                                           {AdapterGroup::kDown, 1}}) {
+    most = std::max(most, num_modules * NumAdapterParts(DepthOf(spec, group)));
+  }
+  return most;
+}
+
 uint16_t RoundToBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// A finite half. Its exponent is made that of a float by a product, which also fits subnormals.
+float FromHalf(uint16_t bits) {
+  const float magnitude = std::bit_cast<float>(uint32_t{bits & 0x7fffu} << 13) * 0x1p112f;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | uint32_t{bits & 0x8000u} << 16);
+}
+
+// A row of F32 or F16 as bf16. A step waits for it: the compiler vectorizes both loops.
+void RoundRow(const llm::LoraMatrix& from, int64_t row, uint16_t* to) {
+  const uint8_t* const data = from.data + row * from.row_bytes();
+  if (from.type == CheckpointDataType::kF32) {
+    for (int64_t i = 0; i < from.columns; ++i) {
+      float value;
+      std::memcpy(&value, data + 4 * i, 4);
+      to[i] = RoundToBf16(value);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < from.columns; ++i) {
+    uint16_t half;
+    std::memcpy(&half, data + 2 * i, 2);
+    to[i] = RoundToBf16(FromHalf(half));
+  }
 }
 
 }  // namespace
@@ -69,10 +111,12 @@ Result<std::unique_ptr<DeviceAdapters>> DeviceAdapters::Create(const llm::Decode
   NEREID_ASSIGN_OR_RETURN(adapters->table_,
                           DeviceMemory::Allocate(table_bytes, "the table of LoRA adapters"));
   NEREID_ASSIGN_OR_RETURN(adapters->host_table_, PinnedMemory::Allocate(table_bytes));
-  NEREID_ASSIGN_OR_RETURN(adapters->low_rank_,
-                          DeviceMemory::Allocate(size_t{4} * kMaxAdapterModules * options.max_rank *
-                                                     static_cast<size_t>(options.max_num_rows),
-                                                 "the inner rows of LoRA adapters"));
+  adapters->low_rank_stride_ = int64_t{MaxParts(spec)} * options.max_rank;
+  NEREID_ASSIGN_OR_RETURN(
+      adapters->low_rank_,
+      DeviceMemory::Allocate(
+          static_cast<size_t>(4 * adapters->low_rank_stride_ * int64_t{options.max_num_rows}),
+          "the inner rows of LoRA adapters"));
   NEREID_ASSIGN_OR_RETURN(adapters->copy_stream_, MakeStream());
   NEREID_ASSIGN_OR_RETURN(adapters->copied_, MakeEvent());
   for (Staging& staging : adapters->staging_) {
@@ -117,6 +161,11 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
     const RunningStep* running, cudaStream_t stream) {
   needs_.clear();
   for (const auto& adapter : adapters) {
+    const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
+    if (resident_bytes >= 0) {  // counting them visits every matrix
+      needs_.push_back({adapter->serial(), resident_bytes});
+      continue;
+    }
     NEREID_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(*adapter));
     needs_.push_back({adapter->serial(), bytes});
   }
@@ -190,9 +239,7 @@ Status DeviceAdapters::CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int
         std::memcpy(to, from.data + row * from.row_bytes(), static_cast<size_t>(from.row_bytes()));
         continue;
       }
-      auto* const values = reinterpret_cast<uint16_t*>(to);
-      for (int64_t i = 0; i < from.columns; ++i)
-        values[i] = RoundToBf16(from.At(row * from.columns + i));
+      RoundRow(from, row, reinterpret_cast<uint16_t*>(to));
     }
   }
   for (int64_t left = Aligned(size_bytes) - from.rows * row_bytes; left > 0;) {
@@ -237,22 +284,19 @@ AdapterRows DeviceAdapters::RowsOf(const StepShape& shape, const int32_t* words)
   return rows;
 }
 
-Status DeviceAdapters::AddTo(void* out, int64_t out_stride, const AdapterRows& rows, int32_t layer,
-                             AdapterGroup group, const __nv_bfloat16* in,
-                             cudaStream_t stream) const {
+AdapterGemmParams DeviceAdapters::ParamsOf(const Target& target, const AdapterRows& rows) const {
   AdapterGemmParams params = {};
   params.rows = rows;
-  params.in = in;
-  params.depth = spec_->hidden_size;
+  params.depth = DepthOf(*spec_, target.group);
   params.low_rank = low_rank_.as<float>();
+  params.low_rank_stride = low_rank_stride_;
   params.max_rank = options_.max_rank;
-  params.out = out;
-  params.out_stride = out_stride;
-  const int first = layer == llm::kNoLayer ? spec_->num_layers() * kNumKinds : layer * kNumKinds;
+  const int first =
+      (target.layer == llm::kNoLayer ? spec_->num_layers() : target.layer) * kNumKinds;
   const auto add = [&](int index, int num_outputs, int first_column, bool interleaves = false) {
     params.modules[params.num_modules++] = {first + index, num_outputs, first_column, interleaves};
   };
-  switch (group) {
+  switch (target.group) {
     case AdapterGroup::kQkv: {
       const auto q_size = static_cast<int>(spec_->q_size());
       const auto kv_size = static_cast<int>(spec_->kv_size());
@@ -262,7 +306,6 @@ Status DeviceAdapters::AddTo(void* out, int64_t out_stride, const AdapterRows& r
       break;
     }
     case AdapterGroup::kAttentionOut:
-      params.depth = static_cast<int>(spec_->q_size());
       add(3, spec_->hidden_size, 0);
       break;
     case AdapterGroup::kGateUp: {
@@ -272,15 +315,40 @@ Status DeviceAdapters::AddTo(void* out, int64_t out_stride, const AdapterRows& r
       break;
     }
     case AdapterGroup::kDown:
-      params.depth = spec_->intermediate_size;
       add(6, spec_->hidden_size, 0);
       break;
     case AdapterGroup::kHead:
       add(0, spec_->vocab_size, 0);
-      params.out_is_float = true;
+      params.output = AdapterOutput::kFloat;
       break;
   }
+  return params;
+}
+
+Status DeviceAdapters::Shrink(const Target& target, const AdapterRows& rows,
+                              const __nv_bfloat16* in, cudaStream_t stream) const {
+  AdapterGemmParams params = ParamsOf(target, rows);
+  params.in = in;
   AdapterShrink(params, stream);
+  return CudaStatus(cudaGetLastError(), "LoRA adapters");
+}
+
+Status DeviceAdapters::Expand(const Target& target, const AdapterRows& rows, void* out,
+                              int64_t out_stride, cudaStream_t stream) const {
+  AdapterGemmParams params = ParamsOf(target, rows);
+  params.out = out;
+  params.out_stride = out_stride;
+  AdapterExpand(params, stream);
+  return CudaStatus(cudaGetLastError(), "LoRA adapters");
+}
+
+Status DeviceAdapters::ExpandGated(int32_t layer, const AdapterRows& rows, __nv_bfloat16* gate_up,
+                                   __nv_bfloat16* gated, cudaStream_t stream) const {
+  AdapterGemmParams params = ParamsOf({layer, AdapterGroup::kGateUp}, rows);
+  params.out = gate_up;
+  params.out_stride = int64_t{2} * spec_->intermediate_size;
+  params.output = AdapterOutput::kSiluGate;
+  params.gated = gated;
   AdapterExpand(params, stream);
   return CudaStatus(cudaGetLastError(), "LoRA adapters");
 }

@@ -57,10 +57,22 @@ class DeviceAdapters {
 
   // The rows of a step's tokens.
   AdapterRows RowsOf(const StepShape& shape, const int32_t* words) const;
-  // Adds to `out` [rows, out_stride] the products of `in` [rows, depth]. `layer`: kNoLayer for the
-  // head.
-  Status AddTo(void* out, int64_t out_stride, const AdapterRows& rows, int32_t layer,
-               AdapterGroup group, const __nv_bfloat16* in, cudaStream_t stream) const;
+  // What the adapters add to the products of a group's matrices with the same input. `layer`:
+  // kNoLayer for the head.
+  struct Target {
+    int32_t layer;
+    AdapterGroup group;
+  };
+  // Multiplies `in` [rows, depth] with the first matrices. Before the model's own product.
+  Status Shrink(const Target& target, const AdapterRows& rows, const __nv_bfloat16* in,
+                cudaStream_t stream) const;
+  // Adds the products of the newest Shrink() with the second matrices to the model's own product in
+  // `out` [rows, out_stride]: float for the head, otherwise bf16.
+  Status Expand(const Target& target, const AdapterRows& rows, void* out, int64_t out_stride,
+                cudaStream_t stream) const;
+  // The same for gate and up, without a change of `gate_up`: gated = silu(gate) * up.
+  Status ExpandGated(int32_t layer, const AdapterRows& rows, __nv_bfloat16* gate_up,
+                     __nv_bfloat16* gated, cudaStream_t stream) const;
 
   int64_t memory_bytes() const {
     return static_cast<int64_t>(memory_.size_bytes() + table_.size_bytes() +
@@ -77,6 +89,8 @@ class DeviceAdapters {
       : spec_(&spec), options_(options), slots_(options.memory_bytes, options.num_slots) {}
 
   int32_t num_matrices() const;
+  // Without input and output.
+  AdapterGemmParams ParamsOf(const Target& target, const AdapterRows& rows) const;
   // Copies the adapter to `offset` of the memory and fills its row of the table.
   Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
   Status CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns);
@@ -89,6 +103,7 @@ class DeviceAdapters {
   const DeviceAdaptersOptions options_;
   AdapterSlots slots_;
   DeviceMemory memory_, table_, low_rank_;
+  int64_t low_rank_stride_ = 0;  // floats of a row of low_rank_
   PinnedMemory host_table_;
   Stream copy_stream_;
   Event copied_;

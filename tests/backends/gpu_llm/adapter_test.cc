@@ -1,5 +1,7 @@
 // LoRA adapters on the GPU: the kernels compared with sums in double precision, the executor with
 // the CPU's, and an engine with less memory than its adapters need with each request alone.
+#include <cuda_fp16.h>
+
 #include <random>
 
 #include "backends/cpu_reference/cpu_executor.h"
@@ -84,8 +86,9 @@ TEST_P(AdapterKernelTest, RowsOfManyAdaptersEqualTheirSums) {
   const std::vector<uint16_t> before = RandomBf16(random, size_t{kNumRows} * kStride);
   const DeviceMemory device_table = ToDevice(table), device_tiles = ToDevice(tiles);
   const DeviceMemory device_slots = ToDevice(row_slots), device_in = ToDevice(in);
+  const int64_t low_rank_stride = int64_t{2} * NumAdapterParts(depth) * kMaxRank;
   const DeviceMemory low_rank =
-      ToDevice(std::vector<float>(size_t{kNumRows} * kMaxAdapterModules * kMaxRank, NAN));
+      ToDevice(std::vector<float>(static_cast<size_t>(kNumRows * low_rank_stride), NAN));
   std::vector<uint16_t> first_result;
   for (const bool uses_tiles : {true, false}) {
     const DeviceMemory out = ToDevice(before);
@@ -102,6 +105,7 @@ TEST_P(AdapterKernelTest, RowsOfManyAdaptersEqualTheirSums) {
     params.in = device_in.as<__nv_bfloat16>();
     params.depth = depth;
     params.low_rank = low_rank.as<float>();
+    params.low_rank_stride = low_rank_stride;
     params.max_rank = kMaxRank;
     params.out = out.data();
     params.out_stride = kStride;
@@ -146,7 +150,98 @@ TEST_P(AdapterKernelTest, RowsOfManyAdaptersEqualTheirSums) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Depths, AdapterKernelTest, ::testing::Values(64, 200, 1024));
+// Of three adapters, one changes gate alone and one has different ranks; rows without an adapter
+// get their gate, too.
+TEST_P(AdapterKernelTest, GatedRowsEqualTheGateOfTheSums) {
+  const int depth = GetParam();
+  constexpr int kNumRows = 21, kMaxRank = 32, kOutputs = 296;
+  std::mt19937 random(9);
+  std::vector<std::vector<HostMatrix>> slots;
+  for (const auto& [gate_rank, up_rank] : {std::pair{16, 16}, {32, 0}, {16, 32}}) {
+    std::vector<HostMatrix>& slot = slots.emplace_back();
+    slot.push_back(MakeMatrix(random, gate_rank, depth, kOutputs));
+    slot.push_back(MakeMatrix(random, std::max(up_rank, 16), depth, kOutputs));
+    slot[1].rank = up_rank;
+  }
+  std::vector<AdapterMatrix> table;
+  for (const auto& slot : slots) {
+    for (const HostMatrix& matrix : slot) {
+      table.push_back({matrix.device_a.as<__nv_bfloat16>(), matrix.device_b.as<__nv_bfloat16>(),
+                       matrix.rank, matrix.scale / static_cast<float>(depth)});
+    }
+  }
+  const std::vector<AdapterTile> tiles = {{0, 11, 1}, {11, 2, -1}, {13, 5, 0}, {18, 3, 2}};
+  std::vector<int32_t> row_slots(kNumRows, -1);
+  for (const AdapterTile& tile : tiles)
+    std::fill_n(row_slots.begin() + tile.first_row, tile.num_rows, tile.slot);
+  const std::vector<uint16_t> in = RandomBf16(random, size_t{kNumRows} * depth);
+  const std::vector<uint16_t> before = RandomBf16(random, size_t{kNumRows} * 2 * kOutputs);
+  const DeviceMemory device_table = ToDevice(table), device_tiles = ToDevice(tiles);
+  const DeviceMemory device_slots = ToDevice(row_slots), device_in = ToDevice(in);
+  const DeviceMemory gate_up = ToDevice(before);
+  const int64_t low_rank_stride = int64_t{2} * NumAdapterParts(depth) * kMaxRank;
+  const DeviceMemory low_rank =
+      ToDevice(std::vector<float>(static_cast<size_t>(kNumRows * low_rank_stride), NAN));
+  std::vector<uint16_t> first_result;
+  for (const bool uses_tiles : {true, false}) {
+    const DeviceMemory gated = ToDevice(std::vector<uint16_t>(size_t{kNumRows} * kOutputs));
+    AdapterGemmParams params = {};
+    params.rows = {device_table.as<AdapterMatrix>(), 2,       nullptr,
+                   device_slots.as<int32_t>(),       nullptr, kNumRows};
+    if (uses_tiles) {
+      params.rows.tiles = device_tiles.as<AdapterTile>();
+      params.rows.num_tiles = static_cast<int>(tiles.size());
+    }
+    params.modules[0] = {0, kOutputs, 0, true};
+    params.modules[1] = {1, kOutputs, 8, true};
+    params.num_modules = 2;
+    params.in = device_in.as<__nv_bfloat16>();
+    params.depth = depth;
+    params.low_rank = low_rank.as<float>();
+    params.low_rank_stride = low_rank_stride;
+    params.max_rank = kMaxRank;
+    params.out = gate_up.data();
+    params.out_stride = 2 * kOutputs;
+    params.output = AdapterOutput::kSiluGate;
+    params.gated = gated.as<__nv_bfloat16>();
+    AdapterShrink(params, nullptr);
+    AdapterExpand(params, nullptr);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const auto result = ToHost<uint16_t>(gated, size_t{kNumRows} * kOutputs);
+    if (!uses_tiles) {
+      EXPECT_EQ(result, first_result);
+      continue;
+    }
+    first_result = result;
+    double largest = 0.0;
+    for (int row = 0; row < kNumRows; ++row) {
+      for (int output = 0; output < kOutputs; ++output) {
+        double sums[2];
+        for (int module = 0; module < 2; ++module) {
+          const int column = output / 8 * 16 + output % 8 + 8 * module;
+          sums[module] = FromBf16(before[size_t(row) * 2 * kOutputs + column]);
+          if (row_slots[row] < 0) continue;
+          const HostMatrix& matrix = slots[row_slots[row]][module];
+          for (int r = 0; r < matrix.rank; ++r) {
+            double inner = 0.0;
+            for (int k = 0; k < depth; ++k)
+              inner += double{FromBf16(in[size_t(row) * depth + k])} *
+                       FromBf16(matrix.a[size_t(r) * depth + k]);
+            sums[module] +=
+                0.5 / depth * inner * FromBf16(matrix.b[size_t(output) * matrix.rank + r]);
+          }
+        }
+        const double expected = sums[0] / (1.0 + std::exp(-sums[0])) * sums[1];
+        const double error = std::abs(FromBf16(result[size_t(row) * kOutputs + output]) - expected);
+        largest = std::max(largest, error / (std::abs(expected) / 256 + 1e-3));
+      }
+    }
+    EXPECT_LT(largest, 1.0);
+  }
+}
+
+// Depths of one part that is not full, of several steps, and of several parts.
+INSTANTIATE_TEST_SUITE_P(Depths, AdapterKernelTest, ::testing::Values(64, 200, 1024, 2600));
 
 // ---- Executors.
 
@@ -326,6 +421,44 @@ TEST_P(AdapterExecutorTest, BatchInvariantBitsAreThoseOfTheSequenceAlone) {
     EXPECT_EQ(mixed[2], alone[j]);
   }
   EXPECT_GT(gpu->num_copied_adapters(), 5);
+}
+
+// Numbers that F32, F16 and bf16 represent, of an adapter of layer 0's q alone.
+TEST_P(AdapterExecutorTest, EveryDataTypeOfTheSameNumbersGivesTheSameBits) {
+  const auto gpu = Load(int64_t{8} << 20);
+  ASSERT_NE(gpu, nullptr);
+  const int64_t hidden = gpu->spec().hidden_size, q = gpu->spec().q_size();
+  constexpr int64_t kRank = 5;
+  const auto number = [](int64_t i) { return static_cast<float>(i * 7919 % 17 - 8) / 64.0f; };
+  std::vector<std::vector<uint8_t>> memory;
+  const auto matrix = [&](llm::CheckpointDataType type, int64_t rows, int64_t columns) {
+    const size_t size = llm::Info(type).size_bytes;
+    std::vector<uint8_t>& bytes = memory.emplace_back(static_cast<size_t>(rows * columns) * size);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const float value = number(i);
+      const __half half = __float2half(value);
+      const __nv_bfloat16 brain = __float2bfloat16(value);
+      const void* from = &brain;
+      if (type == llm::CheckpointDataType::kF32) from = &value;
+      if (type == llm::CheckpointDataType::kF16) from = &half;
+      std::memcpy(bytes.data() + i * static_cast<int64_t>(size), from, size);
+    }
+    return llm::LoraMatrix{type, rows, columns, bytes.data()};
+  };
+  const std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
+  std::vector<float> first;
+  for (const auto type : {llm::CheckpointDataType::kF32, llm::CheckpointDataType::kF16,
+                          llm::CheckpointDataType::kBF16}) {
+    llm::LoraBuilder builder("typed", gpu->spec().num_layers());
+    ASSERT_TRUE(builder
+                    .Add({0, llm::WeightKind::kQ}, "q",
+                         {matrix(type, kRank, hidden), matrix(type, q, kRank), 2.0f})
+                    .ok());
+    const std::vector<float> logits = LogitsOf(*gpu, {{tokens, builder.Finish()}})[0];
+    if (first.empty()) first = logits;
+    EXPECT_EQ(logits, first) << llm::Info(type).name;
+  }
+  EXPECT_NE(LogitsOf(*gpu, {{tokens, nullptr}})[0], first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, AdapterExecutorTest,

@@ -1,6 +1,10 @@
 // The matrix products of LoRA adapters, for rows of different adapters and ranks in one launch:
-// out += scale * B (A in). "Shrink" computes low_rank = scale * (A in), "expand" adds B low_rank to
+// out += scale * B (A in). "Shrink" computes low_rank = A in, "expand" adds scale * B low_rank to
 // the product of the model's own matrix. A row's result does not depend on the other rows.
+//
+// Both kernels load what they can of A and B before the previous kernel of the stream has ended.
+// Launch shrink before the model's own product and expand after it: the adapters are then read
+// while the kernels before them end.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,6 +23,12 @@ inline constexpr int kAdapterTileRows = 16;
 // Matrices whose inputs are the same and whose outputs share a buffer: q, k, v, or gate and up.
 inline constexpr int kMaxAdapterModules = 3;
 
+// Shrink divides the depth into parts of so many columns, whose sums expand adds in order.
+inline constexpr int kAdapterPartDepth = 1024;
+constexpr int NumAdapterParts(int depth) {
+  return (depth + kAdapterPartDepth - 1) / kAdapterPartDepth;
+}
+
 // One matrix of the adapter in a slot. `rank` 0: the adapter does not change the matrix.
 struct AdapterMatrix {
   const __nv_bfloat16* a;  // [rank, depth]
@@ -27,15 +37,16 @@ struct AdapterMatrix {
   float scale;
 };
 
-// Rows of one adapter that are computed together. `slot` -1: nothing is computed.
+// Rows of one adapter that are computed together. `slot` -1: rows without an adapter.
 struct AdapterTile {
   int32_t first_row;
   int32_t num_rows;  // at most kAdapterTileRows
   int32_t slot;
 };
 
-// The rows of a step and their adapters. Without `tiles` there is a tile for each row, whose slot
-// is slots[rows[i]], or slots[i] without `rows`.
+// All rows of a step and their adapters. Without `tiles` there is a tile for each row, whose slot
+// is slots[rows[i]], or slots[i] without `rows`. Table, tiles, slots and rows were written before
+// the kernels that run now: they are read before the previous kernel has ended.
 struct AdapterRows {
   const AdapterMatrix* table;  // [slots, matrices_per_slot]
   int matrices_per_slot;
@@ -54,23 +65,34 @@ struct AdapterModule {
   bool interleaves;
 };
 
+enum class AdapterOutput : uint8_t {
+  kBf16,
+  kFloat,
+  // The modules are gate and up, interleaved. `out` is only read; gated = silu(gate) * up of its
+  // sum with the adapters' products, for all rows, those without an adapter too.
+  kSiluGate,
+};
+
 struct AdapterGemmParams {
   AdapterRows rows;
   AdapterModule modules[kMaxAdapterModules];
   int num_modules;
   const __nv_bfloat16* in;  // [num_rows, depth]
   int depth;                // a multiple of 8
-  float* low_rank;          // [num_rows, kMaxAdapterModules, max_rank]
+  // [num_rows, low_rank_stride]; of a row num_modules * NumAdapterParts(depth) * max_rank are used.
+  float* low_rank;
+  int64_t low_rank_stride;  // a multiple of 4
   int max_rank;             // a multiple of kAdapterRankUnit
-  void* out;                // [num_rows, out_stride] bf16, or float with out_is_float
+  void* out;                // [num_rows, out_stride] bf16, or float with kFloat
   int64_t out_stride;
-  bool out_is_float;
+  AdapterOutput output;
+  __nv_bfloat16* gated;  // [num_rows, num_outputs of a module], with kSiluGate
 };
 
 inline namespace NEREID_KERNEL_FORM {
 // Writes `low_rank` for the rows with an adapter that changes the module.
 void AdapterShrink(const AdapterGemmParams& params, cudaStream_t stream);
-// Adds to `out`.
+// Adds to `out`, or writes `gated`.
 void AdapterExpand(const AdapterGemmParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
