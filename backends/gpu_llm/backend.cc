@@ -14,7 +14,7 @@ namespace {
 // TensorRT-LLM's default of lora_cache_gpu_memory_fraction.
 constexpr double kAdapterMemoryFraction = 0.05;
 
-// Reads a fraction of GPU memory, more than 0 and up to 1.
+// Reads a fraction, more than 0 and up to 1.
 Result<double> ReadFraction(const ConfigParameters& given, const char* name, double unset) {
   const std::string* const text = given.Find(name);
   if (text == nullptr || text->empty()) return unset;
@@ -62,6 +62,8 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   if (UsesAdapters(given, parameters)) options.adapter_memory_fraction = adapter_fraction;
   options.max_adapter_rank = parameters.lora.max_rank;
   if (parameters.uses_dummy_weights) options.dummy = gpu::DummyWeights{};
+  NEREID_ASSIGN_OR_RETURN(options.resident_weights_fraction,
+                          ReadFraction(given, "gpu_weights_percent", 1.0));
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
   options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
@@ -78,6 +80,7 @@ void FitDraftModel(const llm::LlmParameters& parameters, gpu::GpuExecutorOptions
   options.cache_memory_fraction = 0.95;
   options.is_cache_fraction_requested = options.caches_prefixes = true;
   options.profile_steps = 0;
+  options.resident_weights_fraction = 1.0;
 }
 
 // What the drafter of a model will take of the GPU. What is wrong with its folder is said when it

@@ -107,6 +107,16 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
         options.tiers.host_bytes > 0 ? "kv_cache_host_memory_bytes" : "kv_cache_disk_path", "' on ",
         options.group->count(), " GPUs: gpu_llm supports it on one GPU");
   }
+  if (options.resident_weights_fraction < 1.0) {
+    const bool has_experts = std::any_of(model.spec.layers.begin(), model.spec.layers.end(),
+                                         [](const llm::LayerSpec& layer) { return layer.is_moe; });
+    if (options.group != nullptr || has_experts) {
+      return UnsupportedError("parameter 'gpu_weights_percent' is ",
+                              options.resident_weights_fraction,
+                              has_experts ? " for a mixture of experts" : " on several GPUs",
+                              ": gpu_llm keeps weights of dense models on one GPU in host memory");
+    }
+  }
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
   if (form == KernelForm::kPortable) {
     NEREID_RETURN_IF_ERROR(
@@ -159,7 +169,8 @@ Status GpuExecutor::Initialize() {
   // GPUs of a group get an urgent stream: a GPU must not wait behind a launch of another model that
   // itself waits for the whole GPU.
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(options_.group != nullptr));
-  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
+  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy,
+                                                   options_.resident_weights_fraction));
   if (form_ == KernelForm::kPortable) weights_.KeepInputsInBf16();
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
@@ -320,6 +331,7 @@ llm::ExecutorMemory GpuExecutor::memory() const {
                                           argmax_partials_.size_bytes()) +
                      decoder_->memory_bytes();
   memory.pinned_bytes = static_cast<int64_t>(sampled_.size_bytes());
+  if (weights_.stream != nullptr) memory.pinned_bytes += weights_.stream->pinned_bytes();
   if (adapters_ != nullptr) {
     memory.gpu_bytes += adapters_->memory_bytes();
     memory.pinned_bytes += adapters_->pinned_bytes();

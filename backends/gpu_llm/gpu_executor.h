@@ -63,6 +63,9 @@ struct GpuExecutorOptions {
   // Runs decode steps of few sequences in one launch, for models that support it.
   bool fuses_decode = true;
   std::optional<DummyWeights> dummy;  // random weights instead of a checkpoint
+  // Of the layers, whose weights stay in device memory. Each step copies the others' from host
+  // memory. Dense models on one GPU.
+  double resident_weights_fraction = 1.0;
   // After every `profile_steps` steps, `on_profile` gets a table of operator times
   // (step_profile.h). Steps are then neither recorded nor overlapped. 0: off. [engine thread]
   int32_t profile_steps = 0;
@@ -151,6 +154,10 @@ class GpuExecutor : public llm::Executor {
     return graphs_.num_launches() + chain_graphs_.num_launches() +
            hidden_state_graphs_.num_launches() + adapter_graphs_.num_launches() +
            adapter_chain_graphs_.num_launches();
+  }
+  // Bytes of weights that each step copies from host memory.
+  int64_t streamed_bytes() const {
+    return weights_.stream == nullptr ? 0 : weights_.stream->step_bytes();
   }
   // LoRA adapters that were copied to the device.
   int64_t num_copied_adapters() const { return adapters_ == nullptr ? 0 : adapters_->num_copied(); }

@@ -69,7 +69,8 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   decoder.linear_.emplace(std::move(linear));
   if (tensor_parallel.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
-  } else if (limits.fuses_decode && !limits.is_batch_invariant && spec.num_sink_tokens == 0) {
+  } else if (limits.fuses_decode && !limits.is_batch_invariant && spec.num_sink_tokens == 0 &&
+             weights.stream == nullptr) {
     NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::CreateResult created,
                             DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
                                                      limits.cache_format, limits.num_processors));
@@ -170,8 +171,11 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     if (captured_)
       NEREID_RETURN_IF_ERROR(captured_->Store(layer, residual, shape.num_tokens, stream));
+    if (weights_->stream) NEREID_RETURN_IF_ERROR(weights_->stream->Begin(layer, stream));
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
+    if (weights_->stream) NEREID_RETURN_IF_ERROR(weights_->stream->End(layer, stream));
   }
+  if (weights_->stream) NEREID_RETURN_IF_ERROR(weights_->stream->Finish(stream));
   if (!captured_) return {};
   return captured_->Store(spec_->num_layers(), residual, shape.num_tokens, stream);
 }

@@ -10,6 +10,7 @@
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/matrix_source.h"
+#include "backends/gpu_llm/model/streamed_layers.h"
 #include "backends/gpu_llm/model/weight_upload.h"
 
 namespace nereid::gpu {
@@ -327,58 +328,43 @@ GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer
 }
 
 template <typename T>
-void Relocate(const T*& pointer, const DeviceMemory& memory) {
-  if (pointer != nullptr) {
-    pointer =
-        reinterpret_cast<const T*>(memory.as<char>() + (reinterpret_cast<intptr_t>(pointer) - 1));
-  }
+void Relocate(const T*& pointer, const WeightPlace& place) {
+  if (pointer != nullptr)
+    pointer = reinterpret_cast<const T*>(place(reinterpret_cast<intptr_t>(pointer) - 1));
 }
 
-void RelocateAll(GpuWeights& weights) {
+void RelocateAll(GpuWeights& weights, const WeightPlace& place) {
   const auto relocate_matrix = [&](GpuMatrix& matrix) {
-    Relocate(matrix.data, weights.memory);
-    Relocate(matrix.row_scales, weights.memory);
-    Relocate(matrix.column_order, weights.memory);
-    Relocate(matrix.input_scale, weights.memory);
+    Relocate(matrix.data, place);
+    Relocate(matrix.row_scales, place);
+    Relocate(matrix.column_order, place);
+    Relocate(matrix.input_scale, place);
   };
   const auto relocate_norm = [&](GpuNorm& norm) {
-    Relocate(norm.weight, weights.memory);
-    Relocate(norm.bias, weights.memory);
+    Relocate(norm.weight, place);
+    Relocate(norm.bias, place);
   };
-  Relocate(weights.token_embedding, weights.memory);
-  Relocate(weights.position_embedding, weights.memory);
-  Relocate(weights.lm_head_bias, weights.memory);
+  Relocate(weights.token_embedding, place);
+  Relocate(weights.position_embedding, place);
+  Relocate(weights.lm_head_bias, place);
   relocate_norm(weights.final_norm);
   relocate_norm(weights.feature_norm);
   relocate_matrix(weights.lm_head);
   relocate_matrix(weights.feature_projection);
-  for (GpuLayer& layer : weights.layers) {
-    for (GpuNorm* norm : {&layer.input_norm, &layer.post_attention_norm, &layer.pre_mlp_norm,
-                          &layer.post_mlp_norm}) {
-      relocate_norm(*norm);
-    }
-    for (const __nv_bfloat16** pointer :
-         {&layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.attention_out_bias,
-          &layer.gate_up_bias, &layer.down_bias, &layer.router}) {
-      Relocate(*pointer, weights.memory);
-    }
-    for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down,
-                              &layer.expert_gate_up.first, &layer.expert_down.first}) {
-      relocate_matrix(*matrix);
-    }
-  }
+  for (GpuLayer& layer : weights.layers)
+    VisitPointers(layer, [&](auto& pointer) { Relocate(pointer, place); });
 }
 
 // Uniform values that keep about the magnitude of a product's input; norms are 1, biases 0.
-Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) {
+Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, const WeightPlace& place,
+                        uint64_t seed) {
   for (const auto& [offset, count, value] : plan.vectors()) {
-    ConstantFill(reinterpret_cast<__nv_bfloat16*>(weights.memory.as<char>() + offset), count, value,
-                 nullptr);
+    ConstantFill(reinterpret_cast<__nv_bfloat16*>(place(offset)), count, value, nullptr);
   }
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
   for (GpuMatrix matrix : plan.dummy_matrices()) {
-    Relocate(matrix.data, weights.memory);
-    Relocate(matrix.row_scales, weights.memory);
+    Relocate(matrix.data, place);
+    Relocate(matrix.row_scales, place);
     RandomFillMatrix(matrix, static_cast<uint32_t>(seed++),
                      nullptr);  // a router: equal on all GPUs
   }
@@ -444,8 +430,10 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
 }
 
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
-                                  const std::optional<DummyWeights>& dummy) {
+                                  const std::optional<DummyWeights>& dummy,
+                                  double resident_fraction) {
   const llm::DecoderSpec& spec = model.spec;
+  StreamedLayers streamed(spec.num_layers(), resident_fraction);
   WeightPlan plan(model, sharding, dummy);
   GpuWeights weights;
   const int64_t padding = PaddedVocabulary(spec.vocab_size) - spec.vocab_size;
@@ -459,8 +447,11 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
     weights.position_embedding = static_cast<const __nv_bfloat16*>(positions.data);
     plan.AddDummyMatrix(positions);
   }
-  for (int32_t layer = 0; layer < spec.num_layers(); ++layer)
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    const int64_t first = plan.size_bytes();
     weights.layers.push_back(PlanLayer(plan, spec, layer, spec.hidden_size));
+    streamed.Add(layer, {first, plan.size_bytes() - first});
+  }
   weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
   const IndexRange head = sharding.HeadRows(sharding.rank(), PaddedVocabulary(spec.vocab_size));
   if (spec.tied_embeddings) {
@@ -476,19 +467,26 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
   if (model.weights.contains({kNoLayer, WeightKind::kLmHeadBias, kNoExpert}))
     weights.lm_head_bias = plan.Vector(kNoLayer, {{WeightKind::kLmHeadBias, spec.vocab_size}});
   NEREID_RETURN_IF_ERROR(plan.status());
-  NEREID_ASSIGN_OR_RETURN(weights.memory, DeviceMemory::Allocate(plan.size_bytes(), "the weights"));
-  RelocateAll(weights);
+  NEREID_ASSIGN_OR_RETURN(
+      weights.memory,
+      DeviceMemory::Allocate(streamed.DeviceBytes(plan.size_bytes()), "the weights"));
+  NEREID_ASSIGN_OR_RETURN(PinnedMemory host, streamed.AllocateHost());
+  const WeightPlace place = [&, memory = weights.memory.as<char>()](int64_t offset) {
+    return streamed.PlaceOf(offset, memory, host.as<char>());
+  };
+  RelocateAll(weights, place);
   if (dummy) {
     // Shards differ by rank; the embedding is equal on all GPUs.
     NEREID_RETURN_IF_ERROR(FillDummyWeights(
-        plan, weights, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
+        plan, weights, place, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
     GpuMatrix table = embedding;
-    Relocate(table.data, weights.memory);
+    Relocate(table.data, place);
     RandomFillMatrix(table, dummy->seed ^ 0x5eed, nullptr);
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   } else {
-    NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), weights.memory));
+    NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), place));
   }
+  NEREID_RETURN_IF_ERROR(streamed.Start(std::move(host), weights));
   return weights;
 }
 
@@ -515,8 +513,11 @@ Result<GpuWeights> LoadHeadWeights(const llm::DecoderModel& head, int64_t featur
   NEREID_RETURN_IF_ERROR(plan.status());
   NEREID_ASSIGN_OR_RETURN(weights.memory,
                           DeviceMemory::Allocate(plan.size_bytes(), "the weights of a draft head"));
-  RelocateAll(weights);
-  NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), weights.memory));
+  const WeightPlace place = [memory = weights.memory.as<char>()](int64_t offset) {
+    return memory + offset;
+  };
+  RelocateAll(weights, place);
+  NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), place));
   return weights;
 }
 

@@ -2,17 +2,22 @@
 // whose rows alternate in groups of 8 (kernels/rows/activation.h). Matrices keep the checkpoint's
 // format bf16, fp8 or int4. All other weights are bf16, norm weights with their offset added.
 // Immutable after load. [any thread]
+//
+// The weights of some layers may stay in pinned host memory: their pointers are those of a device
+// buffer, where WeightStream copies them before the layer runs.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/model/weight_stream.h"
 #include "backends/llm_core/model/architecture.h"
 #include "nereid/status.h"
 
@@ -70,6 +75,7 @@ struct GpuWeights {
   GpuNorm feature_norm;
   std::vector<GpuLayer> layers;
   DeviceMemory memory;
+  std::unique_ptr<WeightStream> stream;  // of layers in host memory; null: there are none
 
   // The matrices that LinearRunner multiplies by.
   std::vector<const GpuMatrix*> matrices() const;
@@ -77,6 +83,28 @@ struct GpuWeights {
   // kernels need it.
   void KeepInputsInBf16();
 };
+
+// Calls visit with each pointer of the layer to weights of any type, by reference.
+template <typename Visit>
+void VisitPointers(GpuLayer& layer, Visit visit) {
+  for (GpuNorm* norm :
+       {&layer.input_norm, &layer.post_attention_norm, &layer.pre_mlp_norm, &layer.post_mlp_norm}) {
+    visit(norm->weight);
+    visit(norm->bias);
+  }
+  for (const __nv_bfloat16** pointer :
+       {&layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.attention_out_bias,
+        &layer.gate_up_bias, &layer.down_bias, &layer.router}) {
+    visit(*pointer);
+  }
+  for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down,
+                            &layer.expert_gate_up.first, &layer.expert_down.first}) {
+    visit(matrix->data);
+    visit(matrix->row_scales);
+    visit(matrix->column_order);
+    visit(matrix->input_scale);
+  }
+}
 
 // Random weights; the layers' matrices have this format.
 struct DummyWeights {
@@ -90,9 +118,11 @@ Status CheckGpuSupport(const llm::DecoderModel& model);
 
 // Loads to the current device. Several threads read the checkpoint; with `dummy` the device
 // generates the weights, and model.weights may be empty. model.spec is this GPU's shard of the
-// decoder, and `sharding` locates it in the whole weights.
+// decoder, and `sharding` locates it in the whole weights. `resident_fraction`: of the layers, that
+// stay in device memory; the others are spread evenly among them.
 Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
-                                  const std::optional<DummyWeights>& dummy);
+                                  const std::optional<DummyWeights>& dummy,
+                                  double resident_fraction = 1.0);
 
 // The same of an EAGLE-3 head. head.spec.vocab_size is that of its own LM head; `embedding_rows`:
 // of its own embedding, 0: it has none, and token_embedding is null.

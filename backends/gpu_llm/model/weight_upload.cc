@@ -13,7 +13,7 @@ namespace nereid::gpu {
 namespace {
 
 Status UploadSome(const std::vector<UploadJob>& jobs, std::atomic<size_t>& next,
-                  int64_t buffer_bytes, const DeviceMemory& memory, int device) {
+                  int64_t buffer_bytes, const WeightPlace& place, int device) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
   NEREID_ASSIGN_OR_RETURN(const Stream stream, MakeStream());
   NEREID_ASSIGN_OR_RETURN(const PinnedMemory pinned, PinnedMemory::Allocate(2 * buffer_bytes));
@@ -27,9 +27,8 @@ Status UploadSome(const std::vector<UploadJob>& jobs, std::atomic<size_t>& next,
     NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(done[turn].get()));
     auto* buffer = pinned.as<uint8_t>() + turn * buffer_bytes;
     NEREID_RETURN_IF_ERROR(jobs[i].fill(buffer));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.as<char>() + jobs[i].offset, buffer,
-                                                jobs[i].size_bytes, cudaMemcpyHostToDevice,
-                                                stream.get()));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(place(jobs[i].offset), buffer, jobs[i].size_bytes,
+                                                cudaMemcpyDefault, stream.get()));
     NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[turn].get(), stream.get()));
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
@@ -38,7 +37,7 @@ Status UploadSome(const std::vector<UploadJob>& jobs, std::atomic<size_t>& next,
 
 }  // namespace
 
-Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory) {
+Status Upload(const std::vector<UploadJob>& jobs, const WeightPlace& place) {
   int64_t buffer_bytes = 0;
   for (const UploadJob& job : jobs) buffer_bytes = std::max(buffer_bytes, job.size_bytes);
   int device = 0;
@@ -50,7 +49,7 @@ Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < std::min(num_threads, jobs.size()); ++i) {
     threads.push_back(StartThread([&] {
-      if (Status status = UploadSome(jobs, next, buffer_bytes, memory, device); !status.ok()) {
+      if (Status status = UploadSome(jobs, next, buffer_bytes, place, device); !status.ok()) {
         next = jobs.size();
         const std::lock_guard lock(mutex);
         if (failure.ok()) failure = std::move(status);

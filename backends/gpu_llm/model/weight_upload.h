@@ -11,13 +11,16 @@
 
 namespace nereid::gpu {
 
-// A contiguous range of device memory. `fill` writes all of its bytes and runs on any thread.
+// A contiguous range of the weights. `fill` writes all of its bytes and runs on any thread.
 struct UploadJob {
   int64_t offset = 0, size_bytes = 0;
   std::function<Status(uint8_t* to)> fill;
 };
 
+// The address of an offset: in device memory or in pinned host memory. [any thread]
+using WeightPlace = std::function<char*(int64_t offset)>;
+
 // Returns the first error; remaining jobs are then skipped.
-Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory);
+Status Upload(const std::vector<UploadJob>& jobs, const WeightPlace& place);
 
 }  // namespace nereid::gpu
