@@ -45,6 +45,24 @@ bool AdapterSlots::Find(std::span<const Need> needs, int64_t step, std::vector<P
   return true;
 }
 
+// A prepared adapter counts as used in the step before, so that the step itself may replace it.
+bool AdapterSlots::Prepare(const Need& need, int64_t step, int64_t first_running, Place& place) {
+  if (const auto found = adapters_.find(need.serial); found != adapters_.end()) {
+    Adapter& adapter = found->second;
+    adapter.last_step = std::max(adapter.last_step, step - 1);
+    place = {adapter.slot, adapter.offset, false};
+    return true;
+  }
+  int64_t offset = FindFree(need.bytes);
+  while ((free_slots_.empty() || offset < 0) &&
+         RemoveLeastRecent(std::min(first_running, step - 1)))
+    offset = FindFree(need.bytes);
+  if (free_slots_.empty() || offset < 0) return false;
+  place = {free_slots_.back(), offset, true};
+  Insert(need, offset, step - 1);
+  return true;
+}
+
 int64_t AdapterSlots::FindFree(int64_t bytes) const {
   int64_t offset = 0;
   for (const auto& [first, count] : ranges_) {
@@ -64,7 +82,7 @@ bool AdapterSlots::RemoveLeastRecent(int64_t step) {
   const auto oldest = std::min_element(
       adapters_.begin(), adapters_.end(),
       [](const auto& a, const auto& b) { return a.second.last_step < b.second.last_step; });
-  if (oldest == adapters_.end() || oldest->second.last_step == step) return false;
+  if (oldest == adapters_.end() || oldest->second.last_step >= step) return false;
   last_replaced_step_ = std::max(last_replaced_step_, oldest->second.last_step);
   Remove(oldest);
   return true;

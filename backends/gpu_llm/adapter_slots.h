@@ -31,6 +31,11 @@ class AdapterSlots {
   // what lies where, all are placed anew. False: they do not fit at all, and nothing has changed.
   bool Find(std::span<const Need> needs, int64_t step, std::vector<Place>& places);
 
+  // Finds a place for an adapter of a later step than `step` - 1, whose memory no step from
+  // `first_running` on uses and no adapter that was prepared for `step`. False: there is none, and
+  // Find() will make room.
+  bool Prepare(const Need& need, int64_t step, int64_t first_running, Place& place);
+
   // Bytes of an adapter that has a place; -1: it has none.
   int64_t BytesOf(uint64_t serial) const {
     const auto found = adapters_.find(serial);
@@ -52,7 +57,7 @@ class AdapterSlots {
   // The first free range of so many bytes; -1: none.
   int64_t FindFree(int64_t bytes) const;
   void Insert(const Need& need, int64_t offset, int64_t step);
-  // False: all adapters belong to `step`.
+  // False: all adapters belong to `step` or later ones.
   bool RemoveLeastRecent(int64_t step);
   void Remove(std::map<uint64_t, Adapter>::iterator adapter);
 

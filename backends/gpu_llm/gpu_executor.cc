@@ -257,6 +257,13 @@ Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
   return {};
 }
 
+// An error ends the next step that needs an adapter.
+bool GpuExecutor::PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) {
+  if (adapters_ == nullptr) return true;
+  const Result<bool> is_ready = adapters_->Prepare(adapter, num_submitted_, num_collected_);
+  return !is_ready.ok() || *is_ready;
+}
+
 Result<std::span<const int32_t>> GpuExecutor::LoadAdapters(const llm::StepBatch& batch) {
   if (batch.adapters.empty()) return std::span<const int32_t>();
   if (adapters_ == nullptr)

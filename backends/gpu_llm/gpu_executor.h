@@ -124,6 +124,7 @@ class GpuExecutor : public llm::Executor {
   Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
   }
+  bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) override;
   Status CaptureHiddenStates(std::span<const int32_t> layers) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "base/thread.h"
 
 namespace nereid::gpu {
 namespace {
@@ -117,6 +118,7 @@ Result<std::unique_ptr<DeviceAdapters>> DeviceAdapters::Create(const llm::Decode
       DeviceMemory::Allocate(
           static_cast<size_t>(4 * adapters->low_rank_stride_ * int64_t{options.max_num_rows}),
           "the inner rows of LoRA adapters"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetDevice(&adapters->device_));
   NEREID_ASSIGN_OR_RETURN(adapters->copy_stream_, MakeStream());
   NEREID_ASSIGN_OR_RETURN(adapters->copied_, MakeEvent());
   for (Staging& staging : adapters->staging_) {
@@ -156,10 +158,70 @@ Result<int64_t> DeviceAdapters::BytesOf(const llm::LoraAdapter& adapter) const {
   return bytes;
 }
 
+DeviceAdapters::~DeviceAdapters() {
+  (void)FinishPreparation();
+}
+
+Status DeviceAdapters::FinishPreparation() {
+  if (preparation_ == nullptr) return failure_;
+  preparation_->thread.join();
+  if (failure_.ok()) failure_ = preparation_->status;
+  preparation_.reset();
+  return failure_;
+}
+
+Result<bool> DeviceAdapters::Prepare(const std::shared_ptr<const llm::LoraAdapter>& adapter,
+                                     int64_t step, int64_t first_running) {
+  if (preparation_ != nullptr && preparation_->is_done) NEREID_RETURN_IF_ERROR(FinishPreparation());
+  const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
+  if (preparation_ != nullptr && (resident_bytes < 0 || preparation_->adapter == adapter))
+    return false;
+  AdapterSlots::Need need = {adapter->serial(), resident_bytes};
+  if (resident_bytes < 0) {
+    NEREID_ASSIGN_OR_RETURN(need.bytes, BytesOf(*adapter));
+  }
+  // Memory that was replaced may be that of a running step.
+  if (resident_bytes < 0 && slots_.last_replaced_step() >= first_running) return false;
+  AdapterSlots::Place place;
+  if (!slots_.Prepare(need, step, first_running, place) || !place.is_new) return true;
+  CountAdapter(*adapter);
+  preparation_ = std::make_unique<Preparation>();
+  preparation_->adapter = adapter;
+  preparation_->thread = StartThread([this, place, preparation = preparation_.get()] {
+    preparation->status = CopyAndWait(*preparation->adapter, place);
+    preparation->is_done = true;
+  });
+  return false;
+}
+
+// [preparation's thread]
+Status DeviceAdapters::CopyAndWait(const llm::LoraAdapter& adapter,
+                                   const AdapterSlots::Place& place) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
+  NEREID_RETURN_IF_ERROR(Copy(adapter, place.slot, place.offset));
+  return CudaStatus(cudaStreamSynchronize(copy_stream_.get()), "a LoRA adapter");
+}
+
+void DeviceAdapters::CountAdapter(const llm::LoraAdapter& adapter) {
+  ++num_copied_;
+  (void)VisitDeltas(adapter, spec_->num_layers(),
+                    [&](int32_t, AdapterGroup group, const llm::LoraDelta&) {
+                      groups_ |= 1u << static_cast<int>(group);
+                      return Status();
+                    });
+}
+
 Result<std::span<const int32_t>> DeviceAdapters::Load(
     std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
     const RunningStep* running, cudaStream_t stream) {
   needs_.clear();
+  const bool must_finish = std::any_of(adapters.begin(), adapters.end(), [&](const auto& adapter) {
+    return slots_.BytesOf(adapter->serial()) < 0 ||
+           (preparation_ != nullptr && preparation_->adapter == adapter);
+  });
+  if (must_finish) NEREID_RETURN_IF_ERROR(FinishPreparation());
+  NEREID_RETURN_IF_ERROR(failure_);
   for (const auto& adapter : adapters) {
     const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
     if (resident_bytes >= 0) {  // counting them visits every matrix
@@ -181,15 +243,15 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
   }
   if (!has_new) return std::span<const int32_t>(found_);
   // The pinned memory of the last copies is used again.
-  if (has_copied_) NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
   if (running != nullptr && slots_.last_replaced_step() >= running->step)
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(copy_stream_.get(), running->done));
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (places_[i].is_new)
-      NEREID_RETURN_IF_ERROR(Copy(*adapters[i], places_[i].slot, places_[i].offset));
+    if (!places_[i].is_new) continue;
+    CountAdapter(*adapters[i]);
+    NEREID_RETURN_IF_ERROR(Copy(*adapters[i], places_[i].slot, places_[i].offset));
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(copied_.get(), copy_stream_.get()));
-  has_copied_ = true;
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_.get()));
   return std::span<const int32_t>(found_);
 }
@@ -201,9 +263,8 @@ Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64
   target_ = memory_.as<uint8_t>() + offset;
   NEREID_RETURN_IF_ERROR(
       VisitDeltas(adapter, spec_->num_layers(),
-                  [&](int32_t index, AdapterGroup group, const llm::LoraDelta& delta) -> Status {
+                  [&](int32_t index, AdapterGroup, const llm::LoraDelta& delta) -> Status {
                     const int32_t rank = PaddedRank(delta.rank());
-                    groups_ |= 1u << static_cast<int>(group);
                     row[index] = {reinterpret_cast<const __nv_bfloat16*>(next),
                                   reinterpret_cast<const __nv_bfloat16*>(next + BytesOfA(delta)),
                                   rank, delta.scale};
@@ -212,7 +273,6 @@ Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64
                     return CopyMatrix(delta.b, delta.b.rows, rank);
                   }));
   NEREID_RETURN_IF_ERROR(Flush());
-  ++num_copied_;
   const size_t row_bytes = sizeof(AdapterMatrix) * static_cast<size_t>(num_matrices());
   return CudaStatus(cudaMemcpyAsync(table_.as<char>() + slot * row_bytes, row, row_bytes,
                                     cudaMemcpyHostToDevice, copy_stream_.get()),

@@ -5,9 +5,11 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "backends/gpu_llm/adapter_slots.h"
@@ -33,7 +35,8 @@ struct DeviceAdaptersOptions {
 
 class DeviceAdapters {
  public:
-  // `spec` is borrowed.
+  ~DeviceAdapters();
+  // `spec` is borrowed. For the current device.
   static Result<std::unique_ptr<DeviceAdapters>> Create(const llm::DecoderSpec& spec,
                                                         const DeviceAdaptersOptions& options);
 
@@ -50,6 +53,12 @@ class DeviceAdapters {
   Result<std::span<const int32_t>> Load(
       std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
       const RunningStep* running, cudaStream_t stream);
+
+  // Begins to copy an adapter that a step from `step` on will need; steps before `first_running`
+  // have ended. One adapter is copied at a time, on a thread of its own. True: the adapter is on
+  // the device, or Load() has to make room for it.
+  Result<bool> Prepare(const std::shared_ptr<const llm::LoraAdapter>& adapter, int64_t step,
+                       int64_t first_running);
 
   // Whether an adapter that was loaded so far changes a matrix of the group. Only grows.
   bool Changes(AdapterGroup group) const { return (groups_ >> static_cast<int>(group) & 1) != 0; }
@@ -88,11 +97,26 @@ class DeviceAdapters {
   DeviceAdapters(const llm::DecoderSpec& spec, const DeviceAdaptersOptions& options)
       : spec_(&spec), options_(options), slots_(options.memory_bytes, options.num_slots) {}
 
+  // The adapter that Prepare() copies. The thread has the staging buffers and the copy stream until
+  // it is joined.
+  struct Preparation {
+    std::shared_ptr<const llm::LoraAdapter> adapter;
+    Status status;
+    std::atomic<bool> is_done{false};
+    std::thread thread;
+  };
+  // Waits for the adapter that is being copied, if there is one.
+  Status FinishPreparation();
+
   int32_t num_matrices() const;
   // Without input and output.
   AdapterGemmParams ParamsOf(const Target& target, const AdapterRows& rows) const;
-  // Copies the adapter to `offset` of the memory and fills its row of the table.
+  // Notes which groups the adapter changes.
+  void CountAdapter(const llm::LoraAdapter& adapter);
+  // Copies the adapter to `offset` of the memory and fills its row of the table. The pinned memory
+  // of earlier copies is free.
   Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
+  Status CopyAndWait(const llm::LoraAdapter& adapter, const AdapterSlots::Place& place);
   Status CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns);
   // Pinned memory for the next `size_bytes` bytes of the adapter that is being copied.
   Result<uint8_t*> Stage(int64_t size_bytes);
@@ -107,7 +131,6 @@ class DeviceAdapters {
   PinnedMemory host_table_;
   Stream copy_stream_;
   Event copied_;
-  bool has_copied_ = false;
   struct Staging {
     PinnedMemory memory;
     Event copied;
@@ -118,6 +141,9 @@ class DeviceAdapters {
   uint8_t* target_ = nullptr;  // on the device, of its first byte
   uint32_t groups_ = 0;
   int64_t num_copied_ = 0;
+  std::unique_ptr<Preparation> preparation_;  // null: none
+  Status failure_;                            // of an adapter that was being prepared
+  int device_ = 0;
   std::vector<AdapterSlots::Need> needs_;
   std::vector<AdapterSlots::Place> places_;
   std::vector<int32_t> found_;

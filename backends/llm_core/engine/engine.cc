@@ -15,8 +15,11 @@
 namespace nereid::llm {
 namespace {
 
-SchedulerOptions WithStorage(SchedulerOptions options, Executor& executor) {
+SchedulerOptions WithExecutor(SchedulerOptions options, Executor& executor) {
   options.storage = executor.block_storage();
+  options.prepare_adapter = [&executor](const auto& adapter) {
+    return executor.PrepareAdapter(adapter);
+  };
   return options;
 }
 
@@ -38,7 +41,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       limits_(executor_->limits()),
       memory_(executor_->memory()),
       overlaps_(options_.overlaps_steps && executor_->features().overlap),
-      scheduler_(WithStorage(options_.scheduler, *executor_), limits_, executor_->features()),
+      scheduler_(WithExecutor(options_.scheduler, *executor_), limits_, executor_->features()),
       draft_planner_(WithFeatures(options_.speculation, executor_->features()),
                      executor_->features().draft_tokens, executor_->typical_step_costs(),
                      [this] { return Seconds(options_.clock->Now().time_since_epoch()); }) {

@@ -101,6 +101,9 @@ class Executor {
   /// Bytes that an adapter takes of ExecutorLimits::adapter_bytes. An error says why the executor
   /// cannot use it. [any thread]
   virtual Result<int64_t> AdapterBytes(const LoraAdapter&) const { return int64_t{0}; }
+  /// Announces that a step will need the adapter soon. False: the executor is making it ready, and
+  /// a step that had it now would wait. [engine thread]
+  virtual bool PrepareAdapter(const std::shared_ptr<const LoraAdapter>&) { return true; }
   /// Memory outside the KV cache for copies of its blocks; null: none. The executor owns it.
   virtual BlockStorage* block_storage() { return nullptr; }
   virtual ExecutorMemory memory() const { return {}; }

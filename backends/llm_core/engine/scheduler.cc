@@ -21,6 +21,8 @@ constexpr int32_t kMaxSkipped = 256;
 // Of those, so many with an adapter may overtake the same sequence, since they may prolong its
 // wait. Sequences without an adapter do not.
 constexpr int32_t kMaxOvertakers = 64;
+// The adapters of so many waiting sequences are made ready while others run.
+constexpr int32_t kAdaptersAhead = 4;
 
 }  // namespace
 
@@ -194,9 +196,24 @@ void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
-// In order of rank. Only sequences whose adapter has no memory are overtaken.
+void Scheduler::PrepareAdapters() {
+  if (!options_.prepare_adapter || running_.empty()) return;
+  int32_t num_left = kAdaptersAhead;
+  for (const auto& [rank, sequence] : waiting_) {
+    if (num_left-- == 0) return;
+    if (running_adapters_.Fits(*sequence->request) && !IsAdapterReady(*sequence)) return;
+  }
+}
+
+bool Scheduler::IsAdapterReady(const Sequence& sequence) {
+  return !options_.prepare_adapter || sequence.request->adapter == nullptr || running_.empty() ||
+         options_.prepare_adapter(sequence.request->adapter);
+}
+
+// In order of rank. Only sequences whose adapter has no memory or is not ready are overtaken.
 void Scheduler::AdmitWaiting(StepBatch& batch) {
-  int32_t num_skipped = 0;
+  PrepareAdapters();
+  int32_t num_skipped = 0, num_unready = 0;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Sequence& first = *next->second;
     if (kv_cache_.is_fetching(first)) {  // others may start meanwhile
@@ -205,6 +222,11 @@ void Scheduler::AdmitWaiting(StepBatch& batch) {
     }
     if (!running_adapters_.Fits(*first.request)) {
       if (!MayOvertake(first, num_skipped++)) return;
+      ++next;
+      continue;
+    }
+    if (!IsAdapterReady(first)) {
+      if (++num_unready > kMaxSkipped) return;
       ++next;
       continue;
     }

@@ -39,6 +39,8 @@ struct SchedulerOptions {
   int32_t steps_per_priority = 1000;
   // Keeps the content of evicted prefix blocks; null: nothing does. Must outlive the scheduler.
   BlockStorage* storage = nullptr;
+  // Executor::PrepareAdapter(); empty: adapters are always ready.
+  std::function<bool(const std::shared_ptr<const LoraAdapter>&)> prepare_adapter = {};
 };
 
 struct SchedulerCounts {
@@ -129,6 +131,11 @@ class Scheduler {
   // Starts a waiting sequence with `chunk` tokens, as planned in admission_.
   void Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting, int32_t chunk,
              StepBatch& batch);
+  // Announces the adapters of the next waiting sequences.
+  void PrepareAdapters();
+  // Whether a step with the sequence need not wait for its adapter. If nothing runs, a wait delays
+  // nobody else.
+  bool IsAdapterReady(const Sequence& sequence);
   // Whether others may start before `sequence`, whose adapter has no memory.
   bool MayOvertake(const Sequence& sequence, int32_t num_skipped);
   void StartRunning(std::unique_ptr<Sequence> sequence);

@@ -39,6 +39,28 @@ TEST(AdapterSlotsTest, AdaptersThatDoNotFitTogetherChangeNothing) {
   EXPECT_FALSE(Find(slots, {{1, 2048}}, 2)[0].is_new);
 }
 
+// Steps 1 and 2 have not ended: only what step 0 used makes room.
+TEST(AdapterSlotsTest, APreparedAdapterReplacesNoneOfARunningStep) {
+  AdapterSlots slots(1024, 8);
+  Find(slots, {{1, 256}, {2, 256}, {3, 512}}, 0);
+  Find(slots, {{2, 256}}, 1);
+  Find(slots, {{2, 256}, {3, 512}}, 2);
+  Place place;
+  ASSERT_TRUE(slots.Prepare({4, 256}, 3, 1, place));
+  EXPECT_TRUE(place.is_new);
+  EXPECT_EQ(place.offset, 0);
+  ASSERT_TRUE(slots.Prepare({4, 256}, 3, 1, place));
+  EXPECT_FALSE(place.is_new);
+  EXPECT_FALSE(slots.Prepare({5, 256}, 3, 1, place));
+  EXPECT_EQ(slots.BytesOf(4), 256);
+  EXPECT_EQ(slots.BytesOf(5), -1);
+  // A step may replace it, and one that needs it finds it.
+  EXPECT_FALSE(Find(slots, {{2, 256}, {4, 256}}, 3)[1].is_new);
+  const auto places = Find(slots, {{2, 256}, {6, 512}, {7, 256}}, 4);
+  EXPECT_FALSE(places[0].is_new);
+  EXPECT_TRUE(places[1].is_new && places[2].is_new);
+}
+
 // The free bytes are two ranges of 256; adapters that stay lie between.
 TEST(AdapterSlotsTest, ScatteredMemoryIsPlacedAnew) {
   AdapterSlots slots(1024, 8);

@@ -421,6 +421,16 @@ TEST_P(AdapterExecutorTest, BatchInvariantBitsAreThoseOfTheSequenceAlone) {
     EXPECT_EQ(mixed[2], alone[j]);
   }
   EXPECT_GT(gpu->num_copied_adapters(), 5);
+  // An adapter that is copied beside the steps of others.
+  const int64_t num_copied = gpu->num_copied_adapters();
+  EXPECT_EQ(LogitsOf(*gpu, {{tokens, adapters[4]}})[0], alone[4]);
+  EXPECT_EQ(LogitsOf(*gpu, {{tokens, adapters[2]}})[0], alone[2]);
+  while (!gpu->PrepareAdapter(adapters[1]))
+    EXPECT_EQ(LogitsOf(*gpu, {{tokens, adapters[2]}})[0], alone[2]);
+  (void)gpu->PrepareAdapter(adapters[5]);  // the step waits until it is there
+  EXPECT_EQ(LogitsOf(*gpu, {{tokens, adapters[5]}, {tokens, adapters[2]}})[0], alone[5]);
+  EXPECT_EQ(LogitsOf(*gpu, {{tokens, adapters[1]}})[0], alone[1]);
+  EXPECT_GT(gpu->num_copied_adapters(), num_copied);
 }
 
 // Numbers that F32, F16 and bf16 represent, of an adapter of layer 0's q alone.
