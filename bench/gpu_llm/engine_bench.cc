@@ -11,22 +11,23 @@
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
 //                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
 //                    [--adapters 1,64,1000] [--adapter-gb 8] [--adapter-rank 16]
+//                    [--modules attention|all|both] [--traffic 0] [--resident 1]
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
-// --layers: number of layers, 0: the shape's; --invariant 1: batch-invariant;
+// --layers: number of layers, 0: the shape's; --invariant 1: batch-invariant; --resident: the part
+// of the layers whose weights stay on the GPU;
 // --adapters: decode rates without LoRA adapters, with so many adapters of q, k, v and o, and of
-// all linear modules of a layer; requests use them in turn. All share one made-up host memory.
+// all linear modules of a layer (--modules: one kind alone), used in turn; --traffic: also the rate
+// of so many requests of 512 prompt and 64 to 192 output tokens;
 // --steps: writes a line for each step to the file: decoding sequences, prompt tokens, ms. The
 // steps of a burst are also summed by their kind.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <future>
 #include <map>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -34,7 +35,9 @@
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "bench/gpu_llm/link_rate.h"
 #include "bench/gpu_llm/made_up_adapters.h"
+#include "bench/gpu_llm/step_trace.h"
 
 namespace nereid::bench {
 namespace {
@@ -138,82 +141,7 @@ T Checked(Result<T> result) {
   return std::move(*result);
 }
 
-// Contents and duration of each step. Steps end in the order in which they are launched.
-class StepTrace {
- public:
-  struct Step {
-    int32_t num_decode, num_prompt;
-    double ms;
-  };
-
-  explicit StepTrace(const std::string& path)
-      : file_(path.empty() ? nullptr : std::fopen(path.c_str(), "w")) {}
-  ~StepTrace() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-  StepTrace(const StepTrace&) = delete;
-  StepTrace& operator=(const StepTrace&) = delete;
-
-  // [engine thread]
-  void Note(const llm::EngineStats& stats) {
-    const std::lock_guard lock(mutex_);
-    const llm::SchedulerCounts& counts = stats.counts;
-    if (counts.num_decode_sequences + counts.num_prefill_tokens > 0)
-      launched_.push_back({counts.num_decode_sequences, counts.num_prefill_tokens, 0.0});
-    if (stats.num_steps > num_steps_ && !launched_.empty()) {
-      Step step = launched_.front();
-      launched_.pop_front();
-      step.ms = 1e3 * (stats.step_seconds - step_seconds_);
-      ended_.push_back(step);
-      if (file_ != nullptr)
-        std::fprintf(file_, "%d %d %.3f\n", step.num_decode, step.num_prompt, step.ms);
-    }
-    num_steps_ = stats.num_steps;
-    step_seconds_ = stats.step_seconds;
-  }
-  // Returns the steps since the last call.
-  std::vector<Step> Take() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(ended_, {});
-  }
-
- private:
-  std::mutex mutex_;
-  std::FILE* file_;
-  std::deque<Step> launched_;
-  std::vector<Step> ended_;
-  int64_t num_steps_ = 0;
-  double step_seconds_ = 0.0;
-};
-
-void PrintKinds(const std::vector<StepTrace::Step>& steps) {
-  struct Sum {
-    int64_t num_steps = 0, num_decode = 0, num_prompt = 0;
-    double ms = 0.0;
-  };
-  int32_t most = 0;
-  for (const auto& step : steps) most = std::max(most, step.num_decode);
-  std::map<std::string, Sum> kinds;
-  for (const auto& step : steps) {
-    const char* kind = step.num_prompt > 0          ? "with prompts"
-                       : step.num_decode == most    ? "decode, all"
-                       : step.num_decode > most / 2 ? "decode, over half"
-                                                    : "decode, up to half";
-    Sum& sum = kinds[kind];
-    ++sum.num_steps;
-    sum.num_decode += step.num_decode;
-    sum.num_prompt += step.num_prompt;
-    sum.ms += step.ms;
-  }
-  for (const auto& [kind, sum] : kinds) {
-    std::printf("  %-18s %4lld steps, %6.3f s, %7lld decoded, %7lld of prompts\n", kind.c_str(),
-                static_cast<long long>(sum.num_steps), 1e-3 * sum.ms,
-                static_cast<long long>(sum.num_decode), static_cast<long long>(sum.num_prompt));
-  }
-}
-
-// Prompts and tokens that are needed until the algorithms of a size are chosen and its steps
-// recorded.
+// Until the algorithms of a size are chosen and its steps are recorded.
 constexpr int kWarmUps = 6, kWarmUpTokens = 48;
 
 struct Work {
@@ -288,6 +216,7 @@ class Bench {
     next_adapter_ = 0;
   }
   int64_t num_copied_adapters() const { return executor_->num_copied_adapters(); }
+  int64_t streamed_bytes() const { return executor_->streamed_bytes(); }
 
   // Returns tokens a second in the steady state.
   double Decode(int32_t batch) {
@@ -328,6 +257,20 @@ class Bench {
     }
     std::sort(times.begin(), times.end());
     return times[times.size() / 2];
+  }
+
+  // Output tokens a second of many requests, from the first one sent to the last token.
+  double Traffic(int32_t count) {
+    std::vector<Work> work;
+    int64_t tokens = 0;
+    for (int32_t i = 0; i < count; ++i) {
+      work.push_back({512, static_cast<int32_t>(64 + random_() % 129)});
+      tokens += work.back().num_output;
+    }
+    const std::vector<Trace> traces = Send(work);
+    Clock::time_point last = traces[0].sent;
+    for (const Trace& trace : traces) last = std::max(last, trace.tokens.back());
+    return static_cast<double>(tokens) / Seconds(last - traces[0].sent);
   }
 
   void FirstToken(int32_t num_prompt) {
@@ -437,15 +380,18 @@ double StepBytes(const llm::DecoderSpec& spec, int32_t batch) {
 }
 
 void MeasureAdapters(Bench& bench, const llm::DecoderSpec& spec, int32_t rank,
-                     const std::vector<int32_t>& batches, const std::vector<int32_t>& counts) {
-  const MadeUpAdapters made_up(spec, rank);
+                     const std::vector<int32_t>& batches, const std::vector<int32_t>& counts,
+                     const std::string& modules_given, int32_t num_traffic) {
+  MadeUpAdapters made_up(spec, rank, (num_traffic > 0 ? size_t{8} : size_t{1}) << 30);
   const auto decode = [&](int32_t batch) {
     for (int i = 0; i < 2; ++i) bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
     return bench.Decode(batch);
   };
   std::map<int32_t, double> base;
   for (const int32_t batch : batches) base[batch] = decode(batch);
+  const double base_traffic = num_traffic > 0 ? bench.Traffic(num_traffic) : 0.0;
   for (const bool has_mlp : {false, true}) {
+    if (modules_given == (has_mlp ? "attention" : "all")) continue;
     const char* const modules = has_mlp ? "all linear" : "q k v o";
     const double hidden = spec.hidden_size, q = static_cast<double>(spec.q_size());
     double sizes = 2 * (hidden + q) + 2 * (hidden + static_cast<double>(spec.kv_size()));
@@ -463,6 +409,12 @@ void MeasureAdapters(Bench& bench, const llm::DecoderSpec& spec, int32_t rank,
                     bytes / (bytes + std::min(count, batch) * adapter_bytes),
                     static_cast<long long>(bench.num_copied_adapters() - copied));
       }
+      if (num_traffic == 0) continue;
+      const int64_t copied = bench.num_copied_adapters();
+      const double rate = bench.Traffic(num_traffic);
+      std::printf("traffic,%s,%d,%d,%.1f,%.1f,%.3f,%lld\n", modules, count, num_traffic,
+                  base_traffic, rate, rate / base_traffic,
+                  static_cast<long long>(bench.num_copied_adapters() - copied));
     }
     bench.SetAdapters({made_up.Make(has_mlp)});
     bench.MedianFirstToken(512, kWarmUps);
@@ -500,6 +452,9 @@ int Main(int argc, char** argv) {
                                               {"--adapters", ""},
                                               {"--adapter-gb", "8"},
                                               {"--adapter-rank", "16"},
+                                              {"--modules", "both"},
+                                              {"--traffic", "0"},
+                                              {"--resident", "1"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -520,6 +475,7 @@ int Main(int argc, char** argv) {
   options.uses_graphs = given["--graphs"] == "1";
   options.fuses_decode = given["--fused"] == "1";
   options.is_batch_invariant = given["--invariant"] == "1";
+  options.resident_weights_fraction = std::strtod(given["--resident"].c_str(), nullptr);
   options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
                          : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
                                                    : gpu::CacheFormat::kBf16;
@@ -546,12 +502,18 @@ int Main(int argc, char** argv) {
   const llm::DecoderSpec spec = shape;
   Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"]);
   if (!adapters.empty()) {
-    MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters);
+    MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters,
+                    given["--modules"], std::atoi(given["--traffic"].c_str()));
     return 0;
   }
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
-    bench.Decode(batch);
+    const double rate = bench.Decode(batch);
+    if (bench.streamed_bytes() == 0) continue;
+    std::printf("weights from host memory: %.2f GB a step, %.2f GB/s; the link alone %.2f GB/s\n",
+                1e-9 * static_cast<double>(bench.streamed_bytes()),
+                1e-9 * static_cast<double>(bench.streamed_bytes()) * rate / batch,
+                HostToDeviceGigabytes());
   }
   for (const int32_t length : Numbers(given["--ttft"])) bench.FirstToken(length);
   if (const auto sizes = Numbers(given["--prefill"]); sizes.size() == 2)
