@@ -30,8 +30,8 @@ class StreamedLayers {
 
   // The next layer's bytes of the plan.
   void Add(int32_t layer, const IndexRange& bytes) {
-    const auto streamed_before = [&](int32_t count) { return count * num_streamed_ / num_layers_; };
-    if (streamed_before(layer + 1) == streamed_before(layer)) return;
+    // The first layer is one of them, so that copies begin as soon as it has run.
+    if (layer * num_streamed_ % num_layers_ >= num_streamed_) return;
     layers_.push_back({layer, host_bytes_, bytes.count});
     ranges_.push_back(bytes);
     host_bytes_ += bytes.count;
