@@ -83,8 +83,8 @@ void SortPairs(const SortPairsParams& params, cudaStream_t stream) {
 
 void SelectExperts(const RouteParams& params, cudaStream_t stream) {
   const int blocks = (params.num_rows + kRouteWarps - 1) / kRouteWarps;
-  if (params.num_experts <= 128) {
-    Launch(SelectExpertsKernel<4>, blocks, kRouteThreads, 0, stream, params);
+  if (params.num_experts <= kFewExperts) {
+    Launch(SelectExpertsKernel<kFewExperts / 32>, blocks, kRouteThreads, 0, stream, params);
   } else {
     Launch(SelectExpertsKernel<kMaxExperts / 32>, blocks, kRouteThreads, 0, stream, params);
   }

@@ -11,10 +11,14 @@ namespace {
 
 using namespace route;
 
+// From more rows on, two blocks share a multiprocessor: there are more clusters than groups of as
+// many multiprocessors.
+constexpr int kSpreadRows = 128;
+
 // Grid: a cluster for kRouteRows rows, whose blocks share the experts and the depth, then the rows.
 // With `sorts` the last cluster to finish sorts the pairs.
-template <bool kNorms, int kLaneExperts>
-__global__ void __launch_bounds__(kRouteThreads)
+template <bool kNorms, int kLaneExperts, int kBlocks>
+__global__ void __launch_bounds__(kRouteThreads, kBlocks)
     RouteKernel(RouteParams p, RouteSplit split, SortPairsParams sort, int32_t* ticket,
                 bool sorts) {
   __shared__ RouteShared shared;
@@ -25,8 +29,8 @@ __global__ void __launch_bounds__(kRouteThreads)
   const int num_rows = min(kRouteRows, p.num_rows - first_row);
   const int first_expert = rank % split.experts * kRouteExperts;
   for (int expert = first_expert; expert < p.num_experts; expert += split.experts * kRouteExperts) {
-    ScoreRows<kNorms>(p, split, rank / split.experts, first_row, expert, expert == first_expert,
-                      shared);
+    ScoreRows<kNorms, 8 / kBlocks>(p, split, rank / split.experts, first_row, expert,
+                                   expert == first_expert, shared);
   }
   WaitForPrevious();  // the warps that have had no columns
   __syncwarp();
@@ -38,7 +42,11 @@ __global__ void __launch_bounds__(kRouteThreads)
     SelectExperts<kNorms, kLaneExperts>(p, split, first_row + row);
   __syncwarp();
   ClusterArrive();
-  if constexpr (kNorms) StoreNormed(p, split, first_row, num_rows, warp, num_warps);
+  if constexpr (kNorms) {  // by the other blocks, if there are some: the first one sorts
+    const int first_warp = cluster > 1 ? kRouteWarps : 0;
+    if (warp >= first_warp)
+      StoreNormed(p, split, first_row, num_rows, warp - first_warp, num_warps - first_warp);
+  }
   __syncwarp();
   ClusterWait();
   if (!sorts || rank != 0) return;
@@ -65,15 +73,20 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
   const int cluster = split.num_blocks();
   const int num_blocks = (params.num_rows + kRouteRows - 1) / kRouteRows * cluster;
   const bool sorts = sort.pairs != nullptr && sort.num_pairs <= kMaxRouteSort;
-  const auto launch = [&](auto kernel) {
+  const auto launch = [&]<int kLaneExperts, int kBlocks>() {
+    const auto kernel = params.norm_weight != nullptr ? RouteKernel<true, kLaneExperts, kBlocks>
+                                                      : RouteKernel<false, kLaneExperts, kBlocks>;
     LaunchInClusters(kernel, cluster, num_blocks, kRouteThreads, stream, params, split, sort,
                      ticket, sorts);
   };
-  const bool is_few = params.num_experts <= 128;
-  if (params.norm_weight != nullptr) {
-    is_few ? launch(RouteKernel<true, 4>) : launch(RouteKernel<true, kMaxExperts / 32>);
+  constexpr int kFewLaneExperts = kFewExperts / 32, kMostLaneExperts = kMaxExperts / 32;
+  const bool is_few = params.num_experts <= kFewExperts;
+  if (params.num_rows <= kSpreadRows) {
+    is_few ? launch.template operator()<kFewLaneExperts, 1>()
+           : launch.template operator()<kMostLaneExperts, 1>();
   } else {
-    is_few ? launch(RouteKernel<false, 4>) : launch(RouteKernel<false, kMaxExperts / 32>);
+    is_few ? launch.template operator()<kFewLaneExperts, 2>()
+           : launch.template operator()<kMostLaneExperts, 2>();
   }
   if (sort.pairs != nullptr && !sorts) SortPairs(sort, stream);
   return cudaGetLastError();

@@ -11,6 +11,7 @@ constexpr int kRouteWarps = 8, kRouteThreads = 32 * kRouteWarps;
 constexpr int kRouteRows = 16;         // whose scores are computed together
 constexpr int kRouteExperts = 16;      // of a block at once
 constexpr int kMinRouteColumns = 256;  // of a slice of the depth
+constexpr int kFewExperts = kMaxRouteSlices * kRouteExperts;
 // Most pairs that the last block of the routing kernel sorts; more are sorted by more threads.
 constexpr int kMaxRouteSort = 4096;
 
@@ -46,38 +47,40 @@ inline RouteSplit SplitRoute(const RouteParams& p) {
   return split;
 }
 
+// The sum of the slices' values, which are `stride` apart. The loads do not wait for each other.
+template <int kMaxSlices>
+__device__ __forceinline__ float SumSlices(const float* first, int64_t stride, int num_slices) {
+  float values[kMaxSlices], sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kMaxSlices; ++i)
+    values[i] = i < num_slices ? __ldcg(first + i * stride) : 0.0f;
+#pragma unroll
+  for (const float value : values) sum += value;
+  return sum;
+}
+
 // The factor of the norm of a row.
 __device__ __forceinline__ float NormFactor(const RouteParams& p, const RouteSplit& split,
                                             int64_t row) {
-  float square = 0.0f;
-  for (int i = 0; i < split.depth; ++i)
-    square += __ldcg(split.squares + int64_t{i} * p.num_rows + row);
+  const float square = SumSlices<kMaxRouteSlices>(split.squares + row, p.num_rows, split.depth);
   return rsqrtf(square / static_cast<float>(p.hidden_size) + p.epsilon);
 }
 
-// Selects a row's experts with one warp. Lane l has the scores of experts l, l + 32, ...
-template <bool kNorms, int kLaneExperts>
-__device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteSplit& split,
-                                              int64_t row) {
+struct SelectedExpert {
+  int32_t expert;
+  float weight;  // in the sum of the row's experts
+};
+
+// Selects the experts of a row with one warp. `orders`: OrderOf() the scores, of which lane l has
+// those of experts l, l + 32, ..., and 0 where there is no expert; they are changed. Lane i returns
+// the expert with the i-th highest score.
+template <int kLaneExperts>
+__device__ __forceinline__ SelectedExpert SelectByOrder(uint32_t (&orders)[kLaneExperts],
+                                                        int experts_per_token, bool normalizes) {
   const int lane = threadIdx.x % 32;
-  const int64_t slice = int64_t{p.num_rows} * p.num_experts;
-  uint32_t orders[kLaneExperts];
-  float sums[kLaneExperts] = {};
-  for (int part = 0; part < split.depth; ++part) {
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      const int expert = i * 32 + lane;
-      if (expert < p.num_experts)
-        sums[i] += __ldcg(p.scores + part * slice + row * p.num_experts + expert);
-    }
-  }
-  const float factor = kNorms ? NormFactor(p, split, row) : 1.0f;
-#pragma unroll
-  for (int i = 0; i < kLaneExperts; ++i)
-    orders[i] = i * 32 + lane < p.num_experts ? OrderOf(sums[i] * factor) : 0;
-  float all = 0.0f, chosen = 0.0f, first_score = 0.0f, own_score = 0.0f;
-  int32_t own_expert = 0;
-  for (int rank = 0; rank < p.experts_per_token; ++rank) {
+  float all = 0.0f, chosen = 0.0f, first_score = 0.0f;
+  SelectedExpert own = {};
+  for (int rank = 0; rank < experts_per_token; ++rank) {
     uint32_t best = 0;
     int32_t at = INT32_MAX;
 #pragma unroll
@@ -90,7 +93,7 @@ __device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteS
     const float score = ScoreOf(highest);
     if (rank == 0) {
       first_score = score;
-      if (!p.normalizes) {
+      if (!normalizes) {
 #pragma unroll
         for (const uint32_t order : orders) all += __expf(ScoreOf(order) - first_score);
         all = WarpSum(all);
@@ -98,16 +101,42 @@ __device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteS
     }
     const float weight = __expf(score - first_score);
     chosen += weight;
-    if (lane == rank) own_score = weight, own_expert = at;
+    if (lane == rank) own = {at, weight};
 #pragma unroll
     for (int i = 0; i < kLaneExperts; ++i) {
       if (i * 32 + lane == at) orders[i] = 0;
     }
   }
+  own.weight /= normalizes ? chosen : all;
+  return own;
+}
+
+// Sums a row's scores and selects its experts, with one warp.
+template <bool kNorms, int kLaneExperts>
+__device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteSplit& split,
+                                              int64_t row) {
+  const int lane = threadIdx.x % 32;
+  const int64_t slice = int64_t{p.num_rows} * p.num_experts;
+  // With more experts than kFewExperts the depth is not divided (SplitRoute).
+  constexpr int kMaxSlices = kLaneExperts * 32 > kFewExperts ? 1 : kMaxRouteSlices;
+  uint32_t orders[kLaneExperts];
+  float sums[kLaneExperts] = {};
+#pragma unroll
+  for (int i = 0; i < kLaneExperts; ++i) {
+    const int expert = i * 32 + lane;
+    if (expert < p.num_experts) {
+      sums[i] = SumSlices<kMaxSlices>(p.scores + row * p.num_experts + expert, slice, split.depth);
+    }
+  }
+  const float factor = kNorms ? NormFactor(p, split, row) : 1.0f;
+#pragma unroll
+  for (int i = 0; i < kLaneExperts; ++i)
+    orders[i] = i * 32 + lane < p.num_experts ? OrderOf(sums[i] * factor) : 0;
+  const SelectedExpert own = SelectByOrder(orders, p.experts_per_token, p.normalizes);
   if (lane >= p.experts_per_token) return;
   const int64_t pair = row * p.experts_per_token + lane;
-  p.experts[pair] = own_expert;
-  p.router_weights[pair] = own_score / (p.normalizes ? chosen : all);
+  p.experts[pair] = own.expert;
+  p.router_weights[pair] = own.weight;
 }
 
 // Sorts the pairs by expert with one block of threads. The order of pairs of one expert is
@@ -116,13 +145,23 @@ __device__ inline void SortPairsInBlock(const SortPairsParams& p) {
   __shared__ int32_t counts[kMaxExperts], firsts[kMaxExperts], first_tiles[kMaxExperts];
   __shared__ int32_t num_tiles;
   const int num_threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  int32_t own_expert = 0, own_rank = 0;  // of the thread's first pair
-  if (thread < p.num_pairs) own_expert = __ldcg(p.experts + thread);
+  // Of the thread's first pairs; those of further ones are read again.
+  constexpr int kOwn = 8;
+  int32_t experts[kOwn], ranks[kOwn];
+  const int first_further = kOwn * num_threads + thread;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const int pair = i * num_threads + thread;
+    experts[i] = pair < p.num_pairs ? __ldcg(p.experts + pair) : -1;
+  }
   for (int i = thread; i < p.num_experts; i += num_threads) counts[i] = 0;
   __syncthreads();
-  if (thread < p.num_pairs) own_rank = atomicAdd(&counts[own_expert], 1);
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    if (experts[i] >= 0) ranks[i] = atomicAdd(&counts[experts[i]], 1);
+  }
 #pragma unroll 4
-  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads)
+  for (int i = first_further; i < p.num_pairs; i += num_threads)
     p.sorted_index[i] = atomicAdd(&counts[__ldcg(p.experts + i)], 1);
   __syncthreads();
   if (thread < 32) {  // prefix sums; a lane has consecutive experts
@@ -158,12 +197,15 @@ __device__ inline void SortPairsInBlock(const SortPairsParams& p) {
   }
   for (int tile = num_tiles + thread; tile < p.num_tiles; tile += num_threads)
     p.tiles[tile] = {-1, 0, 0};
-  if (thread < p.num_pairs) {
-    p.pairs[firsts[own_expert] + own_rank] = thread;
-    p.sorted_index[thread] = firsts[own_expert] + own_rank;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    if (experts[i] < 0) break;
+    const int32_t at = firsts[experts[i]] + ranks[i];
+    p.pairs[at] = i * num_threads + thread;
+    p.sorted_index[i * num_threads + thread] = at;
   }
 #pragma unroll 4
-  for (int i = thread + num_threads; i < p.num_pairs; i += num_threads) {
+  for (int i = first_further; i < p.num_pairs; i += num_threads) {
     const int32_t at = firsts[__ldcg(p.experts + i)] + p.sorted_index[i];
     p.pairs[at] = i;
     p.sorted_index[i] = at;
@@ -195,11 +237,12 @@ struct alignas(16) RouteShared {
 // on the tensor cores. The warps share the slice. The order of the depth within a step of 32 is
 // free as long as both operands agree, so a thread has 8 contiguous values of a row
 // (stream_gemm.cuh). The factor of the norm, which depends on the whole row, is applied later.
-template <bool kNorms>
+// kAtOnce steps are loaded at a time, in registers; the sums do not depend on it.
+template <bool kNorms, int kAtOnce = 8>
 __device__ __forceinline__ void ScoreRows(const RouteParams& p, const RouteSplit& split, int slice,
                                           int row, int expert, bool waits_for_previous,
                                           RouteShared& shared) {
-  constexpr int kAtOnce = 8, kTiles = kRouteRows / 8;
+  constexpr int kTiles = kRouteRows / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bf16* low_router = p.router + int64_t{min(expert + g, p.num_experts - 1)} * p.hidden_size;
   const bf16* high_router =

@@ -10,7 +10,7 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-// Selects the experts of a row and their weights (as route::SelectExperts); called by a warp.
+// Selects the experts of a row and their weights. Called by a warp.
 template <int kLaneExperts>
 __device__ __forceinline__ void SelectRowExperts(const DecodeStepParams& p, SharedState& shared,
                                                  const float* scores, int row) {
@@ -30,40 +30,13 @@ __device__ __forceinline__ void SelectRowExperts(const DecodeStepParams& p, Shar
 #pragma unroll
   for (int i = 0; i < kLaneExperts; ++i)
     orders[i] = i * 32 + lane < p.num_experts ? route::OrderOf(__uint_as_float(words[i])) : 0;
-  float all = 0.0f, chosen = 0.0f, first_score = 0.0f, own_weight = 0.0f;
-  int own_expert = 0;
-  for (int rank = 0; rank < p.experts_per_token; ++rank) {
-    uint32_t best = 0;
-    int at = INT32_MAX;
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      if (orders[i] > best) best = orders[i], at = i * 32 + lane;
-    }
-    const uint32_t highest = __reduce_max_sync(0xffffffffu, best);
-    at = __reduce_min_sync(0xffffffffu, best == highest ? at : INT32_MAX);
-    if (at == INT32_MAX) at = rank;  // a row without valid scores: any expert will do
-    const float score = route::ScoreOf(highest);
-    if (rank == 0) {
-      first_score = score;
-      if (!p.normalizes_experts) {
-#pragma unroll
-        for (const uint32_t order : orders) all += __expf(route::ScoreOf(order) - first_score);
-        all = WarpSum(all);
-      }
-    }
-    const float weight = __expf(score - first_score);
-    chosen += weight;
-    if (lane == rank) own_weight = weight, own_expert = at;
-#pragma unroll
-    for (int i = 0; i < kLaneExperts; ++i) {
-      if (i * 32 + lane == at) orders[i] = 0;
-    }
-  }
+  const route::SelectedExpert own =
+      route::SelectByOrder(orders, p.experts_per_token, p.normalizes_experts);
   if (lane >= p.experts_per_token) return;
   SelectedExperts& selected = shared.experts;
-  selected.of_rows[row][lane] = static_cast<int16_t>(own_expert);
-  selected.weights[row][lane] = own_weight / (p.normalizes_experts ? chosen : all);
-  atomicOr(&selected.mask[own_expert / 32], 1u << own_expert % 32);
+  selected.of_rows[row][lane] = static_cast<int16_t>(own.expert);
+  selected.weights[row][lane] = own.weight;
+  atomicOr(&selected.mask[own.expert / 32], 1u << own.expert % 32);
 }
 
 // Fills SharedState::experts and lets the producer continue. Called by all compute warps.

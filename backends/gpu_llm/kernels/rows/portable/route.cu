@@ -62,13 +62,13 @@ cudaError_t Route(const RouteParams& params, const SortPairsParams& sort, int32_
     Launch(score, score_grid, kRouteThreads, 0, stream, params, split);
     Launch(select, select_grid, kRouteThreads, 0, stream, params, split, sort, ticket, sorts);
   };
-  constexpr int kMostLaneExperts = kMaxExperts / 32;
-  const bool is_few = params.num_experts <= 128;
+  constexpr int kFewLaneExperts = kFewExperts / 32, kMostLaneExperts = kMaxExperts / 32;
+  const bool is_few = params.num_experts <= kFewExperts;
   if (params.norm_weight != nullptr) {
-    is_few ? launch(ScoreRowsKernel<true>, SelectRowsKernel<true, 4>)
+    is_few ? launch(ScoreRowsKernel<true>, SelectRowsKernel<true, kFewLaneExperts>)
            : launch(ScoreRowsKernel<true>, SelectRowsKernel<true, kMostLaneExperts>);
   } else {
-    is_few ? launch(ScoreRowsKernel<false>, SelectRowsKernel<false, 4>)
+    is_few ? launch(ScoreRowsKernel<false>, SelectRowsKernel<false, kFewLaneExperts>)
            : launch(ScoreRowsKernel<false>, SelectRowsKernel<false, kMostLaneExperts>);
   }
   if (sort.pairs != nullptr && !sorts) SortPairs(sort, stream);
