@@ -10,17 +10,20 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 namespace {
 
-template <int kRows, int kGroups, int kStages, int kBlocks>
-struct Bf16Shape : TileShape<kRows, kGroups, 1, kStages, kBlocks> {
-  using Tile = TileShape<kRows, kGroups, 1, kStages, kBlocks>;
+// One block of a multiprocessor, with wide stages, reads faster than several blocks with narrower
+// ones.
+template <int kRows, int kGroups, int kSteps, int kStages>
+struct Bf16Shape : TileShape<kRows, kGroups, kSteps, kStages, 1> {
+  using Tile = TileShape<kRows, kGroups, kSteps, kStages, 1>;
   static constexpr int kThreads = Tile::kConsumers + 32 * (1 + Tile::kRowWarps);
-  static constexpr int kWeightBytes = Tile::kOutputs * kRowBytes;  // of a stage
+  static constexpr int kBoxBytes = Tile::kOutputs * kRowBytes;  // of a step's weights
+  static constexpr int kWeightBytes = kSteps * kBoxBytes;       // of a stage
   static constexpr int kStageBytes = kWeightBytes + Tile::kRowsBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
   using StageRing = Ring<Tile, kStageBytes>;
 };
 
-// A box of the map is the weights of a stage. They are read once: the cache keeps the rows.
+// A box of the map is the weights of a step. They are read once: the cache keeps the rows.
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void CopyWeights(uint32_t to, const void* map, int column, int output,
                                             int expert, uint64_t* barrier) {
@@ -42,8 +45,11 @@ __device__ void ProduceWeights(const GroupedGemmParams& p, TileWalk walk, const 
     for (int step = 0; step < num_steps; ++step, ring.Advance()) {
       ring.WaitEmpty();
       BarrierExpect(ring.full + ring.stage, Shape::kWeightBytes);
-      CopyWeights(ring.at(), map, step * Shape::kColumns, output_tile * Shape::kOutputs,
-                  tile.expert, ring.full + ring.stage);
+#pragma unroll
+      for (int i = 0; i < Shape::kSteps; ++i) {
+        CopyWeights(ring.at() + i * Shape::kBoxBytes, map, step * Shape::kColumns + i * 64,
+                    output_tile * Shape::kOutputs, tile.expert, ring.full + ring.stage);
+      }
     }
   }
 }
@@ -62,11 +68,15 @@ __device__ void Consume(const GroupedGemmParams& p, TileWalk walk, typename Shap
       for (int step = 0; step < num_steps; ++step, ring.Advance()) {
         BarrierWait(ring.full + ring.stage, ring.parity);
         ProxyFence();  // rows were written by threads
-        const uint64_t a = MatrixDescriptor<kRowBytes>(ring.at() + group * (64 * kRowBytes));
-        const uint64_t b = MatrixDescriptor<kRowBytes>(ring.rows_at());
+        const uint32_t weights = ring.at() + group * (64 * kRowBytes), rows = ring.rows_at();
         WgmmaBegin();
 #pragma unroll
-        for (int k = 0; k < 4; ++k) Wgmma(sums, a + 2 * k, b + 2 * k, 1);
+        for (int i = 0; i < Shape::kSteps; ++i) {
+          const uint64_t a = MatrixDescriptor<kRowBytes>(weights + i * Shape::kBoxBytes);
+          const uint64_t b = MatrixDescriptor<kRowBytes>(rows + i * (Shape::kRows * kRowBytes));
+#pragma unroll
+          for (int k = 0; k < 4; ++k) Wgmma(sums, a + 2 * k, b + 2 * k, 1);
+        }
         WgmmaCommit();
         WgmmaWait<1>();
         if (previous >= 0 && releases) BarrierArrive(ring.empty + previous);
@@ -152,15 +162,15 @@ cudaError_t LaunchShape(const StreamExpertsParams& params, int num_processors,
 cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cudaStream_t stream) {
   switch (params.gemm.tile_rows) {
     case 8:
-      return LaunchShape<Bf16Shape<8, 1, 8, 3>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<8, 2, 2, 6>>(params, num_processors, stream);
     case 16:
-      return LaunchShape<Bf16Shape<16, 2, 6, 2>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<16, 2, 2, 5>>(params, num_processors, stream);
     case 32:
-      return LaunchShape<Bf16Shape<32, 2, 5, 2>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<32, 2, 2, 5>>(params, num_processors, stream);
     case 64:
-      return LaunchShape<Bf16Shape<64, 4, 5, 1>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<64, 4, 1, 5>>(params, num_processors, stream);
     case 128:
-      return LaunchShape<Bf16Shape<128, 4, 4, 1>>(params, num_processors, stream);
+      return LaunchShape<Bf16Shape<128, 4, 1, 4>>(params, num_processors, stream);
     default:
       return cudaErrorInvalidValue;
   }
