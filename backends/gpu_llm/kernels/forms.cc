@@ -129,6 +129,9 @@ void AdapterExpand(const AdapterGemmParams& params, cudaStream_t stream) {
 bool CanRunExpertGemm(const WeightMatrix& weights) {
   return CurrentKernels().CanRunExpertGemm(weights);
 }
+bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output) {
+  return CurrentKernels().PrefersExpertGemm(weights, output);
+}
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().ExpertGemm(params, num_processors, stream);
 }
@@ -162,6 +165,9 @@ void GatherColumns(const GatherColumnsParams& params, cudaStream_t stream) {
 }
 void QuantizeRows(const QuantizeRowsParams& params, cudaStream_t stream) {
   return CurrentKernels().QuantizeRows(params, stream);
+}
+bool StreamsLikeExpertGemm(const WeightMatrix& weights) {
+  return CurrentKernels().StreamsLikeExpertGemm(weights);
 }
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {

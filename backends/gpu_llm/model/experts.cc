@@ -34,8 +34,7 @@ constexpr ExpertForm kForms[] = {
     {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
     {ExpertKernel::kExpertGemm, 0, kAnyMean},
 };
-// For rows in fp8. Batch-invariant steps of all sizes use this kernel too: its order of
-// additions does not depend on the rows.
+// For rows in fp8, and for batch-invariant steps if streamed experts would not give the same bits.
 constexpr ExpertForm kSortedForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
 
 // From so many rows on, three kernels route faster than one.
@@ -48,7 +47,9 @@ bool QuantizesRows(const GpuExperts& experts) {
 
 const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
   const bool is_always_sorted =
-      is_batch_invariant || QuantizesRows(layer.expert_gate_up) || QuantizesRows(layer.expert_down);
+      QuantizesRows(layer.expert_gate_up) || QuantizesRows(layer.expert_down) ||
+      (is_batch_invariant && !(StreamsLikeExpertGemm(layer.expert_gate_up.first) &&
+                               StreamsLikeExpertGemm(layer.expert_down.first)));
   const std::span<const ExpertForm> forms =
       is_always_sorted ? std::span<const ExpertForm>(kSortedForms) : kForms;
   return *std::find_if(forms.begin(), forms.end(),
@@ -209,6 +210,7 @@ Status Experts::RouteManyRows(const RouteParams& route, cudaStream_t stream) con
   scores.num_rows = route.num_rows;
   scores.num_experts = 1;
   scores.output = GemmEpilogue::kFloat;
+  scores.copies_weights_early = true;
   NEREID_RETURN_IF_ERROR(
       CudaStatus(ExpertGemm(scores, num_processors_, stream), "the router's GEMM"));
   SelectExperts(route, stream);

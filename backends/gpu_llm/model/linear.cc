@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
@@ -136,33 +137,51 @@ Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStr
   return CudaStatus(cudaGetLastError(), "a stream GEMM");
 }
 
-Status LinearRunner::RunBatchInvariant(const LinearCall& call, int num_rows, cudaStream_t stream) {
-  const GpuMatrix& weights = *call.weights;
+// The choices depend on the call only, and not on the number of rows. The gate is a kernel of its
+// own, as in steps with adapters, so that a sequence without gets the same bits in both.
+Status LinearRunner::RunBatchInvariant(const LinearCall& given, int num_rows, cudaStream_t stream) {
+  LinearCall call = given;
   const bool gates = call.output == GemmEpilogue::kSiluGate;
-  GroupedGemmParams gemm = {};
-  gemm.weights = static_cast<const __nv_bfloat16*>(weights.data);
-  if (weights.format != WeightFormat::kBf16) {
+  if (gates) call.output = GemmEpilogue::kBf16, call.out = call.scratch;
+  WeightMatrix weights = *call.weights;
+  if (weights.format != WeightFormat::kBf16 && !PrefersExpertGemm(weights, call.output)) {
     MarkDequantize(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
-    gemm.weights = dequantized_.as<__nv_bfloat16>();
+    weights.format = WeightFormat::kBf16;
+    weights.data = dequantized_.data();
   }
-  gemm.in = call.in;
-  gemm.pairs = call.rows;
-  gemm.pairs_per_row = 1;
-  gemm.num_rows = num_rows;
-  gemm.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
-  gemm.num_tiles = (num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
-  gemm.num_outputs = weights.num_outputs;
-  gemm.depth = weights.depth;
-  gemm.out = gates ? call.scratch : call.out;
-  gemm.out_is_float = call.output == GemmEpilogue::kFloat;
-  gemm.accumulates = call.output == GemmEpilogue::kAdd;
-  MarkGemm(call, num_rows, true, stream);
-  GroupedGemm(gemm, stream);
+  MarkGemm(call, num_rows, weights.format != call.weights->format, stream);
+  if (call.rows == nullptr && PrefersExpertGemm(weights, call.output)) {
+    ExpertGemmParams gemm = {};
+    gemm.weights = weights;
+    gemm.in = call.in;
+    gemm.out = call.out;
+    gemm.num_rows = num_rows;
+    gemm.num_experts = 1;
+    gemm.output = call.output;
+    gemm.copies_weights_early = weights.data == call.weights->data;
+    NEREID_RETURN_IF_ERROR(
+        CudaStatus(ExpertGemm(gemm, num_processors_, stream), "a batch-invariant product"));
+  } else {
+    GroupedGemmParams gemm = {};
+    gemm.weights = static_cast<const __nv_bfloat16*>(weights.data);
+    gemm.in = call.in;
+    gemm.pairs = call.rows;
+    gemm.pairs_per_row = 1;
+    gemm.num_rows = num_rows;
+    gemm.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+    gemm.num_tiles = (num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
+    gemm.num_outputs = weights.num_outputs;
+    gemm.depth = weights.depth;
+    gemm.out = call.out;
+    gemm.out_is_float = call.output == GemmEpilogue::kFloat;
+    gemm.accumulates = call.output == GemmEpilogue::kAdd;
+    GroupedGemm(gemm, stream);
+  }
   if (gates) {
     Mark(call, "gate", RowsWork(num_rows, 3.0 * weights.num_outputs), stream);
-    SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
-             num_rows, weights.num_outputs / 2, stream);
+    SiluGate(static_cast<const __nv_bfloat16*>(given.scratch),
+             static_cast<__nv_bfloat16*>(given.out), num_rows, weights.num_outputs / 2, stream);
   }
   return CudaStatus(cudaGetLastError(), "a grouped GEMM");
 }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
@@ -272,6 +273,7 @@ TEST_F(ExpertGemmTest, FloatOutputsOfOneMatrix) {
       const DeviceMemory out = Allocate(int64_t{4} * rows * num_outputs);
       ExpertGemmParams params = Params(problem, GemmEpilogue::kFloat, out);
       params.first_rows = nullptr;
+      params.copies_weights_early = rows > 1;
       ASSERT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       const auto got = ToHost<float>(out, size_t{1} * rows * num_outputs);
@@ -284,6 +286,23 @@ TEST_F(ExpertGemmTest, FloatOutputsOfOneMatrix) {
       }
       EXPECT_LT(RelativeError(got, expected), 1e-5) << rows << " x " << num_outputs;
     }
+  }
+}
+
+TEST_F(ExpertGemmTest, ProductsAreAddedToTheOutputs) {
+  for (const int rows : {1, 33, 700}) {
+    const Problem problem = MakeProblem(272, 264, {rows});
+    const int64_t count = int64_t{rows} * 272;
+    const std::vector<float> product = RowToHost(Run(problem, GemmEpilogue::kBf16), 0, count);
+    const DeviceMemory out = RandomBf16(count, 2.0f, 9);
+    std::vector<float> expected = RowToHost(out, 0, count);
+    for (int64_t i = 0; i < count; ++i) expected[i] += product[i];
+    ExpertGemmParams params = Params(problem, GemmEpilogue::kAdd, out);
+    params.first_rows = nullptr;
+    params.copies_weights_early = true;
+    ASSERT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_LT(RelativeError(RowToHost(out, 0, count), expected), kTolerance) << rows;
   }
 }
 
@@ -301,6 +320,45 @@ TEST_F(ExpertGemmTest, ResultsOfARowDoNotDependOnOtherRows) {
                 cudaSuccess);
       const std::vector<float> one = RowToHost(Run(alone, GemmEpilogue::kBf16), expert, 272);
       for (int c = 0; c < 272; ++c) ASSERT_EQ(one[c], many[int64_t{row} * 272 + c]) << row;
+    }
+  }
+}
+
+// Batch-invariant steps use both kernels.
+TEST_F(ExpertGemmTest, StreamedExpertsGiveTheSameBits) {
+  for (const int scales_per_block : {0, 1, 4}) {  // 0: bf16
+    Problem problem = MakeProblem(272, 520, {30, 1, 200, 0, 9, 64});
+    if (scales_per_block > 0) Pack(problem, WeightFormat::kInt4, scales_per_block);
+    for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
+      const bool gates = output == GemmEpilogue::kSiluGate;
+      const int64_t count = int64_t{problem.num_rows()} * (gates ? 136 : 272);
+      const ExpertGemmParams params = Params(problem, output, problem.in);
+      if (!StreamsLikeExpertGemm(params.weights)) continue;  // the portable form
+      const std::vector<float> expected = RowToHost(Run(problem, output), 0, count);
+      for (const int tile_rows : {8, 16, 32, 64}) {
+        std::vector<ExpertTile> tiles;
+        for (int expert = 0; expert < problem.num_experts(); ++expert) {
+          const int last = problem.first_rows[expert + 1];
+          for (int row = problem.first_rows[expert]; row < last; row += tile_rows)
+            tiles.push_back({expert, row, std::min(tile_rows, last - row)});
+        }
+        const DeviceMemory d_tiles = ToDevice(tiles), out = Allocate(2 * count);
+        GroupedGemmParams gemm = {};
+        gemm.in = problem.in.as<__nv_bfloat16>();
+        gemm.tiles = d_tiles.as<ExpertTile>();
+        gemm.num_tiles = static_cast<int>(tiles.size());
+        gemm.tile_rows = tile_rows;
+        gemm.num_outputs = problem.num_outputs;
+        gemm.depth = problem.depth;
+        gemm.gates = gates;
+        gemm.out = out.data();
+        ASSERT_EQ(
+            StreamExperts({gemm, params.weights, params.stride_bytes, problem.num_experts(), false},
+                          kNumProcessors, nullptr),
+            cudaSuccess);
+        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+        EXPECT_EQ(RowToHost(out, 0, count), expected) << tile_rows << " " << scales_per_block;
+      }
     }
   }
 }

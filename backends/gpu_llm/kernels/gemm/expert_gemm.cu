@@ -122,6 +122,12 @@ bool CanRunExpertGemm(const WeightMatrix& weights) {
   return false;
 }
 
+bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output) {
+  if (output == GemmEpilogue::kFloat)
+    return weights.format == WeightFormat::kBf16 && weights.depth % 8 == 0;
+  return weights.format != WeightFormat::kFp8 && CanRunExpertGemm(weights);
+}
+
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
   if (params.output != GemmEpilogue::kFloat && !CanRunExpertGemm(params.weights))

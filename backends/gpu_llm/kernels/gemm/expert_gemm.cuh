@@ -180,6 +180,15 @@ __device__ __forceinline__ void StoreMatrices(uint32_t address, const uint32_t (
       : "memory");
 }
 
+__device__ __forceinline__ uint4 AddBf16(const uint4& a, const uint4& b) {
+  float sums[8], values[8];
+  Unpack8(a, sums);
+  Unpack8(b, values);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sums[i] += values[i];
+  return Pack8(sums);
+}
+
 template <typename Format, int kMaxRows>
 class Block {
   using Shape = StageShape<Format, kMaxRows>;
@@ -202,34 +211,37 @@ class Block {
   __device__ void Produce(const TensorMaps<kMaxRows>& maps) {
     StageRing<Shape::kStages> ring;
     int filled = 0;
+    int num_early = 0;  // steps of the first item whose weights have been copied
+    if (p_.copies_weights_early) {
+      const ItemCursor<kMaxRows> cursor(p_);
+      if (cursor.has_item()) num_early = min(Shape::kStages, num_steps_);
+      for (int step = 0; step < num_early; ++step) ExpectStage(maps, cursor.item(), step, step);
+    }
+    WaitForPrevious();
     for (ItemCursor<kMaxRows> cursor(p_); cursor.has_item(); cursor.Advance()) {
       const Item item = cursor.item();
-      const int boxes = (item.num_rows + kRowStep - 1) / kRowStep,
-                rows = boxes * kRowStep / kCluster;
+      const int boxes = (item.num_rows + kRowStep - 1) / kRowStep, rows = BlockRows(item);
       const void* in_map = &maps.in[boxes - 1];
       const int first_row = item.first_row + rank_ * rows;
-      const int first_output = item.first_output + rank_ * kOutputs;
-      const uint32_t bytes = Shape::kWeightBytes + kCluster * rows * kStageRowBytes;
       for (int step = 0; step < num_steps_; ++step) {
         if (filled < Shape::kStages) {
           ++filled;
         } else {
           BarrierWait(empty_ + ring.stage, ring.parity ^ 1);
         }
-        const uint32_t to = stages_ + ring.stage * Shape::kStageBytes;
-        uint64_t* barrier = full_ + ring.stage;
-        BarrierExpect(barrier, bytes);
-        if constexpr (!Format::kUnpacks)
-          CopyWeights(to, &maps.weights, step * kStepColumns, first_output, item.expert, barrier);
-        CopyToCluster(to + Shape::kWeightBytes + rank_ * rows * kStageRowBytes, in_map,
-                      step * kStepColumns, first_row, barrier);
+        if (step >= num_early) ExpectStage(maps, item, step, ring.stage);
+        CopyToCluster(stages_ + ring.stage * Shape::kStageBytes + Shape::kWeightBytes +
+                          rank_ * rows * kStageRowBytes,
+                      in_map, step * kStepColumns, first_row, full_ + ring.stage);
         ring.Advance();
       }
+      num_early = 0;
     }
   }
 
   // Copies weights that are unpacked. Called by one thread.
   __device__ void ProduceWeights() {
+    if (!p_.copies_weights_early) WaitForPrevious();
     const int block_bytes = Int4BlockBytes(p_.weights.scales_per_block);
     const int num_tiles = p_.weights.num_outputs / kInt4TileRows;
     const int64_t tile_bytes = int64_t{num_blocks_} * block_bytes;
@@ -294,6 +306,21 @@ class Block {
   }
 
  private:
+  // Rows that each block of the cluster copies to both.
+  static __device__ __forceinline__ int BlockRows(const Item& item) {
+    return (item.num_rows + kRowStep - 1) / kRowStep * (kRowStep / kCluster);
+  }
+
+  // Makes a stage's barrier expect a step's weights and rows, and copies the weights.
+  __device__ __forceinline__ void ExpectStage(const TensorMaps<kMaxRows>& maps, const Item& item,
+                                              int step, int stage) {
+    BarrierExpect(full_ + stage, Shape::kWeightBytes + kCluster * BlockRows(item) * kStageRowBytes);
+    if constexpr (!Format::kUnpacks) {
+      CopyWeights(stages_ + stage * Shape::kStageBytes, &maps.weights, step * kStepColumns,
+                  item.first_output + rank_ * kOutputs, item.expert, full_ + stage);
+    }
+  }
+
   // kRows: the item's rows, rounded up. Advances the cursor.
   template <int kRows>
   __device__ __forceinline__ void ConsumeItem(const Item& item, ItemCursor<kMaxRows>& cursor) {
@@ -493,7 +520,8 @@ class Block {
                        : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                        : "r"(staging + offset(row, thread % kChunks))
                        : "memory");
-          *reinterpret_cast<uint4*>(out + int64_t{first + row} * row_size) = value;
+          uint4* to = reinterpret_cast<uint4*>(out + int64_t{first + row} * row_size);
+          *to = !kGates && p_.output == GemmEpilogue::kAdd ? AddBf16(*to, value) : value;
         }
       }
     }
@@ -532,7 +560,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   ClusterArrive();
   ClusterWait();  // the barriers of both blocks are initialized
-  WaitForPrevious();
   Block<Format, kMaxRows> block(p, shared, barriers);
   if (threadIdx.x < 128) {
     ReleaseRegisters<40>();
@@ -541,6 +568,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     __syncwarp();
   } else {
     AcquireRegisters<232>();
+    WaitForPrevious();
     block.Consume();
   }
   // A block's shared memory exists until the other one has stopped writing to it.

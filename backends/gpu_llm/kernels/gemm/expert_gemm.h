@@ -1,6 +1,7 @@
 // Grouped GEMM for experts with many rows, on warpgroup matrix instructions: the rows of each
 // expert are consecutive, and each expert's weights are read once for up to 256 of its rows.
-// model/experts.cc selects between it and StreamExperts().
+// model/experts.cc selects between it and StreamExperts(). model/linear.cc multiplies single
+// matrices with it where a row's result must not depend on the number of rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,13 +27,19 @@ struct ExpertGemmParams {
   const float* in_scales;  // [num_rows], with an input in fp8
   void* out;  // [num_rows, num_outputs] bf16 or float, with a gate [num_rows, num_outputs / 2]
   int num_rows;
-  int num_experts;      // at most kMaxExperts
-  GemmEpilogue output;  // kBf16, kSiluGate, or with bf16 weights kFloat
+  int num_experts;  // at most kMaxExperts
+  // kFloat only with bf16 weights. kAdd adds the product after it was rounded to bf16.
+  GemmEpilogue output;
+  // Without first_rows, and if no kernel writes the weights: copies the first ones before the
+  // previous kernel has ended.
+  bool copies_weights_early;
 };
 
 inline namespace NEREID_KERNEL_FORM {
 // Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16.
 bool CanRunExpertGemm(const WeightMatrix& weights);
+// Whether batch-invariant products of a matrix use it rather than GroupedGemm().
+bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output);
 
 // A row's result depends only on the row: the order of additions does not depend on other rows, on
 // the number of rows of an expert, or on their order.

@@ -3,6 +3,12 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
+// Both kernels add the columns in their order, unless the depth is divided.
+bool StreamsLikeExpertGemm(const WeightMatrix& weights) {
+  return weights.format == WeightFormat::kBf16 ||
+         (weights.format == WeightFormat::kInt4 && weights.depth < stream_experts::kMinSlicedDepth);
+}
+
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {
   return params.weights.format == WeightFormat::kInt4

@@ -27,6 +27,9 @@ struct StreamExpertsParams {
 };
 
 inline namespace NEREID_KERNEL_FORM {
+// Whether a row's result is that of ExpertGemm() bit for bit.
+bool StreamsLikeExpertGemm(const WeightMatrix& weights);
+
 // A row's result depends only on the row and on tile_rows.
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream);

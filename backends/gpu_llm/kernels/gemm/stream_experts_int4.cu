@@ -11,8 +11,6 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 namespace {
 
 constexpr int kSlotBlocks = 2;  // consecutive blocks that one copy brings
-// Slices of less depth would end before they are worth the addition of their sums.
-constexpr int kMinSlicedDepth = 4096;
 
 template <int kRows, int kGroups, int kSlices, int kStages, int kSlots_, int kBlocks>
 struct Int4Shape : TileShape<kRows, kGroups, 2, kStages, kBlocks, kSlices> {

@@ -19,6 +19,10 @@ cudaError_t TileGemm(const TileGemmParams& params, cudaStream_t stream) {
   return cudaErrorInvalidValue;
 }
 
+bool StreamsLikeExpertGemm(const WeightMatrix&) {
+  return false;
+}
+
 cudaError_t StreamExperts(const StreamExpertsParams& params, int, cudaStream_t stream) {
   const GroupedGemmParams& from = params.gemm;
   TileGemmParams gemm = {};
@@ -41,6 +45,10 @@ bool CanRunExpertGemm(const WeightMatrix& weights) {
   if (weights.format == WeightFormat::kFp8)
     return !weights.quantizes_input && weights.depth % 16 == 0 && weights.num_outputs % 8 == 0;
   return weights.depth % 8 == 0 && weights.num_outputs % 8 == 0;
+}
+
+bool PrefersExpertGemm(const WeightMatrix&, GemmEpilogue) {
+  return false;
 }
 
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int, cudaStream_t stream) {
