@@ -4,14 +4,16 @@
 //   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9]
 //                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|
 //                     phi-3-mini|starcoder2-3b|starcoder2-15b|tiny]
-//                    [--weights bf16|int4|fp8|fp8-weights]
+//                    [--config FOLDER] [--weights bf16|int4|fp8|fp8-weights]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
 //                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
 //                    [--adapters 1,64,1000] [--adapter-gb 8] [--adapter-rank 16]
-//                    [--modules attention|all|both] [--traffic 0] [--resident 1]
+//                    [--modules attention|all|both] [--traffic 0] [--resident 1] [--output 256]
+// --config: a folder with a config.json, whose decoder is measured instead of --shape; those of
+// bench/gpu_llm/shapes, for example. --output: tokens that each sequence of --batches decodes;
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
@@ -35,6 +37,7 @@
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/model/architecture.h"
 #include "bench/gpu_llm/link_rate.h"
 #include "bench/gpu_llm/made_up_adapters.h"
 #include "bench/gpu_llm/step_trace.h"
@@ -157,8 +160,8 @@ class Bench {
  public:
   Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
         const std::vector<int32_t>& devices, llm::EngineOptions engine,
-        const llm::SamplingParams& sampling, const std::string& steps)
-      : sampling_(sampling), steps_(steps) {
+        const llm::SamplingParams& sampling, const std::string& steps, int32_t num_output)
+      : sampling_(sampling), num_output_(num_output), steps_(steps) {
     engine.on_step_end = [this](const llm::EngineStats& stats) { steps_.Note(stats); };
     llm::DecoderModel model;
     model.spec = spec;
@@ -220,7 +223,7 @@ class Bench {
 
   // Returns tokens a second in the steady state.
   double Decode(int32_t batch) {
-    const Work one = batch == 1 ? Work{128, 256} : Work{512, 256};
+    const Work one = {batch == 1 ? 128 : 512, num_output_};
     const double idle = executor_->idle_seconds();
     const int64_t steps = executor_->num_steps();
     std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
@@ -351,6 +354,7 @@ class Bench {
 
  private:
   const llm::SamplingParams sampling_;
+  const int32_t num_output_;  // of a sequence of Decode()
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // owned by the engine; read while it is idle
   std::mt19937 random_{11};
@@ -431,6 +435,8 @@ int Main(int argc, char** argv) {
   std::map<std::string, std::string> given = {{"--gpus", "0"},
                                               {"--cache-fraction", "0.9"},
                                               {"--shape", "8b"},
+                                              {"--config", ""},
+                                              {"--output", "256"},
                                               {"--weights", "bf16"},
                                               {"--batches", ""},
                                               {"--ttft", ""},
@@ -496,11 +502,16 @@ int Main(int argc, char** argv) {
   llm::EngineOptions engine;
   engine.overlaps_steps = given["--overlap"] == "1";
   engine.scheduler.mixed_step_tokens = std::atoi(given["--mixed"].c_str());
-  llm::DecoderSpec shape = Shape(given["--shape"]);
+  const std::string config = given["--config"];
+  llm::DecoderSpec shape =
+      config.empty()
+          ? Shape(given["--shape"])
+          : Checked(llm::ReadDecoderSpec(Checked(llm::Checkpoint::OpenConfig(config)))).spec;
   if (const int layers = std::atoi(given["--layers"].c_str()); layers > 0)
     shape.layers.resize(layers);
   const llm::DecoderSpec spec = shape;
-  Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"]);
+  Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"],
+              std::atoi(given["--output"].c_str()));
   if (!adapters.empty()) {
     MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters,
                     given["--modules"], std::atoi(given["--traffic"].c_str()));
