@@ -40,7 +40,7 @@ class WeightPlan {
         std::make_shared<MatrixSource>(SourceOf(layer, kinds_and_rows, 1, interleave, kNoExpert));
     source->offset = added;
     const int64_t rows = source->num_rows(), offset = Reserve(rows * 2);
-    vectors_.push_back({offset, rows, 0.0f});
+    vectors_.push_back({offset, rows, 0.0f, dummy_ ? dummy_->bias_bound : 0.0f});
     CheckMapped(*source);
     uploads_.push_back({offset, rows * 2, [source, rows](uint8_t* to) {
                           return FillBf16Rows(*source, 0, rows, reinterpret_cast<uint16_t*>(to));
@@ -52,6 +52,7 @@ class WeightPlan {
   const __nv_bfloat16* NormVector(int32_t layer, WeightKind kind, int64_t size) {
     const __nv_bfloat16* vector = Vector(layer, {{kind, size}}, 0, model_.spec.norm.weight_offset);
     vectors_.back().dummy_value = 1.0f;
+    vectors_.back().dummy_bound = 0.0f;
     return vector;
   }
   GpuNorm Norm(int32_t layer, WeightKind weight, WeightKind bias) {
@@ -135,6 +136,7 @@ class WeightPlan {
   struct PlannedVector {
     int64_t offset, count;
     float dummy_value;  // value with dummy weights
+    float dummy_bound;  // above 0: they are random up to this magnitude instead
   };
   const std::vector<PlannedVector>& vectors() const { return vectors_; }
   // Matrices that GpuWeights::matrices() does not list; pointers are encoded offsets.
@@ -355,11 +357,18 @@ void RelocateAll(GpuWeights& weights, const WeightPlace& place) {
     VisitPointers(layer, [&](auto& pointer) { Relocate(pointer, place); });
 }
 
-// Uniform values that keep about the magnitude of a product's input; norms are 1, biases 0.
+// Uniform values that keep about the magnitude of a product's input; norms and biases as
+// DummyWeights says.
 Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, const WeightPlace& place,
                         uint64_t seed) {
-  for (const auto& [offset, count, value] : plan.vectors()) {
-    ConstantFill(reinterpret_cast<__nv_bfloat16*>(place(offset)), count, value, nullptr);
+  for (const auto& [offset, count, value, bound] : plan.vectors()) {
+    auto* const vector = reinterpret_cast<__nv_bfloat16*>(place(offset));
+    if (bound > 0.0f) {
+      RandomFill(vector, count, bound, seed + (uint64_t{1} << 48) + static_cast<uint64_t>(offset),
+                 nullptr);
+    } else {
+      ConstantFill(vector, count, value, nullptr);
+    }
   }
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
   for (GpuMatrix matrix : plan.dummy_matrices()) {

@@ -111,6 +111,7 @@ struct DummyWeights {
   uint64_t seed = 1;
   WeightFormat format = WeightFormat::kBf16;
   bool quantizes_input = true;  // of fp8
+  float bias_bound = 0.0f;      // biases are uniform between this and its negative
 };
 
 // UNSUPPORTED names the feature of the decoder that this backend does not support.

@@ -30,6 +30,11 @@ struct DecodeStepModel {
   bool normalizes_experts = true;
 };
 
+// With biases of q, k and v, which the models with `has_biases` have already.
+DecodeStepModel WithBiases(DecodeStepModel model) {
+  model.has_biases = true;
+  return model;
+}
 llm::DecoderModel Build(const DecodeStepModel& model) {
   llm::DecoderModel result;
   llm::DecoderSpec& spec = result.spec;
@@ -66,6 +71,7 @@ llm::DecoderModel Build(const DecodeStepModel& model) {
 
 constexpr int32_t kLengths[] = {1, 63, 64, 127, 130, 391, 700, 1500};
 constexpr int32_t kNumSequences = 8, kBlocksEach = 25;
+constexpr float kBiasBound = 1.0f;  // queries, keys and values have a deviation of about 1
 
 class Steps {
  public:
@@ -75,7 +81,7 @@ class Steps {
     options.max_num_tokens = 2048;
     options.max_cache_tokens = kNumSequences * kBlocksEach * 64;
     options.fuses_decode = fuses;
-    options.dummy = DummyWeights{7, model.format};
+    options.dummy = DummyWeights{7, model.format, true, kBiasBound};
     auto made = GpuExecutor::Create(Build(model), options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) executor_ = std::move(*made);
@@ -213,6 +219,20 @@ float MedianError(const std::vector<float>& actual, const std::vector<float>& ex
 
 class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeStepModel>> {
  protected:
+  // The order of additions differs, so that some roundings to bf16 differ.
+  static void CompareLogits() {
+    Steps fused(GetParam(), true), plain(GetParam(), false);
+    ASSERT_TRUE(fused.ok() && plain.ok());
+    ASSERT_TRUE(fused.fuses() && !plain.fuses());
+    fused.Prefill();
+    plain.Prefill();
+    if (GetParam().all_have_windows) fused.ReleaseBlocks(GetParam().window);
+    for (const int32_t num_rows : {1, 8, 3, 2, 5, 6, 8, 7, 4, 1, 8}) {  // 8 often: also by a graph
+      const std::vector<float> expected = plain.Decode(num_rows);
+      EXPECT_LT(Error(fused.Decode(num_rows), expected, num_rows), Tolerance(num_rows))
+          << num_rows << " rows";
+    }
+  }
   static bool Selects() { return GetParam().experts_per_token < GetParam().num_experts; }
   static float Error(const std::vector<float>& actual, const std::vector<float>& expected,
                      int32_t num_rows) {
@@ -227,19 +247,8 @@ class DecodeStepTest : public testing::GpuTest<::testing::TestWithParam<DecodeSt
   }
 };
 
-// The order of additions differs, so that some roundings to bf16 differ.
 TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
-  Steps fused(GetParam(), true), plain(GetParam(), false);
-  ASSERT_TRUE(fused.ok() && plain.ok());
-  ASSERT_TRUE(fused.fuses() && !plain.fuses());
-  fused.Prefill();
-  plain.Prefill();
-  if (GetParam().all_have_windows) fused.ReleaseBlocks(GetParam().window);
-  for (const int32_t num_rows : {1, 8, 3, 2, 5, 6, 8, 7, 4, 1, 8}) {  // 8 often: also by a graph
-    const std::vector<float> expected = plain.Decode(num_rows);
-    EXPECT_LT(Error(fused.Decode(num_rows), expected, num_rows), Tolerance(num_rows))
-        << num_rows << " rows";
-  }
+  CompareLogits();
 }
 
 // A chain's keys and values are computed by the step that reads them, in one KV block or two.
@@ -315,6 +324,23 @@ const DecodeStepModel kModels[] = {
     {"int4_heads_of_96", kInt4, 768, 544, 8, 4, 96},
 };
 INSTANTIATE_TEST_SUITE_P(Models, DecodeStepTest, ::testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The same models, those without biases too, with random biases.
+class DecodeStepBiasTest : public DecodeStepTest {};
+
+TEST_P(DecodeStepBiasTest, LogitsEqualThoseOfSeparateKernels) {
+  CompareLogits();
+}
+
+std::vector<DecodeStepModel> ModelsWithoutBiases() {
+  std::vector<DecodeStepModel> models;
+  for (const DecodeStepModel& model : kModels) {
+    if (!model.has_biases) models.push_back(WithBiases(model));
+  }
+  return models;
+}
+INSTANTIATE_TEST_SUITE_P(Models, DecodeStepBiasTest, ::testing::ValuesIn(ModelsWithoutBiases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class DecodeStepOrderTest : public testing::GpuTest<::testing::Test> {};

@@ -27,7 +27,15 @@ __global__ void ConstantFillKernel(bf16* out, int64_t count, float value) {
   if (i < count) out[i] = __float2bfloat16(value);
 }
 
-// Random bits for all values of a block, then its scales.
+// Replaces nibbles of 0 with 8, the zero point, so that the mean of a word's values is not below
+// it.
+__device__ __forceinline__ uint32_t WithoutZeros(uint32_t word) {
+  uint32_t bits = word | word >> 1;
+  bits = (bits | bits >> 2) & 0x11111111u;  // the last bit of each nibble: it is not 0
+  return word | (bits ^ 0x11111111u) << 3;
+}
+
+// Random values around the zero point for all of a block, then its scales.
 __global__ void RandomFillInt4Kernel(uint32_t* out, int words_a_block, uint32_t scale_word,
                                      uint64_t seed) {
   uint32_t* block = out + int64_t{blockIdx.x} * words_a_block;
@@ -35,7 +43,7 @@ __global__ void RandomFillInt4Kernel(uint32_t* out, int words_a_block, uint32_t 
     const llm::PhiloxBlock bits =
         llm::Philox4x32({{blockIdx.x, static_cast<uint32_t>(i), 2, 0}}, static_cast<uint32_t>(seed),
                         static_cast<uint32_t>(seed >> 32));
-    block[i] = i < kInt4ValueBytes / 4 ? bits.words[0] : scale_word;
+    block[i] = i < kInt4ValueBytes / 4 ? WithoutZeros(bits.words[0]) : scale_word;
   }
 }
 
@@ -76,7 +84,7 @@ void RandomFillMatrix(const WeightMatrix& matrix, uint64_t seed, cudaStream_t st
       const int64_t blocks =
           tiles * Int4TileBytes(matrix.depth, matrix.scales_per_block) / block_bytes;
       RandomFillInt4Kernel<<<static_cast<unsigned>(blocks), 128, 0, stream>>>(
-          static_cast<uint32_t*>(data), block_bytes / 4, Int4ScaleWord(deviation / 4.6f, 8), seed);
+          static_cast<uint32_t*>(data), block_bytes / 4, Int4ScaleWord(deviation / 4.18f, 8), seed);
       return;
     }
   }
