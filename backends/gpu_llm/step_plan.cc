@@ -247,6 +247,12 @@ void StepPlanner::AddPrefillTiles(const llm::StepBatch& batch, const StepLayout&
     const llm::BatchEntry& sequence = batch.entries[i];
     const int32_t num_tokens = sequence.num_tokens - NumDecoding(sequence);
     const int32_t rows = num_tokens * group;
+    if (rows > 0) {
+      const int32_t first = table_offsets_[i] - layout.block_tables;
+      if (tiles.empty()) shape_.first_prompt_block = first;
+      shape_.num_prompt_blocks =
+          first + Blocks(sequence.num_cached + sequence.num_tokens) - shape_.first_prompt_block;
+    }
     for (int32_t tile = 0; tile * kQueryRows < rows; ++tile) {
       const int32_t last_token = (std::min(rows, (tile + 1) * kQueryRows) - 1) / group;
       tiles.push_back(

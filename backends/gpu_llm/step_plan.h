@@ -58,6 +58,9 @@ struct StepShape {
   bool returns_hidden_states = false;  // of a sequence: the step is not fused
   // AdapterTiles of all rows, those without an adapter too; 0 with adapters: each row is a tile
   int32_t num_adapter_tiles = 0;
+  // Entries of the block tables from the first to the last sequence that has PrefillTiles: the
+  // first one, and how many.
+  int32_t first_prompt_block = 0, num_prompt_blocks = 0;
   bool operator==(const StepShape&) const = default;
 };
 

@@ -91,6 +91,9 @@ void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t 
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream) {
   return CurrentKernels().PrefillAttention(params, stream);
 }
+void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream) {
+  return CurrentKernels().UnpackCache(params, stream);
+}
 void RopeWrite(const RopeWriteParams& params, cudaStream_t stream) {
   return CurrentKernels().RopeWrite(params, stream);
 }

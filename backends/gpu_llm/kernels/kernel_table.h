@@ -23,22 +23,20 @@
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 
 // Every launcher, and every predicate that a form answers.
-#define NEREID_FOR_EACH_KERNEL(Do)                                                              \
-  Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) Do(RopeWrite)           \
-      Do(FillRopeTable) Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits) \
-          Do(BroadcastTokens) Do(DelayStream) Do(CanRunExpertGemm) Do(PrefersExpertGemm)        \
-              Do(ExpertGemm) Do(CanStream) Do(StreamGemm) Do(CanSplit) Do(SplitGemm)            \
-                  Do(SplitPartials) Do(PrefersSplit) Do(PreferredStreamRows) Do(GroupedGemm)    \
-                      Do(GatherColumns) Do(QuantizeRows) Do(StreamsLikeExpertGemm)              \
-                          Do(StreamExperts) Do(Dequantize) Do(RandomFill) Do(RandomFillMatrix)  \
-                              Do(ConstantFill) Do(SiluGate) Do(Activate) Do(Embed)              \
-                                  Do(SortExpertRows) Do(SortPairs) Do(Route) Do(SelectExperts)  \
-                                      Do(Combine) Do(RmsNorm) Do(LayerNorm) Do(ResidualAdd)     \
-                                          Do(FinishLogits) Do(PickLogProbs) Do(ArgMax)          \
-                                              Do(DrawTokens) Do(FindTopTokens)                  \
-                                                  Do(CanRunDecodeStep) Do(RunDecodeStep)        \
-                                                      Do(TryDecodeStep) Do(AdapterShrink)       \
-                                                          Do(AdapterExpand) Do(DecodeStepRows)
+#define NEREID_FOR_EACH_KERNEL(Do)                                                                 \
+  Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) Do(RopeWrite) Do(          \
+      FillRopeTable) Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits)       \
+      Do(BroadcastTokens) Do(DelayStream) Do(CanRunExpertGemm) Do(PrefersExpertGemm)               \
+          Do(ExpertGemm) Do(CanStream) Do(StreamGemm) Do(CanSplit) Do(SplitGemm) Do(SplitPartials) \
+              Do(PrefersSplit) Do(PreferredStreamRows) Do(GroupedGemm) Do(GatherColumns)           \
+                  Do(QuantizeRows) Do(StreamsLikeExpertGemm) Do(StreamExperts) Do(Dequantize)      \
+                      Do(RandomFill) Do(RandomFillMatrix) Do(ConstantFill) Do(SiluGate)            \
+                          Do(Activate) Do(Embed) Do(SortExpertRows) Do(SortPairs) Do(Route)        \
+                              Do(SelectExperts) Do(Combine) Do(RmsNorm) Do(LayerNorm)              \
+                                  Do(ResidualAdd) Do(FinishLogits) Do(PickLogProbs) Do(ArgMax)     \
+                                      Do(DrawTokens) Do(FindTopTokens) Do(CanRunDecodeStep)        \
+                                          Do(RunDecodeStep) Do(TryDecodeStep) Do(AdapterShrink)    \
+                                              Do(AdapterExpand) Do(DecodeStepRows) Do(UnpackCache)
 
 namespace nereid::gpu {
 

@@ -62,6 +62,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       allocate(decoder.last_tokens_, int64_t{limits.max_num_sequences} * 4, "last tokens"));
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
+  NEREID_RETURN_IF_ERROR(decoder.AllocateUnpacked());
   NEREID_ASSIGN_OR_RETURN(decoder.rope_tables_, RopeTables::Fill(spec, limits.max_positions));
   NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
                           LinearRunner::Create(weights, limits.max_num_tokens,
@@ -137,8 +138,9 @@ CacheBlocks Decoder::cache_blocks() const {
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
   for (const DeviceMemory* memory :
-       {&cache_, &residual_, &normed_, &mlp_in_, &head_in_, &qkv_, &attention_, &gate_up_, &gated_,
-        &logits_, &partials_, &tickets_, &last_tokens_, &partial_sums_, &shard_logits_}) {
+       {&cache_, &unpacked_, &unpacked_indices_, &residual_, &normed_, &mlp_in_, &head_in_, &qkv_,
+        &attention_, &gate_up_, &gated_, &logits_, &partials_, &tickets_, &last_tokens_,
+        &partial_sums_, &shard_logits_}) {
     sum += memory->size_bytes();
   }
   if (decode_step_) sum += decode_step_->memory_bytes();
@@ -537,27 +539,7 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     MarkAttention("attention, decoding", true, spec.sliding_window, stream);
     DecodeAttention(params, stream);
   }
-  if (shape.num_prefill > 0) {
-    PrefillAttentionParams params = {};
-    params.qkv = rope.qkv;
-    params.out = attention_.as<__nv_bfloat16>();
-    params.cache = cache;
-    params.tiles = reinterpret_cast<const PrefillTile*>(words + layout.prefill_tiles);
-    params.words = words;
-    params.num_tiles = shape.num_prefill;
-    params.num_heads = spec_->num_heads;
-    params.num_kv_heads = spec_->num_kv_heads;
-    params.head_dim = spec_->head_dim;
-    params.qkv_stride = static_cast<int>(qkv_size());
-    params.window = spec.sliding_window - num_sinks;
-    params.num_sinks = num_sinks;
-    params.scale = spec_->attention_scale * spec.score_scale;
-    params.soft_cap = spec_->attention_soft_cap;
-    params.format = cache_format_;
-    params.num_processors = num_processors_;
-    MarkAttention("attention, prompts", false, spec.sliding_window, stream);
-    PrefillAttention(params, stream);
-  }
+  if (shape.num_prefill > 0) RunPrefillAttention(layer, shape, words, stream);
 }
 
 }  // namespace nereid::gpu

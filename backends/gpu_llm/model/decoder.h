@@ -170,6 +170,10 @@ class Decoder {
   void Mark(const char* name, const OperatorWork& work, cudaStream_t stream) {
     if (timer_ != nullptr) timer_->Mark(name, work, stream);
   }
+  void RunPrefillAttention(int32_t layer, const StepShape& shape, const int32_t* words,
+                           cudaStream_t stream);
+  // Memory for contexts of a quantized cache in bf16.
+  Status AllocateUnpacked();
   void MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream);
   // Work of reading or writing `num_times` rows of hidden_size for each of `num_rows`.
   OperatorWork RowsWork(int num_rows, int num_times) const {
@@ -186,6 +190,9 @@ class Decoder {
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
   int64_t cache_layer_bytes_ = 0;
+  DeviceMemory unpacked_;          // [max_unpacked_ KV blocks of a layer] bf16; empty: bf16 cache
+  DeviceMemory unpacked_indices_;  // [max_unpacked_]: 0, 1, ..
+  int32_t max_unpacked_ = 0;
   DeviceMemory residual_;  // [num_tokens, hidden_size]
   DeviceMemory normed_;    // [num_tokens, hidden_size]
   DeviceMemory mlp_in_;    // [num_tokens, hidden_size], with a parallel residual

@@ -1,5 +1,6 @@
 // Rope with cache writes, and both attention kernels, against a plain loop in double with the same
 // bf16 values. With a quantized cache the loop uses the CPU's quantization.
+#include <numeric>
 #include <random>
 
 #include "backends/cpu_reference/model/kv_format.h"
@@ -66,6 +67,9 @@ class AttentionScenario {
     Step(true);
     return Step(false);
   }
+
+  // Contexts of prompts are unpacked from a quantized cache before attention reads them.
+  void UnpackFirst() { unpacks_first_ = true; }
 
   std::vector<float> Reference() const {
     std::vector<float> result;
@@ -239,9 +243,25 @@ class AttentionScenario {
       params.has_chains = shape.has_chains;
       DecodeAttention(params, nullptr);
     }
+    DeviceMemory unpacked, indices;
     if (shape.num_prefill > 0) {
       PrefillAttentionParams params = {};
       fill_in(params);
+      if (unpacks_first_) {
+        const int32_t first = layout.block_tables + shape.first_prompt_block;
+        const int count = shape.num_prompt_blocks;
+        unpacked = ToDevice(std::vector<uint16_t>(
+            int64_t{count} * heads_.num_kv_heads * HeadBytes(heads_.head_dim) / 2, 0x7fc0));
+        std::vector<int32_t> numbers(count);
+        std::iota(numbers.begin(), numbers.end(), 0);
+        indices = ToDevice(numbers);
+        UnpackCache({cache_.data(), params.words + first, unpacked.data(), count,
+                     heads_.num_kv_heads, heads_.head_dim, heads_.format},
+                    nullptr);
+        params.cache = unpacked.data();
+        params.format = CacheFormat::kBf16;
+        params.words = indices.as<int32_t>() - first;
+      }
       params.tiles =
           reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
       params.num_tiles = shape.num_prefill;
@@ -262,6 +282,7 @@ class AttentionScenario {
   std::vector<std::vector<uint16_t>> sequences_;  // [tokens, row_size]
   std::vector<std::vector<int32_t>> tables_;
   int num_blocks_ = 0, num_processors_ = 0;
+  bool unpacks_first_ = false;
   DeviceMemory cache_, cos_sin_;
 };
 
@@ -314,6 +335,15 @@ TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
   const Runs runs = {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}, {0, 1100}};
   AttentionScenario each(GetParam(), runs), several(GetParam(), runs);
   EXPECT_EQ(several.OnDevice(false, 3), each.OnDevice(false, 0));
+}
+
+// The unpacked values are the same.
+TEST_P(AttentionTest, ContextsUnpackedBeforeGiveTheSameBits) {
+  if (GetParam().format == CacheFormat::kBf16) GTEST_SKIP() << "nothing is packed";
+  const Runs runs = {{300, 1}, {0, 150}, {33, 31}, {190, 3}, {17, 1}, {0, 1100}};
+  AttentionScenario before(GetParam(), runs), during(GetParam(), runs);
+  before.UnpackFirst();
+  EXPECT_EQ(before.OnDevice(true), during.OnDevice());
 }
 
 // A weight of 0 does not suffice: 0 x NaN is NaN.

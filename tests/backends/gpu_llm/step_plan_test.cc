@@ -385,5 +385,25 @@ TEST(CacheLayoutTest, EveryElementHasItsOwnOffset) {
   CheckLayout<256>();
 }
 
+TEST_F(StepPlanTest, FindsTheBlocksOfPrompts) {
+  Add(1, 200, true);
+  Add(130, 64, true);
+  Add(1, 70, true);
+  Add(40, 0, true);
+  Plan();
+  const StepShape& shape = planner_.shape();
+  EXPECT_EQ(shape.first_prompt_block, 4);
+  ASSERT_EQ(shape.num_prompt_blocks, 4 + 2 + 1);  // with those of the decoding sequence between
+  std::vector<int32_t> between;
+  for (size_t i = 1; i < tables_.size(); ++i)
+    between.insert(between.end(), tables_[i].begin(), tables_[i].end());
+  EXPECT_EQ(Items<int32_t>(layout().block_tables + shape.first_prompt_block, 7), between);
+  batch_ = {};
+  tables_.clear();
+  Add(1, 200, true);
+  Plan();
+  EXPECT_EQ(planner_.shape().num_prompt_blocks, 0);
+}
+
 }  // namespace
 }  // namespace nereid::gpu

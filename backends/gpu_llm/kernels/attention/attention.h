@@ -60,4 +60,18 @@ inline namespace NEREID_KERNEL_FORM {
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
+// Unpacks blocks of a quantized cache to the bf16 layout. PrefillAttention() unpacks a block again
+// for each tile that reads it; with many tiles, this costs less. The values are the same.
+struct UnpackCacheParams {
+  const void* cache;      // this layer's blocks
+  const int32_t* blocks;  // [num_blocks]: which
+  void* out;              // [num_blocks], all heads of a block
+  int num_blocks, num_kv_heads, head_dim;
+  CacheFormat format;  // not bf16
+};
+
+inline namespace NEREID_KERNEL_FORM {
+void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
+
 }  // namespace nereid::gpu

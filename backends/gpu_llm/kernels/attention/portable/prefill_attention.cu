@@ -155,7 +155,7 @@ class Blocks {
         if (thread >= num_last_ && thread < kBlockTokens) scales[kBlockTokens + thread] = 0.0f;
         __syncthreads();
       }
-      if (thread < 128) Unpack<kHeadDim, kFormat>(block, unpacked_);
+      if (thread < kUnpackThreads) UnpackBlock<kHeadDim, kFormat>(block, unpacked_);
       __syncthreads();
       return unpacked_;
     } else {
