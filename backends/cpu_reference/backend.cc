@@ -31,7 +31,7 @@ class CpuModel : public llm::LlmModel {
         cpu::CpuExecutor::Create(std::move(checkpoint), std::move(model), options));
     return executor;
   }
-  Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+  Result<std::unique_ptr<llm::DraftChains>> MakeEagle3Head(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::Eagle3Head head,
       std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,
       const llm::LlmParameters& parameters) override {
@@ -39,7 +39,7 @@ class CpuModel : public llm::LlmModel {
         std::unique_ptr<llm::DraftHead> layer,
         cpu::Eagle3Layer::Create(std::move(checkpoint), std::move(head), std::move(target),
                                  target_model, parameters.num_threads));
-    return layer;
+    return llm::MakeHostChains(std::move(layer));
   }
 };
 

@@ -124,7 +124,10 @@ Result<llm::StepResult> CpuExecutor::Collect() {
   return std::move(result_);
 }
 
-Status CpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers) {
+Status CpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
+                                        llm::HiddenStatePlace place) {
+  if (place != llm::HiddenStatePlace::kHost)
+    return UnsupportedError("cpu_reference leaves hidden states in host memory only");
   for (const int32_t layer : layers) {
     if (layer >= 0 && layer <= model_.spec.num_layers()) continue;
     return InvalidArgError("hidden states of layer ", layer, ": the model has layers 0 to ",

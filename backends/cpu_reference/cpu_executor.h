@@ -60,7 +60,7 @@ class CpuExecutor : public llm::Executor {
     return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step() + tier_bytes};
   }
   llm::BlockStorage* block_storage() override { return storage_.get(); }
-  Status CaptureHiddenStates(std::span<const int32_t> layers) override;
+  Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 

@@ -162,7 +162,7 @@ class GpuModel : public llm::LlmModel {
     }
     return std::unique_ptr<llm::Executor>(std::move(executor));
   }
-  Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+  Result<std::unique_ptr<llm::DraftChains>> MakeEagle3Head(
       std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::Eagle3Head head,
       std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
       const llm::LlmParameters& /*parameters*/) override {
@@ -177,7 +177,10 @@ class GpuModel : public llm::LlmModel {
     options.max_positions = limits.max_positions;
     options.token_embedding = executor_->token_embedding();
     options.embedding_scale = target_model.spec.embedding_scale;
-    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::DraftHead> layer,
+    options.target = &executor_->decoder();
+    options.stream = executor_->stream();
+    options.num_kept_rows = gpu::NumKeptRows(limits.max_num_tokens);
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::DraftChains> layer,
                             gpu::Eagle3Layer::Create(std::move(head), options));
     return layer;
   }

@@ -42,8 +42,9 @@ CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec
                              int32_t max_num_sequences) {
   CompanionMemory memory =
       MemoryOfDraftModel(head.model, block_bytes, max_num_tokens, max_num_sequences);
-  memory.fixed_bytes += int64_t{2} * max_num_tokens * target.hidden_size *
-                        static_cast<int64_t>(head.aux_layers.size()) * 2;
+  const int64_t num_rows = max_num_tokens + NumKeptRows(max_num_tokens);
+  memory.fixed_bytes +=
+      2 * num_rows * target.hidden_size * static_cast<int64_t>(head.aux_layers.size());
   return memory;
 }
 

@@ -2,6 +2,7 @@
 // for, which is loaded first and leaves it free. No CUDA here. [load thread]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backends/llm_core/model/architecture.h"
@@ -17,7 +18,12 @@ struct CompanionMemory {
 // `block_bytes`: of the draft model. The numbers are those of its executor's options.
 CompanionMemory MemoryOfDraftModel(const llm::DecoderModel& draft, int64_t block_bytes,
                                    int32_t max_num_tokens, int32_t max_num_sequences);
-// `target`: the model, whose hidden states are kept for each of `max_num_tokens` rows.
+// Tokens whose hidden states a head keeps until it runs them: those of a step of the model.
+inline int32_t NumKeptRows(int32_t max_num_tokens) {
+  return std::max(max_num_tokens, 1024);
+}
+// `target`: the model, whose hidden states are kept for each of `max_num_tokens` rows of a step,
+// and of NumKeptRows() tokens.
 CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec& target,
                              int64_t block_bytes, int32_t max_num_tokens,
                              int32_t max_num_sequences);

@@ -414,7 +414,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
         shape.num_tokens, is_settled, IsFused(shape) ? 1 : options_.steps_before_recording,
         [&] { return Run(shape, false); }, stream_.get()));
   }
-  if (shape.returns_hidden_states) NEREID_RETURN_IF_ERROR(CopyHiddenStates(batch, in_flight));
+  if (shape.returns_hidden_states) NEREID_RETURN_IF_ERROR(ReturnHiddenStates(batch, in_flight));
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (needs_logits && options_.rank == 0) {
     NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
@@ -464,14 +464,12 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
   if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
-  if (IsFused(shape)) return graphs_;
-  if (shape.has_chains) return chain_graphs_;
-  return shape.returns_hidden_states ? hidden_state_graphs_ : graphs_;
+  if (shape.has_chains && !IsFused(shape)) return chain_graphs_;
+  return shape.returns_hidden_states && IsFused(shape) ? hidden_state_graphs_ : graphs_;
 }
 
 bool GpuExecutor::IsFused(const StepShape& shape) const {
-  return !shape.has_adapters && !shape.returns_hidden_states &&
-         shape.num_tokens <= decoder_->fused_rows();
+  return !shape.has_adapters && shape.num_tokens <= decoder_->fused_rows();
 }
 
 // The previous step of this buffer was collected, so its copy has completed.

@@ -90,10 +90,6 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
-  // Hidden states pass through host memory: with eight sequences that took longer than drafts saved
-  // (bench/results/speculation_gpu.csv).
-  static constexpr int32_t kMaxHiddenStateSequences = 4;
-
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override {
     return {.block_copies = true,
@@ -108,7 +104,6 @@ class GpuExecutor : public llm::Executor {
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
-            .max_hidden_state_sequences = kMaxHiddenStateSequences,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -125,7 +120,7 @@ class GpuExecutor : public llm::Executor {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
   }
   bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) override;
-  Status CaptureHiddenStates(std::span<const int32_t> layers) override;
+  Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
@@ -134,6 +129,9 @@ class GpuExecutor : public llm::Executor {
   KernelForm form() const { return form_; }
   // [vocab_size, hidden_size] on the device, for a head that has none of its own.
   const __nv_bfloat16* token_embedding() const { return weights_.token_embedding; }
+  // What runs on this stream runs between the steps that are submitted before and after it.
+  cudaStream_t stream() const { return stream_.get(); }
+  const Decoder& decoder() const { return *decoder_; }
   // Waits until all submitted work has completed.
   void Drain();
   // Logits of the newest step, row by row, after sampling rules: the sampled rows, or the other
@@ -220,7 +218,9 @@ class GpuExecutor : public llm::Executor {
   // the token that follows. `drafts`: of this entry and of those behind it; loses the entry's.
   void TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
                    std::span<const int32_t>& drafts, llm::StepResult& result) const;
-  // Copies the hidden states that entries request to the host. They are complete with the step.
+  // Returns the hidden states that entries request, on the device or by a copy to the host. They
+  // are complete with the step.
+  Status ReturnHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
   Status CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
   // Moves those of a completed step to its result.
   void TakeHiddenStates(const InFlightStep& in_flight, llm::StepResult& result) const;
@@ -252,8 +252,9 @@ class GpuExecutor : public llm::Executor {
   // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; the first request that
   // needs it allocates it
   PinnedMemory top_tokens_;
-  StepGraphs graphs_, chain_graphs_;          // by padded batch size; without and with draft tokens
-  StepGraphs hidden_state_graphs_;            // without draft tokens, with hidden states
+  StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
+  StepGraphs hidden_state_graphs_;  // of fused steps whose hidden states are kept
+  llm::HiddenStatePlace hidden_state_place_ = llm::HiddenStatePlace::kHost;
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
   // Of steps with adapters: one graph for each size, whatever the adapters.
   StepGraphs adapter_graphs_, adapter_chain_graphs_;

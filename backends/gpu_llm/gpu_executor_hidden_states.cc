@@ -5,7 +5,8 @@
 
 namespace nereid::gpu {
 
-Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers) {
+Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
+                                        llm::HiddenStatePlace place) {
   if (options_.group != nullptr) {
     return UnsupportedError("hidden states of layers on ", options_.group->count(),
                             " GPUs: gpu_llm has them on one GPU");
@@ -17,12 +18,20 @@ Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers) {
                            " means its output");
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  hidden_state_place_ = place;
   return decoder_->Capture({layers.begin(), layers.end()});
 }
 
-Status GpuExecutor::CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight) {
+Status GpuExecutor::ReturnHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight) {
   if (decoder_->captured() == nullptr)
     return InternalError("a step returns hidden states, but none are kept");
+  if (hidden_state_place_ == llm::HiddenStatePlace::kHost)
+    return CopyHiddenStates(batch, in_flight);
+  in_flight.result.keeps_hidden_states = true;
+  return {};
+}
+
+Status GpuExecutor::CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight) {
   const int64_t row_bytes = decoder_->captured()->row_size() * 2;
   int64_t num_rows = 0;
   for (size_t i = 0; i < batch.entries.size(); ++i) {

@@ -212,8 +212,8 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   FindQueryGroups(batch);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused = is_decode_ && !shape_.has_adapters && !shape_.returns_hidden_states &&
-                        shape_.num_tokens <= options_.fused_rows;
+  const bool is_fused =
+      is_decode_ && !shape_.has_adapters && shape_.num_tokens <= options_.fused_rows;
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;

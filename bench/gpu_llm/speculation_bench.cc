@@ -182,15 +182,16 @@ class RepeatingDrafter : public llm::Drafter {
 // Drafts with a head, and replaces its drafts as RepeatingDrafter draws them.
 class RepeatingHead : public llm::Drafter {
  public:
-  RepeatingHead(std::unique_ptr<llm::DraftHead> head, double rate)
+  RepeatingHead(std::unique_ptr<llm::DraftChains> head, double rate)
       : head_(std::move(head), 0.0f), is_right_(rate) {}
   std::string_view name() const override { return "repeating head"; }
   bool is_costly() const override { return true; }
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<llm::DrafterState>& state, int32_t first_position,
-               std::span<const float> hidden_states) override {
-    head_.Observe(state, first_position, hidden_states);
+               const llm::HiddenRows& rows) override {
+    head_.Observe(state, first_position, rows);
   }
+  void FinishObserving() override { head_.FinishObserving(); }
   void Propose(std::span<llm::DraftQuery> queries) override {
     head_.Propose(queries);
     for (llm::DraftQuery& query : queries) {
@@ -353,34 +354,54 @@ std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, gpu::GpuExe
   options.num_blocks = executor.limits().num_blocks;
   options.max_num_entries = 256;
   options.token_embedding = executor.token_embedding();
+  options.target = &executor.decoder();
+  options.stream = executor.stream();
+  options.num_kept_rows = 8192;
   auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
-  if (const Status status = executor.CaptureHiddenStates(layers); !status.ok()) {
+  if (const Status status = executor.CaptureHiddenStates(layers, layer->place()); !status.ok()) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     std::exit(1);
   }
   return layer;
 }
 
-// Calls of the head with one row of each sequence, behind 256 others: the row of a draft.
-double HeadMs(gpu::Eagle3Layer& head, int32_t batch) {
-  std::vector<std::unique_ptr<llm::HeadCache>> caches;
+// Calls of the head with one row and `num_drafts` drafts of each sequence, behind 256 others.
+double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
   const std::vector<int32_t> tokens(kContext, 5);
-  const std::vector<float> features(size_t{kContext} * head.feature_size(), 0.5f);
-  const std::vector<float> own(head.hidden_size(), 0.5f);
+  llm::SamplingParams greedy;
+  greedy.returns_log_probs = true;
+  std::vector<std::unique_ptr<llm::HeadCache>> caches;
+  std::vector<int32_t> kept, drafts;
+  head.pool()->Take(kContext, kept);
+  head.Keep({.num_rows = 1}, std::span(kept).first(1));
+  if (!head.FinishKeeping().ok()) std::exit(1);
+  std::fill(kept.begin(), kept.end(), kept[0]);
+  const auto chain_of = [&](llm::HeadCache& cache, int32_t num_rows, int32_t max_drafts) {
+    if (!cache.Reserve(cache.num_rows() + num_rows + num_drafts)) std::exit(1);
+    llm::DraftChain chain;
+    chain.tokens = std::span(tokens).first(num_rows);
+    chain.kept = std::span(kept).first(num_rows);
+    chain.cache = &cache;
+    chain.max_drafts = max_drafts;
+    chain.sampling = &greedy;
+    chain.sequence = tokens;
+    chain.drafts = &drafts;
+    return chain;
+  };
+  for (int32_t i = 0; i < batch; ++i) {
+    llm::DraftChain chain = chain_of(*caches.emplace_back(head.MakeCache()), kContext, 0);
+    if (!head.RunChains(std::span(&chain, 1), 0.0f).ok()) std::exit(1);
+  }
   std::vector<double> times;
-  for (int32_t i = 0; i < batch; ++i) caches.push_back(head.MakeCache());
   for (int round = 0; round < 40; ++round) {
-    std::vector<llm::HeadEntry> entries(batch);
-    for (int32_t i = 0; i < batch; ++i) {
-      llm::HeadEntry& entry = entries[i];
-      entry.tokens = std::span(tokens).first(round == 0 ? kContext : 1);
-      entry.hidden = round == 0 ? std::span<const float>(features) : std::span<const float>(own);
-      entry.is_own = round > 0;
-      entry.cache = caches[i].get();
-      if (!caches[i]->Reserve(caches[i]->num_rows() + kContext)) std::exit(1);
+    std::vector<llm::DraftChain> chains;
+    for (const auto& cache : caches) {
+      cache->Truncate(kContext);
+      chains.push_back(chain_of(*cache, 1, num_drafts));
     }
+    drafts.clear();
     const auto start = Clock::now();
-    if (!head.Run(entries).ok()) std::exit(1);
+    if (!head.RunChains(chains, 0.0f).ok()) std::exit(1);
     if (round >= 20)
       times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
@@ -394,8 +415,11 @@ void MeasureEagle3Steps(gpu::GpuExecutor& executor, gpu::Eagle3Layer* head, int3
     std::printf("%d,\"step ms of %d tokens %s hidden states\",%.3f\n", batch, 1 + num_drafts, with,
                 StepMs(executor, batch, num_drafts, head != nullptr));
   }
-  if (head != nullptr)
-    std::printf("%d,\"head ms for a draft of each\",%.3f\n", batch, HeadMs(*head, batch));
+  for (const int32_t num_drafts : {1, 3, 7}) {
+    if (head == nullptr) break;
+    std::printf("%d,\"head ms for %d drafts of each\",%.3f\n", batch, num_drafts,
+                HeadMs(*head, batch, num_drafts));
+  }
   std::fflush(stdout);
 }
 

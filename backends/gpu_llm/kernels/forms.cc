@@ -218,6 +218,12 @@ void Combine(const CombineParams& params, cudaStream_t stream) {
 void RmsNorm(const RmsNormParams& params, cudaStream_t stream) {
   return CurrentKernels().RmsNorm(params, stream);
 }
+void CopyRows(const CopyRowsParams& params, cudaStream_t stream) {
+  return CurrentKernels().CopyRows(params, stream);
+}
+void HeadInput(const HeadInputParams& params, cudaStream_t stream) {
+  return CurrentKernels().HeadInput(params, stream);
+}
 void LayerNorm(const LayerNormParams& params, cudaStream_t stream) {
   return CurrentKernels().LayerNorm(params, stream);
 }
@@ -226,6 +232,9 @@ void ResidualAdd(const ResidualAddParams& params, cudaStream_t stream) {
 }
 void FinishLogits(const FinishLogitsParams& params, cudaStream_t stream) {
   return CurrentKernels().FinishLogits(params, stream);
+}
+void SpreadLogits(const SpreadLogitsParams& params, cudaStream_t stream) {
+  return CurrentKernels().SpreadLogits(params, stream);
 }
 void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream) {
   return CurrentKernels().PickLogProbs(params, stream);
@@ -247,6 +256,9 @@ int DecodeStepRows(const DecodeStepParams& params) {
 }
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().RunDecodeStep(params, num_processors, stream);
+}
+void CopyStepHiddenStates(const StepHiddenStatesParams& params, cudaStream_t stream) {
+  return CurrentKernels().CopyStepHiddenStates(params, stream);
 }
 cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().TryDecodeStep(params, num_processors, stream);

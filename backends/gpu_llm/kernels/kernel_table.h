@@ -13,14 +13,17 @@
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/copy_rows.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
+#include "backends/gpu_llm/kernels/rows/head_input.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
+#include "backends/gpu_llm/kernels/step/step_hidden_states.h"
 
 // Every launcher, and every predicate that a form answers.
 #define NEREID_FOR_EACH_KERNEL(Do)                                                                 \
@@ -36,7 +39,9 @@
                                   Do(ResidualAdd) Do(FinishLogits) Do(PickLogProbs) Do(ArgMax)     \
                                       Do(DrawTokens) Do(FindTopTokens) Do(CanRunDecodeStep)        \
                                           Do(RunDecodeStep) Do(TryDecodeStep) Do(AdapterShrink)    \
-                                              Do(AdapterExpand) Do(DecodeStepRows) Do(UnpackCache)
+                                              Do(AdapterExpand) Do(DecodeStepRows) Do(UnpackCache) \
+                                                  Do(CopyRows) Do(HeadInput) Do(SpreadLogits)      \
+                                                      Do(CopyStepHiddenStates)
 
 namespace nereid::gpu {
 

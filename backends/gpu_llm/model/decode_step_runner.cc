@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/gpu_llm/kernels/step/step_hidden_states.h"
+
 namespace nereid::gpu {
 namespace {
 
@@ -153,6 +155,25 @@ Status DecodeStepRunner::Run(const StepShape& shape, const int32_t* words,
   params.num_rows = shape.num_tokens;
   RunDecodeStep(params, num_processors_, stream);
   return CudaStatus(cudaGetLastError(), "a decode step");
+}
+
+Status DecodeStepRunner::CopyHiddenStates(std::span<const int32_t> layers, const StepShape& shape,
+                                          const DecodeStepParams& buffers, __nv_bfloat16* out,
+                                          cudaStream_t stream) const {
+  constexpr size_t kMaxLayers = StepHiddenStatesParams::kMaxLayers;
+  StepHiddenStatesParams params = {};
+  params.step = model_;
+  params.step.residual = buffers.residual;
+  params.step.num_rows = shape.num_tokens;
+  params.out_stride = static_cast<int64_t>(layers.size()) * model_.hidden_size;
+  for (size_t first = 0; first < layers.size(); first += kMaxLayers) {
+    const auto some = layers.subspan(first, std::min(kMaxLayers, layers.size() - first));
+    std::copy(some.begin(), some.end(), params.layers);
+    params.num_layers = static_cast<int>(some.size());
+    params.out = out + static_cast<int64_t>(first) * model_.hidden_size;
+    CopyStepHiddenStates(params, stream);
+  }
+  return CudaStatus(cudaGetLastError(), "hidden states of a decode step");
 }
 
 }  // namespace nereid::gpu

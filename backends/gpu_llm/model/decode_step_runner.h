@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ class DecodeStepRunner {
   // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
              cudaStream_t stream) const;
+  // Copies the hidden states in front of layers of the last Run, which had this shape and buffers.
+  // They lie side by side in a row of `out`.
+  Status CopyHiddenStates(std::span<const int32_t> layers, const StepShape& shape,
+                          const DecodeStepParams& buffers, __nv_bfloat16* out,
+                          cudaStream_t stream) const;
   size_t memory_bytes() const {
     return layers_.size_bytes() + exchange_.size_bytes() + state_.size_bytes();
   }

@@ -196,7 +196,10 @@ Status Decoder::RunFused(const StepShape& shape, const int32_t* words, cudaStrea
   buffers.cache_layer_bytes = cache_layer_bytes_;
   buffers.partials = partials_.as<float>();
   buffers.tickets = tickets_.as<int32_t>();
-  return decode_step_->Run(shape, words, buffers, stream);
+  NEREID_RETURN_IF_ERROR(decode_step_->Run(shape, words, buffers, stream));
+  if (!captured_ || !shape.returns_hidden_states) return {};
+  return decode_step_->CopyHiddenStates(captured_->layers(), shape, buffers, captured_->rows(),
+                                        stream);
 }
 
 Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,

@@ -72,10 +72,13 @@ class Decoder {
   struct HeadInputs {
     const __nv_bfloat16* features = nullptr;  // [num_features, depth of feature_projection]
     int32_t num_features = 0;                 // the first rows
-    const __nv_bfloat16* own = nullptr;       // [num_own, hidden_size]: of the rows behind them
-    int32_t num_own = 0;
+    // The head's own hidden states, for the rows behind them: those in these rows of `own`
+    // [.., hidden_size]. Negative: of padding.
+    const __nv_bfloat16* own = nullptr;
+    const int32_t* own_rows = nullptr;  // [rows of the step]; null: no row has one
     const __nv_bfloat16* token_embedding = nullptr;
-    bool norm_before_residual = false;  // the residual is the normed hidden state
+    const int32_t* target_ids = nullptr;  // the ids of last_tokens(); null: they are the target's
+    bool norm_before_residual = false;    // the residual is the normed hidden state
   };
   Status ForwardHead(const HeadInputs& inputs, const StepShape& shape, const int32_t* words,
                      cudaStream_t stream);
@@ -88,9 +91,10 @@ class Decoder {
   // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
   CacheBlocks cache_blocks() const;
-  // Keeps the inputs of these layers in all later steps that are not fused. Before the first step.
+  // Keeps the inputs of these layers in later steps: in those with
+  // StepShape::returns_hidden_states, and in those that are not fused. Before the first step.
   Status Capture(std::vector<int32_t> layers);
-  // Of the newest step that was not fused; null: nothing is kept.
+  // Of the newest such step; null: nothing is kept.
   const HiddenStates* captured() const { return captured_ ? &*captured_ : nullptr; }
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
@@ -114,8 +118,7 @@ class Decoder {
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
-    return decode_step_ && !shape.has_adapters && !shape.returns_hidden_states &&
-           decode_step_->CanRun(shape);
+    return decode_step_ && !shape.has_adapters && decode_step_->CanRun(shape);
   }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);

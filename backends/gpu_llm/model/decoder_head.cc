@@ -1,7 +1,6 @@
 // Decoder: the layer of an EAGLE-3 head. [engine thread]
 #include "backends/gpu_llm/cuda/runtime.h"
-#include "backends/gpu_llm/kernels/rows/embedding.h"
-#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/rows/head_input.h"
 #include "backends/gpu_llm/model/decoder.h"
 
 namespace nereid::gpu {
@@ -25,40 +24,24 @@ Status Decoder::ForwardHead(const HeadInputs& inputs, const StepShape& shape, co
     call.name = "feature projection";
     NEREID_RETURN_IF_ERROR(linear_->Run(call, inputs.num_features, true, stream));
   }
-  if (inputs.num_own > 0) {
-    NEREID_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(residual_.as<char>() + inputs.num_features * row_bytes, inputs.own,
-                        inputs.num_own * row_bytes, cudaMemcpyDeviceToDevice, stream));
-  }
   const StepLayout layout(shape);
-  EmbeddingParams embedding = {};
-  embedding.ids = words + layout.token_ids;
-  embedding.last_tokens = last_tokens();
-  embedding.table = inputs.token_embedding;
-  embedding.positions = words + layout.positions;
-  embedding.out = gate_up_.as<__nv_bfloat16>();  // free until the MLP, and wide enough
-  embedding.num_rows = shape.num_tokens;
-  embedding.hidden_size = spec_->hidden_size;
-  embedding.scale = spec_->embedding_scale;
-  Embed(embedding, stream);
-  // Each input row: the normed embedding, then the normed hidden state.
-  const auto norm = [&](const __nv_bfloat16* in, const GpuNorm& weights, int part) -> Status {
-    auto* const normed = normed_.as<__nv_bfloat16>();
-    RmsNorm({in, nullptr, weights.weight, normed, shape.num_tokens, spec_->hidden_size,
-             spec_->norm.epsilon},
-            stream);
-    NEREID_RETURN_IF_CUDA_ERROR(
-        cudaMemcpy2DAsync(head_in_.as<char>() + part * row_bytes, 2 * row_bytes, normed, row_bytes,
-                          row_bytes, shape.num_tokens, cudaMemcpyDeviceToDevice, stream));
-    return {};
-  };
-  NEREID_RETURN_IF_ERROR(norm(embedding.out, weights_->layers[0].input_norm, 0));
-  NEREID_RETURN_IF_ERROR(norm(residual(), weights_->feature_norm, 1));
-  if (inputs.norm_before_residual) {
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(residual_.data(), normed_.data(),
-                                                row_bytes * shape.num_tokens,
-                                                cudaMemcpyDeviceToDevice, stream));
-  }
+  HeadInputParams input = {};
+  input.ids = words + layout.token_ids;
+  input.last_tokens = last_tokens();
+  input.target_ids = inputs.target_ids;
+  input.table = inputs.token_embedding;
+  input.scale = spec_->embedding_scale;
+  input.embedding_norm = weights_->layers[0].input_norm.weight;
+  input.hidden_norm = weights_->feature_norm.weight;
+  if (inputs.own_rows != nullptr) input.hidden = inputs.own;
+  input.hidden_rows = inputs.own_rows;
+  input.residual = residual_.as<__nv_bfloat16>();
+  input.norms_residual = inputs.norm_before_residual;
+  input.out = head_in_.as<__nv_bfloat16>();
+  input.num_rows = shape.num_tokens;
+  input.hidden_size = spec_->hidden_size;
+  input.epsilon = spec_->norm.epsilon;
+  HeadInput(input, stream);
   adapter_rows_ = {};
   return RunLayer(0, shape, words, true, stream);
 }

@@ -8,6 +8,9 @@
 #include "backends/gpu_llm/bf16_rows.h"
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/model/eagle3_cache.h"
+#include "backends/llm_core/speculation/drafter.h"
 
 namespace nereid::gpu {
 namespace {
@@ -36,36 +39,6 @@ llm::DecoderSpec LayerOf(const llm::Eagle3Head& head, const Eagle3LayerOptions& 
 
 }  // namespace
 
-// Row i of the cache is at position i of the rope, wherever its sequence began: attention depends
-// on differences of positions alone.
-class Eagle3Layer::Cache : public llm::HeadCache {
- public:
-  explicit Cache(std::shared_ptr<llm::BlockPool> blocks) : blocks_(std::move(blocks)) {}
-  ~Cache() override { blocks_->ReleaseAll(table_); }
-  int32_t num_rows() const override { return num_rows_; }
-  void Truncate(int32_t num_rows) override {
-    num_rows_ = std::min(num_rows_, num_rows);
-    while (static_cast<int32_t>(table_.size()) > blocks_->BlocksFor(num_rows_)) {
-      blocks_->Release(table_.back());
-      table_.pop_back();
-    }
-  }
-  bool Reserve(int32_t num_rows) override {
-    while (static_cast<int32_t>(table_.size()) < blocks_->BlocksFor(num_rows)) {
-      if (blocks_->num_free() == 0) return false;
-      table_.push_back(blocks_->Allocate());
-    }
-    return true;
-  }
-  void Append(int32_t num_rows) { num_rows_ += num_rows; }
-  std::span<const int32_t> table() const { return table_; }
-
- private:
-  const std::shared_ptr<llm::BlockPool> blocks_;
-  std::vector<int32_t> table_;
-  int32_t num_rows_ = 0;
-};
-
 int64_t Eagle3Layer::BlockBytes(const llm::Eagle3Head& head) {
   return head.model.spec.num_kv_heads * HeadBytes(head.model.spec.head_dim);
 }
@@ -89,17 +62,20 @@ Result<std::unique_ptr<Eagle3Layer>> Eagle3Layer::Create(llm::Eagle3Head head,
 
 Eagle3Layer::Eagle3Layer(const llm::Eagle3Head& head, const Eagle3LayerOptions& options,
                          int32_t num_processors)
-    : options_(options),
+    : DraftChains(options.num_kept_rows),
+      options_(options),
       spec_(LayerOf(head, options)),
       vocab_size_(head.model.spec.vocab_size),
       target_ids_(head.target_ids),
       norm_before_residual_(head.norm_before_residual),
       num_processors_(num_processors),
-      planner_(HeadPlannerOptions(spec_, num_processors)) {}
+      max_entries_(StepPlanner::PaddedBatch(std::max(1, options.max_num_entries))),
+      planner_(HeadPlannerOptions(spec_, num_processors)),
+      draw_planner_(vocab_size_, kMaxEdits) {}
 
 Eagle3Layer::~Eagle3Layer() {
   (void)cudaSetDevice(options_.device);
-  if (stream_) (void)cudaStreamSynchronize(stream_.get());
+  if (stream()) (void)cudaStreamSynchronize(stream());
 }
 
 Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
@@ -108,42 +84,78 @@ Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
           .source.tensor_shape.back();
   llm::DecoderModel layer = head.model;
   layer.spec = spec_;
-  NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(false));
+  if (options_.stream == nullptr) {
+    NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(false));
+  }
   NEREID_ASSIGN_OR_RETURN(
       weights_, LoadHeadWeights(layer, feature_size, head.has_embedding ? vocab_size_ : 0));
   if (options_.form == KernelForm::kPortable) weights_.KeepInputsInBf16();
-  const int32_t max_entries = StepPlanner::PaddedBatch(std::max(1, options_.max_num_entries));
   DecoderLimits limits;
-  limits.max_num_tokens = std::max(kMaxRows, max_entries);
-  limits.max_num_logits = limits.max_num_sequences = max_entries;
+  limits.max_num_tokens = std::max(kMaxRows, max_entries_);
+  limits.max_num_logits = limits.max_num_sequences = max_entries_;
   limits.max_positions = spec_.max_positions;
-  limits.max_decode_items = planner_.MaxDecodeItems(max_entries);
+  limits.max_decode_items = planner_.MaxDecodeItems(max_entries_);
   limits.num_processors = num_processors_;
   limits.fuses_decode = false;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec_, weights_, limits));
   decoder_.emplace(std::move(decoder));
   NEREID_RETURN_IF_ERROR(decoder_->AllocateCache(options_.num_blocks));
   blocks_ = std::make_shared<llm::BlockPool>(options_.num_blocks, kBlockTokens);
-  StepShape largest;
-  largest.num_tokens = largest.num_logits = limits.max_num_tokens;
-  largest.num_decode = limits.max_decode_items;
+  return AllocateBuffers(feature_size);
+}
+
+Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
+  const auto allocate = [](DeviceMemory& memory, size_t size_bytes, const char* what) -> Status {
+    NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(size_bytes, what));
+    return {};
+  };
+  const auto max_entries = static_cast<size_t>(max_entries_);
+  const size_t rows = std::max<size_t>(kMaxRows, max_entries);
+  const size_t table_words =
+      std::min<size_t>(options_.num_blocks, max_entries * (BlocksFor(spec_.max_positions) + 1));
+  const size_t item_words = max_entries * sizeof(DrawItem) / 4 + kAlignWords;
+  StepShape first;
+  first.num_tokens = first.num_logits = static_cast<int32_t>(rows);
+  first.num_decode = planner_.MaxDecodeItems(max_entries_);
   const int32_t group = spec_.num_heads / spec_.num_kv_heads;
-  largest.num_prefill = limits.max_num_tokens * group / kQueryRows + max_entries + 1;
-  const int64_t table_words = std::min<int64_t>(
-      options_.num_blocks, int64_t{max_entries} * (BlocksFor(spec_.max_positions) + 1));
-  const size_t words_bytes = 4 * (StepLayout(largest).block_tables + table_words);
-  NEREID_ASSIGN_OR_RETURN(words_, DeviceMemory::Allocate(words_bytes, "a draft head's plan"));
+  first.num_prefill = first.num_tokens * group / kQueryRows + max_entries_ + 1;
+  // And which hidden state each row has.
+  first_words_ = StepLayout(first).block_tables + table_words + item_words + rows + kAlignWords;
+  StepShape other;
+  other.num_tokens = other.num_logits = max_entries_;
+  other.num_decode = first.num_decode;
+  row_words_ = StepLayout(other).block_tables + table_words + item_words;
+  const size_t words_bytes = 4 * (first_words_ + kRowsTogether * row_words_);
+  NEREID_RETURN_IF_ERROR(allocate(words_, words_bytes, "a draft head's plan"));
   NEREID_ASSIGN_OR_RETURN(host_words_, PinnedMemory::Allocate(words_bytes));
-  const auto rows = static_cast<size_t>(limits.max_num_tokens);
-  const size_t row_bytes = 2 * spec_.hidden_size;
-  NEREID_ASSIGN_OR_RETURN(features_,
-                          DeviceMemory::Allocate(rows * 2 * feature_size, "hidden states"));
-  NEREID_ASSIGN_OR_RETURN(own_, DeviceMemory::Allocate(max_entries * row_bytes, "hidden states"));
-  NEREID_ASSIGN_OR_RETURN(
-      staged_, PinnedMemory::Allocate(rows * 2 * feature_size + max_entries * row_bytes));
-  NEREID_ASSIGN_OR_RETURN(host_hidden_, PinnedMemory::Allocate(max_entries * row_bytes));
-  NEREID_ASSIGN_OR_RETURN(host_logits_,
-                          PinnedMemory::Allocate(size_t{4} * max_entries * spec_.vocab_size));
+  const size_t feature_bytes = 2 * static_cast<size_t>(feature_size);
+  NEREID_RETURN_IF_ERROR(allocate(features_, rows * feature_bytes, "hidden states"));
+  NEREID_RETURN_IF_ERROR(allocate(own_, max_entries * 2 * spec_.hidden_size, "hidden states"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(kept_, options_.num_kept_rows * feature_bytes, "kept hidden states"));
+  if (options_.num_kept_rows > 0) {
+    NEREID_ASSIGN_OR_RETURN(keep_lists_,
+                            PinnedMemory::Allocate(size_t{8} * options_.num_kept_rows));
+  }
+  const size_t ids_bytes = 4 * target_ids_.size();
+  NEREID_RETURN_IF_ERROR(allocate(device_target_ids_, ids_bytes, "a draft head's ids"));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(device_target_ids_.data(), target_ids_.data(), ids_bytes, cudaMemcpyHostToDevice));
+  NEREID_RETURN_IF_ERROR(allocate(argmax_partials_,
+                                  sizeof(PartialArgMax) * kArgMaxSplits * max_entries,
+                                  "partial results of sampling"));
+  NEREID_RETURN_IF_ERROR(allocate(argmax_tickets_, 4 * max_entries, "sampling's counters"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
+  NEREID_RETURN_IF_ERROR(allocate(log_sums_, 4 * max_entries, "log sums"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(spread_logits_, 4 * max_entries * PaddedVocabulary(vocab_size_), "logits"));
+  NEREID_RETURN_IF_ERROR(allocate(edits_, kMaxEdits * sizeof(LogitEdit), "changes of logits"));
+  NEREID_ASSIGN_OR_RETURN(host_edits_, PinnedMemory::Allocate(kMaxEdits * sizeof(LogitEdit)));
+  NEREID_ASSIGN_OR_RETURN(drawn_, PinnedMemory::Allocate(8 * llm::kMaxDraftTokens * max_entries));
+  NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
+  for (Event& event : row_done_) {
+    NEREID_ASSIGN_OR_RETURN(event, MakeEvent());
+  }
   return {};
 }
 
@@ -158,7 +170,7 @@ Status Eagle3Layer::Run(std::span<llm::HeadEntry> entries) {
     for (llm::HeadEntry& entry : entries)
       if (entry.is_own == is_own) ordered.push_back(&entry);
   }
-  const auto max_entries = static_cast<size_t>(std::max(1, options_.max_num_entries));
+  const auto max_entries = static_cast<size_t>(max_entries_);
   for (size_t first = 0; first < ordered.size();) {
     size_t end = first, num_rows = 0;
     for (; end < ordered.size() && end - first < max_entries; ++end) {
@@ -185,19 +197,25 @@ Status Eagle3Layer::Launch(std::span<llm::HeadEntry* const> entries) {
   planner_.Plan(batch_);
   const StepShape shape = planner_.shape();
   const std::span<const int32_t> words = planner_.words();
-  if (words.size_bytes() > words_.size_bytes()) {
-    return InternalError("a draft head's plan takes ", words.size_bytes(),
-                         " bytes, but its buffer has ", words_.size_bytes());
+  const size_t own_rows_at = (words.size() + kAlignWords - 1) / kAlignWords * kAlignWords;
+  const size_t end = own_rows_at + static_cast<size_t>(shape.num_tokens);
+  if (end > first_words_) {
+    return InternalError("a draft head's plan takes ", end, " words, but its buffer has ",
+                         first_words_);
   }
-  std::memcpy(host_words_.as<char>(), words.data(), words.size_bytes());
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(words_.data(), host_words_.as<char>(),
-                                              words.size_bytes(), cudaMemcpyHostToDevice,
-                                              stream_.get()));
   Decoder::HeadInputs inputs;
   NEREID_RETURN_IF_ERROR(UploadHidden(entries, inputs));
-  NEREID_RETURN_IF_ERROR(decoder_->ForwardHead(inputs, shape, words_.as<int32_t>(), stream_.get()));
-  NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(shape, words_.as<int32_t>(), 0, shape.num_sampled,
-                                                 true, stream_.get()));
+  std::memcpy(host_words_.as<int32_t>(), words.data(), words.size_bytes());
+  int32_t* const own_rows = host_words_.as<int32_t>() + own_rows_at;
+  std::fill_n(own_rows, shape.num_tokens, -1);
+  for (size_t i = inputs.num_features; i < batch_.token_ids.size(); ++i)
+    own_rows[i] = static_cast<int32_t>(i) - inputs.num_features;
+  inputs.own_rows = words_.as<int32_t>() + own_rows_at;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(words_.data(), host_words_.as<char>(), 4 * end,
+                                              cudaMemcpyHostToDevice, stream()));
+  NEREID_RETURN_IF_ERROR(decoder_->ForwardHead(inputs, shape, words_.as<int32_t>(), stream()));
+  NEREID_RETURN_IF_ERROR(
+      decoder_->ComputeLogits(shape, words_.as<int32_t>(), 0, shape.num_sampled, true, stream()));
   NEREID_RETURN_IF_ERROR(ReadResults(entries, shape));
   for (llm::HeadEntry* entry : entries)
     static_cast<Cache&>(*entry->cache).Append(static_cast<int32_t>(entry->tokens.size()));
@@ -222,6 +240,14 @@ void Eagle3Layer::FillBatch(std::span<llm::HeadEntry* const> entries) {
 
 Status Eagle3Layer::UploadHidden(std::span<llm::HeadEntry* const> entries,
                                  Decoder::HeadInputs& inputs) {
+  if (staged_.size_bytes() == 0) {
+    const auto max_entries = static_cast<size_t>(max_entries_);
+    NEREID_ASSIGN_OR_RETURN(staged_,
+                            PinnedMemory::Allocate(features_.size_bytes() + own_.size_bytes()));
+    NEREID_ASSIGN_OR_RETURN(host_hidden_, PinnedMemory::Allocate(own_.size_bytes()));
+    NEREID_ASSIGN_OR_RETURN(host_logits_,
+                            PinnedMemory::Allocate(4 * max_entries * spec_.vocab_size));
+  }
   auto* const features = staged_.as<uint16_t>();
   auto* const own = features + features_.size_bytes() / 2;
   size_t num_features = 0, num_own = 0;  // values
@@ -229,7 +255,6 @@ Status Eagle3Layer::UploadHidden(std::span<llm::HeadEntry* const> entries,
     if (entry->is_own) {
       ToBf16(entry->hidden, own + num_own);
       num_own += entry->hidden.size();
-      inputs.num_own += static_cast<int32_t>(entry->tokens.size());
     } else {
       ToBf16(entry->hidden, features + num_features);
       num_features += entry->hidden.size();
@@ -240,16 +265,15 @@ Status Eagle3Layer::UploadHidden(std::span<llm::HeadEntry* const> entries,
     return InternalError("a draft head got ", num_features, " and ", num_own, " hidden values");
   if (num_features > 0) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(features_.data(), features, 2 * num_features,
-                                                cudaMemcpyHostToDevice, stream_.get()));
+                                                cudaMemcpyHostToDevice, stream()));
   }
   if (num_own > 0) {
     NEREID_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(own_.data(), own, 2 * num_own, cudaMemcpyHostToDevice, stream_.get()));
+        cudaMemcpyAsync(own_.data(), own, 2 * num_own, cudaMemcpyHostToDevice, stream()));
   }
   inputs.features = features_.as<__nv_bfloat16>();
   inputs.own = own_.as<__nv_bfloat16>();
-  inputs.token_embedding =
-      weights_.token_embedding != nullptr ? weights_.token_embedding : options_.token_embedding;
+  inputs.token_embedding = token_embedding();
   inputs.norm_before_residual = norm_before_residual_;
   return {};
 }
@@ -264,13 +288,13 @@ Status Eagle3Layer::ReadResults(std::span<llm::HeadEntry* const> entries, const 
     const size_t last = row.first_token + row.num_tokens - 1;
     NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
         host_hidden_.as<__nv_bfloat16>() + i * size, decoder_->residual() + last * size,
-        2 * size * (is_together ? num_rows : 1), cudaMemcpyDeviceToHost, stream_.get()));
+        2 * size * (is_together ? num_rows : 1), cudaMemcpyDeviceToHost, stream()));
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy2DAsync(
       host_logits_.as<float>(), 4 * vocab_size, decoder_->logits(),
       size_t{4} * decoder_->logits_stride(), 4 * vocab_size,
-      std::min<size_t>(entries.size(), shape.num_sampled), cudaMemcpyDeviceToHost, stream_.get()));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+      std::min<size_t>(entries.size(), shape.num_sampled), cudaMemcpyDeviceToHost, stream()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()));
   for (size_t i = 0; i < entries.size(); ++i) {
     entries[i]->next_hidden.resize(size);
     FromBf16(std::span(host_hidden_.as<uint16_t>() + i * size, size),

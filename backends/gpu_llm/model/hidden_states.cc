@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/rows/copy_rows.h"
 
 namespace nereid::gpu {
 
@@ -21,14 +22,13 @@ Result<HiddenStates> HiddenStates::Create(std::vector<int32_t> layers, int32_t h
 
 Status HiddenStates::Store(int32_t layer, const __nv_bfloat16* residual, int32_t num_rows,
                            cudaStream_t stream) const {
-  const auto bytes = static_cast<size_t>(hidden_size_ * 2);
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i] != layer) continue;
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy2DAsync(
-        rows_.as<__nv_bfloat16>() + static_cast<int64_t>(i) * hidden_size_, row_size() * 2,
-        residual, bytes, bytes, num_rows, cudaMemcpyDeviceToDevice, stream));
+    CopyRows({residual, nullptr, rows() + static_cast<int64_t>(i) * hidden_size_, nullptr, num_rows,
+              static_cast<int>(hidden_size_), static_cast<int>(row_size())},
+             stream);
   }
-  return {};
+  return CudaStatus(cudaGetLastError(), "hidden states of layers");
 }
 
 }  // namespace nereid::gpu

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
@@ -22,8 +23,9 @@ class HiddenStates {
   // Keeps the residual in front of `layer`, if it is one of the layers.
   Status Store(int32_t layer, const __nv_bfloat16* residual, int32_t num_rows,
                cudaStream_t stream) const;
+  std::span<const int32_t> layers() const { return layers_; }
   // [rows of the step, row_size()]: the layers of a row side by side.
-  const __nv_bfloat16* rows() const { return rows_.as<__nv_bfloat16>(); }
+  __nv_bfloat16* rows() const { return rows_.as<__nv_bfloat16>(); }
   int64_t row_size() const { return static_cast<int64_t>(layers_.size()) * hidden_size_; }
   int64_t memory_bytes() const { return static_cast<int64_t>(rows_.size_bytes()); }
 

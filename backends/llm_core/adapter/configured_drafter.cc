@@ -57,11 +57,11 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParam
   NEREID_ASSIGN_OR_RETURN(llm::Eagle3Head head, ReadEagle3Head(*checkpoint, target.model.spec));
   const std::vector<int32_t> layers = head.aux_layers;
   NEREID_ASSIGN_OR_RETURN(
-      std::unique_ptr<llm::DraftHead> runner,
+      std::unique_ptr<llm::DraftChains> chains,
       MakeEagle3Head(checkpoint, std::move(head), target.checkpoint, target.model, parameters));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
-  NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(layers));
-  return std::shared_ptr<llm::Drafter>(std::make_shared<Eagle3Drafter>(std::move(runner)));
+  NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(layers, chains->place()));
+  return std::shared_ptr<llm::Drafter>(std::make_shared<Eagle3Drafter>(std::move(chains)));
 }
 
 }  // namespace nereid::llm

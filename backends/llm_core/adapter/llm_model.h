@@ -23,7 +23,7 @@
 #include "backends/llm_core/grammar/compiler.h"
 #include "backends/llm_core/model/architecture.h"
 #include "backends/llm_core/prompt/virtual_tokens.h"
-#include "backends/llm_core/speculation/draft_head.h"
+#include "backends/llm_core/speculation/draft_chains.h"
 #include "backends/llm_core/speculation/eagle3_head.h"
 #include "nereid/backend.h"
 
@@ -49,7 +49,7 @@ class LlmModel : public Model {
   // Whether MakeExecutor can be called for a second model, which drafts for the first.
   virtual bool SupportsDraftModels() const { return false; }
   // Creates what runs an EAGLE-3 head. `target_model` has the embedding of `target`. [load thread]
-  virtual Result<std::unique_ptr<llm::DraftHead>> MakeEagle3Head(
+  virtual Result<std::unique_ptr<llm::DraftChains>> MakeEagle3Head(
       std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::Eagle3Head /*head*/,
       std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& /*target_model*/,
       const LlmParameters& /*parameters*/) {

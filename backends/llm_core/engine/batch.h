@@ -74,8 +74,7 @@ struct BatchEntry {
   /// StepResult::accepted has the accepted tokens, and StepResult::tokens the one that follows. The
   /// keys and values of rejected drafts stay in the cache and are overwritten by later steps.
   int32_t num_draft_tokens = 0;
-  /// Copy the hidden states of the run's tokens into StepResult::hidden_states. Needs
-  /// Executor::CaptureHiddenStates.
+  /// Return the hidden states of the run's tokens, where Executor::CaptureHiddenStates was told to.
   bool returns_hidden_states = false;
   /// With num_draft_tokens and ExecutorFeatures::draft_logits: [num_draft_tokens, vocab_size], or
   /// empty. The drafts were drawn from these logits, and are verified by Sampler::Verify with this
@@ -150,6 +149,9 @@ struct StepResult {
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
   /// [num_tokens, captured layers * hidden size], the layers side by side.
   std::vector<std::vector<float>> hidden_states;
+  /// The executor keeps those of the step's tokens on its device.
+  bool keeps_hidden_states = false;
+  bool has_hidden_states() const { return keeps_hidden_states || !hidden_states.empty(); }
   /// False if the step took time that later steps of its size do not take, for example to choose
   /// algorithms.
   bool is_typical = true;

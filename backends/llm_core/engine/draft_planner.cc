@@ -95,12 +95,6 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   int32_t num_decoding = 0;
   const bool reads_states = options_.drafter != nullptr && options_.drafter->reads_hidden_states();
   size_t num_to_read = running.size();
-  const bool is_crowded = reads_states && options_.max_hidden_state_sequences > 0 &&
-                          num_to_read > static_cast<size_t>(options_.max_hidden_state_sequences);
-  if (is_crowded) {
-    is_resting_ = true;
-    num_read_steps_ = 0;
-  }
   if (is_resting_) num_to_read = num_read_steps_ > 0 ? kReadSequences : 0;
   if (num_read_steps_ > 0) ++num_read_steps_;
   for (const std::unique_ptr<Sequence>& owned : running) {
@@ -130,7 +124,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       drafts.num_idle_steps = 0;
       continue;
     }
-    if (!MayPropose(sequence) || is_crowded) continue;
+    if (!MayPropose(sequence)) continue;
     sequence.num_drafts = static_cast<uint8_t>(most);
     drafting_.push_back(&sequence);
   }
@@ -404,12 +398,18 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
   ++counts.num_verified_chains;
 }
 
-void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry,
-                                      int32_t num_accepted, std::span<const float> states) {
-  const int32_t num_valid = entry.num_tokens - entry.num_draft_tokens + num_accepted;
-  const size_t row_size = states.size() / static_cast<size_t>(entry.num_tokens);
-  options_.drafter->Observe(sequence.drafts->state, entry.num_cached,
-                            states.first(row_size * static_cast<size_t>(num_valid)));
+void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, size_t i,
+                                      const StepResult& result) {
+  const size_t num_accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
+  HiddenRows rows;
+  rows.first_row = entry.first_token;
+  rows.num_rows = entry.num_tokens - entry.num_draft_tokens + static_cast<int32_t>(num_accepted);
+  if (i < result.hidden_states.size()) {
+    const std::span<const float> values = result.hidden_states[i];
+    const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
+    rows.values = values.first(row_size * static_cast<size_t>(rows.num_rows));
+  }
+  options_.drafter->Observe(sequence.drafts->state, entry.num_cached, rows);
 }
 
 void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {

@@ -27,9 +27,6 @@ struct SpeculationOptions {
   // Set by the engine: ExecutorFeatures::draft_masks. Without it, sequences with a grammar have no
   // drafts.
   bool masks_drafts = false;
-  // Set by the engine: ExecutorFeatures::max_hidden_state_sequences. While more sequences run, a
-  // drafter that reads hidden states proposes nothing.
-  int32_t max_hidden_state_sequences = 0;
 };
 
 struct SpeculationCounts {
@@ -67,9 +64,12 @@ class DraftPlanner {
   // Called when the result of a step is known. `accepted` are the accepted ones of the
   // `num_drafts` > 0 tokens of the sequence's entry.
   void RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted);
-  // Called for each entry of a step with hidden states, before its tokens are applied.
-  void RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, int32_t num_accepted,
-                          std::span<const float> states);
+  // Called for each entry of a step with hidden states, before its tokens are applied. `i`: its
+  // index in the result.
+  void RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, size_t i,
+                          const StepResult& result);
+  // Called after the last entry of such a step.
+  void FinishHiddenStates() { options_.drafter->FinishObserving(); }
   // Called for a sampled token at which the sequence had no draft in the step: measures what the
   // proposal would have brought. The tokens come in the order of the sequence.
   void RecordUnverified(Sequence& sequence, int32_t token);

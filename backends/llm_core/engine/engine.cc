@@ -29,7 +29,6 @@ double Seconds(EngineClock::TimePoint::duration duration) {
 
 SpeculationOptions WithFeatures(SpeculationOptions options, const ExecutorFeatures& features) {
   options.masks_drafts = features.draft_masks;
-  options.max_hidden_state_sequences = features.max_hidden_state_sequences;
   return options;
 }
 
@@ -284,11 +283,8 @@ Status Engine::CollectStep() {
       KeepLogits(batch_.entries[i], i, result, limits_.vocab_size, sequence);
     }
     // A drafter that reads hidden states prevents overlap, too.
-    if (i < result.hidden_states.size() && batch_.entries[i].returns_hidden_states) {
-      const auto accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
-      draft_planner_.RecordHiddenStates(sequence, batch_.entries[i], static_cast<int32_t>(accepted),
-                                        result.hidden_states[i]);
-    }
+    if (result.has_hidden_states() && batch_.entries[i].returns_hidden_states)
+      draft_planner_.RecordHiddenStates(sequence, batch_.entries[i], i, result);
     if (!step.samples[i]) continue;
     if (sequence.beams != nullptr) {
       BeamGroup& beams = *sequence.beams;
@@ -322,6 +318,7 @@ Status Engine::CollectStep() {
     }
     if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
+  if (result.has_hidden_states()) draft_planner_.FinishHiddenStates();
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
   if (!stuck.empty()) FailStuckRequests(stuck);
   if (any_retired) steps_in_flight_.FreeRetired();

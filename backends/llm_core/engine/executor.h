@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/engine/block_storage.h"
+#include "backends/llm_core/speculation/hidden_rows.h"
 #include "backends/llm_core/speculation/step_costs.h"
 #include "nereid/status.h"
 
@@ -57,8 +58,6 @@ struct ExecutorFeatures {
   bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
   bool draft_logits = false;       ///< BatchEntry::draft_logits
   bool hidden_states = false;      ///< CaptureHiddenStates
-  /// The most running sequences of which hidden states are worth their copies. 0: any number.
-  int32_t max_hidden_state_sequences = 0;
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of
@@ -112,8 +111,10 @@ class Executor {
   virtual std::span<const StepCostPoint> typical_step_costs() const { return {}; }
   /// Called once, before the first step: entries with returns_hidden_states get the inputs of these
   /// layers, each 0 to the number of layers; the last one means the output of the last layer,
-  /// before the final norm. INVALID_ARG names a layer that the model does not have.
-  virtual Status CaptureHiddenStates(std::span<const int32_t>) {
+  /// before the final norm. They are left in `place`. INVALID_ARG names a layer that the model does
+  /// not have, UNSUPPORTED a place that the executor does not have.
+  virtual Status CaptureHiddenStates(std::span<const int32_t> /*layers*/,
+                                     HiddenStatePlace /*place*/) {
     return UnsupportedError("this executor has no hidden states of layers");
   }
   /// Called after each step.

@@ -12,6 +12,7 @@
 
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "backends/llm_core/speculation/acceptance_rates.h"
+#include "backends/llm_core/speculation/hidden_rows.h"
 
 namespace nereid::llm {
 
@@ -61,10 +62,12 @@ class Drafter {
   /// Whether the drafter needs the hidden states of the target: Observe is then called for every
   /// step of a sequence, in the order of the steps.
   virtual bool reads_hidden_states() const { return false; }
-  /// The sequence's tokens from `first_position` on were run. `hidden_states` [tokens, as captured]
-  /// belong to those of them that are part of the sequence.
+  /// The sequence's tokens from `first_position` on were run. `rows` belong to those of them that
+  /// are part of the sequence.
   virtual void Observe(std::unique_ptr<DrafterState>& /*state*/, int32_t /*first_position*/,
-                       std::span<const float> /*hidden_states*/) {}
+                       const HiddenRows& /*rows*/) {}
+  /// Called after the last Observe of a step, and before the next step is submitted.
+  virtual void FinishObserving() {}
   /// Proposes drafts for all sequences of the next step together.
   virtual void Propose(std::span<DraftQuery> queries) = 0;
 };

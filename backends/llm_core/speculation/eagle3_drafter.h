@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/llm_core/sampling/sampler.h"
-#include "backends/llm_core/speculation/draft_head.h"
+#include "backends/llm_core/speculation/draft_chains.h"
 #include "backends/llm_core/speculation/drafter.h"
 
 namespace nereid::llm {
@@ -23,14 +22,11 @@ class Eagle3Drafter : public Drafter {
   /// Hidden states that are kept of a sequence until the head runs them. Of a longer prompt, the
   /// head sees only the end.
   static constexpr int32_t kMostKept = 1024;
-  /// Values that are kept of all sequences together (1 GiB). Beyond it, a sequence keeps those of
-  /// its newest step alone.
-  static constexpr size_t kMostValues = size_t{1} << 28;
   /// Rows that one call runs of sequences that are behind. Those that are further behind get no
   /// drafts.
   static constexpr int32_t kMostBehind = 512;
 
-  explicit Eagle3Drafter(std::unique_ptr<DraftHead> head,
+  explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
   ~Eagle3Drafter() override;
 
@@ -38,34 +34,23 @@ class Eagle3Drafter : public Drafter {
   bool is_costly() const override { return true; }
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
-               std::span<const float> hidden_states) override;
+               const HiddenRows& rows) override;
+  void FinishObserving() override;
   /// After an error of the head, no sequence gets drafts.
   void Propose(std::span<DraftQuery> queries) override;
 
  private:
   class State;
-  struct Chain {
-    DraftQuery* query = nullptr;
-    State* state = nullptr;
-  };
 
-  /// Adds the rows of a sequence up to its newest token. Returns false if it has none to run, is
-  /// too far behind, or the head has no memory for it.
-  bool AppendFirst(DraftQuery& query, int32_t& num_behind);
-  /// Draws a token from the logits of an entry. Returns whether the chain goes on.
-  bool Extend(const Chain& chain, const HeadEntry& entry);
-  /// The drawn token and its probability; kNoToken if the rules ban all.
-  SampledToken Draw(const Chain& chain, std::span<const float> logits);
+  /// Adds the rows of a sequence up to its newest token, unless it has none to run, is too far
+  /// behind, or the head has no memory for it.
+  void AppendChain(DraftQuery& query, int32_t& num_behind);
 
-  const std::unique_ptr<DraftHead> head_;
+  const std::unique_ptr<DraftChains> head_;
   const float least_probability_;
   bool has_failed_ = false;
-  // Values that all states keep; shared with them, because they may live longer.
-  const std::shared_ptr<size_t> num_values_ = std::make_shared<size_t>(0);
-  Sampler sampler_;
-  std::vector<float> logits_;  // scratch memory, [vocab_size]
-  std::vector<HeadEntry> entries_;
-  std::vector<Chain> chains_;  // parallel to entries_
+  std::vector<DraftChain> chains_;
+  std::vector<State*> states_;  // parallel to chains_
 };
 
 }  // namespace nereid::llm

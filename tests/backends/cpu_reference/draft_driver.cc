@@ -29,8 +29,8 @@ class PrintingDrafter : public llm::Drafter {
   bool is_costly() const override { return true; }
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<llm::DrafterState>& state, int32_t first_position,
-               std::span<const float> hidden_states) override {
-    drafter_->Observe(state, first_position, hidden_states);
+               const llm::HiddenRows& rows) override {
+    drafter_->Observe(state, first_position, rows);
   }
   void Propose(std::span<llm::DraftQuery> queries) override {
     drafter_->Propose(queries);
@@ -82,10 +82,11 @@ Result<std::unique_ptr<llm::Engine>> Start(const std::string& directory, const c
   executor_options.num_threads = 2;
   NEREID_ASSIGN_OR_RETURN(auto executor,
                           CpuExecutor::Create(target, std::move(model), executor_options));
-  NEREID_RETURN_IF_ERROR(executor->CaptureHiddenStates(layers));
+  NEREID_RETURN_IF_ERROR(executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost));
   llm::EngineOptions options;
   options.speculation.drafter = std::make_shared<PrintingDrafter>(
-      std::make_unique<llm::Eagle3Drafter>(std::move(layer), /*least_probability=*/0.0f));
+      std::make_unique<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(layer)),
+                                           /*least_probability=*/0.0f));
   options.speculation.max_draft_tokens = 4;
   options.speculation.adapts_length = false;
   return std::make_unique<llm::Engine>(std::move(options), std::move(executor));

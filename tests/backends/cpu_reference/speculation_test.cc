@@ -353,9 +353,10 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
     auto layer = Eagle3Layer::Create(random_head.checkpoint(), std::move(*head), target, *model,
                                      setting.num_threads);
     std::unique_ptr<llm::Executor> executor = OpenModel(directory_, setting);
-    ASSERT_TRUE(executor->CaptureHiddenStates(layers).ok());
-    const auto engine = StartEngine(std::move(executor), setting,
-                                    std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
+    ASSERT_TRUE(executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost).ok());
+    const auto engine = StartEngine(
+        std::move(executor), setting,
+        std::make_shared<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(*layer)), 0.0f));
     ExpectTheSameAnswers(*engine);
   }
 }

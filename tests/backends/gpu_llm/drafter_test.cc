@@ -65,7 +65,7 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     return executor;
   }
   // An engine whose drafter is an EAGLE-3 head with random weights.
-  void StartWithHead() {
+  void StartWithHead(float least_probability = 0.0f) {
     const auto target =
         std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
     const auto model = llm::ReadDecoder(*target);
@@ -79,11 +79,15 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     options.num_blocks = 80;
     options.max_num_entries = 8;  // half of the sequences: two launches
     options.token_embedding = executor->token_embedding();
+    options.target = &executor->decoder();
+    options.stream = executor->stream();
+    options.num_kept_rows = 512;
     auto layer = Eagle3Layer::Create(std::move(*head), options);
     ASSERT_TRUE(layer.ok()) << layer.status().message();
-    const Status captured = executor->CaptureHiddenStates(layers);
+    const Status captured = executor->CaptureHiddenStates(layers, (*layer)->place());
     ASSERT_TRUE(captured.ok()) << captured.message();
-    StartOn(std::move(executor), std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
+    StartOn(std::move(executor),
+            std::make_shared<llm::Eagle3Drafter>(std::move(*layer), least_probability));
   }
 
   const cpu::testing::RandomEagle3Head random_head_{3};
@@ -190,10 +194,11 @@ TEST_F(GpuDrafterTest, HiddenStatesAreThoseOfTheCpu) {
       checkpoint, std::move(*llm::ReadDecoder(*checkpoint)), cpu_options));
   auto gpu = MakeExecutor();
   const std::vector<int32_t> layers = {3, 0, 2};
-  ASSERT_TRUE(cpu->CaptureHiddenStates(layers).ok());
-  const Status captured = gpu->CaptureHiddenStates(layers);
+  ASSERT_TRUE(cpu->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost).ok());
+  const Status captured = gpu->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost);
   ASSERT_TRUE(captured.ok()) << captured.message();
-  EXPECT_FALSE(gpu->CaptureHiddenStates(std::vector<int32_t>{7}).ok());
+  EXPECT_FALSE(
+      gpu->CaptureHiddenStates(std::vector<int32_t>{7}, llm::HiddenStatePlace::kHost).ok());
   std::vector<int32_t> prompt(70), other = {9, 8, 7};
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * 37 % 509);
   const llm::SamplingParams greedy;

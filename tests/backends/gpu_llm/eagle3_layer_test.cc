@@ -48,6 +48,9 @@ class Eagle3LayerTest : public testing::GpuTest<::testing::Test> {
     options.max_num_entries = max_num_entries;
     options.token_embedding = executor_->token_embedding();
     options.embedding_scale = model_.spec.embedding_scale;
+    options.target = &executor_->decoder();
+    options.stream = executor_->stream();
+    options.num_kept_rows = 300;
     auto layer = Eagle3Layer::Create(std::move(head), options);
     EXPECT_TRUE(layer.ok()) << layer.status().message();
     return layer.ok() ? std::move(*layer) : nullptr;
@@ -123,6 +126,161 @@ TEST_F(Eagle3LayerTest, LogitsAreThoseOfTheCpu) {
       if (HasFailure()) return;
     }
   }
+}
+
+// The same chains in two runners: sequences of several lengths, two rounds, the second one behind
+// the first rows of the first one.
+class Eagle3ChainsTest : public Eagle3LayerTest {
+ protected:
+  using Drafts = std::vector<std::vector<int32_t>>;
+
+  void SetUp() override {
+    Eagle3LayerTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_TRUE(
+        executor_->CaptureHiddenStates(ReadHead().aux_layers, llm::HiddenStatePlace::kDevice).ok());
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (const size_t rows : {1, 45, 3, 8, 2}) {
+      Sequence& sequence = sequences_.emplace_back();
+      sequence.tokens.resize(rows + kSecondRows + 1);
+      for (int32_t& token : sequence.tokens) token = static_cast<int32_t>(random() % 512);
+      sequence.hidden.resize((rows + kSecondRows) * kFeatures);
+      for (float& value : sequence.hidden)
+        value = testing::FromBf16(testing::Bf16Bits(normal(random)));
+      sequence.sampling.returns_log_probs = true;
+      sequence.sampling.seed = rows;
+    }
+  }
+  // Makes `values` what a step of the target has left, from its row 2 on.
+  void Leave(std::span<const float> values) {
+    std::vector<uint16_t> bits;
+    for (const float value : values) bits.push_back(testing::Bf16Bits(value));
+    ASSERT_EQ(cudaMemcpy(executor_->decoder().captured()->rows() + 2 * kFeatures, bits.data(),
+                         2 * bits.size(), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  Drafts Run(llm::DraftChains& runner, float least_probability) {
+    std::vector<std::unique_ptr<llm::HeadCache>> caches;
+    for (size_t i = 0; i < sequences_.size(); ++i) caches.push_back(runner.MakeCache());
+    Drafts drafts(2 * sequences_.size());
+    for (int round = 0; round < 2; ++round) {
+      std::vector<std::vector<int32_t>> kept(sequences_.size());
+      std::vector<llm::DraftChain> chains(sequences_.size());
+      for (size_t i = 0; i < sequences_.size(); ++i) {
+        const Sequence& sequence = sequences_[i];
+        const size_t first = round == 0 ? 0 : sequence.tokens.size() - 1 - kSecondRows;
+        const size_t rows = round == 0 ? sequence.tokens.size() - 1 - kSecondRows : kSecondRows;
+        llm::DraftChain& chain = chains[i];
+        chain.tokens = std::span(sequence.tokens).subspan(first + 1, rows);
+        chain.first_position = static_cast<int32_t>(first);
+        chain.cache = caches[i].get();
+        chain.cache->Truncate(static_cast<int32_t>(first));
+        chain.max_drafts = static_cast<int32_t>((3 * i + 10 * round) % 13);
+        EXPECT_TRUE(chain.cache->Reserve(static_cast<int32_t>(first + rows) + 13));
+        chain.sampling = &sequence.sampling;
+        chain.sequence = std::span(sequence.tokens).first(first + rows + 1);
+        chain.num_prompt = 1;
+        chain.drafts = &drafts[2 * i + round];
+        const auto hidden = std::span(sequence.hidden).subspan(first * kFeatures, rows * kFeatures);
+        runner.pool()->Take(static_cast<int32_t>(rows), kept[i]);
+        chain.kept = kept[i];
+        llm::HiddenRows of_step = {.num_rows = static_cast<int32_t>(rows)};
+        if (runner.place() == llm::HiddenStatePlace::kHost) {
+          of_step.values = hidden;
+        } else {
+          Leave(hidden);
+          of_step.first_row = 2;
+        }
+        runner.Keep(of_step, kept[i]);
+        const Status finished = runner.FinishKeeping();
+        EXPECT_TRUE(finished.ok()) << finished.message();
+        EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      }
+      const Status status = runner.RunChains(chains, least_probability);
+      EXPECT_TRUE(status.ok()) << status.message();
+      for (const auto& rows : kept) runner.pool()->Release(rows);
+    }
+    return drafts;
+  }
+
+  static constexpr size_t kFeatures = 3 * 64, kSecondRows = 4;
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    std::vector<float> hidden;
+    llm::SamplingParams sampling;
+  };
+  std::vector<Sequence> sequences_;
+};
+
+TEST_F(Eagle3ChainsTest, GreedyChainsAreThoseThatTheHostDraws) {
+  for (const float least_probability : {0.0f, 0.05f}) {
+    for (const bool norms_residual : {false, true}) {
+      SCOPED_TRACE(StrCat(least_probability, " ", norms_residual));
+      llm::Eagle3Head head = ReadHead();
+      head.norm_before_residual = norms_residual;
+      const std::unique_ptr<Eagle3Layer> chains = MakeLayer(head);
+      std::unique_ptr<Eagle3Layer> alone = MakeLayer(head);
+      ASSERT_NE(chains, nullptr);
+      ASSERT_NE(alone, nullptr);
+      const auto host = llm::MakeHostChains(std::move(alone));
+      const Drafts drafts = Run(*chains, least_probability);
+      EXPECT_EQ(drafts, Run(*host, least_probability));
+      size_t num_drafts = 0;
+      for (const auto& chain : drafts) num_drafts += chain.size();
+      EXPECT_GT(num_drafts, 20u);
+      if (least_probability > 0.0f) continue;
+      EXPECT_EQ(num_drafts, 0u + 3 + 6 + 9 + 12 + 10 + 0 + 3 + 6 + 9);
+    }
+  }
+}
+
+// Two launches, each of chains of its own.
+TEST_F(Eagle3ChainsTest, MoreChainsThanALaunchTakesAreTheSame) {
+  const std::unique_ptr<Eagle3Layer> together = MakeLayer(ReadHead());
+  const std::unique_ptr<Eagle3Layer> apart = MakeLayer(ReadHead(), 2);
+  const Drafts drafts = Run(*together, 0.0f), others = Run(*apart, 0.0f);
+  size_t num_same = 0;  // products of other numbers of rows may add in another order
+  for (size_t i = 0; i < drafts.size(); ++i) num_same += drafts[i] == others[i] ? 1 : 0;
+  EXPECT_GE(num_same, 8u);
+}
+
+TEST_F(Eagle3ChainsTest, SampledChainsAreThoseThatTheHostDraws) {
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    llm::SamplingParams& sampling = sequences_[i].sampling;
+    sampling.temperature = i == 1 ? 0.0f : 0.8f;
+    sampling.top_k = i == 2 ? 1 : 20;
+    if (i == 3) sampling.top_p = 0.8f;
+    if (i == 4) sampling.logit_bias = {{400, 3.0f}, {404, 2.0f}};
+  }
+  const std::unique_ptr<Eagle3Layer> chains = MakeLayer(ReadHead());
+  const auto host = llm::MakeHostChains(MakeLayer(ReadHead()));
+  const Drafts drafts = Run(*chains, 0.0f), expected = Run(*host, 0.0f);
+  size_t num_same = 0;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    EXPECT_EQ(drafts[i].size(), expected[i].size());
+    num_same += drafts[i] == expected[i] ? 1 : 0;
+  }
+  EXPECT_GE(num_same, 9u);  // a draw may fall on the border between two tokens
+}
+
+TEST_F(Eagle3ChainsTest, ChainsAreThoseOfTheCpu) {
+  const std::unique_ptr<Eagle3Layer> chains = MakeLayer(ReadHead());
+  auto cpu = std::move(
+      *cpu::Eagle3Layer::Create(random_head_.checkpoint(), ReadHead(), target_, model_, 2));
+  const auto host = llm::MakeHostChains(std::move(cpu));
+  const Drafts drafts = Run(*chains, 0.0f), expected = Run(*host, 0.0f);
+  // Behind the first token of a near tie, chains differ.
+  size_t num_same = 0, num_first = 0, num_chains = 0;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    ASSERT_EQ(drafts[i].size(), expected[i].size());
+    if (drafts[i].empty()) continue;
+    ++num_chains;
+    num_first += drafts[i][0] == expected[i][0] ? 1 : 0;
+    num_same += drafts[i] == expected[i] ? 1 : 0;
+  }
+  EXPECT_GE(num_first + 1, num_chains);
+  EXPECT_GE(num_same, num_chains / 2);
 }
 
 TEST_F(Eagle3LayerTest, CachesGetNoMoreBlocksThanThereAre) {

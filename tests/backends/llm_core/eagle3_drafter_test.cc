@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 namespace nereid::llm {
 namespace {
 
@@ -58,9 +61,12 @@ class KnownHead : public DraftHead {
 class Eagle3DrafterTest : public ::testing::Test {
  protected:
   void Start(float distance) {
-    drafter_ = std::make_unique<Eagle3Drafter>(std::make_unique<KnownHead>(log_, distance));
+    drafter_ = std::make_unique<Eagle3Drafter>(
+        MakeHostChains(std::make_unique<KnownHead>(log_, distance)));
     state_.reset();
-    drafter_->Observe(state_, 0, std::vector<float>(2 * (tokens_.size() - 1), 1.0f));
+    const std::vector<float> values(2 * (tokens_.size() - 1), 1.0f);
+    drafter_->Observe(state_, 0,
+                      {.values = values, .num_rows = static_cast<int32_t>(tokens_.size()) - 1});
   }
   TokenIds Propose(int32_t max_drafts) {
     TokenIds drafts;
@@ -119,6 +125,137 @@ TEST_F(Eagle3DrafterTest, AHeadThatHasFailedIsNotCalledAgain) {
   log_.fails = false;
   EXPECT_TRUE(Propose(3).empty());
   EXPECT_EQ(log_.num_runs, 1);
+}
+
+// Chains on a device: what is kept, from which rows of the step, and what is asked for.
+class KeepingChains : public DraftChains {
+ public:
+  struct Log {
+    std::vector<std::pair<int32_t, int32_t>> kept;  // row of the step, row of the store
+    int num_finished = 0;
+    std::vector<DraftChain> chains;
+    bool fails = false;
+  };
+  KeepingChains(Log& log, int32_t num_rows) : DraftChains(num_rows), log_(log) {}
+  int32_t max_positions() const override { return 4096; }
+  std::unique_ptr<HeadCache> MakeCache() const override {
+    return std::make_unique<RowCountingCache>();
+  }
+  HiddenStatePlace place() const override { return HiddenStatePlace::kDevice; }
+  void Keep(const HiddenRows& rows, std::span<const int32_t> kept) override {
+    EXPECT_EQ(rows.num_rows, static_cast<int32_t>(kept.size()));
+    for (int32_t i = 0; i < rows.num_rows; ++i)
+      log_.kept.push_back({rows.first_row + i, kept[static_cast<size_t>(i)]});
+  }
+  Status FinishKeeping() override {
+    ++log_.num_finished;
+    return log_.fails ? UnavailableError("the device has failed") : Status();
+  }
+  Status RunChains(std::span<DraftChain> chains, float) override {
+    log_.chains.assign(chains.begin(), chains.end());
+    for (DraftChain& chain : chains) {
+      auto& rows = static_cast<RowCountingCache&>(*chain.cache).rows;
+      rows += static_cast<int32_t>(chain.tokens.size()) + std::max(0, chain.max_drafts - 1);
+      for (int32_t i = 0; i < chain.max_drafts; ++i) chain.drafts->push_back(100 + i);
+    }
+    return {};
+  }
+
+ private:
+  struct RowCountingCache : public HeadCache {
+    int32_t num_rows() const override { return rows; }
+    void Truncate(int32_t num_rows) override { rows = std::min(rows, num_rows); }
+    int32_t rows = 0;
+  };
+
+  Log& log_;
+};
+
+class KeptRowsTest : public ::testing::Test {
+ protected:
+  void Start(int32_t num_rows) {
+    auto chains = std::make_unique<KeepingChains>(log_, num_rows);
+    pool_ = chains->pool();
+    drafter_ = std::make_unique<Eagle3Drafter>(std::move(chains));
+  }
+  TokenIds Propose(std::unique_ptr<DrafterState>& state, int32_t num_tokens) {
+    tokens_.resize(static_cast<size_t>(num_tokens));
+    std::iota(tokens_.begin(), tokens_.end(), 0);
+    TokenIds drafts;
+    DraftQuery query;
+    query.tokens = tokens_;
+    query.max_drafts = 3;
+    query.state = &state;
+    query.sampling = &sampling_;
+    query.drafts = &drafts;
+    log_.chains.clear();
+    drafter_->Propose(std::span(&query, 1));
+    return drafts;
+  }
+
+  KeepingChains::Log log_;
+  std::shared_ptr<RowPool> pool_;
+  std::unique_ptr<Eagle3Drafter> drafter_;
+  TokenIds tokens_;
+  SamplingParams sampling_;
+  std::unique_ptr<DrafterState> first_, second_;
+};
+
+TEST_F(KeptRowsTest, RowsOfTheStepWaitUntilTheHeadRunsThem) {
+  Start(64);
+  drafter_->Observe(first_, 0, {.num_rows = 5, .first_row = 7});
+  drafter_->Observe(second_, 0, {.num_rows = 2, .first_row = 12});
+  drafter_->FinishObserving();
+  EXPECT_EQ(log_.num_finished, 1);
+  ASSERT_EQ(log_.kept.size(), 7u);
+  EXPECT_EQ(pool_->num_free(), 57);
+  EXPECT_EQ(Propose(first_, 6), (TokenIds{100, 101, 102}));
+  ASSERT_EQ(log_.chains.size(), 1u);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(log_.kept[i].first, 7 + static_cast<int32_t>(i));
+  EXPECT_EQ(log_.chains[0].first_position, 0);
+  EXPECT_EQ(log_.chains[0].tokens.size(), 5u);
+  EXPECT_EQ(pool_->num_free(), 62) << "the chain's rows are free again";
+  // Two of the drafts were accepted: their rows come from the target now.
+  log_.kept.clear();
+  drafter_->Observe(first_, 5, {.num_rows = 3, .first_row = 20});
+  drafter_->FinishObserving();
+  EXPECT_EQ(Propose(first_, 9).size(), 3u);
+  EXPECT_EQ(log_.chains[0].first_position, 5);
+  EXPECT_EQ(log_.kept.front().first, 20);
+  // A preempted sequence computes again what is known.
+  log_.kept.clear();
+  drafter_->Observe(first_, 0, {.num_rows = 10, .first_row = 30});
+  ASSERT_EQ(log_.kept.size(), 2u);
+  EXPECT_EQ(log_.kept.front().first, 38);
+  first_.reset();
+  second_.reset();
+  EXPECT_EQ(pool_->num_free(), 64);
+}
+
+TEST_F(KeptRowsTest, AFullStoreKeepsTheEndOfAStep) {
+  Start(8);
+  drafter_->Observe(second_, 0, {.num_rows = 5});
+  drafter_->Observe(first_, 0, {.num_rows = 10, .first_row = 5});
+  ASSERT_EQ(log_.kept.size(), 8u);
+  EXPECT_EQ(log_.kept[5].first, 12) << "the last three";
+  EXPECT_EQ(pool_->num_free(), 0);
+  EXPECT_EQ(Propose(first_, 11).size(), 3u);
+  EXPECT_EQ(log_.chains[0].first_position, 7);
+  EXPECT_EQ(pool_->num_free(), 3);
+  drafter_->Observe(first_, 10, {.num_rows = 4, .first_row = 0});
+  EXPECT_EQ(Propose(first_, 15).size(), 3u);
+  EXPECT_EQ(log_.chains[0].first_position, 11) << "what did not fit is not known";
+}
+
+TEST_F(KeptRowsTest, AHeadThatCanNotKeepRowsIsNotCalledAgain) {
+  Start(64);
+  drafter_->Observe(first_, 0, {.num_rows = 5});
+  log_.fails = true;
+  drafter_->FinishObserving();
+  EXPECT_TRUE(Propose(first_, 6).empty());
+  drafter_->Observe(first_, 5, {.num_rows = 1});
+  EXPECT_EQ(log_.kept.size(), 5u);
+  EXPECT_EQ(log_.num_finished, 1);
 }
 
 }  // namespace

@@ -23,6 +23,20 @@ inline namespace NEREID_KERNEL_FORM {
 void FinishLogits(const FinishLogitsParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
+// Rows of logits of a part of the vocabulary, as rows of the whole one:
+// out[row][target_ids[i]] = in[row][i], and minus infinity elsewhere.
+struct SpreadLogitsParams {
+  const float* in;            // [num_rows, in_stride]
+  const int32_t* target_ids;  // [num_columns]
+  float* out;                 // [num_rows, out_stride]
+  int num_rows, num_columns;
+  int in_stride, out_stride;  // out_stride: a multiple of 4
+};
+
+inline namespace NEREID_KERNEL_FORM {
+void SpreadLogits(const SpreadLogitsParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
+
 // Log probabilities of given tokens: of prompt tokens, whose successor is known.
 struct PickLogProbsParams {
   const float* logits;    // [num_rows, stride]

@@ -1,0 +1,313 @@
+// Chains of drafts of an EAGLE-3 head, drawn on the device. [engine thread]
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/rows/copy_rows.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/model/eagle3_cache.h"
+#include "backends/gpu_llm/model/eagle3_layer.h"
+#include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/speculation/drafter.h"
+
+namespace nereid::gpu {
+namespace {
+
+// Rows that are launched before the drafts of the first of them are read.
+constexpr int32_t kRowsAhead = 2;
+
+bool IsPlainlyGreedy(const llm::DraftChain& chain) {
+  return chain.sampling->is_greedy() && !chain.sampling->changes_logits() &&
+         chain.banned_ids.empty();
+}
+
+}  // namespace
+
+void Eagle3Layer::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
+  for (size_t i = 0; i < kept.size(); ++i) keep_from_.push_back(rows.first_row + i);
+  keep_to_.insert(keep_to_.end(), kept.begin(), kept.end());
+}
+
+// The stream is that of the target, so that its next step begins after the copy.
+Status Eagle3Layer::FinishKeeping() {
+  if (keep_from_.empty()) return {};
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  if (options_.target == nullptr || options_.target->captured() == nullptr)
+    return InternalError("a draft head without a model that keeps hidden states");
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(kept_done_.get()));
+  const size_t count = keep_from_.size();
+  if (8 * count > keep_lists_.size_bytes()) {
+    return InternalError("a draft head got the hidden states of ", count, " tokens, at most ",
+                         keep_lists_.size_bytes() / 8);
+  }
+  auto* const lists = keep_lists_.as<int32_t>();
+  std::copy(keep_from_.begin(), keep_from_.end(), lists);
+  std::copy(keep_to_.begin(), keep_to_.end(), lists + count);
+  CopyRows({options_.target->captured()->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
+            static_cast<int>(count), feature_size(), feature_size()},
+           stream());
+  keep_from_.clear();
+  keep_to_.clear();
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  return CudaStatus(cudaEventRecord(kept_done_.get(), stream()), "kept hidden states");
+}
+
+Status Eagle3Layer::RunChains(std::span<llm::DraftChain> chains, float least_probability) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  for (size_t first = 0; first < chains.size();) {
+    size_t end = first, num_rows = 0;
+    for (; end < chains.size() && end - first < static_cast<size_t>(max_entries_); ++end) {
+      const size_t rows = chains[end].tokens.size();
+      if (rows > kMaxRows)
+        return InternalError("a chain of a draft head has ", rows, " rows, at most ", kMaxRows);
+      if (num_rows + rows > kMaxRows) break;
+      num_rows += rows;
+    }
+    NEREID_RETURN_IF_ERROR(RunTogether(chains.subspan(first, end - first), least_probability));
+    first = end;
+  }
+  return {};
+}
+
+Status Eagle3Layer::RunTogether(std::span<llm::DraftChain> chains, float least_probability) {
+  // Rows of the last call may still run, behind drafts that were too unlikely.
+  for (const Event& event : row_done_)
+    NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(event.get()));
+  int32_t longest = 0;
+  for (const llm::DraftChain& chain : chains) longest = std::max(longest, chain.max_drafts);
+  has_ended_.assign(chains.size(), 0);
+  NEREID_RETURN_IF_ERROR(PlanFirstRows(chains));
+  NEREID_RETURN_IF_ERROR(LaunchRow(chain_rows_[0], 0));
+  starts_.clear();
+  for (const llm::DraftChain& chain : chains) {
+    Cache& cache = static_cast<Cache&>(*chain.cache);
+    cache.Append(static_cast<int32_t>(chain.tokens.size()));
+    starts_.push_back(cache.num_rows());
+  }
+  int32_t num_launched = 1, num_read = 0;
+  while (num_read < longest) {
+    if (num_launched < longest && num_launched - num_read < kRowsAhead) {
+      if (num_launched == static_cast<int32_t>(chain_rows_.size())) {
+        const int32_t end = std::min(longest, num_launched + kRowsTogether);
+        NEREID_RETURN_IF_ERROR(PlanRows(chains, num_launched, end));
+      }
+      const ChainRow& row = chain_rows_[num_launched];
+      NEREID_RETURN_IF_ERROR(LaunchRow(row, num_launched));
+      for (const int32_t i : row.chains) static_cast<Cache&>(*chains[i].cache).Append(1);
+      ++num_launched;
+    } else {
+      NEREID_ASSIGN_OR_RETURN(longest, TakeDrafts(chains, num_read, least_probability));
+      ++num_read;
+    }
+  }
+  return {};
+}
+
+Status Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chains) {
+  batch_.Clear();
+  uses_target_ids_ = false;
+  for (const llm::DraftChain& chain : chains) {
+    Cache& cache = static_cast<Cache&>(*chain.cache);
+    const auto num_rows = static_cast<int32_t>(chain.tokens.size());
+    if (!cache.Reserve(cache.num_rows() + num_rows + std::max(0, chain.max_drafts - 1))) {
+      return InternalError("a draft head has no KV blocks left for ", num_rows, " rows and ",
+                           chain.max_drafts, " drafts");
+    }
+    llm::BatchEntry& entry = batch_.entries.emplace_back();
+    entry.slot = static_cast<int32_t>(batch_.entries.size()) - 1;
+    entry.first_token = static_cast<int32_t>(batch_.token_ids.size());
+    entry.num_tokens = num_rows;
+    entry.num_cached = cache.num_rows();
+    entry.block_table = cache.table();
+    entry.num_logits = 1;
+    entry.samples = true;
+    entry.sampling.params = chain.sampling;
+    entry.sampling.token_ids = chain.sequence;
+    entry.sampling.num_prompt = chain.num_prompt;
+    entry.sampling.banned_ids = chain.banned_ids;
+    batch_.token_ids.insert(batch_.token_ids.end(), chain.tokens.begin(), chain.tokens.end());
+    uses_target_ids_ |= !IsPlainlyGreedy(chain);
+  }
+  items_.clear();
+  item_of_.assign(chains.size(), -1);
+  if (uses_target_ids_) {
+    draw_planner_.Plan(batch_);
+    items_.assign(draw_planner_.items().begin(), draw_planner_.items().end());
+    for (size_t i = 0; i < items_.size(); ++i) item_of_[items_[i].row] = static_cast<int32_t>(i);
+    const auto edits = std::as_bytes(draw_planner_.edits());
+    std::memcpy(host_edits_.as<char>(), edits.data(), edits.size());
+    if (!edits.empty()) {
+      NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(edits_.data(), host_edits_.as<char>(),
+                                                  edits.size(), cudaMemcpyHostToDevice, stream()));
+    }
+  }
+  chain_rows_.clear();
+  ChainRow& row = chain_rows_.emplace_back();
+  for (size_t i = 0; i < chains.size(); ++i) row.chains.push_back(static_cast<int32_t>(i));
+  size_t end = PackRow(row, 0, 0);
+  kept_at_ = end;
+  for (const llm::DraftChain& chain : chains) {
+    if (end + chain.kept.size() > first_words_) break;
+    std::copy(chain.kept.begin(), chain.kept.end(), host_words_.as<int32_t>() + end);
+    end += chain.kept.size();
+  }
+  num_kept_ = static_cast<int32_t>(end - kept_at_);
+  if (num_kept_ != static_cast<int32_t>(batch_.token_ids.size())) {
+    return InternalError("a draft head's plan of ", batch_.token_ids.size(),
+                         " rows does not fit into ", first_words_, " words");
+  }
+  return Upload(0, end);
+}
+
+Status Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t first, int32_t end) {
+  size_t at = first_words_;
+  for (int32_t index = first; index < end; ++index) {
+    batch_.Clear();
+    ChainRow row;
+    for (size_t i = 0; i < chains.size(); ++i) {
+      if (chains[i].max_drafts <= index || has_ended_[i] != 0) continue;
+      llm::BatchEntry& entry = batch_.entries.emplace_back();
+      entry.slot = static_cast<int32_t>(i);
+      entry.first_token = static_cast<int32_t>(batch_.token_ids.size());
+      entry.num_tokens = entry.num_logits = 1;
+      entry.num_cached = starts_[i] + index - 1;
+      entry.block_table = static_cast<const Cache&>(*chains[i].cache).table();
+      entry.samples = true;
+      batch_.token_ids.push_back(llm::PendingTokenId(entry.slot));
+      row.chains.push_back(static_cast<int32_t>(i));
+    }
+    at = PackRow(row, at, index);
+    chain_rows_.push_back(std::move(row));
+  }
+  return Upload(first_words_, at);
+}
+
+size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
+  planner_.Plan(batch_);
+  row.shape = planner_.shape();
+  row.words_at = at;
+  const auto align = [](size_t words) {
+    return (words + kAlignWords - 1) / kAlignWords * kAlignWords;
+  };
+  int32_t* const to = host_words_.as<int32_t>();
+  const std::span<const int32_t> words = planner_.words();
+  std::copy(words.begin(), words.end(), to + at);
+  row.items_at = at + align(words.size());
+  auto* const items = reinterpret_cast<DrawItem*>(to + row.items_at);
+  for (size_t i = 0; i < row.chains.size(); ++i) {
+    const int32_t item = item_of_[row.chains[i]];
+    if (item < 0) continue;
+    items[row.num_items] = items_[item];
+    items[row.num_items].row = static_cast<int32_t>(i);
+    items[row.num_items].position += static_cast<uint32_t>(index);
+    ++row.num_items;
+  }
+  return row.items_at + align(row.num_items * sizeof(DrawItem) / 4);
+}
+
+Status Eagle3Layer::Upload(size_t first_word, size_t end_word) {
+  if (4 * end_word > words_.size_bytes()) {
+    return InternalError("a draft head's plans take ", 4 * end_word,
+                         " bytes, but their buffer has ", words_.size_bytes());
+  }
+  return CudaStatus(
+      cudaMemcpyAsync(words_.as<int32_t>() + first_word, host_words_.as<int32_t>() + first_word,
+                      4 * (end_word - first_word), cudaMemcpyHostToDevice, stream()),
+      "a draft head's plan");
+}
+
+Status Eagle3Layer::LaunchRow(const ChainRow& row, int32_t index) {
+  const int32_t* const words = words_.as<int32_t>() + row.words_at;
+  const StepLayout layout(row.shape);
+  Decoder::HeadInputs inputs;
+  inputs.token_embedding = token_embedding();
+  inputs.norm_before_residual = norm_before_residual_;
+  if (!uses_target_ids_) inputs.target_ids = device_target_ids_.as<int32_t>();
+  if (index == 0) {
+    CopyRows({kept_.as<__nv_bfloat16>(), words_.as<int32_t>() + kept_at_,
+              features_.as<__nv_bfloat16>(), nullptr, num_kept_, feature_size(), feature_size()},
+             stream());
+    inputs.features = features_.as<__nv_bfloat16>();
+    inputs.num_features = num_kept_;
+  } else {
+    inputs.own = own_.as<__nv_bfloat16>();
+    inputs.own_rows = words + layout.logit_slots;  // each row has a sampled position
+  }
+  NEREID_RETURN_IF_ERROR(decoder_->ForwardHead(inputs, row.shape, words, stream()));
+  NEREID_RETURN_IF_ERROR(
+      decoder_->ComputeLogits(row.shape, words, 0, row.shape.num_sampled, true, stream()));
+  NEREID_RETURN_IF_ERROR(DrawRow(row, index));
+  CopyRows(
+      {decoder_->residual(), words + layout.logit_rows, own_.as<__nv_bfloat16>(),
+       words + layout.logit_slots, row.shape.num_sampled, spec_.hidden_size, spec_.hidden_size},
+      stream());
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  return CudaStatus(cudaEventRecord(row_done_[index % kEvents].get(), stream()), "a draft");
+}
+
+Status Eagle3Layer::DrawRow(const ChainRow& row, int32_t index) {
+  const int32_t* const words = words_.as<int32_t>() + row.words_at;
+  const StepLayout layout(row.shape);
+  float* logits = decoder_->logits();
+  int32_t stride = decoder_->logits_stride();
+  if (uses_target_ids_) {
+    const int32_t padded = PaddedVocabulary(vocab_size_);
+    SpreadLogits({logits, device_target_ids_.as<int32_t>(), spread_logits_.as<float>(),
+                  row.shape.num_sampled, static_cast<int>(target_ids_.size()), stride, padded},
+                 stream());
+    logits = spread_logits_.as<float>();
+    stride = padded;
+  }
+  ArgMaxParams params = {};
+  params.logits = logits;
+  params.partials = argmax_partials_.as<PartialArgMax>();
+  params.tickets = argmax_tickets_.as<int32_t>();
+  params.log_sums = log_sums_.as<float>();
+  params.target.buffer_index = words + layout.buffer_index;  // has 0
+  params.target.ids = drawn_.as<int32_t>() + index * max_entries_;
+  params.target.log_probs = drawn_.as<float>() + (llm::kMaxDraftTokens + index) * max_entries_;
+  params.target.slots = words + layout.logit_slots;
+  params.target.last_tokens = decoder_->last_tokens();
+  params.target.max_num_rows = max_entries_;
+  params.num_rows = row.shape.num_sampled;
+  params.vocab_size = stride;
+  ArgMax(params, stream());
+  if (row.num_items > 0) {
+    DrawParams draw = {};
+    draw.logits = logits;
+    draw.log_sums = params.log_sums;
+    draw.items = reinterpret_cast<const DrawItem*>(words_.as<int32_t>() + row.items_at);
+    draw.edits = edits_.as<LogitEdit>();
+    draw.target = params.target;
+    draw.num_items = row.num_items;
+    draw.vocab_size = stride;
+    DrawTokens(draw, stream());
+  }
+  return CudaStatus(cudaGetLastError(), "drawing a draft");
+}
+
+Result<int32_t> Eagle3Layer::TakeDrafts(std::span<llm::DraftChain> chains, int32_t index,
+                                        float least_probability) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(row_done_[index % kEvents].get()));
+  const int32_t* const ids = drawn_.as<int32_t>() + index * max_entries_;
+  const float* const log_probs = drawn_.as<float>() + (llm::kMaxDraftTokens + index) * max_entries_;
+  const std::vector<int32_t>& row = chain_rows_[index].chains;
+  int32_t longest = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    llm::DraftChain& chain = chains[row[i]];
+    uint8_t& has_ended = has_ended_[row[i]];
+    if (has_ended != 0 || chain.max_drafts <= index) continue;
+    if (ids[i] == llm::kNoToken || std::exp(log_probs[i]) < least_probability) {
+      has_ended = 1;
+      continue;
+    }
+    chain.drafts->push_back(uses_target_ids_ ? ids[i] : target_ids_[ids[i]]);
+    longest = std::max(longest, chain.max_drafts);
+  }
+  return longest;
+}
+
+}  // namespace nereid::gpu

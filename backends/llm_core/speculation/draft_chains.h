@@ -1,0 +1,61 @@
+/// \file
+/// The interface between the EAGLE-3 drafter, which handles sequences, and what runs whole chains
+/// of drafts: the head, its draws, and the store of hidden states that it has not run yet. [engine
+/// thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/speculation/draft_head.h"
+#include "backends/llm_core/speculation/hidden_rows.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+/// Consecutive rows of one sequence, and the drafts behind the last one. Everything is borrowed for
+/// the call.
+struct DraftChain {
+  std::span<const int32_t> tokens;  ///< of each row: the token behind that of the hidden state
+  std::span<const int32_t> kept;    ///< parallel to `tokens`: rows of the store
+  int32_t first_position = 0;       ///< of the first row
+  HeadCache* cache = nullptr;       ///< has the rows before; gets those of the chain and its drafts
+  int32_t max_drafts = 0;           ///< 0: the rows are run, and nothing is drawn
+  /// How drafts are drawn. A device may ignore earlier drafts of the chain in rules that read the
+  /// output, and rules that it can not apply.
+  const SamplingParams* sampling = nullptr;  ///< with log probabilities
+  std::span<const int32_t> sequence;         ///< prompt and output
+  int32_t num_prompt = 0;                    ///< of `sequence`
+  std::span<const int32_t> banned_ids;       ///< as in SamplingInput
+  std::vector<int32_t>* drafts = nullptr;    ///< out; the target's ids
+};
+
+class DraftChains {
+ public:
+  explicit DraftChains(int32_t num_kept_rows) : pool_(std::make_shared<RowPool>(num_kept_rows)) {}
+  virtual ~DraftChains() = default;
+  virtual int32_t max_positions() const = 0;
+  virtual std::unique_ptr<HeadCache> MakeCache() const = 0;
+  /// Where the executor has to leave the hidden states.
+  virtual HiddenStatePlace place() const = 0;
+  /// Copies hidden states of the newest step to rows of the store. `kept` is parallel to the rows.
+  virtual void Keep(const HiddenRows& rows, std::span<const int32_t> kept) = 0;
+  /// Called after the last Keep of a step, and before the executor's next step.
+  virtual Status FinishKeeping() { return {}; }
+  /// Requires that each cache has reserved the rows, and one for each draft but the last. A chain
+  /// ends before a token of a lower probability. After an error, nothing is called again.
+  virtual Status RunChains(std::span<DraftChain> chains, float least_probability) = 0;
+  /// Of the store; shared, because what uses it may live longer.
+  const std::shared_ptr<RowPool>& pool() const { return pool_; }
+
+ private:
+  const std::shared_ptr<RowPool> pool_;
+};
+
+/// Runs the head one draft at a time and draws on the host.
+std::unique_ptr<DraftChains> MakeHostChains(std::unique_ptr<DraftHead> head);
+
+}  // namespace nereid::llm
