@@ -253,7 +253,7 @@ class GpuExecutor : public llm::Executor {
   // needs it allocates it
   PinnedMemory top_tokens_;
   StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
-  StepGraphs hidden_state_graphs_;  // of fused steps whose hidden states are kept
+  StepGraphs hidden_state_graphs_;    // of fused steps whose hidden states are kept
   llm::HiddenStatePlace hidden_state_place_ = llm::HiddenStatePlace::kHost;
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
   // Of steps with adapters: one graph for each size, whatever the adapters.

@@ -75,7 +75,8 @@ Eagle3Layer::Eagle3Layer(const llm::Eagle3Head& head, const Eagle3LayerOptions& 
 
 Eagle3Layer::~Eagle3Layer() {
   (void)cudaSetDevice(options_.device);
-  if (stream()) (void)cudaStreamSynchronize(stream());
+  // The executor, and a stream of it, may be gone.
+  (void)cudaDeviceSynchronize();
 }
 
 Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
