@@ -189,13 +189,10 @@ size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
   planner_.Plan(batch_);
   row.shape = planner_.shape();
   row.words_at = at;
-  const auto align = [](size_t words) {
-    return (words + kAlignWords - 1) / kAlignWords * kAlignWords;
-  };
   int32_t* const to = host_words_.as<int32_t>();
   const std::span<const int32_t> words = planner_.words();
   std::copy(words.begin(), words.end(), to + at);
-  row.items_at = at + align(words.size());
+  row.items_at = at + AlignWords(words.size());
   auto* const items = reinterpret_cast<DrawItem*>(to + row.items_at);
   for (size_t i = 0; i < row.chains.size(); ++i) {
     const int32_t item = item_of_[row.chains[i]];
@@ -205,7 +202,7 @@ size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
     items[row.num_items].position += static_cast<uint32_t>(index);
     ++row.num_items;
   }
-  return row.items_at + align(row.num_items * sizeof(DrawItem) / 4);
+  return row.items_at + AlignWords(row.num_items * sizeof(DrawItem) / 4);
 }
 
 Status Eagle3Layer::Upload(size_t first_word, size_t end_word) {

@@ -121,11 +121,12 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   const int32_t group = spec_.num_heads / spec_.num_kv_heads;
   first.num_prefill = first.num_tokens * group / kQueryRows + max_entries_ + 1;
   // And which hidden state each row has.
-  first_words_ = StepLayout(first).block_tables + table_words + item_words + rows + kAlignWords;
+  first_words_ =
+      AlignWords(StepLayout(first).block_tables + table_words + item_words + rows + kAlignWords);
   StepShape other;
   other.num_tokens = other.num_logits = max_entries_;
   other.num_decode = first.num_decode;
-  row_words_ = StepLayout(other).block_tables + table_words + item_words;
+  row_words_ = AlignWords(StepLayout(other).block_tables + table_words + item_words);
   const size_t words_bytes = 4 * (first_words_ + kRowsTogether * row_words_);
   NEREID_RETURN_IF_ERROR(allocate(words_, words_bytes, "a draft head's plan"));
   NEREID_ASSIGN_OR_RETURN(host_words_, PinnedMemory::Allocate(words_bytes));
@@ -198,7 +199,7 @@ Status Eagle3Layer::Launch(std::span<llm::HeadEntry* const> entries) {
   planner_.Plan(batch_);
   const StepShape shape = planner_.shape();
   const std::span<const int32_t> words = planner_.words();
-  const size_t own_rows_at = (words.size() + kAlignWords - 1) / kAlignWords * kAlignWords;
+  const size_t own_rows_at = AlignWords(words.size());
   const size_t end = own_rows_at + static_cast<size_t>(shape.num_tokens);
   if (end > first_words_) {
     return InternalError("a draft head's plan takes ", end, " words, but its buffer has ",

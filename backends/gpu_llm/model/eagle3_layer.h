@@ -80,6 +80,9 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
 
  private:
   static constexpr size_t kAlignWords = 4;  // parts of a plan start at multiples of 16 bytes
+  static constexpr size_t AlignWords(size_t words) {
+    return (words + kAlignWords - 1) / kAlignWords * kAlignWords;
+  }
   class Cache;
   // Row `index` of chains: the first rows of all of them, then one row for each draft but the last.
   struct ChainRow {
