@@ -71,7 +71,7 @@ llm::DecoderModel Build(const DecodeStepModel& model) {
 
 constexpr int32_t kLengths[] = {1, 63, 64, 127, 130, 391, 700, 1500};
 constexpr int32_t kNumSequences = 8, kBlocksEach = 25;
-constexpr float kBiasBound = 1.0f;  // queries, keys and values have a deviation of about 1
+constexpr float kBiasBound = 0.5f;  // queries, keys and values have a deviation of about 1
 
 class Steps {
  public:

@@ -185,7 +185,9 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
         }
       }
     }
-    EXPECT_LT(RelativeError(got, expected), 2 * kTolerance);
+    // Unpacked weights are rounded once more than those of the kernel.
+    const double tolerance = (problem.packed.data == nullptr ? 2 : 3) * kTolerance;
+    EXPECT_LT(RelativeError(got, expected), tolerance);
   }
 
   // All outputs.
