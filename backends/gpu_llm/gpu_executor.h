@@ -90,6 +90,10 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
+  // With 64 sequences some runs with an EAGLE-3 head took longer than those without, for a reason
+  // that is not known; with up to 16 they gained (bench/results/speculation_gpu.csv).
+  static constexpr int32_t kMaxHiddenStateSequences = 16;
+
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override {
     return {.block_copies = true,
@@ -104,6 +108,7 @@ class GpuExecutor : public llm::Executor {
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
+            .max_hidden_state_sequences = kMaxHiddenStateSequences,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }

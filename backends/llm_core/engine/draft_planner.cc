@@ -95,6 +95,12 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   int32_t num_decoding = 0;
   const bool reads_states = options_.drafter != nullptr && options_.drafter->reads_hidden_states();
   size_t num_to_read = running.size();
+  const bool is_crowded = reads_states && options_.max_hidden_state_sequences > 0 &&
+                          num_to_read > static_cast<size_t>(options_.max_hidden_state_sequences);
+  if (is_crowded) {
+    is_resting_ = true;
+    num_read_steps_ = 0;
+  }
   if (is_resting_) num_to_read = num_read_steps_ > 0 ? kReadSequences : 0;
   if (num_read_steps_ > 0) ++num_read_steps_;
   for (const std::unique_ptr<Sequence>& owned : running) {
@@ -124,7 +130,7 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
       drafts.num_idle_steps = 0;
       continue;
     }
-    if (!MayPropose(sequence)) continue;
+    if (!MayPropose(sequence) || is_crowded) continue;
     sequence.num_drafts = static_cast<uint8_t>(most);
     drafting_.push_back(&sequence);
   }

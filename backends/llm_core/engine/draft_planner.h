@@ -27,6 +27,9 @@ struct SpeculationOptions {
   // Set by the engine: ExecutorFeatures::draft_masks. Without it, sequences with a grammar have no
   // drafts.
   bool masks_drafts = false;
+  // Set by the engine: ExecutorFeatures::max_hidden_state_sequences. While more sequences run, a
+  // drafter that reads hidden states proposes nothing.
+  int32_t max_hidden_state_sequences = 0;
 };
 
 struct SpeculationCounts {

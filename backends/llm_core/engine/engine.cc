@@ -29,6 +29,7 @@ double Seconds(EngineClock::TimePoint::duration duration) {
 
 SpeculationOptions WithFeatures(SpeculationOptions options, const ExecutorFeatures& features) {
   options.masks_drafts = features.draft_masks;
+  options.max_hidden_state_sequences = features.max_hidden_state_sequences;
   return options;
 }
 

@@ -58,6 +58,8 @@ struct ExecutorFeatures {
   bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
   bool draft_logits = false;       ///< BatchEntry::draft_logits
   bool hidden_states = false;      ///< CaptureHiddenStates
+  /// The most running sequences with which drafts from hidden states pay. 0: any number.
+  int32_t max_hidden_state_sequences = 0;
   /// A step may be submitted while the previous one runs: Submit, Submit, Collect, Submit, Collect,
   /// ... Steps run in the order of submission, each on the cache content that the previous one
   /// left. A StepBatch and what it borrows are then valid only until Submit returns. A token id of

@@ -96,12 +96,13 @@ constexpr Simulation kSimulations[] = {{"one processor", OfOneProcessor, 0.0},
 class DraftSimulation {
  public:
   DraftSimulation(const Simulation& simulation, int32_t num_sequences,
-                  bool reads_hidden_states = false)
+                  bool reads_hidden_states = false, int32_t max_hidden_state_sequences = 0)
       : simulation_(simulation), random_(static_cast<uint32_t>(num_sequences)) {
     SpeculationOptions options;
     auto drafter = std::make_shared<SimulatedDrafter>(simulation.draft_seconds, &now_);
     if (reads_hidden_states) drafter->ReadHiddenStates();
     options.drafter = std::move(drafter);
+    options.max_hidden_state_sequences = max_hidden_state_sequences;
     planner_ =
         std::make_unique<DraftPlanner>(options, true, simulation.typical, [this] { return now_; });
     for (int32_t i = 0; i < num_sequences; ++i) {
@@ -239,6 +240,17 @@ TEST(DraftPlannerHiddenStatesTest, FewAreReadWhileDraftsDoNotPay) {
     EXPECT_EQ(simulation.num_read(), num_sequences);
     EXPECT_GT(simulation.Run(0.95, 1000), 1.1) << num_sequences;
   }
+}
+
+TEST(DraftPlannerHiddenStatesTest, NoneAreReadOfTooManySequences) {
+  DraftSimulation many(kSimulations[4], 5, true, 4);
+  for (int step = 0; step < 100; ++step) {
+    many.Run(1.0, 1);
+    EXPECT_EQ(many.num_read(), 0);
+  }
+  EXPECT_GE(many.Run(1.0, 1000), 0.99);
+  DraftSimulation few(kSimulations[4], 4, true, 4);
+  EXPECT_GT(few.Run(1.0, 1000), 1.1);
 }
 
 }  // namespace
