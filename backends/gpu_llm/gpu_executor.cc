@@ -257,7 +257,8 @@ Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
   return {};
 }
 
-// An error ends the next step that needs an adapter.
+// After a copy that failed every adapter counts as ready, and steps with adapters end with the
+// copy's error.
 bool GpuExecutor::PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) {
   if (adapters_ == nullptr) return true;
   const Result<bool> is_ready = adapters_->Prepare(adapter, num_submitted_, num_collected_);

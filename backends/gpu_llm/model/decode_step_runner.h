@@ -37,8 +37,9 @@ class DecodeStepRunner {
   // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
              cudaStream_t stream) const;
-  // Copies the hidden states in front of layers of the last Run, which had this shape and buffers.
-  // They lie side by side in a row of `out`.
+  // Copies the hidden states that the last Run, which had this shape and these buffers, gave to
+  // each of `layers` as input. Those of one token lie side by side in a row of `out`, in their
+  // order.
   Status CopyHiddenStates(std::span<const int32_t> layers, const StepShape& shape,
                           const DecodeStepParams& buffers, __nv_bfloat16* out,
                           cudaStream_t stream) const;

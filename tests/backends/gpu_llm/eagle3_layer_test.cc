@@ -128,8 +128,8 @@ TEST_F(Eagle3LayerTest, LogitsAreThoseOfTheCpu) {
   }
 }
 
-// The same chains in two runners: sequences of several lengths, two rounds, the second one behind
-// the first rows of the first one.
+// Two implementations of DraftChains draw the same chains: for sequences of several lengths, twice.
+// The second time the sequences continue behind the first rows of the chains drawn before.
 class Eagle3ChainsTest : public Eagle3LayerTest {
  protected:
   using Drafts = std::vector<std::vector<int32_t>>;

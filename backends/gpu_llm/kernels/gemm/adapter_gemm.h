@@ -68,8 +68,9 @@ struct AdapterModule {
 enum class AdapterOutput : uint8_t {
   kBf16,
   kFloat,
-  // The modules are gate and up, interleaved. `out` is only read; gated = silu(gate) * up of its
-  // sum with the adapters' products, for all rows, those without an adapter too.
+  // The modules are gate and up, with interleaved outputs. The kernel only reads `out`, adds the
+  // adapters' products to it, and writes silu(gate) * up of the sums to `gated`, for every row,
+  // also for those without an adapter.
   kSiluGate,
 };
 
@@ -92,7 +93,8 @@ struct AdapterGemmParams {
 inline namespace NEREID_KERNEL_FORM {
 // Writes `low_rank` for the rows with an adapter that changes the module.
 void AdapterShrink(const AdapterGemmParams& params, cudaStream_t stream);
-// Adds to `out`, or writes `gated`.
+// Adds the product of `low_rank` and each row's B matrix to `out`; with kSiluGate it writes
+// `gated`.
 void AdapterExpand(const AdapterGemmParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 

@@ -3,7 +3,8 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-// Both kernels add the columns in their order, unless the depth is divided.
+// StreamExperts and ExpertGemm both add an output's products from the first column to the last, and
+// so give the same bits, unless StreamExperts divides the depth into slices.
 bool StreamsLikeExpertGemm(const WeightMatrix& weights) {
   return weights.format == WeightFormat::kBf16 ||
          (weights.format == WeightFormat::kInt4 && weights.depth < stream_experts::kMinSlicedDepth);

@@ -11,8 +11,8 @@ namespace {
 
 using namespace route;
 
-// From more rows on, two blocks share a multiprocessor: there are more clusters than groups of as
-// many multiprocessors.
+// With more rows than this there are more clusters of blocks than fit on the GPU's multiprocessors
+// with one block on each. The kernel is then compiled so that two blocks share a multiprocessor.
 constexpr int kSpreadRows = 128;
 
 // Grid: a cluster for kRouteRows rows, whose blocks share the experts and the depth, then the rows.

@@ -117,7 +117,8 @@ __device__ __forceinline__ void SelectExperts(const RouteParams& p, const RouteS
                                               int64_t row) {
   const int lane = threadIdx.x % 32;
   const int64_t slice = int64_t{p.num_rows} * p.num_experts;
-  // With more experts than kFewExperts the depth is not divided (SplitRoute).
+  // SplitRoute divides the depth into slices only up to kFewExperts experts; with more there is
+  // one.
   constexpr int kMaxSlices = kLaneExperts * 32 > kFewExperts ? 1 : kMaxRouteSlices;
   uint32_t orders[kLaneExperts];
   float sums[kLaneExperts] = {};

@@ -39,8 +39,8 @@ class UnknownMemberLog {
   static constexpr size_t kMaxNames = 256;
   static constexpr size_t kMaxNameBytes = 64;
 
-  // The line for the log, or an empty text if this member of this model was named before or if
-  // kMaxNames have been.
+  // Returns the line to log for a member that `generate` does not know. The text is empty if this
+  // member of this model was logged before, or if kMaxNames members were.
   std::string LineFor(std::string_view model, std::string_view member);
 
  private:
