@@ -74,6 +74,17 @@ struct BatchEntry {
   /// StepResult::accepted has the accepted tokens, and StepResult::tokens the one that follows. The
   /// keys and values of rejected drafts stay in the cache and are overwritten by later steps.
   int32_t num_draft_tokens = 0;
+  /// [num_draft_tokens], or empty: the drafts are a chain. Drafts that are a tree
+  /// (ExecutorFeatures::draft_trees): the draft that each one follows, or -1 for the newest token.
+  /// A parent is before its children, and the children of a token differ. A draft has the position
+  /// behind that of its parent, and sees the tokens before the drafts, the drafts on the way from
+  /// the newest token to it, and itself. The first sampled token is compared with the children of
+  /// the newest token, and so on. The executor moves the keys and values of the accepted drafts to
+  /// the places behind the newest token, as if they had been a chain, before the next step.
+  std::span<const int32_t> draft_parents;
+  /// With num_draft_tokens: return what the target samples behind each of the run's last
+  /// 1 + num_draft_tokens tokens in StepResult::row_tokens, accepted or not.
+  bool returns_row_tokens = false;
   /// Return the hidden states of the run's tokens, where Executor::CaptureHiddenStates was told to.
   bool returns_hidden_states = false;
   /// With num_draft_tokens and ExecutorFeatures::draft_logits: [num_draft_tokens, vocab_size], or
@@ -145,6 +156,10 @@ struct StepResult {
   /// [0 to num_draft_tokens], in the order of the sequence. The tokens themselves rather than their
   /// number, so that the drafts need not be a chain.
   std::vector<std::vector<SampledToken>> accepted;
+  /// [accepted]: with draft_parents, the indices of the accepted drafts among the entry's drafts.
+  std::vector<std::vector<int32_t>> accepted_drafts;
+  /// [1 + num_draft_tokens], for entries with returns_row_tokens. kNoToken where rules ban all.
+  std::vector<std::vector<int32_t>> row_tokens;
   std::vector<std::vector<float>> logits;            ///< [num_logits * vocab_size]
   std::vector<std::vector<float>> prompt_log_probs;  ///< [next_ids.size()]
   /// [num_tokens, captured layers * hidden size], the layers side by side.

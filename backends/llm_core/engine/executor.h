@@ -55,6 +55,7 @@ struct ExecutorFeatures {
   bool adapters = false;           ///< BatchEntry::adapter: LoRA adapters
   bool draft_tokens = false;       ///< BatchEntry::num_draft_tokens: speculative decoding
   bool draft_masks = false;        ///< token masks of entries with draft tokens
+  bool draft_trees = false;        ///< BatchEntry::draft_parents and returns_row_tokens
   bool prompt_embeddings = false;  ///< BatchEntry::prompt_embeddings: prompt tables
   bool draft_logits = false;       ///< BatchEntry::draft_logits
   bool hidden_states = false;      ///< CaptureHiddenStates
