@@ -16,8 +16,9 @@
 
 namespace nereid::llm {
 
-/// The most draft tokens of a sequence in one step.
+/// The most draft tokens of a sequence in one step, as a chain and as a tree.
 inline constexpr int32_t kMaxDraftTokens = 64;
+inline constexpr int32_t kMaxTreeDrafts = 127;
 
 /// What a drafter keeps for one sequence. Owned by the sequence.
 class DrafterState {
@@ -38,7 +39,11 @@ struct DraftQuery {
   const SamplingParams* sampling = nullptr;
   std::span<const int32_t> banned_ids;  ///< as in SamplingInput
   /// --- written by the drafter ---
-  std::vector<int32_t>* drafts = nullptr;  ///< empty at first; a chain of valid token ids
+  std::vector<int32_t>* drafts = nullptr;  ///< empty at first; valid token ids
+  /// Empty at first. Left empty: the drafts are a chain; else as BatchEntry::draft_parents. Only
+  /// with takes_trees. Any first drafts of a tree are a tree, too, and the engine may take these.
+  std::vector<int32_t>* parents = nullptr;
+  bool takes_trees = false;  ///< set by the engine: ExecutorFeatures::draft_trees
   /// How much the drafter relies on the proposal, from 0 to AcceptanceRates::kNumClasses - 1. The
   /// acceptance is measured for each class.
   int32_t match_class = 0;
@@ -66,6 +71,13 @@ class Drafter {
   /// are part of the sequence.
   virtual void Observe(std::unique_ptr<DrafterState>& /*state*/, int32_t /*first_position*/,
                        const HiddenRows& /*rows*/) {}
+  /// Whether the drafter reads what the target samples behind every draft of a step, accepted or
+  /// not: ObserveRowTokens is then called for every step with drafts, before Propose.
+  virtual bool reads_row_tokens() const { return false; }
+  /// `row_tokens` are StepResult::row_tokens for the drafts of the last proposal that were in the
+  /// step: the first ones.
+  virtual void ObserveRowTokens(std::unique_ptr<DrafterState>& /*state*/,
+                                std::span<const int32_t> /*row_tokens*/) {}
   /// Called after the last Observe of a step, and before the next step is submitted.
   virtual void FinishObserving() {}
   /// Proposes drafts for all sequences of the next step together.
