@@ -31,7 +31,7 @@ struct DraftQuery {
   /// Prompt and output; later calls only append to them. Virtual tokens, whose ids exceed the
   /// vocabulary, are among them only if reads_virtual_tokens().
   std::span<const int32_t> tokens;
-  int32_t max_drafts = 0;                          ///< 1 to kMaxDraftTokens
+  int32_t max_drafts = 0;  ///< 1 to kMaxDraftTokens; with takes_trees, to kMaxTreeDrafts
   std::unique_ptr<DrafterState>* state = nullptr;  ///< null at first; the drafter may set it
   int32_t num_prompt = 0;                          ///< of `tokens`
   /// How the target samples. A drafter that draws uses the same seed and positions, so that its
@@ -64,6 +64,11 @@ class Drafter {
   /// Whether a proposal takes time that grows with its length. DraftQuery::max_drafts is then what
   /// pays, and sequences for which nothing does are not asked for.
   virtual bool is_costly() const { return false; }
+  /// Whether proposals are trees, where DraftQuery::takes_trees allows it. How often a draft is
+  /// accepted is then measured for its index in the proposal: the likeliest ones come first.
+  virtual bool proposes_trees() const { return false; }
+  /// With is_costly: in how many units of time it proposes so many drafts.
+  virtual int32_t DraftingSteps(int32_t num_drafts) const { return num_drafts; }
   /// Whether the drafter needs the hidden states of the target: Observe is then called for every
   /// step of a sequence, in the order of the steps.
   virtual bool reads_hidden_states() const { return false; }

@@ -74,13 +74,7 @@ void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_
     num_new = num_left;
   }
   if (num_new == 0) return;
-  HiddenRows added = {.num_rows = num_new, .first_row = rows.first_row + known};
-  if (!rows.values.empty()) {
-    const size_t row_size = rows.values.size() / static_cast<size_t>(rows.num_rows);
-    added.values = rows.values.subspan(static_cast<size_t>(known) * row_size,
-                                       static_cast<size_t>(num_new) * row_size);
-  }
-  head_->Keep(added, state.Take(num_new));
+  head_->Keep(rows.Part(known, num_new), state.Take(num_new));
 }
 
 void Eagle3Drafter::FinishObserving() {

@@ -16,13 +16,31 @@ enum class HiddenStatePlace {
   kDevice,  ///< in its own memory, until the next step; the drafter runs on the same device
 };
 
-/// The hidden states of consecutive tokens of the newest step.
+/// The hidden states of consecutive tokens of a sequence in the newest step.
 struct HiddenRows {
   /// Those of one token, side by side, are a row: [num_rows, row size]. Empty with
   /// HiddenStatePlace::kDevice.
   std::span<const float> values = {};
   int32_t num_rows = 0;
   int32_t first_row = 0;  ///< of the first token, among the tokens of the step
+  /// [num_rows], or empty: the tokens are side by side in the step. The place of each token among
+  /// those of the step, for tokens that a tree of drafts brought.
+  std::span<const int32_t> step_rows = {};
+
+  int32_t StepRow(int32_t i) const {
+    return step_rows.empty() ? first_row + i : step_rows[static_cast<size_t>(i)];
+  }
+  /// `count` rows from row `first` on.
+  HiddenRows Part(int32_t first, int32_t count) const {
+    HiddenRows part = {.num_rows = count, .first_row = first_row + first};
+    const auto begin = static_cast<size_t>(first), size = static_cast<size_t>(count);
+    if (!values.empty()) {
+      const size_t row_size = values.size() / static_cast<size_t>(num_rows);
+      part.values = values.subspan(begin * row_size, size * row_size);
+    }
+    if (!step_rows.empty()) part.step_rows = step_rows.subspan(begin, size);
+    return part;
+  }
 };
 
 /// Hands out the rows of a store.
