@@ -27,7 +27,8 @@ bool IsPlainlyGreedy(const llm::DraftChain& chain) {
 }  // namespace
 
 void Eagle3Layer::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
-  for (size_t i = 0; i < kept.size(); ++i) keep_from_.push_back(rows.StepRow(static_cast<int32_t>(i)));
+  for (size_t i = 0; i < kept.size(); ++i)
+    keep_from_.push_back(rows.StepRow(static_cast<int32_t>(i)));
   keep_to_.insert(keep_to_.end(), kept.begin(), kept.end());
 }
 
