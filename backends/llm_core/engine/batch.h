@@ -172,4 +172,10 @@ struct StepResult {
   bool is_typical = true;
 };
 
+/// The index among the drafts of entry `i` of its accepted draft number `n`.
+inline int32_t AcceptedDraft(const StepResult& result, size_t i, size_t n) {
+  const bool is_chain = i >= result.accepted_drafts.size() || result.accepted_drafts[i].empty();
+  return is_chain ? static_cast<int32_t>(n) : result.accepted_drafts[i][n];
+}
+
 }  // namespace nereid::llm

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/llm_core/prompt/prompt_embeddings.h"
+#include "backends/llm_core/speculation/draft_tree.h"
 
 namespace nereid::llm {
 namespace {
@@ -21,6 +22,7 @@ constexpr double kGuessedDraft = 0.1;
 // Plain steps before a costly drafter is tried again.
 constexpr int32_t kStepsBetweenProbes = 64;
 constexpr int32_t kProbeLength = 2;
+constexpr int32_t kTreeProbeLength = 8;
 // While a drafter that reads hidden states rests, they are read in so many steps before it is tried
 // again, and of so few sequences, one of which is tried. After each trial in vain, the rest is
 // twice as long, up to a limit.
@@ -41,6 +43,10 @@ constexpr double kPriorSum = 4.0;
 // How much the acceptance of a costly drafter, which is measured only by drafting, keeps in a step
 // without drafts.
 constexpr float kPlainMemoryOfRates = 0.998f;
+// Of the sums of a sequence in a step with a tree, and the accepted drafts that all sequences'
+// yields weigh for it.
+constexpr float kMemoryOfTreeSums = 0.9f;
+constexpr float kTreeWeight = 2.0f;
 
 // Tokens that `num_drafts` drafts add to a step if each is accepted at this rate.
 double ExpectedAccepted(double rate, int32_t num_drafts) {
@@ -57,6 +63,7 @@ void CutBeforeVirtualToken(Sequence& sequence) {
   std::vector<int32_t>& ids = sequence.drafts->ids;
   const auto is_virtual = [embeddings](int32_t id) { return embeddings->is_virtual(id); };
   ids.erase(std::find_if(ids.begin(), ids.end(), is_virtual), ids.end());
+  if (!sequence.drafts->parents.empty()) sequence.drafts->parents.resize(ids.size());
 }
 
 }  // namespace
@@ -115,12 +122,14 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     }
     sequence.num_drafts = 0;
     drafts.ids.clear();
+    drafts.parents.clear();
     drafts.logits = {};
-    drafts.are_of_client = false;
+    drafts.are_of_client = drafts.are_of_drafter = drafts.returns_row_tokens = false;
     if (!decodes) continue;
     if (drafts.num_idle_steps < UINT8_MAX) ++drafts.num_idle_steps;
     const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
-    const int32_t most = std::min(options_.max_draft_tokens, left);
+    const int32_t most = std::min(
+        {options_.max_draft_tokens, left, proposes_trees() ? kMaxTreeDrafts : kMaxDraftTokens});
     // An accepted draft is not replaced.
     if (sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(int64_t{most} + 1)) {
       continue;
@@ -136,11 +145,10 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   }
   if (drafting_.empty()) return;
   // What a costly drafter proposes is verified: its cost is part of the step's.
-  const bool is_costly = options_.drafter->is_costly();
-  if (is_costly && options_.adapts_length) ChooseLengths(num_decoding);
+  if (is_costly() && options_.adapts_length) ChooseLengths(num_decoding);
   if (is_resting_) EndRest();
   Propose();
-  if (!is_costly && options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+  if (!is_costly() && options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
   for (Sequence* sequence : drafting_) {
     if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
     if (sequence->num_pending > 0) sequence->num_drafts = 0;
@@ -176,7 +184,7 @@ void DraftPlanner::RecordDrafting(double seconds) {
     drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
   }
   const auto num_queries = static_cast<int32_t>(queries_.size());
-  const auto length = static_cast<int32_t>(longest);
+  const int32_t length = options_.drafter->DraftingSteps(static_cast<int32_t>(longest));
   if (num_caught_up == 0) {
     if (length > 0) draft_times_.Record(num_queries, length, seconds);
     return;
@@ -216,6 +224,8 @@ void DraftPlanner::Propose() {
       query.banned_ids = sequence->request->stop.end_ids;
     }
     query.drafts = &sequence->drafts->ids;
+    query.parents = &sequence->drafts->parents;
+    query.takes_trees = options_.verifies_trees;
   }
   if (queries_.empty()) return;
   const double began = now_();
@@ -223,9 +233,16 @@ void DraftPlanner::Propose() {
   if (options_.drafter->is_costly()) RecordDrafting(now_() - began);
   for (size_t i = 0; i < queries_.size(); ++i) {
     Sequence& sequence = *drafting_[i];
+    SequenceDrafts& drafts = *sequence.drafts;
+    if (!IsTree(drafts.parents, drafts.ids.size())) {
+      drafts.ids.clear();
+      drafts.parents.clear();
+    }
     CutBeforeVirtualToken(sequence);
-    const auto num_drafts = static_cast<int32_t>(sequence.drafts->ids.size());
-    sequence.drafts->match_class = queries_[i].match_class;
+    const auto num_drafts = static_cast<int32_t>(drafts.ids.size());
+    drafts.match_class = queries_[i].match_class;
+    drafts.are_of_drafter = true;
+    drafts.returns_row_tokens = options_.verifies_trees && options_.drafter->reads_row_tokens();
     sequence.num_drafts = static_cast<uint8_t>(std::min(num_drafts, queries_[i].max_drafts));
   }
   std::erase_if(drafting_, [](const Sequence* sequence) { return sequence->num_drafts == 0; });
@@ -255,28 +272,24 @@ bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
 // and `most` the length. Lower probabilities mean longer drafts. The limits with the greatest yield
 // win.
 void DraftPlanner::ChooseLengths(int32_t num_decoding) {
-  constexpr std::array<float, 6> kLeast = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
-  // The steps of some sizes are much cheaper than slightly longer ones.
-  constexpr std::array<int32_t, 4> kMost = {kMaxDraftTokens, 7, 3, 1};
-  constexpr size_t kFewSequences = 8;  // for more, lengths matter less one by one
   ++num_plans_;
   rates_.clear();
-  for (const Sequence* sequence : drafting_) rates_.push_back(RateOf(*sequence));
+  for (const Sequence* sequence : drafting_) {
+    rates_.push_back(proposes_trees() ? TreeFactorOf(*sequence) : RateOf(*sequence));
+  }
   Choice choice;
   choice.lengths.assign(drafting_.size(), 0);
   // Nothing is verified in a step that is measured without drafts.
   if (!costs_.NeedsPlainStep(num_decoding)) {
     int32_t most_together = costs_.LongestTrial(num_decoding);
-    if (options_.drafter != nullptr && options_.drafter->is_costly()) {
+    if (is_costly()) {
       SkipCostlyCatchUps(num_decoding);
       if (!acceptance_.IsMeasured(0)) most_together = std::min(most_together, kFirstDrafts);
     }
-    const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
-    for (const int32_t most : std::span(kMost).first(num_caps)) {
-      for (const float least : kLeast) {
-        SetLengths(least, most, most_together);
-        Consider(num_decoding, choice);
-      }
+    if (proposes_trees()) {
+      ConsiderTrees(num_decoding, most_together, choice);
+    } else {
+      ConsiderChains(num_decoding, most_together, choice);
     }
     if (choice.expected == 0.0) ConsiderProbe(num_decoding, choice);
     // Drafts on an acceptance that was measured long ago.
@@ -284,6 +297,47 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding) {
   }
   expected_ = choice.expected;
   for (size_t i = 0; i < drafting_.size(); ++i) drafting_[i]->num_drafts = choice.lengths[i];
+}
+
+void DraftPlanner::ConsiderChains(int32_t num_decoding, int32_t most_together, Choice& choice) {
+  constexpr std::array<float, 6> kLeast = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
+  // The steps of some sizes are much cheaper than slightly longer ones.
+  constexpr std::array<int32_t, 4> kMost = {kMaxDraftTokens, 7, 3, 1};
+  constexpr size_t kFewSequences = 8;  // for more, lengths matter less one by one
+  const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
+  for (const int32_t most : std::span(kMost).first(num_caps)) {
+    for (const float least : kLeast) {
+      SetLengths(least, most, most_together);
+      Consider(num_decoding, choice);
+    }
+  }
+}
+
+// What a drafter learns from the tokens behind its drafts pays in later steps only, so that its
+// trees stay whole.
+void DraftPlanner::ConsiderTrees(int32_t num_decoding, int32_t most_together, Choice& choice) {
+  constexpr std::array<int32_t, 14> kSizes = {1,  2,  3,  4,  5,  7,  11,
+                                              15, 23, 31, 47, 63, 95, kMaxTreeDrafts};
+  const size_t num_skipped = options_.drafter->reads_row_tokens() ? kSizes.size() - 1 : 0;
+  for (const int32_t size : std::span(kSizes).subspan(num_skipped)) {
+    SetTreeSizes(size, most_together);
+    Consider(num_decoding, choice);
+  }
+}
+
+void DraftPlanner::SetTreeSizes(int32_t most, int32_t most_together) {
+  lengths_.assign(drafting_.size(), 0);
+  for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
+    const size_t i = (n + num_plans_) % drafting_.size();
+    const int32_t size = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    lengths_[i] = static_cast<uint8_t>(size);
+    most_together -= size;
+  }
+}
+
+double DraftPlanner::Expected(size_t i, int32_t num_drafts) const {
+  if (!proposes_trees()) return ExpectedAccepted(rates_[i], num_drafts);
+  return rates_[i] * yields_.Of(num_drafts);
 }
 
 // In turn, another sequence is the first.
@@ -311,7 +365,7 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
     ++num_drafting;
     num_drafts += lengths_[i];
     longest = std::max<int32_t>(longest, lengths_[i]);
-    expected += ExpectedAccepted(rates_[i], lengths_[i]);
+    expected += Expected(i, lengths_[i]);
     is_measured &= acceptance_.IsMeasured(drafting_[i]->drafts->match_class);
   }
   if (num_drafts == 0) return;
@@ -320,8 +374,9 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   const StepCost cost = costs_.Of(num_decoding, num_drafts);
   double seconds = plain * cost.relative;
   is_measured &= cost.is_measured;
-  if (options_.drafter != nullptr && options_.drafter->is_costly()) {
-    seconds += draft_times_.Of(num_drafting, longest, kGuessedDraft * plain);
+  if (is_costly()) {
+    seconds += draft_times_.Of(num_drafting, options_.drafter->DraftingSteps(longest),
+                               kGuessedDraft * plain);
     is_measured &= draft_times_.IsMeasured(num_drafting);
   }
   const double yield = (1.0 + expected / num_decoding) * plain / seconds;
@@ -331,8 +386,13 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   choice = {lengths_, yield, expected};
 }
 
+int32_t DraftPlanner::ProbeLength() const {
+  if (!proposes_trees()) return kProbeLength;
+  return options_.drafter->reads_row_tokens() ? kMaxTreeDrafts : kTreeProbeLength;
+}
+
 void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
-  if (!options_.drafter->is_costly() || num_plain_steps_ < num_steps_to_probe_) return;
+  if (!needs_trials() || num_plain_steps_ < num_steps_to_probe_) return;
   size_t best = drafting_.size();  // the sequence that the drafter is least behind
   for (size_t n = 0; n < drafting_.size(); ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
@@ -342,17 +402,20 @@ void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
       best = i;
   }
   if (best == drafting_.size()) return;
+  const int32_t length = std::min<int32_t>(ProbeLength(), drafting_[best]->num_drafts);
   const double plain = costs_.PlainSeconds(num_decoding);
-  const double seconds = plain * costs_.Of(num_decoding, kProbeLength).relative +
-                         draft_times_.Of(1, kProbeLength, kGuessedDraft * plain) +
-                         NumBehind(*drafting_[best]) * seconds_of_unseen_;
+  double seconds = plain * costs_.Of(num_decoding, length).relative;
+  if (is_costly()) {
+    seconds += draft_times_.Of(1, options_.drafter->DraftingSteps(length), kGuessedDraft * plain) +
+               NumBehind(*drafting_[best]) * seconds_of_unseen_;
+  }
   if (!account_.CanRisk(seconds - plain)) return;
   if (is_resting_ && num_read_steps_ <= kReadSteps) {  // first, the drafter gets to know some
     num_read_steps_ = std::max(num_read_steps_, 1);
     return;
   }
-  choice.lengths[best] = std::min<uint8_t>(kProbeLength, drafting_[best]->num_drafts);
-  choice.expected = ExpectedAccepted(rates_[best], choice.lengths[best]);
+  choice.lengths[best] = static_cast<uint8_t>(length);
+  choice.expected = Expected(best, length);
   is_probe_ = true;
 }
 
@@ -368,13 +431,12 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
   if (is_plain) {
     is_resting_ |= ++num_plain_steps_ >= kStepsBetweenProbes && options_.drafter != nullptr &&
                    options_.drafter->reads_hidden_states() && options_.adapts_length;
-    if (options_.drafter != nullptr && options_.drafter->is_costly()) {
-      acceptance_.Fade(kPlainMemoryOfRates);
-    }
+    if (needs_trials()) acceptance_.Fade(kPlainMemoryOfRates);
+    if (proposes_trees()) yields_.Fade(kPlainMemoryOfRates);
     account_.RecordPlain(seconds);
     return;
   }
-  if (is_probe_ && num_accepted == num_drafts) {
+  if (is_probe_ && (proposes_trees() ? num_accepted > 0 : num_accepted == num_drafts)) {
     num_steps_to_probe_ = 0;
   } else if (is_resting_) {
     num_steps_to_probe_ = std::clamp(2 * num_steps_to_probe_, kStepsBetweenProbes, kLongestRest);
@@ -390,6 +452,34 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
   const double plain = costs_.PlainSeconds(num_sequences);
   if (plain > 0.0)
     account_.RecordDrafted(seconds, plain, num_sequences, num_sequences + num_accepted);
+}
+
+float DraftPlanner::TreeFactorOf(const Sequence& sequence) {
+  const SequenceDrafts& drafts = *sequence.drafts;
+  return (drafts.sum_accepted + kTreeWeight) / (drafts.sum_promised + kTreeWeight);
+}
+
+void DraftPlanner::RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i,
+                               const StepResult& result) {
+  accepted_.clear();
+  for (size_t n = 0; n < result.accepted[i].size(); ++n) {
+    accepted_.push_back(AcceptedDraft(result, i, n));
+  }
+  drafts.sum_promised =
+      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields_.Of(num_drafts));
+  drafts.sum_accepted =
+      kMemoryOfTreeSums * drafts.sum_accepted + static_cast<float>(accepted_.size());
+  yields_.Record(num_drafts, accepted_);
+}
+
+void DraftPlanner::RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i,
+                                  const StepResult& result) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  if (proposes_trees() && drafts.are_of_drafter) RecordYield(drafts, num_drafts, i, result);
+  if (drafts.returns_row_tokens && i < result.row_tokens.size()) {
+    options_.drafter->ObserveRowTokens(drafts.state, result.row_tokens[i]);
+  }
+  RecordAccepted(sequence, num_drafts, static_cast<int32_t>(result.accepted[i].size()));
 }
 
 void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
@@ -410,10 +500,27 @@ void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entr
   HiddenRows rows;
   rows.first_row = entry.first_token;
   rows.num_rows = entry.num_tokens - entry.num_draft_tokens + static_cast<int32_t>(num_accepted);
+  step_rows_.clear();
+  if (!entry.draft_parents.empty() && num_accepted > 0) {
+    const int32_t first_draft = entry.num_tokens - entry.num_draft_tokens;
+    for (int32_t row = 0; row < first_draft; ++row) step_rows_.push_back(entry.first_token + row);
+    for (size_t n = 0; n < num_accepted; ++n) {
+      step_rows_.push_back(entry.first_token + first_draft + AcceptedDraft(result, i, n));
+    }
+    rows.step_rows = step_rows_;
+  }
   if (i < result.hidden_states.size()) {
     const std::span<const float> values = result.hidden_states[i];
     const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
     rows.values = values.first(row_size * static_cast<size_t>(rows.num_rows));
+    if (!rows.step_rows.empty()) {
+      hidden_.clear();
+      for (const int32_t row : step_rows_) {
+        const auto first = values.begin() + (row - entry.first_token) * ptrdiff_t(row_size);
+        hidden_.insert(hidden_.end(), first, first + static_cast<ptrdiff_t>(row_size));
+      }
+      rows.values = hidden_;
+    }
   }
   options_.drafter->Observe(sequence.drafts->state, entry.num_cached, rows);
 }
@@ -421,11 +528,13 @@ void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entr
 void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
   SequenceDrafts& drafts = *sequence.drafts;
   if (drafts.ids.empty()) return;
-  const int32_t num_accepted = drafts.ids.front() == token ? 1 : 0;
+  const int32_t found = FindChild(drafts.ids, drafts.parents, kTreeRoot, token);
+  const int32_t num_accepted = found == kNoChild ? 0 : 1;
   drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
   acceptance_.Record(drafts.match_class, 1, num_accepted);
-  if (num_accepted == 0) {
+  if (num_accepted == 0 || !drafts.parents.empty()) {
     drafts.ids.clear();
+    drafts.parents.clear();
   } else {
     drafts.ids.erase(drafts.ids.begin());
   }

@@ -16,17 +16,20 @@
 #include "backends/llm_core/speculation/drafter.h"
 #include "backends/llm_core/speculation/gain_account.h"
 #include "backends/llm_core/speculation/step_costs.h"
+#include "backends/llm_core/speculation/tree_yields.h"
 
 namespace nereid::llm {
 
 struct SpeculationOptions {
   std::shared_ptr<Drafter> drafter;  // null: no speculation
-  int32_t max_draft_tokens = 8;      // of a sequence in one step; 1 to kMaxDraftTokens
+  // Of a sequence in one step; 1 to kMaxDraftTokens, or for a drafter of trees to kMaxTreeDrafts.
+  int32_t max_draft_tokens = 8;
   // False: every proposal is verified at full length, whatever it costs.
   bool adapts_length = true;
   // Set by the engine: ExecutorFeatures::draft_masks. Without it, sequences with a grammar have no
   // drafts.
   bool masks_drafts = false;
+  bool verifies_trees = false;  // set by the engine: ExecutorFeatures::draft_trees
   // Set by the engine: ExecutorFeatures::max_hidden_state_sequences. While more sequences run, a
   // drafter that reads hidden states proposes nothing.
   int32_t max_hidden_state_sequences = 0;
@@ -64,8 +67,10 @@ class DraftPlanner {
   // Sets the drafts of all running sequences that decode next. A sequence whose newest token is
   // pending gets none, but its proposal decides whether it stays idle (SequenceDrafts).
   void Plan(std::span<const std::unique_ptr<Sequence>> running);
-  // Called when the result of a step is known. `accepted` are the accepted ones of the
-  // `num_drafts` > 0 tokens of the sequence's entry.
+  // Called when the result of a step is known, for each sequence with `num_drafts` > 0 drafts in
+  // it, before its tokens are applied. `i`: the index of its entry.
+  void RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i, const StepResult& result);
+  // Of RecordVerified: counts the accepted ones of a sequence's drafts.
   void RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted);
   // Called for each entry of a step with hidden states, before its tokens are applied. `i`: its
   // index in the result.
@@ -104,9 +109,16 @@ class DraftPlanner {
   void RecordDrafting(double seconds);
   // Lowers the sequences' num_drafts to what pays.
   void ChooseLengths(int32_t num_decoding);
+  void ConsiderChains(int32_t num_decoding, int32_t most_together, Choice& choice);
+  void ConsiderTrees(int32_t num_decoding, int32_t most_together, Choice& choice);
   // Sets lengths_ to drafts that are reached with a probability of at least `least`, up to `most` a
   // sequence and `most_together`.
   void SetLengths(float least, int32_t most, int32_t most_together);
+  // Sets lengths_ to the first `most` drafts of each sequence, up to `most_together`.
+  void SetTreeSizes(int32_t most, int32_t most_together);
+  // The expected accepted ones of the first drafts of drafting_[i].
+  double Expected(size_t i, int32_t num_drafts) const;
+  void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
   // Takes sequences out whose end is too near for a costly drafter to catch up with them.
   void SkipCostlyCatchUps(int32_t num_decoding);
   // The tokens that a costly drafter has not seen, but for those of the last step.
@@ -116,11 +128,21 @@ class DraftPlanner {
   // One or two drafts of one sequence, to measure again whether drafting would pay.
   void ConsiderProbe(int32_t num_decoding, Choice& choice);
   float RateOf(const Sequence& sequence) const;
+  // What the proposals for a sequence yield, in units of those for all.
+  static float TreeFactorOf(const Sequence& sequence);
+  bool proposes_trees() const {
+    return options_.drafter != nullptr && options_.drafter->proposes_trees();
+  }
+  bool is_costly() const { return options_.drafter != nullptr && options_.drafter->is_costly(); }
+  // Whether the drafter's acceptance is measured only by verifying its drafts.
+  bool needs_trials() const { return is_costly() || proposes_trees(); }
+  int32_t ProbeLength() const;
 
   SpeculationOptions options_;
   const bool is_supported_;
   const std::function<double()> now_;
   AcceptanceRates acceptance_{AcceptanceRates::kMemoryOfEngine};  // of all sequences
+  TreeYields yields_;                                             // of a drafter of trees
   StepCosts costs_;
   DraftTimes draft_times_;
   GainAccount account_;
@@ -141,9 +163,12 @@ class DraftPlanner {
   double sum_expected_ = 0.0;
   double sum_accepted_ = 0.0;
   std::vector<Sequence*> drafting_;  // scratch memory
-  std::vector<float> rates_;         // parallel to drafting_
+  std::vector<float> rates_;         // parallel to drafting_; of trees: TreeFactorOf
   std::vector<uint8_t> lengths_;     // parallel to drafting_
   std::vector<DraftQuery> queries_;
+  std::vector<int32_t> accepted_;   // scratch memory
+  std::vector<int32_t> step_rows_;  // scratch memory
+  std::vector<float> hidden_;       // scratch memory
 };
 
 }  // namespace nereid::llm

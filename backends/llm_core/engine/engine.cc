@@ -29,6 +29,7 @@ double Seconds(EngineClock::TimePoint::duration duration) {
 
 SpeculationOptions WithFeatures(SpeculationOptions options, const ExecutorFeatures& features) {
   options.masks_drafts = features.draft_masks;
+  options.verifies_trees = features.draft_trees;
   options.max_hidden_state_sequences = features.max_hidden_state_sequences;
   return options;
 }
@@ -299,7 +300,8 @@ Status Engine::CollectStep() {
     }
     Status applied;
     if (sequence.num_drafts > 0) {
-      applied = ApplyAccepted(sequence, std::exchange(sequence.num_drafts, 0), result.accepted[i]);
+      draft_planner_.RecordVerified(sequence, std::exchange(sequence.num_drafts, 0), i, result);
+      applied = ApplyAccepted(sequence, result.accepted[i]);
     } else if (sequence.drafts != nullptr) {
       draft_planner_.RecordUnverified(sequence, result.tokens[i].id);
     }
@@ -390,9 +392,7 @@ bool Engine::EndWithoutToken(Sequence& sequence) {
   return true;
 }
 
-Status Engine::ApplyAccepted(Sequence& sequence, int32_t num_drafts,
-                             std::span<const SampledToken> accepted) {
-  draft_planner_.RecordAccepted(sequence, num_drafts, static_cast<int32_t>(accepted.size()));
+Status Engine::ApplyAccepted(Sequence& sequence, std::span<const SampledToken> accepted) {
   for (const SampledToken& token : accepted) {
     NEREID_RETURN_IF_ERROR(ApplyToken(sequence, token));
     ++sequence.num_cached;

@@ -106,8 +106,7 @@ class Engine {
   // No token was sampled. Returns whether the text is complete, and ends the sequence then.
   bool EndWithoutToken(Sequence& sequence);
   // Applies the tokens of an entry with draft tokens up to the one that ends the sequence.
-  Status ApplyAccepted(Sequence& sequence, int32_t num_drafts,
-                       std::span<const SampledToken> accepted);
+  Status ApplyAccepted(Sequence& sequence, std::span<const SampledToken> accepted);
   // A request one of whose sequences has no token that it may continue with.
   struct StuckRequest {
     std::shared_ptr<GenerationRequest> request;

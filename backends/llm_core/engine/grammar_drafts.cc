@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/llm_core/speculation/draft_tree.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -17,12 +19,37 @@ constexpr float kLeastAcceptance = 0.5f;
 constexpr float kPriorAcceptance = 0.9f;
 constexpr float kPriorWeight = 8.0f;
 
+std::span<const int32_t> FirstParents(const SequenceDrafts& drafts, size_t count) {
+  const std::span<const int32_t> parents = drafts.parents;
+  return parents.empty() ? parents : parents.first(count);
+}
+
+// Drafts that the grammar does not allow leave a tree, with those behind them. A drafter that reads
+// row tokens needs the places of its drafts, so that only the last ones leave.
+void RemoveForbidden(Sequence& sequence) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  const auto proposed = std::span<const int32_t>(drafts.ids).first(sequence.num_drafts);
+  const std::vector<int32_t> allowed =
+      sequence.grammar->AllowedDrafts(proposed, FirstParents(drafts, proposed.size()));
+  if (drafts.parents.empty() || drafts.returns_row_tokens) {
+    sequence.num_drafts = allowed.empty() ? 0 : static_cast<uint8_t>(allowed.back() + 1);
+    return;
+  }
+  std::vector<int32_t> new_index(proposed.size(), kTreeRoot);
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    const int32_t draft = allowed[i], parent = drafts.parents[draft];
+    new_index[draft] = static_cast<int32_t>(i);
+    drafts.ids[i] = drafts.ids[draft];
+    drafts.parents[i] = parent == kTreeRoot ? kTreeRoot : new_index[parent];
+  }
+  drafts.ids.resize(allowed.size());
+  drafts.parents.resize(allowed.size());
+  sequence.num_drafts = static_cast<uint8_t>(allowed.size());
+}
+
 void FitDrafts(Sequence& sequence, int32_t max_forced) {
   SequenceDrafts& drafts = *sequence.drafts;
-  if (sequence.num_drafts > 0) {
-    const auto proposed = std::span(drafts.ids).first(sequence.num_drafts);
-    sequence.num_drafts = static_cast<uint8_t>(sequence.grammar->NumAllowed(proposed));
-  }
+  if (sequence.num_drafts > 0) RemoveForbidden(sequence);
   const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
   const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
   // A token that replaces a sampled one is no draft.
@@ -35,13 +62,15 @@ void FitDrafts(Sequence& sequence, int32_t max_forced) {
         sequence.grammar->ForcedTokens(static_cast<size_t>(std::min(left, max_forced)));
     if (!forced.empty()) {
       drafts.ids = std::move(forced);
+      drafts.parents.clear();
       drafts.logits = {};
-      drafts.are_of_client = false;
+      drafts.are_of_client = drafts.are_of_drafter = drafts.returns_row_tokens = false;
       drafts.match_class = kClass;
       sequence.num_drafts = static_cast<uint8_t>(drafts.ids.size());
     }
   }
-  sequence.grammar->SetDrafts(std::span(drafts.ids).first(sequence.num_drafts));
+  sequence.grammar->SetDrafts(std::span(drafts.ids).first(sequence.num_drafts),
+                              FirstParents(drafts, sequence.num_drafts));
 }
 
 }  // namespace

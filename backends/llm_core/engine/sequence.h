@@ -41,15 +41,21 @@ struct SequenceLogits {
 
 // The draft tokens of a sequence that speculates.
 struct SequenceDrafts {
-  std::vector<int32_t> ids;  // proposed behind the newest token
+  std::vector<int32_t> ids;      // proposed behind the newest token
+  std::vector<int32_t> parents;  // of `ids`, as BatchEntry::draft_parents
   std::unique_ptr<DrafterState>
       state;  // what the drafter keeps for the sequence; null: nothing yet
   // The logits of the client's `ids`, [ids.size(), vocab_size]; empty for a drafter's.
   std::span<const float> logits;
   int32_t num_seen = 0;  // tokens of the sequence that a costly drafter had at its last proposal
   bool are_of_client = false;        // `ids` are the client's
+  bool are_of_drafter = false;       // `ids` are the drafter's
+  bool returns_row_tokens = false;   // `ids` are of a drafter that reads row tokens
   bool reads_hidden_states = false;  // the drafter reads those of the next step
   AcceptanceRates acceptance;
+  // Recent sums for proposals of trees: the accepted drafts that all sequences' yields promise, and
+  // those that were accepted.
+  float sum_promised = 0.0f, sum_accepted = 0.0f;
   int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
   int64_t num_drafted = 0;  // verified so far
   int64_t num_accepted = 0;

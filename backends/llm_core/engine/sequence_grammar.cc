@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/llm_core/speculation/draft_tree.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -32,11 +34,38 @@ Status SequenceGrammar::Accept(int32_t token) {
   return InternalError("token ", token, " was sampled, but the grammar does not allow it");
 }
 
-size_t SequenceGrammar::NumAllowed(std::span<const int32_t> drafts) {
-  size_t num = 0;
-  while (num < drafts.size() && matcher_.AcceptToken(drafts[num])) ++num;
-  matcher_.Rollback(num);
-  return num;
+// Depth first: each draft is accepted once.
+void SequenceGrammar::VisitAllowed(std::span<const int32_t> drafts,
+                                   std::span<const int32_t> parents,
+                                   const std::function<void(int32_t draft)>& visit) {
+  constexpr int32_t kNone = -1;
+  std::vector<int32_t> first_child(1 + drafts.size(), kNone), next_sibling(drafts.size(), kNone);
+  for (auto draft = static_cast<int32_t>(drafts.size()) - 1; draft >= 0; --draft) {
+    int32_t& first = first_child[1 + ParentOf(parents, draft)];
+    next_sibling[draft] = std::exchange(first, draft);
+  }
+  std::vector<int32_t> path;
+  for (int32_t draft = first_child[0]; draft != kNone || !path.empty();) {
+    if (draft == kNone) {
+      matcher_.Rollback(1);
+      draft = next_sibling[path.back()];
+      path.pop_back();
+    } else if (matcher_.AcceptToken(drafts[draft])) {
+      visit(draft);
+      path.push_back(draft);
+      draft = first_child[1 + draft];
+    } else {
+      draft = next_sibling[draft];
+    }
+  }
+}
+
+std::vector<int32_t> SequenceGrammar::AllowedDrafts(std::span<const int32_t> drafts,
+                                                    std::span<const int32_t> parents) {
+  std::vector<int32_t> allowed;
+  VisitAllowed(drafts, parents, [&](int32_t draft) { allowed.push_back(draft); });
+  std::sort(allowed.begin(), allowed.end());
+  return allowed;
 }
 
 std::vector<int32_t> SequenceGrammar::ForcedTokens(size_t max_tokens) {
@@ -52,9 +81,10 @@ std::vector<int32_t> SequenceGrammar::ForcedTokens(size_t max_tokens) {
   return tokens;
 }
 
-void SequenceGrammar::SetDrafts(std::span<const int32_t> drafts) {
-  if (std::equal(drafts.begin(), drafts.end(), drafts_.begin(), drafts_.end())) return;
+void SequenceGrammar::SetDrafts(std::span<const int32_t> drafts, std::span<const int32_t> parents) {
+  if (std::ranges::equal(drafts, drafts_) && std::ranges::equal(parents, parents_)) return;
   drafts_.assign(drafts.begin(), drafts.end());
+  parents_.assign(parents.begin(), parents.end());
   masks_.resize((1 + drafts.size()) * num_words_);
   is_mask_current_ = false;
 }
@@ -72,15 +102,11 @@ void SequenceGrammar::ComputeMask() {
   if (is_mask_current_) return;
   is_mask_current_ = true;
   const std::span<uint32_t> rows = masks_;
+  std::fill(masks_.begin() + static_cast<ptrdiff_t>(num_words_), masks_.end(), 0);
   ComputeRow(rows.first(num_words_));
-  size_t num = 0;
-  while (num < drafts_.size() && matcher_.AcceptToken(drafts_[num])) {
-    ++num;
-    ComputeRow(rows.subspan(num * num_words_, num_words_));
-  }
-  // Drafts that the grammar does not allow are not verified.
-  std::fill(masks_.begin() + static_cast<ptrdiff_t>((num + 1) * num_words_), masks_.end(), 0);
-  matcher_.Rollback(num);
+  VisitAllowed(drafts_, parents_, [&](int32_t draft) {
+    ComputeRow(rows.subspan((1 + static_cast<size_t>(draft)) * num_words_, num_words_));
+  });
 }
 
 }  // namespace nereid::llm

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,14 +26,16 @@ class SequenceGrammar {
   // Whether the text may end, and whether it has no continuation.
   bool CanEnd() const { return matcher_.CanEnd(); }
   bool MustEnd() const { return matcher_.MustEnd(); }
-  // How many of these tokens may follow the text in a row: the drafts that a step may verify.
-  size_t NumAllowed(std::span<const int32_t> drafts);
+  // The drafts that may follow the text, as those before them: those that a step may verify. In
+  // ascending order. `parents`: as BatchEntry::draft_parents.
+  std::vector<int32_t> AllowedDrafts(std::span<const int32_t> drafts,
+                                     std::span<const int32_t> parents);
   // Up to `max_tokens` tokens of the bytes that every text of the grammar has next. The model may
   // write the same bytes in other tokens, so that these are drafts like others.
   std::vector<int32_t> ForcedTokens(size_t max_tokens);
   // Says which drafts the next step verifies. The masks of the positions behind them are computed
-  // as well. NumAllowed(drafts) is their number.
-  void SetDrafts(std::span<const int32_t> drafts);
+  // as well. Behind a draft that is not allowed, no token is.
+  void SetDrafts(std::span<const int32_t> drafts, std::span<const int32_t> parents);
   // Computes the masks of the next step, unless they are known from an earlier one.
   void ComputeMask();
   // As BatchEntry::token_masks: a row for the next token, and one behind each of the first
@@ -45,12 +48,15 @@ class SequenceGrammar {
 
  private:
   void ComputeRow(std::span<uint32_t> row);
+  // Calls `visit` for each allowed draft, with the text up to it accepted.
+  void VisitAllowed(std::span<const int32_t> drafts, std::span<const int32_t> parents,
+                    const std::function<void(int32_t draft)>& visit);
 
   grammar::Matcher matcher_;
   const TokenIds& end_ids_;
   const size_t num_words_;
   std::vector<uint32_t> masks_;
-  std::vector<int32_t> drafts_;
+  std::vector<int32_t> drafts_, parents_;
   bool is_mask_current_ = false;
 };
 

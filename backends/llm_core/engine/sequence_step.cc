@@ -82,6 +82,10 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     entry.num_draft_tokens = sequence.num_drafts;
     entry.num_tokens += sequence.num_drafts;
     entry.num_logits += sequence.num_drafts;
+    if (const std::span<const int32_t> parents = sequence.drafts->parents; !parents.empty()) {
+      entry.draft_parents = parents.first(sequence.num_drafts);
+    }
+    entry.returns_row_tokens = sequence.drafts->returns_row_tokens;
     if (const std::span<const float> logits = sequence.drafts->logits; !logits.empty()) {
       const GenerationRequest& request = *sequence.request;
       const size_t row_size = request.draft_logits.size() / request.draft_ids.size();
@@ -130,10 +134,13 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
   }
   if (entry.samples && request.returns_generation_logits) {
     const std::vector<float>& logits = result.logits[i];
-    if (entry.num_draft_tokens > 0) {
-      const auto size = static_cast<ptrdiff_t>((result.accepted[i].size() + 1) * vocab_size);
-      kept.generation_logits.insert(kept.generation_logits.end(), logits.begin(),
-                                    logits.begin() + size);
+    if (entry.num_draft_tokens > 0) {  // the row of the newest token, and those of the accepted
+      const auto keep = [&](int32_t row) {
+        const auto first = logits.begin() + ptrdiff_t{row} * vocab_size;
+        kept.generation_logits.insert(kept.generation_logits.end(), first, first + vocab_size);
+      };
+      keep(0);
+      for (size_t n = 0; n < result.accepted[i].size(); ++n) keep(1 + AcceptedDraft(result, i, n));
       return;
     }
     if (request.uses_beams()) {

@@ -20,6 +20,7 @@ namespace nereid::llm {
 namespace {
 
 using testing::CarelessDrafter;
+using testing::CarelessShape;
 using testing::ContinueAlone;
 using testing::FakeExecutor;
 using testing::NextToken;
@@ -44,6 +45,7 @@ struct Mode {
   bool polls_sinks = true;
   bool speculates = false;
   bool adapts_drafts = false;
+  CarelessShape shape = CarelessShape::kChains;
   int32_t host_places = 0;  // for blocks outside the cache
   int32_t file_places = 0;
 };
@@ -238,6 +240,7 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
                                                                 .logits = true,
                                                                 .prompt_log_probs = true,
                                                                 .draft_tokens = true,
+                                                                .draft_trees = true,
                                                                 .overlap = GetParam().overlap});
     if (GetParam().host_places + GetParam().file_places > 0) {
       executor->KeepBlocks(GetParam().host_places, GetParam().file_places, seed);
@@ -251,9 +254,16 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
     };
     EngineOptions options = Options();
     if (GetParam().speculates) {
-      options.speculation.drafter = std::make_shared<CarelessDrafter>(
-          seed, limits.vocab_size, 4,
-          [limits](std::span<const int32_t> tokens) { return NextToken(tokens, limits); });
+      const auto next = [limits](std::span<const int32_t> tokens) {
+        return NextToken(tokens, limits);
+      };
+      auto drafter =
+          std::make_shared<CarelessDrafter>(seed, limits.vocab_size, 4, next, GetParam().shape);
+      drafter->on_row = [this, next](std::span<const int32_t> tokens, int32_t row_token) {
+        EXPECT_EQ(row_token, next(tokens));
+        ++num_rows_;
+      };
+      options.speculation.drafter = std::move(drafter);
       options.speculation.adapts_length = GetParam().adapts_drafts;
     }
     Engine engine(std::move(options), std::move(executor));
@@ -335,6 +345,7 @@ class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
   int64_t num_fetched_ = 0;
   int64_t num_drafted_ = 0;
   int64_t num_accepted_ = 0;
+  int64_t num_rows_ = 0;
   std::map<bool, int> num_cancelled_;  // with beam search: true, others: false
 };
 
@@ -348,6 +359,7 @@ TEST_P(EnginePropertyTest, EveryRequestGetsTheResultThatItGetsAlone) {
   EXPECT_GT(num_cancelled_[false], 0);
   EXPECT_EQ(num_accepted_ > 0, GetParam().speculates);
   EXPECT_EQ(num_drafted_ > num_accepted_, GetParam().speculates);
+  EXPECT_EQ(num_rows_ > 0, GetParam().shape == CarelessShape::kTreesWithRows);
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
   EXPECT_EQ(num_fetched_ > 0, GetParam().host_places + GetParam().file_places > 0);
   EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization ||
@@ -396,6 +408,34 @@ INSTANTIATE_TEST_SUITE_P(
              .dynamic_rope_positions = 16},
         Mode{.name = "Drafts", .speculates = true},
         Mode{.name = "DraftsOfAdaptedLength", .speculates = true, .adapts_drafts = true},
+        Mode{.name = "Trees", .speculates = true, .shape = CarelessShape::kTrees},
+        Mode{.name = "TreesWithRowsEvictPrefixMixed",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .mixed = 3,
+             .polls_sinks = false,
+             .speculates = true,
+             .shape = CarelessShape::kTreesWithRows},
+        Mode{.name = "TreesOfAdaptedSizeOverlap",
+             .overlap = true,
+             .prefix_cache = true,
+             .speculates = true,
+             .adapts_drafts = true,
+             .shape = CarelessShape::kTrees},
+        Mode{.name = "TreesOverlapEvictWindowPrefixSinks",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .sinks = 5,
+             .speculates = true,
+             .shape = CarelessShape::kTreesWithRows},
+        Mode{.name = "TreesEvictLongPrefix",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .long_rope_positions = 20,
+             .speculates = true,
+             .shape = CarelessShape::kTrees},
         Mode{.name = "OverlapWhereDraftsDoNotPay",
              .overlap = true,
              .prefix_cache = true,

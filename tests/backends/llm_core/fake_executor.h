@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/speculation/draft_tree.h"
 #include "tests/backends/llm_core/fake_storage.h"
 
 namespace nereid::llm::testing {
@@ -118,6 +119,7 @@ class FakeExecutor : public Executor {
       for (BatchEntry& sequence : entries) {
         sequence.block_table = own(sequence.block_table);
         sequence.next_ids = own(sequence.next_ids);
+        sequence.draft_parents = own(sequence.draft_parents);
         if (!sequence.samples) continue;
         if (!sequence.token_masks.empty()) {
           sequence.token_masks =
@@ -144,6 +146,8 @@ class FakeExecutor : public Executor {
     result_.tokens.resize(batch.entries.size());
     result_.candidates.resize(batch.entries.size());
     result_.accepted.resize(batch.entries.size());
+    result_.accepted_drafts.resize(batch.entries.size());
+    result_.row_tokens.resize(batch.entries.size());
     result_.logits.resize(batch.entries.size());
     result_.top_tokens.resize(batch.entries.size());
     result_.prompt_log_probs.resize(batch.entries.size());
@@ -211,8 +215,10 @@ class FakeExecutor : public Executor {
     const int32_t count = sequence.num_cached + sequence.num_tokens;
     for (int32_t row = 0; row < sequence.num_logits; ++row) {
       if (!sequence.returns_logits && sequence.next_ids.empty()) break;
-      const std::vector<float> logits =
-          LogitsAfter(Read(sequence, count - sequence.num_logits + row + 1), limits_);
+      const std::vector<float> logits = LogitsAfter(
+          sequence.num_draft_tokens > 0 ? ReadPath(sequence, row - 1)
+                                        : Read(sequence, count - sequence.num_logits + row + 1),
+          limits_);
       std::vector<float>& kept = result_.logits[index];
       if (sequence.returns_logits) kept.insert(kept.end(), logits.begin(), logits.end());
       if (static_cast<size_t>(row) < sequence.next_ids.size()) {
@@ -247,39 +253,78 @@ class FakeExecutor : public Executor {
     result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
   }
 
-  // Samples behind the newest token and each draft, up to the first draft that differs.
-  void Verify(const BatchEntry& sequence, size_t index) {
-    const SamplingParams& params = *sequence.sampling.params;
-    const int32_t num_tokens = sequence.num_cached + sequence.num_tokens;
-    for (int32_t count = num_tokens - sequence.num_draft_tokens;; ++count) {
-      if (sequence.num_top_tokens > 0) {
-        std::vector<SampledToken> top;
-        FindTopTokens(LogitsAfter(Read(sequence, count), limits_), sequence.num_top_tokens, top);
-        result_.top_tokens[index].insert(result_.top_tokens[index].end(), top.begin(), top.end());
-      }
-      const uint64_t seed = params.is_greedy() ? 0 : params.seed;
-      const SampledToken token =
-          sequence.token_masks.empty()
-              ? SampledToken{NextToken(Read(sequence, count), limits_, seed), -0.5f}
-              : SampleMasked(sequence, count, count - num_tokens + sequence.num_draft_tokens);
-      if (count == num_tokens || Slot(sequence, count) - CacheKeyVariant(sequence) != token.id) {
-        result_.tokens[index] = token;
-        return;
-      }
-      result_.accepted[index].push_back(token);
+  // The place of a draft in the cache.
+  static int32_t DraftPlace(const BatchEntry& sequence, int32_t draft) {
+    return sequence.num_cached + sequence.num_tokens - sequence.num_draft_tokens + draft;
+  }
+  // The tokens up to a draft, as stored in the cache.
+  std::vector<int32_t> ReadPath(const BatchEntry& sequence, int32_t draft) {
+    std::vector<int32_t> path;
+    FindPath(sequence.draft_parents, draft, path);
+    const int32_t num_before = DraftPlace(sequence, 0);
+    const int32_t count = num_before + static_cast<int32_t>(path.size());
+    std::vector<int32_t> tokens;
+    for (int32_t i = 0; i < count; ++i) {
+      const int32_t place = i < num_before ? i : num_before + path[i - num_before];
+      const bool is_visible = IsVisible(i, count, limits_);
+      tokens.push_back(is_visible ? Slot(sequence, place) - CacheKeyVariant(sequence) : -1);
     }
+    return tokens;
   }
 
-  // Samples behind `count` tokens, the last `row` of which are drafts, with the mask of that row.
-  SampledToken SampleMasked(const BatchEntry& sequence, int32_t count, int32_t row) {
-    const auto tokens = Read(sequence, count);
+  // Samples behind the newest token and each accepted draft, and with returns_row_tokens behind all
+  // drafts. Then moves the accepted drafts.
+  void Verify(const BatchEntry& sequence, size_t index) {
+    const int32_t num_drafts = sequence.num_draft_tokens;
+    const std::span<const int32_t> parents = sequence.draft_parents;
+    std::vector<int32_t> drafts;
+    for (int32_t i = 0; i < num_drafts; ++i) {
+      drafts.push_back(Slot(sequence, DraftPlace(sequence, i)) - CacheKeyVariant(sequence));
+    }
+    std::vector<int32_t> accepted;
+    for (int32_t draft = kTreeRoot;;) {
+      if (sequence.num_top_tokens > 0) {
+        std::vector<SampledToken> top;
+        FindTopTokens(LogitsAfter(ReadPath(sequence, draft), limits_), sequence.num_top_tokens,
+                      top);
+        result_.top_tokens[index].insert(result_.top_tokens[index].end(), top.begin(), top.end());
+      }
+      const SampledToken token = SampleBehind(sequence, draft, drafts);
+      draft = FindChild(drafts, parents, draft, token.id);
+      if (draft == kNoChild) {
+        result_.tokens[index] = token;
+        break;
+      }
+      accepted.push_back(draft);
+      result_.accepted[index].push_back(token);
+    }
+    for (int32_t draft = kTreeRoot; draft < num_drafts && sequence.returns_row_tokens; ++draft) {
+      result_.row_tokens[index].push_back(SampleBehind(sequence, draft, drafts).id);
+    }
+    if (parents.empty()) return;
+    for (size_t n = 0; n < accepted.size(); ++n) {
+      Slot(sequence, DraftPlace(sequence, static_cast<int32_t>(n))) =
+          Slot(sequence, DraftPlace(sequence, accepted[n]));
+    }
+    result_.accepted_drafts[index] = std::move(accepted);
+  }
+
+  SampledToken SampleBehind(const BatchEntry& sequence, int32_t draft,
+                            std::span<const int32_t> drafts) {
+    const SamplingParams& params = *sequence.sampling.params;
+    const std::vector<int32_t> tokens = ReadPath(sequence, draft);
+    if (sequence.token_masks.empty()) {
+      return {NextToken(tokens, limits_, params.is_greedy() ? 0 : params.seed), -0.5f};
+    }
     std::vector<int32_t> known(sequence.sampling.token_ids.begin(),
                                sequence.sampling.token_ids.end());
-    known.insert(known.end(), tokens.end() - row, tokens.end());
+    std::vector<int32_t> path;
+    FindPath(sequence.draft_parents, draft, path);
+    for (const int32_t each : path) known.push_back(drafts[each]);
     const size_t num_words = sequence.token_masks.size() / (1 + sequence.num_draft_tokens);
     SamplingInput input = sequence.sampling;
     input.token_ids = known;
-    input.token_mask = sequence.token_masks.subspan(row * num_words, num_words);
+    input.token_mask = sequence.token_masks.subspan((1 + draft) * num_words, num_words);
     std::vector<float> logits = LogitsAfter(tokens, limits_);
     return Sampler().Sample(logits, input);
   }
