@@ -6,8 +6,13 @@
 
 #include <algorithm>
 
+#include "backends/cpu_reference/model/tree_attention.h"
+#include "backends/llm_core/speculation/draft_tree.h"
+
 namespace nereid::cpu {
 namespace {
+
+constexpr int32_t kNotSampled = -2;  // of a row; kNoToken is a result of sampling
 
 int32_t UsableProcessors() {
   cpu_set_t set;
@@ -68,7 +73,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, *checkpoint, num_threads));
   NEREID_ASSIGN_OR_RETURN(KvCache cache,
-                          KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format));
+                          KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format,
+                                            num_threads * kMaxTailBlocks));
   const OpTable& ops = options.ops != nullptr ? *options.ops : BestOps();
   std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(checkpoint), std::move(model),
                                                         std::move(weights), std::move(cache),
@@ -114,6 +120,7 @@ Status CpuExecutor::Submit(const llm::StepBatch& batch) {
   logits_ = decoder_.Forward(batch);
   if (batch.has_token_masks) batch.wait_for_masks();
   Sample(batch);
+  MoveAccepted(batch);
   CopyHiddenStates(batch);
   pool_.EndStep();
   return Status::Ok();
@@ -163,6 +170,8 @@ void CpuExecutor::Sample(const llm::StepBatch& batch) {
     if (sequence.num_candidates > 0) result_.candidates.resize(num_sequences);
     if (sequence.num_top_tokens > 0) result_.top_tokens.resize(num_sequences);
     if (sequence.num_draft_tokens > 0) result_.accepted.resize(num_sequences);
+    if (!sequence.draft_parents.empty()) result_.accepted_drafts.resize(num_sequences);
+    if (sequence.returns_row_tokens) result_.row_tokens.resize(num_sequences);
     if (sequence.returns_logits) result_.logits.resize(num_sequences);
     if (!sequence.next_ids.empty()) result_.prompt_log_probs.resize(num_sequences);
   }
@@ -204,15 +213,15 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
   const llm::BatchEntry& sequence = batch.entries[index];
   const auto vocab_size = static_cast<size_t>(model_.spec.vocab_size);
   const auto num_drafts = static_cast<size_t>(sequence.num_draft_tokens);
-  const std::span<const int32_t> drafts = std::span<const int32_t>(batch.token_ids)
-                                              .subspan(sequence.first_token, sequence.num_tokens)
-                                              .last(num_drafts);
+  const std::span<const int32_t> drafts = llm::DraftTokens(batch.token_ids, sequence);
+  const std::span<const int32_t> parents = sequence.draft_parents;
   const std::span<const int32_t> known = sequence.sampling.token_ids;
   std::vector<int32_t> tokens(known.begin(), known.end());
-  tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+  std::vector<int32_t> row_tokens(1 + num_drafts, kNotSampled);
   llm::SamplingInput input = sequence.sampling;
   const size_t mask_words = sequence.token_masks.size() / (1 + num_drafts);
-  for (size_t row = 0;; ++row) {
+  for (int32_t draft = llm::kTreeRoot;;) {
+    const auto row = static_cast<size_t>(draft + 1);
     const std::span<float> row_logits = logits.subspan(row * vocab_size, vocab_size);
     if (sequence.num_top_tokens > 0) {
       std::vector<llm::SampledToken> top;
@@ -220,7 +229,7 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
       std::vector<llm::SampledToken>& all = result_.top_tokens[index];
       all.insert(all.end(), top.begin(), top.end());
     }
-    input.token_ids = std::span<const int32_t>(tokens).first(known.size() + row);
+    input.token_ids = tokens;
     input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
     const bool is_drawn = row < num_drafts && !sequence.draft_logits.empty();
     const llm::SampledToken token =
@@ -230,11 +239,42 @@ void CpuExecutor::VerifyDrafts(const llm::StepBatch& batch, size_t index, std::s
                               .logits = sequence.draft_logits.subspan(row * vocab_size, vocab_size),
                               .threshold = sequence.draft_threshold})
             : sampler.Sample(row_logits, input);
-    if (row == num_drafts || token.id != drafts[row]) {
+    row_tokens[row] = token.id;
+    draft = llm::FindChild(drafts, parents, draft, token.id);
+    if (draft == llm::kNoChild) {
       result_.tokens[index] = token;
-      return;
+      break;
     }
     result_.accepted[index].push_back(token);
+    if (!parents.empty()) result_.accepted_drafts[index].push_back(draft);
+    tokens.push_back(token.id);
+  }
+  if (!sequence.returns_row_tokens) return;
+  std::vector<int32_t> path;
+  for (size_t row = 1; row <= num_drafts; ++row) {
+    if (row_tokens[row] != kNotSampled) continue;
+    llm::FindPath(parents, static_cast<int32_t>(row) - 1, path);
+    tokens.resize(known.size());
+    for (const int32_t draft : path) tokens.push_back(drafts[draft]);
+    input.token_ids = tokens;
+    input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
+    row_tokens[row] = sampler.Sample(logits.subspan(row * vocab_size, vocab_size), input).id;
+  }
+  result_.row_tokens[index] = std::move(row_tokens);
+}
+
+// In ascending order, so that no key is overwritten before it is moved.
+void CpuExecutor::MoveAccepted(const llm::StepBatch& batch) {
+  for (size_t i = 0; i < result_.accepted_drafts.size(); ++i) {
+    const llm::BatchEntry& entry = batch.entries[i];
+    const std::vector<int32_t>& accepted = result_.accepted_drafts[i];
+    for (size_t n = 0; n < accepted.size(); ++n) {
+      const int32_t to = FirstDraftPlace(entry) + static_cast<int32_t>(n);
+      const int32_t from = FirstDraftPlace(entry) + accepted[n];
+      if (from == to) continue;
+      cache_.CopyToken(entry.block_table[from / kBlockSize], from % kBlockSize,
+                       entry.block_table[to / kBlockSize], to % kBlockSize);
+    }
   }
 }
 

@@ -50,6 +50,7 @@ class CpuExecutor : public llm::Executor {
             .adapters = true,
             .draft_tokens = true,
             .draft_masks = true,
+            .draft_trees = true,
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
@@ -99,8 +100,10 @@ class CpuExecutor : public llm::Executor {
   void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                    llm::Sampler& sampler);
   void CopyHiddenStates(const llm::StepBatch& batch);
-  // Samples the tokens of an entry with drafts, up to the first one that is not its draft. `logits`
-  // [1 + num_draft_tokens, vocab_size].
+  // Moves keys and values of a tree's accepted drafts to consecutive places.
+  void MoveAccepted(const llm::StepBatch& batch);
+  // Samples the tokens of an entry with drafts, up to the first one that is no draft, and with
+  // returns_row_tokens those behind all drafts. `logits` [1 + num_draft_tokens, vocab_size].
   void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                     llm::Sampler& sampler);
 

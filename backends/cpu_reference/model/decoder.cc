@@ -5,6 +5,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "backends/llm_core/speculation/draft_tree.h"
+
 namespace nereid::cpu {
 namespace {
 
@@ -69,11 +71,12 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       rows_(pool.num_threads()),
       scratch_(pool.num_threads()),
       decoded_(pool.num_threads()),
-      decoded_tables_(pool.num_threads()) {}
+      decoded_tables_(pool.num_threads()),
+      draft_tables_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
   PrepareBuffers(batch);
-  angles_.Prepare(batch);
+  angles_.Prepare(batch, positions_);
   adapters_.Prepare(batch);
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
@@ -117,18 +120,10 @@ void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
   num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
   positions_.resize(num_tokens_);
   tiles_.clear();
-  const int32_t tokens_per_tile =
-      std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
   int32_t longest = 0;
   for (size_t i = 0; i < batch.entries.size(); ++i) {
     const llm::BatchEntry& sequence = batch.entries[i];
-    for (int32_t token = 0; token < sequence.num_tokens; ++token) {
-      positions_[sequence.first_token + token] = sequence.num_cached + token;
-    }
-    for (int32_t token = 0; token < sequence.num_tokens; token += tokens_per_tile) {
-      tiles_.push_back({static_cast<int32_t>(i), sequence.first_token + token,
-                        std::min(tokens_per_tile, sequence.num_tokens - token)});
-    }
+    PlaceEntry(batch, i);
     longest = std::max(longest, sequence.num_cached + sequence.num_tokens);
   }
   for (std::vector<float>* buffer : {&residual_, &normed_, &hidden_}) {
@@ -146,6 +141,32 @@ void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
   const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
   const int64_t scratch_size = MatmulScratchFloats(num_tokens_, columns);
   for (std::vector<float>& scratch : scratch_) EnsureSize(scratch, scratch_size);
+}
+
+void Decoder::PlaceEntry(const llm::StepBatch& batch, size_t index) {
+  const int32_t tokens_per_tile =
+      std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
+  const llm::BatchEntry& sequence = batch.entries[index];
+  const bool has_tree = !sequence.draft_parents.empty();
+  const int32_t num_in_row = sequence.num_tokens - (has_tree ? sequence.num_draft_tokens : 0);
+  for (int32_t token = 0; token < sequence.num_tokens; ++token) {
+    positions_[sequence.first_token + token] = sequence.num_cached + token;
+  }
+  if (has_tree) {
+    llm::FindDepths(sequence.draft_parents, depths_);
+    for (size_t draft = 0; draft < depths_.size(); ++draft) {
+      positions_[sequence.first_token + num_in_row + static_cast<int32_t>(draft)] =
+          sequence.num_cached + num_in_row - 1 + depths_[draft];
+    }
+  }
+  const auto add_tiles = [&](int32_t first, int32_t last, bool is_tree) {
+    for (int32_t token = first; token < last; token += tokens_per_tile) {
+      tiles_.push_back({static_cast<int32_t>(index), sequence.first_token + token,
+                        std::min(tokens_per_tile, last - token), is_tree});
+    }
+  };
+  add_tiles(0, num_in_row, false);
+  add_tiles(num_in_row, sequence.num_tokens, true);
 }
 
 void Decoder::Embed(const llm::StepBatch& batch) {
@@ -277,7 +298,8 @@ void Decoder::WriteCache(const llm::BatchEntry& sequence, const AttentionTile& t
                          int32_t first_head, int32_t last_head) {
   const float* keys = k_.data() + tile.first_token * spec_.kv_size();
   const float* values = v_.data() + tile.first_token * spec_.kv_size();
-  const int32_t first_position = positions_[tile.first_token];
+  // The drafts of a tree have places as if they were a chain.
+  const int32_t first_position = sequence.num_cached + tile.first_token - sequence.first_token;
   if (!cache_.is_encoded()) {
     ops_.paged_kv_write({keys, values, tile.num_tokens, first_position, sequence.block_table.data(),
                          cache_.Layer(layer), first_head, last_head});
@@ -295,18 +317,19 @@ void Decoder::WriteCache(const llm::BatchEntry& sequence, const AttentionTile& t
 
 // Decodes the blocks of one head that the rows see to floats. `params` then refers to the decoded
 // blocks.
-void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params) {
-  int32_t longest = 0, shortest = params.rows[0].context;
+int32_t Decoder::DecodeBlocks(int32_t layer, int thread, int32_t longest, int32_t num_tail_blocks,
+                              PagedAttentionParams& params) {
+  int32_t shortest = params.rows[0].context;
   for (int32_t row = 0; row < params.num_rows; ++row) {
-    longest = std::max(longest, params.rows[row].context);
     shortest = std::min(shortest, params.rows[row].context);
   }
   const int32_t num_blocks = (longest + kBlockSize - 1) / kBlockSize;
   const bool is_cut = params.window > 0 && shortest > params.window;
   const int32_t first = is_cut ? (shortest - params.window) / kBlockSize : 0;
   std::vector<float>& floats = decoded_[thread];
-  EnsureSize(floats, num_blocks * cache_.decoded_block_floats());
-  const KvCacheView view = cache_.DecodedView(floats.data(), num_blocks);
+  const int64_t num_in_view = num_blocks + num_tail_blocks;
+  EnsureSize(floats, num_in_view * cache_.decoded_block_floats());
+  const KvCacheView view = cache_.DecodedView(floats.data(), num_in_view);
   const int32_t num_sink_blocks = (params.num_sinks + kBlockSize - 1) / kBlockSize;
   for (int32_t block = 0; block < num_blocks; ++block) {
     if (block < first && block >= num_sink_blocks) continue;
@@ -319,6 +342,29 @@ void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& para
   params.cache = view;
   params.block_table = table.data();
   params.kv_head = 0;
+  return num_blocks;
+}
+
+void Decoder::RunTreeTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
+                          int thread, PagedAttentionParams params) {
+  const std::span<const AttentionRow> rows(params.rows, static_cast<size_t>(params.num_rows));
+  int32_t first_tail_block = cache_.first_spare_block() + thread * kMaxTailBlocks;
+  if (cache_.is_encoded()) {
+    first_tail_block = DecodeBlocks(layer, thread, sequence.num_cached + sequence.num_tokens,
+                                    kMaxTailBlocks, params);
+  }
+  const int32_t* const table = params.block_table;
+  const int32_t first_draft =
+      sequence.first_token + sequence.num_tokens - sequence.num_draft_tokens;
+  const size_t rows_of_token = rows.size() / static_cast<size_t>(tile.num_tokens);
+  for (int32_t i = 0; i < tile.num_tokens; ++i) {
+    params.block_table =
+        draft_tables_[thread].Make(sequence, table, tile.first_token + i - first_draft,
+                                   params.cache, params.kv_head, first_tail_block);
+    params.rows = rows.subspan(static_cast<size_t>(i) * rows_of_token).data();
+    params.num_rows = static_cast<int32_t>(rows_of_token);
+    ops_.paged_attention(params);
+  }
 }
 
 // A tile is a few consecutive tokens of one sequence, so that long prompts read each key and value
@@ -351,7 +397,11 @@ void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
       params.rows = rows.data();
       params.num_rows = static_cast<int32_t>(rows.size());
       params.block_table = sequence.block_table.data();
-      if (cache_.is_encoded()) DecodeBlocks(layer, thread, params);
+      if (tile.is_tree) {
+        RunTreeTile(sequence, tile, layer, thread, params);
+        continue;
+      }
+      if (cache_.is_encoded()) DecodeBlocks(layer, thread, rows.back().context, 0, params);
       ops_.paged_attention(params);
     }
   };

@@ -12,6 +12,7 @@
 #include "backends/cpu_reference/model/kv_cache.h"
 #include "backends/cpu_reference/model/matmul_inputs.h"
 #include "backends/cpu_reference/model/rope_angles.h"
+#include "backends/cpu_reference/model/tree_attention.h"
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/engine/batch.h"
@@ -45,9 +46,12 @@ class Decoder {
     int32_t sequence;  // index into StepBatch::entries
     int32_t first_token;
     int32_t num_tokens;
+    bool is_tree = false;  // all are drafts of a tree
   };
 
   void PrepareBuffers(const llm::StepBatch& batch);
+  // Sets positions_ and tiles_ of an entry.
+  void PlaceEntry(const llm::StepBatch& batch, size_t index);
   void Embed(const llm::StepBatch& batch);
   void EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step);
   const int32_t* TokensOf(const llm::StepBatch& batch);
@@ -64,7 +68,12 @@ class Decoder {
   void PrepareAllHeads(const llm::StepBatch& batch, int32_t layer);
   void WriteCache(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                   int32_t first_head, int32_t last_head);
-  void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
+  // Also makes room for `num_tail_blocks` behind the decoded ones. Returns the first of these.
+  int32_t DecodeBlocks(int32_t layer, int thread, int32_t longest, int32_t num_tail_blocks,
+                       PagedAttentionParams& params);
+  // The attention of drafts of a tree, one after the other. `params` has the rows of the tile.
+  void RunTreeTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
+                   int thread, PagedAttentionParams params);
   void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows. `layer`: its adapters apply; kNoLayer: an expert.
   void RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows, float* out,
@@ -92,6 +101,7 @@ class Decoder {
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
+  std::vector<int32_t> depths_;     // of a tree's drafts
   std::vector<int32_t> token_ids_;  // [num_tokens], of a step with prompt embeddings
   std::vector<AttentionTile> tiles_;
   std::vector<float> residual_;                  // [num_tokens, hidden_size]
@@ -107,6 +117,7 @@ class Decoder {
   // ...
   std::vector<std::vector<float>> decoded_;
   std::vector<std::vector<int32_t>> decoded_tables_;
+  std::vector<DraftBlockTable> draft_tables_;  // per thread
   std::vector<float> logits_;
   std::vector<int32_t> captured_layers_;
   std::vector<float> captured_;

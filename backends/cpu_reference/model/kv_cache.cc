@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu_reference/model/tree_attention.h"
+
 namespace nereid::cpu {
 namespace {
 
@@ -37,13 +39,15 @@ int64_t KvCache::BlockBytes(const llm::DecoderSpec& spec, KvFormat format) {
   return LayerBlockBytes(LayoutOf(spec), format) * spec.num_layers();
 }
 
-Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_blocks,
-                                  KvFormat format) {
+Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_blocks, KvFormat format,
+                                  int32_t num_spare_blocks) {
   KvCache cache;
+  num_blocks += num_spare_blocks;
   cache.format_ = format;
   cache.layout_ = LayoutOf(spec);
   cache.num_layers_ = spec.num_layers();
   cache.num_blocks_ = num_blocks;
+  cache.num_spare_blocks_ = num_spare_blocks;
   cache.size_bytes_ = BlockBytes(spec, format) * num_blocks;
   void* data = ::mmap(nullptr, cache.size_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -61,6 +65,7 @@ KvCache::KvCache(KvCache&& other) noexcept
       layout_(other.layout_),
       num_layers_(other.num_layers_),
       num_blocks_(other.num_blocks_),
+      num_spare_blocks_(other.num_spare_blocks_),
       data_(std::exchange(other.data_, nullptr)),
       size_bytes_(other.size_bytes_) {}
 
@@ -99,6 +104,20 @@ void KvCache::CopyBlock(int32_t from, int32_t to) const {
   const std::vector<std::span<std::byte>> source = RunsOf(from), target = RunsOf(to);
   for (size_t i = 0; i < source.size(); ++i)
     std::copy(source[i].begin(), source[i].end(), target[i].begin());
+}
+
+void KvCache::CopyToken(int32_t from_block, int32_t from_index, int32_t to_block,
+                        int32_t to_index) const {
+  for (int32_t layer = 0; layer < num_layers_; ++layer) {
+    for (int32_t head = 0; head < layout_.num_kv_heads; ++head) {
+      if (is_encoded()) {
+        std::copy_n(Entry(layer, from_block, head, from_index), EntryBytes(layout_),
+                    Entry(layer, to_block, head, to_index));
+      } else {
+        cpu::CopyToken(Layer(layer), head, from_block, from_index, to_block, to_index);
+      }
+    }
+  }
 }
 
 void KvCache::ReadBlock(int32_t block, std::span<std::byte> to) const {

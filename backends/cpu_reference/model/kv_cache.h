@@ -18,8 +18,9 @@ namespace nereid::cpu {
 
 class KvCache {
  public:
+  // `num_spare_blocks` further ones are behind the last block, and belong to no sequence.
   static Result<KvCache> Allocate(const llm::DecoderSpec& spec, int32_t num_blocks,
-                                  KvFormat format = KvFormat::kFloat);
+                                  KvFormat format = KvFormat::kFloat, int32_t num_spare_blocks = 0);
   // Bytes of one block over all layers.
   static int64_t BlockBytes(const llm::DecoderSpec& spec, KvFormat format = KvFormat::kFloat);
 
@@ -29,10 +30,14 @@ class KvCache {
 
   bool is_encoded() const { return format_ != KvFormat::kFloat; }
   int64_t size_bytes() const { return size_bytes_; }
+  int32_t first_spare_block() const { return num_blocks_ - num_spare_blocks_; }
   // The view of a layer; for a cache of floats only.
   KvCacheView Layer(int32_t layer) const;
   // Copies keys and values of all layers.
   void CopyBlock(int32_t from, int32_t to) const;
+
+  // Copies key and value of one token in all layers.
+  void CopyToken(int32_t from_block, int32_t from_index, int32_t to_block, int32_t to_index) const;
 
   // Copies keys and values of all layers to or from [block_bytes()]. [any thread]
   int64_t block_bytes() const { return size_bytes_ / num_blocks_; }
@@ -62,7 +67,8 @@ class KvCache {
   KvFormat format_ = KvFormat::kFloat;
   KvCacheView layout_;  // without pointers
   int32_t num_layers_ = 0;
-  int32_t num_blocks_ = 0;
+  int32_t num_blocks_ = 0;  // spare ones included
+  int32_t num_spare_blocks_ = 0;
   uint8_t* data_ = nullptr;
   int64_t size_bytes_ = 0;
 };

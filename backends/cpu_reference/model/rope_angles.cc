@@ -25,7 +25,7 @@ const float* RopeAngles::FrequenciesOf(const llm::BatchEntry& sequence, int32_t 
   return is_short ? rope.short_inv_freq.data() : rope.inv_freq.data();
 }
 
-void RopeAngles::Prepare(const llm::StepBatch& batch) {
+void RopeAngles::Prepare(const llm::StepBatch& batch, std::span<const int32_t> positions) {
   for (size_t r = 0; r < ropes_.size(); ++r) {
     const llm::RopeSpec& rope = ropes_[r];
     Angles& angles = angles_[r];
@@ -37,7 +37,7 @@ void RopeAngles::Prepare(const llm::StepBatch& batch) {
     }
     for (const llm::BatchEntry& sequence : batch.entries) {
       for (int32_t token = 0; token < sequence.num_tokens; ++token) {
-        const int32_t position = sequence.num_cached + token;
+        const int32_t position = positions[sequence.first_token + token];
         const float* inv_freq = FrequenciesOf(sequence, position, rope, angles);
         const size_t first = static_cast<size_t>(sequence.first_token + token) * half;
         for (size_t i = 0; i < half; ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backends/llm_core/engine/batch.h"
@@ -15,7 +16,8 @@ class RopeAngles {
   // `ropes` must outlive the object.
   explicit RopeAngles(const std::vector<llm::RopeSpec>& ropes);
 
-  void Prepare(const llm::StepBatch& batch);
+  // `positions` [num_tokens].
+  void Prepare(const llm::StepBatch& batch, std::span<const int32_t> positions);
 
   // Values of rope number `rope`: [num_tokens, dim / 2], in the order of StepBatch::token_ids.
   // Valid until the next Prepare.

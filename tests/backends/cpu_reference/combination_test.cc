@@ -70,14 +70,19 @@ class CombinedSink : public llm::OutputSink {
 // Proposes what earlier answers had, with faults. It compares ids only.
 class KnowingDrafter : public llm::testing::CarelessDrafter {
  public:
-  explicit KnowingDrafter(std::shared_ptr<const std::vector<llm::TokenIds>> known)
-      : CarelessDrafter(5, kVocab, 6, [known](std::span<const int32_t> tokens) {
-          for (const llm::TokenIds& each : *known) {
-            if (each.size() <= tokens.size()) continue;
-            if (std::equal(tokens.begin(), tokens.end(), each.begin())) return each[tokens.size()];
-          }
-          return 0;
-        }) {}
+  KnowingDrafter(std::shared_ptr<const std::vector<llm::TokenIds>> known,
+                 llm::testing::CarelessShape shape)
+      : CarelessDrafter(
+            5, kVocab, 6,
+            [known](std::span<const int32_t> tokens) {
+              for (const llm::TokenIds& each : *known) {
+                if (each.size() <= tokens.size()) continue;
+                if (std::equal(tokens.begin(), tokens.end(), each.begin()))
+                  return each[tokens.size()];
+              }
+              return 0;
+            },
+            shape) {}
   bool reads_virtual_tokens() const override { return true; }
 };
 
@@ -232,11 +237,15 @@ TEST_F(CombinationTest, RandomRequestsGetTheAnswersThatTheyGetAlone) {
     }
   }
   int64_t num_preemptions = 0;
-  for (const int32_t max_num_tokens : {12, 100}) {
+  using llm::testing::CarelessShape;
+  for (const auto [max_num_tokens, shape] :
+       {std::pair{12, CarelessShape::kChains}, std::pair{100, CarelessShape::kChains},
+        std::pair{100, CarelessShape::kTrees}, std::pair{200, CarelessShape::kTreesWithRows}}) {
     llm::EngineOptions options;
     options.scheduler.policy = llm::CapacityPolicy::kMaxUtilization;
     options.scheduler.prefix_cache = true;
-    options.speculation.drafter = std::make_shared<KnowingDrafter>(known);
+    options.speculation.drafter = std::make_shared<KnowingDrafter>(known, shape);
+    if (shape != CarelessShape::kChains) options.speculation.max_draft_tokens = 20;
     options.speculation.adapts_length = false;
     const auto engine = StartEngine(std::move(options), 208, max_num_tokens);
     std::vector<std::future<CombinedAnswer>> answers;

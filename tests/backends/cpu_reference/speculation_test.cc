@@ -19,6 +19,8 @@
 namespace nereid::cpu {
 namespace {
 
+using llm::testing::CarelessShape;
+
 constexpr int32_t kVocabSize = 512;
 
 struct SequenceAnswer {
@@ -172,6 +174,7 @@ struct Setting {
   bool prefix_cache = false;
   bool adapts_length = false;
   KvFormat kv_format = KvFormat::kFloat;
+  llm::testing::CarelessShape shape = llm::testing::CarelessShape::kChains;
 };
 
 std::unique_ptr<llm::Executor> OpenModel(const std::string& directory, const Setting& setting) {
@@ -198,6 +201,9 @@ std::unique_ptr<llm::Engine> StartEngine(std::unique_ptr<llm::Executor> executor
   engine_options.scheduler.prefix_cache = setting.prefix_cache;
   engine_options.speculation.drafter = std::move(drafter);
   engine_options.speculation.adapts_length = setting.adapts_length;
+  if (setting.shape != llm::testing::CarelessShape::kChains) {
+    engine_options.speculation.max_draft_tokens = 24;
+  }
   engine_options.on_check = [](const Status& status) {
     EXPECT_TRUE(status.ok()) << status.message();
   };
@@ -244,7 +250,19 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
        {Setting{}, Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
         Setting{.num_threads = 2, .adapts_length = true},
         Setting{.max_cache_tokens = 320, .policy = kEvict, .prefix_cache = true},
-        Setting{.prefix_cache = true, .kv_format = KvFormat::kInt8}}) {
+        Setting{.prefix_cache = true, .kv_format = KvFormat::kInt8},
+        Setting{.max_num_tokens = 256, .shape = CarelessShape::kTrees},
+        Setting{.num_threads = 2, .adapts_length = true, .shape = CarelessShape::kTrees},
+        Setting{.num_threads = 2,
+        .max_num_tokens = 100,
+        .max_cache_tokens = 320,
+        .policy = kEvict,
+        .prefix_cache = true,
+        .shape = CarelessShape::kTreesWithRows},
+        Setting{.max_num_tokens = 100,
+        .prefix_cache = true,
+        .kv_format = KvFormat::kInt8,
+        .shape = CarelessShape::kTreesWithRows}}) {
     std::vector<Answer> plain;
     auto known = std::make_shared<KnownAnswers>();
     {
@@ -257,9 +275,9 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
       EXPECT_EQ(engine->stats().speculation.num_drafted, 0);
     }
     const auto next = [known](std::span<const int32_t> tokens) { return known->Next(tokens); };
-    const auto engine =
-        StartEngine(directory, setting,
-                    std::make_shared<llm::testing::CarelessDrafter>(7, kVocabSize, 6, next));
+    const auto engine = StartEngine(
+        directory, setting,
+        std::make_shared<llm::testing::CarelessDrafter>(7, kVocabSize, 6, next, setting.shape));
     std::vector<std::future<Answer>> answers, disturbing;
     for (size_t i = 0; i < work.size(); ++i) {
       answers.push_back(Send(*engine, work[i]));
