@@ -18,12 +18,7 @@ constexpr size_t kMaxPriorIds = tokenizer::kMaxPendingIds;
 constexpr size_t kMaxQueuedUpdates = 64;
 // In one merged update. Ids and probabilities are bounded by the length of the sequence.
 constexpr size_t kMaxMergedLogits = size_t{16} << 20;
-constexpr float kLogProbPadding = -1.0f;  // pads the shorter sequences of a response
-constexpr int32_t kIdPadding = -1;
-
-void Append(std::vector<float>& to, std::span<const float> from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
+constexpr int32_t kIdPadding = -1;  // pads the shorter sequences of a response
 
 }  // namespace
 
@@ -60,20 +55,13 @@ ActiveRequest::ActiveRequest(Request request, const ClientRequest& client,
       factory_(std::move(factory)),
       items_(client.items.size()) {
   for (size_t i = 0; i < items_.size(); ++i) {
-    const RequestItem& from = client.items[i];
+    const llm::GenerationRequest& from = *client.items[i].generation;
     Item& item = items_[i];
     item.prompt = from.prompt;
-    item.returns_log_probs = from.sampling.returns_log_probs;
-    item.returns_cache_stats = from.returns_cache_stats;
-    item.returns_perf_metrics = from.returns_perf_metrics;
-    item.returns_token_ids = from.returns_token_ids;
-    item.returns_prompt_ids = from.returns_token_ids || from.returns_prompt_log_probs;
-    item.num_prompt_top_log_probs = from.num_prompt_top_log_probs;
-    item.skips_special_tokens = from.skips_special_tokens;
-    item.num_top_log_probs = from.sampling.num_top_log_probs;
+    item.extras = client.items[i].extras;
     item.first_sequence = sequences_.size();
     item.num_sequences = static_cast<size_t>(from.num_sequences);
-    item.is_combined = item.num_sequences > 1 && (from.beams.width > 1 || !outputs.is_decoupled);
+    item.is_combined = item.num_sequences > 1 && (from.uses_beams() || !outputs.is_decoupled);
     if (item.is_combined) item.final_updates.resize(item.num_sequences);
     for (int32_t index = 0; index < from.num_sequences; ++index) {
       SequenceState& sequence = sequences_.emplace_back();
@@ -141,42 +129,19 @@ void ActiveRequest::Post(size_t item, const llm::SequenceOutput& output,
             .updates;
     if (queue.empty() || (is_streaming && queue.size() < kMaxQueuedUpdates)) queue.emplace_back();
     SequenceUpdate& update = queue.back();
-    // These come only once, with the first call.
-    Append(update.context_logits, output.context_logits);
-    Append(update.prompt_log_probs, output.prompt_log_probs);
-    update.prompt_top_tokens.insert(update.prompt_top_tokens.end(),
-                                    output.prompt_top_tokens.begin(),
-                                    output.prompt_top_tokens.end());
+    update.extras.AppendPrompt(output);
     if (!is_streaming && output.finish == llm::FinishReason::kNone) return;
     const size_t first = is_streaming ? output.first_new : 0;
     update.ids.insert(update.ids.end(), output.ids.begin() + first, output.ids.end());
-    if (!output.log_probs.empty()) Append(update.log_probs, output.log_probs.subspan(first));
-    if (!output.generation_logits.empty()) {
-      const size_t vocab_size = output.generation_logits.size() / output.ids.size();
-      Append(update.generation_logits, output.generation_logits.subspan(first * vocab_size));
-    }
-    const auto num_top = static_cast<size_t>(items_[item].num_top_log_probs);
-    const auto top_tokens = output.top_tokens.subspan(first * num_top);
-    update.top_tokens.insert(update.top_tokens.end(), top_tokens.begin(), top_tokens.end());
     update.ids.insert(update.ids.end(), replacement_ids.begin(), replacement_ids.end());
-    update.top_tokens.resize(update.ids.size() * num_top, {llm::kNoToken, 0.0f});
-    if (items_[item].returns_log_probs) update.log_probs.resize(update.ids.size());
-    if (!update.generation_logits.empty()) {
-      update.generation_logits.resize(update.ids.size() * static_cast<size_t>(outputs_.vocab_size));
-    }
-    if (update.generation_logits.size() > kMaxMergedLogits && queue.size() == kMaxQueuedUpdates) {
-      update.error =
-          UnavailableError("the client reads too slowly: expected at most ", kMaxMergedLogits,
-                           " logits to wait for it, got ", update.generation_logits.size());
+    update.num_output = static_cast<int32_t>(output.ids.size() + replacement_ids.size());
+    update.extras.AppendTokens(output, first, update.ids.size(), items_[item].extras);
+    const size_t num_logits = update.extras.generation_logits.size();
+    if (num_logits > kMaxMergedLogits && queue.size() == kMaxQueuedUpdates) {
+      update.error = UnavailableError("the client reads too slowly: expected at most ",
+                                      kMaxMergedLogits, " logits to wait for it, got ", num_logits);
       Cancel();
     }
-    update.cum_log_prob = output.cum_log_prob;
-    update.num_output = static_cast<int32_t>(output.ids.size() + replacement_ids.size());
-    update.num_reused_blocks = output.num_reused_blocks;
-    update.num_new_blocks = output.num_new_blocks;
-    update.num_cached_tokens = output.num_cached_tokens;
-    update.num_draft_tokens = output.num_draft_tokens;
-    update.num_accepted_draft_tokens = output.num_accepted_draft_tokens;
     update.stop_reason = std::move(stop_reason);
     update.timing = timing;
     update.finish = output.finish;
@@ -266,7 +231,7 @@ void ActiveRequest::Send(SequenceState& sequence, std::span<const SequenceUpdate
   }
   const auto send = [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(Response response, sender_.NewResponse());
-    NEREID_RETURN_IF_ERROR(FillResponse(response, sequence, all));
+    NEREID_RETURN_IF_ERROR(FillResponse({response, outputs_}, sequence, all));
     return sender_.Send(std::move(response), is_last);
   };
   const Status sent = send();
@@ -277,87 +242,46 @@ void ActiveRequest::Send(SequenceState& sequence, std::span<const SequenceUpdate
   }
 }
 
-bool ActiveRequest::IsRequested(const Response& response, const char* name) const {
-  return outputs_.Has(name) && response.IsRequested(name);
-}
-
-std::vector<int64_t> ActiveRequest::Shape(std::initializer_list<int64_t> dims) const {
-  std::vector<int64_t> result(dims);
-  if (outputs_.is_batching) result.insert(result.begin(), 1);
-  return result;
-}
-
-Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
+Status ActiveRequest::FillResponse(ResponseTensors tensors, SequenceState& sequence,
                                    std::span<const SequenceUpdate> all) {
-  const Item& item = items_[sequence.item];
-  const auto num_sequences = static_cast<int64_t>(all.size());
+  Item& item = items_[sequence.item];
   const size_t num_echoed = !is_streaming_ && !exclude_input_ ? item.prompt.size() : 0;
   size_t longest = 0;
   for (const SequenceUpdate& update : all) longest = std::max(longest, update.ids.size());
   llm::TokenIds ids;
   std::vector<int32_t> lengths;
-  std::vector<float> sums, log_probs;
-  const bool has_log_probs = item.returns_log_probs || outputs_.fills_unrequested;
-  const float filler = item.returns_log_probs ? kLogProbPadding : 0.0f;
-  for (const SequenceUpdate& update : all) {  // shorter sequences are padded
-    ids.insert(ids.end(), item.prompt.begin(),
-               item.prompt.begin() + static_cast<ptrdiff_t>(num_echoed));
+  int32_t num_output = 0;
+  for (const SequenceUpdate& update : all) {
+    const auto prompt = item.prompt.begin();
+    ids.insert(ids.end(), prompt, prompt + static_cast<ptrdiff_t>(num_echoed));
     ids.insert(ids.end(), update.ids.begin(), update.ids.end());
     ids.insert(ids.end(), longest - update.ids.size(), kIdPadding);
     lengths.push_back(static_cast<int32_t>(num_echoed + update.ids.size()));
-    sums.push_back(item.returns_log_probs ? update.cum_log_prob : 0.0f);
-    Append(log_probs, update.log_probs);
-    log_probs.insert(log_probs.end(), longest - update.log_probs.size(), filler);
+    num_output += update.num_output;
   }
   const auto num_ids = static_cast<int64_t>(num_echoed + longest);
-  if (IsRequested(response, "output_ids")) {
-    NEREID_RETURN_IF_ERROR(
-        response.SetOutput<int32_t>("output_ids", Shape({num_sequences, num_ids}), ids));
-  }
-  if (IsRequested(response, "sequence_length")) {
-    NEREID_RETURN_IF_ERROR(
-        response.SetOutput<int32_t>("sequence_length", Shape({num_sequences}), lengths));
-  }
-  if (IsRequested(response, "prior_ids")) {
-    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(
-        "prior_ids", Shape({static_cast<int64_t>(sequence.prior_ids.size())}), sequence.prior_ids));
-  }
-  if (IsRequested(response, "finish_reason")) {
-    const std::string_view reason[] = {llm::FinishReasonText(all[0].finish)};
-    NEREID_RETURN_IF_ERROR(response.SetStrings("finish_reason", Shape({1}), reason));
-  }
-  if (has_log_probs && IsRequested(response, "cum_log_probs")) {
-    NEREID_RETURN_IF_ERROR(
-        response.SetOutput<float>("cum_log_probs", Shape({num_sequences}), sums));
-  }
-  if (has_log_probs && IsRequested(response, "output_log_probs")) {
-    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
-        "output_log_probs", Shape({num_sequences, static_cast<int64_t>(longest)}), log_probs));
-  }
-  const auto set_int = [&](const char* name, size_t value) -> Status {
-    if (!IsRequested(response, name)) return {};
-    const auto number = static_cast<int32_t>(value);
-    return response.SetOutput<int32_t>(name, Shape({1}), std::span(&number, 1));
-  };
+  NEREID_RETURN_IF_ERROR(tensors.Set<int32_t>("output_ids", {std::ssize(all), num_ids}, ids));
+  NEREID_RETURN_IF_ERROR(tensors.SetAll("sequence_length", lengths));
+  NEREID_RETURN_IF_ERROR(tensors.SetAll("prior_ids", sequence.prior_ids));
+  NEREID_RETURN_IF_ERROR(tensors.SetText("finish_reason", llm::FinishReasonText(all[0].finish)));
   // Clients of releases before 0.14 read it in every response.
   if (items_.size() > 1 || outputs_.fills_unrequested) {
-    NEREID_RETURN_IF_ERROR(set_int("batch_index", sequence.item));
+    NEREID_RETURN_IF_ERROR(tensors.SetOne("batch_index", static_cast<int32_t>(sequence.item)));
   }
   if (item.num_sequences > 1 && !item.is_combined) {
-    NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(sequence.sequence_index)));
+    NEREID_RETURN_IF_ERROR(tensors.SetOne("sequence_index", sequence.sequence_index));
   }
-  NEREID_RETURN_IF_ERROR(FillStreamPosition(response, sequence));
+  NEREID_RETURN_IF_ERROR(FillStreamPosition(tensors, sequence));
   if (returns_num_input_tokens_) {
-    NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", item.prompt.size()));
+    NEREID_RETURN_IF_ERROR(
+        tensors.SetOne("num_input_tokens", static_cast<int32_t>(item.prompt.size())));
   }
-  int32_t num_output = 0;
-  for (const SequenceUpdate& update : all) num_output += update.num_output;
   if (returns_num_output_tokens_) {
-    NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
+    NEREID_RETURN_IF_ERROR(tensors.SetOne("num_output_tokens", num_output));
   }
-  NEREID_RETURN_IF_ERROR(FillLogits(response, all));
-  NEREID_RETURN_IF_ERROR(FillExtensions(response, sequence, all));
-  NEREID_RETURN_IF_ERROR(FillStatistics(response, item, all[0]));
+  const llm::TokenIds* prompt = std::exchange(item.has_sent_prompt, true) ? nullptr : &item.prompt;
+  NEREID_RETURN_IF_ERROR(SetExtraOutputs(tensors, item.extras, all, longest, prompt,
+                                         /*is_first=*/sequence.prior_ids.empty()));
   const llm::TokenIds& sent = all[0].ids;
   sequence.prior_ids.insert(sequence.prior_ids.end(), sent.begin(), sent.end());
   if (sequence.prior_ids.size() > kMaxPriorIds) {
@@ -368,12 +292,12 @@ Status ActiveRequest::FillResponse(Response& response, SequenceState& sequence,
 
 // Models behind the engine keep a state for each stream under its number, which is random, so that
 // no client can name the stream of another one.
-Status ActiveRequest::FillStreamPosition(Response& response, SequenceState& sequence) {
-  if (!IsRequested(response, "stream_position")) return {};
+Status ActiveRequest::FillStreamPosition(ResponseTensors& tensors, SequenceState& sequence) {
+  if (!tensors.IsRequested("stream_position")) return {};
   static thread_local std::random_device device;
   while (sequence.stream == 0) sequence.stream = uint64_t{device()} << 32 | device();
   const std::array<uint64_t, 2> position = {sequence.stream, sequence.num_responses++};
-  return response.SetOutput<uint64_t>("stream_position", Shape({2}), position);
+  return tensors.Set<uint64_t>("stream_position", {2}, position);
 }
 
 }  // namespace nereid::llm

@@ -8,14 +8,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/llm_core/adapter/client_request.h"
 #include "backends/llm_core/adapter/configured_outputs.h"
-#include "backends/llm_core/adapter/item_output_sink.h"
-#include "backends/llm_core/adapter/request_reader.h"
+#include "backends/llm_core/adapter/extra_outputs.h"
 #include "backends/llm_core/engine/request.h"
 #include "nereid/backend.h"
 
@@ -57,36 +56,9 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   void Flush();
 
  private:
-  // The output of a sequence from one or more steps.
-  struct SequenceUpdate {
-    llm::TokenIds ids;
-    std::vector<float> log_probs;
-    std::vector<llm::SampledToken> top_tokens;  // num_top_log_probs for each of `ids`
-    float cum_log_prob = 0.0f;
-    int32_t num_output = 0;  // emitted in total, `ids` included
-    std::vector<llm::SampledToken> prompt_top_tokens;
-    std::vector<float> prompt_log_probs, context_logits, generation_logits;
-    int32_t num_reused_blocks = 0;
-    int32_t num_new_blocks = 0;
-    int32_t num_cached_tokens = 0;
-    int64_t num_draft_tokens = 0;
-    int64_t num_accepted_draft_tokens = 0;
-    std::string stop_reason;
-    SequenceTiming timing;
-    llm::FinishReason finish = llm::FinishReason::kNone;
-    Status error;
-    bool is_over() const { return finish != llm::FinishReason::kNone || !error.ok(); }
-  };
   struct Item {
     llm::TokenIds prompt;  // repeated before the output; its length is reported
-    bool returns_log_probs = false;
-    bool returns_cache_stats = false;
-    bool returns_perf_metrics = false;
-    bool returns_token_ids = false;
-    bool returns_prompt_ids = false;
-    int32_t num_prompt_top_log_probs = 0;
-    std::optional<bool> skips_special_tokens;
-    int32_t num_top_log_probs = 0;
+    ExtraOutputs extras;
     bool has_sent_prompt = false;  // the ids of `prompt`, as an output [response thread]
     // All sequences share one response: with beam search, and for models that are not decoupled.
     bool is_combined = false;
@@ -118,23 +90,9 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   void FailItem(const Item& item, const Status& error);
   // `all`: the sequences that the response contains.
   void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
-  Status FillResponse(Response& response, SequenceState& sequence,
+  Status FillResponse(ResponseTensors tensors, SequenceState& sequence,
                       std::span<const SequenceUpdate> all);
-  Status FillStreamPosition(Response& response, SequenceState& sequence);
-  // Fills the outputs that have no counterpart in the `tensorrt_llm` model.
-  Status FillExtensions(Response& response, const SequenceState& sequence,
-                        std::span<const SequenceUpdate> all);
-  Status FillTopTokens(Response& response, const Item& item, std::span<const SequenceUpdate> all);
-  // `num_top` of `tokens` for each row.
-  Status SetTopTokens(Response& response, const char* ids_name, const char* log_probs_name,
-                      std::span<const llm::SampledToken> tokens, int32_t num_top);
-  Status FillLogits(Response& response, std::span<const SequenceUpdate> all);
-  Status SetLogits(Response& response, const char* name, DataType datatype,
-                   const std::vector<int64_t>& shape, std::span<const float> logits);
-  Status FillStatistics(Response& response, const Item& item, const SequenceUpdate& update);
-  bool IsRequested(const Response& response, const char* name) const;
-  // The dims of an output tensor, with a leading 1 if the model is configured for batching.
-  std::vector<int64_t> Shape(std::initializer_list<int64_t> dims) const;
+  Status FillStreamPosition(ResponseTensors& tensors, SequenceState& sequence);
 
   const std::string id_;
   const bool is_streaming_;

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "nereid/backend.h"
 
@@ -59,6 +61,18 @@ class BatchInputs {
     }
     value = elements[0];
     return {};
+  }
+
+  // The text of one row, or nothing if the input is absent.
+  Result<std::optional<std::string_view>> Text(std::string_view name, int64_t row) {
+    TensorView* view = Find(name);
+    if (view == nullptr) return std::optional<std::string_view>();
+    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
+    if (static_cast<int64_t>(texts.size()) != num_rows_) {
+      return InvalidArgError("input '", name, "': expected one value a row, got ", texts.size(),
+                             " for ", num_rows_, " rows");
+    }
+    return std::optional(texts[row]);
   }
 
  private:

@@ -34,16 +34,6 @@ Status ReadLogits(BatchInputs& inputs, int64_t row, std::vector<float>& logits) 
   return {};
 }
 
-}  // namespace
-
-Status ReadDraftInputs(BatchInputs& inputs, int64_t row, DraftInputs& drafts) {
-  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids,
-                          inputs.Row<int32_t>("draft_input_ids", row));
-  drafts.ids.assign(ids.begin(), ids.end());
-  NEREID_RETURN_IF_ERROR(ReadLogits(inputs, row, drafts.logits));
-  return inputs.Scalar<float>("draft_acceptance_threshold", row, drafts.threshold);
-}
-
 Status ReadSpeculates(const Request& request, bool& speculates) {
   NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
                           request.FindParameter("speculative_decoding"));
@@ -55,4 +45,15 @@ Status ReadSpeculates(const Request& request, bool& speculates) {
   return {};
 }
 
+}  // namespace
+
+Status ReadDraftInputs(const Request& request, BatchInputs& inputs, int64_t row,
+                       GenerationRequest& generation) {
+  NEREID_RETURN_IF_ERROR(ReadSpeculates(request, generation.speculates));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids,
+                          inputs.Row<int32_t>("draft_input_ids", row));
+  generation.draft_ids.assign(ids.begin(), ids.end());
+  NEREID_RETURN_IF_ERROR(ReadLogits(inputs, row, generation.draft_logits));
+  return inputs.Scalar<float>("draft_acceptance_threshold", row, generation.draft_threshold);
+}
 }  // namespace nereid::llm

@@ -1,6 +1,9 @@
+// Rules of inputs.
 #include "backends/llm_core/adapter/input_rules.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -41,8 +44,8 @@ Result<bool> IsEmpty(TensorView& view) {
                      [](std::string_view text) { return text.empty(); });
 }
 
-}  // namespace
-
+// Whether the tensor's value asks for the feature that the rule refuses. `num_rows` is the number
+// of batch items in the request.
 Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows) {
   switch (rule) {
     case InputRule::kUsed:
@@ -64,6 +67,40 @@ Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows) 
   }
   NEREID_ASSIGN_OR_RETURN(const uint64_t greatest, Greatest(view));
   return greatest > (rule == InputRule::kRefuseAboveOne ? 1u : 0u);
+}
+
+}  // namespace
+
+Result<std::vector<const EngineInput*>> ApplyInputRules(BatchInputs& inputs) {
+  static const std::vector<const EngineInput*> rules = [] {
+    std::vector<const EngineInput*> all;
+    for (const EngineInput& input : EngineInputs()) {
+      if (input.rule != InputRule::kUsed) all.push_back(&input);
+    }
+    return all;
+  }();
+  std::vector<const EngineInput*> noted;
+  for (const EngineInput* const input : rules) {
+    TensorView* view = inputs.Find(input->name);
+    if (view == nullptr) continue;
+    NEREID_ASSIGN_OR_RETURN(const bool refuse,
+                            AsksForFeature(*view, input->rule, inputs.num_rows()));
+    if (refuse) return RefusalOf(*input);
+    if (input->rule == InputRule::kNoted) noted.push_back(input);
+  }
+  return noted;
+}
+
+Status RefuseRequestType(const Request& request) {
+  NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> type,
+                          request.FindParameter("request_type"));
+  if (!type) return {};
+  const std::string_view text =
+      type->type == TRITONSERVER_PARAMETER_STRING ? static_cast<const char*>(type->value) : "";
+  if (text == "context_and_generation") return {};
+  return UnsupportedError("parameter 'request_type' is '", text,
+                          "': context and generation on different servers are not supported, ",
+                          "expected context_and_generation");
 }
 
 }  // namespace nereid::llm

@@ -1,15 +1,18 @@
-// What the value of an input asks for, by its rule in the table of tensors. [instance thread]
+// What the values of inputs ask for, by their rules in the table of tensors. [instance thread]
 #pragma once
 
-#include <cstdint>
+#include <vector>
 
+#include "backends/llm_core/adapter/batch_inputs.h"
 #include "backends/llm_tables/engine_tensors.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
 
-// Returns whether the tensor's value asks for the feature that the rule refuses. `num_rows` is the
-// number of batch items in the request.
-Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows);
+// Refuses what asks for a feature that does not exist. Returns the inputs of the request that are
+// only noted.
+Result<std::vector<const EngineInput*>> ApplyInputRules(BatchInputs& inputs);
+// Refuses the parameter by which a client divides a request into its context and its generation.
+Status RefuseRequestType(const Request& request);
 
 }  // namespace nereid::llm

@@ -23,20 +23,11 @@ class LazyTokenizer {
         path_(std::move(path)) {}
 
   // Loads the tokenizer in the first call. An error is returned again by every later call.
-  Result<std::shared_ptr<const tokenizer::Tokenizer>> Get() {
-    const std::lock_guard lock(mutex_);
-    if (!was_tried_) {
-      was_tried_ = true;
-      Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = tokenizer::LoadShared(path_);
-      if (loaded.ok()) {
-        tokenizer_ = std::move(*loaded);
-      } else {
-        error_ = std::move(loaded).status();
-      }
-    }
-    NEREID_RETURN_IF_ERROR(error_);
-    return tokenizer_;
-  }
+  Result<std::shared_ptr<const tokenizer::Tokenizer>> Get();
+  // What is wrong with the tokenizer for a model of `vocab_size` tokens; empty: nothing. An error
+  // if the model cannot be used with it. The tokenizer of the checkpoint itself is not loaded: the
+  // tokenizer's models check it. An unreadable one is reported to the requests that need it.
+  Result<std::string> FaultBeside(const std::string& checkpoint_folder, int64_t vocab_size);
   // How the client's text is decoded with `tokenizer`, the one that Get returned.
   tokenizer::DecodeOptions decode_options(const tokenizer::Tokenizer& tokenizer) const {
     return {.skip_special_tokens = skip_special_tokens_,

@@ -3,20 +3,18 @@
 // executor.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 #include "backends/llm_core/adapter/active_request.h"
 #include "backends/llm_core/adapter/adapter_commands.h"
+#include "backends/llm_core/adapter/client_request.h"
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 #include "backends/llm_core/adapter/llm_metrics.h"
 #include "backends/llm_core/adapter/llm_parameters.h"
-#include "backends/llm_core/adapter/request_reader.h"
+#include "backends/llm_core/adapter/open_requests.h"
+#include "backends/llm_core/adapter/request_notes.h"
 #include "backends/llm_core/adapter/request_threads.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
 #include "backends/llm_core/engine/engine.h"
@@ -64,10 +62,6 @@ class LlmModel : public Model {
   virtual bool RunsOnGpu() const { return false; }
 
  private:
-  // Refuses a tokenizer of another folder whose tokens the checkpoint does not know. That of the
-  // checkpoint itself is loaded when a request needs it; the tokenizer's models check it. An
-  // unreadable tokenizer is reported to the requests that need it.
-  Status CheckTokenizer(const LlmParameters& parameters, int64_t vocab_size);
   // The model for which a drafter is made.
   struct DraftTarget {
     std::shared_ptr<const llm::Checkpoint> checkpoint;
@@ -90,9 +84,6 @@ class LlmModel : public Model {
   void CompileAndEnqueue(const std::shared_ptr<ActiveRequest>& active_request, size_t item,
                          grammar::Guide guide, std::unique_ptr<llm::GenerationRequest> request);
   void Stop(Request request, const std::string& id);
-  void NoteUnusedTemperature(float temperature);
-  void NoteInputs(const ClientRequest& client);
-  void Register(const std::shared_ptr<ActiveRequest>& active_request);
 
   std::optional<LazyTokenizer> tokenizer_;
   std::unique_ptr<LoraRequests> lora_;
@@ -100,15 +91,8 @@ class LlmModel : public Model {
   RequestDefaults defaults_;
   std::optional<VirtualTokens> virtual_tokens_;
   std::optional<ConfiguredOutputs> outputs_;
-  std::atomic<bool> has_noted_temperature_{false};
-  std::mutex noted_inputs_mutex_;                 // guards noted_inputs_
-  std::vector<const EngineInput*> noted_inputs_;  // those named in the log
-
-  std::mutex requests_mutex_;  // guards requests_by_id_, cleanup_size_
-  // Open requests by id, for stop requests. Requests without an id are not stored.
-  std::unordered_multimap<std::string, std::weak_ptr<ActiveRequest>> requests_by_id_;
-  size_t cleanup_size_ = 64;
-
+  RequestNotes notes_;
+  OpenRequests open_requests_;
   std::unique_ptr<LlmMetrics> metrics_;  // null if the host has no metrics
   // In order of creation. Shutdown is in reverse: the engine stops first and still answers through
   // the response thread.

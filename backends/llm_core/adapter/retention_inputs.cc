@@ -104,4 +104,12 @@ Result<std::shared_ptr<const KvRetention>> ReadRetention(const Request& request,
   return std::shared_ptr<const KvRetention>(std::move(retention));
 }
 
+Status ReadCacheSalt(BatchInputs& inputs, int64_t row, uint64_t& salt) {
+  NEREID_ASSIGN_OR_RETURN(const auto text, inputs.Text("cache_salt", row));
+  if (text.value_or("").empty()) return {};
+  salt = 0xcbf29ce484222325u;
+  for (const char c : *text) salt = (salt ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return {};
+}
+
 }  // namespace nereid::llm

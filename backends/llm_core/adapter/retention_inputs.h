@@ -1,7 +1,8 @@
-// Reads the retention priorities of a request, from its tensors or its parameters of the same
-// names. [instance thread]
+// Reads what a request says of its blocks in the prefix cache: how long they stay, from its tensors
+// or its parameters of the same names, and who may share them. [instance thread]
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "backends/llm_core/adapter/batch_inputs.h"
@@ -13,5 +14,8 @@ namespace nereid::llm {
 // Null if the request has none. INVALID_ARG names the tensor or parameter and both values.
 Result<std::shared_ptr<const KvRetention>> ReadRetention(const Request& request,
                                                          BatchInputs& inputs, int64_t row);
+// Sets `salt` to a number for the text `cache_salt`, if there is one. Requests share cached
+// prefixes only if their texts are equal.
+Status ReadCacheSalt(BatchInputs& inputs, int64_t row, uint64_t& salt);
 
 }  // namespace nereid::llm

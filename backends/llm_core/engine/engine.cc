@@ -180,25 +180,10 @@ void Engine::RemoveCancelled() {
   };
   std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(is_cancelled);
   for (const auto& sequence : removed) {
-    CancelSequence(*sequence);
-    for (const auto& sibling : sequence->siblings) CancelSequence(*sibling);
+    EmitCancellation(*sequence, limits_.vocab_size);
+    for (const auto& sibling : sequence->siblings) EmitCancellation(*sibling, limits_.vocab_size);
   }
   steps_in_flight_.Retire(std::move(removed));
-}
-
-void Engine::CancelSequence(Sequence& sequence) {
-  sequence.finish = FinishReason::kCancelled;
-  if (sequence.request->uses_beams()) {  // an unfinished search has no output
-    if (sequence.index >= sequence.request->num_sequences) return;
-    SequenceOutput output;
-    output.finish = sequence.finish;
-    output.sequence_index = sequence.index;
-    sequence.request->sink->OnOutput(output);
-    return;
-  }
-  EmitOutput(sequence,
-             {FinishReason::kCancelled, static_cast<int32_t>(sequence.output_ids().size())},
-             limits_.vocab_size);
 }
 
 Status Engine::RunStep() {
@@ -224,7 +209,7 @@ Status Engine::SubmitStep() {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
   const auto began = options_.clock->Now();
-  if (batch_.has_token_masks) StartMasks();
+  if (batch_.has_token_masks) mask_threads_.Start(batch_, scheduler_.scheduled());
   const Status submitted = executor_->Submit(batch_);
   if (batch_.has_token_masks) mask_threads_.Wait();  // nothing else may use the sequences before
   NEREID_RETURN_IF_ERROR(submitted);
@@ -234,16 +219,6 @@ Status Engine::SubmitStep() {
   scheduler_.MarkComputed();
   if (steps_in_flight_.may_overlap()) steps_in_flight_.AddPendingTokens();
   return Status::Ok();
-}
-
-void Engine::StartMasks() {
-  std::vector<SequenceGrammar*> grammars;
-  for (size_t i = 0; i < batch_.entries.size(); ++i) {
-    if (batch_.entries[i].token_masks.empty()) continue;
-    grammars.push_back(scheduler_.scheduled()[i]->grammar.get());
-  }
-  mask_threads_.Start(std::move(grammars));
-  batch_.wait_for_masks = [this] { mask_threads_.Wait(); };
 }
 
 Status Engine::CollectStep() {
@@ -267,7 +242,6 @@ Status Engine::CollectStep() {
                               static_cast<int32_t>(num_accepted), Seconds(all));
   }
   std::vector<const Sequence*> finished;
-  std::vector<StuckRequest> stuck;
   bool any_retired = false;
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     if (i + 2 * Sequence::kPrefetchDistance < step.sequences.size()) {
@@ -292,7 +266,7 @@ Status Engine::CollectStep() {
       BeamGroup& beams = *sequence.beams;
       num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
       if (beams.is_stuck()) {
-        stuck.push_back({sequence.request, sequence.num_output() + 1});
+        stuck_.Add(sequence.request, sequence.num_output() + 1);
       } else if (beams.is_over()) {
         beams.AppendSequences(finished);
       }
@@ -312,42 +286,21 @@ Status Engine::CollectStep() {
       applied = ApplyToken(sequence, result.tokens[i]);
     } else if (!EndWithoutToken(sequence)) {
       const Status error = sequence.has_grammar ? sequence.grammar->status() : Status::Ok();
-      stuck.push_back({sequence.request, number, error});
+      stuck_.Add(sequence.request, number, error);
       continue;
     }
     if (!applied.ok()) {
-      stuck.push_back({sequence.request, number, applied});
+      stuck_.Add(sequence.request, number, applied);
       continue;
     }
     if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
   if (result.has_hidden_states()) draft_planner_.FinishHiddenStates();
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
-  if (!stuck.empty()) FailStuckRequests(stuck);
+  stuck_.Fail(limits_.vocab_size, scheduler_, steps_in_flight_);
   if (any_retired) steps_in_flight_.FreeRetired();
   was_busy_ = !scheduler_.is_empty();
   return Status::Ok();
-}
-
-void Engine::FailStuckRequests(std::span<const StuckRequest> stuck) {
-  for (size_t i = 0; i < stuck.size(); ++i) {
-    const GenerationRequest* request = stuck[i].request.get();
-    const auto is_same = [&](const StuckRequest& other) { return other.request.get() == request; };
-    if (std::any_of(stuck.begin(), stuck.begin() + static_cast<ptrdiff_t>(i), is_same)) continue;
-    std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(
-        [&](const Sequence& sequence) { return sequence.request.get() == request; });
-    for (const auto& sequence : removed) sequence->finish = FinishReason::kStop;
-    Status error = InvalidArgError(
-        "output token ", stuck[i].output_token, ": the request's rules ban all ",
-        limits_.vocab_size, " tokens of the vocabulary (bad_words_list, embedding_bias, ",
-        "logit_bias, allowed_token_ids, no_repeat_ngram_size, guided_decoding_guide and, before "
-        "min_tokens, the end ids)");
-    if (!stuck[i].error.ok()) {
-      error = Status(stuck[i].error).WithContext(StrCat("output token ", stuck[i].output_token));
-    }
-    request->sink->OnError(error);
-    steps_in_flight_.Retire(std::move(removed));
-  }
 }
 
 Status Engine::ApplyToken(Sequence& sequence, const SampledToken& sampled) {
@@ -405,9 +358,8 @@ void Engine::PublishStats() {
   EngineStats stats;
   stats.counts = scheduler_.counts();
   if (stats.counts.num_running == 0) {  // what the last step had is over
-    stats.counts.num_prefill_tokens = 0;
-    stats.counts.num_prefill_sequences = stats.counts.num_decode_sequences = 0;
-    stats.counts.num_decode_further_beams = 0;
+    stats.counts.num_prefill_tokens = stats.counts.num_prefill_sequences = 0;
+    stats.counts.num_decode_sequences = stats.counts.num_decode_further_beams = 0;
   }
   stats.num_blocks = limits_.num_blocks;
   stats.num_used_blocks = scheduler_.blocks().num_used();

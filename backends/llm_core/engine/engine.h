@@ -25,6 +25,7 @@
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/engine/scheduler.h"
 #include "backends/llm_core/engine/steps_in_flight.h"
+#include "backends/llm_core/engine/stuck_requests.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -94,27 +95,16 @@ class Engine {
   bool AdmitRequests();
   EngineClock::TimePoint NextPlanningTime() const;
   void RemoveCancelled();
-  void CancelSequence(Sequence& sequence);
   // Submits a step, collects one, or both.
   Status RunStep();
   Status SubmitStep();
   Status CollectStep();
-  // Starts to compute the masks of batch_.
-  void StartMasks();
   // An error means that the grammar could not follow the token.
   Status ApplyToken(Sequence& sequence, const SampledToken& sampled);
   // No token was sampled. Returns whether the text is complete, and ends the sequence then.
   bool EndWithoutToken(Sequence& sequence);
   // Applies the tokens of an entry with draft tokens up to the one that ends the sequence.
   Status ApplyAccepted(Sequence& sequence, std::span<const SampledToken> accepted);
-  // A request one of whose sequences has no token that it may continue with.
-  struct StuckRequest {
-    std::shared_ptr<GenerationRequest> request;
-    int32_t output_token = 0;  // its number, from 1
-    Status error = {};         // Ok: the rules ban all tokens
-  };
-  // Removes all sequences of the requests and sends the error to their sinks.
-  void FailStuckRequests(std::span<const StuckRequest> stuck);
   void PublishStats();
   void PublishEvents();
   void Fail(const Status& status);
@@ -132,6 +122,7 @@ class Engine {
   DraftPlanner draft_planner_;
   StepBatch batch_;  // of the newest step
   StepsInFlight steps_in_flight_;
+  StuckRequests stuck_;  // of the step that is collected
   MaskThreads mask_threads_;
   int64_t num_cancel_checks_ = 0;  // rounds in which sinks were polled
   int64_t num_steps_ = 0;

@@ -3,10 +3,20 @@
 
 #include <utility>
 
-#include "backends/llm_core/lora/lora_adapter.h"
-#include "backends/llm_core/prompt/prompt_embeddings.h"
+#include "backends/llm_core/engine/cache_salt.h"
 
 namespace nereid::llm {
+namespace {
+
+// Applies the retention of the sequence's request, if it has one, to its cached block `index`.
+void Retain(const Sequence& sequence, int32_t index, int32_t block, BlockPool& blocks) {
+  const auto& asked = sequence.request->retention;
+  if (asked == nullptr || block < 0) return;
+  const auto retention = asked->Of(index * blocks.block_size(), sequence.num_prompt);
+  if (retention) blocks.SetRetention(block, *retention);
+}
+
+}  // namespace
 
 KvCacheManager::KvCacheManager(const KvCacheManagerOptions& options, const ExecutorLimits& limits)
     : options_(options),
@@ -40,33 +50,10 @@ int32_t KvCacheManager::MaxRemainingBlocks(const Sequence& sequence, int32_t cov
   return std::max(0, std::min(left, max_sequence_blocks_ - held));
 }
 
-uint64_t KvCacheManager::CacheKeyVariant(const Sequence& sequence) const {
-  constexpr uint64_t kLong = 0xd6e8feb86659fd93u;
-  constexpr uint64_t kDynamic = 0xa0761d6478bd642fu;
-  constexpr uint64_t kAdapter = 0xe7037ed1a0b428dbu;
-  constexpr uint64_t kEmbeddings = 0x8ebc6af09c88c6e3u;
-  const bool is_dynamic =
-      dynamic_rope_positions_ > 0 && sequence.num_prompt > dynamic_rope_positions_;
-  const LoraAdapter* adapter = sequence.request->adapter.get();
-  const PromptEmbeddings* embeddings = sequence.request->embeddings.get();
-  return (sequence.uses_long_rope ? kLong : 0) ^
-         (is_dynamic ? kDynamic * static_cast<uint64_t>(sequence.num_prompt) : 0) ^
-         (adapter != nullptr ? kAdapter * adapter->serial() : 0) ^
-         (embeddings != nullptr ? kEmbeddings * embeddings->cache_key : 0);
-}
-
-uint64_t KvCacheManager::SaltOf(const Sequence& sequence) const {
-  const uint64_t salt = sequence.request->cache_salt ^ CacheKeyVariant(sequence);
-  // Another process numbers its adapters and names its embeddings anew.
-  const GenerationRequest& request = *sequence.request;
-  const bool is_of_this_process = request.adapter != nullptr || request.embeddings != nullptr;
-  return (salt << 1) | (is_of_this_process ? kSaltOfThisProcess : 0);
-}
-
 bool KvCacheManager::PlanAdmission(const Sequence& sequence, Admission& admission) {
   admission.prefix.clear();
   admission.outside.clear();
-  admission.chain = PrefixChain::Start(SaltOf(sequence));
+  admission.chain = PrefixChain::Start(CacheSaltOf(sequence, dynamic_rope_positions_));
   admission.num_reserved = 0;
   if (!sequence.request->needs_whole_prompt()) {  // otherwise no prompt token may be skipped
     // At least one token must be computed, because its logits are needed.
@@ -121,19 +108,12 @@ void KvCacheManager::Admit(Admission& admission, Sequence& sequence) {
   sequence.num_fetches = 0;
   sequence.num_reused_blocks = static_cast<int32_t>(admission.prefix.size());
   sequence.num_cached = sequence.num_reused_blocks * block_size_;
-  if (sequence.request->retention != nullptr) {
-    for (int32_t i = 0; i < sequence.num_reused_blocks; ++i)
-      Retain(sequence, i, admission.prefix[i]);
+  for (int32_t i = 0; i < sequence.num_reused_blocks; ++i) {
+    Retain(sequence, i, admission.prefix[i], blocks_);
   }
   sequence.block_table.swap(admission.prefix);
   sequence.chain = admission.chain;
   SetReservation(sequence, admission.num_reserved);
-}
-
-void KvCacheManager::Retain(const Sequence& sequence, int32_t index, int32_t block) {
-  const std::optional<BlockRetention> retention =
-      sequence.request->retention->Of(index * block_size_, sequence.num_prompt);
-  if (retention) blocks_.SetRetention(block, *retention);
 }
 
 void KvCacheManager::Reserve(Sequence& sibling) {
@@ -187,9 +167,7 @@ void KvCacheManager::ShareBlocks(const Sequence& from, Sequence& to) {
     const int32_t copy = Allocate(to);
     to.block_table.push_back(copy);
     to.num_cached = num_shared;
-    copies_.push_back({source, copy});
-    blocks_.AddReference(source);
-    blocks_.AddReference(copy);
+    copies_.Add(source, copy);
   }
 }
 
@@ -230,23 +208,13 @@ void KvCacheManager::InsertQueuedPrefixes() {
     for (int32_t i = sequence->chain.num_blocks; i < end; ++i) {
       const int32_t* tokens = sequence->token_ids.data() + static_cast<size_t>(i) * block_size_;
       blocks_.InsertPrefix(tokens, sequence->block_table[i], hash, sequence->chain);
-      if (sequence->request->retention != nullptr && sequence->chain.block >= 0)
-        Retain(*sequence, i, sequence->chain.block);
+      Retain(*sequence, i, sequence->chain.block, blocks_);
       if (i + 1 == end) break;
       hash = blocks_.PreparePrefix(tokens + block_size_, sequence->block_table[i + 1],
                                    sequence->chain);
     }
   }
   queued_prefixes_.clear();
-}
-
-void KvCacheManager::FinishCopies() {
-  for (const BlockCopy& copy : copies_) {
-    blocks_.Release(copy.from);
-    blocks_.Release(copy.to);
-  }
-  copies_.clear();
-  copies_are_submitted_ = false;
 }
 
 Status KvCacheManager::CheckInvariants(std::span<const Sequence* const> sequences) const {
@@ -263,7 +231,7 @@ Status KvCacheManager::CheckInvariants(std::span<const Sequence* const> sequence
                            " cached tokens in ", sequence->block_table.size(), " blocks");
     }
   }
-  for (const BlockCopy& copy : copies_) held.push_back({copy.from, copy.to});
+  copies_.AppendHeld(held);
   fetches_.AppendHeld(held);
   if (reserved != num_reserved_ || reserved > blocks_.num_free()) {
     return InternalError("reserved KV blocks: ", num_reserved_, " counted, ", reserved,

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/block_copies.h"
 #include "backends/llm_core/engine/block_pool.h"
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/engine/prefix_fetches.h"
@@ -101,16 +101,7 @@ class KvCacheManager {
   void QueuePrefixInsert(Sequence& sequence);
   void InsertQueuedPrefixes();
 
-  // Returns the copies that the next step makes and marks them as submitted.
-  std::span<const BlockCopy> SubmitCopies() {
-    copies_are_submitted_ = true;
-    return copies_;
-  }
-  void FinishSubmittedCopies() {
-    if (copies_are_submitted_) FinishCopies();
-  }
-  // Drops the copies: they are done, or no further step will make them.
-  void FinishCopies();
+  BlockCopies& copies() { return copies_; }
 
   // `sequences` must be all sequences with blocks. The INTERNAL error names the mismatch.
   Status CheckInvariants(std::span<const Sequence* const> sequences) const;
@@ -119,12 +110,6 @@ class KvCacheManager {
   bool is_fully_reserved(const Sequence& sequence) const {
     return options_.reserves_all || sequence.has_siblings();
   }
-  // Applies the request's retention to the cached block `index` of the sequence.
-  void Retain(const Sequence& sequence, int32_t index, int32_t block);
-  // Distinguishes the sequence's keys from those of other sequences with the same tokens.
-  uint64_t CacheKeyVariant(const Sequence& sequence) const;
-  // Blocks are shared only within a salt. See kSaltOfThisProcess.
-  uint64_t SaltOf(const Sequence& sequence) const;
   // Leaves in admission.prefix the blocks before the first place outside the KV cache.
   void SplitPrefix(const Sequence& sequence, Admission& admission);
   // The most blocks that a sequence may still allocate, if it holds `held` blocks of the first
@@ -158,10 +143,7 @@ class KvCacheManager {
     uint64_t hash;  // of its next block
   };
   std::vector<QueuedPrefix> queued_prefixes_;
-  // Copies for the next step, then those of the submitted step. Both blocks of each are referenced,
-  // so that neither is reused before the copy is done.
-  std::vector<BlockCopy> copies_;
-  bool copies_are_submitted_ = false;
+  BlockCopies copies_{blocks_};
 };
 
 }  // namespace nereid::llm

@@ -17,7 +17,12 @@ MaskThreads::~MaskThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void MaskThreads::Start(std::vector<SequenceGrammar*> grammars) {
+void MaskThreads::Start(StepBatch& batch, std::span<Sequence* const> sequences) {
+  std::vector<SequenceGrammar*> grammars;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (!batch.entries[i].token_masks.empty()) grammars.push_back(sequences[i]->grammar.get());
+  }
+  batch.wait_for_masks = [this] { Wait(); };
   size_t num_waking = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -5,9 +5,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/sequence.h"
 #include "backends/llm_core/engine/sequence_grammar.h"
 
 namespace nereid::llm {
@@ -22,9 +25,10 @@ class MaskThreads {
   MaskThreads(const MaskThreads&) = delete;
   MaskThreads& operator=(const MaskThreads&) = delete;
 
-  // Calls ComputeMask of each. They must stay unchanged until Wait has returned, which precedes the
-  // next Start. [engine thread]
-  void Start(std::vector<SequenceGrammar*> grammars);
+  // Calls ComputeMask for the sequences whose entries have masks, and sets wait_for_masks. The
+  // sequences must stay unchanged until Wait has returned, which precedes the next Start. `batch`
+  // must not outlive the object. [engine thread]
+  void Start(StepBatch& batch, std::span<Sequence* const> sequences);
   // Helps with what no thread has begun, and returns when all is done. [any thread]
   void Wait();
 

@@ -16,14 +16,6 @@ constexpr size_t kSequencesAhead = Sequence::kPrefetchDistance;
 // processed in full steps.
 constexpr int64_t kQueueSteps = 8;
 
-// While the first waiting sequences have no memory for their adapters, others are considered.
-constexpr int32_t kMaxSkipped = 256;
-// Of those, so many with an adapter may overtake the same sequence, since they may prolong its
-// wait. Sequences without an adapter do not.
-constexpr int32_t kMaxOvertakers = 64;
-// The adapters of so many waiting sequences are made ready while others run.
-constexpr int32_t kAdaptersAhead = 4;
-
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limits,
@@ -33,7 +25,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limi
       kv_cache_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
                  features.block_copies, options.storage},
                 limits),
-      running_adapters_(limits.adapter_bytes) {
+      running_adapters_(limits.adapter_bytes, options.prepare_adapter) {
   for (int32_t slot = limits.max_num_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
@@ -114,7 +106,7 @@ void Scheduler::Schedule(StepBatch& batch) {
   kv_cache_.fetches().Collect(/*waits=*/false);
   ScheduleRunning(batch);
   if (!waiting_.empty()) AdmitWaiting(batch);
-  const std::span<const BlockCopy> copies = kv_cache_.SubmitCopies();
+  const std::span<const BlockCopy> copies = kv_cache_.copies().Submit();
   batch.block_copies.assign(copies.begin(), copies.end());
 }
 
@@ -196,43 +188,19 @@ void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
-void Scheduler::PrepareAdapters() {
-  if (!options_.prepare_adapter || running_.empty()) return;
-  int32_t num_left = kAdaptersAhead;
-  for (const auto& [rank, sequence] : waiting_) {
-    if (num_left-- == 0) return;
-    if (running_adapters_.Fits(*sequence->request) && !IsAdapterReady(*sequence)) return;
-  }
-}
-
-bool Scheduler::IsAdapterReady(const Sequence& sequence) {
-  return !options_.prepare_adapter || sequence.request->adapter == nullptr || running_.empty() ||
-         options_.prepare_adapter(sequence.request->adapter);
-}
-
-// In order of rank. Only sequences whose adapter has no memory or is not ready are overtaken.
+// In order of rank.
 void Scheduler::AdmitWaiting(StepBatch& batch) {
-  PrepareAdapters();
-  int32_t num_skipped = 0, num_unready = 0;
+  running_adapters_.BeginStep(waiting_, !running_.empty());
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Sequence& first = *next->second;
     if (kv_cache_.is_fetching(first)) {  // others may start meanwhile
       ++next;
       continue;
     }
-    if (!running_adapters_.Fits(*first.request)) {
-      if (!MayOvertake(first, num_skipped++)) return;
+    const RunningAdapters::Turn turn = running_adapters_.TurnOf(first, !running_.empty());
+    if (turn == RunningAdapters::Turn::kWaitAll) return;
+    if (turn == RunningAdapters::Turn::kWait) {
       ++next;
-      continue;
-    }
-    if (!IsAdapterReady(first)) {
-      if (++num_unready > kMaxSkipped) return;
-      ++next;
-      continue;
-    }
-    if (num_skipped > 0 && first.request->adapter != nullptr && num_overtakers_ >= kMaxOvertakers) {
-      ++next;
-      if (++num_skipped > kMaxSkipped) return;
       continue;
     }
     first.uses_long_rope |= OutgrewShortRope(first);
@@ -252,15 +220,9 @@ void Scheduler::AdmitWaiting(StepBatch& batch) {
     const int32_t num_reused = static_cast<int32_t>(admission_.prefix.size()) * limits_.block_size;
     const int32_t chunk = ChunkSize(first, first.num_tokens() - num_reused, batch);
     if (chunk == 0) return;
-    if (num_skipped > 0 && first.request->adapter != nullptr) ++num_overtakers_;
+    running_adapters_.NoteStart(first);
     Admit(next++, chunk, batch);
   }
-}
-
-bool Scheduler::MayOvertake(const Sequence& sequence, int32_t num_skipped) {
-  if (num_skipped == 0 && std::exchange(overtaken_, sequence.rank.number) != sequence.rank.number)
-    num_overtakers_ = 0;
-  return num_skipped < kMaxSkipped;
 }
 
 void Scheduler::Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting,
@@ -357,7 +319,7 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch&
 }
 
 void Scheduler::MarkComputed() {
-  kv_cache_.FinishSubmittedCopies();
+  kv_cache_.copies().FinishSubmitted();
   for (size_t i = 0; i < with_full_blocks_.size(); ++i) {
     if (i + kSequencesAhead < with_full_blocks_.size())
       with_full_blocks_[i + kSequencesAhead]->Prefetch();
@@ -424,7 +386,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     it = waiting_.erase(it);
   }
   blocked_head_ = nullptr;
-  if (running_.empty()) kv_cache_.FinishCopies();  // no further step will make them
+  if (running_.empty()) kv_cache_.copies().Finish();  // no further step will make them
   return removed;
 }
 
@@ -455,7 +417,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
   }
   if (num_running > 0) std::erase(running_, nullptr);
   blocked_head_ = nullptr;
-  if (running_.empty()) kv_cache_.FinishCopies();  // no further step will make them
+  if (running_.empty()) kv_cache_.copies().Finish();  // no further step will make them
   return removed;
 }
 

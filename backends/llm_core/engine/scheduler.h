@@ -40,7 +40,7 @@ struct SchedulerOptions {
   // Keeps the content of evicted prefix blocks; null: nothing does. Must outlive the scheduler.
   BlockStorage* storage = nullptr;
   // Executor::PrepareAdapter(); empty: adapters are always ready.
-  std::function<bool(const std::shared_ptr<const LoraAdapter>&)> prepare_adapter = {};
+  RunningAdapters::Prepare prepare_adapter = {};
 };
 
 struct SchedulerCounts {
@@ -131,13 +131,6 @@ class Scheduler {
   // Starts a waiting sequence with `chunk` tokens, as planned in admission_.
   void Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting, int32_t chunk,
              StepBatch& batch);
-  // Announces the adapters of the next waiting sequences.
-  void PrepareAdapters();
-  // Whether a step with the sequence need not wait for its adapter. If nothing runs, a wait delays
-  // nobody else.
-  bool IsAdapterReady(const Sequence& sequence);
-  // Whether others may start before `sequence`, whose adapter has no memory.
-  bool MayOvertake(const Sequence& sequence, int32_t num_skipped);
   void StartRunning(std::unique_ptr<Sequence> sequence);
   // Number of tokens, of `num_left`, that `sequence` may compute in this step. 0: none.
   int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const StepBatch& batch) const;
@@ -175,10 +168,6 @@ class Scheduler {
   const Sequence* blocked_head_ = nullptr;
   int32_t blocked_head_free_ = 0;
   RunningAdapters running_adapters_;
-  // The first sequence that waits for memory of adapters, and how many with adapters of their own
-  // have overtaken it.
-  uint64_t overtaken_ = 0;
-  int32_t num_overtakers_ = 0;
   SchedulerCounts counts_;
 };
 

@@ -195,4 +195,17 @@ void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) 
   sequence.request->sink->OnOutput(output);
 }
 
+void EmitCancellation(Sequence& sequence, int32_t vocab_size) {
+  sequence.finish = FinishReason::kCancelled;
+  if (!sequence.request->uses_beams()) {
+    const auto num_output = static_cast<int32_t>(sequence.output_ids().size());
+    return EmitOutput(sequence, {FinishReason::kCancelled, num_output}, vocab_size);
+  }
+  if (sequence.index >= sequence.request->num_sequences) return;
+  SequenceOutput output;
+  output.finish = sequence.finish;
+  output.sequence_index = sequence.index;
+  sequence.request->sink->OnOutput(output);
+}
+
 }  // namespace nereid::llm

@@ -29,5 +29,7 @@ void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int
 // Emits the output tokens that are visible, if they are more than before, and the finish reason.
 // Not for beam search.
 void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size);
+// Ends the sequence of a cancelled request. An unfinished beam search has no output.
+void EmitCancellation(Sequence& sequence, int32_t vocab_size);
 
 }  // namespace nereid::llm

@@ -169,55 +169,6 @@ TEST(SamplerTest, MinPDropsTokensFarBelowTheMostLikely) {
   EXPECT_EQ(Histogram(logits, params, 2000).size(), 2u);
 }
 
-TEST(SamplerTest, RepetitionPenaltyDividesPositiveAndMultipliesNegativeLogits) {
-  SamplingParams params;
-  params.repetition_penalty = 2.0f;
-  EXPECT_EQ(Greedy({4.0f, 3.0f}, params, {0}), 1);
-  EXPECT_EQ(Greedy({-1.0f, -1.5f}, params, {0}), 1);
-  EXPECT_EQ(Greedy({8.0f, 3.0f}, params, {0}), 0);
-}
-
-TEST(SamplerTest, PresenceCountsOnceFrequencyEachTime) {
-  SamplingParams params;
-  params.presence_penalty = 1.0f;
-  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0, 0, 0}), 0);
-  params.presence_penalty = 0.0f;
-  params.frequency_penalty = 1.0f;
-  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0, 0, 0}), 1);
-  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0}), 0);
-  params.frequency_penalty = -1.0f;
-  EXPECT_EQ(Greedy({2.0f, 2.5f}, params, {0}), 0);
-}
-
-TEST(SamplerTest, PenaltiesDoNotCountTheIgnoredTokensOfThePrompt) {
-  SamplingParams params;
-  params.presence_penalty = 5.0f;
-  Sampler sampler;
-  const std::vector<int32_t> history = {0, 1};
-  const auto next = [&] {
-    std::vector<float> logits = {3.0f, 2.0f, 1.0f};
-    return sampler.Sample(logits, {&params, history, 2, {}}).id;
-  };
-  EXPECT_EQ(next(), 2);
-  params.prompt_ignore_length = 1;
-  EXPECT_EQ(next(), 0);
-  params.prompt_ignore_length = 100;  // more than there are
-  EXPECT_EQ(next(), 0);
-}
-
-TEST(SamplerTest, BiasBadWordsAndBansMoveTheChoice) {
-  SamplingParams params;
-  params.embedding_bias = {0.0f, 0.0f, 10.0f};
-  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {0}), 2);
-  params.bad_words = {{2}};
-  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {0}), 0);
-  params.bad_words = {{2}, {1, 0}};  // 0 may not follow 1
-  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {1}), 1);
-  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {2}), 0);
-  const std::vector<int32_t> banned = {0};
-  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, SamplingParams(), {2}, banned), 1);
-}
-
 TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
   SamplingParams params;
   params.returns_log_probs = true;
@@ -228,47 +179,6 @@ TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
   const SampledToken token = sampler.Sample(logits, {&params, history, 0, {}});
   EXPECT_EQ(token.id, 1);
   EXPECT_NEAR(token.log_prob, std::log(0.25f), 1e-5f);
-}
-
-TEST(SamplerTest, LogitBiasChangesTheTokensItNames) {
-  SamplingParams params;
-  params.logit_bias = {{2, 3.0f}, {2, 1.5f}, {1, -INFINITY}};
-  EXPECT_EQ(Greedy({1, 5, 1, 5}, params, {0}), 2);
-  params.logit_bias = {{1, -INFINITY}};
-  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), 3);
-}
-
-TEST(SamplerTest, TheMaskOfAGrammarBansAllOtherTokens) {
-  std::vector<float> logits(70);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i);
-  const std::vector<uint32_t> mask = {1u << 5, 1u << 9, 0};  // the ids 5 and 41
-  SamplingParams params;
-  params.returns_log_probs = true;
-  const std::vector<int32_t> history = {1}, banned = {41};
-  const float expected = LogProb(logits, 41);
-  Sampler sampler;
-  std::vector<float> copy = logits;
-  const SampledToken token = sampler.Sample(copy, {&params, history, 0, {}, mask});
-  EXPECT_EQ(token.id, 41);
-  EXPECT_FLOAT_EQ(token.log_prob, expected);  // of the model's own distribution
-  copy = logits;
-  EXPECT_EQ(sampler.Sample(copy, {&params, history, 0, banned, mask}).id, 5);
-  params.allowed_ids = {41, 69};
-  copy = logits;
-  EXPECT_EQ(sampler.Sample(copy, {&params, history, 0, banned, mask}).id, kNoToken);
-}
-
-TEST(SamplerTest, OnlyAllowedTokensAreSampled) {
-  SamplingParams params;
-  params.allowed_ids = {3, 0, 3};
-  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), 3);
-  const std::vector<int32_t> banned = {3};
-  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}, banned), 0);
-  params.top_p = 1.0f;
-  for (const auto& [id, count] : Histogram({1, 5, 1, 1}, params, 200)) EXPECT_TRUE(id % 3 == 0);
-  params.allowed_ids = {3};
-  params.logit_bias = {{3, -INFINITY}};
-  EXPECT_EQ(Greedy({1, 5, 1, 4}, params, {0}), kNoToken);
 }
 
 TEST(SamplerTest, TopTokensAreSortedByLogitAndId) {
@@ -384,98 +294,6 @@ TEST(SamplingParamsTest, TheErrorForEachNumberNamesItsRange) {
           << value;
     }
   }
-}
-
-TEST(SamplerTest, BansRepeatedNgrams) {
-  SamplingParams params;
-  params.no_repeat_ngram_size = 3;
-  const TokenIds tokens = {1, 2, 3, 0, 1, 2};  // 3 would complete a second 1 2 3
-  std::vector<float> logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
-  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
-  params.no_repeat_ngram_size = 1;  // no token may occur twice
-  logits = {9.0f, 9.0f, 9.0f, 9.0f, 0.0f};
-  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
-  params.no_repeat_ngram_size = 7;  // longer than the sequence
-  logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
-  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 3);
-}
-
-// Chi-square: the sum over tokens of (observed - expected)^2 / expected.
-double ChiSquare(const std::vector<int>& observed, const std::vector<double>& expected) {
-  double sum = 0.0;
-  for (size_t i = 0; i < observed.size(); ++i) {
-    if (expected[i] == 0.0) {
-      EXPECT_EQ(observed[i], 0) << i;
-      continue;
-    }
-    sum += (observed[i] - expected[i]) * (observed[i] - expected[i]) / expected[i];
-  }
-  return sum;
-}
-
-// The drafts are drawn from another distribution than the target's.
-TEST(SamplerTest, VerifiedDraftsKeepTheTargetsDistribution) {
-  constexpr int kNumSeeds = 20000;
-  const std::vector<float> target = {1.0f, 0.2f, -0.5f, 2.0f, 0.0f, -9.0f};
-  const std::vector<float> drafter = {0.5f, 1.5f, 0.5f, 0.0f, -2.0f, 1.0f};
-  const TokenIds tokens = {4, 1};
-  for (const bool has_limits : {false, true}) {
-    SamplingParams params;
-    params.top_p = 1.0f;
-    params.temperature = has_limits ? 1.0f : 0.8f;
-    params.top_k = has_limits ? 3 : 0;
-    std::vector<double> expected(target.size());
-    double sum = 0.0;
-    for (size_t i = 0; i < target.size(); ++i) {
-      const bool is_kept = !has_limits || target[i] >= 0.2f;
-      sum += expected[i] = is_kept ? std::exp(target[i] / params.temperature) : 0.0;
-    }
-    for (double& each : expected) each *= kNumSeeds / sum;
-    SamplingParams of_drafter;
-    of_drafter.top_p = 1.0f;
-    std::vector<int> observed(target.size()), accepted(target.size());
-    Sampler sampler;
-    for (int seed = 0; seed < kNumSeeds; ++seed) {
-      std::vector<float> logits = drafter;
-      of_drafter.seed = 1000003u + static_cast<uint64_t>(seed);
-      const int32_t draft = sampler.Sample(logits, {&of_drafter, tokens, 1, {}}).id;
-      logits = target;
-      params.seed = static_cast<uint64_t>(seed);
-      const int32_t id =
-          sampler.Verify(logits, {&params, tokens, 1, {}}, {.id = draft, .logits = drafter}).id;
-      ++observed[id];
-      if (id == draft) ++accepted[id];
-    }
-    // 99.9 % of samples are below 20.5 with 5 degrees of freedom.
-    EXPECT_LT(ChiSquare(observed, expected), 20.5);
-    EXPECT_GT(accepted[0], 0);
-  }
-}
-
-TEST(SamplerTest, AThresholdAcceptsByProbabilitiesAlone) {
-  const std::vector<float> drafter = {0.0f, 0.0f, -30.0f};  // 0.5, 0.5
-  const TokenIds tokens = {1};
-  SamplingParams params;
-  params.top_p = 1.0f;
-  int num_accepted = 0;
-  for (const float threshold : {0.3f, 0.5f}) {
-    for (params.seed = 0; params.seed < 50; ++params.seed) {
-      std::vector<float> logits = {std::log(0.2f), std::log(0.3f), std::log(0.5f)};
-      const DrawnDraft draft = {.id = 0, .logits = drafter, .threshold = threshold};
-      const int32_t id = Sampler().Verify(logits, {&params, tokens, 1, {}}, draft).id;
-      num_accepted += id == 0 ? 1 : 0;
-      if (threshold == 0.5f) EXPECT_EQ(id, 2) << "what the target has in excess";
-    }
-  }
-  EXPECT_EQ(num_accepted, 50);
-}
-
-TEST(SamplerTest, AGreedyRequestTakesTheMostLikelyTokenWhateverTheDraft) {
-  const std::vector<float> drafter = {5.0f, 0.0f, 0.0f};
-  SamplingParams params;
-  params.temperature = 0.0f;
-  std::vector<float> logits = {0.0f, 1.0f, 2.0f};
-  EXPECT_EQ(Sampler().Verify(logits, {&params, {}, 0, {}}, {.id = 0, .logits = drafter}).id, 2);
 }
 
 TEST(SamplerTest, CandidatesAreTheMostLikelyAfterTheRules) {
