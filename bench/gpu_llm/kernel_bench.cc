@@ -17,6 +17,7 @@
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
@@ -78,8 +79,8 @@ class Bench {
     matrix.num_outputs = shape.num_outputs;
     matrix.depth = shape.depth;
     matrix.row_scales = scales_.as<float>();
-    matrix.quantizes_input = SplitPartials(132) == 0;  // the native form
-    if (kernel == "stream" && !CanStream(matrix, num_rows, shape.norms)) return;
+    matrix.quantizes_input = CurrentForm() == KernelForm::kNative;
+    if (kernel == "stream" && !CanStream(CurrentForm(), matrix, num_rows, shape.norms)) return;
     const int64_t bytes = SizeBytes(matrix), pitch = (bytes + 255) / 256 * 256;
     std::vector<GpuMatrix> matrices;
     for (int64_t at = 0; at + pitch <= kPoolBytes && matrices.size() < 64; at += pitch) {

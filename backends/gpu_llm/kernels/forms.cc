@@ -21,7 +21,8 @@ const KernelTable& Kernels();
 namespace {
 
 constexpr size_t kMaxDevices = 64;
-std::array<std::atomic<const KernelTable*>, kMaxDevices> tables = {};
+constexpr int kNotSelected = 0;  // else one more than the form's number
+std::array<std::atomic<int>, kMaxDevices> forms = {};
 
 const KernelTable& TableOf(KernelForm form) {
 #if NEREID_HAS_NATIVE_KERNELS && NEREID_HAS_PORTABLE_KERNELS
@@ -35,16 +36,9 @@ const KernelTable& TableOf(KernelForm form) {
 #endif
 }
 
-// The table of the calling thread's device. A caller that has not selected a form, as tests of
-// kernels, gets the device's own choice, or any form if there is no device.
+// The table of the calling thread's device.
 const KernelTable& CurrentKernels() {
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || static_cast<size_t>(device) >= kMaxDevices)
-    device = 0;
-  const auto& chosen = tables[static_cast<size_t>(device)];
-  if (const KernelTable* const table = chosen.load(std::memory_order_acquire)) return *table;
-  const Result<KernelForm> form = SelectKernelForm(device);
-  return TableOf(form.ok() ? *form : KernelForm::kPortable);
+  return TableOf(CurrentForm());
 }
 
 Result<GpuIdentity> IdentityOf(int32_t device) {
@@ -71,8 +65,18 @@ Result<KernelForm> SelectKernelForm(int32_t device) {
       const KernelForm form,
       ChooseKernelForm(gpu, ParseArchitectures(NEREID_GPU_ARCHITECTURES), setting));
   if (static_cast<size_t>(device) < kMaxDevices)
-    tables[static_cast<size_t>(device)].store(&TableOf(form), std::memory_order_release);
+    forms[static_cast<size_t>(device)].store(1 + static_cast<int>(form), std::memory_order_relaxed);
   return form;
+}
+
+KernelForm CurrentForm() {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || static_cast<size_t>(device) >= kMaxDevices)
+    device = 0;
+  const int chosen = forms[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  if (chosen != kNotSelected) return static_cast<KernelForm>(chosen - 1);
+  const Result<KernelForm> form = SelectKernelForm(device);
+  return form.ok() ? *form : KernelForm::kPortable;
 }
 
 std::string DescribeLoadedKernels(KernelForm form) {
@@ -129,36 +133,14 @@ void AdapterShrink(const AdapterGemmParams& params, cudaStream_t stream) {
 void AdapterExpand(const AdapterGemmParams& params, cudaStream_t stream) {
   return CurrentKernels().AdapterExpand(params, stream);
 }
-bool CanRunExpertGemm(const WeightMatrix& weights) {
-  return CurrentKernels().CanRunExpertGemm(weights);
-}
-bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output) {
-  return CurrentKernels().PrefersExpertGemm(weights, output);
-}
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().ExpertGemm(params, num_processors, stream);
-}
-bool CanStream(const WeightMatrix& weights, int num_rows, bool norms) {
-  return CurrentKernels().CanStream(weights, num_rows, norms);
 }
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().StreamGemm(params, num_processors, stream);
 }
-bool CanSplit(const WeightMatrix& weights) {
-  return CurrentKernels().CanSplit(weights);
-}
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
   return CurrentKernels().SplitGemm(params, stream);
-}
-int64_t SplitPartials(int num_processors) {
-  return CurrentKernels().SplitPartials(num_processors);
-}
-bool PrefersSplit(const WeightMatrix& weights, GemmEpilogue output, int num_rows) {
-  return CurrentKernels().PrefersSplit(weights, output, num_rows);
-}
-int PreferredStreamRows(const WeightMatrix& weights, GemmEpilogue output, bool norms,
-                        bool quantizes, int num_processors) {
-  return CurrentKernels().PreferredStreamRows(weights, output, norms, quantizes, num_processors);
 }
 void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream) {
   return CurrentKernels().GroupedGemm(params, stream);
@@ -168,9 +150,6 @@ void GatherColumns(const GatherColumnsParams& params, cudaStream_t stream) {
 }
 void QuantizeRows(const QuantizeRowsParams& params, cudaStream_t stream) {
   return CurrentKernels().QuantizeRows(params, stream);
-}
-bool StreamsLikeExpertGemm(const WeightMatrix& weights) {
-  return CurrentKernels().StreamsLikeExpertGemm(weights);
 }
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {
@@ -248,11 +227,8 @@ void DrawTokens(const DrawParams& params, cudaStream_t stream) {
 void FindTopTokens(const TopTokensParams& params, cudaStream_t stream) {
   return CurrentKernels().FindTopTokens(params, stream);
 }
-bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors) {
-  return CurrentKernels().CanRunDecodeStep(params, num_processors);
-}
-int DecodeStepRows(const DecodeStepParams& params) {
-  return CurrentKernels().DecodeStepRows(params);
+bool FitsDecodeStep(const DecodeStepSizes& sizes) {
+  return CurrentKernels().FitsDecodeStep(sizes);
 }
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   return CurrentKernels().RunDecodeStep(params, num_processors, stream);

@@ -1,5 +1,6 @@
 // The kernel launchers of one form (device/form.h), as a table. kernel_table.cu fills it in each
-// form; forms.cc chooses the table of a device.
+// form; forms.cc chooses the table of a device. kernel_registry.h says which launcher an operation
+// uses.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
@@ -25,23 +26,24 @@
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 #include "backends/gpu_llm/kernels/step/step_hidden_states.h"
 
-// Every launcher, and every predicate that a form answers.
-#define NEREID_FOR_EACH_KERNEL(Do)                                                                 \
-  Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) Do(RopeWrite) Do(          \
-      FillRopeTable) Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits)       \
-      Do(BroadcastTokens) Do(DelayStream) Do(CanRunExpertGemm) Do(PrefersExpertGemm)               \
-          Do(ExpertGemm) Do(CanStream) Do(StreamGemm) Do(CanSplit) Do(SplitGemm) Do(SplitPartials) \
-              Do(PrefersSplit) Do(PreferredStreamRows) Do(GroupedGemm) Do(GatherColumns)           \
-                  Do(QuantizeRows) Do(StreamsLikeExpertGemm) Do(StreamExperts) Do(Dequantize)      \
-                      Do(RandomFill) Do(RandomFillMatrix) Do(ConstantFill) Do(SiluGate)            \
-                          Do(Activate) Do(Embed) Do(SortExpertRows) Do(SortPairs) Do(Route)        \
-                              Do(SelectExperts) Do(Combine) Do(RmsNorm) Do(LayerNorm)              \
-                                  Do(ResidualAdd) Do(FinishLogits) Do(PickLogProbs) Do(ArgMax)     \
-                                      Do(DrawTokens) Do(FindTopTokens) Do(CanRunDecodeStep)        \
-                                          Do(RunDecodeStep) Do(TryDecodeStep) Do(AdapterShrink)    \
-                                              Do(AdapterExpand) Do(DecodeStepRows) Do(UnpackCache) \
-                                                  Do(CopyRows) Do(HeadInput) Do(SpreadLogits)      \
-                                                      Do(CopyStepHiddenStates)
+// Every launcher, and what a form answers about the device, by folder.
+// clang-format off
+#define NEREID_FOR_EACH_KERNEL(Do) \
+  /* attention */ Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) \
+      Do(UnpackCache) Do(RopeWrite) Do(FillRopeTable) \
+  /* comm */ Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits) \
+      Do(BroadcastTokens) \
+  /* device */ Do(DelayStream) \
+  /* gemm */ Do(StreamGemm) Do(SplitGemm) Do(GroupedGemm) Do(ExpertGemm) Do(StreamExperts) \
+      Do(GatherColumns) Do(QuantizeRows) Do(Dequantize) Do(AdapterShrink) Do(AdapterExpand) \
+      Do(RandomFill) Do(RandomFillMatrix) Do(ConstantFill) \
+  /* rows */ Do(Embed) Do(RmsNorm) Do(LayerNorm) Do(ResidualAdd) Do(HeadInput) Do(CopyRows) \
+      Do(SiluGate) Do(Activate) Do(Route) Do(SelectExperts) Do(SortPairs) Do(SortExpertRows) \
+      Do(Combine) \
+  /* sampling */ Do(FinishLogits) Do(SpreadLogits) Do(PickLogProbs) Do(ArgMax) Do(DrawTokens) \
+      Do(FindTopTokens) \
+  /* step */ Do(FitsDecodeStep) Do(RunDecodeStep) Do(TryDecodeStep) Do(CopyStepHiddenStates)
+// clang-format on
 
 namespace nereid::gpu {
 

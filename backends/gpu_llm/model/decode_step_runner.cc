@@ -4,23 +4,11 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/step/step_hidden_states.h"
 
 namespace nereid::gpu {
 namespace {
-
-bool SupportsSpec(const llm::DecoderSpec& spec) {
-  if (spec.norm.kind != llm::NormKind::kRms || spec.position != llm::PositionKind::kRope ||
-      spec.attention_soft_cap > 0.0f || spec.mlp != llm::MlpKind::kGated ||
-      spec.activation != llm::Activation::kSilu || spec.parallel_residual || spec.post_norms ||
-      spec.num_kv_heads == 0 || spec.num_heads % spec.num_kv_heads != 0) {
-    return false;
-  }
-  return std::all_of(spec.layers.begin(), spec.layers.end(),
-                     [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; }) &&
-         std::all_of(spec.ropes.begin(), spec.ropes.end(),
-                     [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
-}
 
 // The matrices of a layer in the order of DecodeStepGemm; with experts, those of expert 0.
 std::array<const GpuMatrix*, kNumStepGemms> MatricesOf(const GpuLayer& layer) {
@@ -30,7 +18,8 @@ std::array<const GpuMatrix*, kNumStepGemms> MatricesOf(const GpuLayer& layer) {
           has_experts ? &layer.expert_down.first : &layer.down};
 }
 
-bool SupportsWeights(const GpuWeights& weights) {
+// FusedDecoder::has_plain_weights.
+bool HasPlainWeights(const GpuWeights& weights) {
   const GpuMatrix& first = weights.layers[0].qkv;
   if (weights.lm_head.format != WeightFormat::kBf16 || weights.lm_head.gathers()) return false;
   return std::all_of(weights.layers.begin(), weights.layers.end(), [&](const GpuLayer& layer) {
@@ -45,42 +34,51 @@ bool SupportsWeights(const GpuWeights& weights) {
   });
 }
 
-}  // namespace
-
-Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(const llm::DecoderSpec& spec,
-                                                                const GpuWeights& weights,
-                                                                const RopeTables& rope_tables,
-                                                                CacheFormat cache_format,
-                                                                int num_processors) {
-  if (weights.layers.empty() || !SupportsSpec(spec) || !SupportsWeights(weights) ||
-      cache_format != CacheFormat::kBf16) {
-    return CreateResult();
-  }
-  DecodeStepRunner runner;
-  runner.num_processors_ = num_processors;
-  DecodeStepParams& model = runner.model_;
-  model.num_layers = spec.num_layers();
-  model.format = weights.layers[0].qkv.format;
-  model.scales_per_block = weights.layers[0].qkv.scales_per_block;
-  model.hidden_size = spec.hidden_size;
-  model.inner_size = spec.intermediate_size;
-  model.num_heads = spec.num_heads;
-  model.num_kv_heads = spec.num_kv_heads;
-  model.head_dim = spec.head_dim;
+DecodeStepSizes SizesOf(const llm::DecoderSpec& spec, const GpuWeights& weights) {
+  DecodeStepSizes sizes = {};
+  sizes.format = weights.layers[0].qkv.format;
+  sizes.scales_per_block = weights.layers[0].qkv.scales_per_block;
+  sizes.hidden_size = spec.hidden_size;
+  sizes.inner_size = spec.intermediate_size;
+  sizes.num_heads = spec.num_heads;
+  sizes.num_kv_heads = spec.num_kv_heads;
+  sizes.head_dim = spec.head_dim;
   if (std::any_of(spec.layers.begin(), spec.layers.end(),
                   [](const llm::LayerSpec& layer) { return layer.is_moe; })) {
-    model.num_experts = spec.moe.num_experts;
-    model.experts_per_token = spec.moe.experts_per_token;
-    model.expert_inner_size = spec.moe.intermediate_size;
-    model.normalizes_experts = spec.moe.normalize_top_k;
+    sizes.num_experts = spec.moe.num_experts;
+    sizes.experts_per_token = spec.moe.experts_per_token;
+    sizes.expert_inner_size = spec.moe.intermediate_size;
   }
+  sizes.head_outputs = weights.lm_head.num_outputs;
+  return sizes;
+}
+
+}  // namespace
+
+Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
+    const llm::DecoderSpec& spec, const GpuWeights& weights, const RopeTables& rope_tables,
+    KernelMode mode, CacheFormat cache_format, int num_processors) {
+  if (weights.layers.empty()) return CreateResult();
+  const DecodeStepSizes sizes = SizesOf(spec, weights);
+  const DecodeStepChoice choice = ChooseDecodeStep({.form = CurrentForm(),
+                                                    .mode = mode,
+                                                    .spec = &spec,
+                                                    .sizes = sizes,
+                                                    .cache = cache_format,
+                                                    .has_plain_weights = HasPlainWeights(weights),
+                                                    .streams_weights = weights.stream != nullptr});
+  if (choice.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes)) return CreateResult();
+  DecodeStepRunner runner;
+  runner.num_processors_ = num_processors;
+  runner.max_rows_ = choice.max_rows;
+  DecodeStepParams& model = runner.model_;
+  static_cast<DecodeStepSizes&>(model) = sizes;
+  model.num_layers = spec.num_layers();
+  model.normalizes_experts = sizes.num_experts > 0 && spec.moe.normalize_top_k;
   model.epsilon = spec.norm.epsilon;
   model.attention_scale = spec.attention_scale;
   model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
-  model.head_outputs = weights.lm_head.num_outputs;
   model.final_norm = weights.final_norm.weight;
-  if (!CanRunDecodeStep(model, num_processors)) return CreateResult();
-  runner.max_rows_ = DecodeStepRows(model);
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];

@@ -1,5 +1,5 @@
-// Runs steps of few decoding sequences in one launch (kernels/step/decode_step.h). Supports
-// decoders with RMS norms, gated SiLU, rope and matrices of one format, on one GPU. [engine thread]
+// Runs steps of few decoding sequences in one launch (kernels/step/decode_step.h), for the models
+// of which kernel_registry.h says so. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
@@ -25,8 +26,8 @@ class DecodeStepRunner {
   // the kernel, `refusal` is the reason.
   struct CreateResult;
   static Result<CreateResult> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                                     const RopeTables& rope_tables, CacheFormat cache_format,
-                                     int num_processors);
+                                     const RopeTables& rope_tables, KernelMode mode,
+                                     CacheFormat cache_format, int num_processors);
   DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
   DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
 

@@ -70,10 +70,11 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   decoder.linear_.emplace(std::move(linear));
   if (tensor_parallel.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
-  } else if (limits.fuses_decode && !limits.is_batch_invariant && spec.num_sink_tokens == 0 &&
-             weights.stream == nullptr) {
+  } else if (limits.fuses_decode) {
+    const KernelMode mode =
+        limits.is_batch_invariant ? KernelMode::kBatchInvariant : KernelMode::kFastest;
     NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::CreateResult created,
-                            DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
+                            DecodeStepRunner::Create(spec, weights, decoder.rope_tables_, mode,
                                                      limits.cache_format, limits.num_processors));
     decoder.decode_step_ = std::move(created.runner);
     decoder.decode_refusal_ = std::move(created.refusal);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/model/decoder.h"
@@ -11,8 +12,6 @@ namespace nereid::gpu {
 namespace {
 
 constexpr int64_t kUnpackedBytes = int64_t{64} << 20;
-// Tokens from which on unpacking once costs less than unpacking for each tile.
-constexpr int32_t kMinUnpackedTokens = 1024;
 
 }  // namespace
 
@@ -53,7 +52,7 @@ void Decoder::RunPrefillAttention(int32_t layer, const StepShape& shape, const i
   params.soft_cap = spec_->attention_soft_cap;
   params.format = cache_format_;
   params.num_processors = num_processors_;
-  if (shape.num_tokens >= kMinUnpackedTokens && shape.num_prompt_blocks <= max_unpacked_) {
+  if (UnpacksCache({cache_format_, shape.num_tokens, shape.num_prompt_blocks, max_unpacked_})) {
     const int32_t first = layout.block_tables + shape.first_prompt_block;
     Mark("unpack contexts",
          {static_cast<double>(shape.num_prompt_blocks) * spec_->num_kv_heads *

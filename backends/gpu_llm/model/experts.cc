@@ -2,8 +2,8 @@
 #include "backends/gpu_llm/model/experts.h"
 
 #include <algorithm>
-#include <span>
 
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
@@ -16,67 +16,30 @@
 namespace nereid::gpu {
 namespace {
 
-// How the experts' matrices are multiplied, by the mean number of rows of all experts in a step.
-// The tiles of a form hold nearly every expert's rows if tokens select experts evenly: each further
-// tile of an expert reads its weights again.
-enum class ExpertKernel {
-  kStreamExperts,
-  kExpertGemm,  // on rows that are copied to sorted order, in tiles of its own
-};
-struct ExpertForm {
-  ExpertKernel kernel;
-  int tile_rows;  // of kStreamExperts
-  double max_mean_rows;
-};
-constexpr double kAnyMean = 1e30;
-constexpr ExpertForm kForms[] = {
-    {ExpertKernel::kStreamExperts, 8, 4.0},   {ExpertKernel::kStreamExperts, 16, 9.0},
-    {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
-    {ExpertKernel::kExpertGemm, 0, kAnyMean},
-};
-// For rows in fp8, and for batch-invariant steps if streamed experts would not give the same bits.
-constexpr ExpertForm kSortedForms[] = {{ExpertKernel::kExpertGemm, 0, kAnyMean}};
-
-// From so many rows on, three kernels route faster than one.
-constexpr int kManyRouteRows = 512;
-
 // Whether the rows are quantized to fp8.
 bool QuantizesRows(const GpuExperts& experts) {
   return experts.first.format == WeightFormat::kFp8 && experts.first.quantizes_input;
-}
-
-const ExpertForm& FormFor(double mean_rows, const GpuLayer& layer, bool is_batch_invariant) {
-  const bool is_always_sorted =
-      QuantizesRows(layer.expert_gate_up) || QuantizesRows(layer.expert_down) ||
-      (is_batch_invariant && !(StreamsLikeExpertGemm(layer.expert_gate_up.first) &&
-                               StreamsLikeExpertGemm(layer.expert_down.first)));
-  const std::span<const ExpertForm> forms =
-      is_always_sorted ? std::span<const ExpertForm>(kSortedForms) : kForms;
-  return *std::find_if(forms.begin(), forms.end(),
-                       [&](const ExpertForm& form) { return mean_rows <= form.max_mean_rows; });
 }
 
 }  // namespace
 
 // Offsets of the arrays in routes_, in words, for a step of `num_tokens` tokens.
 struct Experts::RouteBufferLayout {
-  RouteBufferLayout(const llm::DecoderSpec& spec, int64_t num_tokens, const GpuLayer& layer,
-                    bool is_batch_invariant)
-      : num_pairs(num_tokens * spec.moe.experts_per_token),
-        form(FormFor(static_cast<double>(num_pairs) / spec.moe.num_experts, layer,
-                     is_batch_invariant)),
-        num_tiles(form.kernel == ExpertKernel::kExpertGemm
-                      ? 0
-                      : MaxExpertTiles(num_pairs, spec.moe.num_experts, form.tile_rows)) {}
+  RouteBufferLayout(const llm::DecoderSpec& spec, const ExpertsChoice& kernels, int64_t num_tokens)
+      : choice(kernels),
+        num_pairs(num_tokens * spec.moe.experts_per_token),
+        num_tiles(streams() ? MaxExpertTiles(num_pairs, spec.moe.num_experts, choice.tile_rows)
+                            : 0) {}
+  bool streams() const { return choice.kernel == ExpertKernel::kStreamExperts; }
+  ExpertsChoice choice;
   int64_t num_pairs;
-  ExpertForm form;
   int64_t num_tiles;
   int64_t router_weights() const { return num_pairs; }
   int64_t pairs() const { return 2 * num_pairs; }
   int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Bytes for steps of up to `num_pairs` pairs. No form has a mean of more than a tile for each
-  // expert.
+  // Bytes for steps of up to `num_pairs` pairs. No rule of StreamExperts() has a mean of more than
+  // a tile for each expert.
   static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
     const int64_t tiles = 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
@@ -90,7 +53,8 @@ Result<Experts> Experts::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   if (spec.moe.num_experts == 0) return experts;
   experts.spec_ = &spec;
   experts.num_processors_ = num_processors;
-  experts.is_batch_invariant_ = is_batch_invariant;
+  experts.form_ = CurrentForm();
+  experts.mode_ = is_batch_invariant ? KernelMode::kBatchInvariant : KernelMode::kFastest;
   const int64_t num_pairs = int64_t{max_num_tokens} * spec.moe.experts_per_token;
   NEREID_ASSIGN_OR_RETURN(
       experts.expert_outputs_,
@@ -131,7 +95,15 @@ bool Experts::Gates() const {
 
 Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
   const llm::MoeSpec& moe = spec_->moe;
-  const RouteBufferLayout layout(*spec_, call.num_tokens, *call.weights, is_batch_invariant_);
+  const RouteBufferLayout layout(*spec_,
+                                 ChooseExperts({.form = form_,
+                                                .mode = mode_,
+                                                .gate_up = call.weights->expert_gate_up.first,
+                                                .down = call.weights->expert_down.first,
+                                                .num_tokens = call.num_tokens,
+                                                .experts_per_token = moe.experts_per_token,
+                                                .num_experts = moe.num_experts}),
+                                 call.num_tokens);
   const auto num_pairs = static_cast<int>(layout.num_pairs);
   const auto mark = [&](const char* name, const OperatorWork& work) {
     if (call.timer != nullptr) call.timer->Mark(name, work, stream);
@@ -140,7 +112,7 @@ Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
        {2.0 * spec_->hidden_size *
         (moe.num_experts + call.num_tokens * (call.norm_weight != nullptr ? 2.0 : 1.0))});
   NEREID_RETURN_IF_ERROR(Route(call, layout, stream));
-  if (layout.form.kernel == ExpertKernel::kExpertGemm) SortRows(call, layout, stream);
+  if (!layout.streams()) SortRows(call, layout, stream);
   NEREID_RETURN_IF_ERROR(
       Multiply("experts' gate and up", call, layout, call.weights->expert_gate_up, false, stream));
   if (!Gates()) {
@@ -180,16 +152,14 @@ Status Experts::Route(const ExpertsCall& call, const RouteBufferLayout& layout,
   route.num_experts = moe.num_experts;
   route.experts_per_token = moe.experts_per_token;
   route.normalizes = moe.normalize_top_k;
-  const bool sorts = layout.form.kernel != ExpertKernel::kExpertGemm;
-  if (!sorts && !is_batch_invariant_ && call.num_tokens >= kManyRouteRows)
-    return RouteManyRows(route, stream);
+  if (layout.choice.router == RouteKernel::kExpertGemm) return RouteManyRows(route, stream);
   const SortPairsParams sort = {words,
-                                sorts ? words + layout.pairs() : nullptr,
+                                layout.streams() ? words + layout.pairs() : nullptr,
                                 words + layout.sorted_index(),
                                 reinterpret_cast<ExpertTile*>(words + layout.tiles()),
                                 static_cast<int>(layout.num_pairs),
                                 moe.num_experts,
-                                layout.form.tile_rows,
+                                layout.choice.tile_rows,
                                 static_cast<int>(layout.num_tiles)};
   return CudaStatus(gpu::Route(route, sort, call.ticket, stream), "routing");
 }
@@ -293,8 +263,7 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   }
   const bool gates = !is_down && Gates();
   const DeviceMemory& out = is_down ? expert_outputs_ : gates ? *call.gated : *call.gate_up;
-  if (layout.form.kernel == ExpertKernel::kExpertGemm)
-    return MultiplySorted(call, layout, matrices, is_down, out.data(), stream);
+  if (!layout.streams()) return MultiplySorted(call, layout, matrices, is_down, out.data(), stream);
   const __nv_bfloat16* rows = call.norm_weight != nullptr ? call.normed : call.in;
   GroupedGemmParams gemm = {};
   gemm.in = is_down ? call.gated->as<__nv_bfloat16>() : rows;
@@ -302,7 +271,7 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   gemm.pairs_per_row = moe.experts_per_token;
   gemm.tiles = reinterpret_cast<const ExpertTile*>(words + layout.tiles());
   gemm.num_tiles = static_cast<int>(layout.num_tiles);
-  gemm.tile_rows = layout.form.tile_rows;
+  gemm.tile_rows = layout.choice.tile_rows;
   gemm.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
   gemm.expert_stride = matrices.stride_elements;
   gemm.num_outputs = matrices.first.num_outputs;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/operator_timer.h"
@@ -71,7 +72,8 @@ class Experts {
 
   const llm::DecoderSpec* spec_ = nullptr;
   int num_processors_ = 0;
-  bool is_batch_invariant_ = false;
+  KernelForm form_ = KernelForm::kNative;
+  KernelMode mode_ = KernelMode::kFastest;
   // [pairs, hidden_size], in sorted order. Before the down product, sorted input rows.
   DeviceMemory expert_outputs_;
   // RouteBufferLayout: experts, router_weights, pairs, sorted_index: [pairs] words each; then

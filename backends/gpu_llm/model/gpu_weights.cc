@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/matrix_source.h"
@@ -423,8 +424,7 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
                             spec.moe.experts_per_token, " a token; gpu_llm supports up to ",
                             kMaxExperts, " and ", kMaxExpertsPerToken);
   }
-  constexpr int kHeadDims[] = {16, 32, 64, 80, 96, 128, 256};
-  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), spec.head_dim) == std::end(kHeadDims)) {
+  if (!HasHeadDim(spec.head_dim)) {
     return UnsupportedError("head_dim is ", spec.head_dim,
                             ", gpu_llm supports 16, 32, 64, 80, 96, 128 and 256");
   }

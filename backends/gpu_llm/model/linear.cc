@@ -1,9 +1,9 @@
-// Selects the stream GEMM, the split-K GEMM or cuBLASLt. With cuBLASLt, norm and gate are separate
-// kernels.
+// Runs the kernels of a matrix product. With cuBLASLt, norm and gate are separate kernels.
 #include "backends/gpu_llm/model/linear.h"
 
 #include <algorithm>
 
+#include "backends/gpu_llm/kernels/forms.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
@@ -13,12 +13,6 @@
 
 namespace nereid::gpu {
 namespace {
-
-// cuBLASLt needs rows of whole 16-byte chunks.
-bool QuantizesInput(const GpuMatrix& weights) {
-  return weights.format == WeightFormat::kFp8 && weights.quantizes_input && !weights.gathers() &&
-         weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
-}
 
 int64_t OutputRowBytes(GemmEpilogue output, int64_t num_outputs) {
   if (output == GemmEpilogue::kFloat) return num_outputs * 4;
@@ -70,12 +64,14 @@ OperatorWork RowsWork(int num_rows, double bytes) {
 Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num_rows,
                                           int num_processors, bool is_batch_invariant) {
   NEREID_ASSIGN_OR_RETURN(CublasGemm gemm, CublasGemm::Create());
-  LinearRunner runner(std::move(gemm), num_processors);
-  runner.is_batch_invariant_ = is_batch_invariant;
+  const KernelForm form = CurrentForm();
+  LinearRunner runner(std::move(gemm), form,
+                      is_batch_invariant ? KernelMode::kBatchInvariant : KernelMode::kFastest,
+                      num_processors);
   int64_t depth = 0, elements = 0, fp8_depth = 0;
   for (const GpuMatrix* matrix : weights.matrices()) {
     if (matrix->gathers()) depth = std::max<int64_t>(depth, matrix->depth);
-    if (!is_batch_invariant && QuantizesInput(*matrix)) {
+    if (!is_batch_invariant && QuantizesRows(*matrix, matrix->gathers())) {
       fp8_depth = std::max<int64_t>(fp8_depth, matrix->depth);
     } else if (matrix->format != WeightFormat::kBf16) {
       elements = std::max(elements, int64_t{matrix->num_outputs} * matrix->depth);
@@ -90,7 +86,7 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
   NEREID_ASSIGN_OR_RETURN(
       runner.fp8_scales_,
       DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "scales of rows in fp8"));
-  const int64_t partials = is_batch_invariant ? 0 : SplitPartials(num_processors);
+  const int64_t partials = is_batch_invariant ? 0 : SplitPartials(form, num_processors);
   NEREID_ASSIGN_OR_RETURN(runner.split_partials_,
                           DeviceMemory::Allocate(partials * 4, "partial sums of products"));
   NEREID_ASSIGN_OR_RETURN(
@@ -137,21 +133,22 @@ Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStr
   return CudaStatus(cudaGetLastError(), "a stream GEMM");
 }
 
-// The choices depend on the call only, and not on the number of rows. The gate is a kernel of its
-// own, as in steps with adapters, so that a sequence without gets the same bits in both.
-Status LinearRunner::RunBatchInvariant(const LinearCall& given, int num_rows, cudaStream_t stream) {
+// The gate is a kernel of its own, as in steps with adapters, so that a sequence without gets the
+// same bits in both.
+Status LinearRunner::RunBatchInvariant(const LinearCall& given, const ProductChoice& choice,
+                                       int num_rows, cudaStream_t stream) {
   LinearCall call = given;
   const bool gates = call.output == GemmEpilogue::kSiluGate;
   if (gates) call.output = GemmEpilogue::kBf16, call.out = call.scratch;
   WeightMatrix weights = *call.weights;
-  if (weights.format != WeightFormat::kBf16 && !PrefersExpertGemm(weights, call.output)) {
+  if (choice.dequantizes) {
     MarkDequantize(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
     weights.format = WeightFormat::kBf16;
     weights.data = dequantized_.data();
   }
-  MarkGemm(call, num_rows, weights.format != call.weights->format, stream);
-  if (call.rows == nullptr && PrefersExpertGemm(weights, call.output)) {
+  MarkGemm(call, num_rows, choice.dequantizes, stream);
+  if (choice.kernel == ProductKernel::kExpertGemm) {
     ExpertGemmParams gemm = {};
     gemm.weights = weights;
     gemm.in = call.in;
@@ -159,7 +156,7 @@ Status LinearRunner::RunBatchInvariant(const LinearCall& given, int num_rows, cu
     gemm.num_rows = num_rows;
     gemm.num_experts = 1;
     gemm.output = call.output;
-    gemm.copies_weights_early = weights.data == call.weights->data;
+    gemm.copies_weights_early = !choice.dequantizes;
     NEREID_RETURN_IF_ERROR(
         CudaStatus(ExpertGemm(gemm, num_processors_, stream), "a batch-invariant product"));
   } else {
@@ -169,7 +166,7 @@ Status LinearRunner::RunBatchInvariant(const LinearCall& given, int num_rows, cu
     gemm.pairs = call.rows;
     gemm.pairs_per_row = 1;
     gemm.num_rows = num_rows;
-    gemm.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+    gemm.tile_rows = GroupedGemmTile(num_rows);
     gemm.num_tiles = (num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
     gemm.num_outputs = weights.num_outputs;
     gemm.depth = weights.depth;
@@ -190,25 +187,34 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
                          cudaStream_t stream) {
   if (num_rows == 0) return {};
   LinearCall call = given;
-  const GpuMatrix& weights = *call.weights;
-  if (is_batch_invariant_) {
-    PrepareInput(call, num_rows, stream);
-    return RunBatchInvariant(call, num_rows, stream);
+  const ProductChoice choice = ChooseProduct({.form = form_,
+                                              .mode = mode_,
+                                              .weights = *call.weights,
+                                              .gathers_columns = call.weights->gathers(),
+                                              .output = call.output,
+                                              .norms = call.norm_weight != nullptr,
+                                              .selects_rows = call.rows != nullptr,
+                                              .num_rows = num_rows,
+                                              .num_processors = num_processors_});
+  if (choice.prepares_rows) PrepareInput(call, num_rows, stream);
+  switch (choice.kernel) {
+    case ProductKernel::kStreamGemm:
+      return RunStreamGemm(call, num_rows, stream);
+    case ProductKernel::kSplitGemm:
+      return RunSplitGemm(call, call.in, nullptr, num_rows, stream);
+    case ProductKernel::kFp8SplitGemm:
+      QuantizeInput(call, num_rows, stream);
+      return RunSplitGemm(call, fp8_rows_.data(), fp8_scales_.as<float>(), num_rows, stream);
+    case ProductKernel::kFp8Cublas:
+      QuantizeInput(call, num_rows, stream);
+      return RunFp8Gemm(call, num_rows, may_time, stream);
+    case ProductKernel::kCublas:
+      return RunBf16Gemm(call, num_rows, may_time, stream);
+    case ProductKernel::kExpertGemm:
+    case ProductKernel::kGroupedGemm:
+      return RunBatchInvariant(call, choice, num_rows, stream);
   }
-  const bool is_small =
-      num_rows <= PreferredStreamRows(weights, call.output, call.norm_weight != nullptr,
-                                      QuantizesInput(weights), num_processors_);
-  const int chunk_rows = std::min(num_rows, kStreamMaxRows);
-  if (is_small && !weights.gathers() && CanStream(weights, chunk_rows, call.norm_weight != nullptr))
-    return RunStreamGemm(call, num_rows, stream);
-  if (QuantizesInput(weights)) return RunFp8Gemm(call, num_rows, may_time, stream);
-  PrepareInput(call, num_rows, stream);
-  if (is_small && CanStream(weights, chunk_rows, false))
-    return RunStreamGemm(call, num_rows, stream);
-  const bool takes_bf16 = weights.format != WeightFormat::kFp8 || !weights.quantizes_input;
-  if (takes_bf16 && PrefersSplit(weights, call.output, num_rows))
-    return RunSplitGemm(call, call.in, nullptr, num_rows, stream);
-  return RunBf16Gemm(call, num_rows, may_time, stream);
+  return InternalError("a product has no kernel");
 }
 
 Status LinearRunner::RunSplitGemm(const LinearCall& call, const void* in, const float* in_scales,
@@ -249,15 +255,17 @@ void ApplySiluGate(const LinearCall& call, int num_rows, cudaStream_t stream) {
 
 }  // namespace
 
+void LinearRunner::QuantizeInput(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  const int depth = call.weights->depth;
+  Mark(call, "quantize rows", RowsWork(num_rows, 3.0 * depth), stream);
+  QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
+                fp8_scales_.as<float>(), num_rows, depth, call.epsilon},
+               stream);
+}
+
 Status LinearRunner::RunFp8Gemm(const LinearCall& call, int num_rows, bool may_time,
                                 cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
-  Mark(call, "quantize rows", RowsWork(num_rows, 3.0 * weights.depth), stream);
-  QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
-                fp8_scales_.as<float>(), num_rows, weights.depth, call.epsilon},
-               stream);
-  if (PrefersSplit(weights, call.output, num_rows))
-    return RunSplitGemm(call, fp8_rows_.data(), fp8_scales_.as<float>(), num_rows, stream);
   CublasGemmCall gemm = MakeGemmCall(call, num_rows);
   gemm.weights = weights.data;
   gemm.in = fp8_rows_.data();

@@ -1,12 +1,13 @@
-// Matrix products of a step with weights: the stream GEMM for few rows, the split-K GEMM for up to
-// some hundreds if it is faster, else cuBLASLt. cuBLASLt reads quantized weights dequantized to
-// bf16, or fp8 weights directly if the input may be quantized to fp8. [engine thread]
+// Matrix products of a step with weights: runs the kernel that kernel_registry.h chooses, with the
+// kernels before and behind it. cuBLASLt reads quantized weights dequantized to bf16, or fp8
+// weights directly if the input may be quantized to fp8. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/model/cublas_gemm.h"
 #include "backends/gpu_llm/model/gpu_weights.h"
@@ -44,23 +45,26 @@ class LinearRunner {
   bool TakeSettled() { return gemm_.TakeSettled(); }
 
  private:
-  LinearRunner(CublasGemm gemm, int num_processors)
-      : gemm_(std::move(gemm)), num_processors_(num_processors) {}
+  LinearRunner(CublasGemm gemm, KernelForm form, KernelMode mode, int num_processors)
+      : gemm_(std::move(gemm)), form_(form), mode_(mode), num_processors_(num_processors) {}
   // Applies norm and column gathering with separate kernels and removes them from `call`.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
   // `call` has neither norm nor gathering.
-  Status RunBatchInvariant(const LinearCall& call, int num_rows, cudaStream_t stream);
+  Status RunBatchInvariant(const LinearCall& call, const ProductChoice& choice, int num_rows,
+                           cudaStream_t stream);
   Status RunStreamGemm(const LinearCall& call, int num_rows, cudaStream_t stream);
   // `in`: the call's rows, or their fp8 quantization with `in_scales`.
   Status RunSplitGemm(const LinearCall& call, const void* in, const float* in_scales, int num_rows,
                       cudaStream_t stream);
-  // For fp8 weights, with the input quantized to fp8.
+  // Norms the rows and quantizes them to fp8, for a product with fp8 weights.
+  void QuantizeInput(const LinearCall& call, int num_rows, cudaStream_t stream);
   Status RunFp8Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
   Status RunBf16Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
 
   CublasGemm gemm_;
+  KernelForm form_;
+  KernelMode mode_;
   int num_processors_;
-  bool is_batch_invariant_ = false;
   DeviceMemory gathered_;     // [max_num_rows, largest depth of a matrix that gathers]
   DeviceMemory dequantized_;  // the largest matrix that is dequantized
   DeviceMemory fp8_rows_;     // [max_num_rows, largest depth of a matrix with fp8 input]

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
@@ -148,7 +149,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
         output == GemmEpilogue::kSiluGate ? problem.num_outputs / 2 : problem.num_outputs;
     DeviceMemory out = Allocate(int64_t{2} * (problem.num_rows() + 1) * row_size);
     const ExpertGemmParams params = Params(problem, output, out);
-    EXPECT_TRUE(CanRunExpertGemm(params.weights));
+    EXPECT_TRUE(CanRunExpertGemm(CurrentForm(), params.weights));
     EXPECT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (const float value : RowToHost(out, problem.num_rows(), row_size))
@@ -335,7 +336,7 @@ TEST_F(ExpertGemmTest, StreamedExpertsGiveTheSameBits) {
       const bool gates = output == GemmEpilogue::kSiluGate;
       const int64_t count = int64_t{problem.num_rows()} * (gates ? 136 : 272);
       const ExpertGemmParams params = Params(problem, output, problem.in);
-      if (!StreamsLikeExpertGemm(params.weights)) continue;  // the portable form
+      if (!StreamsLikeExpertGemm(CurrentForm(), params.weights)) continue;  // the portable form
       const std::vector<float> expected = RowToHost(Run(problem, output), 0, count);
       for (const int tile_rows : {8, 16, 32, 64}) {
         std::vector<ExpertTile> tiles;

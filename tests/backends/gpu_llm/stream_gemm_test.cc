@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "nereid/status.h"
@@ -141,7 +142,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
   }
 
   void Run(int num_rows, GemmEpilogue output, bool norms, const DeviceMemory& out) {
-    ASSERT_TRUE(CanStream(matrix_, num_rows, norms));
+    ASSERT_TRUE(CanStream(CurrentForm(), matrix_, num_rows, norms));
     StreamGemm(
         {matrix_, device_in_.as<__nv_bfloat16>(), norms ? rows_.as<int32_t>() : nullptr,
          norms ? device_norm_.as<__nv_bfloat16>() : nullptr, out.data(), num_rows, 1e-5f, output},
@@ -167,13 +168,13 @@ TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
   const std::vector<float> product = Reference(kStreamMaxRows, false);
   const std::vector<float> normed = Reference(kStreamMaxRows, true);
   for (const int rows : {1, 2, 3, 5, 8, 9, 15, 16}) {
-    if (!CanStream(matrix_, rows, false)) continue;
+    if (!CanStream(CurrentForm(), matrix_, rows, false)) continue;
     const size_t count = static_cast<size_t>(rows) * matrix_.num_outputs;
     const DeviceMemory out = ToDevice(std::vector<float>(count, NAN));
     Run(rows, GemmEpilogue::kFloat, false, out);
     EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(product).first(count)), 1e-5)
         << rows;
-    if (!CanStream(matrix_, rows, true)) continue;
+    if (!CanStream(CurrentForm(), matrix_, rows, true)) continue;
     Run(rows, GemmEpilogue::kFloat, true, out);  // rows times the norm's weights are rounded
     EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(normed).first(count)), 4e-3)
         << rows;
@@ -182,7 +183,7 @@ TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
 
 TEST_P(StreamGemmTest, SumsAndGatesEqualAPlainLoop) {
   for (const int rows : {4, 11}) {
-    if (!CanStream(matrix_, rows, false)) continue;
+    if (!CanStream(CurrentForm(), matrix_, rows, false)) continue;
     const int outputs = matrix_.num_outputs;
     const std::vector<float> product = Reference(rows, false);
     const std::vector<uint16_t> before(rows * outputs, Bf16Bits(3.0f));
@@ -220,7 +221,7 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
   // The portable kernel takes bf16 inputs alone.
   const bool is_fp8 = matrix_.format == WeightFormat::kFp8 && testing::HasNativeKernels();
   matrix_.quantizes_input = is_fp8;
-  ASSERT_TRUE(CanSplit(matrix_));
+  ASSERT_TRUE(CanSplit(CurrentForm(), matrix_));
   constexpr int64_t kPartials = int64_t{16} << 20;
   const DeviceMemory partials = ToDevice(std::vector<float>(kPartials, NAN)),
                      tickets = ToDevice(std::vector<int32_t>(kMaxSplitTickets, 0));

@@ -2,6 +2,7 @@
 // the same index. Device code, and the host's choice of the all-reduce algorithm.
 #pragma once
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 
@@ -71,16 +72,14 @@ __device__ __forceinline__ void SyncPeers(const Peers& p, uint32_t epoch) {
   __syncthreads();
 }
 
-// Two-shot needs two trips over the link and moves each byte twice. One-shot needs one trip and
-// sends each byte, doubled by the epochs, to every other GPU.
-inline AllReduceAlgorithm ChooseAlgorithm(const Peers& peers, int64_t count) {
-  return count * (peers.count - 1) <= MaxOneShotElements() ? AllReduceAlgorithm::kOneShot
-                                                           : AllReduceAlgorithm::kTwoShot;
-}
 // Replaces kAuto, and one-shot if the packet buffers are too small.
 inline AllReduceAlgorithm ResolveAlgorithm(const Peers& peers, int64_t count,
                                            AllReduceAlgorithm algorithm) {
-  if (algorithm == AllReduceAlgorithm::kAuto) algorithm = ChooseAlgorithm(peers, count);
+  if (algorithm == AllReduceAlgorithm::kAuto) {
+    algorithm = SumsInOneShot(peers.count, count, MaxOneShotElements())
+                    ? AllReduceAlgorithm::kOneShot
+                    : AllReduceAlgorithm::kTwoShot;
+  }
   return count <= MaxOneShotElements() ? algorithm : AllReduceAlgorithm::kTwoShot;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -110,33 +111,16 @@ cudaError_t LaunchFor(const ExpertGemmParams& p, int num_processors, cudaStream_
 
 }  // namespace
 
-bool CanRunExpertGemm(const WeightMatrix& weights) {
-  switch (weights.format) {
-    case WeightFormat::kBf16:
-      return weights.num_outputs % 8 == 0 && weights.depth % 8 == 0;
-    case WeightFormat::kFp8:
-      return weights.num_outputs % 8 == 0 && weights.depth % 16 == 0;
-    case WeightFormat::kInt4:
-      return weights.num_outputs % kInt4TileRows == 0 && weights.depth % 8 == 0;
-  }
-  return false;
-}
-
-bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output) {
-  if (output == GemmEpilogue::kFloat)
-    return weights.format == WeightFormat::kBf16 && weights.depth % 8 == 0;
-  return weights.format != WeightFormat::kFp8 && CanRunExpertGemm(weights);
-}
-
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows == 0) return cudaSuccess;
-  if (params.output != GemmEpilogue::kFloat && !CanRunExpertGemm(params.weights))
+  if (params.output != GemmEpilogue::kFloat &&
+      !CanRunExpertGemm(KernelForm::kNative, params.weights)) {
     return cudaErrorInvalidValue;
+  }
+  const int tile_rows = ExpertGemmTile(KernelForm::kNative, params.num_rows, params.num_experts);
   const auto launch = [&]<typename Format>(Format) {
-    // Smaller items if few experts have more rows.
-    return params.num_rows / params.num_experts > 96
-               ? LaunchFor<Format, 256>(params, num_processors, stream)
-               : LaunchFor<Format, 128>(params, num_processors, stream);
+    return tile_rows == 256 ? LaunchFor<Format, 256>(params, num_processors, stream)
+                            : LaunchFor<Format, 128>(params, num_processors, stream);
   };
   switch (params.weights.format) {
     case WeightFormat::kBf16:

@@ -1,6 +1,6 @@
 // Grouped GEMM for experts with many rows, on warpgroup matrix instructions: the rows of each
 // expert are consecutive, and each expert's weights are read once for up to 256 of its rows.
-// model/experts.cc selects between it and StreamExperts(). model/linear.cc multiplies single
+// kernel_registry.h chooses between it and StreamExperts(). model/linear.cc multiplies single
 // matrices with it where a row's result must not depend on the number of rows.
 #pragma once
 
@@ -36,13 +36,9 @@ struct ExpertGemmParams {
 };
 
 inline namespace NEREID_KERNEL_FORM {
-// Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16.
-bool CanRunExpertGemm(const WeightMatrix& weights);
-// Whether batch-invariant products of a matrix use it rather than GroupedGemm().
-bool PrefersExpertGemm(const WeightMatrix& weights, GemmEpilogue output);
-
-// A row's result depends only on the row: the order of additions does not depend on other rows, on
-// the number of rows of an expert, or on their order.
+// Outputs are a multiple of 8, with a gate of 16; columns of depth of 8, in fp8 of 16. A row's
+// result depends only on the row: the order of additions does not depend on other rows, on the
+// number of rows of an expert, or on their order.
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 

@@ -1,5 +1,5 @@
 // The GEMM kernels: stream GEMM for few rows, split-K GEMM for tens to hundreds of rows, and
-// grouped GEMM for experts and batch invariance. model/linear.cc selects among them and cuBLASLt.
+// grouped GEMM for experts and batch invariance. kernel_registry.h chooses among them and cuBLASLt.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,38 +8,27 @@
 #include <cstdint>
 
 #include "backends/gpu_llm/kernels/device/form.h"
+#include "backends/gpu_llm/kernels/gemm/gemm_shapes.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 
-// What a GEMM does with its result.
-enum class GemmEpilogue : int32_t {
-  kBf16,      // out [num_rows, num_outputs] bf16
-  kFloat,     // the same in float
-  kAdd,       // out += product, bf16
-  kSiluGate,  // weights as in activation.h; out [num_rows, num_outputs / 2] bf16
-};
-
 // Weight-streaming GEMM for few rows, bound by reading the weights: out = in x weights^T. Weight
 // copies start before the previous kernel has ended. The RMS norm of the input and the unpacking of
 // quantized weights are fused.
-inline constexpr int kStreamMaxRows = 16;
-
 struct StreamGemmParams {
   WeightMatrix weights;
   const __nv_bfloat16* in;           // [.., depth]
   const int32_t* rows;               // [num_rows]: rows of `in`; null: the first num_rows
   const __nv_bfloat16* norm_weight;  // [depth]: RMS norm of the rows; null: none
   void* out;
-  int num_rows;
+  int num_rows;  // at most kStreamMaxRows
   float epsilon;
   GemmEpilogue output;
 };
 
 inline namespace NEREID_KERNEL_FORM {
-// `norms`: with a norm_weight.
-bool CanStream(const WeightMatrix& weights, int num_rows, bool norms);
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
@@ -69,28 +58,14 @@ struct SplitGemmParams {
 };
 
 inline namespace NEREID_KERNEL_FORM {
-bool CanSplit(const WeightMatrix& weights);
 // An int4 weight becomes the bf16 product of (value - zero) and the scale, both bf16. Equal calls
 // give equal results.
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream);
-// Elements of SplitScratch::partials that make every useful split possible; 0: none are needed.
-int64_t SplitPartials(int num_processors);
-
-// Whether SplitGemm() is faster than cuBLASLt, which reads int4 and fp8 weights dequantized to
-// bf16, except fp8 weights that quantize their input.
-bool PrefersSplit(const WeightMatrix& weights, GemmEpilogue output, int num_rows);
-// Row count up to which StreamGemm() is fastest. More rows than kStreamMaxRows take several
-// launches, each of which reads the weights. `quantizes`: otherwise the input is quantized to fp8.
-int PreferredStreamRows(const WeightMatrix& weights, GemmEpilogue output, bool norms,
-                        bool quantizes, int num_processors);
 }  // namespace NEREID_KERNEL_FORM
 
 // Grouped GEMM: multiplies each row by the matrix of its expert, for all experts in one launch:
 // out[i] = in[row of i] x weights[expert]^T. A row's result depends only on the row: the order of
 // additions does not depend on other rows or on the tile size.
-inline constexpr int kSmallExpertTile = 16;  // rows of a tile, for short steps
-inline constexpr int kLargeExpertTile = 64;
-
 struct GroupedGemmParams {
   const __nv_bfloat16* in;  // [.., depth]
   // [rows of out]: row i of `out` reads row pairs[i] / pairs_per_row of `in`; null: row i.

@@ -1,4 +1,4 @@
-// Launcher of the split-K GEMM: chooses kernel variant and split, encodes the tensor maps.
+// Launcher of the split-K GEMM: chooses the split, encodes the tensor maps.
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
 #include <cuda_runtime.h>
@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -24,15 +25,16 @@ int Ceil(int a, int b) {
 }
 
 KernelVariant VariantFor(const SplitGemmParams& p) {
+  const int tile_rows = SplitGemmTile(KernelForm::kNative, p.num_rows);
   switch (p.weights.format) {
     case WeightFormat::kInt4:
-      return Int4Variant(p.num_rows);
+      return Int4Variant(tile_rows);
     case WeightFormat::kFp8:
-      return Fp8Variant(p.num_rows);
+      return Fp8Variant(tile_rows);
     case WeightFormat::kBf16:
       break;
   }
-  return Bf16Variant(p.num_rows);
+  return Bf16Variant(tile_rows);
 }
 
 struct LaunchConfig {
@@ -123,13 +125,6 @@ cudaError_t EncodeTensorMap(CUtensorMap& map, const void* matrix, int num_rows, 
 }
 
 }  // namespace
-
-bool CanSplit(const WeightMatrix& weights) {
-  if (weights.num_outputs % kInt4TileRows != 0) return false;
-  if (weights.format == WeightFormat::kFp8)
-    return weights.quantizes_input && weights.depth % 16 == 0;
-  return weights.depth % 8 == 0;
-}
 
 cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
   if (given.num_rows == 0) return cudaSuccess;

@@ -192,9 +192,9 @@ class Int4Operand {
 
 }  // namespace
 
-KernelVariant Int4Variant(int num_rows) {
-  if (num_rows <= 32) return MakeVariant<Int4Operand<32>, 32>(1000);
-  if (num_rows <= 64) return MakeVariant<Int4Operand<64>, 64>(1400);
+KernelVariant Int4Variant(int tile_rows) {
+  if (tile_rows == 32) return MakeVariant<Int4Operand<32>, 32>(1000);
+  if (tile_rows == 64) return MakeVariant<Int4Operand<64>, 64>(1400);
   return MakeVariant<Int4Operand<128>, 128>(2500);
 }
 

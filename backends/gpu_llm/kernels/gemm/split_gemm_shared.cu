@@ -84,15 +84,15 @@ class SharedOperand {
 
 }  // namespace
 
-KernelVariant Bf16Variant(int num_rows) {
-  if (num_rows <= 32) return MakeVariant<SharedOperand<false, 32>, 32>(500);
-  if (num_rows <= 64) return MakeVariant<SharedOperand<false, 64>, 64>(700);
+KernelVariant Bf16Variant(int tile_rows) {
+  if (tile_rows == 32) return MakeVariant<SharedOperand<false, 32>, 32>(500);
+  if (tile_rows == 64) return MakeVariant<SharedOperand<false, 64>, 64>(700);
   return MakeVariant<SharedOperand<false, 128>, 128>(1100);
 }
 
-KernelVariant Fp8Variant(int num_rows) {
-  if (num_rows <= 32) return MakeVariant<SharedOperand<true, 32>, 32>(500);
-  if (num_rows <= 64) return MakeVariant<SharedOperand<true, 64>, 64>(700);
+KernelVariant Fp8Variant(int tile_rows) {
+  if (tile_rows == 32) return MakeVariant<SharedOperand<true, 32>, 32>(500);
+  if (tile_rows == 64) return MakeVariant<SharedOperand<true, 64>, 64>(700);
   return MakeVariant<SharedOperand<true, 128>, 128>(1100);
 }
 

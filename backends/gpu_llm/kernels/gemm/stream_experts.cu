@@ -3,13 +3,6 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-// StreamExperts and ExpertGemm both add an output's products from the first column to the last, and
-// so give the same bits, unless StreamExperts divides the depth into slices.
-bool StreamsLikeExpertGemm(const WeightMatrix& weights) {
-  return weights.format == WeightFormat::kBf16 ||
-         (weights.format == WeightFormat::kInt4 && weights.depth < stream_experts::kMinSlicedDepth);
-}
-
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {
   return params.weights.format == WeightFormat::kInt4

@@ -24,8 +24,6 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
 
 constexpr int kRowBytes = 128;  // of a stage: the widest swizzle of wgmma, 64 columns
-// Int4: slices of less depth would end before they are worth the addition of their sums.
-constexpr int kMinSlicedDepth = 4096;
 
 // A stage has kSteps_ steps of 64 columns for each slice of the depth.
 template <int kRows_, int kGroups_, int kSteps_, int kStages_, int kBlocks_, int kSlices_ = 1>

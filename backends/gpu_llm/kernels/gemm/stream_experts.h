@@ -1,5 +1,5 @@
 // Grouped GEMM for few rows of each expert, as in a decode step: reads the weights of each tile of
-// rows once, at the memory's rate. model/experts.cc selects it.
+// rows once, at the memory's rate. kernel_registry.h chooses it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,9 +10,6 @@
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
 namespace nereid::gpu {
-
-// Most rows of a tile. In the native form, 128 is for bf16 only.
-inline constexpr int kStreamTileRows[] = {8, 16, 32, 64, 128};
 
 struct StreamExpertsParams {
   // With tiles, empty ones last, of kStreamTileRows; `out` is bf16 and is not added to. The members
@@ -27,9 +24,6 @@ struct StreamExpertsParams {
 };
 
 inline namespace NEREID_KERNEL_FORM {
-// Whether a row's result is that of ExpertGemm() bit for bit.
-bool StreamsLikeExpertGemm(const WeightMatrix& weights);
-
 // A row's result depends only on the row and on tile_rows.
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream);

@@ -20,45 +20,7 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace stream_gemm {
 
-constexpr int kTileOutputs = 16;
-constexpr int kMaxStages = 12;
-// More than half of a multiprocessor's shared memory. Otherwise two blocks could share one
-// multiprocessor while another one is idle, and the tiles would finish later.
-constexpr int kMinSharedBytes = 115 * 1024, kMaxSharedBytes = 220 * 1024;
-constexpr int kMaxRingBytes = 112 * 1024;
-constexpr int kMaxSharedInput =
-    136 * 1024;  // without a norm; a larger input is read from global memory
-
-// Bytes of an input row in shared memory. The 64 bytes of padding avoid bank conflicts of adjacent
-// rows.
-__host__ __device__ constexpr int InputRowBytes(int depth) {
-  return depth * 2 + 64;
-}
-
-// Shape of a stage of the ring. kSteps: steps of 32 columns for each warp.
-template <WeightFormat kFormat>
-struct StageShape {
-  // fp8 needs more instructions for each byte.
-  static constexpr int kWarps = kFormat == WeightFormat::kFp8 ? 16 : 8, kProducers = 4;
-  // 16 row segments, with a pitch that avoids bank conflicts in a warp's reads
-  static constexpr int kRowBytes = 512;
-  static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;
-  static constexpr int kPitch = kRowBytes + 32 * kElementBytes;
-  static constexpr int kColumns = kRowBytes / kElementBytes;
-  static constexpr int kSteps = kColumns / (32 * kWarps);
-  static constexpr int kStepStride = 32 * kWarps, kWarpStride = 32;  // columns
-  __host__ __device__ static constexpr int Bytes(int) { return kTileOutputs * kPitch; }
-};
-template <>
-struct StageShape<WeightFormat::kInt4> {  // one block for each warp
-  static constexpr int kWarps = 16, kProducers = 1;
-  static constexpr int kColumns = kInt4BlockColumns * kWarps;
-  static constexpr int kSteps = kInt4BlockColumns / 32;
-  static constexpr int kStepStride = 32, kWarpStride = kInt4BlockColumns;
-  __host__ __device__ static constexpr int Bytes(int scales_per_block) {
-    return kWarps * Int4BlockBytes(scales_per_block);
-  }
-};
+using namespace stream_gemm_shape;
 
 // Barrier of the consumer warps only.
 template <int kWarps>
@@ -410,26 +372,6 @@ __global__ void __launch_bounds__(32 * (StageShape<kFormat>::kWarps +
   }
 }
 
-struct StreamGemmPlan {
-  bool in_shared;  // whether the input is in shared memory
-  int input_bytes, num_stages;
-};
-template <WeightFormat kFormat>
-StreamGemmPlan PlanFor(const WeightMatrix& weights, int num_rows, bool norms) {
-  using Stage = StageShape<kFormat>;
-  StreamGemmPlan plan = {};
-  plan.input_bytes = num_rows * InputRowBytes(weights.depth);
-  plan.in_shared = norms || plan.input_bytes <= kMaxSharedInput;
-  if (!plan.in_shared) plan.input_bytes = 0;
-  // Partial sums, sums of squares, barriers.
-  const int fixed = plan.input_bytes + (num_rows <= 8 ? 1 : 2) * 1056 * Stage::kWarps + 256;
-  const int stage_bytes = Stage::Bytes(weights.scales_per_block);
-  plan.num_stages = (kMaxSharedBytes - fixed) / stage_bytes;
-  if (plan.num_stages > kMaxStages) plan.num_stages = kMaxStages;
-  if (plan.num_stages * stage_bytes > kMaxRingBytes) plan.num_stages = kMaxRingBytes / stage_bytes;
-  return plan;
-}
-
 template <WeightFormat kFormat>
 void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t stream) {
   constexpr int kWarps = StageShape<kFormat>::kWarps;
@@ -446,7 +388,7 @@ void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t st
            32 * (kWarps + StageShape<kFormat>::kProducers), shared_bytes, stream, p,
            plan.num_stages, warps_a_row);
   };
-  if constexpr (kFormat == WeightFormat::kBf16) {  // otherwise CanStream() returns false
+  if constexpr (kFormat == WeightFormat::kBf16) {  // CanStream() is false for others
     p.num_rows <= 8 ? launch(StreamGemmKernel<kFormat, 1, true>)
                     : launch(StreamGemmKernel<kFormat, 2, true>);
   } else if (p.num_rows <= 8) {

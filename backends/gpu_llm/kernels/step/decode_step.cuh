@@ -127,34 +127,24 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
 }
 
 // Calls `use` with the kernel for these sizes. Returns false if there is none.
-template <WeightFormat kFormat, typename Use>
-bool DispatchKernel(const DecodeStepParams& p, const Use& use) {
-  if (p.num_experts > 0) {
-    if constexpr (kFormat != WeightFormat::kFp8) {
-      constexpr int kMinInner = kFormat == WeightFormat::kInt4 ? kMinInt4ExpertInner : 32;
-      if (p.hidden_size <= 4096 && p.head_dim == 128 && p.expert_inner_size >= kMinInner)
-        return use(DecodeStepKernel<kFormat, 128, 4096, true>);
+template <WeightFormat kFormat, size_t kIndex = 0, typename Use>
+bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
+  if constexpr (kIndex < std::size(kStepKernels)) {
+    constexpr StepKernel kKernel = kStepKernels[kIndex];
+    if constexpr (IsCompiled(kKernel, kFormat)) {
+      if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
+        return use(DecodeStepKernel<kFormat, kKernel.head_dim, kKernel.max_hidden_size,
+                                    kKernel.has_experts>);
+      }
     }
-  } else if (p.hidden_size <= 4096) {
-    switch (p.head_dim) {
-      case 16:
-        return use(DecodeStepKernel<kFormat, 16, 4096, false>);
-      case 64:
-        return use(DecodeStepKernel<kFormat, 64, 4096, false>);
-      case 96:
-        return use(DecodeStepKernel<kFormat, 96, 4096, false>);
-      case 128:
-        return use(DecodeStepKernel<kFormat, 128, 4096, false>);
-    }
-  } else if (p.hidden_size <= 8192 && p.head_dim == 128) {
-    return use(DecodeStepKernel<kFormat, 128, 8192, false>);
+    return DispatchKernel<kFormat, kIndex + 1>(sizes, use);
   }
   return false;
 }
 
 template <WeightFormat kFormat>
-bool Fits(const DecodeStepParams& p) {
-  return DispatchKernel<kFormat>(p, [](auto kernel) {
+bool Fits(const DecodeStepSizes& sizes) {
+  return DispatchKernel<kFormat>(sizes, [](auto kernel) {
     int blocks = 0;
     const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            kSharedBytes) == cudaSuccess &&
@@ -189,11 +179,11 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-bool DecodeStepFitsBf16(const DecodeStepParams& params);
+bool DecodeStepFitsBf16(const DecodeStepSizes& sizes);
 void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-bool DecodeStepFitsFp8(const DecodeStepParams& params);
+bool DecodeStepFitsFp8(const DecodeStepSizes& sizes);
 void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-bool DecodeStepFitsInt4(const DecodeStepParams& params);
+bool DecodeStepFitsInt4(const DecodeStepSizes& sizes);
 void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

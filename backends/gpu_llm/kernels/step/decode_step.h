@@ -12,13 +12,10 @@
 
 #include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
+#include "backends/gpu_llm/kernels/step/decode_step_sizes.h"
 #include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
-
-inline constexpr int kDecodeStepRows = 8;          // maximum
-inline constexpr int kDecodeStepRowExperts = 8;    // of a row, maximum
-inline constexpr int kDecodeStepMaxExperts = 512;  // of a layer
 
 // The matrix products of a layer, in order; all have one weight format. With experts, gate and up
 // and down are those of expert 0.
@@ -45,19 +42,13 @@ struct DecodeStepState {
   uint32_t timed_out;
 };
 
-struct DecodeStepParams {
+struct DecodeStepParams : DecodeStepSizes {
   // Of the model.
   const DecodeStepLayer* layers;  // [num_layers], on the device
   int num_layers;
-  WeightFormat format;
-  int scales_per_block;  // int4
-  int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
   float epsilon, attention_scale;
-  // Of layers with experts; 0: there are none.
-  int num_experts, experts_per_token, expert_inner_size;
   bool normalizes_experts;                 // the router weights of a row sum to 1
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
-  int head_outputs;
   // Buffers of the step.
   const __nv_bfloat16* residual;  // [num_rows, hidden_size], from the embedding
   float* logits;                  // [num_rows, head_outputs]
@@ -93,11 +84,9 @@ __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
 }
 
 inline namespace NEREID_KERNEL_FORM {
-// False if there is no kernel for these sizes, or if the device cannot run all blocks of threads at
-// once.
-bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors);
-// The most rows, up to kDecodeStepRows, for which separate kernels are not faster.
-int DecodeStepRows(const DecodeStepParams& params);
+// Whether the device can run all blocks of threads of a kernel at once. kernel_registry.h says for
+// which models there is one.
+bool FitsDecodeStep(const DecodeStepSizes& sizes);
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 // A launch without rows and layers. It returns an error if the device currently cannot start all
 // blocks together. Reads the model's fields and `state` of `params`.

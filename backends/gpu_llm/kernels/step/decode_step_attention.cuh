@@ -14,7 +14,7 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
-constexpr int kMaxGroup = 8;  // query heads for each key/value head
+constexpr int kMaxGroup = kDecodeStepGroup;
 constexpr int kHalfRows = kItemRows / 2;
 static_assert(kItemRows == 16 && kMaxGroup <= kHalfRows);
 

@@ -3,8 +3,8 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-bool DecodeStepFitsBf16(const DecodeStepParams& params) {
-  return decode_step::Fits<WeightFormat::kBf16>(params);
+bool DecodeStepFitsBf16(const DecodeStepSizes& sizes) {
+  return decode_step::Fits<WeightFormat::kBf16>(sizes);
 }
 void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   decode_step::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);

@@ -3,8 +3,8 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-bool DecodeStepFitsFp8(const DecodeStepParams& params) {
-  return decode_step::Fits<WeightFormat::kFp8>(params);
+bool DecodeStepFitsFp8(const DecodeStepSizes& sizes) {
+  return decode_step::Fits<WeightFormat::kFp8>(sizes);
 }
 void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   decode_step::LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);

@@ -3,8 +3,8 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
-bool DecodeStepFitsInt4(const DecodeStepParams& params) {
-  return decode_step::Fits<WeightFormat::kInt4>(params);
+bool DecodeStepFitsInt4(const DecodeStepSizes& sizes) {
+  return decode_step::Fits<WeightFormat::kInt4>(sizes);
 }
 void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
   decode_step::LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);

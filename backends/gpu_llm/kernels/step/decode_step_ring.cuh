@@ -14,7 +14,7 @@ constexpr int kWarps = 8;  // that compute
 // Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
 // the others clear the exchange.
 constexpr int kThreads = 32 * (kWarps + 4);
-constexpr int kTileOutputs = 16;
+constexpr int kTileOutputs = kDecodeStepTileOutputs;
 constexpr int kPreloadedUnits = 4;
 
 // Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the

@@ -1,7 +1,6 @@
 // The split-K GEMM as a launch of the tile GEMM. The row tile follows the number of rows; the depth
 // is split where the tiles alone leave multiprocessors idle.
-#include <iterator>
-
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.h"
 #include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 
@@ -23,32 +22,14 @@ DeviceLimits LimitsOfDevice() {
   return limits;
 }
 
-int RowsOfTile(int num_rows) {
-  for (const int rows : portable_shape::kTileGemmRows) {
-    if (num_rows <= rows) return rows;
-  }
-  return portable_shape::kTileGemmRows[std::size(portable_shape::kTileGemmRows) - 1];
-}
-
 }  // namespace
-
-int64_t SplitPartials(int num_processors) {
-  return portable_shape::MaxPartials(num_processors);
-}
-
-bool CanSplit(const WeightMatrix& weights) {
-  if (weights.num_outputs % 16 != 0) return false;
-  if (weights.format == WeightFormat::kFp8)
-    return !weights.quantizes_input && weights.depth % 16 == 0;
-  return weights.depth % 8 == 0;
-}
 
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
   TileGemmParams gemm = {};
   gemm.weights = params.weights;
   gemm.in = static_cast<const __nv_bfloat16*>(params.in);
   gemm.num_rows = params.num_rows;
-  gemm.tile_rows = RowsOfTile(params.num_rows);
+  gemm.tile_rows = SplitGemmTile(KernelForm::kPortable, params.num_rows);
   gemm.num_row_tiles = (params.num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
   gemm.out = params.out;
   gemm.output = params.output;

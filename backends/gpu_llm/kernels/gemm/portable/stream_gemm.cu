@@ -298,11 +298,6 @@ void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t st
 
 }  // namespace
 
-bool CanStream(const WeightMatrix& weights, int num_rows, bool /*norms*/) {
-  return num_rows <= kStreamMaxRows && weights.num_outputs % kTileOutputs == 0 &&
-         weights.depth % 8 == 0;
-}
-
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
   switch (params.weights.format) {
     case WeightFormat::kBf16:

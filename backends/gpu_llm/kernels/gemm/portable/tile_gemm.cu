@@ -1,6 +1,7 @@
 // The tile GEMM by format of the weights, and the experts' GEMMs as launches of it.
 #include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.h"
 
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 
@@ -17,10 +18,6 @@ cudaError_t TileGemm(const TileGemmParams& params, cudaStream_t stream) {
       return TileGemmInt4(params, stream);
   }
   return cudaErrorInvalidValue;
-}
-
-bool StreamsLikeExpertGemm(const WeightMatrix&) {
-  return false;
 }
 
 cudaError_t StreamExperts(const StreamExpertsParams& params, int, cudaStream_t stream) {
@@ -41,19 +38,7 @@ cudaError_t StreamExperts(const StreamExpertsParams& params, int, cudaStream_t s
   return TileGemm(gemm, stream);
 }
 
-bool CanRunExpertGemm(const WeightMatrix& weights) {
-  if (weights.format == WeightFormat::kFp8)
-    return !weights.quantizes_input && weights.depth % 16 == 0 && weights.num_outputs % 8 == 0;
-  return weights.depth % 8 == 0 && weights.num_outputs % 8 == 0;
-}
-
-bool PrefersExpertGemm(const WeightMatrix&, GemmEpilogue) {
-  return false;
-}
-
 cudaError_t ExpertGemm(const ExpertGemmParams& params, int, cudaStream_t stream) {
-  // Both tiles add in the same order.
-  constexpr int kManyRows = 48;  // of an expert
   TileGemmParams gemm = {};
   gemm.weights = params.weights;
   gemm.stride_bytes = params.stride_bytes;
@@ -62,7 +47,7 @@ cudaError_t ExpertGemm(const ExpertGemmParams& params, int, cudaStream_t stream)
   gemm.first_rows = params.first_rows;
   gemm.num_experts = params.num_experts;
   gemm.num_rows = params.num_rows;
-  gemm.tile_rows = params.num_rows > kManyRows * params.num_experts ? 128 : 64;
+  gemm.tile_rows = ExpertGemmTile(KernelForm::kPortable, params.num_rows, params.num_experts);
   gemm.num_row_tiles =
       params.first_rows != nullptr
           ? static_cast<int>(MaxExpertTiles(params.num_rows, params.num_experts, gemm.tile_rows))

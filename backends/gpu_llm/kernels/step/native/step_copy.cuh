@@ -15,10 +15,6 @@ constexpr int kMaxInFlight = 2;
 constexpr int kSlotRowBytes = 2048, kSlotInt4KTiles = 4;
 constexpr int kFullArrivals = 1;  // at the barrier of a slot
 
-// Experts for which separate kernels are not faster: the least inner size in int4, of which short
-// depths fill only parts of slots, and the most rows in bf16.
-constexpr int kMinInt4ExpertInner = 4096, kMaxBf16ExpertRows = 1;
-
 __device__ __forceinline__ void FenceSlotBarriers() {
   BarrierInitFence();
 }

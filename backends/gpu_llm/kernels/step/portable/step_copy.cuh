@@ -16,9 +16,6 @@ constexpr int kMaxInFlight = kSlots;
 constexpr int kSlotRowBytes = 1024, kSlotInt4KTiles = 2;
 constexpr int kFullArrivals = 32 * kCopyWarps;
 
-// As in the native form.
-constexpr int kMinInt4ExpertInner = 32, kMaxBf16ExpertRows = 1;
-
 __device__ __forceinline__ void FenceSlotBarriers() {}
 __device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) {
   asm volatile(

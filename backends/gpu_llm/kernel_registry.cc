@@ -1,0 +1,446 @@
+// The tables of the registry, and what each kernel can run.
+#include "backends/gpu_llm/kernel_registry.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "backends/gpu_llm/kernels/portable/shared_bytes.h"
+#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
+#include "backends/llm_core/model/decoder_spec.h"
+
+namespace nereid::gpu {
+namespace {
+
+// Sets of forms.
+constexpr uint32_t kNative = 1, kPortable = 2, kBothForms = 3;
+constexpr bool Has(uint32_t forms, KernelForm form) {
+  return (forms & (form == KernelForm::kNative ? kNative : kPortable)) != 0;
+}
+
+// Sets of operands: the format of the weights, and for fp8 whether rows are quantized, too.
+constexpr uint32_t kBf16 = 1, kInt4 = 2, kFp8 = 4, kFp8Rows = 8, kAll = 15;
+uint32_t OperandsOf(const Product& p) {
+  switch (p.weights.format) {
+    case WeightFormat::kBf16:
+      return kBf16;
+    case WeightFormat::kInt4:
+      return kInt4;
+    case WeightFormat::kFp8:
+      break;
+  }
+  return QuantizesRows(p.weights, p.gathers_columns) ? kFp8Rows : kFp8;
+}
+
+constexpr int kAnyRows = std::numeric_limits<int>::max();
+constexpr KernelMode kFast = KernelMode::kFastest, kInvariant = KernelMode::kBatchInvariant;
+
+// ---- products ----
+
+using ProductCondition = bool (*)(const Product&);
+
+constexpr ProductCondition kAlways = nullptr;
+// The fused gate saves a kernel after the product.
+constexpr ProductCondition kGates = [](const Product& p) {
+  return p.output == GemmEpilogue::kSiluGate;
+};
+constexpr ProductCondition kDoesNotGate = [](const Product& p) {
+  return p.output != GemmEpilogue::kSiluGate;
+};
+// The LM head is wide: too large for the fixed costs of cuBLASLt to matter.
+constexpr ProductCondition kIsWide = [](const Product& p) {
+  return p.weights.num_outputs > 8 * p.weights.depth;
+};
+constexpr ProductCondition kIsNotWide = [](const Product& p) { return !kIsWide(p); };
+constexpr ProductCondition kGatesAndIsNotWide = [](const Product& p) {
+  return kGates(p) && !kIsWide(p);
+};
+// Each block of the stream GEMM has one tile, and copies the input beside the weights.
+constexpr ProductCondition kHasATileABlock = [](const Product& p) {
+  return !p.norms && p.weights.num_outputs <= 16 * p.num_processors && p.weights.depth <= 4096 &&
+         !kIsWide(p);
+};
+// Every block of the stream GEMM keeps the whole input in shared memory, so with a long one the
+// split-K GEMM wins earlier.
+constexpr ProductCondition kHasShortInput = [](const Product& p) {
+  return p.num_rows == 1 || int64_t{p.num_rows} * p.weights.depth < 32768;
+};
+constexpr ProductCondition kGatesOrIsDeep = [](const Product& p) {
+  return kGates(p) || p.weights.depth >= 2 * p.weights.num_outputs;
+};
+
+struct ProductRule {
+  uint32_t forms;
+  KernelMode mode;
+  uint32_t operands;
+  ProductKernel kernel;
+  int max_rows;
+  ProductCondition condition;
+};
+// The limits of the native form were measured on the layers and the LM head of an 8B model on an
+// H200, those of the portable form on the layers on an H100. More than kStreamMaxRows rows take
+// several launches of the stream GEMM, each of which reads the weights. Above the limits of
+// SplitGemm(), dequantizing int4 and fp8 weights to memory costs less than cuBLASLt gains.
+constexpr ProductRule kProductRules[] = {
+    // forms    mode        operands  kernel                  rows      if
+    {kNative, kFast, kBf16, ProductKernel::kStreamGemm, 16, kHasATileABlock},
+    {kNative, kFast, kBf16, ProductKernel::kStreamGemm, 8, kHasShortInput},
+    {kNative, kFast, kBf16, ProductKernel::kStreamGemm, 8, kIsWide},
+    {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 128, kGatesAndIsNotWide},
+    {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 64, kIsNotWide},
+    {kNative, kFast, kInt4, ProductKernel::kStreamGemm, 16, kAlways},
+    {kNative, kFast, kInt4, ProductKernel::kSplitGemm, 256, kAlways},
+    {kNative, kFast, kFp8, ProductKernel::kStreamGemm, 32, kAlways},
+    {kNative, kFast, kFp8Rows, ProductKernel::kStreamGemm, 8, kAlways},
+    {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 256, kGatesOrIsDeep},
+    {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 64, kAlways},
+    // The portable split-K GEMM needs a separate norm kernel, which only the product with a gate,
+    // the largest one, pays for.
+    {kPortable, kFast, kBf16, ProductKernel::kStreamGemm, 2, kGates},
+    {kPortable, kFast, kBf16, ProductKernel::kStreamGemm, 8, kDoesNotGate},
+    {kPortable, kFast, kBf16, ProductKernel::kSplitGemm, 32, kGates},
+    {kPortable, kFast, kBf16, ProductKernel::kSplitGemm, 16, kAlways},
+    {kPortable, kFast, kInt4, ProductKernel::kStreamGemm, 8, kDoesNotGate},
+    {kPortable, kFast, kInt4, ProductKernel::kSplitGemm, 256, kAlways},
+    {kPortable, kFast, kFp8, ProductKernel::kStreamGemm, 2, kGates},
+    {kPortable, kFast, kFp8, ProductKernel::kStreamGemm, 8, kDoesNotGate},
+    {kPortable, kFast, kFp8, ProductKernel::kSplitGemm, 256, kAlways},
+    {kPortable, kFast, kFp8, ProductKernel::kStreamGemm, 16, kAlways},
+    {kPortable, kFast, kFp8Rows, ProductKernel::kStreamGemm, 8, kAlways},
+    {kBothForms, kFast, kFp8Rows, ProductKernel::kFp8Cublas, kAnyRows, kAlways},
+    {kBothForms, kFast, kAll, ProductKernel::kCublas, kAnyRows, kAlways},
+    {kNative, kInvariant, kAll, ProductKernel::kExpertGemm, kAnyRows, kAlways},
+    {kBothForms, kInvariant, kAll, ProductKernel::kGroupedGemm, kAnyRows, kAlways},
+};
+
+// Whether the stream GEMM norms the rows itself and reads them as they are.
+bool StreamsRowsAsTheyAre(const Product& p) {
+  return !p.gathers_columns &&
+         CanStream(p.form, p.weights, std::min(p.num_rows, kStreamMaxRows), p.norms);
+}
+
+// Whether the batch-invariant product reads the weights as they are.
+bool ReadsWeights(const Product& p) {
+  if (p.weights.format == WeightFormat::kFp8) return false;
+  if (p.output == GemmEpilogue::kFloat)
+    return p.weights.format == WeightFormat::kBf16 && p.weights.depth % 8 == 0;
+  return CanRunExpertGemm(p.form, p.weights);
+}
+
+Product Dequantized(Product p) {
+  p.weights.format = WeightFormat::kBf16;
+  return p;
+}
+
+// ---- experts ----
+
+struct ExpertRule {
+  ExpertKernel kernel;
+  int tile_rows;         // of kStreamExperts
+  double max_mean_rows;  // of an expert; at most tile_rows
+};
+// The tiles hold nearly every expert's rows if tokens select experts evenly: each further tile of
+// an expert reads its weights again. StreamExperts() needs rows in bf16; batch-invariant steps use
+// it where its bits are those of ExpertGemm().
+constexpr ExpertRule kExpertRules[] = {
+    {ExpertKernel::kStreamExperts, 8, 4.0},   {ExpertKernel::kStreamExperts, 16, 9.0},
+    {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
+    {ExpertKernel::kExpertGemm, 0, 1e30},
+};
+// From so many rows on, three kernels route faster than one.
+constexpr int64_t kManyRouteRows = 512;
+
+bool CanStreamExperts(const ExpertsProduct& p) {
+  const auto quantizes = [](const WeightMatrix& weights) {
+    return weights.format == WeightFormat::kFp8 && weights.quantizes_input;
+  };
+  if (quantizes(p.gate_up) || quantizes(p.down)) return false;
+  return p.mode == kFast ||
+         (StreamsLikeExpertGemm(p.form, p.gate_up) && StreamsLikeExpertGemm(p.form, p.down));
+}
+
+// ---- decode steps in one launch ----
+
+struct DecodeStepRule {
+  uint32_t forms;
+  WeightFormat format;
+  bool has_experts;
+  int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
+  int max_rows;
+};
+// For more rows, and for what is not here, separate kernels are not slower.
+constexpr DecodeStepRule kDecodeStepRules[] = {
+    {kBothForms, WeightFormat::kBf16, false, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kFp8, false, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kInt4, false, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kBf16, true, 32, 1},
+    {kNative, WeightFormat::kInt4, true, 4096, kDecodeStepRows},
+    {kPortable, WeightFormat::kInt4, true, 32, kDecodeStepRows},
+};
+
+struct DecodeStepLimit {
+  const char* needs;
+  bool (*holds)(const FusedDecoder&);
+};
+constexpr DecodeStepLimit kDecodeStepLimits[] = {
+    {"layers", [](const FusedDecoder& m) { return !m.spec->layers.empty(); }},
+    {"one GPU", [](const FusedDecoder& m) { return m.num_gpus == 1; }},
+    {"steps that may depend on the batch", [](const FusedDecoder& m) { return m.mode == kFast; }},
+    {"weights in GPU memory", [](const FusedDecoder& m) { return !m.streams_weights; }},
+    {"a cache in bf16", [](const FusedDecoder& m) { return m.cache == CacheFormat::kBf16; }},
+    {"matrices of one format and no biases but those of q, k and v",
+     [](const FusedDecoder& m) { return m.has_plain_weights; }},
+    {"no attention sinks", [](const FusedDecoder& m) { return m.spec->num_sink_tokens == 0; }},
+    {"RMS norms", [](const FusedDecoder& m) { return m.spec->norm.kind == llm::NormKind::kRms; }},
+    {"no norms after attention and MLP", [](const FusedDecoder& m) { return !m.spec->post_norms; }},
+    {"rope over multiples of 16 columns",
+     [](const FusedDecoder& m) {
+       return m.spec->position == llm::PositionKind::kRope &&
+              std::all_of(m.spec->ropes.begin(), m.spec->ropes.end(),
+                          [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
+     }},
+    {"no soft cap of scores",
+     [](const FusedDecoder& m) { return m.spec->attention_soft_cap <= 0.0f; }},
+    {"one scale of scores",
+     [](const FusedDecoder& m) {
+       return std::all_of(m.spec->layers.begin(), m.spec->layers.end(),
+                          [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
+     }},
+    {"gated SiLU",
+     [](const FusedDecoder& m) {
+       return m.spec->mlp == llm::MlpKind::kGated && m.spec->activation == llm::Activation::kSilu;
+     }},
+    {"no parallel residual", [](const FusedDecoder& m) { return !m.spec->parallel_residual; }},
+    {"up to 8 query heads a key/value head",
+     [](const FusedDecoder& m) {
+       return m.sizes.num_kv_heads > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
+              m.sizes.num_heads / m.sizes.num_kv_heads <= kDecodeStepGroup;
+     }},
+    {"int4 in groups of 128 or more",
+     [](const FusedDecoder& m) {
+       return m.sizes.format != WeightFormat::kInt4 || m.sizes.scales_per_block == 1;
+     }},
+    {"sizes in multiples of 32, outputs of 16",
+     [](const FusedDecoder& m) {
+       const DecodeStepSizes& s = m.sizes;
+       const int q_size = s.num_heads * s.head_dim, kv_size = s.num_kv_heads * s.head_dim;
+       return s.hidden_size % 32 == 0 && s.inner_size % 32 == 0 && q_size % 32 == 0 &&
+              s.expert_inner_size % 32 == 0 &&
+              (q_size + 2 * kv_size) % kDecodeStepTileOutputs == 0 &&
+              s.head_outputs % kDecodeStepTileOutputs == 0;
+     }},
+    {"up to 8 of 512 experts a token",
+     [](const FusedDecoder& m) {
+       return m.sizes.num_experts <= kDecodeStepMaxExperts &&
+              m.sizes.experts_per_token <= kDecodeStepRowExperts &&
+              m.sizes.experts_per_token <= m.sizes.num_experts;
+     }},
+    {"a kernel for its heads and hidden_size",
+     [](const FusedDecoder& m) { return FindStepKernel(m.sizes) >= 0; }},
+};
+
+// ---- attention ----
+
+// Tokens from which on unpacking once costs less than unpacking for each tile.
+constexpr int kMinUnpackedTokens = 1024;
+
+}  // namespace
+
+const char* KernelName(ProductKernel kernel) {
+  switch (kernel) {
+    case ProductKernel::kStreamGemm:
+      return "StreamGemm";
+    case ProductKernel::kSplitGemm:
+      return "SplitGemm";
+    case ProductKernel::kCublas:
+      return "cuBLASLt";
+    case ProductKernel::kFp8Cublas:
+      return "cuBLASLt on fp8 rows";
+    case ProductKernel::kFp8SplitGemm:
+      return "SplitGemm on fp8 rows";
+    case ProductKernel::kExpertGemm:
+      return "ExpertGemm";
+    case ProductKernel::kGroupedGemm:
+      return "GroupedGemm";
+  }
+  return "?";
+}
+
+ProductChoice ChooseProduct(const Product& p) {
+  const uint32_t operands = OperandsOf(p);
+  const auto* const rule = std::find_if(
+      std::begin(kProductRules), std::end(kProductRules), [&](const ProductRule& candidate) {
+        return Has(candidate.forms, p.form) && candidate.mode == p.mode &&
+               (candidate.operands & operands) != 0 && p.num_rows <= candidate.max_rows &&
+               (candidate.condition == nullptr || candidate.condition(p)) &&
+               CanRun(candidate.kernel, p);
+      });
+  ProductChoice choice;
+  choice.kernel = rule->kernel;
+  choice.rule = static_cast<int>(rule - std::begin(kProductRules));
+  const bool is_quantized = p.weights.format != WeightFormat::kBf16;
+  switch (rule->kernel) {
+    case ProductKernel::kStreamGemm:
+      choice.prepares_rows = !StreamsRowsAsTheyAre(p);
+      break;
+    case ProductKernel::kFp8SplitGemm:
+    case ProductKernel::kFp8Cublas:  // quantizing the rows norms them
+      break;
+    case ProductKernel::kSplitGemm:
+      choice.prepares_rows = true;
+      break;
+    case ProductKernel::kExpertGemm:
+      choice.prepares_rows = true;
+      choice.dequantizes = is_quantized && !ReadsWeights(p);
+      break;
+    case ProductKernel::kCublas:
+    case ProductKernel::kGroupedGemm:
+      choice.prepares_rows = true;
+      choice.dequantizes = is_quantized;
+      break;
+  }
+  return choice;
+}
+
+int NumProductRules() {
+  return static_cast<int>(std::size(kProductRules));
+}
+
+bool CanRun(ProductKernel kernel, const Product& p) {
+  switch (kernel) {
+    case ProductKernel::kStreamGemm:
+      return StreamsRowsAsTheyAre(p) ||
+             (!QuantizesRows(p.weights, p.gathers_columns) &&
+              CanStream(p.form, p.weights, std::min(p.num_rows, kStreamMaxRows), false));
+    case ProductKernel::kSplitGemm:
+    case ProductKernel::kFp8SplitGemm:
+      return CanSplit(p.form, p.weights);
+    case ProductKernel::kFp8Cublas:
+      return QuantizesRows(p.weights, p.gathers_columns);
+    case ProductKernel::kExpertGemm:
+      return (!p.selects_rows || p.norms || p.gathers_columns) &&
+             (ReadsWeights(p) || ReadsWeights(Dequantized(p)));
+    case ProductKernel::kCublas:
+    case ProductKernel::kGroupedGemm:
+      return true;
+  }
+  return false;
+}
+
+// cuBLASLt needs rows of whole 16-byte chunks.
+bool QuantizesRows(const WeightMatrix& weights, bool gathers_columns) {
+  return weights.format == WeightFormat::kFp8 && weights.quantizes_input && !gathers_columns &&
+         weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
+}
+
+bool CanStream(KernelForm form, const WeightMatrix& weights, int num_rows, bool norms) {
+  if (num_rows > kStreamMaxRows || weights.num_outputs % stream_gemm_shape::kTileOutputs != 0)
+    return false;
+  if (form == KernelForm::kPortable) return weights.depth % 8 == 0;
+  if (weights.depth % (weights.format == WeightFormat::kInt4 ? 8 : 32) != 0) return false;
+  using stream_gemm_shape::PlanFor;
+  const stream_gemm_shape::StreamGemmPlan plan =
+      weights.format == WeightFormat::kBf16 ? PlanFor<WeightFormat::kBf16>(weights, num_rows, norms)
+      : weights.format == WeightFormat::kFp8
+          ? PlanFor<WeightFormat::kFp8>(weights, num_rows, norms)
+          : PlanFor<WeightFormat::kInt4>(weights, num_rows, norms);
+  // For bf16 weights, an input that does not fit is left to cuBLASLt, which is as fast then.
+  return plan.num_stages >= 2 && (plan.in_shared || weights.format != WeightFormat::kBf16);
+}
+
+bool CanSplit(KernelForm form, const WeightMatrix& weights) {
+  if (weights.num_outputs % kInt4TileRows != 0) return false;
+  if (weights.format != WeightFormat::kFp8) return weights.depth % 8 == 0;
+  // The native kernel multiplies fp8 by fp8, the portable one unpacks fp8 to bf16.
+  return weights.quantizes_input == (form == KernelForm::kNative) && weights.depth % 16 == 0;
+}
+
+bool CanRunExpertGemm(KernelForm form, const WeightMatrix& weights) {
+  const int outputs =
+      form == KernelForm::kNative && weights.format == WeightFormat::kInt4 ? kInt4TileRows : 8;
+  if (weights.num_outputs % outputs != 0) return false;
+  if (weights.format != WeightFormat::kFp8) return weights.depth % 8 == 0;
+  return weights.depth % 16 == 0 && !(form == KernelForm::kPortable && weights.quantizes_input);
+}
+
+int64_t SplitPartials(KernelForm form, int num_processors) {
+  return form == KernelForm::kNative ? 0 : portable_shape::MaxPartials(num_processors);
+}
+
+int SplitGemmTile(KernelForm form, int num_rows) {
+  const int least = form == KernelForm::kNative ? 32 : 8;
+  int tile = portable_shape::kTileGemmRows[std::size(portable_shape::kTileGemmRows) - 1];
+  while (tile > least && num_rows <= tile / 2) tile /= 2;
+  return tile;
+}
+
+int GroupedGemmTile(int num_rows) {
+  return num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+}
+
+int ExpertGemmTile(KernelForm form, int num_rows, int num_experts) {
+  if (form == KernelForm::kNative) return num_rows / num_experts > 96 ? 256 : 128;
+  return num_rows > 48 * num_experts ? 128 : 64;
+}
+
+ExpertsChoice ChooseExperts(const ExpertsProduct& p) {
+  const double mean_rows = static_cast<double>(p.num_tokens * p.experts_per_token) / p.num_experts;
+  const bool streams = CanStreamExperts(p);
+  const auto* const rule = std::find_if(
+      std::begin(kExpertRules), std::end(kExpertRules), [&](const ExpertRule& candidate) {
+        return mean_rows <= candidate.max_mean_rows &&
+               (streams || candidate.kernel != ExpertKernel::kStreamExperts);
+      });
+  ExpertsChoice choice;
+  choice.kernel = rule->kernel;
+  choice.tile_rows = rule->tile_rows;
+  choice.rule = static_cast<int>(rule - std::begin(kExpertRules));
+  if (choice.kernel == ExpertKernel::kExpertGemm && p.mode == kFast &&
+      p.num_tokens >= kManyRouteRows)
+    choice.router = RouteKernel::kExpertGemm;
+  return choice;
+}
+
+int NumExpertRules() {
+  return static_cast<int>(std::size(kExpertRules));
+}
+
+// Both add an output's products from the first column to the last, unless StreamExperts() divides
+// the depth into slices.
+bool StreamsLikeExpertGemm(KernelForm form, const WeightMatrix& weights) {
+  if (form == KernelForm::kPortable) return false;
+  return weights.format == WeightFormat::kBf16 ||
+         (weights.format == WeightFormat::kInt4 && weights.depth < kMinSlicedDepth);
+}
+
+DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model) {
+  for (const DecodeStepLimit& limit : kDecodeStepLimits) {
+    if (!limit.holds(model)) return {0, limit.needs};
+  }
+  for (const DecodeStepRule& rule : kDecodeStepRules) {
+    if (Has(rule.forms, model.form) && rule.format == model.sizes.format &&
+        rule.has_experts == (model.sizes.num_experts > 0) &&
+        model.sizes.expert_inner_size >= rule.min_expert_inner) {
+      return {rule.max_rows, nullptr};
+    }
+  }
+  return {0, "experts for which one launch is faster"};
+}
+
+bool HasHeadDim(int head_dim) {
+  return std::find(std::begin(portable_shape::kHeadDims), std::end(portable_shape::kHeadDims),
+                   head_dim) != std::end(portable_shape::kHeadDims);
+}
+
+bool UnpacksCache(const PromptAttention& attention) {
+  return attention.cache != CacheFormat::kBf16 && attention.num_tokens >= kMinUnpackedTokens &&
+         attention.num_blocks <= attention.max_unpacked;
+}
+
+// Two-shot needs two trips over the link and moves each byte twice. One-shot needs one trip and
+// sends each byte, doubled by the epochs, to every other GPU.
+bool SumsInOneShot(int num_gpus, int64_t count, int64_t max_one_shot) {
+  return count * (num_gpus - 1) <= max_one_shot;
+}
+
+}  // namespace nereid::gpu
