@@ -136,21 +136,24 @@ class GpuModel : public llm::LlmModel {
     options.on_warning = [model = std::string(name())](const std::string& what) {
       LogWarning(StrCat("model '", model, "': ", what));
     };
+    std::vector<int32_t> devices = {options.device};
     if (const std::string text = DeviceIds(context().parameters()); !text.empty()) {
-      NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(text));
-      if (devices.size() > 1) {
-        if (!parameters.lora.names_adapters()) options.adapter_memory_fraction = 0.0;
-        NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
-                                gpu::ShardedExecutor::Create(model, options, devices));
-        return executor;
-      }
+      NEREID_ASSIGN_OR_RETURN(devices, gpu::ParseDeviceIds(text));
       options.device = devices[0];
     }
-    if (parameters.is_draft_model) {
+    if (parameters.is_draft_model) {  // on the first GPU of its model
       FitDraftModel(parameters, options);
+      devices.resize(1);
     } else if (Result<gpu::CompanionMemory> memory = MemoryOfDrafter(model, parameters, options);
                memory.ok()) {
       options.companion_memory = *memory;
+    }
+    if (devices.size() > 1) {
+      if (!parameters.lora.names_adapters()) options.adapter_memory_fraction = 0.0;
+      NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::ShardedExecutor> sharded,
+                              gpu::ShardedExecutor::Create(model, options, devices));
+      executor_ = &sharded->rank(0);
+      return std::unique_ptr<llm::Executor>(std::move(sharded));
     }
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::GpuExecutor> executor,
                             gpu::GpuExecutor::Create(std::move(model), options));
@@ -166,7 +169,7 @@ class GpuModel : public llm::LlmModel {
       std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::Eagle3Head head,
       std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
       const llm::LlmParameters& /*parameters*/) override {
-    if (executor_ == nullptr) return InternalError("an EAGLE-3 head without a model on one GPU");
+    if (executor_ == nullptr) return InternalError("an EAGLE-3 head without a model");
     const llm::ExecutorLimits& limits = executor_->limits();
     gpu::Eagle3LayerOptions options;
     options.device = executor_->device();
@@ -186,7 +189,7 @@ class GpuModel : public llm::LlmModel {
   }
 
  private:
-  // Of the model, on one GPU; the engine owns it. Read during the load.
+  // Of the model, on its first GPU; the engine owns it. Read during the load.
   gpu::GpuExecutor* executor_ = nullptr;
 };
 

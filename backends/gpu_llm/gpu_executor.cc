@@ -233,6 +233,8 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
   NEREID_RETURN_IF_ERROR(MakeMasks());
+  // Later, an allocation may wait for all GPUs, one of which waits for this one.
+  if (options_.group != nullptr && options_.rank == 0) NEREID_RETURN_IF_ERROR(MakeTopTokens());
   return SizeCache();
 }
 

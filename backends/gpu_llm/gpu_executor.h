@@ -205,6 +205,7 @@ class GpuExecutor : public llm::Executor {
   Status FindCandidates(const llm::StepBatch& batch, int32_t buffer_index);
   // Finds the most likely tokens of the rows whose sequences request them, before rules change the
   // logits.
+  Status MakeTopTokens();
   Status FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index);
   // Allocates them.
   Status MakeMasks();
@@ -254,8 +255,8 @@ class GpuExecutor : public llm::Executor {
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
   PinnedMemory sampled_;    // [2, max_num_logits] ids, then as many log probabilities
   PinnedMemory log_probs_;  // [2, rows of a step]: of prompt tokens
-  // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; the first request that
-  // needs it allocates it
+  // [2, max_num_logits, kMaxTopTokens] ids, then as many log probabilities; on one GPU, the first
+  // request that needs it allocates it
   PinnedMemory top_tokens_;
   StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
   StepGraphs hidden_state_graphs_;    // of fused steps whose hidden states are kept

@@ -7,10 +7,6 @@ namespace nereid::gpu {
 
 Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
                                         llm::HiddenStatePlace place) {
-  if (options_.group != nullptr) {
-    return UnsupportedError("hidden states of layers on ", options_.group->count(),
-                            " GPUs: gpu_llm has them on one GPU");
-  }
   for (const int32_t layer : layers) {
     if (layer >= 0 && layer <= model_.spec.num_layers()) continue;
     return InvalidArgError("hidden states of layer ", layer, ": the model has layers 0 to ",
@@ -19,10 +15,20 @@ Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   hidden_state_place_ = place;
-  return decoder_->Capture({layers.begin(), layers.end()});
+  NEREID_RETURN_IF_ERROR(decoder_->Capture({layers.begin(), layers.end()}));
+  if (options_.group == nullptr || options_.rank > 0 || place == llm::HiddenStatePlace::kDevice)
+    return {};
+  // Now, because an allocation during a step may wait for all GPUs, one of which waits for this one.
+  const int64_t size_bytes = 2 * decoder_->captured()->row_size() * limits_.max_num_tokens;
+  for (InFlightStep& in_flight : in_flight_) {
+    NEREID_ASSIGN_OR_RETURN(in_flight.hidden,
+                            PinnedMemory::Allocate(static_cast<size_t>(size_bytes)));
+  }
+  return {};
 }
 
 Status GpuExecutor::ReturnHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight) {
+  if (options_.rank > 0) return {};
   if (decoder_->captured() == nullptr)
     return InternalError("a step returns hidden states, but none are kept");
   if (hidden_state_place_ == llm::HiddenStatePlace::kHost)

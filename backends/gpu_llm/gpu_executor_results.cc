@@ -125,11 +125,16 @@ Status GpuExecutor::FindCandidates(const llm::StepBatch& batch, int32_t buffer_i
   return {};
 }
 
+Status GpuExecutor::MakeTopTokens() {
+  if (top_tokens_.size_bytes() > 0) return {};
+  const size_t count = size_t{2} * kMaxTopTokens * static_cast<size_t>(max_num_logits_);
+  NEREID_ASSIGN_OR_RETURN(top_tokens_, PinnedMemory::Allocate(8 * count));
+  return {};
+}
+
 Status GpuExecutor::FindTopTokensOfRows(const llm::StepBatch& batch, int32_t buffer_index) {
   const int32_t half = max_num_logits_ * kMaxTopTokens;  // ids of one of the two steps
-  if (top_tokens_.size_bytes() == 0) {
-    NEREID_ASSIGN_OR_RETURN(top_tokens_, PinnedMemory::Allocate(size_t{16} * half));
-  }
+  NEREID_RETURN_IF_ERROR(MakeTopTokens());
   InFlightStep& in_flight = in_flight_[buffer_index];
   TopTokensParams params = {};
   params.logits = decoder_->logits();

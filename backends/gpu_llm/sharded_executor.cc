@@ -15,7 +15,10 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
     own.device = devices[rank];
     own.rank = rank;
     own.group = executor->group_.get();
-    if (rank > 0) own.on_profile = [](const std::string&) {};  // rank 0 reports the profile
+    if (rank > 0) {
+      own.on_profile = [](const std::string&) {};  // rank 0 reports the profile
+      own.companion_memory = {};                   // a drafter runs on rank 0's GPU
+    }
     NEREID_ASSIGN_OR_RETURN(executor->ranks_[rank], GpuExecutor::Create(model, own));
     return {};
   }));
@@ -40,6 +43,12 @@ llm::ExecutorMemory ShardedExecutor::memory() const {
     sum.pinned_bytes += memory.pinned_bytes;
   }
   return sum;
+}
+
+Status ShardedExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
+                                            llm::HiddenStatePlace place) {
+  return threads_.Run(
+      [&](int32_t rank) { return ranks_[rank]->CaptureHiddenStates(layers, place); });
 }
 
 Status ShardedExecutor::Submit(const llm::StepBatch& batch) {

@@ -24,21 +24,14 @@ class ShardedExecutor : public llm::Executor {
   ~ShardedExecutor() override;
 
   const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
-  // Draft tokens are verified, and prompt rows embedded, on one GPU only.
-  llm::ExecutorFeatures features() const override {
-    llm::ExecutorFeatures features = ranks_[0]->features();
-    features.draft_tokens = false;
-    features.prompt_embeddings = false;
-    features.draft_masks = false;
-    features.draft_logits = false;
-    features.hidden_states = false;
-    return features;
-  }
+  llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
   llm::ExecutorMemory memory() const override;
   std::span<const llm::StepCostPoint> typical_step_costs() const override {
     return ranks_[0]->typical_step_costs();
   }
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
+  // Rank 0 has them; a drafter that reads them runs on its GPU.
+  Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
   // A fault of one GPU ends the step on all of them; waiting ranks are woken.
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;

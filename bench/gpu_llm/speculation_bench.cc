@@ -6,6 +6,8 @@
 //   gpu_speculation_bench engine [BATCH...]  tokens a second with drafters and simulated acceptance
 //   gpu_speculation_bench eagle3 [BATCH...]  the same with an EAGLE-3 head of 0.85 GB, greedy, and
 //                                            what its drafts take
+//   gpu_speculation_bench trace [BATCH...]   where the time of each step with that head goes; of
+//                                            any number of sequences
 //
 // Random weights accept nothing, so that `engine` simulates acceptance: every sampled token is
 // replaced by kOutputToken, and each draft is that token with a fixed probability. So drafts that
@@ -31,6 +33,7 @@
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
+#include "bench/gpu_llm/draft_trace.h"
 
 namespace nereid::bench {
 namespace {
@@ -469,6 +472,40 @@ void MeasureEagle3(const std::vector<int32_t>& batches) {
   }
 }
 
+// Four runs of a batch one after the other, so that sizes of steps that are new in the first one
+// are known in the last.
+void TraceEagle3(const std::vector<int32_t>& batches) {
+  const RandomHead random;
+  for (const int32_t batch : batches) {
+    double plain = 0.0;
+    for (const bool has_head : {false, true}) {
+      std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+      const auto trace = std::make_shared<DraftTrace>();
+      llm::EngineOptions options;
+      std::unique_ptr<llm::Executor> traced;
+      if (has_head) {
+        std::unique_ptr<gpu::Eagle3Layer> head = MakeHead(random, *executor);
+        options.speculation.drafter = std::make_shared<TracedDrafter>(
+            std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0)), trace);
+        traced = std::make_unique<RepeatingExecutor>(std::move(executor));
+      } else {
+        traced = std::move(executor);
+      }
+      traced = std::make_unique<TracedExecutor>(std::move(traced), trace);
+      llm::Engine engine(std::move(options), std::move(traced));
+      for (int round = 0; round < (has_head ? 4 : 2); ++round) {
+        const double rate = TokensPerSecond(engine, batch, 384, true);
+        const std::vector<DraftStep> steps = trace->Take();
+        if (!has_head) plain = std::max(plain, rate);
+        std::printf("%d,%s head,run %d,%.0f tokens a second,%.3f of plain\n", batch,
+                    has_head ? "with" : "without", round, rate, rate / plain);
+        PrintDraftSteps(batch, steps);
+        if (has_head && round % 3 == 0) PrintEachDraftStep(batch, steps);
+      }
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<int32_t> batches;
@@ -480,8 +517,10 @@ int Main(int argc, char** argv) {
     MeasureEngine(batches);
   } else if (what == "eagle3") {
     MeasureEagle3(batches);
+  } else if (what == "trace") {
+    TraceEagle3(batches);
   } else {
-    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine|eagle3 [BATCH...]\n");
+    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine|eagle3|trace [BATCH...]\n");
     return 1;
   }
   return 0;

@@ -106,7 +106,9 @@ Status Decoder::AllocateTensorParallel(const DecoderLimits& limits) {
 }
 
 const GpuNorm* Decoder::NextInputNorm(int32_t layer) const {
-  return layer + 1 < spec_->num_layers() ? &weights_->layers[layer + 1].input_norm : nullptr;
+  const int32_t next = layer + 1;
+  if (next == spec_->num_layers() || !HasNormedInput(next)) return nullptr;
+  return &weights_->layers[next].input_norm;
 }
 
 int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format) {
@@ -184,8 +186,9 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
 }
 
 Status Decoder::Capture(std::vector<int32_t> layers) {
-  NEREID_ASSIGN_OR_RETURN(
-      captured_, HiddenStates::Create(std::move(layers), spec_->hidden_size, max_num_tokens_));
+  const int32_t num_rows = tensor_parallel_.sharding.rank() == 0 ? max_num_tokens_ : 0;
+  NEREID_ASSIGN_OR_RETURN(captured_,
+                          HiddenStates::Create(std::move(layers), spec_->hidden_size, num_rows));
   return {};
 }
 
@@ -353,7 +356,7 @@ Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cu
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const bool is_normed = fuses_all_reduce_norm_ && layer > 0;
+  const bool is_normed = HasNormedInput(layer);
   if (Adapts(AdapterGroup::kQkv)) {
     ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
     NEREID_RETURN_IF_ERROR(ShrinkAdapters({layer, AdapterGroup::kQkv}, normed_, stream));

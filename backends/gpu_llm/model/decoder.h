@@ -92,7 +92,8 @@ class Decoder {
   bool TakeSettled() { return linear_->TakeSettled(); }
   CacheBlocks cache_blocks() const;
   // Keeps the inputs of these layers in later steps: in those with
-  // StepShape::returns_hidden_states, and in those that are not fused. Before the first step.
+  // StepShape::returns_hidden_states, and in those that are not fused. Before the first step, and
+  // with several GPUs on all of them; rank 0 keeps the rows.
   Status Capture(std::vector<int32_t> layers);
   // Of the newest such step; null: nothing is kept.
   const HiddenStates* captured() const { return captured_ ? &*captured_ : nullptr; }
@@ -166,6 +167,12 @@ class Decoder {
   // All-reduces partial_sums_ into the residual; with fuses_all_reduce_norm_ the next norm is
   // fused.
   Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
+  // Whether the all-reduce in front of the layer has left its normed input in normed_. Not if its
+  // input is kept: only an all-reduce without a norm leaves the whole residual on each GPU.
+  bool HasNormedInput(int32_t layer) const {
+    return fuses_all_reduce_norm_ && layer > 0 && !(captured_ && captured_->has(layer));
+  }
+  // The norm that is fused into the all-reduce behind the layer.
   const GpuNorm* NextInputNorm(int32_t layer) const;
   void RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
                     cudaStream_t stream);

@@ -22,6 +22,7 @@ Result<HiddenStates> HiddenStates::Create(std::vector<int32_t> layers, int32_t h
 
 Status HiddenStates::Store(int32_t layer, const __nv_bfloat16* residual, int32_t num_rows,
                            cudaStream_t stream) const {
+  if (rows_.size_bytes() == 0) return {};
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i] != layer) continue;
     CopyRows({residual, nullptr, rows() + static_cast<int64_t>(i) * hidden_size_, nullptr, num_rows,

@@ -30,7 +30,7 @@ Status CheckExecutor(const LlmParameters& parameters, Executor& executor) {
   if (parameters.speculation.kind != DrafterKind::kOff && !features.draft_tokens) {
     return UnsupportedError(
         "parameter 'speculative_decoding' is '", parameters.speculative_decoding,
-        "': this executor does not verify draft tokens (several GPUs), expected off");
+        "': this executor does not verify draft tokens, expected off");
   }
   return {};
 }

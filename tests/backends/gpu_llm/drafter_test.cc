@@ -4,7 +4,6 @@
 
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
-#include "backends/llm_core/grammar/grammar.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
@@ -16,7 +15,7 @@ namespace {
 
 using testing::FullAnswer;
 using testing::RelativeError;
-using Work = std::vector<std::unique_ptr<llm::GenerationRequest>>;
+using testing::Work;
 
 class GpuDrafterTest : public testing::GpuSpeculationTest {
  protected:
@@ -24,38 +23,6 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     testing::GpuSpeculationTest::SetUp();
     if (IsSkipped()) return;
     ASSERT_NE(MakeExecutor(), nullptr);  // sets vocab_size_
-  }
-  // Under load, in chunks, behind cached prefixes, and with cancellations.
-  void AnswerTogether(const Work& work, std::vector<FullAnswer>& answers) {
-    std::vector<std::future<FullAnswer>> together, disturbing;
-    for (size_t i = 0; i < work.size(); ++i) {
-      together.push_back(SendFull(*work[i]));
-      if (i % 4 == 0) disturbing.push_back(SendFull(*work[work.size() - 1 - i], 3));
-      if (i % 8 == 7) together[i - 4].wait();
-    }
-    for (auto& answer : together) answers.push_back(answer.get());
-    for (auto& each : disturbing) each.wait();
-  }
-  void ExpectTheSameAnswers(const Work& work, const std::vector<FullAnswer>& alone) {
-    std::vector<FullAnswer> answers;
-    AnswerTogether(work, answers);
-    for (size_t i = 0; i < work.size(); ++i) {
-      SCOPED_TRACE(i);
-      EXPECT_EQ(answers[i].ids, alone[i].ids);
-      EXPECT_EQ(answers[i].log_probs, alone[i].log_probs);
-      EXPECT_EQ(answers[i].top_ids, alone[i].top_ids);
-      EXPECT_EQ(answers[i].finish, alone[i].finish);
-      EXPECT_EQ(answers[i].error, alone[i].error);
-    }
-    const llm::SpeculationCounts counts = engine_->stats().speculation;
-    EXPECT_GT(counts.num_drafted, 0);
-    std::printf("  drafted %lld, accepted %lld\n", static_cast<long long>(counts.num_drafted),
-                static_cast<long long>(counts.num_accepted));
-  }
-  void UseLoad() {
-    scheduler_ = {};
-    scheduler_.prefix_cache = true;
-    scheduler_.mixed_step_tokens = 32;
   }
   // The executor of a draft model, beside that of the model.
   std::unique_ptr<GpuExecutor> MakeDraftExecutor(std::string directory) {
@@ -153,25 +120,7 @@ TEST_F(GpuDrafterTest, AnEagle3HeadWorksWithoutBatchInvariance) {
 // Every draft position has a mask of its own, and forced text is drafted without a drafter.
 TEST_F(GpuDrafterTest, DraftsUnderGrammarsChangeNoAnswer) {
   options_.is_batch_invariant = true;
-  std::vector<std::string> tokens(vocab_size_);
-  constexpr int kLetters = 26;
-  for (int i = 0; i < kLetters; ++i) tokens[i] = std::string(1, static_cast<char>('a' + i));
-  for (int i = 0; i < 10; ++i) tokens[kLetters + i] = std::string(1, static_cast<char>('0' + i));
-  for (int i = 40; i < 300; ++i)
-    tokens[i] = {static_cast<char>('a' + i % kLetters), static_cast<char>('a' + i / kLetters)};
-  const int32_t end = vocab_size_ - 1;
-  const auto vocabulary = llm::grammar::Vocabulary::Make(std::move(tokens), {end}).value();
-  std::vector<std::shared_ptr<const llm::grammar::Grammar>> grammars;
-  for (const char* regex : {"([a-f]{1,3}[0-9]{2}){1,8}", "(name[a-z]{2,5}0value[0-9]+x)+", "[ab]*"})
-    grammars.push_back(llm::grammar::Grammar::FromRegex(regex, vocabulary).value());
-  auto work = DrawWork(40);
-  for (size_t i = 0; i < work.size(); ++i) {
-    work[i]->stop.end_ids = {end};
-    work[i]->stop.min_tokens = 0;
-    work[i]->sampling.allowed_ids.clear();
-    if (i % 4 < 3) work[i]->grammar = grammars[i % 4];
-    work[i]->speculates = false;
-  }
+  const Work work = DrawGrammarWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
   for (auto& request : work) request->speculates = true;

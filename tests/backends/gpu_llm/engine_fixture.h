@@ -51,16 +51,22 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
     directory_ = cpu::testing::FindTiny("llama");
     if (directory_.empty()) GTEST_SKIP() << "no test data for llama";
   }
-  std::unique_ptr<GpuExecutor> MakeExecutor() {
-    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  GpuExecutorOptions Options(const llm::Checkpoint& checkpoint) const {
     GpuExecutorOptions options = options_;
     options.checkpoint = &checkpoint;
     options.max_num_sequences = 16;
     options.max_num_tokens = 128;
     options.max_cache_tokens = max_cache_tokens_;
+    return options;
+  }
+  llm::DecoderModel ReadModel(const llm::Checkpoint& checkpoint) const {
     llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint));
     EXPECT_TRUE(llm::LimitAttention(windows_, num_sinks_, model.spec).ok());
-    auto executor = GpuExecutor::Create(std::move(model), options);
+    return model;
+  }
+  std::unique_ptr<GpuExecutor> MakeExecutor() {
+    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+    auto executor = GpuExecutor::Create(ReadModel(checkpoint), Options(checkpoint));
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     if (!executor.ok()) return nullptr;
     vocab_size_ = (*executor)->limits().vocab_size;

@@ -1,6 +1,7 @@
 // Fixture of engines on the GPU that speculate, for tests that compare whole answers.
 #pragma once
 
+#include "backends/llm_core/grammar/grammar.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
@@ -42,14 +43,18 @@ class FullAnswerSink : public llm::OutputSink {
   int32_t seen_ = 0;
 };
 
+using Work = std::vector<std::unique_ptr<llm::GenerationRequest>>;
+
 class GpuSpeculationTest : public GpuEngineTest {
  protected:
+  // The executor of the model that is drafted for.
+  virtual std::unique_ptr<llm::Executor> MakeTarget() { return MakeExecutor(); }
   void StartWith(std::shared_ptr<llm::Drafter> drafter, bool adapts_length = false) {
-    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    std::unique_ptr<llm::Executor> executor = MakeTarget();
     ASSERT_NE(executor, nullptr);
     StartOn(std::move(executor), std::move(drafter), adapts_length);
   }
-  void StartOn(std::unique_ptr<GpuExecutor> executor, std::shared_ptr<llm::Drafter> drafter,
+  void StartOn(std::unique_ptr<llm::Executor> executor, std::shared_ptr<llm::Drafter> drafter,
                bool adapts_length = false) {
     llm::EngineOptions options;
     options.scheduler = scheduler_;
@@ -65,6 +70,8 @@ class GpuSpeculationTest : public GpuEngineTest {
     request->stop = work.stop;
     request->grammar = work.grammar;
     request->speculates = work.speculates;
+    request->draft_ids = work.draft_ids;
+    request->draft_logits = work.draft_logits;
     std::promise<FullAnswer> promise;
     std::future<FullAnswer> answer = promise.get_future();
     request->sink = std::make_unique<FullAnswerSink>(std::move(promise), cancel_after);
@@ -73,9 +80,9 @@ class GpuSpeculationTest : public GpuEngineTest {
     return answer;
   }
   // Requests of all kinds, many of which have a prefix in common.
-  std::vector<std::unique_ptr<llm::GenerationRequest>> DrawWork(int count) {
+  Work DrawWork(int count) {
     std::mt19937 random(29);
-    std::vector<std::unique_ptr<llm::GenerationRequest>> work;
+    Work work;
     for (int i = 0; i < count; ++i) {
       auto request = RandomRequest(random);
       if (i % 3 == 0) {
@@ -95,9 +102,32 @@ class GpuSpeculationTest : public GpuEngineTest {
     }
     return work;
   }
+  // Drawn work, three quarters of which has grammars. Nothing of it speculates.
+  Work DrawGrammarWork(int count) {
+    std::vector<std::string> tokens(vocab_size_);
+    constexpr int kLetters = 26;
+    for (int i = 0; i < kLetters; ++i) tokens[i] = std::string(1, static_cast<char>('a' + i));
+    for (int i = 0; i < 10; ++i) tokens[kLetters + i] = std::string(1, static_cast<char>('0' + i));
+    for (int i = 40; i < 300; ++i)
+      tokens[i] = {static_cast<char>('a' + i % kLetters), static_cast<char>('a' + i / kLetters)};
+    const int32_t end = vocab_size_ - 1;
+    const auto vocabulary = llm::grammar::Vocabulary::Make(std::move(tokens), {end}).value();
+    std::vector<std::shared_ptr<const llm::grammar::Grammar>> grammars;
+    for (const char* regex :
+         {"([a-f]{1,3}[0-9]{2}){1,8}", "(name[a-z]{2,5}0value[0-9]+x)+", "[ab]*"})
+      grammars.push_back(llm::grammar::Grammar::FromRegex(regex, vocabulary).value());
+    auto work = DrawWork(count);
+    for (size_t i = 0; i < work.size(); ++i) {
+      work[i]->stop.end_ids = {end};
+      work[i]->stop.min_tokens = 0;
+      work[i]->sampling.allowed_ids.clear();
+      if (i % 4 < 3) work[i]->grammar = grammars[i % 4];
+      work[i]->speculates = false;
+    }
+    return work;
+  }
   // Answers of one request at a time, and a drafter that knows them but errs.
-  std::vector<FullAnswer> AnswerAlone(
-      const std::vector<std::unique_ptr<llm::GenerationRequest>>& work) {
+  std::vector<FullAnswer> AnswerAlone(const Work& work) {
     StartWith(nullptr);
     std::vector<FullAnswer> answers;
     if (HasFatalFailure()) return answers;
@@ -118,6 +148,39 @@ class GpuSpeculationTest : public GpuEngineTest {
     };
     drafter_ = std::make_shared<llm::testing::CarelessDrafter>(7, vocab_size_, 6, next);
     return answers;
+  }
+
+  // Under load, in chunks, behind cached prefixes, and with cancellations.
+  void AnswerTogether(const Work& work, std::vector<FullAnswer>& answers) {
+    std::vector<std::future<FullAnswer>> together, disturbing;
+    for (size_t i = 0; i < work.size(); ++i) {
+      together.push_back(SendFull(*work[i]));
+      if (i % 4 == 0) disturbing.push_back(SendFull(*work[work.size() - 1 - i], 3));
+      if (i % 8 == 7) together[i - 4].wait();
+    }
+    for (auto& answer : together) answers.push_back(answer.get());
+    for (auto& each : disturbing) each.wait();
+  }
+  void ExpectTheSameAnswers(const Work& work, const std::vector<FullAnswer>& alone) {
+    std::vector<FullAnswer> answers;
+    AnswerTogether(work, answers);
+    for (size_t i = 0; i < work.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(answers[i].ids, alone[i].ids);
+      EXPECT_EQ(answers[i].log_probs, alone[i].log_probs);
+      EXPECT_EQ(answers[i].top_ids, alone[i].top_ids);
+      EXPECT_EQ(answers[i].finish, alone[i].finish);
+      EXPECT_EQ(answers[i].error, alone[i].error);
+    }
+    const llm::SpeculationCounts counts = engine_->stats().speculation;
+    EXPECT_GT(counts.num_drafted, 0);
+    std::printf("  drafted %lld, accepted %lld\n", static_cast<long long>(counts.num_drafted),
+                static_cast<long long>(counts.num_accepted));
+  }
+  void UseLoad() {
+    scheduler_ = {};
+    scheduler_.prefix_cache = true;
+    scheduler_.mixed_step_tokens = 32;
   }
 
   std::shared_ptr<llm::Drafter> drafter_;

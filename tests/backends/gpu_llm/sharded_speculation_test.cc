@@ -1,0 +1,236 @@
+// Draft tokens on two GPUs change no answer: with batch invariance, requests with random parameters
+// get the same ids, log probabilities and likely tokens with and without drafts, bit for bit. And a
+// drafter with weights runs on the first of them.
+#include <numeric>
+
+#include "backends/gpu_llm/model/eagle3_layer.h"
+#include "backends/gpu_llm/sharded_executor.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/model_drafter.h"
+#include "tests/backends/cpu_reference/random_eagle3_head.h"
+#include "tests/backends/gpu_llm/speculation_fixture.h"
+
+namespace nereid::gpu {
+namespace {
+
+using testing::FullAnswer;
+using testing::RelativeError;
+using testing::Work;
+
+constexpr int32_t kDevices[] = {0, 1};
+
+class ShardedSpeculationTest : public testing::GpuSpeculationTest {
+ protected:
+  void SetUp() override {
+    testing::GpuSpeculationTest::SetUp();
+    if (IsSkipped()) return;
+    if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
+    options_.is_batch_invariant = true;
+    ASSERT_NE(MakeTarget(), nullptr);  // sets vocab_size_
+  }
+  std::unique_ptr<ShardedExecutor> MakeSharded() {
+    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+    auto executor = ShardedExecutor::Create(ReadModel(checkpoint), Options(checkpoint), kDevices);
+    EXPECT_TRUE(executor.ok()) << executor.status().message();
+    if (!executor.ok()) return nullptr;
+    vocab_size_ = (*executor)->limits().vocab_size;
+    executor_ = &(*executor)->rank(0);
+    if (!captured_.empty()) {
+      const Status status =
+          (*executor)->CaptureHiddenStates(captured_, llm::HiddenStatePlace::kDevice);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    return std::move(*executor);
+  }
+  std::unique_ptr<llm::Executor> MakeTarget() override { return MakeSharded(); }
+
+  std::vector<int32_t> captured_;  // layers whose hidden states are kept
+};
+
+TEST_F(ShardedSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
+  const Work work = DrawWork(60);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  for (const bool adapts_length : {false, true}) {
+    UseLoad();
+    StartWith(drafter_, adapts_length);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+    EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+    engine_.reset();
+  }
+}
+
+TEST_F(ShardedSpeculationTest, DraftsUnderGrammarsChangeNoAnswer) {
+  const Work work = DrawGrammarWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  for (const auto& request : work) request->speculates = true;
+  for (const bool has_drafter : {true, false}) {
+    UseLoad();
+    StartWith(has_drafter ? drafter_ : nullptr);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+    EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+    engine_.reset();
+  }
+}
+
+// Recorded steps with attention of several tokens an item: greedy answers are those without drafts
+// but for near ties.
+TEST_F(ShardedSpeculationTest, AnswersStayTheSameWithoutBatchInvariance) {
+  options_.is_batch_invariant = false;
+  options_.steps_before_recording = 1;
+  const Work work = DrawWork(40);
+  for (const auto& request : work) request->sampling = {};
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  StartWith(drafter_);
+  if (HasFatalFailure()) return;
+  std::vector<FullAnswer> answers;
+  AnswerTogether(work, answers);
+  size_t num_equal = 0;
+  for (size_t i = 0; i < work.size(); ++i) num_equal += answers[i].ids == alone[i].ids ? 1 : 0;
+  EXPECT_GE(num_equal, work.size() / 3);  // the model is small, and near ties are frequent
+  EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+  EXPECT_GT(executor_->num_graph_steps(), 0);
+}
+
+// Greedy requests take the likeliest token, whatever the client's logits; sampling ones accept or
+// replace drafts by them, each time in the same way.
+TEST_F(ShardedSpeculationTest, DraftsOfClientsWithLogits) {
+  const Work work = DrawWork(24);
+  for (size_t i = 0; i < work.size(); ++i) {
+    work[i]->sampling.bad_words.clear();
+    if (i % 2 == 0) work[i]->sampling.temperature = 0.0f;
+  }
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  for (size_t i = 0; i < work.size(); ++i) {
+    work[i]->draft_ids = alone[i].ids;
+    for (size_t k = 4; k < work[i]->draft_ids.size(); k += 5)
+      work[i]->draft_ids[k] = static_cast<int32_t>(random() % vocab_size_);
+    work[i]->draft_logits.resize(work[i]->draft_ids.size() * vocab_size_);
+    for (float& logit : work[i]->draft_logits) logit = normal(random);
+  }
+  std::vector<FullAnswer> answers[2];
+  for (std::vector<FullAnswer>& own : answers) {
+    StartWith(nullptr);
+    if (HasFatalFailure()) return;
+    for (const auto& request : work) own.push_back(SendFull(*request).get());
+    const llm::SpeculationCounts counts = engine_->stats().client_drafts;
+    EXPECT_GT(counts.num_accepted, 0);
+    EXPECT_LT(counts.num_accepted, counts.num_drafted);
+    engine_.reset();
+  }
+  for (size_t i = 0; i < work.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(answers[0][i].error, "");
+    EXPECT_EQ(answers[0][i], answers[1][i]);
+    if (work[i]->sampling.is_greedy()) {
+      EXPECT_EQ(answers[0][i].ids, alone[i].ids);
+    }
+  }
+}
+
+TEST_F(ShardedSpeculationTest, AModelOnTheFirstGpuDrafts) {
+  const std::string other = cpu::testing::FindTiny("mistral-swa");
+  if (other.empty()) GTEST_SKIP() << "no test data for mistral-swa";
+  const Work work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  for (const std::string& folder : {directory_, other}) {
+    SCOPED_TRACE(folder);
+    UseLoad();
+    std::string directory = std::exchange(directory_, folder);
+    std::unique_ptr<GpuExecutor> draft_executor = MakeExecutor();
+    directory_ = std::move(directory);
+    ASSERT_NE(draft_executor, nullptr);
+    StartWith(std::make_shared<llm::ModelDrafter>(std::move(draft_executor), 0.0f));
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+    if (folder == directory_) {  // the model itself
+      EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+    }
+    engine_.reset();
+  }
+}
+
+// A model whose hidden states are kept norms the inputs of these layers by another kernel, so that
+// its answers are compared with those of such a model.
+TEST_F(ShardedSpeculationTest, AnEagle3HeadOnTheFirstGpuDrafts) {
+  const cpu::testing::RandomEagle3Head random_head(3);
+  const llm::Checkpoint target = std::move(*llm::Checkpoint::Open(directory_));
+  auto head = llm::ReadEagle3Head(*random_head.checkpoint(), llm::ReadDecoder(target)->spec);
+  ASSERT_TRUE(head.ok()) << head.status().message();
+  captured_ = head->aux_layers;
+  const Work work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  std::unique_ptr<ShardedExecutor> executor = MakeSharded();
+  ASSERT_NE(executor, nullptr);
+  Eagle3LayerOptions options;
+  options.form = executor->rank(0).form();
+  options.num_blocks = 80;
+  options.max_num_entries = 16;
+  options.token_embedding = executor->rank(0).token_embedding();
+  options.target = &executor->rank(0).decoder();
+  options.stream = executor->rank(0).stream();
+  options.num_kept_rows = 512;
+  auto layer = Eagle3Layer::Create(std::move(*head), options);
+  ASSERT_TRUE(layer.ok()) << layer.status().message();
+  UseLoad();
+  StartOn(std::move(executor), std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
+  ExpectTheSameAnswers(work, alone);
+}
+
+// More than 128 rows: an all-reduce with a norm would leave each GPU only its share of the
+// residual.
+TEST_F(ShardedSpeculationTest, HiddenStatesAreThoseOfOneGpu) {
+  constexpr int32_t kRows = 300;
+  options_.is_batch_invariant = false;
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  GpuExecutorOptions options = Options(checkpoint);
+  options.max_num_tokens = kRows;
+  auto one = GpuExecutor::Create(ReadModel(checkpoint), options);
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  auto two = ShardedExecutor::Create(ReadModel(checkpoint), options, kDevices);
+  ASSERT_TRUE(two.ok()) << two.status().message();
+  std::vector<int32_t> table((*one)->limits().num_blocks), tokens(kRows);
+  std::iota(table.begin(), table.end(), 0);
+  for (int32_t i = 0; i < kRows; ++i) tokens[i] = i * 37 % 509;
+  const llm::SamplingParams greedy;
+  std::vector<std::vector<float>> hidden;
+  for (llm::Executor* executor :
+       {static_cast<llm::Executor*>(one->get()), static_cast<llm::Executor*>(two->get())}) {
+    const std::vector<int32_t> layers = {3, 0, 1, 2};
+    const Status captured = executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost);
+    ASSERT_TRUE(captured.ok()) << captured.message();
+    for (const int32_t num_tokens : {kRows - 1, 1}) {  // a prompt, then a decode step
+      llm::StepBatch batch;
+      batch.token_ids.assign(tokens.begin(), tokens.begin() + num_tokens);
+      llm::BatchEntry& entry = batch.entries.emplace_back();
+      entry.num_tokens = num_tokens;
+      entry.num_cached = num_tokens == 1 ? kRows - 1 : 0;
+      entry.num_logits = 1;
+      entry.samples = true;
+      entry.sampling = {&greedy, tokens, 0, {}};
+      entry.block_table = table;
+      entry.returns_hidden_states = true;
+      ASSERT_TRUE(executor->Submit(batch).ok());
+      auto result = executor->Collect();
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      ASSERT_EQ(result->hidden_states.size(), 1u);
+      hidden.push_back(std::move(result->hidden_states[0]));
+    }
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(hidden[2 + i].size(), hidden[i].size());
+    EXPECT_LT(RelativeError(hidden[2 + i], hidden[i]), 4e-2) << i;
+  }
+}
+
+}  // namespace
+}  // namespace nereid::gpu
