@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/gpu_llm/step_drafts.h"
+
 namespace nereid::gpu {
 
 void DrawPlanner::Plan(const llm::StepBatch& batch) {
@@ -22,22 +24,23 @@ void DrawPlanner::Plan(const llm::StepBatch& batch) {
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();
     if (params.is_greedy() && !edits && sequence.token_masks.empty()) continue;
-    const bool verifies = !sequence.draft_logits.empty() && !params.is_greedy();
-    std::span<const int32_t> tokens = input.token_ids;
-    const size_t num_known = tokens.size(), mask_words = sequence.token_masks.size() / num_rows;
-    if (num_rows > 1) {
-      const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
-      with_drafts_.assign(tokens.begin(), tokens.end());
-      with_drafts_.insert(with_drafts_.end(), drafts.begin(), drafts.end());
-      tokens = with_drafts_;
-    }
+    const bool verifies =
+        !sequence.draft_logits.empty() && sequence.draft_parents.empty() && !params.is_greedy();
+    const size_t num_known = input.token_ids.size();
+    const size_t mask_words = sequence.token_masks.size() / num_rows;
+    const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
+    if (num_rows > 1) with_drafts_.assign(input.token_ids.begin(), input.token_ids.end());
     for (int32_t index = 0; index < num_rows; ++index) {
       const HostDraw at = {static_cast<int32_t>(i), index, first_row + index};
       if (verifies && index < sequence.num_draft_tokens) {
         on_host_.push_back(at);
         continue;
       }
-      input.token_ids = tokens.first(num_known + index);
+      if (index > 0) {
+        with_drafts_.resize(num_known);
+        AppendDraftsBefore(drafts, sequence.draft_parents, index, with_drafts_);
+        input.token_ids = with_drafts_;
+      }
       Add(at, input, sequence.token_masks.subspan(index * mask_words, mask_words));
     }
   }

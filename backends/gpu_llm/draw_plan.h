@@ -73,7 +73,8 @@ class DrawPlanner {
   std::vector<LogitEdit> edits_;
   std::vector<std::span<const uint32_t>> masks_;
   std::vector<HostDraw> on_host_;
-  std::vector<int32_t> with_drafts_;  // scratch memory: tokens of a sequence and its drafts
+  // Scratch memory: the tokens of a sequence and the drafts before a position.
+  std::vector<int32_t> with_drafts_;
   std::vector<int32_t> banned_;
 };
 

@@ -140,6 +140,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
       chain_graphs_(options.group, options.on_warning),
+      tree_graphs_(options.group, options.on_warning),
       hidden_state_graphs_(options.group, options.on_warning),
       adapter_graphs_(options.group, options.on_warning),
       adapter_chain_graphs_(options.group, options.on_warning),
@@ -206,6 +207,7 @@ Status GpuExecutor::Initialize() {
   largest.num_tokens = limits.max_num_tokens;
   largest.num_logits = limits.max_num_tokens;
   largest.num_decode = limits.max_decode_items;
+  largest.has_trees = true;
   largest.has_adapters = adapters_ != nullptr;
   largest.has_prompt_rows = true;
   if (adapters_ != nullptr) {
@@ -368,12 +370,12 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   InFlightStep& in_flight = in_flight_[buffer_index];
   if (storage_ != nullptr) NEREID_RETURN_IF_ERROR(storage_->BeginStep());
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, LoadAdapters(batch));
+  NEREID_RETURN_IF_ERROR(CheckDraftTrees(batch));
   planner_.Plan(batch, buffer_index, adapter_slots);
   if (options_.rank == 0) draw_planner_.Plan(batch);
   const StepShape shape = planner_.shape();
   in_flight.rows.clear();
-  in_flight.num_drafts.clear();
-  in_flight.drafts.clear();
+  in_flight.drafts.Take(batch, planner_);
   in_flight.result = {};
   in_flight.log_prob_rows.clear();
   in_flight.top_tokens.clear();
@@ -383,12 +385,6 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   for (const llm::BatchEntry& sequence : batch.entries) {
     in_flight.rows.push_back(sequence.samples ? num_sampled : -1);
     num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
-    if (sequence.num_draft_tokens > 0) {
-      in_flight.num_drafts.resize(batch.entries.size());
-      in_flight.num_drafts[in_flight.rows.size() - 1] = sequence.num_draft_tokens;
-      const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
-      in_flight.drafts.insert(in_flight.drafts.end(), drafts.begin(), drafts.end());
-    }
     needs_logits |=
         sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
     needs_top_tokens |= sequence.num_top_tokens > 0;
@@ -399,7 +395,8 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->cache_blocks().Copy(copy.from, copy.to, stream_.get()));
-  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
+  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr &&
+                         !(shape.has_trees && shape.has_adapters);
   bool is_launched = false;
   if (has_graph) {
     NEREID_ASSIGN_OR_RETURN(is_launched, GraphsOf(shape).Launch(shape.num_tokens, stream_.get()));
@@ -466,13 +463,14 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
 }
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
+  if (shape.has_trees) return tree_graphs_;
   if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
   if (shape.has_chains && !IsFused(shape)) return chain_graphs_;
   return shape.returns_hidden_states && IsFused(shape) ? hidden_state_graphs_ : graphs_;
 }
 
 bool GpuExecutor::IsFused(const StepShape& shape) const {
-  return !shape.has_adapters && shape.num_tokens <= decoder_->fused_rows();
+  return !shape.has_adapters && !shape.has_trees && shape.num_tokens <= decoder_->fused_rows();
 }
 
 // The previous step of this buffer was collected, so its copy has completed.

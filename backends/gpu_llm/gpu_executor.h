@@ -25,6 +25,7 @@
 #include "backends/gpu_llm/model/gpu_weights.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/operator_timer.h"
+#include "backends/gpu_llm/step_drafts.h"
 #include "backends/gpu_llm/step_graphs.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
@@ -105,6 +106,7 @@ class GpuExecutor : public llm::Executor {
             .adapters = adapters_ != nullptr,
             .draft_tokens = true,
             .draft_masks = true,
+            .draft_trees = options_.group == nullptr,
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
@@ -117,7 +119,7 @@ class GpuExecutor : public llm::Executor {
   std::span<const llm::StepCostPoint> typical_step_costs() const override;
   llm::ExecutorCounts counts() const override {
     return {num_graph_steps(), graphs_.num_refused() + chain_graphs_.num_refused() +
-                                   hidden_state_graphs_.num_refused() +
+                                   tree_graphs_.num_refused() + hidden_state_graphs_.num_refused() +
                                    adapter_graphs_.num_refused() +
                                    adapter_chain_graphs_.num_refused()};
   }
@@ -148,6 +150,7 @@ class GpuExecutor : public llm::Executor {
   void FailRecordings() {
     graphs_.FailRecordings();
     chain_graphs_.FailRecordings();
+    tree_graphs_.FailRecordings();
     hidden_state_graphs_.FailRecordings();
     adapter_graphs_.FailRecordings();
     adapter_chain_graphs_.FailRecordings();
@@ -155,7 +158,7 @@ class GpuExecutor : public llm::Executor {
   // For tests: sets every byte of the cache. Call it between steps.
   Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
   int64_t num_graph_steps() const {
-    return graphs_.num_launches() + chain_graphs_.num_launches() +
+    return graphs_.num_launches() + chain_graphs_.num_launches() + tree_graphs_.num_launches() +
            hidden_state_graphs_.num_launches() + adapter_graphs_.num_launches() +
            adapter_chain_graphs_.num_launches();
   }
@@ -220,10 +223,9 @@ class GpuExecutor : public llm::Executor {
   // Returns the token of one such row.
   Result<int32_t> DrawOnHost(const llm::StepBatch& batch, const DrawPlanner::HostDraw& draw,
                              int32_t buffer_index);
-  // Compares the sampled tokens of an entry with its draft tokens and sets the accepted ones and
-  // the token that follows. `drafts`: of this entry and of those behind it; loses the entry's.
-  void TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
-                   std::span<const int32_t>& drafts, llm::StepResult& result) const;
+  // Moves the keys and values of the step's accepted drafts of trees to the places behind the
+  // newest token. The next step is submitted afterwards.
+  Status MoveAccepted(const StepDrafts& drafts, int32_t buffer_index);
   // Returns the hidden states that entries request, on the device or by a copy to the host. They
   // are complete with the step.
   Status ReturnHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
@@ -259,6 +261,7 @@ class GpuExecutor : public llm::Executor {
   // request that needs it allocates it
   PinnedMemory top_tokens_;
   StepGraphs graphs_, chain_graphs_;  // by padded batch size; without and with draft tokens
+  StepGraphs tree_graphs_;            // with draft trees, without adapters
   StepGraphs hidden_state_graphs_;    // of fused steps whose hidden states are kept
   llm::HiddenStatePlace hidden_state_place_ = llm::HiddenStatePlace::kHost;
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
@@ -278,8 +281,7 @@ class GpuExecutor : public llm::Executor {
     PinnedMemory words;
     PinnedMemory prompt_rows;   // bf16, [rows, hidden size]; grows up to the rows of a step
     std::vector<int32_t> rows;  // row of each sequence's first sampled position; -1: not sampled
-    std::vector<int32_t> num_drafts;  // parallel to `rows`; empty: no sequence has draft tokens
-    std::vector<int32_t> drafts;      // of all sequences
+    StepDrafts drafts;
     // Candidates and logits that sequences request besides a token.
     llm::StepResult result;
     std::vector<std::pair<int32_t, int32_t>> log_prob_rows;  // of a sequence: index into log_probs_
@@ -299,6 +301,9 @@ class GpuExecutor : public llm::Executor {
   std::vector<float> host_logits_;
   llm::Sampler sampler_;
   std::unique_ptr<GpuBlockStorage> storage_;  // of evicted blocks; null: none
+  // [2]: moves of accepted drafts, [max_num_logits_], and their ranges, [max_num_logits_]; the
+  // first tree allocates it
+  PinnedMemory moves_;
 };
 
 }  // namespace nereid::gpu

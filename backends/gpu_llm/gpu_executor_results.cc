@@ -212,12 +212,15 @@ Status GpuExecutor::Draw(const StepShape& shape) {
 }
 
 Status GpuExecutor::DrawRowsOnHost(const llm::StepBatch& batch, int32_t buffer_index) {
-  int32_t rejected = -1;  // the entry, a draft of which was rejected: its later rows are not read
+  // Rows behind a rejected draft of a chain are not read. Those of a tree are, whose drafts may
+  // have siblings.
+  int32_t rejected = -1;  // the entry
   for (const DrawPlanner::HostDraw& draw : draw_planner_.on_host()) {
     if (draw.sequence == rejected) continue;
     NEREID_ASSIGN_OR_RETURN(const int32_t token, DrawOnHost(batch, draw, buffer_index));
     const llm::BatchEntry& sequence = batch.entries[draw.sequence];
-    if (draw.index < sequence.num_draft_tokens &&
+    if (draw.index < sequence.num_draft_tokens && sequence.draft_parents.empty() &&
+        !sequence.returns_row_tokens &&
         token != llm::DraftTokens(batch.token_ids, sequence)[draw.index]) {
       rejected = draw.sequence;
     }
@@ -232,12 +235,13 @@ Result<int32_t> GpuExecutor::DrawOnHost(const llm::StepBatch& batch,
   llm::SamplingInput input = sequence.sampling;
   std::vector<int32_t> tokens(input.token_ids.begin(), input.token_ids.end());
   const auto drafts = llm::DraftTokens(batch.token_ids, sequence);
-  tokens.insert(tokens.end(), drafts.begin(), drafts.begin() + draw.index);
+  AppendDraftsBefore(drafts, sequence.draft_parents, draw.index, tokens);
   input.token_ids = tokens;
   const size_t mask_words = sequence.token_masks.size() / (1 + sequence.num_draft_tokens);
   input.token_mask = sequence.token_masks.subspan(draw.index * mask_words, mask_words);
   const auto vocab_size = static_cast<size_t>(limits_.vocab_size);
-  const bool is_drawn = draw.index < sequence.num_draft_tokens && !sequence.draft_logits.empty();
+  const bool is_drawn = draw.index < sequence.num_draft_tokens && !sequence.draft_logits.empty() &&
+                        sequence.draft_parents.empty();
   const llm::SampledToken token =
       is_drawn ? sampler_.Verify(
                      host_logits_, input,
@@ -273,12 +277,16 @@ Result<llm::StepResult> GpuExecutor::Collect() {
     result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
   }
   TakeHiddenStates(in_flight, result);
-  std::span<const int32_t> drafts = in_flight.drafts;
-  for (size_t i = 0; i < in_flight.rows.size(); ++i)
-    if (in_flight.rows[i] >= 0) TakeSampled(in_flight, buffer_index, i, drafts, result);
+  for (size_t i = 0; i < in_flight.rows.size(); ++i) {
+    if (in_flight.rows[i] < 0) continue;
+    const int32_t first = buffer_index * max_num_logits_ + in_flight.rows[i];
+    in_flight.drafts.Accept(i, sampled_.as<int32_t>() + first,
+                            sampled_.as<float>() + 2 * max_num_logits_ + first, result);
+  }
+  NEREID_RETURN_IF_ERROR(MoveAccepted(in_flight.drafts, buffer_index));
   for (size_t i = 0; i < in_flight.top_tokens.size(); ++i) {
     const auto [sequence, index, count] = in_flight.top_tokens[i];
-    if (index > 0 && index > static_cast<int32_t>(result.accepted[sequence].size())) continue;
+    if (index > 0 && !StepDrafts::IsAccepted(result, sequence, index - 1)) continue;
     const int32_t half = max_num_logits_ * kMaxTopTokens;
     const int32_t at = buffer_index * half + static_cast<int32_t>(i) * kMaxTopTokens;
     result.top_tokens.resize(in_flight.rows.size());
@@ -290,23 +298,20 @@ Result<llm::StepResult> GpuExecutor::Collect() {
   return result;
 }
 
-void GpuExecutor::TakeSampled(const InFlightStep& in_flight, int32_t buffer_index, size_t sequence,
-                              std::span<const int32_t>& drafts, llm::StepResult& result) const {
-  const int32_t first = buffer_index * max_num_logits_ + in_flight.rows[sequence];
-  const auto sampled = [&](size_t index) {
-    const size_t at = static_cast<size_t>(first) + index;
-    return llm::SampledToken{sampled_.as<int32_t>()[at],
-                             sampled_.as<float>()[2 * max_num_logits_ + at]};
-  };
-  size_t num_accepted = 0;
-  if (const size_t count = in_flight.num_drafts.empty() ? 0 : in_flight.num_drafts[sequence];
-      count > 0) {
-    result.accepted.resize(in_flight.rows.size());
-    for (; num_accepted < count && sampled(num_accepted).id == drafts[num_accepted]; ++num_accepted)
-      result.accepted[sequence].push_back(sampled(num_accepted));
-    drafts = drafts.subspan(count);
+Status GpuExecutor::MoveAccepted(const StepDrafts& drafts, int32_t buffer_index) {
+  const auto moves = drafts.moves();
+  const auto ranges = drafts.ranges();
+  if (moves.empty()) return {};
+  const auto half = static_cast<size_t>(max_num_logits_) * (sizeof(TokenMove) + sizeof(MoveRange));
+  if (moves_.size_bytes() == 0) {
+    NEREID_ASSIGN_OR_RETURN(moves_, PinnedMemory::Allocate(2 * half));
   }
-  result.tokens[sequence] = sampled(num_accepted);
+  // The moves of the step before the previous one have ended: a step that followed them has.
+  auto* const to_moves = reinterpret_cast<TokenMove*>(moves_.as<char>() + buffer_index * half);
+  auto* const to_ranges = reinterpret_cast<MoveRange*>(to_moves + max_num_logits_);
+  std::copy(moves.begin(), moves.end(), to_moves);
+  std::copy(ranges.begin(), ranges.end(), to_ranges);
+  return decoder_->MoveTokens(to_moves, to_ranges, static_cast<int>(ranges.size()), stream_.get());
 }
 
 Result<std::vector<float>> GpuExecutor::ReadLogits() {

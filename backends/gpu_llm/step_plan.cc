@@ -54,6 +54,8 @@ StepLayout::StepLayout(const StepShape& shape) {
   adapter_slots = reserve(shape.has_adapters ? shape.num_tokens : 0);
   adapter_tiles = reserve(shape.num_adapter_tiles * sizeof(AdapterTile) / 4);
   prompt_rows = reserve(shape.has_prompt_rows ? shape.num_tokens : 0);
+  tree_roots = reserve(shape.has_trees ? shape.num_decode : 0);
+  tree_masks = reserve(shape.has_trees ? shape.num_tokens * kTreeMaskWords : 0);
   block_tables = next;
 }
 
@@ -71,9 +73,12 @@ int32_t StepPlanner::MaxDecodeItems(int32_t num_rows) const {
 }
 
 int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
-  if (sequence.num_tokens != 1 + sequence.num_draft_tokens) return 0;
-  if (!options_.is_batch_invariant) return sequence.num_tokens;
+  const bool has_others = sequence.num_tokens != 1 + sequence.num_draft_tokens;
+  const bool has_tree = !sequence.draft_parents.empty();
+  if (has_others && !has_tree) return 0;
+  if (!options_.is_batch_invariant) return 1 + sequence.num_draft_tokens;
   if (!sequence.samples) return 0;
+  if (has_others) return sequence.num_draft_tokens;
   // A token of the prompt is computed as such, also if it is the only one of its chunk.
   const auto length =
       static_cast<int32_t>(sequence.sampling.token_ids.size()) + sequence.num_draft_tokens;
@@ -94,6 +99,8 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     num_decoding += decoding;
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
+    shape_.has_trees |= !sequence.draft_parents.empty();
+    shape_.gathers_trees = shape_.has_trees && options_.is_batch_invariant;
     shape_.returns_hidden_states |= sequence.returns_hidden_states;
     shape_.has_adapters |= sequence.adapter != llm::kNoAdapter;
     num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
@@ -130,6 +137,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
       words_[layout.cache_slots + sequence.first_token + i] =
           used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
     }
+    if (!sequence.draft_parents.empty()) AddTree(sequence, layout);
     const int32_t first_sampled = sequence.num_logits - 1 - sequence.num_draft_tokens;
     for (int32_t i = 0; i < sequence.num_logits; ++i) {
       const bool is_sampled = sequence.samples && i >= first_sampled;
@@ -183,14 +191,31 @@ void StepPlanner::AddAdapters(const llm::StepBatch& batch, const StepLayout& lay
   }
 }
 
-void StepPlanner::FindQueryGroups(const llm::StepBatch& batch) {
+void StepPlanner::AddTree(const llm::BatchEntry& sequence, const StepLayout& layout) {
+  const int32_t root = sequence.first_token + sequence.num_tokens - 1 - sequence.num_draft_tokens;
+  const auto mask_at = [&](int32_t index) {
+    return words_.begin() + layout.tree_masks + (root + index) * kTreeMaskWords;
+  };
+  *mask_at(0) = 1;
+  for (int32_t i = 0; i < sequence.num_draft_tokens; ++i) {
+    const int32_t parent = sequence.draft_parents[i] + 1, own = i + 1;
+    std::copy_n(mask_at(parent), kTreeMaskWords, mask_at(own));
+    mask_at(own)[own / 32] |= static_cast<int32_t>(1u << (own % 32));
+    words_[layout.positions + root + own] = words_[layout.positions + root + parent] + 1;
+  }
+}
+
+void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout) {
   const int32_t most =
       options_.is_batch_invariant ? 1 : ItemTokens(options_.num_heads / options_.num_kv_heads);
   query_groups_.clear();
+  group_roots_.clear();
   for (size_t i = 0; i < batch.entries.size(); ++i) {
     const llm::BatchEntry& sequence = batch.entries[i];
     const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
     const int32_t count = (decoding + most - 1) / most;
+    const int32_t root = sequence.num_tokens - 1 - sequence.num_draft_tokens;  // in the run
+    const bool has_tree = !sequence.draft_parents.empty();
     for (int32_t part = 0; part < count; ++part) {
       const int32_t first = others + decoding * part / count;
       const int32_t last = others + decoding * (part + 1) / count;
@@ -198,10 +223,15 @@ void StepPlanner::FindQueryGroups(const llm::StepBatch& batch) {
       item.row = sequence.first_token + first;
       item.num_tokens = last - first;
       item.length = sequence.num_cached + last;
+      if (has_tree && shape_.gathers_trees) {
+        const auto position = words_.begin() + layout.positions + sequence.first_token;
+        item.length = sequence.num_cached + root + 1 + position[first] - position[root];
+      }
       item.first_new = sequence.num_cached;
       item.table_offset = table_offsets_[i];
       item.sequence = static_cast<int32_t>(query_groups_.size());
       query_groups_.push_back(item);
+      group_roots_.push_back(has_tree ? sequence.num_cached + root : -1);
     }
   }
 }
@@ -209,11 +239,11 @@ void StepPlanner::FindQueryGroups(const llm::StepBatch& batch) {
 // Long contexts are split at KV blocks, so that all multiprocessors have work.
 void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout) {
   if (shape_.num_decode == 0) return;
-  FindQueryGroups(batch);
+  FindQueryGroups(batch, layout);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused =
-      is_decode_ && !shape_.has_adapters && shape_.num_tokens <= options_.fused_rows;
+  const bool is_fused = is_decode_ && !shape_.has_adapters && !shape_.has_trees &&
+                        shape_.num_tokens <= options_.fused_rows;
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;
@@ -234,6 +264,7 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
       item.last_tile = static_cast<int32_t>(int64_t{tiles} * (part + 1) / item.num_items);
       std::memcpy(&words_[layout.decode_items + next * (sizeof(DecodeItem) / 4)], &item,
                   sizeof(item));
+      if (shape_.has_trees) words_[layout.tree_roots + next] = group_roots_[item.sequence];
     }
   }
 }

@@ -27,6 +27,11 @@ struct DecodeItem {
   int32_t sequence;      // index among the groups of queries: selects the counter of finished items
 };
 
+// Words of a row's mask of a draft tree (StepLayout::tree_masks).
+inline constexpr int kTreeMaskWords = 4;
+// The newest token and its drafts.
+inline constexpr int kMaxTreeTokens = 32 * kTreeMaskWords;
+
 // Query rows of a DecodeItem: pairs of token and query head of a key/value head.
 inline constexpr int kItemRows = 16;
 // The most tokens of a DecodeItem for `group` query heads of each key/value head.
@@ -47,12 +52,16 @@ inline constexpr int kQueryRows = 128;
 
 // Sizes of the arrays. Equal shapes have equal layouts.
 struct StepShape {
-  int32_t num_tokens = 0;              // rows computed, padding included
-  int32_t num_logits = 0;              // rows of logits, padding included
-  int32_t num_sampled = 0;             // of those: the first ones, which are sampled
-  int32_t num_decode = 0;              // DecodeItems, padding included
-  int32_t num_prefill = 0;             // PrefillTiles
-  bool has_chains = false;             // whether a DecodeItem may have more than one token
+  int32_t num_tokens = 0;   // rows computed, padding included
+  int32_t num_logits = 0;   // rows of logits, padding included
+  int32_t num_sampled = 0;  // of those: the first ones, which are sampled
+  int32_t num_decode = 0;   // DecodeItems, padding included
+  int32_t num_prefill = 0;  // PrefillTiles
+  bool has_chains = false;  // whether a DecodeItem may have more than one token
+  bool has_trees = false;   // a sequence has a draft tree: the step is not fused
+  // With has_trees: an item has one row of a tree, whose length is that of the row's own sequence.
+  // The kernel copies keys and values from their places in the tree to those in the sequence.
+  bool gathers_trees = false;
   bool has_adapters = false;           // a sequence has a LoRA adapter
   bool has_prompt_rows = false;        // a token's embedding comes from the client
   bool returns_hidden_states = false;  // of a sequence: the step is not fused
@@ -70,6 +79,11 @@ struct StepLayout {
   int32_t buffer_index;  // one word: which of the two result buffers is written
   int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, next_ids, decode_items,
       prefill_tiles, adapter_slots, adapter_tiles, prompt_rows, block_tables;
+  // With has_trees. For each DecodeItem the place in the sequence of the newest token, which is the
+  // root of its draft tree, or -1: no tree. For each row of the step kTreeMaskWords words: bit i is
+  // set if the row sees the token at place root + i, which is itself or on the way from the root to
+  // it. The row of a draft has the position of its depth, and the place of its number.
+  int32_t tree_roots, tree_masks;
 };
 
 struct StepPlannerOptions {
@@ -122,15 +136,18 @@ class StepPlanner {
 
  private:
   // Divides the decoding tokens into groups of queries that read their context together.
-  void FindQueryGroups(const llm::StepBatch& batch);
+  void FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout);
   void AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout);
+  // Sets the masks of the rows of the entry's draft tree, and their positions.
+  void AddTree(const llm::BatchEntry& sequence, const StepLayout& layout);
   void AddPrefillTiles(const llm::StepBatch& batch, const StepLayout& layout);
   void AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,
                    std::span<const int32_t> adapter_slots);
 
   void AddPromptRows(const llm::StepBatch& batch, const StepLayout& layout);
 
-  // The number of the entry's last tokens that the kernels of decoding sequences compute.
+  // The number of the entry's last tokens that the kernels of decoding sequences compute: always
+  // those of a draft tree.
   int32_t NumDecoding(const llm::BatchEntry& sequence) const;
 
   StepPlannerOptions options_;
@@ -139,6 +156,7 @@ class StepPlanner {
   std::vector<int32_t> words_;
   std::vector<LogitRow> logit_rows_;
   std::vector<DecodeItem> query_groups_;  // scratch memory: without tiles
+  std::vector<int32_t> group_roots_;      // parallel to query_groups_: StepLayout::tree_roots
   std::vector<int32_t> table_offsets_;    // parallel to StepBatch::entries
   std::vector<std::span<const float>> prompt_rows_;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/kernels/attention/move_tokens.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/device/delay.h"
@@ -30,7 +31,7 @@
 // clang-format off
 #define NEREID_FOR_EACH_KERNEL(Do) \
   /* attention */ Do(DecodeAttention) Do(DecodeAttentionQuantized) Do(PrefillAttention) \
-      Do(UnpackCache) Do(RopeWrite) Do(FillRopeTable) \
+      Do(UnpackCache) Do(MoveTokens) Do(RopeWrite) Do(FillRopeTable) \
   /* comm */ Do(MaxOneShotElements) Do(AllReduce) Do(AllReduceNorm) Do(GatherLogits) \
       Do(BroadcastTokens) \
   /* device */ Do(DelayStream) \

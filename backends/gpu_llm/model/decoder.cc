@@ -5,6 +5,7 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/move_tokens.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
@@ -136,6 +137,22 @@ CacheBlocks Decoder::cache_blocks() const {
   blocks.part_bytes = CacheBlockBytes(*spec_, cache_format_) / blocks.num_layers;
   blocks.num_blocks = static_cast<int32_t>(cache_layer_bytes_ / blocks.part_bytes);
   return blocks;
+}
+
+Status Decoder::MoveTokens(const TokenMove* moves, const MoveRange* ranges, int num_ranges,
+                           cudaStream_t stream) {
+  MoveTokensParams params = {};
+  params.cache = cache_.data();
+  params.layer_bytes = cache_layer_bytes_;
+  params.moves = moves;
+  params.ranges = ranges;
+  params.num_sequences = num_ranges;
+  params.num_layers = spec_->num_layers();
+  params.num_kv_heads = spec_->num_kv_heads;
+  params.head_dim = spec_->head_dim;
+  params.format = cache_format_;
+  gpu::MoveTokens(params, stream);
+  return CudaStatus(cudaGetLastError(), "moving the keys and values of drafts");
 }
 
 int64_t Decoder::memory_bytes() const {
@@ -543,6 +560,11 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
     params.has_chains = shape.has_chains;
+    if (shape.has_trees) {
+      params.tree_roots = words + layout.tree_roots;
+      params.tree_masks = words + layout.tree_masks;
+      params.gathers_trees = shape.gathers_trees;
+    }
     MarkAttention("attention, decoding", true, spec.sliding_window, stream);
     DecodeAttention(params, stream);
   }

@@ -22,6 +22,7 @@
 #include "backends/gpu_llm/model/rope_tables.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/operator_timer.h"
+#include "backends/gpu_llm/step_drafts.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -91,6 +92,10 @@ class Decoder {
   // Whether all matrix products since the last call used their final algorithm.
   bool TakeSettled() { return linear_->TakeSettled(); }
   CacheBlocks cache_blocks() const;
+  // Moves the keys and values of tokens in all layers (StepDrafts). Both lists are readable by the
+  // device until the moves have ended.
+  Status MoveTokens(const TokenMove* moves, const MoveRange* ranges, int num_ranges,
+                    cudaStream_t stream);
   // Keeps the inputs of these layers in later steps: in those with
   // StepShape::returns_hidden_states, and in those that are not fused. Before the first step, and
   // with several GPUs on all of them; rank 0 keeps the rows.
@@ -119,7 +124,7 @@ class Decoder {
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
   bool IsFused(const StepShape& shape) const {
-    return decode_step_ && !shape.has_adapters && decode_step_->CanRun(shape);
+    return decode_step_ && !shape.has_adapters && !shape.has_trees && decode_step_->CanRun(shape);
   }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);

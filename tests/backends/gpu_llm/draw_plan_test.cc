@@ -167,6 +167,34 @@ TEST_F(DrawPlanTest, DraftsAreCountedByTheRowsBehindThem) {
   }
 }
 
+// Each position of a tree has the rules and the randomness of the sequence that leads to it.
+TEST_F(DrawPlanTest, DraftsOfATreeAreCountedByTheRowsBelowThem) {
+  const std::vector<int32_t> tokens = {1, 2, 3}, parents = {-1, -1, 0};
+  llm::SamplingParams penalised;
+  penalised.temperature = 0.5f;
+  penalised.top_p = 0.9f;
+  penalised.frequency_penalty = 1.0f;
+  Add(penalised, tokens, {}, 3);
+  llm::BatchEntry& sequence = batch_.entries.back();
+  sequence.first_token = 0;
+  sequence.num_tokens = 4;
+  sequence.num_draft_tokens = 3;
+  sequence.draft_parents = parents;
+  batch_.token_ids = {3, 7, 8, 9};
+  DrawPlanner planner(kVocab, 1000);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.items().size(), 4u);
+  const std::vector<std::vector<int32_t>> counted = {{}, {7}, {8}, {7, 9}};
+  for (size_t index = 0; index < 4; ++index) {
+    const DrawItem& item = planner.items()[index];
+    EXPECT_EQ(item.position, 3u + counted[index].size());
+    std::vector<int32_t> ids;
+    for (const LogitEdit& edit : planner.edits().subspan(item.first_edit, item.num_edits))
+      if (edit.id > 3) ids.push_back(edit.id);
+    EXPECT_EQ(ids, counted[index]);
+  }
+}
+
 // The host compares both distributions of a drawn draft; the position behind the drafts is sampled
 // like any other.
 TEST_F(DrawPlanTest, DraftsWithLogitsAreVerifiedOnTheHost) {

@@ -139,15 +139,19 @@ class GpuSpeculationTest : public GpuEngineTest {
     }
     EXPECT_EQ(engine_->stats().speculation.num_drafted, 0);
     engine_.reset();
-    const auto next = [known](std::span<const int32_t> tokens) {
+    next_ = [known](std::span<const int32_t> tokens) {
       for (const llm::TokenIds& all : *known) {
         if (all.size() > tokens.size() && std::equal(tokens.begin(), tokens.end(), all.begin()))
           return all[tokens.size()];
       }
       return 0;
     };
-    drafter_ = std::make_shared<llm::testing::CarelessDrafter>(7, vocab_size_, 6, next);
+    drafter_ = MakeDrafter(llm::testing::CarelessShape::kChains);
     return answers;
+  }
+  // After AnswerAlone().
+  std::shared_ptr<llm::testing::CarelessDrafter> MakeDrafter(llm::testing::CarelessShape shape) {
+    return std::make_shared<llm::testing::CarelessDrafter>(7, vocab_size_, 6, next_, shape);
   }
 
   // Under load, in chunks, behind cached prefixes, and with cancellations.
@@ -183,6 +187,7 @@ class GpuSpeculationTest : public GpuEngineTest {
     scheduler_.mixed_step_tokens = 32;
   }
 
+  std::function<int32_t(std::span<const int32_t>)> next_;
   std::shared_ptr<llm::Drafter> drafter_;
 };
 

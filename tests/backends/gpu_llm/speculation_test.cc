@@ -6,10 +6,14 @@
 namespace nereid::gpu {
 namespace {
 
+using llm::testing::CarelessShape;
 using testing::FullAnswer;
 using testing::GpuSpeculationTest;
 
-TEST_F(GpuSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
+class DraftShapeTest : public GpuSpeculationTest,
+                       public ::testing::WithParamInterface<CarelessShape> {};
+
+TEST_P(DraftShapeTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
   options_.is_batch_invariant = true;
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8}) {
     options_.cache_format = format;
@@ -24,7 +28,8 @@ TEST_F(GpuSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
       scheduler_ = {};
       scheduler_.prefix_cache = true;
       scheduler_.mixed_step_tokens = 32;
-      StartWith(drafter_, adapts_length);
+      const auto drafter = MakeDrafter(GetParam());
+      StartWith(drafter, adapts_length);
       if (HasFatalFailure()) return;
       std::vector<std::future<FullAnswer>> answers, disturbing;
       for (size_t i = 0; i < work.size(); ++i) {
@@ -44,6 +49,9 @@ TEST_F(GpuSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
       for (auto& other : disturbing) other.wait();
       const llm::SpeculationCounts counts = engine_->stats().speculation;
       EXPECT_GT(counts.num_accepted, 0);
+      if (GetParam() == CarelessShape::kTreesWithRows) {
+        EXPECT_GT(drafter->num_observed(), 0);
+      }
       if (!adapts_length) {
         EXPECT_GT(counts.num_drafted, counts.num_accepted);
       }
@@ -53,9 +61,18 @@ TEST_F(GpuSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Shapes, DraftShapeTest,
+                         ::testing::Values(CarelessShape::kChains, CarelessShape::kTrees,
+                                           CarelessShape::kTreesWithRows),
+                         [](const auto& info) {
+                           return info.param == CarelessShape::kChains  ? "Chains"
+                                  : info.param == CarelessShape::kTrees ? "Trees"
+                                                                        : "TreesWithRows";
+                         });
+
 // A preempted sequence computes its output again as a prompt, whose values differ in their last
 // bits. So some answers take another of two nearly equal tokens.
-TEST_F(GpuSpeculationTest, PreemptedSequencesSpeculate) {
+TEST_P(DraftShapeTest, PreemptedSequencesSpeculate) {
   options_.is_batch_invariant = true;
   (void)MakeExecutor();
   const auto work = DrawWork(60);
@@ -63,7 +80,7 @@ TEST_F(GpuSpeculationTest, PreemptedSequencesSpeculate) {
   if (HasFatalFailure()) return;
   scheduler_.policy = llm::CapacityPolicy::kMaxUtilization;
   max_cache_tokens_ = 12 * 64;
-  StartWith(drafter_);
+  StartWith(MakeDrafter(GetParam()));
   if (HasFatalFailure()) return;
   std::vector<std::future<FullAnswer>> answers;
   for (const auto& request : work) answers.push_back(SendFull(*request));
@@ -80,7 +97,7 @@ TEST_F(GpuSpeculationTest, PreemptedSequencesSpeculate) {
 
 // Fused steps, graphs and items of several tokens: greedy answers are those without drafts but for
 // near ties.
-TEST_F(GpuSpeculationTest, AnswersStayTheSameWithoutBatchInvariance) {
+TEST_P(DraftShapeTest, AnswersStayTheSameWithoutBatchInvariance) {
   for (const bool fuses : {true, false}) {
     options_.fuses_decode = fuses;
     options_.steps_before_recording = 1;
@@ -90,7 +107,7 @@ TEST_F(GpuSpeculationTest, AnswersStayTheSameWithoutBatchInvariance) {
     for (auto& request : work) request->sampling = {};
     const std::vector<FullAnswer> alone = AnswerAlone(work);
     if (HasFatalFailure()) return;
-    StartWith(drafter_);
+    StartWith(MakeDrafter(GetParam()));
     if (HasFatalFailure()) return;
     size_t num_equal = 0;
     std::vector<std::future<FullAnswer>> answers;

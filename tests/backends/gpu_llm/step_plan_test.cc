@@ -302,6 +302,95 @@ TEST(BatchInvariantStepPlanTest, DraftsAreComputedAsInStepsOfTheirOwn) {
   }
 }
 
+TEST_F(StepPlanTest, RowsOfATreeHaveThePositionsOfTheirDepthAndTheMasksOfTheirPath) {
+  std::vector<int32_t> parents = {-1, -1, 0, 0, 2};
+  for (int32_t i = 5; i < 40; ++i) parents.push_back(i - 1);
+  Add(3, 20, true);
+  Add(1 + 40, 61, true);
+  batch_.entries[1].num_draft_tokens = 40;
+  batch_.entries[1].draft_parents = parents;
+  Plan();
+  const StepShape shape = planner_.shape();
+  EXPECT_TRUE(shape.has_trees);
+  EXPECT_FALSE(shape.gathers_trees);
+  const std::vector<int32_t> depths = {0, 1, 1, 2, 2, 3};
+  for (int32_t i = 0; i < 41; ++i) {
+    const int32_t depth = i < 6 ? depths[i] : i - 2;
+    EXPECT_EQ(Word(layout().positions + 3 + i), 61 + depth) << i;
+    EXPECT_EQ(Word(layout().cache_slots + 3 + i) % kBlockTokens, (61 + i) % kBlockTokens) << i;
+  }
+  const auto mask = [&](int32_t row) {
+    const auto words = Items<uint32_t>(layout().tree_masks + kTreeMaskWords * row, kTreeMaskWords);
+    return uint64_t{words[1]} << 32 | words[0];
+  };
+  EXPECT_EQ(mask(3), 1u);
+  EXPECT_EQ(mask(3 + 1), 0b11u);
+  EXPECT_EQ(mask(3 + 2), 0b101u);
+  EXPECT_EQ(mask(3 + 3), 0b1011u);
+  EXPECT_EQ(mask(3 + 5), 0b101011u);
+  EXPECT_EQ(mask(3 + 40), (uint64_t{1} << 41) - 1 - 0b10100);
+  int32_t rows = 0;
+  const auto items = Items<DecodeItem>(layout().decode_items, shape.num_decode);
+  for (int32_t i = 0; i < shape.num_decode; ++i) {
+    if (items[i].last_tile == items[i].first_tile) continue;
+    EXPECT_EQ(Word(layout().tree_roots + i), 61);
+    EXPECT_EQ(items[i].length, 61 - 3 + items[i].row + items[i].num_tokens);
+    if (items[i].first_tile == 0) rows += items[i].num_tokens;
+  }
+  EXPECT_EQ(rows, 41);
+}
+
+// A row's context is as long as in a step of its own.
+TEST_F(StepPlanTest, RowsOfATreeAreItemsOfTheirOwnWithBatchInvariance) {
+  StepPlannerOptions options;
+  options.num_heads = 8;
+  options.num_kv_heads = 2;
+  options.is_batch_invariant = true;
+  const llm::SamplingParams greedy;
+  const std::vector<int32_t> tokens(61), parents = {-1, -1, 0, 2, 0};
+  for (const int32_t num_prompt : {61, 60}) {  // the newest token is of the prompt, or not
+    batch_.Clear();
+    tables_.clear();
+    Add(6, 60, true);
+    llm::BatchEntry& sequence = batch_.entries.back();
+    sequence.num_logits = 6;
+    sequence.num_draft_tokens = 5;
+    sequence.draft_parents = parents;
+    sequence.sampling = {&greedy, tokens, num_prompt, {}};
+    planner_ = StepPlanner(options);
+    Plan();
+    EXPECT_TRUE(planner_.shape().gathers_trees);
+    const bool has_prompt = num_prompt == 61;
+    EXPECT_EQ(planner_.shape().num_prefill, has_prompt ? 1 : 0);
+    const std::vector<int32_t> lengths = {61, 62, 62, 63, 64, 63};
+    const auto items = Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode);
+    for (int32_t row = has_prompt ? 1 : 0, i = 0; row < 6; ++row, ++i) {
+      EXPECT_EQ(items[i].row, row);
+      EXPECT_EQ(items[i].num_tokens, 1);
+      EXPECT_EQ(items[i].length, lengths[row]);
+      EXPECT_EQ(Word(layout().tree_roots + i), 60);
+    }
+  }
+}
+
+// A prompt's chunk with a tree behind it: the prompt has tiles, the tree items.
+TEST_F(StepPlanTest, ATreeBehindAPromptIsDecoded) {
+  const std::vector<int32_t> parents = {-1, -1, 1};
+  Add(10 + 3, 5, true);
+  batch_.entries[0].num_draft_tokens = 3;
+  batch_.entries[0].num_logits = 4;
+  batch_.entries[0].draft_parents = parents;
+  Plan();
+  EXPECT_EQ(planner_.shape().num_prefill, 1);
+  const auto tiles = Items<PrefillTile>(layout().prefill_tiles, 1);
+  EXPECT_EQ(tiles[0].num_tokens, 9);
+  const auto items = Items<DecodeItem>(layout().decode_items, 1);
+  EXPECT_EQ(items[0].row, 9);
+  EXPECT_EQ(items[0].num_tokens, 4);
+  EXPECT_EQ(Word(layout().tree_roots), 14);
+  EXPECT_EQ(Word(layout().positions + 12), 16);
+}
+
 TEST_F(StepPlanTest, SampledRowsComeFirst) {
   Add(5, 0, true);
   Add(3, 10, true);

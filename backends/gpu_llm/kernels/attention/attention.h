@@ -31,6 +31,10 @@ struct DecodeAttentionParams {
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
   bool has_chains;  // StepShape
+  // Of draft trees, as StepLayout says; null: none.
+  const int32_t* tree_roots;
+  const int32_t* tree_masks;
+  bool gathers_trees;  // StepShape
 };
 
 inline namespace NEREID_KERNEL_FORM {

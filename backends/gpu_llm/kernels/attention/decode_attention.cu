@@ -14,6 +14,7 @@
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
+#include "backends/gpu_llm/kernels/attention/tree_rows.cuh"
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
@@ -50,7 +51,8 @@ __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>
   }
 }
 
-template <int kHeadDim, bool kBothHalves>  // whether items have more than 8 rows of queries
+// kBothHalves: items have more than 8 rows of queries.
+template <int kHeadDim, bool kBothHalves, bool kHasTrees = false>
 __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
   using Shape = DecodeShape<kHeadDim>;
   extern __shared__ __align__(128) char stages[];
@@ -63,7 +65,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
-  const QueryRows rows(p, item);
+  __shared__ SharedTree<kHasTrees> tree;
+  const auto rows = RowsOf<kHasTrees>(p, item, tree);
   const VisibleBlocks blocks = rows.Blocks();
   ring.Start(p, item, blocks);
 
@@ -82,6 +85,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
     char* tile = ring.Wait(i);
     const int first_token = blocks[i] * kBlockTokens;
+    if constexpr (kHasTrees) rows.template Gather<kHeadDim, false>(tile, first_token);
     uint32_t keys[2][2 * Shape::kSteps];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -101,6 +105,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
 #pragma unroll
     for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
       float run_max = row_max[half];
+      [[maybe_unused]] uint32_t seen = ~0u;
+      if constexpr (kHasTrees) seen = rows.Seen(g + 8 * half, first_token + kWarpTokens * warp);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -111,6 +117,10 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
           const int token = first_token + kWarpTokens * warp + 4 * t + 2 * j + b;
           if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;
+          if constexpr (kHasTrees) {
+            if ((seen >> (token - first_token - kWarpTokens * warp) & 1) == 0)
+              score = kNegativeInfinity;
+          }
           run_max = fmaxf(run_max, score);
         }
       }
@@ -170,6 +180,7 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
     Launch(kernel, grid, kThreads, kShared, stream, p);
   };
+  if (p.tree_roots != nullptr) return launch(DecodeAttentionKernel<kHeadDim, true, true>);
   both_halves ? launch(DecodeAttentionKernel<kHeadDim, true>)
               : launch(DecodeAttentionKernel<kHeadDim, false>);
 }

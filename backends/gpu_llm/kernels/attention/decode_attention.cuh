@@ -41,7 +41,7 @@ struct QueryRows {
   }
   // The blocks of the item that a row sees.
   __device__ __forceinline__ VisibleBlocks Blocks() const {
-    return {item.first_tile, item.last_tile, p.num_sinks, Begin(0) / kBlockTokens};
+    return {item.first_tile, item.last_tile, p.num_sinks, FirstVisible() / kBlockTokens};
   }
   // Of the tokens that a row sees, besides sinks: the first one, and the one behind the last.
   __device__ __forceinline__ int End(int row) const {
@@ -50,6 +50,8 @@ struct QueryRows {
   __device__ __forceinline__ int Begin(int row) const {
     return p.window > 0 ? max(0, End(row) - p.window) : 0;
   }
+  // The first token besides sinks that any row sees.
+  __device__ __forceinline__ int FirstVisible() const { return Begin(0); }
   // The tokens behind the sinks that a row does not see.
   __device__ __forceinline__ unsigned Gap(int row) const {
     return static_cast<unsigned>(max(0, Begin(row) - p.num_sinks));

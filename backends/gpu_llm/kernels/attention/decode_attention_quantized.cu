@@ -14,6 +14,7 @@
 // nothing, reaches 90.
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
+#include "backends/gpu_llm/kernels/attention/tree_rows.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -69,8 +70,8 @@ __device__ __forceinline__ void LoadTransposed(uint32_t (&to)[4], uint32_t addre
                : "memory");
 }
 
-template <int kHeadDim, bool kBothHalves, CacheFormat kFormat>
-__global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
+template <int kHeadDim, bool kBothHalves, CacheFormat kFormat, bool kHasTrees = false>
+__global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? (kHasTrees ? 2 : 3) : 1)
     DecodeAttentionQuantizedKernel(DecodeAttentionParams p) {
   using Shape = QuantizedDecodeShape<kHeadDim>;
   extern __shared__ __align__(128) char stages[];
@@ -81,8 +82,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   Ring ring(stages, barriers);
-  const QueryRows rows(p, item);
-  const int first_visible = rows.Begin(0);  // by any row, besides sinks
+  __shared__ SharedTree<kHasTrees> tree;
+  const auto rows = RowsOf<kHasTrees>(p, item, tree);
+  const int first_visible = rows.FirstVisible();
   const VisibleBlocks blocks = rows.Blocks();
   ring.Start(p, item, blocks);
 
@@ -104,8 +106,9 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
   float unit = 0.0f;  // of `out`
 
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
-    const char* tile = ring.Wait(i);
+    char* tile = ring.Wait(i);
     const int first_token = blocks[i] * kBlockTokens;
+    if constexpr (kHasTrees) rows.template Gather<kHeadDim, true>(tile, first_token);
     const float* scales = reinterpret_cast<const float*>(tile + QuantizedScalesOffset(kHeadDim)) +
                           kWarpTokens * warp + 2 * t;
     float scores[2][4] = {};
@@ -151,6 +154,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
 #pragma unroll
     for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
       float run_max = row_max[half];
+      [[maybe_unused]] uint32_t seen = ~0u;
+      if constexpr (kHasTrees) seen = rows.Seen(g + 8 * half, first_token + kWarpTokens * warp);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -160,6 +165,10 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? 3 : 1)
           const int token = first_token + kWarpTokens * warp + 8 * j + 2 * t + b;
           if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;
+          if constexpr (kHasTrees) {
+            if ((seen >> (token - first_token - kWarpTokens * warp) & 1) == 0)
+              score = kNegativeInfinity;
+          }
           run_max = fmaxf(run_max, score);
         }
       }
@@ -233,7 +242,11 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
     Launch(kernel, grid, kThreads, kRing, stream, p);
   };
-  if (p.format == CacheFormat::kFp8) {
+  if (p.tree_roots != nullptr) {
+    p.format == CacheFormat::kFp8
+        ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kFp8, true>)
+        : launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kInt8, true>);
+  } else if (p.format == CacheFormat::kFp8) {
     both_halves ? launch(DecodeAttentionQuantizedKernel<kHeadDim, true, CacheFormat::kFp8>)
                 : launch(DecodeAttentionQuantizedKernel<kHeadDim, false, CacheFormat::kFp8>);
   } else {

@@ -1,0 +1,60 @@
+// Grid: one block of threads for each sequence, layer and key/value head.
+#include "backends/gpu_llm/kernels/attention/copy_token.cuh"
+#include "backends/gpu_llm/kernels/attention/move_tokens.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM {
+namespace {
+
+constexpr int kMoveThreads = 128;
+
+template <int kHeadDim, bool kIsQuantized>
+__global__ void __launch_bounds__(kMoveThreads) MoveTokensKernel(MoveTokensParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const MoveRange range = p.ranges[blockIdx.x];
+  char* const layer = static_cast<char*>(p.cache) + blockIdx.y * p.layer_bytes;
+  const auto head_of = [&](int slot) {
+    return layer + (int64_t{slot / kBlockTokens} * p.num_kv_heads + blockIdx.z) *
+                       HeadBytes(kHeadDim, p.format);
+  };
+  for (int i = range.first; i < range.first + range.count; ++i) {
+    const TokenMove move = p.moves[i];
+    CopyToken<kHeadDim, kIsQuantized>(head_of(move.to), move.to % kBlockTokens, head_of(move.from),
+                                      move.from % kBlockTokens, static_cast<int>(threadIdx.x),
+                                      kMoveThreads);
+    __syncthreads();
+  }
+}
+
+template <int kHeadDim>
+void LaunchFor(const MoveTokensParams& p, cudaStream_t stream) {
+  const dim3 grid(p.num_sequences, p.num_layers, p.num_kv_heads);
+  p.format == CacheFormat::kBf16
+      ? Launch(MoveTokensKernel<kHeadDim, false>, grid, kMoveThreads, 0, stream, p)
+      : Launch(MoveTokensKernel<kHeadDim, true>, grid, kMoveThreads, 0, stream, p);
+}
+
+}  // namespace
+
+void MoveTokens(const MoveTokensParams& params, cudaStream_t stream) {
+  switch (params.head_dim) {
+    case 16:
+      return LaunchFor<16>(params, stream);
+    case 32:
+      return LaunchFor<32>(params, stream);
+    case 64:
+      return LaunchFor<64>(params, stream);
+    case 80:
+      return LaunchFor<80>(params, stream);
+    case 96:
+      return LaunchFor<96>(params, stream);
+    case 128:
+      return LaunchFor<128>(params, stream);
+    case 256:
+      return LaunchFor<256>(params, stream);
+  }
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM
