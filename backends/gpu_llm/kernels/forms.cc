@@ -98,6 +98,9 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
 void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream) {
   return CurrentKernels().UnpackCache(params, stream);
 }
+void SiluResidual(const SiluResidualParams& params, cudaStream_t stream) {
+  return CurrentKernels().SiluResidual(params, stream);
+}
 void MoveTokens(const MoveTokensParams& params, cudaStream_t stream) {
   return CurrentKernels().MoveTokens(params, stream);
 }

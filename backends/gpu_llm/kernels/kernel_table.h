@@ -21,6 +21,7 @@
 #include "backends/gpu_llm/kernels/rows/head_input.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
@@ -39,8 +40,8 @@
       Do(GatherColumns) Do(QuantizeRows) Do(Dequantize) Do(AdapterShrink) Do(AdapterExpand) \
       Do(RandomFill) Do(RandomFillMatrix) Do(ConstantFill) \
   /* rows */ Do(Embed) Do(RmsNorm) Do(LayerNorm) Do(ResidualAdd) Do(HeadInput) Do(CopyRows) \
-      Do(SiluGate) Do(Activate) Do(Route) Do(SelectExperts) Do(SortPairs) Do(SortExpertRows) \
-      Do(Combine) \
+      Do(SiluGate) Do(SiluResidual) Do(Activate) Do(Route) Do(SelectExperts) Do(SortPairs) \
+      Do(SortExpertRows) Do(Combine) \
   /* sampling */ Do(FinishLogits) Do(SpreadLogits) Do(PickLogProbs) Do(ArgMax) Do(DrawTokens) \
       Do(FindTopTokens) \
   /* step */ Do(FitsDecodeStep) Do(RunDecodeStep) Do(TryDecodeStep) Do(CopyStepHiddenStates)

@@ -1,0 +1,354 @@
+// Medusa heads as products, and their likeliest tokens.
+#include "backends/gpu_llm/model/device_medusa_heads.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/rows/copy_rows.h"
+#include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/rows/silu_residual.h"
+#include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/kernels/sampling/top_tokens.h"
+#include "backends/gpu_llm/model/matrix_source.h"
+#include "backends/gpu_llm/model/weight_upload.h"
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int64_t kAlign = 256;                  // bytes
+constexpr int64_t kJobBytes = int64_t{8} << 20;  // of an upload
+
+// Lays weights out in one allocation, in bf16.
+class HeadUpload {
+ public:
+  // Rows of these weights, one after the other, and then rows of zeros. Returns their offset.
+  int64_t Add(const std::vector<const llm::ResolvedWeight*>& weights, int64_t rows_each,
+              int64_t columns, int64_t num_padding = 0) {
+    auto source = std::make_shared<MatrixSource>();
+    for (const llm::ResolvedWeight* weight : weights)
+      source->sections.push_back({weight, rows_each});
+    source->columns = columns;
+    const int64_t offset = next_, num_rows = source->num_rows(), row_bytes = 2 * columns;
+    const int64_t rows_a_job = std::max<int64_t>(1, kJobBytes / row_bytes);
+    for (int64_t first = 0; first < num_rows; first += rows_a_job) {
+      const int64_t count = std::min(rows_a_job, num_rows - first);
+      jobs_.push_back(
+          {offset + first * row_bytes, count * row_bytes, [source, first, count](uint8_t* to) {
+             return FillBf16Rows(*source, first, count, reinterpret_cast<uint16_t*>(to));
+           }});
+    }
+    if (num_padding > 0) {
+      jobs_.push_back({offset + num_rows * row_bytes, num_padding * row_bytes,
+                       [size = num_padding * row_bytes](uint8_t* to) {
+                         std::memset(to, 0, static_cast<size_t>(size));
+                         return Status();
+                       }});
+    }
+    next_ = (offset + (num_rows + num_padding) * row_bytes + kAlign - 1) / kAlign * kAlign;
+    return offset;
+  }
+  Result<DeviceMemory> Run() const {
+    NEREID_ASSIGN_OR_RETURN(
+        DeviceMemory memory,
+        DeviceMemory::Allocate(static_cast<size_t>(next_), "the weights of Medusa heads"));
+    NEREID_RETURN_IF_ERROR(
+        Upload(jobs_, [to = memory.as<char>()](int64_t offset) { return to + offset; }));
+    return memory;
+  }
+
+ private:
+  int64_t next_ = 0;
+  std::vector<UploadJob> jobs_;
+};
+
+}  // namespace
+
+DeviceMedusaHeads::DeviceMedusaHeads(size_t num_heads, size_t num_blocks,
+                                     const MedusaOptions& options)
+    : MedusaHeads(options.num_kept_rows),
+      options_(options),
+      later_blocks_(num_heads),
+      lm_heads_(num_heads),
+      num_blocks_(num_blocks) {}
+
+DeviceMedusaHeads::~DeviceMedusaHeads() {
+  (void)cudaSetDevice(options_.device);
+  // The executor, and its stream, may be gone.
+  (void)cudaDeviceSynchronize();
+}
+
+Result<std::unique_ptr<DeviceMedusaHeads>> DeviceMedusaHeads::Create(
+    std::span<const MedusaHeadSource> heads, const MedusaOptions& options) {
+  if (heads.empty()) return InternalError("there are no Medusa heads");
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].blocks.size() == heads[0].blocks.size()) continue;
+    return InvalidArgError("Medusa head ", i, " has ", heads[i].blocks.size(),
+                           " residual blocks, head 0 has ", heads[0].blocks.size());
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  std::unique_ptr<DeviceMedusaHeads> made(
+      new DeviceMedusaHeads(heads.size(), heads[0].blocks.size(), options));
+  NEREID_RETURN_IF_ERROR(made->Load(heads));
+  NEREID_RETURN_IF_ERROR(made->AllocateBuffers());
+  return made;
+}
+
+int64_t DeviceMedusaHeads::MemoryBytes(std::span<const MedusaHeadSource> heads,
+                                       const llm::DecoderSpec& spec, int32_t num_kept_rows,
+                                       int32_t max_rows_together) {
+  const int64_t size = spec.hidden_size, padded = PaddedVocabulary(spec.vocab_size);
+  const int64_t rows = max_rows_together;
+  int64_t weights = 0;
+  for (const MedusaHeadSource& head : heads)
+    weights += 2 * size * (static_cast<int64_t>(head.blocks.size()) * (size + 1) + padded);
+  const auto num_heads = static_cast<int64_t>(heads.size());
+  return weights + 2 * size * (num_kept_rows + rows * (1 + 2 * num_heads)) + 4 * rows * padded;
+}
+
+Status DeviceMedusaHeads::Load(std::span<const MedusaHeadSource> heads) {
+  const int64_t size = hidden_size(), vocab_size = options_.spec->vocab_size;
+  const auto num_heads = static_cast<int64_t>(heads.size());
+  HeadUpload upload;
+  std::vector<std::function<void(const char*)>> set;  // with the address of the memory
+  const auto add_matrix = [&](GpuMatrix& matrix,
+                              const std::vector<const llm::ResolvedWeight*>& weights,
+                              int64_t rows_each, int64_t num_padding) {
+    matrix.num_outputs =
+        static_cast<int>(static_cast<int64_t>(weights.size()) * rows_each + num_padding);
+    matrix.depth = static_cast<int>(size);
+    const int64_t offset = upload.Add(weights, rows_each, size, num_padding);
+    set.emplace_back([&matrix, offset](const char* memory) { matrix.data = memory + offset; });
+  };
+  const auto add_bias = [&](const __nv_bfloat16*& bias,
+                            const std::vector<const llm::ResolvedWeight*>& weights) {
+    const int64_t offset = upload.Add(weights, size, 1);
+    set.emplace_back([&bias, offset](const char* memory) {
+      bias = reinterpret_cast<const __nv_bfloat16*>(memory + offset);
+    });
+  };
+  if (num_blocks_ > 0) {
+    std::vector<const llm::ResolvedWeight*> weights, biases;
+    for (const MedusaHeadSource& head : heads) {
+      weights.push_back(head.blocks[0].weight);
+      biases.push_back(head.blocks[0].bias);
+    }
+    add_matrix(first_blocks_, weights, size, 0);
+    add_bias(first_biases_, biases);
+  }
+  for (int64_t head = 0; head < num_heads; ++head) {
+    const MedusaHeadSource& source = heads[static_cast<size_t>(head)];
+    std::vector<Block>& later = later_blocks_[static_cast<size_t>(head)];
+    later.resize(num_blocks_ > 0 ? num_blocks_ - 1 : 0);
+    for (size_t i = 0; i < later.size(); ++i) {
+      add_matrix(later[i].matrix, {source.blocks[i + 1].weight}, size, 0);
+      add_bias(later[i].bias, {source.blocks[i + 1].bias});
+    }
+    add_matrix(lm_heads_[static_cast<size_t>(head)], {source.lm_head}, vocab_size,
+               PaddedVocabulary(options_.spec->vocab_size) - vocab_size);
+  }
+  NEREID_ASSIGN_OR_RETURN(weights_, upload.Run());
+  for (const auto& set_pointer : set) set_pointer(weights_.as<char>());
+  return {};
+}
+
+Status DeviceMedusaHeads::AllocateBuffers() {
+  const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
+    NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
+    return {};
+  };
+  const int64_t row_bytes = 2 * hidden_size(), rows = options_.max_rows_together;
+  const int64_t num_heads = this->num_heads();
+  NEREID_RETURN_IF_ERROR(allocate(kept_, options_.num_kept_rows * row_bytes, "kept hidden states"));
+  NEREID_RETURN_IF_ERROR(allocate(normed_, rows * row_bytes, "normed rows"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(products_, num_heads * rows * row_bytes, "products of Medusa heads"));
+  NEREID_RETURN_IF_ERROR(allocate(states_, num_heads * rows * row_bytes, "rows of Medusa heads"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(logits_, 4 * rows * PaddedVocabulary(options_.spec->vocab_size), "logits"));
+  NEREID_RETURN_IF_ERROR(allocate(argmax_partials_, sizeof(PartialArgMax) * kArgMaxSplits * rows,
+                                  "partial results of sampling"));
+  NEREID_RETURN_IF_ERROR(allocate(argmax_tickets_, 4 * rows, "sampling's counters"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
+  NEREID_RETURN_IF_ERROR(allocate(log_sums_, 4 * rows, "log sums"));
+  NEREID_RETURN_IF_ERROR(allocate(argmax_tokens_, 4 * (3 * rows + 1), "most likely tokens"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tokens_.data(), 0, argmax_tokens_.size_bytes()));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemset(argmax_tokens_.as<int32_t>() + 2 * rows, 0xff, static_cast<size_t>(4 * rows)));
+  NEREID_ASSIGN_OR_RETURN(row_list_, PinnedMemory::Allocate(static_cast<size_t>(4 * rows)));
+  NEREID_ASSIGN_OR_RETURN(
+      top_tokens_,
+      PinnedMemory::Allocate(static_cast<size_t>(8 * num_heads * rows * kMaxTopTokens)));
+  if (options_.num_kept_rows > 0) {
+    NEREID_ASSIGN_OR_RETURN(
+        keep_lists_,
+        PinnedMemory::Allocate(size_t{8} * static_cast<size_t>(options_.num_kept_rows)));
+  }
+  NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
+  NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
+                          DeviceAttribute(cudaDevAttrMultiProcessorCount, options_.device));
+  NEREID_ASSIGN_OR_RETURN(
+      LinearRunner linear,
+      LinearRunner::Create(GpuWeights(), options_.max_rows_together, num_processors));
+  linear_.emplace(std::move(linear));
+  return {};
+}
+
+void DeviceMedusaHeads::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
+  for (size_t i = 0; i < kept.size(); ++i)
+    keep_from_.push_back(rows.StepRow(static_cast<int32_t>(i)));
+  keep_to_.insert(keep_to_.end(), kept.begin(), kept.end());
+}
+
+// The stream is that of the target, so that its next step begins after the copy.
+Status DeviceMedusaHeads::FinishKeeping() {
+  if (keep_from_.empty()) return {};
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  if (options_.captured == nullptr || options_.captured->row_size() != hidden_size())
+    return InternalError("Medusa heads without a model that keeps the output of its last layer");
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(kept_done_.get()));
+  const size_t count = keep_from_.size();
+  if (8 * count > keep_lists_.size_bytes()) {
+    return InternalError("Medusa heads got the hidden states of ", count, " tokens, at most ",
+                         keep_lists_.size_bytes() / 8);
+  }
+  auto* const lists = keep_lists_.as<int32_t>();
+  std::copy(keep_from_.begin(), keep_from_.end(), lists);
+  std::copy(keep_to_.begin(), keep_to_.end(), lists + count);
+  const auto size = static_cast<int>(hidden_size());
+  CopyRows({options_.captured->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
+            static_cast<int>(count), size, size},
+           options_.stream);
+  keep_from_.clear();
+  keep_to_.clear();
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(kept_done_.get(), options_.stream));
+  return CudaStatus(cudaGetLastError(), "keeping hidden states");
+}
+
+Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, int32_t num_tokens,
+                              std::vector<llm::SampledToken>& tokens) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  if (num_heads > this->num_heads() || num_tokens > kMaxTopTokens ||
+      num_tokens > options_.spec->vocab_size) {
+    return InternalError("Medusa drafts of ", num_heads, " heads and ", num_tokens, " tokens, of ",
+                         this->num_heads(), " and ", kMaxTopTokens);
+  }
+  tokens.clear();
+  tokens.reserve(rows.size() * static_cast<size_t>(num_heads) * static_cast<size_t>(num_tokens));
+  const auto together = static_cast<size_t>(options_.max_rows_together);
+  const int32_t* const ids = top_tokens_.as<int32_t>();
+  const float* const log_probs = top_tokens_.as<float>() + top_tokens_.size_bytes() / 8;
+  for (size_t first = 0; first < rows.size(); first += together) {
+    const size_t count = std::min(together, rows.size() - first);
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(first), count, row_list_.as<int32_t>());
+    NEREID_RETURN_IF_ERROR(Launch(static_cast<int32_t>(count), num_heads, num_tokens));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(options_.stream));
+    for (size_t row = 0; row < count; ++row) {
+      for (int32_t head = 0; head < num_heads; ++head) {
+        const size_t at = (static_cast<size_t>(head) * together + row) * kMaxTopTokens;
+        for (int32_t i = 0; i < num_tokens; ++i) tokens.push_back({ids[at + i], log_probs[at + i]});
+      }
+    }
+  }
+  return {};
+}
+
+Status DeviceMedusaHeads::Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens) {
+  const llm::NormSpec& norm = options_.spec->norm;
+  const auto* const kept = kept_.as<__nv_bfloat16>();
+  const auto size = static_cast<int>(hidden_size());
+  const GpuNorm& weights = options_.final_norm;
+  if (norm.kind == llm::NormKind::kRms) {
+    RmsNorm({kept, row_list_.as<int32_t>(), weights.weight, normed_.as<__nv_bfloat16>(), num_rows,
+             size, norm.epsilon},
+            options_.stream);
+  } else {
+    LayerNorm({kept, row_list_.as<int32_t>(), weights.weight, weights.bias,
+               normed_.as<__nv_bfloat16>(), num_rows, size, norm.epsilon},
+              options_.stream);
+  }
+  NEREID_RETURN_IF_ERROR(RunBlocks(num_rows, num_heads));
+  for (int32_t head = 0; head < num_heads; ++head)
+    NEREID_RETURN_IF_ERROR(RunHead(head, num_rows, num_tokens));
+  return CudaStatus(cudaGetLastError(), "Medusa heads");
+}
+
+Status DeviceMedusaHeads::Multiply(const GpuMatrix& matrix, const __nv_bfloat16* in,
+                                   GemmEpilogue output, void* out, int32_t num_rows,
+                                   const char* name) {
+  LinearCall call;
+  call.weights = &matrix;
+  call.in = in;
+  call.output = output;
+  call.out = out;
+  call.row_capacity = options_.max_rows_together;
+  call.name = name;
+  return linear_->Run(call, num_rows, true, options_.stream);
+}
+
+Status DeviceMedusaHeads::RunBlocks(int32_t num_rows, int32_t num_heads) {
+  if (num_blocks_ == 0) return {};
+  const auto size = static_cast<int>(hidden_size());
+  auto* const products = products_.as<__nv_bfloat16>();
+  GpuMatrix first = first_blocks_;
+  first.num_outputs = num_heads * size;
+  NEREID_RETURN_IF_ERROR(Multiply(first, normed_.as<__nv_bfloat16>(), GemmEpilogue::kBf16, products,
+                                  num_rows, "Medusa blocks"));
+  const int stride = options_.max_rows_together * size;
+  SiluResidual({normed_.as<__nv_bfloat16>(), products, first_biases_, states_of(0), num_rows,
+                num_heads, size, 0, stride},
+               options_.stream);
+  for (int32_t head = 0; head < num_heads; ++head) {
+    for (const Block& block : later_blocks_[static_cast<size_t>(head)]) {
+      NEREID_RETURN_IF_ERROR(Multiply(block.matrix, states_of(head), GemmEpilogue::kBf16, products,
+                                      num_rows, "Medusa block"));
+      SiluResidual(
+          {states_of(head), products, block.bias, states_of(head), num_rows, 1, size, 0, 0},
+          options_.stream);
+    }
+  }
+  return {};
+}
+
+Status DeviceMedusaHeads::RunHead(int32_t head, int32_t num_rows, int32_t num_tokens) {
+  const int32_t vocab_size = options_.spec->vocab_size, stride = PaddedVocabulary(vocab_size);
+  const int32_t capacity = options_.max_rows_together;
+  const __nv_bfloat16* const in = num_blocks_ > 0 ? states_of(head) : normed_.as<__nv_bfloat16>();
+  NEREID_RETURN_IF_ERROR(Multiply(lm_heads_[static_cast<size_t>(head)], in, GemmEpilogue::kFloat,
+                                  logits_.data(), num_rows, "Medusa LM head"));
+  if (stride > vocab_size)
+    FinishLogits({logits_.as<float>(), nullptr, num_rows, vocab_size, stride, 0.0f},
+                 options_.stream);
+  ArgMaxParams most = {};
+  most.logits = logits_.as<float>();
+  most.partials = argmax_partials_.as<PartialArgMax>();
+  most.tickets = argmax_tickets_.as<int32_t>();
+  most.log_sums = log_sums_.as<float>();
+  most.target.ids = argmax_tokens_.as<int32_t>();
+  most.target.log_probs = argmax_tokens_.as<float>() + capacity;
+  most.target.slots = argmax_tokens_.as<int32_t>() + 2 * capacity;
+  most.target.buffer_index = argmax_tokens_.as<int32_t>() + 3 * capacity;
+  most.target.max_num_rows = capacity;
+  most.num_rows = num_rows;
+  most.vocab_size = stride;
+  ArgMax(most, options_.stream);
+  TopTokensParams top = {};
+  top.logits = logits_.as<float>();
+  top.log_sums = log_sums_.as<float>();
+  top.vocab_size = vocab_size;
+  top.stride = stride;
+  top.num_rows = num_rows;
+  const int64_t at = int64_t{head} * capacity * kMaxTopTokens;
+  top.ids = top_tokens_.as<int32_t>() + at;
+  top.log_probs = top_tokens_.as<float>() + top_tokens_.size_bytes() / 8 + at;
+  for (int32_t row = 0; row < num_rows; ++row) {
+    top.rows[row] = row;
+    top.counts[row] = static_cast<uint8_t>(num_tokens);
+  }
+  FindTopTokens(top, options_.stream);
+  return {};
+}
+
+}  // namespace nereid::gpu
