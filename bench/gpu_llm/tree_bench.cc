@@ -1,0 +1,247 @@
+// What trees of draft tokens and Medusa heads take on a GPU, in process, with the shape of an 8B
+// model in bf16 and random weights. Prints CSV.
+//
+//   gpu_tree_bench steps [BATCH...]   the duration of a step by the tokens that it verifies, as a
+//   tree
+//                                     and as a chain, also with drafts that are accepted and moved
+//   gpu_tree_bench medusa [BATCH...]  what four Medusa heads of 1.08 GB each take
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "backends/gpu_llm/model/device_medusa_heads.h"
+#include "bench/gpu_llm/speculation_model.h"
+
+namespace nereid::bench {
+namespace {
+
+// A step with one tree for each of `batch` sequences behind `context` tokens. The drafts of
+// `accepted` are the last ones of the tree, behind those that fill it, so that their keys and
+// values move; the others follow the newest token or each other in pairs.
+class TreeSteps {
+ public:
+  TreeSteps(gpu::GpuExecutor& executor, int32_t batch, int32_t context, int32_t num_drafts,
+            bool is_tree)
+      : executor_(executor),
+        tokens_(static_cast<size_t>(context) + 1, 1),
+        tables_(static_cast<size_t>(batch)),
+        num_drafts_(num_drafts),
+        is_tree_(is_tree),
+        accepted_(static_cast<size_t>(batch)) {
+    const int32_t blocks_each = (context + num_drafts) / executor.limits().block_size + 1;
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      tables_[i].resize(static_cast<size_t>(blocks_each));
+      std::iota(tables_[i].begin(), tables_[i].end(), static_cast<int32_t>(i) * blocks_each);
+    }
+  }
+  // Makes the next `count` tokens of each sequence drafts that are accepted.
+  void AcceptDrafts(int32_t count) {
+    for (int32_t k = 0; k < count; ++k) {
+      const llm::StepResult result = Run();
+      for (size_t i = 0; i < accepted_.size(); ++i) accepted_[i].push_back(result.tokens[i].id);
+    }
+  }
+  llm::StepResult Run() {
+    llm::StepBatch step;
+    std::vector<std::vector<int32_t>> parents(tables_.size());
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      const auto num_fillers = num_drafts_ - static_cast<int32_t>(accepted_[i].size());
+      llm::BatchEntry& sequence = step.entries.emplace_back();
+      sequence.slot = static_cast<int32_t>(i);
+      sequence.first_token = static_cast<int32_t>(step.token_ids.size());
+      sequence.num_tokens = sequence.num_logits = 1 + num_drafts_;
+      sequence.num_draft_tokens = num_drafts_;
+      sequence.num_cached = static_cast<int32_t>(tokens_.size()) - 1;
+      sequence.block_table = tables_[i];
+      sequence.samples = true;
+      sequence.sampling = {&greedy_, tokens_, 1, {}};
+      step.token_ids.push_back(17 * static_cast<int32_t>(i) + 1);
+      for (int32_t t = 0; t < num_fillers; ++t) {
+        step.token_ids.push_back(kVocabSize - 1 - t);
+        parents[i].push_back(t % 2 == 0 ? -1 : t - 1);
+      }
+      for (size_t k = 0; k < accepted_[i].size(); ++k) {
+        step.token_ids.push_back(accepted_[i][k]);
+        parents[i].push_back(k == 0 ? -1 : num_fillers + static_cast<int32_t>(k) - 1);
+      }
+      if (is_tree_) sequence.draft_parents = parents[i];
+    }
+    if (const Status submitted = executor_.Submit(step); !submitted.ok()) {
+      std::fprintf(stderr, "%s\n", submitted.message().c_str());
+      std::exit(1);
+    }
+    return Checked(executor_.Collect());
+  }
+  // The median of a step's duration.
+  double Ms() {
+    constexpr int kWarmUps = 30, kSteps = 40;
+    std::vector<double> times;
+    for (int i = 0; i < kWarmUps + kSteps; ++i) {
+      const auto start = Clock::now();
+      num_accepted_ = 0;
+      const llm::StepResult result = Run();
+      for (const auto& accepted : result.accepted) num_accepted_ += accepted.size();
+      const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+      if (i >= kWarmUps) times.push_back(took.count());
+    }
+    std::nth_element(times.begin(), times.begin() + kSteps / 2, times.end());
+    return times[kSteps / 2];
+  }
+  // Drafts that the last step of Ms() accepted, of all sequences.
+  size_t num_accepted() const { return num_accepted_; }
+
+ private:
+  gpu::GpuExecutor& executor_;
+  const llm::SamplingParams greedy_;
+  const std::vector<int32_t> tokens_;
+  std::vector<std::vector<int32_t>> tables_;
+  const int32_t num_drafts_;
+  const bool is_tree_;
+  std::vector<std::vector<int32_t>> accepted_;  // of each sequence
+  size_t num_accepted_ = 0;
+};
+
+void MeasureTrees(const std::vector<int32_t>& batches) {
+  const auto executor = MakeExecutor();
+  constexpr int32_t kAccepted = 3;
+  std::printf("batch,context,case,tokens verified a sequence,step ms,of a plain step\n");
+  for (const int32_t batch : batches) {
+    for (const int32_t context : {256, 2048}) {
+      double plain = 0.0;
+      const auto print = [&](const char* what, int32_t num_drafts, TreeSteps& steps) {
+        const double ms = steps.Ms();
+        if (num_drafts == 0) plain = ms;
+        std::printf("%d,%d,\"%s\",%d,%.3f,%.3f\n", batch, context, what, 1 + num_drafts, ms,
+                    ms / plain);
+        std::fflush(stdout);
+      };
+      TreeSteps alone(*executor, batch, context, 0, false);
+      print("plain", 0, alone);
+      for (const int32_t num_tokens : {8, 16, 32, 64}) {
+        if (batch * num_tokens > executor->limits().max_num_sampled) break;
+        TreeSteps chain(*executor, batch, context, num_tokens - 1, false);
+        print("chain", num_tokens - 1, chain);
+        TreeSteps tree(*executor, batch, context, num_tokens - 1, true);
+        print("tree, none accepted", num_tokens - 1, tree);
+        tree.AcceptDrafts(kAccepted);
+        print("tree, drafts accepted and moved", num_tokens - 1, tree);
+        std::printf("%d,%d,\"drafts accepted of %d\",%d,%zu,\n", batch, context, batch * kAccepted,
+                    num_tokens, tree.num_accepted());
+      }
+    }
+  }
+}
+
+// The weights of a Medusa head for the model, in bf16, with random values.
+class RandomMedusa {
+ public:
+  static constexpr int32_t kHeads = 4;
+
+  RandomMedusa() {
+    constexpr int64_t kHidden = 4096;
+    const gpu::MedusaHeadSource head = {{{Add(kHidden, kHidden), Add(kHidden, 0)}},
+                                        Add(kVocabSize, kHidden)};
+    heads_.assign(kHeads, head);
+  }
+  const std::vector<gpu::MedusaHeadSource>& heads() const { return heads_; }
+
+ private:
+  const llm::ResolvedWeight* Add(int64_t rows, int64_t columns) {
+    std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * rows * std::max<int64_t>(1, columns));
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+      random_ = random_ * 1664525 + 1013904223;
+      const auto value = static_cast<uint16_t>(0x3c20 | (random_ >> 16 & 0x807f));
+      std::memcpy(&bytes[i], &value, 2);
+    }
+    llm::ResolvedWeight& weight = weights_.emplace_back();
+    weight.source = columns > 0 ? llm::Matrix("w", rows, columns) : llm::Vector("b", rows);
+    weight.tensor = {llm::CheckpointDataType::kBF16, weight.source.tensor_shape, bytes};
+    return &weight;
+  }
+
+  uint32_t random_ = 1;
+  std::deque<std::vector<uint8_t>> bytes_;
+  std::deque<llm::ResolvedWeight> weights_;
+  std::vector<gpu::MedusaHeadSource> heads_;
+};
+
+std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
+                                                   gpu::GpuExecutor& executor) {
+  const int32_t last = executor.spec().num_layers();
+  if (const Status status =
+          executor.CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kDevice);
+      !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+  gpu::MedusaOptions options;
+  options.num_kept_rows = executor.limits().max_num_sequences;
+  options.spec = &executor.spec();
+  options.final_norm = executor.final_norm();
+  options.captured = executor.decoder().captured();
+  options.stream = executor.stream();
+  return Checked(gpu::DeviceMedusaHeads::Create(random.heads(), options));
+}
+
+void MeasureMedusa(const std::vector<int32_t>& batches) {
+  const RandomMedusa random;
+  const auto executor = MakeExecutor();
+  const auto heads = MakeMedusa(random, *executor);
+  std::vector<int32_t> kept;
+  heads->pool()->Take(heads->pool()->num_free(), kept);
+  std::printf("batch,case,value\n");
+  for (const int32_t batch : batches) {
+    std::printf("%d,\"step ms\",%.3f\n", batch, StepMs(*executor, batch, 0));
+    for (const int32_t num_heads : {1, 2, 4}) {
+      std::vector<double> times;
+      std::vector<llm::SampledToken> tokens;
+      for (int round = 0; round < 60; ++round) {
+        heads->Keep({.num_rows = batch}, std::span(kept).first(static_cast<size_t>(batch)));
+        const auto start = Clock::now();
+        if (!heads->FinishKeeping().ok() ||
+            !heads->Run(std::span(kept).first(static_cast<size_t>(batch)), num_heads, 10, tokens)
+                 .ok()) {
+          std::exit(1);
+        }
+        if (round >= 20) {
+          times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+        }
+      }
+      std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+      const double ms = times[times.size() / 2];
+      const double bytes = 2.0 * 4096 * (4096 + kVocabSize) * num_heads *
+                           ((batch + 63) / 64);  // passes over the weights
+      std::printf("%d,\"ms of %d heads\",%.3f\n", batch, num_heads, ms);
+      std::printf("%d,\"TB/s of %d heads\",%.2f\n", batch, num_heads, bytes / ms / 1e9);
+      std::fflush(stdout);
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  std::vector<int32_t> batches;
+  for (int i = 2; i < argc; ++i) batches.push_back(std::atoi(argv[i]));
+  if (batches.empty()) batches = {1, 8};
+  if (what == "steps") {
+    MeasureTrees(batches);
+  } else if (what == "medusa") {
+    MeasureMedusa(batches);
+  } else {
+    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa [BATCH...]\n");
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Main(argc, argv);
+}
