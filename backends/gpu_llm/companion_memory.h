@@ -1,5 +1,5 @@
-// The memory that a draft model or an EAGLE-3 head will take on the GPU of the model that it drafts
-// for, which is loaded first and leaves it free. No CUDA here. [load thread]
+// The memory that a draft model, an EAGLE-3 head or Medusa heads will take on the GPU of the model
+// that it drafts for, which is loaded first and leaves it free. No CUDA here. [load thread]
 #pragma once
 
 #include <algorithm>
@@ -27,5 +27,12 @@ inline int32_t NumKeptRows(int32_t max_num_tokens) {
 CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec& target,
                              int64_t block_bytes, int32_t max_num_tokens,
                              int32_t max_num_sequences);
+// Sequences whose rows Medusa heads compute in one pass over their weights.
+inline constexpr int32_t kMedusaRows = 64;
+// `num_heads` heads of the model with as many residual blocks each: their weights in bf16, their
+// buffers, the hidden states of a step of the model, and the kept one of each sequence.
+CompanionMemory MemoryOfMedusaHeads(int32_t num_heads, int32_t num_blocks,
+                                    const llm::DecoderSpec& target, int32_t max_num_tokens,
+                                    int32_t max_num_sequences);
 
 }  // namespace nereid::gpu

@@ -96,18 +96,6 @@ Result<std::unique_ptr<DeviceMedusaHeads>> DeviceMedusaHeads::Create(
   return made;
 }
 
-int64_t DeviceMedusaHeads::MemoryBytes(std::span<const MedusaHeadSource> heads,
-                                       const llm::DecoderSpec& spec, int32_t num_kept_rows,
-                                       int32_t max_rows_together) {
-  const int64_t size = spec.hidden_size, padded = PaddedVocabulary(spec.vocab_size);
-  const int64_t rows = max_rows_together;
-  int64_t weights = 0;
-  for (const MedusaHeadSource& head : heads)
-    weights += 2 * size * (static_cast<int64_t>(head.blocks.size()) * (size + 1) + padded);
-  const auto num_heads = static_cast<int64_t>(heads.size());
-  return weights + 2 * size * (num_kept_rows + rows * (1 + 2 * num_heads)) + 4 * rows * padded;
-}
-
 Status DeviceMedusaHeads::Load(std::span<const MedusaHeadSource> heads) {
   const int64_t size = hidden_size(), vocab_size = options_.spec->vocab_size;
   const auto num_heads = static_cast<int64_t>(heads.size());
@@ -159,7 +147,7 @@ Status DeviceMedusaHeads::AllocateBuffers() {
     NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
     return {};
   };
-  const int64_t row_bytes = 2 * hidden_size(), rows = options_.max_rows_together;
+  const int64_t row_bytes = 2 * hidden_size(), rows = kMedusaRows;
   const int64_t num_heads = this->num_heads();
   NEREID_RETURN_IF_ERROR(allocate(kept_, options_.num_kept_rows * row_bytes, "kept hidden states"));
   NEREID_RETURN_IF_ERROR(allocate(normed_, rows * row_bytes, "normed rows"));
@@ -189,9 +177,8 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options_.device));
-  NEREID_ASSIGN_OR_RETURN(
-      LinearRunner linear,
-      LinearRunner::Create(GpuWeights(), options_.max_rows_together, num_processors));
+  NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
+                          LinearRunner::Create(GpuWeights(), kMedusaRows, num_processors));
   linear_.emplace(std::move(linear));
   return {};
 }
@@ -237,7 +224,7 @@ Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, 
   }
   tokens.clear();
   tokens.reserve(rows.size() * static_cast<size_t>(num_heads) * static_cast<size_t>(num_tokens));
-  const auto together = static_cast<size_t>(options_.max_rows_together);
+  const auto together = size_t{kMedusaRows};
   const int32_t* const ids = top_tokens_.as<int32_t>();
   const float* const log_probs = top_tokens_.as<float>() + top_tokens_.size_bytes() / 8;
   for (size_t first = 0; first < rows.size(); first += together) {
@@ -283,7 +270,7 @@ Status DeviceMedusaHeads::Multiply(const GpuMatrix& matrix, const __nv_bfloat16*
   call.in = in;
   call.output = output;
   call.out = out;
-  call.row_capacity = options_.max_rows_together;
+  call.row_capacity = kMedusaRows;
   call.name = name;
   return linear_->Run(call, num_rows, true, options_.stream);
 }
@@ -296,7 +283,7 @@ Status DeviceMedusaHeads::RunBlocks(int32_t num_rows, int32_t num_heads) {
   first.num_outputs = num_heads * size;
   NEREID_RETURN_IF_ERROR(Multiply(first, normed_.as<__nv_bfloat16>(), GemmEpilogue::kBf16, products,
                                   num_rows, "Medusa blocks"));
-  const int stride = options_.max_rows_together * size;
+  const int stride = kMedusaRows * size;
   SiluResidual({normed_.as<__nv_bfloat16>(), products, first_biases_, states_of(0), num_rows,
                 num_heads, size, 0, stride},
                options_.stream);
@@ -314,7 +301,7 @@ Status DeviceMedusaHeads::RunBlocks(int32_t num_rows, int32_t num_heads) {
 
 Status DeviceMedusaHeads::RunHead(int32_t head, int32_t num_rows, int32_t num_tokens) {
   const int32_t vocab_size = options_.spec->vocab_size, stride = PaddedVocabulary(vocab_size);
-  const int32_t capacity = options_.max_rows_together;
+  const int32_t capacity = kMedusaRows;
   const __nv_bfloat16* const in = num_blocks_ > 0 ? states_of(head) : normed_.as<__nv_bfloat16>();
   NEREID_RETURN_IF_ERROR(Multiply(lm_heads_[static_cast<size_t>(head)], in, GemmEpilogue::kFloat,
                                   logits_.data(), num_rows, "Medusa LM head"));

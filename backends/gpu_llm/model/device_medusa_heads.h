@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu_llm/companion_memory.h"
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/kernel_form.h"
@@ -23,7 +24,7 @@
 
 namespace nereid::gpu {
 
-// The weights of a head in the checkpoint, borrowed.
+// The weights of a head in the checkpoint, borrowed. MemoryOfMedusaHeads() says what they take.
 struct MedusaHeadSource {
   struct Block {
     const llm::ResolvedWeight* weight = nullptr;  // [hidden_size, hidden_size]
@@ -35,8 +36,7 @@ struct MedusaHeadSource {
 
 struct MedusaOptions {
   int32_t device = 0;
-  int32_t num_kept_rows = 0;       // sequences
-  int32_t max_rows_together = 64;  // that one pass over the weights computes
+  int32_t num_kept_rows = 0;  // sequences
   // --- of the model, all borrowed ---
   const llm::DecoderSpec* spec = nullptr;
   GpuNorm final_norm;
@@ -51,10 +51,6 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   static Result<std::unique_ptr<DeviceMedusaHeads>> Create(std::span<const MedusaHeadSource> heads,
                                                            const MedusaOptions& options);
   ~DeviceMedusaHeads() override;
-  // What Create allocates, without what products need.
-  static int64_t MemoryBytes(std::span<const MedusaHeadSource> heads, const llm::DecoderSpec& spec,
-                             int32_t num_kept_rows, int32_t max_rows_together = 64);
-
   int32_t num_heads() const override { return static_cast<int32_t>(lm_heads_.size()); }
   llm::HiddenStatePlace place() const override { return llm::HiddenStatePlace::kDevice; }
   void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override;
@@ -66,7 +62,7 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   DeviceMedusaHeads(size_t num_heads, size_t num_blocks, const MedusaOptions& options);
   Status Load(std::span<const MedusaHeadSource> heads);
   Status AllocateBuffers();
-  // Computes rows_[0, num_rows) of the store, at most max_rows_together.
+  // Computes rows_[0, num_rows) of the store, at most kMedusaRows.
   Status Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens);
   // The inputs of the LM heads.
   Status RunBlocks(int32_t num_rows, int32_t num_heads);
@@ -75,7 +71,7 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
                   int32_t num_rows, const char* name);
   int64_t hidden_size() const { return options_.spec->hidden_size; }
   __nv_bfloat16* states_of(int32_t head) const {
-    return states_.as<__nv_bfloat16>() + head * options_.max_rows_together * hidden_size();
+    return states_.as<__nv_bfloat16>() + head * kMedusaRows * hidden_size();
   }
 
   const MedusaOptions options_;
@@ -93,14 +89,14 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   const size_t num_blocks_;                       // of a head
   std::optional<LinearRunner> linear_;
   DeviceMemory kept_;      // [num_kept_rows, hidden_size]
-  DeviceMemory normed_;    // [max_rows_together, hidden_size]
-  DeviceMemory products_;  // [max_rows_together, num_heads * hidden_size]
-  DeviceMemory states_;    // [num_heads, max_rows_together, hidden_size]
-  DeviceMemory logits_;    // [max_rows_together, padded vocabulary]
+  DeviceMemory normed_;    // [kMedusaRows, hidden_size]
+  DeviceMemory products_;  // [kMedusaRows, num_heads * hidden_size]
+  DeviceMemory states_;    // [num_heads, kMedusaRows, hidden_size]
+  DeviceMemory logits_;    // [kMedusaRows, padded vocabulary]
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
   DeviceMemory argmax_tokens_;  // where ArgMax writes: ids, log probabilities, slots and a 0
-  PinnedMemory row_list_;       // [max_rows_together]
-  PinnedMemory top_tokens_;     // [num_heads, max_rows_together, kMaxTopTokens] ids, then log probs
+  PinnedMemory row_list_;       // [kMedusaRows]
+  PinnedMemory top_tokens_;     // [num_heads, kMedusaRows, kMaxTopTokens] ids, then log probs
   std::vector<int32_t> keep_from_, keep_to_;
   PinnedMemory keep_lists_;  // both lists of a copy that runs
   Event kept_done_;

@@ -42,5 +42,18 @@ TEST(CompanionMemoryTest, AHeadAlsoNeedsTheHiddenStatesOfItsTarget) {
   EXPECT_GE(memory.fixed_bytes - alone.fixed_bytes, 2 * 512 * 3 * 64);
 }
 
+TEST(CompanionMemoryTest, MedusaHeadsNeedTheirWeightsAndTheHiddenStatesOfTheirTarget) {
+  llm::DecoderSpec target;
+  target.hidden_size = 64;
+  target.vocab_size = 1000;
+  const int64_t three = MemoryOfMedusaHeads(3, 1, target, 512, 200).fixed_bytes;
+  const CompanionMemory four = MemoryOfMedusaHeads(4, 1, target, 512, 200);
+  EXPECT_EQ(four.block_bytes, 0);
+  EXPECT_EQ(four.fixed_bytes - three, 2 * (64 * 64 + 64 + 1000 * 64) + 2 * 64 * 64 * 2);
+  EXPECT_EQ(MemoryOfMedusaHeads(3, 2, target, 512, 200).fixed_bytes - three,
+            3 * 2 * (64 * 64 + 64));
+  EXPECT_EQ(MemoryOfMedusaHeads(3, 1, target, 612, 300).fixed_bytes - three, 2 * 64 * 200);
+}
+
 }  // namespace
 }  // namespace nereid::gpu
