@@ -13,6 +13,7 @@
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "backends/llm_core/speculation/acceptance_rates.h"
 #include "backends/llm_core/speculation/hidden_rows.h"
+#include "backends/llm_core/speculation/lookahead_sizes.h"
 
 namespace nereid::llm {
 
@@ -38,6 +39,8 @@ struct DraftQuery {
   /// tokens are those of the target wherever both distributions allow it.
   const SamplingParams* sampling = nullptr;
   std::span<const int32_t> banned_ids;  ///< as in SamplingInput
+  /// The sizes of lookahead decoding that the request asks for; null: those of the drafter.
+  const LookaheadSizes* lookahead = nullptr;
   /// --- written by the drafter ---
   std::vector<int32_t>* drafts = nullptr;  ///< empty at first; valid token ids
   /// Empty at first. Left empty: the drafts are a chain; else as BatchEntry::draft_parents. Only

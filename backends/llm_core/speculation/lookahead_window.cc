@@ -1,0 +1,47 @@
+// Columns of guesses.
+#include "backends/llm_core/speculation/lookahead_window.h"
+
+#include <algorithm>
+
+namespace nereid::llm {
+
+// A real run of tokens is continued more sensibly than random ones. Steps of this length between
+// the runs spread them over all tokens.
+LookaheadWindow::LookaheadWindow(int32_t num_columns, int32_t num_rows,
+                                 std::span<const int32_t> tokens)
+    : num_rows_(num_rows), last_rows_(num_columns, -1) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  tokens_.reserve(static_cast<size_t>(num_columns) * num_rows_);
+  for (int32_t column = 0; column < num_columns; ++column) {
+    const uint64_t first = ((column + 1) * kStep >> 32) * tokens.size() >> 32;
+    for (size_t row = 0; row < num_rows_; ++row) {
+      tokens_.push_back(tokens[(first + row) % tokens.size()]);
+    }
+  }
+}
+
+void LookaheadWindow::AddTo(int32_t newest, DraftTreeBuilder& tree) {
+  tokens_.front() = newest;
+  int32_t top = kTreeRoot;  // of the column
+  for (size_t column = 0; column < last_rows_.size(); ++column) {
+    const auto tokens = std::span(tokens_).subspan(column * num_rows_, num_rows_);
+    if (column > 0) top = tree.Child(top, tokens.front());
+    const int32_t last = tree.Chain(top, tokens.subspan(1));
+    last_rows_[column] = last == kNoChild ? -1 : last + 1;
+  }
+}
+
+void LookaheadWindow::Advance(std::span<const int32_t> row_tokens, NgramPool& pool) {
+  for (size_t column = 0; column < last_rows_.size(); ++column) {
+    const int32_t row = std::exchange(last_rows_[column], -1);
+    if (row < 0 || row >= static_cast<int32_t>(row_tokens.size())) continue;
+    if (row_tokens[row] < 0) continue;  // all tokens are banned
+    const auto tokens = std::span(tokens_).subspan(column * num_rows_, num_rows_);
+    ngram_.assign(tokens.begin(), tokens.end());
+    ngram_.push_back(row_tokens[row]);
+    pool.Insert(ngram_);
+    std::copy(ngram_.begin() + 1, ngram_.end(), tokens.begin());
+  }
+}
+
+}  // namespace nereid::llm
