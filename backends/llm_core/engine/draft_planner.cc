@@ -220,6 +220,7 @@ void DraftPlanner::Propose() {
     query.state = &sequence->drafts->state;
     query.num_prompt = sequence->num_prompt;
     query.sampling = &sequence->sampling();
+    if (sequence->request->lookahead) query.lookahead = &*sequence->request->lookahead;
     if (sequence->num_tokens() < sequence->num_min_tokens) {
       query.banned_ids = sequence->request->stop.end_ids;
     }
@@ -241,6 +242,7 @@ void DraftPlanner::Propose() {
     CutBeforeVirtualToken(sequence);
     const auto num_drafts = static_cast<int32_t>(drafts.ids.size());
     drafts.match_class = queries_[i].match_class;
+    drafts.num_direct = queries_[i].num_direct;
     drafts.are_of_drafter = true;
     drafts.returns_row_tokens = options_.verifies_trees && options_.drafter->reads_row_tokens();
     sequence.num_drafts = static_cast<uint8_t>(std::min(num_drafts, queries_[i].max_drafts));
@@ -313,23 +315,26 @@ void DraftPlanner::ConsiderChains(int32_t num_decoding, int32_t most_together, C
   }
 }
 
-// What a drafter learns from the tokens behind its drafts pays in later steps only, so that its
-// trees stay whole.
+// What a drafter learns from the tokens behind its drafts pays in later steps only, so that drafts
+// which are not direct are verified all together or not at all.
 void DraftPlanner::ConsiderTrees(int32_t num_decoding, int32_t most_together, Choice& choice) {
   constexpr std::array<int32_t, 14> kSizes = {1,  2,  3,  4,  5,  7,  11,
                                               15, 23, 31, 47, 63, 95, kMaxTreeDrafts};
-  const size_t num_skipped = options_.drafter->reads_row_tokens() ? kSizes.size() - 1 : 0;
-  for (const int32_t size : std::span(kSizes).subspan(num_skipped)) {
-    SetTreeSizes(size, most_together);
+  for (const int32_t size : kSizes) {
+    SetTreeSizes(size, /*only_direct=*/true, most_together);
     Consider(num_decoding, choice);
   }
+  if (!options_.drafter->reads_row_tokens()) return;
+  SetTreeSizes(kMaxTreeDrafts, /*only_direct=*/false, most_together);
+  Consider(num_decoding, choice);
 }
 
-void DraftPlanner::SetTreeSizes(int32_t most, int32_t most_together) {
+void DraftPlanner::SetTreeSizes(int32_t most, bool only_direct, int32_t most_together) {
   lengths_.assign(drafting_.size(), 0);
   for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
-    const int32_t size = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    int32_t size = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    if (only_direct) size = std::min(size, drafting_[i]->drafts->num_direct);
     lengths_[i] = static_cast<uint8_t>(size);
     most_together -= size;
   }
@@ -337,7 +342,8 @@ void DraftPlanner::SetTreeSizes(int32_t most, int32_t most_together) {
 
 double DraftPlanner::Expected(size_t i, int32_t num_drafts) const {
   if (!proposes_trees()) return ExpectedAccepted(rates_[i], num_drafts);
-  return rates_[i] * yields_.Of(num_drafts);
+  const bool is_direct = num_drafts <= drafting_[i]->drafts->num_direct;
+  return rates_[i] * yields_[is_direct ? 0 : 1].Of(num_drafts);
 }
 
 // In turn, another sequence is the first.
@@ -386,9 +392,10 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   choice = {lengths_, yield, expected};
 }
 
-int32_t DraftPlanner::ProbeLength() const {
+int32_t DraftPlanner::ProbeLength(const Sequence& sequence) const {
   if (!proposes_trees()) return kProbeLength;
-  return options_.drafter->reads_row_tokens() ? kMaxTreeDrafts : kTreeProbeLength;
+  const int32_t num_direct = sequence.drafts->num_direct;
+  return num_direct > 0 ? std::min(kTreeProbeLength, num_direct) : kMaxTreeDrafts;
 }
 
 void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
@@ -402,7 +409,8 @@ void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
       best = i;
   }
   if (best == drafting_.size()) return;
-  const int32_t length = std::min<int32_t>(ProbeLength(), drafting_[best]->num_drafts);
+  const int32_t length =
+      std::min<int32_t>(ProbeLength(*drafting_[best]), drafting_[best]->num_drafts);
   const double plain = costs_.PlainSeconds(num_decoding);
   double seconds = plain * costs_.Of(num_decoding, length).relative;
   if (is_costly()) {
@@ -432,7 +440,9 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
     is_resting_ |= ++num_plain_steps_ >= kStepsBetweenProbes && options_.drafter != nullptr &&
                    options_.drafter->reads_hidden_states() && options_.adapts_length;
     if (needs_trials()) acceptance_.Fade(kPlainMemoryOfRates);
-    if (proposes_trees()) yields_.Fade(kPlainMemoryOfRates);
+    if (proposes_trees()) {
+      for (TreeYields& yields : yields_) yields.Fade(kPlainMemoryOfRates);
+    }
     account_.RecordPlain(seconds);
     return;
   }
@@ -465,11 +475,12 @@ void DraftPlanner::RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_
   for (size_t n = 0; n < result.accepted[i].size(); ++n) {
     accepted_.push_back(AcceptedDraft(result, i, n));
   }
+  TreeYields& yields = YieldsOf(drafts, num_drafts);
   drafts.sum_promised =
-      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields_.Of(num_drafts));
+      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields.Of(num_drafts));
   drafts.sum_accepted =
       kMemoryOfTreeSums * drafts.sum_accepted + static_cast<float>(accepted_.size());
-  yields_.Record(num_drafts, accepted_);
+  yields.Record(num_drafts, accepted_);
 }
 
 void DraftPlanner::RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i,

@@ -4,6 +4,7 @@
 // bounded part of the time (GainAccount). [engine thread]
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -114,8 +115,9 @@ class DraftPlanner {
   // Sets lengths_ to drafts that are reached with a probability of at least `least`, up to `most` a
   // sequence and `most_together`.
   void SetLengths(float least, int32_t most, int32_t most_together);
-  // Sets lengths_ to the first `most` drafts of each sequence, up to `most_together`.
-  void SetTreeSizes(int32_t most, int32_t most_together);
+  // Sets lengths_ to the first `most` drafts of each sequence, up to `most_together`. With
+  // `only_direct`, up to the sequence's num_direct.
+  void SetTreeSizes(int32_t most, bool only_direct, int32_t most_together);
   // The expected accepted ones of the first drafts of drafting_[i].
   double Expected(size_t i, int32_t num_drafts) const;
   void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
@@ -136,13 +138,18 @@ class DraftPlanner {
   bool is_costly() const { return options_.drafter != nullptr && options_.drafter->is_costly(); }
   // Whether the drafter's acceptance is measured only by verifying its drafts.
   bool needs_trials() const { return is_costly() || proposes_trees(); }
-  int32_t ProbeLength() const;
+  int32_t ProbeLength(const Sequence& sequence) const;
+  // Of a step with so many drafts of a sequence.
+  TreeYields& YieldsOf(const SequenceDrafts& drafts, int32_t num_drafts) {
+    return yields_[num_drafts > drafts.num_direct ? 1 : 0];
+  }
 
   SpeculationOptions options_;
   const bool is_supported_;
   const std::function<double()> now_;
   AcceptanceRates acceptance_{AcceptanceRates::kMemoryOfEngine};  // of all sequences
-  TreeYields yields_;                                             // of a drafter of trees
+  // Of a drafter of trees: of steps with direct drafts alone, and with others.
+  std::array<TreeYields, 2> yields_;
   StepCosts costs_;
   DraftTimes draft_times_;
   GainAccount account_;

@@ -13,6 +13,7 @@
 #include "backends/llm_core/engine/stop_criteria.h"
 #include "backends/llm_core/sampling/sampler.h"
 #include "backends/llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/speculation/lookahead_sizes.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -121,6 +122,8 @@ struct GenerationRequest {
   // DrawnDraft::threshold. Needs ExecutorFeatures::draft_logits.
   std::vector<float> draft_logits;
   float draft_threshold = 0.0f;
+  // Sizes of lookahead decoding, up to those of the drafter, which are the default.
+  std::optional<LookaheadSizes> lookahead;
 
   // Bounds the reasoning of each sequence.
   std::optional<ReasoningLimit> reasoning;

@@ -56,8 +56,9 @@ struct SequenceDrafts {
   // Recent sums for proposals of trees: the accepted drafts that all sequences' yields promise, and
   // those that were accepted.
   float sum_promised = 0.0f, sum_accepted = 0.0f;
-  int32_t match_class = 0;  // of `ids`, as AcceptanceRates counts them
-  int64_t num_drafted = 0;  // verified so far
+  int32_t match_class = 0;              // of `ids`, as AcceptanceRates counts them
+  int32_t num_direct = kMaxTreeDrafts;  // of `ids`, as DraftQuery::num_direct
+  int64_t num_drafted = 0;              // verified so far
   int64_t num_accepted = 0;
   uint8_t num_idle_steps = 0;  // the last steps in a row without a draft worth verifying, up to 255
 

@@ -47,6 +47,11 @@ struct DraftQuery {
   /// with takes_trees. Any first drafts of a tree are a tree, too, and the engine may take these.
   std::vector<int32_t>* parents = nullptr;
   bool takes_trees = false;  ///< set by the engine: ExecutorFeatures::draft_trees
+  /// So many first drafts of a tree are proposed because they may be accepted. What is sampled
+  /// behind the others tells the drafter something (reads_row_tokens), which pays in later steps: a
+  /// step without them is worth less than it seems. The yields of both kinds of steps are measured
+  /// apart.
+  int32_t num_direct = kMaxTreeDrafts;
   /// How much the drafter relies on the proposal, from 0 to AcceptanceRates::kNumClasses - 1. The
   /// acceptance is measured for each class.
   int32_t match_class = 0;

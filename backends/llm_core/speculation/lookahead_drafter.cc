@@ -48,7 +48,7 @@ void LookaheadDrafter::Propose(std::span<DraftQuery> queries) {
     DraftTreeBuilder tree(query.max_drafts, *query.drafts, *query.parents);
     state.pool.Find(newest, state.sizes.verification_set_size, found_);
     for (const std::span<const int32_t> ngram : found_) tree.Chain(kTreeRoot, ngram);
-    query.match_class = found_.empty() ? 0 : 1;
+    query.num_direct = static_cast<int32_t>(query.drafts->size());
     state.window.AddTo(newest, tree);
   }
 }
