@@ -1,4 +1,5 @@
-// The values of the parameters `lora_adapters` and `lora_cache_max_adapter_size`. [any thread]
+// The values of the parameters `lora_adapters` and `lora_cache_max_adapter_size`, which nereid-repo
+// checks as well. [any thread]
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // properties keep the order of the schema
 
-const Json* Member(const Json& object, const char* name) {
+// Null where the object has no such member, or JSON null.
+const Json* GivenMember(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
@@ -28,14 +29,14 @@ std::string TextOf(const Json* value) {
 
 // The schema of the arguments, which are an object whatever the function's schema says.
 Result<Json> ArgumentsSchema(const Json& function, const std::string& path) {
-  const Json* const parameters = Member(function, "parameters");
+  const Json* const parameters = GivenMember(function, "parameters");
   if (parameters == nullptr) return Json{{"type", "object"}, {"additionalProperties", false}};
   if (parameters->is_boolean() && parameters->get<bool>()) return Json{{"type", "object"}};
   if (!parameters->is_object()) {
     return InvalidArgError(path, ".parameters: expected a schema of objects");
   }
   Json schema = *parameters;
-  const Json* const type = Member(schema, "type");
+  const Json* const type = GivenMember(schema, "type");
   const bool allows_objects =
       type == nullptr || *type == "object" ||
       (type->is_array() && std::find(type->begin(), type->end(), Json("object")) != type->end());
@@ -67,9 +68,9 @@ std::string ReasoningEnd(const ParserFamily& family, const CallForm& form,
 // The names of the arguments of `function` that are texts whatever they look like.
 Json TextsOf(const Json& description, const std::string& function, const ToolSchemas& schemas) {
   Json texts = Json::array();
-  const Json* const parameters = Member(description, "parameters");
+  const Json* const parameters = GivenMember(description, "parameters");
   const Json* const properties =
-      parameters == nullptr ? nullptr : Member(*parameters, "properties");
+      parameters == nullptr ? nullptr : GivenMember(*parameters, "properties");
   if (properties == nullptr || !properties->is_object()) return texts;
   for (const auto& [name, schema] : properties->items()) {
     if (schemas.TypesOf(function, name).IsOnlyString()) texts.push_back(name);
@@ -86,7 +87,7 @@ Result<Json> ContentOf(const CallForm& form, const Json& description, const std:
   }
   Json notation = form.notation;
   if (form.takes_text_names && schemas != nullptr) {
-    const std::string name = TextOf(Member(description, "name"));
+    const std::string name = TextOf(GivenMember(description, "name"));
     notation["members"]["texts"] = TextsOf(description, name, *schemas);
   }
   return Json{
@@ -114,10 +115,10 @@ Result<Json> MakeTags(const CallForm& form, const Json& tools, const std::string
         schemas, ToolSchemas::Parse(tools.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   for (size_t i = 0; i < tools.size(); ++i) {
-    const Json* const inner = Member(tools[i], "function");
+    const Json* const inner = GivenMember(tools[i], "function");
     const std::string path = StrCat("tools[", i, "]", inner == nullptr ? "" : ".function");
     const Json& description = inner == nullptr ? tools[i] : *inner;
-    const std::string name = TextOf(Member(description, "name"));
+    const std::string name = TextOf(GivenMember(description, "name"));
     if (!function.empty() && name != function) continue;
     if (!CanBeCalled(form, name)) {
       return InvalidArgError(path, ".name: '", name.substr(0, 100),
@@ -146,9 +147,9 @@ Result<ToolChoice> ParseToolChoice(std::string_view text) {
   if (text == "required") return ToolChoice{.is_forced = true};
   if (text[0] == '{') {
     NEREID_ASSIGN_OR_RETURN(const Json choice, ReadJson<Json>(text, ""));
-    const Json* const function = Member(choice, "function");
+    const Json* const function = GivenMember(choice, "function");
     ToolChoice named{.is_forced = true};
-    if (function != nullptr) named.function = TextOf(Member(*function, "name"));
+    if (function != nullptr) named.function = TextOf(GivenMember(*function, "name"));
     if (!named.function.empty()) return named;
   }
   return InvalidArgError("expected auto, none, required or {\"type\": \"function\", \"function\": ",
