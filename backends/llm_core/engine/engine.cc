@@ -132,7 +132,7 @@ bool Engine::AdmitRequests() {
       health_ = scheduler_.CheckInvariants();  // the engine is idle: every block must be free
       if (!health_.ok()) health_ = std::move(health_).WithContext("KV cache bookkeeping is broken");
     }
-    if (steps_in_flight_.is_empty()) planning_timer_.Reset();
+    if (scheduler_.is_empty() && steps_in_flight_.is_empty()) planning_timer_.Reset();
     inbox_changed_.wait(lock, [this] {
       return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !steps_in_flight_.is_empty();
     });
@@ -221,7 +221,17 @@ Status Engine::SubmitStep() {
   return Status::Ok();
 }
 
+// The thread sleeps while the step runs: an executor may spin while it waits for a result.
+void Engine::SleepDuringStep() {
+  const auto until =
+      planning_timer_.CollectTime(std::max(collected_, steps_in_flight_.oldest().began));
+  if (until <= options_.clock->Now()) return;
+  std::unique_lock lock(inbox_mutex_);
+  options_.clock->WaitUntil(lock, inbox_changed_, until, [this] { return stop_; });
+}
+
 Status Engine::CollectStep() {
+  SleepDuringStep();
   const auto collect_begin = options_.clock->Now();
   NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
   const StepInFlight step = steps_in_flight_.TakeCompleted();
@@ -305,15 +315,8 @@ Status Engine::CollectStep() {
 
 Status Engine::ApplyToken(Sequence& sequence, const SampledToken& sampled) {
   ++num_output_tokens_;
-  SampledToken token = sampled;
-  if (sequence.has_reasoning_budget) {
-    token.id = sequence.reasoning->Apply(sampled.id);
-    if (token.id != sampled.id) token.log_prob = 0.0f;  // no other token could follow
-    if (sequence.reasoning->is_over()) {
-      sequence.reasoning.reset();
-      sequence.has_reasoning_budget = false;
-    }
-  }
+  const SampledToken token =
+      sequence.has_reasoning_budget ? ApplyReasoningBudget(sampled, sequence) : sampled;
   if (sequence.num_pending > 0) {
     sequence.token_ids[sequence.num_known()] = token.id;
     --sequence.num_pending;

@@ -98,6 +98,7 @@ class Engine {
   // Submits a step, collects one, or both.
   Status RunStep();
   Status SubmitStep();
+  void SleepDuringStep();
   Status CollectStep();
   // An error means that the grammar could not follow the token.
   Status ApplyToken(Sequence& sequence, const SampledToken& sampled);

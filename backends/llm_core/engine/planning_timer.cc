@@ -10,7 +10,6 @@ using namespace std::chrono_literals;
 
 // With rarer arrivals, planning late gains little.
 constexpr auto kRecently = 1s;
-// Covers the time to wake a thread and the variation between steps.
 constexpr auto kLeastMargin = 500us;
 constexpr int kMarginParts = 8;  // the margin is at least 1 / kMarginParts of a step
 // If collecting took less than this, the result was ready before.
@@ -29,9 +28,11 @@ void PlanningTimer::RecordStep(bool is_decode, Clock::duration took, Clock::dura
 PlanningTimer::Clock::time_point PlanningTimer::Deadline(Clock::time_point began,
                                                          Clock::time_point now) const {
   if (arrived_ == Clock::time_point::min() || now - arrived_ > kRecently) return now;
-  const Clock::duration margin =
-      2 * planning_ + std::max<Clock::duration>(kLeastMargin, decode_step_ / kMarginParts);
-  return began + decode_step_ - margin;
+  return began + decode_step_ - Margin() - 2 * planning_;
+}
+
+PlanningTimer::Clock::duration PlanningTimer::Margin() const {
+  return std::max<Clock::duration>(kLeastMargin, decode_step_ / kMarginParts);
 }
 
 }  // namespace nereid::llm

@@ -1,4 +1,5 @@
-// The engine's time source, and the time at which it plans the next step. [engine thread]
+// The engine's time source, and the times at which it plans the next step and asks for the result
+// of one. [engine thread]
 #pragma once
 
 #include <chrono>
@@ -38,14 +39,22 @@ class PlanningTimer {
   // alone predicts the duration of the next one. A result that was ready before Collect means a
   // shorter step or a busy host: the prediction is halved until the engine waits for a step again.
   void RecordStep(bool is_decode, Clock::duration took, Clock::duration waited);
-  // Forgets the prediction when no step runs, because the next step may have any length.
+  // Forgets the prediction when no sequence is left, because the next step may have any length.
   void Reset() { decode_step_ = {}; }
 
   // The latest time to plan the step after the one that began at `began`. A result not later than
   // `now` means that it is due at once, which is always so without recent arrivals.
   Clock::time_point Deadline(Clock::time_point began, Clock::time_point now) const;
+  // The time from which to ask for the result of the step that began at `began`: shortly before the
+  // step can end. With short or unknown steps, not later than `began`.
+  Clock::time_point CollectTime(Clock::time_point began) const {
+    return began + decode_step_ - Margin();
+  }
 
  private:
+  // Covers the time to wake a thread and the variation between steps.
+  Clock::duration Margin() const;
+
   Clock::time_point arrived_ = Clock::time_point::min();
   Clock::duration planning_{};
   Clock::duration decode_step_{};

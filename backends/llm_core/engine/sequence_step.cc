@@ -195,6 +195,17 @@ void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) 
   sequence.request->sink->OnOutput(output);
 }
 
+SampledToken ApplyReasoningBudget(const SampledToken& sampled, Sequence& sequence) {
+  SampledToken token = sampled;
+  token.id = sequence.reasoning->Apply(sampled.id);
+  if (token.id != sampled.id) token.log_prob = 0.0f;  // no other token could follow
+  if (sequence.reasoning->is_over()) {
+    sequence.reasoning.reset();
+    sequence.has_reasoning_budget = false;
+  }
+  return token;
+}
+
 void EmitCancellation(Sequence& sequence, int32_t vocab_size) {
   sequence.finish = FinishReason::kCancelled;
   if (!sequence.request->uses_beams()) {

@@ -26,6 +26,10 @@ inline void PrefetchEntry(const StepBatch& batch, size_t num_ahead) {
 void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
                 Sequence& sequence);
 
+// Counts the sampled token for the budget of the reasoning. Returns the token that the output gets,
+// which is mostly the same. Requires sequence.reasoning, and drops it once the reasoning is over.
+SampledToken ApplyReasoningBudget(const SampledToken& sampled, Sequence& sequence);
+
 // Emits the output tokens that are visible, if they are more than before, and the finish reason.
 // Not for beam search.
 void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size);

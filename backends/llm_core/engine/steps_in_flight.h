@@ -32,6 +32,7 @@ class StepsInFlight {
   // Whether a step may be submitted next to the newest one; true if there is none.
   bool may_overlap() const { return steps_.empty() || steps_.back().may_overlap; }
   const StepInFlight& newest() const { return steps_.back(); }
+  const StepInFlight& oldest() const { return steps_.front(); }
 
   // Adds the step `batch`, which was submitted for `sequences`.
   void Add(const StepBatch& batch, const std::vector<Sequence*>& sequences, bool overlaps,

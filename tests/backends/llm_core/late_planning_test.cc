@@ -59,8 +59,12 @@ struct StepLog {
 // Each step takes `step` of the fake time; steps run one after the other.
 class TimedExecutor : public FakeExecutor {
  public:
-  TimedExecutor(std::shared_ptr<FakeTime> time, EngineClock::TimePoint::duration step, StepLog& log)
-      : FakeExecutor(kLimits, {.overlap = true}), time_(std::move(time)), step_(step), log_(log) {}
+  TimedExecutor(std::shared_ptr<FakeTime> time, EngineClock::TimePoint::duration step, StepLog& log,
+                bool overlaps)
+      : FakeExecutor(kLimits, {.overlap = overlaps}),
+        time_(std::move(time)),
+        step_(step),
+        log_(log) {}
 
   Status Submit(const StepBatch& batch) override {
     if (!log_.num_prompts.empty() && time_->Now() > log_.free) ++log_.num_pauses;
@@ -99,11 +103,11 @@ class PromiseSink : public OutputSink {
 
 class LatePlanningTest : public ::testing::Test {
  protected:
-  void Start(EngineClock::TimePoint::duration step) {
+  void Start(EngineClock::TimePoint::duration step, bool overlaps = true) {
     EngineOptions options;
     options.clock = time_;
-    engine_ = std::make_unique<Engine>(std::move(options),
-                                       std::make_unique<TimedExecutor>(time_, step, log_));
+    engine_ = std::make_unique<Engine>(
+        std::move(options), std::make_unique<TimedExecutor>(time_, step, log_, overlaps));
   }
   // May be called on any thread, the engine's included.
   std::future<TokenIds> Send(int32_t first_id, int32_t num_tokens) {
@@ -150,12 +154,24 @@ TEST_F(LatePlanningTest, RequestsThatArriveDuringAStepJoinTheNextOne) {
 TEST_F(LatePlanningTest, WithoutRecentArrivalsStepsArePlannedAtOnce) {
   Start(8ms);
   const auto start = time_->Now();
+  time_->on_wait = [&] {
+    const FakeTime::Wait wait = time_->waits.back();
+    // The engine waits for a result, and the next step, if any is left, is submitted already.
+    if (wait.from > start + 1100ms && log_.num_prompts.size() < 200)
+      EXPECT_GT(log_.free, wait.until + 8ms);
+  };
   EXPECT_EQ(Send(1, 200).get(), Expected(1, 200));
   engine_.reset();
-  ASSERT_FALSE(time_->waits.empty());
-  EXPECT_LE(time_->waits.back().from, start + 1s);
   EXPECT_GT(time_->Now(), start + 1500ms);
   EXPECT_EQ(log_.num_pauses, 0);
+}
+
+TEST_F(LatePlanningTest, TheEngineSleepsDuringStepsThatDoNotOverlap) {
+  Start(8ms, /*overlaps=*/false);
+  time_->on_wait = [&] { EXPECT_EQ(time_->waits.back().until, log_.free - 1ms); };
+  EXPECT_EQ(Send(1, 40).get(), Expected(1, 40));
+  engine_.reset();
+  EXPECT_GE(time_->waits.size(), 38u);  // all but the prompt's step and the first that is recorded
 }
 
 TEST_F(LatePlanningTest, PlanningDoesNotWaitDuringShortSteps) {

@@ -49,6 +49,15 @@ TEST(PlanningTimerTest, AResultThatWasReadyBeforeCollectHalvesThePrediction) {
   EXPECT_EQ(clock.Deadline(kBegan, kBegan), kBegan + 7ms);
 }
 
+TEST(PlanningTimerTest, AResultIsAskedForShortlyBeforeTheStepCanEnd) {
+  PlanningTimer clock;
+  EXPECT_LE(clock.CollectTime(kBegan), kBegan);  // no step was recorded yet
+  clock.RecordStep(/*is_decode=*/true, 8ms, 1ms);
+  EXPECT_EQ(clock.CollectTime(kBegan), kBegan + 7ms);  // also without arrivals
+  clock.RecordStep(/*is_decode=*/true, 400us, 100us);
+  EXPECT_LE(clock.CollectTime(kBegan), kBegan);
+}
+
 TEST(PlanningTimerTest, AfterAnIdleTimePlanningDoesNotWait) {
   PlanningTimer clock;
   clock.RecordStep(/*is_decode=*/true, 8ms, 1ms);
