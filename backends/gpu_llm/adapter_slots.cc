@@ -63,6 +63,10 @@ bool AdapterSlots::Prepare(const Need& need, int64_t step, int64_t first_running
   return true;
 }
 
+void AdapterSlots::Forget(uint64_t serial) {
+  if (const auto found = adapters_.find(serial); found != adapters_.end()) Remove(found);
+}
+
 int64_t AdapterSlots::FindFree(int64_t bytes) const {
   int64_t offset = 0;
   for (const auto& [first, count] : ranges_) {

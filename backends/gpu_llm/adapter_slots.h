@@ -36,6 +36,9 @@ class AdapterSlots {
   // Find() will make room.
   bool Prepare(const Need& need, int64_t step, int64_t first_running, Place& place);
 
+  // The adapter has no place any more: its copy failed. No step uses it.
+  void Forget(uint64_t serial);
+
   // Bytes of an adapter that has a place; -1: it has none.
   int64_t BytesOf(uint64_t serial) const {
     const auto found = adapters_.find(serial);

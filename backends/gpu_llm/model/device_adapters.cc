@@ -159,20 +159,19 @@ Result<int64_t> DeviceAdapters::BytesOf(const llm::LoraAdapter& adapter) const {
 }
 
 DeviceAdapters::~DeviceAdapters() {
-  (void)FinishPreparation();
+  FinishPreparation();
 }
 
-Status DeviceAdapters::FinishPreparation() {
-  if (preparation_ == nullptr) return failure_;
+void DeviceAdapters::FinishPreparation() {
+  if (preparation_ == nullptr) return;
   preparation_->thread.join();
-  if (failure_.ok()) failure_ = preparation_->status;
+  if (!preparation_->status.ok()) slots_.Forget(preparation_->adapter->serial());
   preparation_.reset();
-  return failure_;
 }
 
 Result<bool> DeviceAdapters::Prepare(const std::shared_ptr<const llm::LoraAdapter>& adapter,
                                      int64_t step, int64_t first_running) {
-  if (preparation_ != nullptr && preparation_->is_done) NEREID_RETURN_IF_ERROR(FinishPreparation());
+  if (preparation_ != nullptr && preparation_->is_done) FinishPreparation();
   const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
   if (preparation_ != nullptr && (resident_bytes < 0 || preparation_->adapter == adapter))
     return false;
@@ -220,8 +219,7 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
     return slots_.BytesOf(adapter->serial()) < 0 ||
            (preparation_ != nullptr && preparation_->adapter == adapter);
   });
-  if (must_finish) NEREID_RETURN_IF_ERROR(FinishPreparation());
-  NEREID_RETURN_IF_ERROR(failure_);
+  if (must_finish) FinishPreparation();
   for (const auto& adapter : adapters) {
     const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
     if (resident_bytes >= 0) {  // counting them visits every matrix
@@ -241,7 +239,19 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
     found_.push_back(place.slot);
     has_new |= place.is_new;
   }
-  if (!has_new) return std::span<const int32_t>(found_);
+  if (has_new) {
+    if (Status copied = CopyNew(adapters, running, stream); !copied.ok()) {
+      for (size_t i = 0; i < places_.size(); ++i) {
+        if (places_[i].is_new) slots_.Forget(needs_[i].serial);
+      }
+      return copied;
+    }
+  }
+  return std::span<const int32_t>(found_);
+}
+
+Status DeviceAdapters::CopyNew(std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters,
+                               const RunningStep* running, cudaStream_t stream) {
   // The pinned memory of the last copies is used again.
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
   if (running != nullptr && slots_.last_replaced_step() >= running->step)
@@ -253,7 +263,7 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(copied_.get(), copy_stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_.get()));
-  return std::span<const int32_t>(found_);
+  return {};
 }
 
 Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset) {
@@ -261,6 +271,7 @@ Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64
   std::fill_n(row, num_matrices(), AdapterMatrix{});
   const auto* next = memory_.as<uint8_t>() + offset;
   target_ = memory_.as<uint8_t>() + offset;
+  staged_ = 0;  // a copy that failed may have left something
   NEREID_RETURN_IF_ERROR(
       VisitDeltas(adapter, spec_->num_layers(),
                   [&](int32_t index, AdapterGroup, const llm::LoraDelta& delta) -> Status {

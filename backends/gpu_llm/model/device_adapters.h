@@ -105,14 +105,18 @@ class DeviceAdapters {
     std::atomic<bool> is_done{false};
     std::thread thread;
   };
-  // Waits for the adapter that is being copied, if there is one.
-  Status FinishPreparation();
+  // Waits for the adapter that is being copied, if there is one. If its copy failed, it has no
+  // place, and the next step that needs it copies it again.
+  void FinishPreparation();
 
   int32_t num_matrices() const;
   // Without input and output.
   AdapterGemmParams ParamsOf(const Target& target, const AdapterRows& rows) const;
   // Notes which groups the adapter changes.
   void CountAdapter(const llm::LoraAdapter& adapter);
+  // Copies the new ones of places_, parallel to `adapters`.
+  Status CopyNew(std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters,
+                 const RunningStep* running, cudaStream_t stream);
   // Copies the adapter to `offset` of the memory and fills its row of the table. The pinned memory
   // of earlier copies is free.
   Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
@@ -142,7 +146,6 @@ class DeviceAdapters {
   uint32_t groups_ = 0;
   int64_t num_copied_ = 0;
   std::unique_ptr<Preparation> preparation_;  // null: none
-  Status failure_;                            // of an adapter that was being prepared
   int device_ = 0;
   std::vector<AdapterSlots::Need> needs_;
   std::vector<AdapterSlots::Place> places_;

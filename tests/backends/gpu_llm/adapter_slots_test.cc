@@ -30,6 +30,22 @@ TEST(AdapterSlotsTest, TheLeastRecentlyUsedAdapterOfNoStepLeaves) {
   EXPECT_EQ(slots.last_replaced_step(), 1);
 }
 
+TEST(AdapterSlotsTest, AnAdapterWhoseCopyFailedIsPlacedAgain) {
+  AdapterSlots slots(2048, 2);
+  Find(slots, {{1, 1024}}, 0);
+  Place place;
+  ASSERT_TRUE(slots.Prepare({2, 1024}, 1, 0, place));
+  slots.Forget(2);
+  EXPECT_EQ(slots.BytesOf(2), -1);
+  EXPECT_EQ(slots.num_resident(), 1);
+  const auto places = Find(slots, {{1, 1024}, {2, 1024}}, 1);
+  EXPECT_FALSE(places[0].is_new);
+  EXPECT_TRUE(places[1].is_new);
+  EXPECT_EQ(places[1].offset, place.offset);
+  slots.Forget(3);  // has no place
+  EXPECT_EQ(slots.num_resident(), 2);
+}
+
 TEST(AdapterSlotsTest, AdaptersThatDoNotFitTogetherChangeNothing) {
   AdapterSlots slots(2048, 2);
   Find(slots, {{1, 2048}}, 0);
