@@ -117,6 +117,7 @@ class TracedDrafter : public llm::Drafter {
       : drafter_(std::move(drafter)), trace_(std::move(trace)) {}
   std::string_view name() const override { return drafter_->name(); }
   bool is_costly() const override { return drafter_->is_costly(); }
+  int32_t max_catch_up() const override { return drafter_->max_catch_up(); }
   bool reads_hidden_states() const override { return drafter_->reads_hidden_states(); }
   void Observe(std::unique_ptr<llm::DrafterState>& state, int32_t first_position,
                const llm::HiddenRows& rows) override {

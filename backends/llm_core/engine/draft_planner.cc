@@ -23,6 +23,14 @@ constexpr double kGuessedDraft = 0.1;
 constexpr int32_t kStepsBetweenProbes = 64;
 constexpr int32_t kProbeLength = 2;
 constexpr int32_t kTreeProbeLength = 8;
+// A trial has drafts of so many sequences, in steps that follow each other, until so many outcomes
+// are known: fewer say little, and the rest behind a trial in vain is long. It ends early if hardly
+// any of the first ones was accepted.
+constexpr size_t kProbeSequences = 4;
+constexpr int32_t kProbeOutcomes = 12, kFewProbeOutcomes = 6;
+constexpr int32_t kHardlyAny = 1;
+// The part of a step that a further sequence of a trial may take to catch up with it.
+constexpr double kPartOfCatchUp = 0.02;
 // While a drafter that reads hidden states rests, they are read in so many steps before it is tried
 // again, and of so few sequences, one of which is tried. After each trial in vain, the rest is
 // twice as long, up to a limit.
@@ -43,10 +51,6 @@ constexpr double kPriorSum = 4.0;
 // How much the acceptance of a costly drafter, which is measured only by drafting, keeps in a step
 // without drafts.
 constexpr float kPlainMemoryOfRates = 0.998f;
-// Of the sums of a sequence in a step with a tree, and the accepted drafts that all sequences'
-// yields weigh for it.
-constexpr float kMemoryOfTreeSums = 0.9f;
-constexpr float kTreeWeight = 2.0f;
 
 // Tokens that `num_drafts` drafts add to a step if each is accepted at this rate.
 double ExpectedAccepted(double rate, int32_t num_drafts) {
@@ -96,7 +100,7 @@ float DraftPlanner::RateOf(const Sequence& sequence) const {
 void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   if (!is_on()) return;
   draft_seconds_ = catch_up_seconds_ = expected_ = 0.0;
-  is_probe_ = false;
+  if (std::exchange(is_probe_, false)) JudgeProbe();
   drafting_.clear();
   queries_.clear();
   int32_t num_decoding = 0;
@@ -182,7 +186,9 @@ void DraftPlanner::RecordDrafting(double seconds) {
     longest = std::max(longest, queries_[i].drafts->size());
     num_caught_up += queries_[i].num_caught_up;
     drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
+    drafting_[i]->drafts->num_observed = 0;
   }
+  if (!std::exchange(has_drafted_, true)) return;
   const auto num_queries = static_cast<int32_t>(queries_.size());
   const int32_t length = options_.drafter->DraftingSteps(static_cast<int32_t>(longest));
   if (num_caught_up == 0) {
@@ -194,20 +200,46 @@ void DraftPlanner::RecordDrafting(double seconds) {
                           ? std::max(0.0, seconds - draft_times_.Of(num_queries, length, 0.0))
                           : part * seconds;
   const double one = catch_up_seconds_ / num_caught_up;
-  seconds_of_unseen_ = seconds_of_unseen_ == 0.0 ? one : 0.75 * seconds_of_unseen_ + 0.25 * one;
+  if (seconds_of_unseen_ == 0.0) {
+    seconds_of_unseen_ = one;
+  } else {  // as in StepCosts: delays say little
+    seconds_of_unseen_ += (one < seconds_of_unseen_ ? 0.5 : 0.125) *
+                          (std::min(one, 2.0 * seconds_of_unseen_) - seconds_of_unseen_);
+  }
 }
 
-int32_t DraftPlanner::NumBehind(const Sequence& sequence) {
-  const int32_t num_unseen = sequence.num_known() - sequence.drafts->num_seen;
+int32_t DraftPlanner::NumBehind(const Sequence& sequence) const {
+  const int32_t num_unseen = options_.drafter->reads_hidden_states()
+                                 ? sequence.drafts->num_observed
+                                 : sequence.num_known() - sequence.drafts->num_seen;
   return num_unseen > kMaxDraftTokens + 1 ? num_unseen : 0;
 }
 
 void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
   const double plain = costs_.PlainSeconds(num_decoding) / num_decoding;
-  for (Sequence* sequence : drafting_) {
-    const double left = sequence->num_max_tokens - sequence->num_tokens();
-    const double seconds = NumBehind(*sequence) * seconds_of_unseen_;
-    if (seconds > kGainOfCatchUp * left * plain) sequence->num_drafts = 0;
+  const int64_t most = options_.drafter->max_catch_up();
+  double together = 0.0;
+  int64_t num_together = 0;  // tokens
+  size_t num_left = seconds_of_unseen_ > 0.0 ? drafting_.size() : kProbeSequences;
+  for (size_t n = 0; n < drafting_.size(); ++n) {
+    const size_t i = (n + num_plans_) % drafting_.size();
+    Sequence& sequence = *drafting_[i];
+    const int32_t num_behind = NumBehind(sequence);
+    if (num_behind == 0) continue;
+    const double seconds = num_behind * seconds_of_unseen_;
+    const double left = sequence.num_max_tokens - sequence.num_tokens();
+    if (seconds > kGainOfCatchUp * left * plain) sequence.num_drafts = 0;
+    const bool is_too_much =
+        num_left == 0 || (num_together > 0 && num_together + num_behind > most);
+    // Half of what may be lost is left for the drafts.
+    if (sequence.num_drafts == 0 || is_too_much ||
+        (seconds > 0.0 && !account_.CanRisk(2.0 * (together + seconds)))) {
+      longest_[i] = 0;
+    } else {
+      together += seconds;
+      num_together += num_behind;
+      --num_left;
+    }
   }
 }
 
@@ -276,8 +308,10 @@ bool DraftPlanner::TakeClientDrafts(Sequence& sequence, int32_t most) {
 void DraftPlanner::ChooseLengths(int32_t num_decoding) {
   ++num_plans_;
   rates_.clear();
+  longest_.clear();
   for (const Sequence* sequence : drafting_) {
     rates_.push_back(proposes_trees() ? TreeFactorOf(*sequence) : RateOf(*sequence));
+    longest_.push_back(sequence->num_drafts);
   }
   Choice choice;
   choice.lengths.assign(drafting_.size(), 0);
@@ -333,7 +367,7 @@ void DraftPlanner::SetTreeSizes(int32_t most, bool only_direct, int32_t most_tog
   lengths_.assign(drafting_.size(), 0);
   for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
-    int32_t size = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    int32_t size = std::min<int32_t>({most, longest_[i], most_together});
     if (only_direct) size = std::min(size, drafting_[i]->drafts->num_direct);
     lengths_[i] = static_cast<uint8_t>(size);
     most_together -= size;
@@ -351,7 +385,7 @@ void DraftPlanner::SetLengths(float least, int32_t most, int32_t most_together) 
   lengths_.assign(drafting_.size(), 0);
   for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
-    const int32_t longest = std::min<int32_t>({most, drafting_[i]->num_drafts, most_together});
+    const int32_t longest = std::min<int32_t>({most, longest_[i], most_together});
     int32_t length = 0;
     for (float reached = rates_[i]; length < longest && reached >= least; reached *= rates_[i]) {
       ++length;
@@ -400,30 +434,53 @@ int32_t DraftPlanner::ProbeLength(const Sequence& sequence) const {
 
 void DraftPlanner::ConsiderProbe(int32_t num_decoding, Choice& choice) {
   if (!needs_trials() || num_plain_steps_ < num_steps_to_probe_) return;
-  size_t best = drafting_.size();  // the sequence that the drafter is least behind
+  std::vector<size_t> tried;  // those that the drafter is least behind come first
   for (size_t n = 0; n < drafting_.size(); ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
     if (drafting_[i]->num_drafts == 0) continue;
     if (num_read_steps_ > 0 && !drafting_[i]->drafts->reads_hidden_states) continue;
-    if (best == drafting_.size() || NumBehind(*drafting_[i]) < NumBehind(*drafting_[best]))
-      best = i;
+    tried.push_back(i);
   }
-  if (best == drafting_.size()) return;
-  const int32_t length =
-      std::min<int32_t>(ProbeLength(*drafting_[best]), drafting_[best]->num_drafts);
+  if (tried.empty()) {
+    if (num_read_steps_ > kReadSteps) RestFromProbes(num_probed_accepted_ == 0);
+    return;
+  }
+  std::stable_sort(tried.begin(), tried.end(), [&](size_t a, size_t b) {
+    return NumBehind(*drafting_[a]) < NumBehind(*drafting_[b]);
+  });
+  const auto length_of = [&](size_t i) {
+    return std::min<int32_t>(ProbeLength(*drafting_[i]), drafting_[i]->num_drafts);
+  };
   const double plain = costs_.PlainSeconds(num_decoding);
-  double seconds = plain * costs_.Of(num_decoding, length).relative;
-  if (is_costly()) {
-    seconds += draft_times_.Of(1, options_.drafter->DraftingSteps(length), kGuessedDraft * plain) +
-               NumBehind(*drafting_[best]) * seconds_of_unseen_;
+  const size_t most = proposes_trees() ? 1 : std::min(tried.size(), kProbeSequences);
+  double catch_up = 0.0;
+  int32_t num_drafts = 0, longest = 0;
+  size_t count = 0;
+  for (; count < most; ++count) {
+    const double own = NumBehind(*drafting_[tried[count]]) * seconds_of_unseen_;
+    if (count > 0 && own > kPartOfCatchUp * plain) break;
+    catch_up += own;
+    num_drafts += length_of(tried[count]);
+    longest = std::max(longest, length_of(tried[count]));
   }
-  if (!account_.CanRisk(seconds - plain)) return;
+  double seconds = plain * costs_.Of(num_decoding, num_drafts).relative;
+  if (is_costly()) {
+    seconds += draft_times_.Of(static_cast<int32_t>(count),
+                               options_.drafter->DraftingSteps(longest), kGuessedDraft * plain) +
+               catch_up;
+  }
+  if (!account_.CanRisk(seconds - plain)) {
+    if (num_read_steps_ > 0) RestFromProbes(num_probed_accepted_ == 0);  // the trial goes on then
+    return;
+  }
   if (is_resting_ && num_read_steps_ <= kReadSteps) {  // first, the drafter gets to know some
     num_read_steps_ = std::max(num_read_steps_, 1);
     return;
   }
-  choice.lengths[best] = static_cast<uint8_t>(length);
-  choice.expected = Expected(best, length);
+  for (const size_t i : std::span(tried).first(count)) {
+    choice.lengths[i] = static_cast<uint8_t>(length_of(i));
+    choice.expected += Expected(i, choice.lengths[i]);
+  }
   is_probe_ = true;
 }
 
@@ -446,15 +503,18 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
     account_.RecordPlain(seconds);
     return;
   }
-  if (is_probe_ && (proposes_trees() ? num_accepted > 0 : num_accepted == num_drafts)) {
+  num_plain_steps_ = 0;
+  if (is_probe_ && !proposes_trees()) {
+    if (num_drafts == 0) ++num_probed_;  // nothing was likely enough
     num_steps_to_probe_ = 0;
-  } else if (is_resting_) {
-    num_steps_to_probe_ = std::clamp(2 * num_steps_to_probe_, kStepsBetweenProbes, kLongestRest);
+  } else if (is_probe_) {
+    num_steps_to_probe_ = 0;
+    if (num_accepted == 0) RestFromProbes(true);
   } else {
+    num_rest_steps_ = 0;
     num_steps_to_probe_ = kStepsBetweenProbes;
   }
-  num_plain_steps_ = 0;
-  if (!is_resting_ || num_steps_to_probe_ > 0) num_read_steps_ = 0;
+  if (!is_resting_) num_read_steps_ = 0;
   if (expected > 0.0) {
     sum_expected_ += expected;
     sum_accepted_ += num_accepted;
@@ -464,91 +524,24 @@ void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t
     account_.RecordDrafted(seconds, plain, num_sequences, num_sequences + num_accepted);
 }
 
-float DraftPlanner::TreeFactorOf(const Sequence& sequence) {
-  const SequenceDrafts& drafts = *sequence.drafts;
-  return (drafts.sum_accepted + kTreeWeight) / (drafts.sum_promised + kTreeWeight);
+// While its outcomes are few, a trial goes on at once. That of a tree is a single step.
+void DraftPlanner::JudgeProbe() {
+  if (proposes_trees()) return;
+  const bool is_in_vain = num_probed_ >= kFewProbeOutcomes && num_probed_accepted_ <= kHardlyAny;
+  if (!is_in_vain && num_probed_ < kProbeOutcomes) return;
+  const bool is_all_accepted = num_probed_accepted_ == num_probed_;
+  num_probed_ = num_probed_accepted_ = 0;
+  if (!is_all_accepted) RestFromProbes(true);
 }
 
-void DraftPlanner::RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i,
-                               const StepResult& result) {
-  accepted_.clear();
-  for (size_t n = 0; n < result.accepted[i].size(); ++n) {
-    accepted_.push_back(AcceptedDraft(result, i, n));
+void DraftPlanner::RestFromProbes(bool is_longer) {
+  if (!is_resting_) {
+    num_rest_steps_ = kStepsBetweenProbes;
+  } else if (is_longer || num_rest_steps_ == 0) {
+    num_rest_steps_ = std::clamp(2 * num_rest_steps_, kStepsBetweenProbes, kLongestRest);
   }
-  TreeYields& yields = YieldsOf(drafts, num_drafts);
-  drafts.sum_promised =
-      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields.Of(num_drafts));
-  drafts.sum_accepted =
-      kMemoryOfTreeSums * drafts.sum_accepted + static_cast<float>(accepted_.size());
-  yields.Record(num_drafts, accepted_);
-}
-
-void DraftPlanner::RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i,
-                                  const StepResult& result) {
-  SequenceDrafts& drafts = *sequence.drafts;
-  if (proposes_trees() && drafts.are_of_drafter) RecordYield(drafts, num_drafts, i, result);
-  if (drafts.returns_row_tokens && i < result.row_tokens.size()) {
-    options_.drafter->ObserveRowTokens(drafts.state, result.row_tokens[i]);
-  }
-  RecordAccepted(sequence, num_drafts, static_cast<int32_t>(result.accepted[i].size()));
-}
-
-void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
-  SequenceDrafts& drafts = *sequence.drafts;
-  drafts.num_drafted += num_drafts;
-  drafts.num_accepted += num_accepted;
-  drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
-  acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
-  SpeculationCounts& counts = drafts.are_of_client ? client_counts_ : counts_;
-  counts.num_drafted += num_drafts;
-  counts.num_accepted += num_accepted;
-  ++counts.num_verified_chains;
-}
-
-void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, size_t i,
-                                      const StepResult& result) {
-  const size_t num_accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
-  HiddenRows rows;
-  rows.first_row = entry.first_token;
-  rows.num_rows = entry.num_tokens - entry.num_draft_tokens + static_cast<int32_t>(num_accepted);
-  step_rows_.clear();
-  if (!entry.draft_parents.empty() && num_accepted > 0) {
-    const int32_t first_draft = entry.num_tokens - entry.num_draft_tokens;
-    for (int32_t row = 0; row < first_draft; ++row) step_rows_.push_back(entry.first_token + row);
-    for (size_t n = 0; n < num_accepted; ++n) {
-      step_rows_.push_back(entry.first_token + first_draft + AcceptedDraft(result, i, n));
-    }
-    rows.step_rows = step_rows_;
-  }
-  if (i < result.hidden_states.size()) {
-    const std::span<const float> values = result.hidden_states[i];
-    const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
-    rows.values = values.first(row_size * static_cast<size_t>(rows.num_rows));
-    if (!rows.step_rows.empty()) {
-      hidden_.clear();
-      for (const int32_t row : step_rows_) {
-        const auto first = values.begin() + (row - entry.first_token) * ptrdiff_t(row_size);
-        hidden_.insert(hidden_.end(), first, first + static_cast<ptrdiff_t>(row_size));
-      }
-      rows.values = hidden_;
-    }
-  }
-  options_.drafter->Observe(sequence.drafts->state, entry.num_cached, rows);
-}
-
-void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
-  SequenceDrafts& drafts = *sequence.drafts;
-  if (drafts.ids.empty()) return;
-  const int32_t found = FindChild(drafts.ids, drafts.parents, kTreeRoot, token);
-  const int32_t num_accepted = found == kNoChild ? 0 : 1;
-  drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
-  acceptance_.Record(drafts.match_class, 1, num_accepted);
-  if (num_accepted == 0 || !drafts.parents.empty()) {
-    drafts.ids.clear();
-    drafts.parents.clear();
-  } else {
-    drafts.ids.erase(drafts.ids.begin());
-  }
+  num_steps_to_probe_ = num_plain_steps_ + num_rest_steps_;
+  num_read_steps_ = 0;
 }
 
 }  // namespace nereid::llm

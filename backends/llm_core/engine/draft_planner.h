@@ -121,14 +121,20 @@ class DraftPlanner {
   // The expected accepted ones of the first drafts of drafting_[i].
   double Expected(size_t i, int32_t num_drafts) const;
   void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
-  // Takes sequences out whose end is too near for a costly drafter to catch up with them.
+  // Takes sequences out whose end is too near for a costly drafter to catch up with them, and those
+  // that it catches up with in a later step, because all together take too long.
   void SkipCostlyCatchUps(int32_t num_decoding);
-  // The tokens that a costly drafter has not seen, but for those of the last step.
-  static int32_t NumBehind(const Sequence& sequence);
+  // The tokens that a costly drafter has not seen, but for those of the last step. One that reads
+  // hidden states only catches up with those that it got.
+  int32_t NumBehind(const Sequence& sequence) const;
   // Makes lengths_ the choice if it yields more and may be risked.
   void Consider(int32_t num_decoding, Choice& choice) const;
-  // One or two drafts of one sequence, to measure again whether drafting would pay.
+  // A few drafts of some sequences, to measure again whether drafting would pay.
   void ConsiderProbe(int32_t num_decoding, Choice& choice);
+  // Ends the trial if it has told enough.
+  void JudgeProbe();
+  // Nothing is tried for a while. `is_longer`: for twice as many steps as the last time.
+  void RestFromProbes(bool is_longer);
   float RateOf(const Sequence& sequence) const;
   // What the proposals for a sequence yield, in units of those for all.
   static float TreeFactorOf(const Sequence& sequence);
@@ -158,9 +164,13 @@ class DraftPlanner {
   double draft_seconds_ = 0.0;      // of the last Plan
   double catch_up_seconds_ = 0.0;   // of these: for tokens that the drafter had not seen
   double seconds_of_unseen_ = 0.0;  // for each such token, on average; 0: not measured
-  // Plain steps before the next probe. None after a probe whose drafts were all accepted.
+  bool has_drafted_ = false;        // a costly drafter was called: the first call loads kernels
+  // Plain steps before the next probe. None while a trial goes on.
   int32_t num_steps_to_probe_ = 0;
-  bool is_probe_ = false;        // the last Plan's drafts are a probe
+  int32_t num_rest_steps_ = 0;  // after the last trial in vain
+  bool is_probe_ = false;       // the last Plan's drafts are a probe
+  int32_t num_probed_ = 0;      // outcomes of this trial
+  int32_t num_probed_accepted_ = 0;
   double expected_ = 0.0;        // accepted drafts that the last Plan expects
   int32_t num_plain_steps_ = 0;  // since the last step with drafts
   bool is_resting_ = false;      // hidden states are read of few sequences, which are tried
@@ -171,6 +181,7 @@ class DraftPlanner {
   double sum_accepted_ = 0.0;
   std::vector<Sequence*> drafting_;  // scratch memory
   std::vector<float> rates_;         // parallel to drafting_; of trees: TreeFactorOf
+  std::vector<uint8_t> longest_;     // parallel to drafting_: the longest drafts
   std::vector<uint8_t> lengths_;     // parallel to drafting_
   std::vector<DraftQuery> queries_;
   std::vector<int32_t> accepted_;   // scratch memory

@@ -48,6 +48,7 @@ struct SequenceDrafts {
   // The logits of the client's `ids`, [ids.size(), vocab_size]; empty for a drafter's.
   std::span<const float> logits;
   int32_t num_seen = 0;  // tokens of the sequence that a costly drafter had at its last proposal
+  int32_t num_observed = 0;          // tokens since then, whose hidden states the drafter got
   bool are_of_client = false;        // `ids` are the client's
   bool are_of_drafter = false;       // `ids` are the drafter's
   bool returns_row_tokens = false;   // `ids` are of a drafter that reads row tokens

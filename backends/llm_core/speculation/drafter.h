@@ -77,6 +77,9 @@ class Drafter {
   virtual bool proposes_trees() const { return false; }
   /// With is_costly: in how many units of time it proposes so many drafts.
   virtual int32_t DraftingSteps(int32_t num_drafts) const { return num_drafts; }
+  /// Tokens of sequences that the drafter has not seen which one call may catch up with. Sequences
+  /// behind them get no drafts.
+  virtual int32_t max_catch_up() const { return INT32_MAX; }
   /// Whether the drafter needs the hidden states of the target: Observe is then called for every
   /// step of a sequence, in the order of the steps.
   virtual bool reads_hidden_states() const { return false; }

@@ -24,7 +24,7 @@ class Eagle3Drafter : public Drafter {
   static constexpr int32_t kMostKept = 1024;
   /// Rows that one call runs of sequences that are behind. Those that are further behind get no
   /// drafts.
-  static constexpr int32_t kMostBehind = 512;
+  static constexpr int32_t kMostBehind = 1024;
 
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
@@ -32,6 +32,7 @@ class Eagle3Drafter : public Drafter {
 
   std::string_view name() const override { return "eagle3"; }
   bool is_costly() const override { return true; }
+  int32_t max_catch_up() const override { return kMostBehind; }
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
                const HiddenRows& rows) override;

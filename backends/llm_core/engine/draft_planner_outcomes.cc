@@ -1,0 +1,112 @@
+// What became of drafts: acceptance, and the hidden states that a step returned.
+#include <algorithm>
+
+#include "backends/llm_core/engine/draft_planner.h"
+#include "backends/llm_core/speculation/draft_tree.h"
+
+namespace nereid::llm {
+namespace {
+
+// Of the sums of a sequence in a step with a tree, and the accepted drafts that all sequences'
+// yields weigh for it.
+constexpr float kMemoryOfTreeSums = 0.9f;
+constexpr float kTreeWeight = 2.0f;
+// Tokens of a sequence that a drafter reads hidden states of, before it is called.
+constexpr int32_t kMostObserved = 1024;
+
+}  // namespace
+
+float DraftPlanner::TreeFactorOf(const Sequence& sequence) {
+  const SequenceDrafts& drafts = *sequence.drafts;
+  return (drafts.sum_accepted + kTreeWeight) / (drafts.sum_promised + kTreeWeight);
+}
+
+void DraftPlanner::RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i,
+                               const StepResult& result) {
+  accepted_.clear();
+  for (size_t n = 0; n < result.accepted[i].size(); ++n) {
+    accepted_.push_back(AcceptedDraft(result, i, n));
+  }
+  TreeYields& yields = YieldsOf(drafts, num_drafts);
+  drafts.sum_promised =
+      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields.Of(num_drafts));
+  drafts.sum_accepted =
+      kMemoryOfTreeSums * drafts.sum_accepted + static_cast<float>(accepted_.size());
+  yields.Record(num_drafts, accepted_);
+}
+
+void DraftPlanner::RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i,
+                                  const StepResult& result) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  if (proposes_trees() && drafts.are_of_drafter) RecordYield(drafts, num_drafts, i, result);
+  if (drafts.returns_row_tokens && i < result.row_tokens.size()) {
+    options_.drafter->ObserveRowTokens(drafts.state, result.row_tokens[i]);
+  }
+  RecordAccepted(sequence, num_drafts, static_cast<int32_t>(result.accepted[i].size()));
+}
+
+void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  drafts.num_drafted += num_drafts;
+  drafts.num_accepted += num_accepted;
+  drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
+  acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
+  if (is_probe_ && !drafts.are_of_client) {
+    num_probed_ += num_accepted + (num_accepted < num_drafts ? 1 : 0);
+    num_probed_accepted_ += num_accepted;
+  }
+  SpeculationCounts& counts = drafts.are_of_client ? client_counts_ : counts_;
+  counts.num_drafted += num_drafts;
+  counts.num_accepted += num_accepted;
+  ++counts.num_verified_chains;
+}
+
+void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, size_t i,
+                                      const StepResult& result) {
+  const size_t num_accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
+  HiddenRows rows;
+  rows.first_row = entry.first_token;
+  rows.num_rows = entry.num_tokens - entry.num_draft_tokens + static_cast<int32_t>(num_accepted);
+  step_rows_.clear();
+  if (!entry.draft_parents.empty() && num_accepted > 0) {
+    const int32_t first_draft = entry.num_tokens - entry.num_draft_tokens;
+    for (int32_t row = 0; row < first_draft; ++row) step_rows_.push_back(entry.first_token + row);
+    for (size_t n = 0; n < num_accepted; ++n) {
+      step_rows_.push_back(entry.first_token + first_draft + AcceptedDraft(result, i, n));
+    }
+    rows.step_rows = step_rows_;
+  }
+  if (i < result.hidden_states.size()) {
+    const std::span<const float> values = result.hidden_states[i];
+    const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
+    rows.values = values.first(row_size * static_cast<size_t>(rows.num_rows));
+    if (!rows.step_rows.empty()) {
+      hidden_.clear();
+      for (const int32_t row : step_rows_) {
+        const auto first = values.begin() + (row - entry.first_token) * ptrdiff_t(row_size);
+        hidden_.insert(hidden_.end(), first, first + static_cast<ptrdiff_t>(row_size));
+      }
+      rows.values = hidden_;
+    }
+  }
+  sequence.drafts->num_observed =
+      std::min(sequence.drafts->num_observed + rows.num_rows, kMostObserved);
+  options_.drafter->Observe(sequence.drafts->state, entry.num_cached, rows);
+}
+
+void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
+  SequenceDrafts& drafts = *sequence.drafts;
+  if (drafts.ids.empty()) return;
+  const int32_t found = FindChild(drafts.ids, drafts.parents, kTreeRoot, token);
+  const int32_t num_accepted = found == kNoChild ? 0 : 1;
+  drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
+  acceptance_.Record(drafts.match_class, 1, num_accepted);
+  if (num_accepted == 0 || !drafts.parents.empty()) {
+    drafts.ids.clear();
+    drafts.parents.clear();
+  } else {
+    drafts.ids.erase(drafts.ids.begin());
+  }
+}
+
+}  // namespace nereid::llm
