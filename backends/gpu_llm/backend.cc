@@ -149,7 +149,6 @@ class GpuModel : public llm::LlmModel {
       options.companion_memory = *memory;
     }
     if (devices.size() > 1) {
-      if (!parameters.lora.names_adapters()) options.adapter_memory_fraction = 0.0;
       NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::ShardedExecutor> sharded,
                               gpu::ShardedExecutor::Create(model, options, devices));
       executor_ = &sharded->rank(0);

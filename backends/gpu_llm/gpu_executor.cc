@@ -19,6 +19,9 @@ namespace {
 // A longer gap between steps counts as waiting for requests, not as idle time.
 constexpr double kMaxIdleGapSeconds = 5e-3;
 
+// The launches of a step of more rows take no longer than the step.
+constexpr int32_t kFewRows = 64;
+
 // Logits that rules may change in one step, 16 bytes each.
 constexpr int32_t kMaxEdits = 1 << 16;
 
@@ -39,6 +42,12 @@ Result<KernelForm> SelectDevice(int32_t device) {
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
   return SelectKernelForm(device);
+}
+
+// The most rows of a decode step. Draft tokens use the rows that sequences leave, so that they take
+// no memory.
+int32_t MaxDecodeRows(int32_t max_num_sequences, int32_t max_num_tokens) {
+  return StepPlanner::PaddedBatch(std::max(max_num_sequences, std::min(max_num_tokens, 128)));
 }
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
@@ -92,29 +101,14 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
   NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
-  if (options.group != nullptr &&
-      (options.adapter_memory_fraction > 0.0 || options.adapter_memory_bytes > 0)) {
-    return UnsupportedError("LoRA adapters on ", options.group->count(),
-                            " GPUs: gpu_llm supports them on one GPU");
-  }
-  if (options.group != nullptr && model.spec.num_sink_tokens > 0) {
-    return UnsupportedError("parameter 'sink_token_length' is ", model.spec.num_sink_tokens, " on ",
-                            options.group->count(), " GPUs: gpu_llm supports it on one GPU");
-  }
-  if (options.group != nullptr && options.tiers.is_enabled()) {
-    return UnsupportedError(
-        "parameter '",
-        options.tiers.host_bytes > 0 ? "kv_cache_host_memory_bytes" : "kv_cache_disk_path", "' on ",
-        options.group->count(), " GPUs: gpu_llm supports it on one GPU");
-  }
   if (options.resident_weights_fraction < 1.0) {
     const bool has_experts = std::any_of(model.spec.layers.begin(), model.spec.layers.end(),
                                          [](const llm::LayerSpec& layer) { return layer.is_moe; });
-    if (options.group != nullptr || has_experts) {
+    if (has_experts) {
       return UnsupportedError("parameter 'gpu_weights_percent' is ",
                               options.resident_weights_fraction,
-                              has_experts ? " for a mixture of experts" : " on several GPUs",
-                              ": gpu_llm keeps weights of dense models on one GPU in host memory");
+                              " for a mixture of experts: gpu_llm keeps weights of dense models in "
+                              "host memory");
     }
   }
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
@@ -175,9 +169,7 @@ Status GpuExecutor::Initialize() {
   if (form_ == KernelForm::kPortable) weights_.KeepInputsInBf16();
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
-  // Draft tokens use the rows that sequences leave, so that they take no memory.
-  const int32_t padded = StepPlanner::PaddedBatch(
-      std::max(limits_.max_num_sequences, std::min(limits_.max_num_tokens, 128)));
+  const int32_t padded = MaxDecodeRows(limits_.max_num_sequences, limits_.max_num_tokens);
   limits_.max_num_sampled = max_num_logits_ = limits.max_num_logits = padded;
   limits.max_num_tokens = std::max(limits_.max_num_tokens, padded);
   limits.max_positions = limits_.max_positions;
@@ -196,11 +188,10 @@ Status GpuExecutor::Initialize() {
     decoder_->SetTimer(timer_.get());
   }
   NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
-  if (decoder_->fuses_decode()) {
-    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
-    planned.fused_rows = decoder_->fused_rows();
-    planner_ = StepPlanner(planned);
-  }
+  StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
+  planned.max_decode_rows = padded;
+  planned.fused_rows = decoder_->fused_rows();
+  planner_ = StepPlanner(planned);
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
   StepShape largest;
@@ -249,8 +240,12 @@ Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
     options.memory_bytes =
         static_cast<int64_t>(static_cast<double>(free_bytes) * options_.adapter_memory_fraction);
   }
+  if (options_.group != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(options.memory_bytes, options_.group->WaitForAll(options.memory_bytes));
+  }
   options.memory_bytes -= options.memory_bytes % AdapterSlots::kAlign;
   if (options.memory_bytes == 0) return {};
+  options.sharding = sharding_;
   options.max_rank = options_.max_adapter_rank;
   // Never fewer than sequences, so that only the memory limits how many adapters a step has.
   options.num_slots = std::max(1024, limits_.max_num_sequences);
@@ -324,7 +319,8 @@ Status GpuExecutor::OpenTiers() {
         StrCat("gpu ", gpu.name, " ", gpu.major, ".", gpu.minor, " form ", static_cast<int>(form_),
                " kv ", static_cast<int>(options_.cache_format), " positions ",
                limits_.max_positions, " invariant ", options_.is_batch_invariant ? 1 : 0, " dummy ",
-               options_.dummy ? StrCat(options_.dummy->seed) : std::string("no"));
+               options_.dummy ? StrCat(options_.dummy->seed) : std::string("no"), " shard ",
+               sharding_.rank(), " of ", sharding_.count());
     if (options_.checkpoint == nullptr)
       return InternalError("a file of KV blocks needs the checkpoint that it belongs to");
     NEREID_ASSIGN_OR_RETURN(
@@ -406,14 +402,19 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
     NEREID_RETURN_IF_ERROR(ComputeUnsampledRows(batch, shape, buffer_index));
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
   }
-  const bool is_settled = decoder_->TakeSettled();
-  in_flight.result.is_typical =
-      is_settled && (is_launched || !has_graph || counts().num_failed_recordings > 0);
+  const int num_trials = decoder_->TakeNumTrials();
+  bool is_recording = false;
   if (has_graph && !is_launched) {
-    NEREID_RETURN_IF_ERROR(GraphsOf(shape).Record(
-        shape.num_tokens, is_settled, IsFused(shape) ? 1 : options_.steps_before_recording,
-        [&] { return Run(shape, false); }, stream_.get()));
+    NEREID_ASSIGN_OR_RETURN(is_recording,
+                            GraphsOf(shape).Record(
+                                shape.num_tokens, num_trials == 0, StepsBeforeRecording(shape),
+                                [&] { return Run(shape, false); }, stream_.get()));
   }
+  // Many rows take longer than their launches; and a step has one product of the LM head, whose
+  // trials take many steps.
+  const bool is_plain = is_launched || !has_graph || counts().num_failed_recordings > 0 ||
+                        (shape.num_tokens > kFewRows && !is_recording);
+  in_flight.result.is_typical = is_plain && num_trials <= 1;
   if (shape.returns_hidden_states) NEREID_RETURN_IF_ERROR(ReturnHiddenStates(batch, in_flight));
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (needs_logits && options_.rank == 0) {
@@ -451,8 +452,15 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
   PinnedMemory& memory = in_flight_[buffer_index].prompt_rows;
   const size_t size_bytes = rows.size() * row_size * sizeof(__nv_bfloat16);
   if (size_bytes > memory.size_bytes()) {
+    // On all GPUs in the same step. An allocation may wait for all of them, so that none may wait
+    // for this one meanwhile.
+    if (options_.group != nullptr) {
+      NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+      NEREID_RETURN_IF_ERROR(options_.group->WaitForAll().status());
+    }
     memory = PinnedMemory();
     NEREID_ASSIGN_OR_RETURN(memory, PinnedMemory::Allocate(std::bit_ceil(size_bytes)));
+    if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->WaitForAll().status());
   }
   auto* to = memory.as<__nv_bfloat16>();
   for (const std::span<const float> row : rows)
@@ -460,6 +468,12 @@ Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
                         [](float value) { return __float2bfloat16_rn(value); });
   decoder_->SetPromptRows(memory.as<__nv_bfloat16>());
   return {};
+}
+
+int32_t GpuExecutor::StepsBeforeRecording(const StepShape& shape) const {
+  if (IsFused(shape)) return 1;
+  return shape.has_chains ? std::max(1, options_.steps_before_recording / 4)
+                          : options_.steps_before_recording;
 }
 
 StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {

@@ -65,7 +65,7 @@ struct GpuExecutorOptions {
   bool fuses_decode = true;
   std::optional<DummyWeights> dummy;  // random weights instead of a checkpoint
   // Of the layers, whose weights stay in device memory. Each step copies the others' from host
-  // memory. Dense models on one GPU.
+  // memory. Dense models.
   double resident_weights_fraction = 1.0;
   // After every `profile_steps` steps, `on_profile` gets a table of operator times
   // (step_profile.h). Steps are then neither recorded nor overlapped. 0: off. [engine thread]
@@ -78,7 +78,8 @@ struct GpuExecutorOptions {
   PeerGroup* group = nullptr;
   int32_t rank = 0;
   // Memory and a file that keep evicted blocks of the prefix cache. With a file, `checkpoint` is
-  // that of the model, borrowed during Create: the file belongs to it. A single GPU only.
+  // that of the model, borrowed during Create: the file belongs to it. With several GPUs: of this
+  // one's parts of the blocks.
   llm::KvTierOptions tiers = {};
   const llm::Checkpoint* checkpoint = nullptr;
 };
@@ -90,10 +91,6 @@ class GpuExecutor : public llm::Executor {
   static Result<std::unique_ptr<GpuExecutor>> Create(llm::DecoderModel model,
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
-
-  // With 64 sequences some runs with an EAGLE-3 head took longer than those without, for a reason
-  // that is not known; with up to 16 they gained (bench/results/speculation_gpu.csv).
-  static constexpr int32_t kMaxHiddenStateSequences = 16;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override {
@@ -110,7 +107,6 @@ class GpuExecutor : public llm::Executor {
             .prompt_embeddings = true,
             .draft_logits = true,
             .hidden_states = true,
-            .max_hidden_state_sequences = kMaxHiddenStateSequences,
             .overlap = timer_ == nullptr,
             .batch_invariant = options_.is_batch_invariant};
   }
@@ -233,6 +229,9 @@ class GpuExecutor : public llm::Executor {
   Status CopyHiddenStates(const llm::StepBatch& batch, InFlightStep& in_flight);
   // Moves those of a completed step to its result.
   void TakeHiddenStates(const InFlightStep& in_flight, llm::StepResult& result) const;
+  // Settled steps of the shape's size until it is recorded. Draft tokens make many sizes, each of
+  // which is rare.
+  int32_t StepsBeforeRecording(const StepShape& shape) const;
   // Whether one launch computes a decode step of this shape.
   bool IsFused(const StepShape& shape) const;
   // The graphs of decode steps of such a shape. The plan of attention with draft tokens has another

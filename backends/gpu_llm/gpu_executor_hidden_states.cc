@@ -18,7 +18,8 @@ Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
   NEREID_RETURN_IF_ERROR(decoder_->Capture({layers.begin(), layers.end()}));
   if (options_.group == nullptr || options_.rank > 0 || place == llm::HiddenStatePlace::kDevice)
     return {};
-  // Now, because an allocation during a step may wait for all GPUs, one of which waits for this one.
+  // Now, because an allocation during a step may wait for all GPUs, one of which waits for this
+  // one.
   const int64_t size_bytes = 2 * decoder_->captured()->row_size() * limits_.max_num_tokens;
   for (InFlightStep& in_flight : in_flight_) {
     NEREID_ASSIGN_OR_RETURN(in_flight.hidden,

@@ -15,6 +15,9 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
     own.device = devices[rank];
     own.rank = rank;
     own.group = executor->group_.get();
+    own.tiers.host_bytes /= count;
+    own.tiers.file_bytes /= count;
+    if (rank > 0 && !own.tiers.file_path.empty()) own.tiers.file_path += StrCat(".", rank);
     if (rank > 0) {
       own.on_profile = [](const std::string&) {};  // rank 0 reports the profile
       own.companion_memory = {};                   // a drafter runs on rank 0's GPU
@@ -22,6 +25,11 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
     NEREID_ASSIGN_OR_RETURN(executor->ranks_[rank], GpuExecutor::Create(model, own));
     return {};
   }));
+  std::vector<llm::BlockStorage*> storages;
+  for (const auto& rank : executor->ranks_) {
+    if (rank->block_storage() != nullptr) storages.push_back(rank->block_storage());
+  }
+  if (static_cast<int32_t>(storages.size()) == count) executor->storage_.emplace(storages);
   return executor;
 }
 

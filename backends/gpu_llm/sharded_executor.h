@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backends/gpu_llm/comm/peer_group.h"
 #include "backends/gpu_llm/comm/rank_threads.h"
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_block_storage.h"
 
 namespace nereid::gpu {
 
@@ -30,6 +32,13 @@ class ShardedExecutor : public llm::Executor {
     return ranks_[0]->typical_step_costs();
   }
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
+  Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
+    return ranks_[0]->AdapterBytes(adapter);
+  }
+  // Adapters are copied by the step that needs them first, so that all GPUs have the same ones in
+  // every step: then they record the same steps.
+  bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>&) override { return true; }
+  llm::BlockStorage* block_storage() override { return storage_ ? &*storage_ : nullptr; }
   // Rank 0 has them; a drafter that reads them runs on its GPU.
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
   // A fault of one GPU ends the step on all of them; waiting ranks are woken.
@@ -46,6 +55,7 @@ class ShardedExecutor : public llm::Executor {
 
   std::unique_ptr<PeerGroup> group_;
   std::vector<std::unique_ptr<GpuExecutor>> ranks_;
+  std::optional<ShardedBlockStorage> storage_;  // of the ranks' storages; nothing: they have none
   RankThreads threads_;
 };
 

@@ -13,14 +13,14 @@ Result<bool> StepGraphs::Launch(int32_t num_rows, cudaStream_t stream) {
   return true;
 }
 
-Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
-                          const std::function<Status()>& launch, cudaStream_t stream) {
-  if (!recorded_.IsUntried(num_rows)) return {};
+Result<bool> StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
+                                const std::function<Status()>& launch, cudaStream_t stream) {
+  if (!recorded_.IsUntried(num_rows)) return false;
   if (group_ != nullptr) {
     NEREID_ASSIGN_OR_RETURN(const int64_t minimum, group_->WaitForAll(is_settled ? 1 : 0));
     is_settled = minimum > 0;
   }
-  if (!is_settled || !recorded_.IsDue(num_rows, min_steps)) return {};
+  if (!is_settled || !recorded_.IsDue(num_rows, min_steps)) return false;
   if (group_ != nullptr) {
     // Recording allocates memory, which may wait for all GPUs. So no GPU may wait for this one
     // meanwhile.
@@ -35,7 +35,7 @@ Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
   }
   if (is_recorded) {
     recorded_.Keep(num_rows, std::move(*graph));
-    return {};
+    return true;
   }
   recorded_.Refuse(num_rows);
   if (!graph.ok() && on_warning_ && !has_warned_) {
@@ -45,7 +45,7 @@ Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
                        "kernel by kernel: ",
                        graph.status().message()));
   }
-  return {};
+  return true;
 }
 
 Result<Graph> StepGraphs::Capture(const std::function<Status()>& launch, cudaStream_t stream) {

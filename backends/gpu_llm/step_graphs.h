@@ -27,10 +27,10 @@ class StepGraphs {
   Result<bool> Launch(int32_t num_rows, cudaStream_t stream);
   // Records the work that `launch` puts on the stream, if this size has not been tried. Call it
   // after such a step has run. `is_settled`: on this GPU the step used its final algorithms. The
-  // recording happens at the `min_steps`-th step that was settled on all GPUs. An error means that
-  // the device or another GPU has failed, not the recording.
-  Status Record(int32_t num_rows, bool is_settled, int32_t min_steps,
-                const std::function<Status()>& launch, cudaStream_t stream);
+  // recording happens at the `min_steps`-th step that was settled on all GPUs: whether it was tried
+  // now. An error means that the device or another GPU has failed, not the recording.
+  Result<bool> Record(int32_t num_rows, bool is_settled, int32_t min_steps,
+                      const std::function<Status()>& launch, cudaStream_t stream);
 
   // Drops what was recorded or refused. Steps in flight may still run.
   void Forget() { recorded_ = {}; }

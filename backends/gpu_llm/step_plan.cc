@@ -65,6 +65,13 @@ int32_t StepPlanner::PaddedBatch(int32_t n) {
   return (n + 31) / 32 * 32;
 }
 
+int32_t StepPlanner::PaddedDrafts(int32_t num_rows, int32_t max_rows) {
+  constexpr int32_t kFew = 64, kSome = 256;  // the kernels of few rows need less for fewer
+  const int32_t unit = num_rows <= kSome ? 32 : 64;
+  const int32_t padded = (num_rows + unit - 1) / unit * unit;
+  return num_rows <= kFew || padded > max_rows ? PaddedBatch(num_rows) : padded;
+}
+
 int32_t StepPlanner::MaxDecodeItems(int32_t num_rows) const {
   if (options_.is_batch_invariant) return num_rows * kBatchInvariantItems;
   // Each group of queries has one item. The splits fill two blocks of threads on each
@@ -90,6 +97,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
   is_decode_ = true;
   shape_ = {};
   int32_t num_logits = 0, num_sampled = 0, num_decoding = 0, num_adapter_tiles = 0;
+  int32_t num_drafts = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchEntry& sequence : batch.entries) {
     const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
@@ -97,6 +105,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     num_logits += sequence.num_logits;
     num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
     num_decoding += decoding;
+    num_drafts += sequence.num_draft_tokens;
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
     shape_.has_chains |= decoding > 1 && !options_.is_batch_invariant;
     shape_.has_trees |= !sequence.draft_parents.empty();
@@ -108,7 +117,9 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
   }
   is_decode_ &= !shape_.has_prompt_rows;  // recorded and fused steps have no such rows
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
-  shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
+  shape_.num_tokens = !is_decode_       ? num_tokens
+                      : num_drafts == 0 ? PaddedBatch(num_tokens)
+                                        : PaddedDrafts(num_tokens, options_.max_decode_rows);
   shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
   shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
   shape_.num_decode =

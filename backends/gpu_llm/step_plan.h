@@ -100,6 +100,7 @@ struct StepPlannerOptions {
   // one item at a time, so contexts are split into fewer items.
   int32_t fused_rows = 0;
   bool scales_input_embeddings = false;  // llm::DecoderSpec
+  int32_t max_decode_rows = INT32_MAX;   // of a decode step, padding included
 };
 
 class StepPlanner {
@@ -131,6 +132,9 @@ class StepPlanner {
 
   // Row counts that graphs are recorded for.
   static int32_t PaddedBatch(int32_t num_rows);
+  // The same for steps with draft tokens, whose numbers of rows differ from step to step: fewer
+  // counts, because the first steps of each one choose algorithms and record.
+  static int32_t PaddedDrafts(int32_t num_rows, int32_t max_rows);
   // Capacity of DecodeItems for a step of `num_rows` rows of decoding sequences.
   int32_t MaxDecodeItems(int32_t num_rows) const;
 

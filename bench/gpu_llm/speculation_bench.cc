@@ -9,6 +9,8 @@
 //   gpu_speculation_bench trace [BATCH...]   where the time of each step with that head goes; of
 //                                            any number of sequences
 //
+// `--gpus N` in front of the batches divides the model among N GPUs; the head is on the first.
+//
 // Random weights accept nothing, so that `engine` simulates acceptance: every sampled token is
 // replaced by kOutputToken, and each draft is that token with a fixed probability. So drafts that
 // are compared with the output, because they did not pay, match as often as verified ones. Drafting
@@ -38,8 +40,8 @@
 namespace nereid::bench {
 namespace {
 
-void MeasureVerifying(const std::vector<int32_t>& batches) {
-  const auto executor = MakeExecutor();
+void MeasureVerifying(const std::vector<int32_t>& batches, int num_gpus) {
+  const auto executor = MakeTarget(num_gpus).executor;
   std::printf("batch,tokens verified a sequence,step ms,of a plain step\n");
   for (const int32_t batch : batches) {
     double plain = 0.0;
@@ -114,6 +116,7 @@ class RepeatingHead : public llm::Drafter {
       : head_(std::move(head), 0.0f), is_right_(rate) {}
   std::string_view name() const override { return "repeating head"; }
   bool is_costly() const override { return true; }
+  int32_t max_catch_up() const override { return head_.max_catch_up(); }
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<llm::DrafterState>& state, int32_t first_position,
                const llm::HiddenRows& rows) override {
@@ -185,7 +188,7 @@ double RateFor(double tokens) {
   return low;
 }
 
-void MeasureEngine(const std::vector<int32_t>& batches) {
+void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
   struct Case {
     const char* name;
     std::shared_ptr<llm::Drafter> drafter;
@@ -201,7 +204,7 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   std::printf("batch,drafter,tokens a second,of off,drafted,accepted,steps with drafts\n");
   std::map<int32_t, double> plain;
   for (const Case& one : cases) {
-    std::unique_ptr<llm::Executor> executor = MakeExecutor();
+    std::unique_ptr<llm::Executor> executor = MakeTarget(num_gpus).executor;
     if (one.is_simulated) executor = std::make_unique<RepeatingExecutor>(std::move(executor));
     llm::EngineOptions options;
     options.speculation.drafter = one.drafter;
@@ -273,7 +276,8 @@ class RandomHead {
 };
 
 // The executor then keeps the hidden states that the head reads.
-std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, gpu::GpuExecutor& executor) {
+std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, Target& target) {
+  gpu::GpuExecutor& executor = *target.first;
   const llm::Checkpoint checkpoint = random.checkpoint();
   llm::Eagle3Head head = Checked(llm::ReadEagle3Head(checkpoint, executor.spec()));
   const std::vector<int32_t> layers = head.aux_layers;
@@ -286,7 +290,8 @@ std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, gpu::GpuExe
   options.stream = executor.stream();
   options.num_kept_rows = 8192;
   auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
-  if (const Status status = executor.CaptureHiddenStates(layers, layer->place()); !status.ok()) {
+  const Status status = target.executor->CaptureHiddenStates(layers, layer->place());
+  if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     std::exit(1);
   }
@@ -337,7 +342,7 @@ double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
   return times[times.size() / 2];
 }
 
-void MeasureEagle3Steps(gpu::GpuExecutor& executor, gpu::Eagle3Layer* head, int32_t batch) {
+void MeasureEagle3Steps(llm::Executor& executor, gpu::Eagle3Layer* head, int32_t batch) {
   const char* const with = head != nullptr ? "with" : "without";
   constexpr int32_t kMostSampled = 576;  // of a step
   for (const int32_t num_drafts : {0, 3, 7}) {
@@ -353,7 +358,7 @@ void MeasureEagle3Steps(gpu::GpuExecutor& executor, gpu::Eagle3Layer* head, int3
   std::fflush(stdout);
 }
 
-void MeasureEagle3(const std::vector<int32_t>& batches) {
+void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   struct Case {
     const char* name;
     double rate;
@@ -364,14 +369,14 @@ void MeasureEagle3(const std::vector<int32_t>& batches) {
   std::map<int32_t, double> plain;
   for (const Case& one : {Case{"without drafts", 0.0, false}, Case{"none accepted", 0.0, true},
                           Case{"4.0 tokens of 7 drafts", RateFor(4.0), true}}) {
-    std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+    Target target = MakeTarget(num_gpus);
     std::unique_ptr<gpu::Eagle3Layer> head;
-    if (one.has_head) head = MakeHead(random, *executor);
+    if (one.has_head) head = MakeHead(random, target);
     if (one.rate == 0.0) {
-      for (const int32_t batch : batches) MeasureEagle3Steps(*executor, head.get(), batch);
+      for (const int32_t batch : batches) MeasureEagle3Steps(*target.executor, head.get(), batch);
     }
     llm::EngineOptions options;
-    std::unique_ptr<llm::Executor> repeating = std::move(executor);
+    std::unique_ptr<llm::Executor> repeating = std::move(target.executor);
     if (one.has_head) {
       options.speculation.drafter = std::make_shared<RepeatingHead>(std::move(head), one.rate);
       repeating = std::make_unique<RepeatingExecutor>(std::move(repeating));
@@ -399,22 +404,22 @@ void MeasureEagle3(const std::vector<int32_t>& batches) {
 
 // Four runs of a batch one after the other, so that sizes of steps that are new in the first one
 // are known in the last.
-void TraceEagle3(const std::vector<int32_t>& batches) {
+void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   const RandomHead random;
   for (const int32_t batch : batches) {
     double plain = 0.0;
     for (const bool has_head : {false, true}) {
-      std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+      Target target = MakeTarget(num_gpus);
       const auto trace = std::make_shared<DraftTrace>();
       llm::EngineOptions options;
       std::unique_ptr<llm::Executor> traced;
       if (has_head) {
-        std::unique_ptr<gpu::Eagle3Layer> head = MakeHead(random, *executor);
+        std::unique_ptr<gpu::Eagle3Layer> head = MakeHead(random, target);
         options.speculation.drafter = std::make_shared<TracedDrafter>(
             std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0)), trace);
-        traced = std::make_unique<RepeatingExecutor>(std::move(executor));
+        traced = std::make_unique<RepeatingExecutor>(std::move(target.executor));
       } else {
-        traced = std::move(executor);
+        traced = std::move(target.executor);
       }
       traced = std::make_unique<TracedExecutor>(std::move(traced), trace);
       llm::Engine engine(std::move(options), std::move(traced));
@@ -434,18 +439,26 @@ void TraceEagle3(const std::vector<int32_t>& batches) {
 int Main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<int32_t> batches;
-  for (int i = 2; i < argc; ++i) batches.push_back(std::atoi(argv[i]));
+  int num_gpus = 1;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string(argv[i]) == "--gpus" && i + 1 < argc) {
+      num_gpus = std::atoi(argv[++i]);
+    } else {
+      batches.push_back(std::atoi(argv[i]));
+    }
+  }
   if (batches.empty()) batches = {1, 8, 64};
   if (what == "verify") {
-    MeasureVerifying(batches);
+    MeasureVerifying(batches, num_gpus);
   } else if (what == "engine") {
-    MeasureEngine(batches);
+    MeasureEngine(batches, num_gpus);
   } else if (what == "eagle3") {
-    MeasureEagle3(batches);
+    MeasureEagle3(batches, num_gpus);
   } else if (what == "trace") {
-    TraceEagle3(batches);
+    TraceEagle3(batches, num_gpus);
   } else {
-    std::fprintf(stderr, "usage: gpu_speculation_bench verify|engine|eagle3|trace [BATCH...]\n");
+    std::fprintf(stderr,
+                 "usage: gpu_speculation_bench verify|engine|eagle3|trace [--gpus N] [BATCH...]\n");
     return 1;
   }
   return 0;

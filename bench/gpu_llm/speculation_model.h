@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
 
 namespace nereid::bench {
 
@@ -28,7 +29,13 @@ T Checked(Result<T> result) {
   std::exit(1);
 }
 
-inline std::unique_ptr<gpu::GpuExecutor> MakeExecutor() {
+// The model's executor, and that of its first GPU.
+struct Target {
+  std::unique_ptr<llm::Executor> executor;
+  gpu::GpuExecutor* first = nullptr;
+};
+
+inline Target MakeTarget(int num_gpus) {
   llm::DecoderModel model;
   llm::DecoderSpec& spec = model.spec;
   spec.architecture = "llama";
@@ -51,11 +58,20 @@ inline std::unique_ptr<gpu::GpuExecutor> MakeExecutor() {
   options.dummy = gpu::DummyWeights{};
   options.max_num_sequences = 576;
   options.max_cache_tokens = 128 * 1024;
-  return Checked(gpu::GpuExecutor::Create(std::move(model), options));
+  if (num_gpus == 1) {
+    auto executor = Checked(gpu::GpuExecutor::Create(std::move(model), options));
+    gpu::GpuExecutor* const first = executor.get();
+    return {std::move(executor), first};
+  }
+  std::vector<int32_t> devices(num_gpus);
+  std::iota(devices.begin(), devices.end(), 0);
+  auto executor = Checked(gpu::ShardedExecutor::Create(model, options, devices));
+  gpu::GpuExecutor* const first = &executor->rank(0);
+  return {std::move(executor), first};
 }
 
 // Steps without an engine: `batch` sequences with `num_drafts` drafts each.
-inline double StepMs(gpu::GpuExecutor& executor, int32_t batch, int32_t num_drafts,
+inline double StepMs(llm::Executor& executor, int32_t batch, int32_t num_drafts,
                      bool returns_hidden_states = false) {
   const llm::SamplingParams greedy;
   const int32_t blocks_each = kContext / executor.limits().block_size + 2;

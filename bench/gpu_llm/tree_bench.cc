@@ -107,7 +107,8 @@ class TreeSteps {
 };
 
 void MeasureTrees(const std::vector<int32_t>& batches) {
-  const auto executor = MakeExecutor();
+  const Target target = MakeTarget(1);
+  gpu::GpuExecutor* const executor = target.first;
   constexpr int32_t kAccepted = 3;
   std::printf("batch,context,case,tokens verified a sequence,step ms,of a plain step\n");
   for (const int32_t batch : batches) {
@@ -190,7 +191,8 @@ std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
 
 void MeasureMedusa(const std::vector<int32_t>& batches) {
   const RandomMedusa random;
-  const auto executor = MakeExecutor();
+  const Target target = MakeTarget(1);
+  gpu::GpuExecutor* const executor = target.first;
   const auto heads = MakeMedusa(random, *executor);
   std::vector<int32_t> kept;
   heads->pool()->Take(heads->pool()->num_free(), kept);

@@ -23,16 +23,25 @@ int NumProposals(const CublasGemmCall& call) {
 // Version of the selection method. Cached results of other versions are not read.
 constexpr int kSelectionVersion = 4;
 
+// The row count of the call's trial. The LM head reads so many weights that few rows hardly matter,
+// and a trial takes many steps: sizes share it.
+int TrialRowsOf(const CublasGemmCall& call) {
+  constexpr int kHeadRows = 32, kFewRows = 256;
+  const int rows = TrialRows(call.num_rows);
+  if (!call.out_is_float || rows > kFewRows) return rows;
+  return (rows + kHeadRows - 1) / kHeadRows * kHeadRows;
+}
+
 AlgorithmKey KeyOf(const CublasGemmCall& call) {
-  return {call.num_outputs, call.depth,        TrialRows(call.num_rows),
+  return {call.num_outputs, call.depth,        TrialRowsOf(call),
           call.is_fp8(),    call.out_is_float, call.accumulates};
 }
 
 // The call with the row count of its trial, limited by row_capacity.
 CublasGemmCall WithTrialRows(const CublasGemmCall& call) {
   CublasGemmCall wide = call;
-  wide.num_rows = std::clamp(TrialRows(call.num_rows), call.num_rows,
-                             std::max(call.num_rows, call.row_capacity));
+  wide.num_rows =
+      std::clamp(TrialRowsOf(call), call.num_rows, std::max(call.num_rows, call.row_capacity));
   return wide;
 }
 
@@ -139,7 +148,7 @@ Result<CublasGemm::AlgorithmSearch*> CublasGemm::SearchFor(const CublasGemmCall&
                                                            const AlgorithmKey& key) {
   if (const auto found = searches_.find(key); found != searches_.end()) return &found->second;
   std::vector<cublasLtMatmulAlgo_t> candidates;
-  for (const int num_rows : ProposalRows(TrialRows(call.num_rows))) {
+  for (const int num_rows : ProposalRows(TrialRowsOf(call))) {
     CublasGemmCall other = call;
     other.num_rows = num_rows;
     const Layouts layouts(other);
@@ -189,7 +198,7 @@ Result<bool> CublasGemm::RunTrial(const CublasGemmCall& call, const AlgorithmKey
   if (algorithms_.Find(key)) return false;
   NEREID_ASSIGN_OR_RETURN(AlgorithmSearch* const search, SearchFor(call, key));
   if (search->trial.is_over()) return false;
-  is_settled_ = false;
+  ++num_trials_;
   const CublasGemmCall wide = WithTrialRows(call);
   const Layouts layouts(wide);
   if (!layouts.is_ok())
@@ -197,7 +206,7 @@ Result<bool> CublasGemm::RunTrial(const CublasGemmCall& call, const AlgorithmKey
   while (const std::optional<int> i = search->trial.Next()) {
     NEREID_RETURN_IF_ERROR(timer_.Start(stream));
     if (TryRun(wide, layouts, search->candidates[*i], stream) == CUBLAS_STATUS_SUCCESS) {
-      search->has_all_rows &= wide.num_rows == TrialRows(call.num_rows);
+      search->has_all_rows &= wide.num_rows == TrialRowsOf(call);
       NEREID_RETURN_IF_ERROR(timer_.Stop({key, *i}, stream));
       return true;
     }
@@ -225,9 +234,16 @@ Status CublasGemm::Run(const CublasGemmCall& call, bool may_time, cudaStream_t s
     const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
     if (TryRun(call, layouts, algorithm, stream) == CUBLAS_STATUS_SUCCESS) return {};
   }
+  if (const auto found = proposed_.find(key); found != proposed_.end()) {
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(found->second);
+    if (TryRun(call, layouts, algorithm, stream) == CUBLAS_STATUS_SUCCESS) return {};
+  }
   NEREID_ASSIGN_OR_RETURN(const auto proposed, Propose(call, layouts, 1));
   const cublasStatus_t status = TryRun(call, layouts, proposed[0], stream);
-  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    proposed_.insert_or_assign(key, std::bit_cast<Algorithm>(proposed[0]));
+    return {};
+  }
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
                        call.num_outputs, " failed: ", cublasLtGetStatusString(status));
 }

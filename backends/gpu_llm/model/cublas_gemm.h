@@ -45,10 +45,10 @@ class CublasGemm {
   CublasGemm(CublasGemm&&) noexcept = default;
 
   // `may_time`: while the algorithm of this size is unknown, the call is timed with a candidate.
-  // Must be false during graph capture.
+  // Otherwise it uses the library's first proposal. Must be false during graph capture.
   Status Run(const CublasGemmCall& call, bool may_time, cudaStream_t stream);
-  // Whether all calls since the last TakeSettled() used their final algorithm.
-  bool TakeSettled() { return std::exchange(is_settled_, true); }
+  // How many calls since the last TakeNumTrials() did not use their final algorithm.
+  int TakeNumTrials() { return std::exchange(num_trials_, 0); }
 
  private:
   struct LtDeleter {
@@ -82,13 +82,14 @@ class CublasGemm {
   std::unique_ptr<cublasLtContext, LtDeleter> handle_;
   DeviceMemory workspace_;
   AlgorithmCache algorithms_;
+  std::map<AlgorithmKey, Algorithm> proposed_;  // of sizes that were not tried
   std::map<AlgorithmKey, AlgorithmSearch> searches_;
   struct TimedCall {
     AlgorithmKey key;
     int index;  // of the candidate
   };
   EventTimer<TimedCall> timer_;
-  bool is_settled_ = true;
+  int num_trials_ = 0;
 };
 
 }  // namespace nereid::gpu

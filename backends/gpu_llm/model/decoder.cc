@@ -255,7 +255,9 @@ Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t fi
   NEREID_RETURN_IF_ERROR(adapters_->Shrink(target, of_logits, head.in, stream));
   NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
   Mark("LoRA, expand", {}, stream);
-  return adapters_->Expand(target, of_logits, head.out, logits_stride(), stream);
+  const int64_t stride =
+      tensor_parallel_.group == nullptr ? logits_stride() : weights_->lm_head.num_outputs;
+  return adapters_->Expand(target, of_logits, head.out, stride, stream);
 }
 
 Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
@@ -323,12 +325,13 @@ Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, con
                                   const DeviceAdapters::Target& adapted, int num_rows,
                                   bool may_time, cudaStream_t stream) {
   const auto& [bias, post_norm, next_norm] = update;
+  NEREID_RETURN_IF_ERROR(ShrinkAdapters(adapted, in, stream));
   if (tensor_parallel_.group != nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
                                     num_rows, may_time, stream));
+    NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, partial_sums_, spec_->hidden_size, stream));
     return AllReduceResidual(update, num_rows, stream);
   }
-  NEREID_RETURN_IF_ERROR(ShrinkAdapters(adapted, in, stream));
   if (bias == nullptr && post_norm.weight == nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_,
                                     num_rows, may_time, stream));
@@ -375,7 +378,7 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
   const GpuLayer& weights = weights_->layers[layer];
   const bool is_normed = HasNormedInput(layer);
   if (Adapts(AdapterGroup::kQkv)) {
-    ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
+    if (!is_normed) ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
     NEREID_RETURN_IF_ERROR(ShrinkAdapters({layer, AdapterGroup::kQkv}, normed_, stream));
     NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, normed_, nullptr, GemmEpilogue::kBf16,
                                     qkv_, shape.num_tokens, may_time, stream));

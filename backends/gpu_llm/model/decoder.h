@@ -80,6 +80,7 @@ class Decoder {
     const __nv_bfloat16* token_embedding = nullptr;
     const int32_t* target_ids = nullptr;  // the ids of last_tokens(); null: they are the target's
     bool norm_before_residual = false;    // the residual is the normed hidden state
+    bool may_time = false;                // CublasGemm::Run: the step's size is a common one
   };
   Status ForwardHead(const HeadInputs& inputs, const StepShape& shape, const int32_t* words,
                      cudaStream_t stream);
@@ -89,8 +90,8 @@ class Decoder {
   // logits(). With several GPUs, only rank 0's logits() are complete.
   Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                        bool may_time, cudaStream_t stream);
-  // Whether all matrix products since the last call used their final algorithm.
-  bool TakeSettled() { return linear_->TakeSettled(); }
+  // How many matrix products since the last call did not use their final algorithm.
+  int TakeNumTrials() { return linear_->TakeNumTrials(); }
   CacheBlocks cache_blocks() const;
   // Moves the keys and values of tokens in all layers (StepDrafts). Both lists are readable by the
   // device until the moves have ended.
@@ -173,9 +174,11 @@ class Decoder {
   // fused.
   Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
   // Whether the all-reduce in front of the layer has left its normed input in normed_. Not if its
-  // input is kept: only an all-reduce without a norm leaves the whole residual on each GPU.
+  // input is kept: only an all-reduce without a norm leaves the whole residual on each GPU. Not if
+  // weights are streamed either: the norm's may not be there yet.
   bool HasNormedInput(int32_t layer) const {
-    return fuses_all_reduce_norm_ && layer > 0 && !(captured_ && captured_->has(layer));
+    return fuses_all_reduce_norm_ && layer > 0 && weights_->stream == nullptr &&
+           !(captured_ && captured_->has(layer));
   }
   // The norm that is fused into the all-reduce behind the layer.
   const GpuNorm* NextInputNorm(int32_t layer) const;

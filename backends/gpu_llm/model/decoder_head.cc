@@ -22,7 +22,7 @@ Status Decoder::ForwardHead(const HeadInputs& inputs, const StepShape& shape, co
     call.out = residual_.data();
     call.row_capacity = max_num_tokens_;
     call.name = "feature projection";
-    NEREID_RETURN_IF_ERROR(linear_->Run(call, inputs.num_features, true, stream));
+    NEREID_RETURN_IF_ERROR(linear_->Run(call, inputs.num_features, inputs.may_time, stream));
   }
   const StepLayout layout(shape);
   HeadInputParams input = {};
@@ -43,7 +43,7 @@ Status Decoder::ForwardHead(const HeadInputs& inputs, const StepShape& shape, co
   input.epsilon = spec_->norm.epsilon;
   HeadInput(input, stream);
   adapter_rows_ = {};
-  return RunLayer(0, shape, words, true, stream);
+  return RunLayer(0, shape, words, inputs.may_time, stream);
 }
 
 }  // namespace nereid::gpu

@@ -29,25 +29,25 @@ int64_t Aligned(int64_t bytes) {
   return (bytes + AdapterSlots::kAlign - 1) / AdapterSlots::kAlign * AdapterSlots::kAlign;
 }
 
-// Calls visit(index among the matrices of a slot, group, delta) for each matrix that changes.
+// Calls visit(index among the matrices of a slot, group, kind, delta) for each matrix that changes.
 template <typename Visit>
 Status VisitDeltas(const llm::LoraAdapter& adapter, int32_t num_layers, Visit visit) {
   for (int32_t layer = 0; layer < num_layers; ++layer) {
     for (int i = 0; i < kNumKinds; ++i) {
       if (const llm::LoraDelta* delta = adapter.Find(layer, kKinds[i]))
-        NEREID_RETURN_IF_ERROR(visit(layer * kNumKinds + i, kGroups[i], *delta));
+        NEREID_RETURN_IF_ERROR(visit(layer * kNumKinds + i, kGroups[i], kKinds[i], *delta));
     }
   }
   if (const llm::LoraDelta* delta = adapter.Find(llm::kNoLayer, WeightKind::kLmHead))
-    return visit(num_layers * kNumKinds, AdapterGroup::kHead, *delta);
+    return visit(num_layers * kNumKinds, AdapterGroup::kHead, WeightKind::kLmHead, *delta);
   return {};
 }
 
-int64_t BytesOfA(const llm::LoraDelta& delta) {
-  return Aligned(int64_t{PaddedRank(delta.rank())} * delta.a.columns * 2);
-}
-int64_t BytesOfB(const llm::LoraDelta& delta) {
-  return Aligned(int64_t{PaddedRank(delta.rank())} * delta.b.rows * 2);
+// The rows of the LM head that are tokens, of those on GPU `rank`.
+IndexRange HeadRows(const Sharding& sharding, int32_t rank, int32_t vocab_size) {
+  IndexRange rows = sharding.HeadRows(rank, PaddedVocabulary(vocab_size));
+  rows.count = std::min(rows.count, vocab_size - rows.first);
+  return rows;
 }
 
 // Columns of the input of a group's matrices.
@@ -79,18 +79,17 @@ float FromHalf(uint16_t bits) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | uint32_t{bits & 0x8000u} << 16);
 }
 
-// A row of F32 or F16 as bf16. A step waits for it: the compiler vectorizes both loops.
-void RoundRow(const llm::LoraMatrix& from, int64_t row, uint16_t* to) {
-  const uint8_t* const data = from.data + row * from.row_bytes();
-  if (from.type == CheckpointDataType::kF32) {
-    for (int64_t i = 0; i < from.columns; ++i) {
+// Values in F32 or F16 as bf16. A step waits for them: the compiler vectorizes both loops.
+void RoundRow(CheckpointDataType type, const uint8_t* data, int64_t count, uint16_t* to) {
+  if (type == CheckpointDataType::kF32) {
+    for (int64_t i = 0; i < count; ++i) {
       float value;
       std::memcpy(&value, data + 4 * i, 4);
       to[i] = RoundToBf16(value);
     }
     return;
   }
-  for (int64_t i = 0; i < from.columns; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     uint16_t half;
     std::memcpy(&half, data + 2 * i, 2);
     to[i] = RoundToBf16(FromHalf(half));
@@ -132,6 +131,50 @@ int32_t DeviceAdapters::num_matrices() const {
   return spec_->num_layers() * kNumKinds + 1;
 }
 
+IndexRange DeviceAdapters::ColumnsOf(WeightKind kind, const llm::LoraDelta& delta) const {
+  IndexRange columns = {options_.sharding.FirstColumn(kind), delta.a.columns};
+  if (options_.sharding.count() == 1) return columns;
+  if (kind == WeightKind::kAttentionOut) columns.count = spec_->q_size();
+  if (kind == WeightKind::kDown) columns.count = spec_->intermediate_size;
+  return columns;
+}
+
+IndexRange DeviceAdapters::RowsOf(WeightKind kind, const llm::LoraDelta& delta) const {
+  const Sharding& sharding = options_.sharding;
+  IndexRange rows = {sharding.FirstRow(kind), delta.b.rows};
+  if (sharding.count() == 1) return rows;
+  switch (kind) {
+    case WeightKind::kQ:
+      rows.count = spec_->q_size();
+      break;
+    case WeightKind::kK:
+    case WeightKind::kV:
+      rows.count = spec_->kv_size();
+      break;
+    case WeightKind::kGate:
+    case WeightKind::kUp:
+      rows.count = spec_->intermediate_size;
+      break;
+    case WeightKind::kLmHead:
+      return HeadRows(sharding, sharding.rank(), spec_->vocab_size);
+    default:
+      break;
+  }
+  return rows;
+}
+
+int64_t DeviceAdapters::BytesOfA(WeightKind kind, const llm::LoraDelta& delta) const {
+  return Aligned(int64_t{PaddedRank(delta.rank())} * ColumnsOf(kind, delta).count * 2);
+}
+
+// Those of the LM head differ between GPUs: the most.
+int64_t DeviceAdapters::BytesOfB(WeightKind kind, const llm::LoraDelta& delta) const {
+  int64_t rows = RowsOf(kind, delta).count;
+  for (int32_t rank = 0; kind == WeightKind::kLmHead && rank < options_.sharding.count(); ++rank)
+    rows = std::max(rows, HeadRows(options_.sharding, rank, spec_->vocab_size).count);
+  return Aligned(int64_t{PaddedRank(delta.rank())} * rows * 2);
+}
+
 Result<int64_t> DeviceAdapters::BytesOf(const llm::LoraAdapter& adapter) const {
   const int32_t rank = adapter.max_rank();
   if (rank > options_.max_rank) {
@@ -145,11 +188,12 @@ Result<int64_t> DeviceAdapters::BytesOf(const llm::LoraAdapter& adapter) const {
     }
   }
   int64_t bytes = 0;
-  NEREID_RETURN_IF_ERROR(VisitDeltas(adapter, spec_->num_layers(),
-                                     [&](int32_t, AdapterGroup, const llm::LoraDelta& delta) {
-                                       bytes += BytesOfA(delta) + BytesOfB(delta);
-                                       return Status();
-                                     }));
+  NEREID_RETURN_IF_ERROR(
+      VisitDeltas(adapter, spec_->num_layers(),
+                  [&](int32_t, AdapterGroup, WeightKind kind, const llm::LoraDelta& delta) {
+                    bytes += BytesOfA(kind, delta) + BytesOfB(kind, delta);
+                    return Status();
+                  }));
   if (bytes > options_.memory_bytes) {
     return InvalidArgError("LoRA adapter '", adapter.name(), "' takes ", bytes,
                            " bytes of GPU memory, but all adapters have ", options_.memory_bytes,
@@ -205,7 +249,7 @@ Status DeviceAdapters::CopyAndWait(const llm::LoraAdapter& adapter,
 void DeviceAdapters::CountAdapter(const llm::LoraAdapter& adapter) {
   ++num_copied_;
   (void)VisitDeltas(adapter, spec_->num_layers(),
-                    [&](int32_t, AdapterGroup group, const llm::LoraDelta&) {
+                    [&](int32_t, AdapterGroup group, WeightKind, const llm::LoraDelta&) {
                       groups_ |= 1u << static_cast<int>(group);
                       return Status();
                     });
@@ -272,17 +316,19 @@ Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64
   const auto* next = memory_.as<uint8_t>() + offset;
   target_ = memory_.as<uint8_t>() + offset;
   staged_ = 0;  // a copy that failed may have left something
-  NEREID_RETURN_IF_ERROR(
-      VisitDeltas(adapter, spec_->num_layers(),
-                  [&](int32_t index, AdapterGroup, const llm::LoraDelta& delta) -> Status {
-                    const int32_t rank = PaddedRank(delta.rank());
-                    row[index] = {reinterpret_cast<const __nv_bfloat16*>(next),
-                                  reinterpret_cast<const __nv_bfloat16*>(next + BytesOfA(delta)),
-                                  rank, delta.scale};
-                    next += BytesOfA(delta) + BytesOfB(delta);
-                    NEREID_RETURN_IF_ERROR(CopyMatrix(delta.a, rank, delta.a.columns));
-                    return CopyMatrix(delta.b, delta.b.rows, rank);
-                  }));
+  const auto copy = [&](int32_t index, AdapterGroup, WeightKind kind,
+                        const llm::LoraDelta& delta) -> Status {
+    const int32_t rank = PaddedRank(delta.rank());
+    const int64_t bytes_of_a = BytesOfA(kind, delta), bytes_of_b = BytesOfB(kind, delta);
+    row[index] = {reinterpret_cast<const __nv_bfloat16*>(next),
+                  reinterpret_cast<const __nv_bfloat16*>(next + bytes_of_a), rank, delta.scale};
+    next += bytes_of_a + bytes_of_b;
+    const IndexRange columns = ColumnsOf(kind, delta), rows = RowsOf(kind, delta);
+    NEREID_RETURN_IF_ERROR(
+        CopyMatrix(delta.a, {{0, delta.a.rows}, columns}, bytes_of_a, columns.count));
+    return CopyMatrix(delta.b, {rows, {0, delta.b.columns}}, bytes_of_b, rank);
+  };
+  NEREID_RETURN_IF_ERROR(VisitDeltas(adapter, spec_->num_layers(), copy));
   NEREID_RETURN_IF_ERROR(Flush());
   const size_t row_bytes = sizeof(AdapterMatrix) * static_cast<size_t>(num_matrices());
   return CudaStatus(cudaMemcpyAsync(table_.as<char>() + slot * row_bytes, row, row_bytes,
@@ -290,30 +336,35 @@ Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64
                     "a LoRA adapter's matrices");
 }
 
-// Appends the matrix as bf16, padded with zeros to [rows, columns] and to whole kAlign bytes.
-Status DeviceAdapters::CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns) {
-  const int64_t size_bytes = rows * columns * 2;
+// Appends the part as bf16, padded with zeros to rows of `columns` and to `size_bytes` in all.
+Status DeviceAdapters::CopyMatrix(const llm::LoraMatrix& from, const Part& part, int64_t size_bytes,
+                                  int64_t columns) {
   const int64_t row_bytes = columns * 2;
-  if (from.type == CheckpointDataType::kBF16 && from.columns == columns) {
-    const int64_t given = from.rows * row_bytes;
+  const int64_t element_bytes = from.row_bytes() / std::max<int64_t>(1, from.columns);
+  const uint8_t* const first =
+      from.data + part.rows.first * from.row_bytes() + part.columns.first * element_bytes;
+  const int64_t num_values = part.columns.count;
+  if (from.type == CheckpointDataType::kBF16 && from.columns == columns && num_values == columns) {
+    const int64_t given = part.rows.count * row_bytes;
     for (int64_t at = 0; at < given;) {
       const int64_t count = std::min(given - at, kStagingBytes / 4);
       NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(count));
-      std::memcpy(to, from.data + at, static_cast<size_t>(count));
+      std::memcpy(to, first + at, static_cast<size_t>(count));
       at += count;
     }
   } else {
-    for (int64_t row = 0; row < from.rows; ++row) {
+    for (int64_t row = 0; row < part.rows.count; ++row) {
+      const uint8_t* const data = first + row * from.row_bytes();
       NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(row_bytes));
-      std::memset(to + 2 * from.columns, 0, static_cast<size_t>(row_bytes - 2 * from.columns));
+      std::memset(to + 2 * num_values, 0, static_cast<size_t>(row_bytes - 2 * num_values));
       if (from.type == CheckpointDataType::kBF16) {
-        std::memcpy(to, from.data + row * from.row_bytes(), static_cast<size_t>(from.row_bytes()));
+        std::memcpy(to, data, static_cast<size_t>(2 * num_values));
         continue;
       }
-      RoundRow(from, row, reinterpret_cast<uint16_t*>(to));
+      RoundRow(from.type, data, num_values, reinterpret_cast<uint16_t*>(to));
     }
   }
-  for (int64_t left = Aligned(size_bytes) - from.rows * row_bytes; left > 0;) {
+  for (int64_t left = size_bytes - part.rows.count * row_bytes; left > 0;) {
     const int64_t count = std::min(left, kStagingBytes / 4);
     NEREID_ASSIGN_OR_RETURN(uint8_t* const to, Stage(count));
     std::memset(to, 0, static_cast<size_t>(count));
@@ -389,7 +440,10 @@ AdapterGemmParams DeviceAdapters::ParamsOf(const Target& target, const AdapterRo
       add(6, spec_->hidden_size, 0);
       break;
     case AdapterGroup::kHead:
-      add(0, spec_->vocab_size, 0);
+      add(0,
+          static_cast<int>(
+              HeadRows(options_.sharding, options_.sharding.rank(), spec_->vocab_size).count),
+          0);
       params.output = AdapterOutput::kFloat;
       break;
   }

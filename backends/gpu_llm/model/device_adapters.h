@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
+#include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/lora/lora_adapter.h"
 #include "backends/llm_core/model/decoder_spec.h"
@@ -31,17 +32,20 @@ struct DeviceAdaptersOptions {
   int32_t max_rank = 64;
   int32_t num_slots = 1;
   int32_t max_num_rows = 0;  // of a step
+  // With several GPUs, each has the parts of A and B that belong to its shard of the matrix.
+  Sharding sharding;
 };
 
 class DeviceAdapters {
  public:
   ~DeviceAdapters();
-  // `spec` is borrowed. For the current device.
+  // `spec`, the decoder of this GPU, is borrowed. For the current device.
   static Result<std::unique_ptr<DeviceAdapters>> Create(const llm::DecoderSpec& spec,
                                                         const DeviceAdaptersOptions& options);
 
-  // Bytes that the adapter takes. UNSUPPORTED names a matrix that this backend does not adapt;
-  // INVALID_ARG a rank above the maximum, or more bytes than there are. [any thread]
+  // Bytes that the adapter takes, the same on all GPUs of a model. UNSUPPORTED names a matrix that
+  // this backend does not adapt; INVALID_ARG a rank above the maximum, or more bytes than there
+  // are. [any thread]
   Result<int64_t> BytesOf(const llm::LoraAdapter& adapter) const;
 
   // Puts the adapters of step `step` on the device and returns their slots. `previous_step` of the
@@ -121,7 +125,17 @@ class DeviceAdapters {
   // of earlier copies is free.
   Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
   Status CopyAndWait(const llm::LoraAdapter& adapter, const AdapterSlots::Place& place);
-  Status CopyMatrix(const llm::LoraMatrix& from, int64_t rows, int64_t columns);
+  // Rows or columns of an adapter's matrix.
+  struct Part {
+    IndexRange rows, columns;
+  };
+  Status CopyMatrix(const llm::LoraMatrix& from, const Part& part, int64_t size_bytes,
+                    int64_t columns);
+  // This GPU's columns of A and rows of B.
+  IndexRange ColumnsOf(llm::WeightKind kind, const llm::LoraDelta& delta) const;
+  IndexRange RowsOf(llm::WeightKind kind, const llm::LoraDelta& delta) const;
+  int64_t BytesOfA(llm::WeightKind kind, const llm::LoraDelta& delta) const;
+  int64_t BytesOfB(llm::WeightKind kind, const llm::LoraDelta& delta) const;
   // Pinned memory for the next `size_bytes` bytes of the adapter that is being copied.
   Result<uint8_t*> Stage(int64_t size_bytes);
   Status Flush();

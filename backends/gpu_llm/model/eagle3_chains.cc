@@ -233,10 +233,11 @@ Status Eagle3Layer::LaunchRow(const ChainRow& row, int32_t index) {
   } else {
     inputs.own = own_.as<__nv_bfloat16>();
     inputs.own_rows = words + layout.logit_slots;  // each row has a sampled position
+    inputs.may_time = true;                        // as many rows as sequences
   }
   NEREID_RETURN_IF_ERROR(decoder_->ForwardHead(inputs, row.shape, words, stream()));
-  NEREID_RETURN_IF_ERROR(
-      decoder_->ComputeLogits(row.shape, words, 0, row.shape.num_sampled, true, stream()));
+  NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(row.shape, words, 0, row.shape.num_sampled,
+                                                 inputs.may_time, stream()));
   NEREID_RETURN_IF_ERROR(DrawRow(row, index));
   CopyRows(
       {decoder_->residual(), words + layout.logit_rows, own_.as<__nv_bfloat16>(),

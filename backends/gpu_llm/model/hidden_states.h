@@ -17,8 +17,8 @@ namespace nereid::gpu {
 
 class HiddenStates {
  public:
-  // `layers`: whose inputs are kept; the number of layers means the last one's output. Without rows,
-  // nothing is kept: another GPU does.
+  // `layers`: whose inputs are kept; the number of layers means the last one's output. Without
+  // rows, nothing is kept: another GPU does.
   static Result<HiddenStates> Create(std::vector<int32_t> layers, int32_t hidden_size,
                                      int32_t max_num_rows);
 

@@ -41,8 +41,8 @@ class LinearRunner {
 
   // `may_time`: see CublasGemm::Run().
   Status Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
-  // See CublasGemm::TakeSettled().
-  bool TakeSettled() { return gemm_.TakeSettled(); }
+  // See CublasGemm::TakeNumTrials().
+  int TakeNumTrials() { return gemm_.TakeNumTrials(); }
 
  private:
   LinearRunner(CublasGemm gemm, KernelForm form, KernelMode mode, int num_processors)

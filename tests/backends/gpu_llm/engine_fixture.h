@@ -5,6 +5,7 @@
 #include <random>
 
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
@@ -73,11 +74,24 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
     executor_ = executor->get();
     return std::move(*executor);
   }
+  // The same on GPUs 0 and 1; executor_ is that of GPU 0.
+  std::unique_ptr<ShardedExecutor> MakeSharded() {
+    constexpr int32_t kDevices[] = {0, 1};
+    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+    auto executor = ShardedExecutor::Create(ReadModel(checkpoint), Options(checkpoint), kDevices);
+    EXPECT_TRUE(executor.ok()) << executor.status().message();
+    if (!executor.ok()) return nullptr;
+    vocab_size_ = (*executor)->limits().vocab_size;
+    executor_ = &(*executor)->rank(0);
+    return std::move(*executor);
+  }
+  // The executor of the engine.
+  virtual std::unique_ptr<llm::Executor> MakeTarget() { return MakeExecutor(); }
   void Start(bool overlaps) {
     llm::EngineOptions engine;
     engine.overlaps_steps = overlaps;
     engine.scheduler = scheduler_;
-    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    std::unique_ptr<llm::Executor> executor = MakeTarget();
     ASSERT_NE(executor, nullptr);
     engine_ = std::make_unique<llm::Engine>(std::move(engine), std::move(executor));
   }

@@ -1,6 +1,7 @@
 // Blocks of a GPU's KV cache that were kept in host memory or in a file come back as they were, and
 // change no answer.
 #include <fstream>
+#include <mutex>
 
 #include "backends/gpu_llm/gpu_block_storage.h"
 #include "backends/gpu_llm/kernels/device/delay.h"
@@ -226,9 +227,11 @@ class GpuKvTiersTest : public GpuEngineTest {
     return executor == nullptr ? 0
                                : Decoder::CacheBlockBytes(executor->spec(), options_.cache_format);
   }
+  void CompareConversations();
+  void Restart();
 };
 
-TEST_F(GpuKvTiersTest, ConversationsGetTheAnswersThatTheyGetWithout) {
+void GpuKvTiersTest::CompareConversations() {
   const std::vector<llm::TokenIds> turns = DrawTurns();
   options_.is_batch_invariant = true;
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
@@ -278,12 +281,16 @@ TEST_F(GpuKvTiersTest, ConversationsGetTheAnswersThatTheyGetWithout) {
   }
 }
 
-TEST_F(GpuKvTiersTest, ARestartedServerFetchesWhatItHadComputedAndAnotherModelDoesNot) {
+void GpuKvTiersTest::Restart() {
   const TempFolder folder;
   std::string log;
   options_.tiers.file_path = folder.path() + "/blocks";
   options_.tiers.file_bytes = int64_t{64} << 20;
-  options_.tiers.log = [&](const std::string& line) { log += line + "\n"; };
+  std::mutex log_mutex;  // each GPU has a thread
+  options_.tiers.log = [&](const std::string& line) {
+    const std::lock_guard lock(log_mutex);
+    log += line + "\n";
+  };
   std::vector<llm::TokenIds> turns(1);
   for (int32_t i = 0; i < 300; ++i) turns[0].push_back(i % 97);
   std::vector<Answer> answers;
@@ -304,6 +311,31 @@ TEST_F(GpuKvTiersTest, ARestartedServerFetchesWhatItHadComputedAndAnotherModelDo
   EXPECT_NE(log.find("is of another checkpoint or another format of the KV cache"),
             std::string::npos)
       << log;
+}
+
+// A model on two GPUs, each of which keeps its part of a block.
+class ShardedKvTiersTest : public GpuKvTiersTest {
+ protected:
+  void SetUp() override {
+    GpuKvTiersTest::SetUp();
+    if (!IsSkipped() && !testing::HasPair())
+      GTEST_SKIP() << "no two GPUs that reach each other's memory";
+  }
+  std::unique_ptr<llm::Executor> MakeTarget() override { return MakeSharded(); }
+};
+
+TEST_F(GpuKvTiersTest, ConversationsGetTheAnswersThatTheyGetWithout) {
+  CompareConversations();
+}
+TEST_F(ShardedKvTiersTest, ConversationsGetTheAnswersThatTheyGetWithout) {
+  CompareConversations();
+}
+
+TEST_F(GpuKvTiersTest, ARestartedServerFetchesWhatItHadComputedAndAnotherModelDoesNot) {
+  Restart();
+}
+TEST_F(ShardedKvTiersTest, ARestartedServerFetchesWhatItHadComputedAndAnotherModelDoesNot) {
+  Restart();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
+#include "tests/backends/gpu_llm/adapter_parts.h"
 #include "tests/backends/gpu_llm/speculation_fixture.h"
 
 namespace nereid::gpu {
@@ -28,21 +29,15 @@ class ShardedSpeculationTest : public testing::GpuSpeculationTest {
     options_.is_batch_invariant = true;
     ASSERT_NE(MakeTarget(), nullptr);  // sets vocab_size_
   }
-  std::unique_ptr<ShardedExecutor> MakeSharded() {
-    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-    auto executor = ShardedExecutor::Create(ReadModel(checkpoint), Options(checkpoint), kDevices);
-    EXPECT_TRUE(executor.ok()) << executor.status().message();
-    if (!executor.ok()) return nullptr;
-    vocab_size_ = (*executor)->limits().vocab_size;
-    executor_ = &(*executor)->rank(0);
-    if (!captured_.empty()) {
+  std::unique_ptr<llm::Executor> MakeTarget() override {
+    std::unique_ptr<ShardedExecutor> executor = MakeSharded();
+    if (executor != nullptr && !captured_.empty()) {
       const Status status =
-          (*executor)->CaptureHiddenStates(captured_, llm::HiddenStatePlace::kDevice);
+          executor->CaptureHiddenStates(captured_, llm::HiddenStatePlace::kDevice);
       EXPECT_TRUE(status.ok()) << status.message();
     }
-    return std::move(*executor);
+    return executor;
   }
-  std::unique_ptr<llm::Executor> MakeTarget() override { return MakeSharded(); }
 
   std::vector<int32_t> captured_;  // layers whose hidden states are kept
 };
@@ -59,6 +54,24 @@ TEST_F(ShardedSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
     EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
     engine_.reset();
   }
+}
+
+TEST_F(ShardedSpeculationTest, SoDoRequestsWithAdapters) {
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  const llm::DecoderModel model = ReadModel(checkpoint);
+  std::vector<testing::AdapterPointer> adapters = {nullptr};
+  for (uint32_t i = 1; i <= 3; ++i)
+    adapters.push_back(testing::MakeAdapter(model, 4 * i, false, 500 * i));
+  options_.adapter_memory_bytes = int64_t{1} << 20;
+  const Work work = DrawWork(40);
+  for (size_t i = 0; i < work.size(); ++i) work[i]->adapter = adapters[i % adapters.size()];
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWith(drafter_);
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+  EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
 }
 
 TEST_F(ShardedSpeculationTest, DraftsUnderGrammarsChangeNoAnswer) {
@@ -171,6 +184,7 @@ TEST_F(ShardedSpeculationTest, AnEagle3HeadOnTheFirstGpuDrafts) {
   if (HasFatalFailure()) return;
   std::unique_ptr<ShardedExecutor> executor = MakeSharded();
   ASSERT_NE(executor, nullptr);
+  ASSERT_TRUE(executor->CaptureHiddenStates(captured_, llm::HiddenStatePlace::kDevice).ok());
   Eagle3LayerOptions options;
   options.form = executor->rank(0).form();
   options.num_blocks = 80;

@@ -47,8 +47,6 @@ using Work = std::vector<std::unique_ptr<llm::GenerationRequest>>;
 
 class GpuSpeculationTest : public GpuEngineTest {
  protected:
-  // The executor of the model that is drafted for.
-  virtual std::unique_ptr<llm::Executor> MakeTarget() { return MakeExecutor(); }
   void StartWith(std::shared_ptr<llm::Drafter> drafter, bool adapts_length = false) {
     std::unique_ptr<llm::Executor> executor = MakeTarget();
     ASSERT_NE(executor, nullptr);
@@ -70,6 +68,7 @@ class GpuSpeculationTest : public GpuEngineTest {
     request->stop = work.stop;
     request->grammar = work.grammar;
     request->speculates = work.speculates;
+    request->adapter = work.adapter;
     request->draft_ids = work.draft_ids;
     request->draft_logits = work.draft_logits;
     std::promise<FullAnswer> promise;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/llm_core/prompt/prompt_embeddings.h"
@@ -448,6 +449,40 @@ TEST(StepPlannerTest, TheCapacityCoversAllSmallerSizes) {
     EXPECT_EQ(StepPlanner::PaddedBatch(padded), padded);
     last = padded;
   }
+}
+
+TEST(StepPlannerTest, StepsWithDraftsHaveFewSizes) {
+  constexpr int32_t kMost = 200;  // a size of steps without drafts alone
+  std::set<int32_t> sizes;
+  for (int32_t n = 1; n <= 576; ++n) {
+    const int32_t padded = StepPlanner::PaddedDrafts(n, 576);
+    EXPECT_GE(padded, n);
+    EXPECT_LT(padded, n + 64);
+    EXPECT_EQ(StepPlanner::PaddedDrafts(padded, 576), padded);
+    sizes.insert(padded);
+    if (n > kMost) continue;
+    EXPECT_GE(StepPlanner::PaddedDrafts(n, kMost), n);
+    EXPECT_LE(StepPlanner::PaddedDrafts(n, kMost), kMost);
+  }
+  EXPECT_EQ(sizes.size(), 23u);  // each chooses algorithms and is recorded
+  llm::StepBatch batch;
+  const std::vector<int32_t> table(4, 0);
+  const llm::SamplingParams greedy;
+  for (int32_t i = 0; i < 33; ++i) {
+    llm::BatchEntry& entry = batch.entries.emplace_back();
+    entry.slot = i;
+    entry.first_token = 2 * i;
+    entry.num_tokens = entry.num_logits = 2;
+    entry.num_draft_tokens = 1;
+    entry.num_cached = 5;
+    entry.block_table = table;
+    entry.samples = true;
+    entry.sampling = {&greedy, table, 1, {}};
+    batch.token_ids.insert(batch.token_ids.end(), {3, 4});
+  }
+  StepPlanner planner({.num_heads = 32, .num_kv_heads = 8, .max_decode_rows = 576});
+  planner.Plan(batch);
+  EXPECT_EQ(planner.shape().num_tokens, 96);
 }
 
 // Every element of a tile has its own offset within the tile.
