@@ -70,7 +70,7 @@ class CpuExecutor : public llm::Executor {
   const llm::DecoderSpec& spec() const { return model_.spec; }
   const ThreadPool& pool() const { return pool_; }
   // Bytes of weights that one decode step reads.
-  int64_t weight_bytes_per_step() const;
+  int64_t weight_bytes_per_step() const { return weights_.bytes_per_step(); }
 
  private:
   CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
@@ -100,12 +100,6 @@ class CpuExecutor : public llm::Executor {
   void SampleEntry(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                    llm::Sampler& sampler);
   void CopyHiddenStates(const llm::StepBatch& batch);
-  // Moves keys and values of a tree's accepted drafts to consecutive places.
-  void MoveAccepted(const llm::StepBatch& batch);
-  // Samples the tokens of an entry with drafts, up to the first one that is no draft, and with
-  // returns_row_tokens those behind all drafts. `logits` [1 + num_draft_tokens, vocab_size].
-  void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
-                    llm::Sampler& sampler);
 
   const std::shared_ptr<const llm::Checkpoint> checkpoint_;
   const llm::DecoderModel model_;

@@ -314,4 +314,15 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Che
   return weights;
 }
 
+int64_t CpuWeights::bytes_per_step() const {
+  int64_t bytes = lm_head.weights.size_bytes();
+  for (const LayerWeights& layer : layers) {
+    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.attention_out,
+                                 &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down, &layer.router}) {
+      bytes += linear->weights.size_bytes();
+    }
+  }
+  return bytes;
+}
+
 }  // namespace nereid::cpu

@@ -58,6 +58,9 @@ struct CpuWeights {
   };
   std::vector<std::unique_ptr<void, FreeDeleter>> allocations;
   size_t allocated_bytes = 0;
+
+  // Bytes of weights that one decode step reads, without experts.
+  int64_t bytes_per_step() const;
 };
 
 // Loads layer by layer on `num_threads` threads. The checkpoint behind `model` must outlive the

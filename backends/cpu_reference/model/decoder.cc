@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "backends/llm_core/speculation/draft_tree.h"
+#include "backends/cpu_reference/model/expert_routing.h"
 
 namespace nereid::cpu {
 namespace {
@@ -66,12 +66,13 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       pool_(pool),
       inputs_(ops, pool),
       angles_(spec.ropes),
+      captured_(spec.hidden_size),
+      prompt_rows_(spec, ops),
       adapters_(ops, pool),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
       scratch_(pool.num_threads()),
       decoded_(pool.num_threads()),
-      decoded_tables_(pool.num_threads()),
       draft_tables_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
@@ -81,7 +82,7 @@ std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
-    CaptureInput(layer);
+    captured_.Offer(layer, residual_.data(), num_tokens_);
     ApplyNorm(weights.input_norm, residual_.data(), num_tokens_, normed_.data());
     if (spec_.parallel_residual) {  // the MLP's input is the residual before attention
       ApplyNorm(weights.pre_mlp_norm, residual_.data(), num_tokens_, hidden_.data());
@@ -100,20 +101,8 @@ std::span<float> Decoder::Forward(const llm::StepBatch& batch) {
       ApplyNorm(weights.post_mlp_norm, normed_.data(), num_tokens_, residual_.data(), true);
     }
   }
-  CaptureInput(spec_.num_layers());
+  captured_.Offer(spec_.num_layers(), residual_.data(), num_tokens_);
   return ComputeLogits(batch);
-}
-
-void Decoder::CaptureInput(int32_t layer) {
-  const auto size = static_cast<size_t>(spec_.hidden_size);
-  for (size_t i = 0; i < captured_layers_.size(); ++i) {
-    if (captured_layers_[i] != layer) continue;
-    captured_.resize(static_cast<size_t>(num_tokens_) * captured_size());
-    for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
-      std::copy_n(residual_.data() + token * size, size,
-                  captured_.data() + token * captured_size() + i * size);
-    }
-  }
 }
 
 void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
@@ -152,13 +141,7 @@ void Decoder::PlaceEntry(const llm::StepBatch& batch, size_t index) {
   for (int32_t token = 0; token < sequence.num_tokens; ++token) {
     positions_[sequence.first_token + token] = sequence.num_cached + token;
   }
-  if (has_tree) {
-    llm::FindDepths(sequence.draft_parents, depths_);
-    for (size_t draft = 0; draft < depths_.size(); ++draft) {
-      positions_[sequence.first_token + num_in_row + static_cast<int32_t>(draft)] =
-          sequence.num_cached + num_in_row - 1 + depths_[draft];
-    }
-  }
+  if (has_tree) PlaceDrafts(sequence, positions_);
   const auto add_tiles = [&](int32_t first, int32_t last, bool is_tree) {
     for (int32_t token = first; token < last; token += tokens_per_tile) {
       tiles_.push_back({static_cast<int32_t>(index), sequence.first_token + token,
@@ -171,7 +154,7 @@ void Decoder::PlaceEntry(const llm::StepBatch& batch, size_t index) {
 
 void Decoder::Embed(const llm::StepBatch& batch) {
   EmbeddingParams params;
-  params.ids = TokensOf(batch);
+  params.ids = prompt_rows_.TokensOf(batch);
   params.positions = positions_.data();
   params.num_tokens = num_tokens_;
   params.table = weights_.token_embedding;
@@ -179,43 +162,7 @@ void Decoder::Embed(const llm::StepBatch& batch) {
   params.scale = spec_.embedding_scale;
   params.out = residual_.data();
   ops_.embedding(params);
-  for (const llm::BatchEntry& entry : batch.entries) {
-    if (entry.prompt_embeddings != nullptr) EmbedPrompt(entry, params);
-  }
-}
-
-// The ids of the step, with a valid one in place of each virtual token.
-const int32_t* Decoder::TokensOf(const llm::StepBatch& batch) {
-  const auto has_embeddings = [](const llm::BatchEntry& entry) {
-    return entry.prompt_embeddings != nullptr;
-  };
-  if (std::none_of(batch.entries.begin(), batch.entries.end(), has_embeddings)) {
-    return batch.token_ids.data();
-  }
-  token_ids_ = batch.token_ids;
-  for (int32_t& id : token_ids_) id = id < spec_.vocab_size ? id : 0;
-  return token_ids_.data();
-}
-
-// The same operation, with the client's rows as the table.
-void Decoder::EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step) {
-  const llm::PromptEmbeddings& embeddings = *entry.prompt_embeddings;
-  EmbeddingParams params = step;
-  params.table = {.data = embeddings.rows.data(),
-                  .type = WeightFormat::kF32,
-                  .rows = embeddings.num_rows(),
-                  .columns = spec_.hidden_size};
-  if (!embeddings.is_table && !spec_.scales_input_embeddings) params.scale = 1.0f;
-  params.num_tokens = 1;
-  for (int32_t i = 0; i < entry.num_tokens; ++i) {
-    const int32_t row = embeddings.RowAt(entry.num_cached + i);
-    if (row == llm::PromptEmbeddings::kNoRow) continue;
-    const int64_t token = entry.first_token + i;
-    params.ids = &row;
-    params.positions = positions_.data() + token;
-    params.out = residual_.data() + token * spec_.hidden_size;
-    ops_.embedding(params);
-  }
+  prompt_rows_.Embed(batch, params);
 }
 
 // residual += attention(normed)
@@ -305,65 +252,9 @@ void Decoder::WriteCache(const llm::BatchEntry& sequence, const AttentionTile& t
                          cache_.Layer(layer), first_head, last_head});
     return;
   }
-  for (int32_t token = 0; token < tile.num_tokens; ++token) {
-    const int32_t position = first_position + token;
-    const int32_t block = sequence.block_table[position / kBlockSize];
-    for (int32_t head = first_head; head < last_head; ++head) {
-      const int64_t from = (int64_t{token} * spec_.num_kv_heads + head) * spec_.head_dim;
-      cache_.Encode(layer, block, head, position % kBlockSize, keys + from, values + from);
-    }
-  }
-}
-
-// Decodes the blocks of one head that the rows see to floats. `params` then refers to the decoded
-// blocks.
-int32_t Decoder::DecodeBlocks(int32_t layer, int thread, int32_t longest, int32_t num_tail_blocks,
-                              PagedAttentionParams& params) {
-  int32_t shortest = params.rows[0].context;
-  for (int32_t row = 0; row < params.num_rows; ++row) {
-    shortest = std::min(shortest, params.rows[row].context);
-  }
-  const int32_t num_blocks = (longest + kBlockSize - 1) / kBlockSize;
-  const bool is_cut = params.window > 0 && shortest > params.window;
-  const int32_t first = is_cut ? (shortest - params.window) / kBlockSize : 0;
-  std::vector<float>& floats = decoded_[thread];
-  const int64_t num_in_view = num_blocks + num_tail_blocks;
-  EnsureSize(floats, num_in_view * cache_.decoded_block_floats());
-  const KvCacheView view = cache_.DecodedView(floats.data(), num_in_view);
-  const int32_t num_sink_blocks = (params.num_sinks + kBlockSize - 1) / kBlockSize;
-  for (int32_t block = 0; block < num_blocks; ++block) {
-    if (block < first && block >= num_sink_blocks) continue;
-    cache_.Decode(layer, params.block_table[block], params.kv_head, view, block);
-  }
-  std::vector<int32_t>& table = decoded_tables_[thread];
-  for (auto block = static_cast<int32_t>(table.size()); block < num_blocks; ++block) {
-    table.push_back(block);
-  }
-  params.cache = view;
-  params.block_table = table.data();
-  params.kv_head = 0;
-  return num_blocks;
-}
-
-void Decoder::RunTreeTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
-                          int thread, PagedAttentionParams params) {
-  const std::span<const AttentionRow> rows(params.rows, static_cast<size_t>(params.num_rows));
-  int32_t first_tail_block = cache_.first_spare_block() + thread * kMaxTailBlocks;
-  if (cache_.is_encoded()) {
-    first_tail_block = DecodeBlocks(layer, thread, sequence.num_cached + sequence.num_tokens,
-                                    kMaxTailBlocks, params);
-  }
-  const int32_t* const table = params.block_table;
-  const int32_t first_draft =
-      sequence.first_token + sequence.num_tokens - sequence.num_draft_tokens;
-  const size_t rows_of_token = rows.size() / static_cast<size_t>(tile.num_tokens);
-  for (int32_t i = 0; i < tile.num_tokens; ++i) {
-    params.block_table =
-        draft_tables_[thread].Make(sequence, table, tile.first_token + i - first_draft,
-                                   params.cache, params.kv_head, first_tail_block);
-    params.rows = rows.subspan(static_cast<size_t>(i) * rows_of_token).data();
-    params.num_rows = static_cast<int32_t>(rows_of_token);
-    ops_.paged_attention(params);
+  for (int32_t head = first_head; head < last_head; ++head) {
+    cache_.EncodeTokens(layer, head, sequence.block_table.data(), first_position, tile.num_tokens,
+                        keys, values);
   }
 }
 
@@ -397,12 +288,19 @@ void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
       params.rows = rows.data();
       params.num_rows = static_cast<int32_t>(rows.size());
       params.block_table = sequence.block_table.data();
-      if (tile.is_tree) {
-        RunTreeTile(sequence, tile, layer, thread, params);
-        continue;
+      int32_t first_tail_block = cache_.first_spare_block() + thread * kMaxTailBlocks;
+      if (cache_.is_encoded()) {
+        const int32_t num_seen =
+            tile.is_tree ? sequence.num_cached + sequence.num_tokens : rows.back().context;
+        first_tail_block = decoded_[thread].Decode(cache_, layer, num_seen,
+                                                   tile.is_tree ? kMaxTailBlocks : 0, params);
       }
-      if (cache_.is_encoded()) DecodeBlocks(layer, thread, rows.back().context, 0, params);
-      ops_.paged_attention(params);
+      if (tile.is_tree) {
+        draft_tables_[thread].Attend(ops_, sequence, tile.first_token, tile.num_tokens,
+                                     first_tail_block, params);
+      } else {
+        ops_.paged_attention(params);
+      }
     }
   };
   pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, run_units);
@@ -462,20 +360,7 @@ void Decoder::RunMoe(int32_t layer, const float* in, float* out) {
   std::vector<float> scores(num_tokens_ * moe.num_experts);
   Multiply(weights.router, in, num_tokens_, scores.data(), moe.num_experts, false);
   adapters_.AddTo(scores.data(), moe.num_experts, layer, llm::WeightKind::kRouter, in);
-  std::vector<std::vector<std::pair<int64_t, float>>> tokens_of(moe.num_experts);
-  std::vector<int32_t> order(moe.num_experts);
-  for (int64_t token = 0; token < num_tokens_; ++token) {
-    const float* score = scores.data() + token * moe.num_experts;
-    for (int32_t expert = 0; expert < moe.num_experts; ++expert) order[expert] = expert;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return score[a] > score[b]; });
-    const int32_t counted = moe.normalize_top_k ? moe.experts_per_token : moe.num_experts;
-    float sum = 0.0f;
-    for (int32_t i = 0; i < counted; ++i) sum += std::exp(score[order[i]] - score[order[0]]);
-    for (int32_t i = 0; i < moe.experts_per_token; ++i) {
-      tokens_of[order[i]].emplace_back(token, std::exp(score[order[i]] - score[order[0]]) / sum);
-    }
-  }
+  const std::vector<std::vector<RoutedToken>> tokens_of = RouteTokens(scores, moe);
   const int64_t size = spec_.hidden_size;
   std::vector<float> gathered, made;
   for (int32_t expert = 0; expert < moe.num_experts; ++expert) {
@@ -485,12 +370,12 @@ void Decoder::RunMoe(int32_t layer, const float* in, float* out) {
     gathered.resize(num_rows * size);
     made.resize(num_rows * size);
     for (int64_t row = 0; row < num_rows; ++row) {
-      std::copy_n(in + tokens[row].first * size, size, gathered.begin() + row * size);
+      std::copy_n(in + tokens[row].token * size, size, gathered.begin() + row * size);
     }
     RunMlp(weights.experts[expert], llm::kNoLayer, gathered.data(), num_rows, made.data(), false);
     for (int64_t row = 0; row < num_rows; ++row) {
-      float* to = out + tokens[row].first * size;
-      for (int64_t i = 0; i < size; ++i) to[i] += made[row * size + i] * tokens[row].second;
+      float* to = out + tokens[row].token * size;
+      for (int64_t i = 0; i < size; ++i) to[i] += made[row * size + i] * tokens[row].weight;
     }
   }
 }

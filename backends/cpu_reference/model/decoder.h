@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "backends/cpu_reference/model/adapter_products.h"
+#include "backends/cpu_reference/model/captured_states.h"
 #include "backends/cpu_reference/model/cpu_weights.h"
+#include "backends/cpu_reference/model/decoded_blocks.h"
 #include "backends/cpu_reference/model/kv_cache.h"
 #include "backends/cpu_reference/model/matmul_inputs.h"
+#include "backends/cpu_reference/model/prompt_rows.h"
 #include "backends/cpu_reference/model/rope_angles.h"
 #include "backends/cpu_reference/model/tree_attention.h"
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/model/decoder_spec.h"
-#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::cpu {
 
@@ -33,12 +35,9 @@ class Decoder {
 
   // From the next call on, Forward keeps the hidden states that enter these layers. Each number is
   // in [0, num_layers]; num_layers means the output of the last layer.
-  void Capture(std::vector<int32_t> layers) { captured_layers_ = std::move(layers); }
-  // Of the last call: [num_tokens, captured_size], in which the layers' states are side by side.
-  std::span<const float> captured() const { return captured_; }
-  size_t captured_size() const {
-    return captured_layers_.size() * static_cast<size_t>(spec_.hidden_size);
-  }
+  void Capture(std::vector<int32_t> layers) { captured_.Choose(std::move(layers)); }
+  // Of the last call.
+  const CapturedStates& captured() const { return captured_; }
 
  private:
   // Consecutive tokens of one sequence whose attention is computed together.
@@ -53,10 +52,6 @@ class Decoder {
   // Sets positions_ and tiles_ of an entry.
   void PlaceEntry(const llm::StepBatch& batch, size_t index);
   void Embed(const llm::StepBatch& batch);
-  void EmbedPrompt(const llm::BatchEntry& entry, const EmbeddingParams& step);
-  const int32_t* TokensOf(const llm::StepBatch& batch);
-  // Keeps the residual if the input of `layer` is captured.
-  void CaptureInput(int32_t layer);
   void RunAttention(const llm::StepBatch& batch, int32_t layer);
   // Whether every entry has one token. Only the thread that computes a head's key and value then
   // reads them, so that norm, rope, cache write and attention of a head run together.
@@ -68,12 +63,6 @@ class Decoder {
   void PrepareAllHeads(const llm::StepBatch& batch, int32_t layer);
   void WriteCache(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                   int32_t first_head, int32_t last_head);
-  // Also makes room for `num_tail_blocks` behind the decoded ones. Returns the first of these.
-  int32_t DecodeBlocks(int32_t layer, int thread, int32_t longest, int32_t num_tail_blocks,
-                       PagedAttentionParams& params);
-  // The attention of drafts of a tree, one after the other. `params` has the rows of the tile.
-  void RunTreeTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
-                   int thread, PagedAttentionParams params);
   void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows. `layer`: its adapters apply; kNoLayer: an expert.
   void RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows, float* out,
@@ -97,12 +86,12 @@ class Decoder {
   ThreadPool& pool_;
   MatmulInputs inputs_;
   RopeAngles angles_;
+  CapturedStates captured_;
+  PromptRows prompt_rows_;
   AdapterProducts adapters_;
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
-  std::vector<int32_t> depths_;     // of a tree's drafts
-  std::vector<int32_t> token_ids_;  // [num_tokens], of a step with prompt embeddings
   std::vector<AttentionTile> tiles_;
   std::vector<float> residual_;                  // [num_tokens, hidden_size]
   std::vector<float> normed_;                    // [num_tokens, hidden_size]
@@ -113,14 +102,9 @@ class Decoder {
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
   std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
-  // With an encoded cache, per thread: the blocks of one head as floats, and their table 0, 1, 2,
-  // ...
-  std::vector<std::vector<float>> decoded_;
-  std::vector<std::vector<int32_t>> decoded_tables_;
-  std::vector<DraftBlockTable> draft_tables_;  // per thread
+  std::vector<DecodedBlocks> decoded_;           // per thread, of an encoded cache
+  std::vector<DraftBlockTable> draft_tables_;    // per thread
   std::vector<float> logits_;
-  std::vector<int32_t> captured_layers_;
-  std::vector<float> captured_;
 };
 
 }  // namespace nereid::cpu

@@ -149,6 +149,17 @@ void KvCache::Encode(int32_t layer, int32_t block, int32_t head, int32_t index, 
   EncodeKv(format_, value, layout_.head_dim, codes + layout_.head_dim, scales[1]);
 }
 
+void KvCache::EncodeTokens(int32_t layer, int32_t head, const int32_t* block_table,
+                           int32_t first_position, int32_t num_tokens, const float* keys,
+                           const float* values) const {
+  for (int32_t token = 0; token < num_tokens; ++token) {
+    const int32_t position = first_position + token;
+    const int64_t from = (int64_t{token} * layout_.num_kv_heads + head) * layout_.head_dim;
+    Encode(layer, block_table[position / kBlockSize], head, position % kBlockSize, keys + from,
+           values + from);
+  }
+}
+
 void KvCache::Decode(int32_t layer, int32_t block, int32_t head, const KvCacheView& view,
                      int32_t to) const {
   for (int32_t index = 0; index < kBlockSize; ++index) {

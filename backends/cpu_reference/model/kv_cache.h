@@ -48,6 +48,10 @@ class KvCache {
   // Encodes key and value [head_dim] of one token. [any thread; one thread per head]
   void Encode(int32_t layer, int32_t block, int32_t head, int32_t index, const float* key,
               const float* value) const;
+  // The same for consecutive tokens of a sequence. `keys` and `values` [num_tokens, heads,
+  // head_dim] of all heads.
+  void EncodeTokens(int32_t layer, int32_t head, const int32_t* block_table, int32_t first_position,
+                    int32_t num_tokens, const float* keys, const float* values) const;
   // Decodes the block of one head to block `to` of `view`, which has one head. [any thread]
   void Decode(int32_t layer, int32_t block, int32_t head, const KvCacheView& view,
               int32_t to) const;

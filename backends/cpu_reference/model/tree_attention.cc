@@ -7,6 +7,16 @@
 
 namespace nereid::cpu {
 
+void PlaceDrafts(const llm::BatchEntry& entry, std::span<int32_t> positions) {
+  std::vector<int32_t> depths;
+  llm::FindDepths(entry.draft_parents, depths);
+  const int32_t num_in_row = entry.num_tokens - entry.num_draft_tokens;
+  for (size_t draft = 0; draft < depths.size(); ++draft) {
+    positions[entry.first_token + num_in_row + static_cast<int32_t>(draft)] =
+        entry.num_cached + num_in_row - 1 + depths[draft];
+  }
+}
+
 void CopyToken(const KvCacheView& view, int32_t head, int32_t from_block, int32_t from_index,
                int32_t to_block, int32_t to_index) {
   const float* key = view.KeyBlock(from_block, head) + from_index;
@@ -33,6 +43,20 @@ const int32_t* DraftBlockTable::Make(const llm::BatchEntry& entry, const int32_t
               to % kBlockSize);
   }
   return table_.data();
+}
+
+void DraftBlockTable::Attend(const OpTable& ops, const llm::BatchEntry& entry, int32_t first_token,
+                             int32_t num_drafts, int32_t first_tail_block,
+                             PagedAttentionParams params) {
+  const int32_t* const table = params.block_table;
+  const int32_t first_draft = entry.first_token + entry.num_tokens - entry.num_draft_tokens;
+  params.num_rows /= num_drafts;
+  for (int32_t i = 0; i < num_drafts; ++i) {
+    params.block_table = Make(entry, table, first_token + i - first_draft, params.cache,
+                              params.kv_head, first_tail_block);
+    ops.paged_attention(params);
+    params.rows += params.num_rows;
+  }
 }
 
 }  // namespace nereid::cpu

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/cpu_reference/ops/kv_cache_view.h"
+#include "backends/cpu_reference/ops/op_table.h"
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/speculation/drafter.h"
 
@@ -24,6 +25,10 @@ inline int32_t FirstDraftPlace(const llm::BatchEntry& entry) {
   return entry.num_cached + entry.num_tokens - entry.num_draft_tokens;
 }
 
+// Sets the positions of the entry's drafts, which are those of their depths. `positions`: of all
+// tokens of the step.
+void PlaceDrafts(const llm::BatchEntry& entry, std::span<int32_t> positions);
+
 // Copies key and value of one token of one head to another place.
 void CopyToken(const KvCacheView& view, int32_t head, int32_t from_block, int32_t from_index,
                int32_t to_block, int32_t to_index);
@@ -36,6 +41,10 @@ class DraftBlockTable {
   // Returns the table of the draft; valid until the next call.
   const int32_t* Make(const llm::BatchEntry& entry, const int32_t* block_table, int32_t draft,
                       const KvCacheView& view, int32_t head, int32_t first_tail_block);
+  // The attention of consecutive drafts, the first of which is token `first_token` of the step.
+  // `params` has as many rows for each.
+  void Attend(const OpTable& ops, const llm::BatchEntry& entry, int32_t first_token,
+              int32_t num_drafts, int32_t first_tail_block, PagedAttentionParams params);
 
  private:
   std::vector<int32_t> path_;

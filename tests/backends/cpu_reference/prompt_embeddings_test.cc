@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 #include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::cpu {

@@ -1,0 +1,23 @@
+// Verifies the draft tokens of a step on the CPU: chains, trees, and drafts with a distribution.
+// [threads of the pool; one an entry]
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "backends/cpu_reference/model/kv_cache.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/sampling/sampler.h"
+
+namespace nereid::cpu {
+
+// Samples the tokens of entry `index`, up to the first one that is none of its drafts, and with
+// returns_row_tokens those behind all drafts, and stores them in `result`. `logits`
+// [1 + num_draft_tokens, vocab_size].
+void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
+                  llm::Sampler& sampler, llm::StepResult& result);
+
+// Moves keys and values of accepted drafts of trees to the places that a chain has.
+void MoveAccepted(const llm::StepBatch& batch, const llm::StepResult& result, const KvCache& cache);
+
+}  // namespace nereid::cpu
