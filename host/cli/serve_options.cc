@@ -87,16 +87,42 @@ Status ApplyLora(ServeOptions& options, ServerFlags&, Text value) {
   return Status::Ok();
 }
 
+// The method lookahead, alone or with three sizes, which the load checks.
+bool IsLookahead(const std::string& value) {
+  constexpr std::string_view kName = "lookahead";
+  if (!value.starts_with(kName)) return false;
+  std::string_view rest = std::string_view(value).substr(kName.size());
+  if (rest.empty()) return true;
+  int num_sizes = 0;
+  for (char before = '='; rest.starts_with(before); before = ',') {
+    rest.remove_prefix(1);
+    const size_t end = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    if (end == 0) return false;
+    rest.remove_prefix(end);
+    ++num_sizes;
+  }
+  return rest.empty() && num_sizes == 3;
+}
+
 // A folder of weights must exist: the model would otherwise fail to load only later.
 Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
   constexpr const char* kMethods[] = {"off", "auto", "ngram", "suffix"};
   const size_t equals = value.find('=');
   const std::string method = value.substr(0, equals);
-  for (const char* later : {"medusa", "lookahead"}) {
+  for (const char* later : {"medusa"}) {
     if (method == later) {
       return UnsupportedError("'", method, "' is not supported yet, expected off, auto, ngram, ",
-                              "suffix, draft=FOLDER or eagle3=FOLDER");
+                              "suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, ",
+                              "draft=FOLDER or eagle3=FOLDER");
     }
+  }
+  if (method == "lookahead") {
+    if (!IsLookahead(value)) {
+      return InvalidArgError("'", value, "': expected lookahead, or ",
+                             "lookahead=WINDOW,NGRAM,VERIFICATION, such as lookahead=4,3,4");
+    }
+    options.speculation = value;
+    return Status::Ok();
   }
   if (method == "draft" || method == "eagle3") {
     const std::string folder = equals == std::string::npos ? "" : value.substr(equals + 1);
@@ -169,7 +195,7 @@ constexpr ServeFlag kFlags[] = {
     {"--lora", "name=folder",
      "a LoRA adapter in PEFT's format, which requests name as their model; once for each",
      &ApplyLora},
-    {"--speculate", "off|auto|ngram|suffix|draft=DIR|eagle3=DIR",
+    {"--speculate", "off|auto|ngram|suffix|lookahead[=W,N,G]|draft=DIR|eagle3=DIR",
      "draft tokens from the prompt and the answer, or by the model or head in DIR, verified "
      "together. Default: off",
      &ApplySpeculation},

@@ -20,9 +20,10 @@ std::string FolderOf(const RepositoryModel& model, const std::string& path) {
   return (fs::path(model.folder.path) / path).lexically_normal().string();
 }
 
-Status CheckDrafter(const RepositoryModel& model, const std::string& text,
-                    const llm::DecoderModel* target) {
-  NEREID_ASSIGN_OR_RETURN(const llm::SpeculationMethod method, llm::ParseSpeculationMethod(text));
+Status CheckDrafter(const RepositoryModel& model, const llm::DecoderModel* target) {
+  const auto value_of = [&model](std::string_view key) { return ValueOf(model, key); };
+  NEREID_ASSIGN_OR_RETURN(const llm::SpeculationMethod method,
+                          llm::FindSpeculationMethod(value_of));
   if (!method.has_weights()) return {};
   NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint,
                           llm::Checkpoint::Open(FolderOf(model, method.folder)));
@@ -73,8 +74,11 @@ void CheckEngineSettings(const RepositoryModel& model,
     add(conflict->key, conflict->status);
   }
   const llm::DecoderModel* const target = decoder.has_value() ? &*decoder : nullptr;
-  if (const std::string text = value_of("speculative_decoding"); !text.empty()) {
-    add("speculative_decoding", CheckDrafter(model, text, target));
+  for (const char* key : {"speculative_decoding", "decoding_mode", "lookahead_window_size",
+                          "lookahead_ngram_size", "lookahead_verification_set_size"}) {
+    if (value_of(key).empty()) continue;
+    add(key, CheckDrafter(model, target));
+    break;
   }
   if (const std::string text = value_of("lora_adapters"); !text.empty()) {
     add("lora_adapters", CheckAdapters(model, text, target));

@@ -45,6 +45,7 @@ WHOLE = (("text", "QUERY"), ("length", "REQUEST_OUTPUT_LEN"))
 # By model: its config.pbtxt. None: there is none.
 SOUND = {
     "engine": engine(),
+    "lookahead": engine(decoding_mode="lookahead", lookahead_window_size="4", lookahead_ngram_size="3", lookahead_verification_set_size="4"),
     "engine_with_settings": engine(max_beam_width="4", decoding_mode="top_k_top_p", enable_kv_cache_reuse="true", max_tokens_in_paged_kv_cache="512",
                                    lora_cache_max_adapter_size="64", gpu_device_ids="${gpu_device_ids}", kv_cache_free_gpu_mem_fraction="0.5"),
     "engine_v1": engine(gpt_model_type="V1", participant_ids="0,1", max_attention_window_size="64, 128", max_beam_width="0"),
@@ -80,7 +81,10 @@ BROKEN = {
     "adapters": engine(lora_adapters="name"),
     "adapter_folder": engine(lora_adapters="name=/absent"),
     "adapters_folder": engine(lora_dir="/absent"),
-    "lookahead": engine(lookahead_window_size="4", lookahead_ngram_size="3", lookahead_verification_set_size="4"),
+    "lookahead_sizes": engine(lookahead_window_size="4", lookahead_ngram_size="3", lookahead_verification_set_size="4"),
+    "lookahead_too_large": engine(decoding_mode="lookahead", lookahead_window_size="16", lookahead_ngram_size="5", lookahead_verification_set_size="17"),
+    "lookahead_two_drafters": engine(decoding_mode="lookahead", speculative_decoding="ngram"),
+    "lookahead_few_drafts": engine(speculative_decoding="lookahead", max_draft_tokens="8"),
     "devices": engine(gpu_device_ids="0,0"),
     "device_groups": engine(gpu_device_ids="0,1;2,3"),
     "boolean": engine(enable_kv_cache_reuse="perhaps"),

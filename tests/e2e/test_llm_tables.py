@@ -87,6 +87,7 @@ ELSEWHERE = {"streaming": "test_llm_overload.py", "priority": "scheduler_test.cc
              "retention_token_range_priorities": "test_kv_cache.py", "retention_token_range_durations_ms": "test_kv_cache.py",
              "retention_decode_priority": "test_kv_cache.py", "retention_decode_duration_ms": "test_kv_cache.py",
              "draft_logits": "test_draft_models.py", "draft_acceptance_threshold": "test_draft_models.py",
+             "lookahead_window_size": "test_lookahead.py", "lookahead_ngram_size": "test_lookahead.py", "lookahead_verification_set_size": "test_lookahead.py",
              "lora_name": "test_lora.py", "lora_task_id": "test_lora.py", "lora_weights": "test_lora.py", "lora_config": "test_lora.py"}
 
 

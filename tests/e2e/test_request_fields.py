@@ -226,7 +226,8 @@ def test_several_prompts_are_answered_in_one_object(demo):
 
 def test_members_without_effect_are_refused_or_logged_once(demo):
     assert refusal(demo, text_input=TEXT, max_tokens=2, temprature=0.5) == "unknown member 'temprature'; did you mean 'temperature'?"
-    assert "lookahead decoding" in refusal(demo, text_input=TEXT, max_tokens=2, lookahead_window_size=3)
+    assert "multimodal rotary positions" in refusal(demo, text_input=TEXT, max_tokens=2, mrope_position_deltas=3)
+    assert "no lookahead decoding" in refusal(demo, text_input=TEXT, max_tokens=2, lookahead_window_size=3)
     for _ in range(2):
         ask(demo, text_input=TEXT, max_tokens=2, house_speciality=1)
     assert demo.log.read_text().count("has no input 'house_speciality'") == 1

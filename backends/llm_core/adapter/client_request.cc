@@ -11,6 +11,9 @@ RequestDefaults MakeRequestDefaults(const ModelConfig& config, const LlmParamete
   defaults.hidden_size = spec.hidden_size;
   defaults.max_beam_width = parameters.max_beam_width;
   defaults.decoding_mode = parameters.decoding_mode;
+  if (parameters.speculation.kind == DrafterKind::kLookahead) {
+    defaults.lookahead = parameters.speculation.lookahead;
+  }
   for (const TensorSpec& input : config.inputs()) {
     defaults.asks_for_num_input |= input.name == "return_num_input_tokens";
     defaults.asks_for_num_output |= input.name == "return_num_output_tokens";

@@ -32,6 +32,7 @@ struct RequestDefaults {
   int32_t max_beam_width = 1;
   int32_t max_num_sequences = 1;  // limit for one request
   DecodingMode decoding_mode = DecodingMode::kAny;
+  std::optional<LookaheadSizes> lookahead;  // the greatest ones; absent: another drafter or none
   // Whether the model declares the inputs return_num_input_tokens and return_num_output_tokens. If
   // not, the outputs are always sent.
   bool asks_for_num_input = false, asks_for_num_output = false;

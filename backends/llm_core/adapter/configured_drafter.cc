@@ -3,6 +3,7 @@
 
 #include "backends/llm_core/adapter/llm_model.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 
@@ -12,6 +13,15 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeDrafter(const LlmParameters&
                                                             const DraftTarget& target) {
   const SpeculationMethod& method = parameters.speculation;
   if (method.kind == DrafterKind::kOff) return std::shared_ptr<llm::Drafter>();
+  if (method.kind == DrafterKind::kLookahead) {
+    if (!target.executor.features().draft_trees) {
+      return UnsupportedError("parameter 'speculative_decoding' is '",
+                              parameters.speculative_decoding,
+                              "': this executor verifies no trees of draft tokens, expected off, "
+                              "auto, ngram, suffix, draft=FOLDER or eagle3=FOLDER");
+    }
+    return std::shared_ptr<llm::Drafter>(std::make_shared<LookaheadDrafter>(method.lookahead));
+  }
   if (!method.has_weights()) return MakeLookupDrafter(method);
   Result<std::shared_ptr<llm::Drafter>> drafter = method.kind == DrafterKind::kEagle3
                                                       ? MakeEagle3Drafter(parameters, target)

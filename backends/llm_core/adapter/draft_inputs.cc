@@ -1,7 +1,7 @@
-// Draft tokens, their logits and the threshold.
+// Draft tokens, their logits and the threshold; the sizes of lookahead decoding.
 #include "backends/llm_core/adapter/draft_inputs.h"
 
-#include <optional>
+#include <utility>
 
 #include "backends/llm_core/checkpoint/safetensors.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
@@ -56,4 +56,29 @@ Status ReadDraftInputs(const Request& request, BatchInputs& inputs, int64_t row,
   NEREID_RETURN_IF_ERROR(ReadLogits(inputs, row, generation.draft_logits));
   return inputs.Scalar<float>("draft_acceptance_threshold", row, generation.draft_threshold);
 }
+
+Result<std::optional<LookaheadSizes>> ReadLookahead(BatchInputs& inputs, int64_t row,
+                                                    const std::optional<LookaheadSizes>& of_model) {
+  LookaheadSizes sizes = of_model.value_or(LookaheadSizes());
+  const std::pair<const char*, int32_t*> values[] = {
+      {"lookahead_window_size", &sizes.window_size},
+      {"lookahead_ngram_size", &sizes.ngram_size},
+      {"lookahead_verification_set_size", &sizes.verification_set_size}};
+  bool is_given = false;
+  for (const auto& [name, value] : values) {
+    if (inputs.Find(name) == nullptr) continue;
+    NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>(name, row, *value));
+    if (!of_model) {
+      return InvalidArgError("input '", name, "' is ", *value,
+                             ": the model has no lookahead decoding; its parameter "
+                             "'speculative_decoding' or 'decoding_mode' has to be lookahead");
+    }
+    is_given = true;
+  }
+  if (!is_given) return std::optional<LookaheadSizes>();
+  NEREID_RETURN_IF_ERROR(CheckLookaheadWithin(sizes, *of_model));
+  NEREID_RETURN_IF_ERROR(CheckLookaheadSizes(sizes, "input"));
+  return std::optional(sizes);
+}
+
 }  // namespace nereid::llm

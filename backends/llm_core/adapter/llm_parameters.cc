@@ -52,12 +52,11 @@ Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& 
 // A relative folder of weights is relative to the folder of config.pbtxt.
 Status ReadSpeculation(const ModelContext& context, LlmParameters& result) {
   const ConfigParameters& parameters = context.parameters();
-  result.speculative_decoding = parameters.String("speculative_decoding", "off");
-  Result<SpeculationMethod> method = ParseSpeculationMethod(result.speculative_decoding);
-  if (!method.ok()) {
-    return Status(method.status()).WithContext("parameter 'speculative_decoding'");
-  }
-  result.speculation = std::move(*method);
+  const auto value_of = [&](std::string_view key) { return parameters.String(key); };
+  NEREID_ASSIGN_OR_RETURN(result.speculation, FindSpeculationMethod(value_of));
+  const bool is_lookahead = result.speculation.kind == DrafterKind::kLookahead;
+  result.speculative_decoding =
+      parameters.String("speculative_decoding", is_lookahead ? "lookahead" : "off");
   if (result.speculation.has_weights()) {
     result.speculation.folder =
         (context.directory() / result.speculation.folder).lexically_normal().string();
@@ -67,6 +66,9 @@ Status ReadSpeculation(const ModelContext& context, LlmParameters& result) {
   if (result.max_draft_tokens < 1 || result.max_draft_tokens > kMaxDraftTokens) {
     return InvalidArgError("parameter 'max_draft_tokens' is ", result.max_draft_tokens,
                            ", expected 1 to ", kMaxDraftTokens);
+  }
+  if (is_lookahead) {  // its sizes say how many there are
+    result.max_draft_tokens = static_cast<int32_t>(result.speculation.lookahead.num_drafts());
   }
   return {};
 }

@@ -57,7 +57,8 @@ struct LlmParameters {
   // json_whitespace: the longest run of white space between tokens of JSON that a JSON guide
   // allows, in bytes
   int32_t max_json_whitespace = 32;
-  // speculative_decoding: as given, and what it means
+  // speculative_decoding: as given, and what it means together with decoding_mode lookahead and the
+  // sizes of lookahead decoding
   std::string speculative_decoding = "off";
   SpeculationMethod speculation;
   int32_t max_draft_tokens = 8;  // of a sequence in one step

@@ -145,6 +145,7 @@ Status ReadItem(Request& request, BatchInputs& inputs, int64_t row, const Reques
   NEREID_RETURN_IF_ERROR(ReadCacheSalt(inputs, row, generation.cache_salt));
   NEREID_ASSIGN_OR_RETURN(generation.retention, ReadRetention(request, inputs, row));
   NEREID_ASSIGN_OR_RETURN(generation.adapter, defaults.lora->Find(request, inputs, row));
+  NEREID_ASSIGN_OR_RETURN(generation.lookahead, ReadLookahead(inputs, row, defaults.lookahead));
   return ReadDraftInputs(request, inputs, row, generation);
 }
 

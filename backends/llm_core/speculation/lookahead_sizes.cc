@@ -19,12 +19,13 @@ std::array<int32_t, 3> Values(const LookaheadSizes& sizes) {
 
 }  // namespace
 
-Status CheckLookaheadSizes(const LookaheadSizes& sizes) {
+Status CheckLookaheadSizes(const LookaheadSizes& sizes, std::string_view kind) {
   constexpr std::array<int32_t, 3> kLeast = {1, 2, 0};
   const std::array<int32_t, 3> values = Values(sizes);
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= kLeast[i]) continue;
-    return InvalidArgError("'", kNames[i], "' is ", values[i], ", expected at least ", kLeast[i]);
+    return InvalidArgError(kind, " '", kNames[i], "' is ", values[i], ", expected at least ",
+                           kLeast[i]);
   }
   const int64_t num_drafts = sizes.num_drafts();
   if (num_drafts >= 1 && num_drafts <= kMaxTreeDrafts) return {};
@@ -59,8 +60,8 @@ Status CheckLookaheadWithin(const LookaheadSizes& request, const LookaheadSizes&
   const std::array<int32_t, 3> limits = Values(model);
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] <= limits[i]) continue;
-    return InvalidArgError("'", kNames[i], "' is ", values[i], ": that of the model is ", limits[i],
-                           ", which a request may not exceed");
+    return InvalidArgError("input '", kNames[i], "' is ", values[i], ": that of the model is ",
+                           limits[i], ", which a request may not exceed");
   }
   return {};
 }

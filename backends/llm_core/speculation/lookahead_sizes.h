@@ -24,10 +24,11 @@ struct LookaheadSizes {
 };
 
 /// INVALID_ARG if a size is out of its range, or the draft tokens of a step exceed kMaxTreeDrafts.
-Status CheckLookaheadSizes(const LookaheadSizes& sizes);
+/// `kind`: what the sizes are, for messages: "parameter", for example.
+Status CheckLookaheadSizes(const LookaheadSizes& sizes, std::string_view kind = "size");
 /// Parses and checks "W,N,G".
 Result<LookaheadSizes> ParseLookaheadSizes(std::string_view text);
-/// INVALID_ARG if a size of a request exceeds that of the model.
+/// INVALID_ARG if a size of a request, an input, exceeds that of the model.
 Status CheckLookaheadWithin(const LookaheadSizes& request, const LookaheadSizes& model);
 
 }  // namespace nereid::llm

@@ -1,5 +1,8 @@
-// Parses the names of the methods.
+// Parses the names of the methods, and the parameters of lookahead decoding.
 #include "backends/llm_core/speculation/method.h"
+
+#include <charconv>
+#include <cstdlib>
 
 namespace nereid::llm {
 namespace {
@@ -17,6 +20,44 @@ constexpr NamedMethod kMethods[] = {{"off", DrafterKind::kOff},
                                     {"draft", DrafterKind::kDraftModel, true},
                                     {"eagle3", DrafterKind::kEagle3, true}};
 
+// The parameters of lookahead decoding and what they set.
+struct SizeParameter {
+  const char* name;
+  int32_t LookaheadSizes::*size;
+};
+constexpr SizeParameter kSizeParameters[] = {
+    {"lookahead_window_size", &LookaheadSizes::window_size},
+    {"lookahead_ngram_size", &LookaheadSizes::ngram_size},
+    {"lookahead_verification_set_size", &LookaheadSizes::verification_set_size}};
+
+Status ReadLookaheadSizes(const std::function<std::string(std::string_view)>& value_of,
+                          bool has_sizes, SpeculationMethod& method) {
+  for (const SizeParameter& parameter : kSizeParameters) {
+    const std::string text = value_of(parameter.name);
+    if (text.empty()) continue;
+    if (method.kind != DrafterKind::kLookahead) {
+      return InvalidArgError("parameter '", parameter.name, "' is ", text,
+                             ": it needs 'decoding_mode' or 'speculative_decoding' lookahead");
+    }
+    int32_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || stop != end) {
+      return InvalidArgError("parameter '", parameter.name, "' is '", text,
+                             "', expected an integer");
+    }
+    int32_t& size = method.lookahead.*parameter.size;
+    if (has_sizes && value != size) {
+      return InvalidArgError("parameter '", parameter.name, "' is ", value,
+                             " and that of 'speculative_decoding' is ", size,
+                             ", expected the same or only one of them");
+    }
+    size = value;
+  }
+  if (method.kind != DrafterKind::kLookahead) return {};
+  return CheckLookaheadSizes(method.lookahead, "parameter");
+}
+
 }  // namespace
 
 Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text) {
@@ -24,6 +65,12 @@ Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text) {
   const std::string_view name = text.substr(0, equals);
   const std::string_view folder =
       equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  if (name == "lookahead") {
+    SpeculationMethod method = {.kind = DrafterKind::kLookahead};
+    if (equals == std::string_view::npos) return method;
+    NEREID_ASSIGN_OR_RETURN(method.lookahead, ParseLookaheadSizes(folder));
+    return method;
+  }
   for (const NamedMethod& method : kMethods) {
     if (name != method.name) continue;
     if (method.takes_folder && folder.empty()) {
@@ -33,12 +80,38 @@ Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text) {
     if (!method.takes_folder && equals != std::string_view::npos) break;
     return SpeculationMethod{method.kind, std::string(folder)};
   }
-  for (const std::string_view known : {"medusa", "lookahead"}) {
+  for (const std::string_view known : {"medusa"}) {
     if (name != known) continue;
     return UnsupportedError("'", text, "': the engine has no such drafter yet, expected ",
                             kSpeculationMethods);
   }
   return InvalidArgError("got '", text, "', expected ", kSpeculationMethods);
+}
+
+Result<SpeculationMethod> FindSpeculationMethod(
+    const std::function<std::string(std::string_view)>& value_of) {
+  std::string text = value_of("speculative_decoding");
+  const bool is_lookahead_mode = value_of("decoding_mode") == "lookahead";
+  if (text.empty()) text = is_lookahead_mode ? "lookahead" : "off";
+  Result<SpeculationMethod> method = ParseSpeculationMethod(text);
+  if (!method.ok()) {
+    return Status(method.status()).WithContext("parameter 'speculative_decoding'");
+  }
+  if (is_lookahead_mode && method->kind != DrafterKind::kLookahead) {
+    return InvalidArgError(
+        "parameter 'decoding_mode' is 'lookahead' and 'speculative_decoding' is '", text,
+        "', expected lookahead or none");
+  }
+  const bool has_sizes = text.find('=') != std::string::npos;
+  NEREID_RETURN_IF_ERROR(ReadLookaheadSizes(value_of, has_sizes, *method));
+  const std::string most = value_of("max_draft_tokens");
+  if (method->kind != DrafterKind::kLookahead || most.empty()) return method;
+  const int64_t num_drafts = method->lookahead.num_drafts();
+  if (std::atoll(most.c_str()) >= num_drafts) return method;
+  return InvalidArgError("parameter 'max_draft_tokens' is ", most,
+                         ": lookahead decoding with these sizes has ", num_drafts,
+                         " draft tokens a step, (window + verification set) * (ngram - 1) - 1, "
+                         "expected at least as many or none");
 }
 
 }  // namespace nereid::llm

@@ -1,11 +1,13 @@
 /// \file
-/// The values of the parameter `speculative_decoding`. [any thread]
+/// The method of speculative decoding that a model's parameters name. [any thread]
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
+#include "backends/llm_core/speculation/lookahead_sizes.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -14,6 +16,7 @@ enum class DrafterKind : uint8_t {
   kOff,
   kNgram,
   kSuffix,  ///< "suffix" and "auto"
+  kLookahead,
   kDraftModel,
   kEagle3,
 };
@@ -21,15 +24,23 @@ enum class DrafterKind : uint8_t {
 struct SpeculationMethod {
   DrafterKind kind = DrafterKind::kOff;
   std::string folder;  ///< of the draft model or head; empty for methods without weights
+  LookaheadSizes lookahead;
 
   bool has_weights() const { return !folder.empty(); }
 };
 
 /// What ParseSpeculationMethod takes, for messages.
 inline constexpr std::string_view kSpeculationMethods =
-    "off, auto, ngram, suffix, draft=FOLDER or eagle3=FOLDER";
+    "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER or "
+    "eagle3=FOLDER";
 
 /// UNSUPPORTED names a method that the engine does not have, INVALID_ARG anything else.
 Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text);
+
+/// Reads all parameters that choose a method or its sizes: speculative_decoding, decoding_mode
+/// lookahead, max_draft_tokens and those of lookahead decoding. `value_of` returns the text of a
+/// parameter, or an empty text where it is unset. Errors name the parameter.
+Result<SpeculationMethod> FindSpeculationMethod(
+    const std::function<std::string(std::string_view)>& value_of);
 
 }  // namespace nereid::llm

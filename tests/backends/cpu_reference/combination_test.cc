@@ -13,6 +13,7 @@
 #include "backends/llm_core/grammar/grammar.h"
 #include "backends/llm_core/lora/peft_adapter.h"
 #include "backends/llm_core/prompt/virtual_tokens.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/llm_core/adapter_files.h"
 #include "tests/backends/llm_core/careless_drafter.h"
@@ -163,6 +164,7 @@ class CombinationTest : public ::testing::Test {
     if (Pick(0, 3) == 0) request.sampling.no_repeat_ngram_size = 2;
     request.returns_context_logits = Pick(0, 3) == 0;
     request.returns_generation_logits = Pick(0, 3) == 0;
+    if (Pick(0, 2) == 0) request.lookahead = {Pick(1, 5), Pick(2, 4), Pick(1, 4)};
     const int kind = Pick(0, 5);
     if (kind <= 1) {
       request.grammar = grammars_[Pick(0, 2)];
@@ -185,6 +187,7 @@ class CombinationTest : public ::testing::Test {
     request->grammar = work.grammar;
     request->adapter = work.adapter;
     request->embeddings = work.embeddings;
+    request->lookahead = work.lookahead;
     request->returns_context_logits = work.returns_context_logits;
     request->returns_generation_logits = work.returns_generation_logits;
     std::promise<CombinedAnswer> promise;
@@ -238,14 +241,26 @@ TEST_F(CombinationTest, RandomRequestsGetTheAnswersThatTheyGetAlone) {
   }
   int64_t num_preemptions = 0;
   using llm::testing::CarelessShape;
-  for (const auto [max_num_tokens, shape] :
-       {std::pair{12, CarelessShape::kChains}, std::pair{100, CarelessShape::kChains},
-        std::pair{100, CarelessShape::kTrees}, std::pair{200, CarelessShape::kTreesWithRows}}) {
+  struct Run {
+    int32_t max_num_tokens;
+    std::shared_ptr<llm::Drafter> drafter;
+    int32_t max_draft_tokens = 8;
+  };
+  const auto knowing = [&](CarelessShape shape) {
+    return std::make_shared<KnowingDrafter>(known, shape);
+  };
+  constexpr llm::LookaheadSizes kSizes = {5, 4, 4};
+  for (const auto& [max_num_tokens, drafter, max_draft_tokens] :
+       {Run{12, knowing(CarelessShape::kChains)}, Run{100, knowing(CarelessShape::kChains)},
+        Run{100, knowing(CarelessShape::kTrees), 20},
+        Run{200, knowing(CarelessShape::kTreesWithRows), 20},
+        Run{200, std::make_shared<llm::LookaheadDrafter>(kSizes),
+            static_cast<int32_t>(kSizes.num_drafts())}}) {
     llm::EngineOptions options;
     options.scheduler.policy = llm::CapacityPolicy::kMaxUtilization;
     options.scheduler.prefix_cache = true;
-    options.speculation.drafter = std::make_shared<KnowingDrafter>(known, shape);
-    if (shape != CarelessShape::kChains) options.speculation.max_draft_tokens = 20;
+    options.speculation.drafter = drafter;
+    options.speculation.max_draft_tokens = max_draft_tokens;
     options.speculation.adapts_length = false;
     const auto engine = StartEngine(std::move(options), 208, max_num_tokens);
     std::vector<std::future<CombinedAnswer>> answers;

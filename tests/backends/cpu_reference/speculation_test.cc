@@ -11,6 +11,7 @@
 #include "backends/cpu_reference/model/eagle3_layer.h"
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
@@ -175,6 +176,7 @@ struct Setting {
   bool adapts_length = false;
   KvFormat kv_format = KvFormat::kFloat;
   llm::testing::CarelessShape shape = llm::testing::CarelessShape::kChains;
+  int32_t max_draft_tokens = 0;  // 0: as the shape needs
 };
 
 std::unique_ptr<llm::Executor> OpenModel(const std::string& directory, const Setting& setting) {
@@ -203,6 +205,9 @@ std::unique_ptr<llm::Engine> StartEngine(std::unique_ptr<llm::Executor> executor
   engine_options.speculation.adapts_length = setting.adapts_length;
   if (setting.shape != llm::testing::CarelessShape::kChains) {
     engine_options.speculation.max_draft_tokens = 24;
+  }
+  if (setting.max_draft_tokens > 0) {
+    engine_options.speculation.max_draft_tokens = setting.max_draft_tokens;
   }
   engine_options.on_check = [](const Status& status) {
     EXPECT_TRUE(status.ok()) << status.message();
@@ -376,6 +381,22 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
         std::move(executor), setting,
         std::make_shared<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(*layer)), 0.0f));
     ExpectTheSameAnswers(*engine);
+  }
+}
+
+// The window's tokens are in every step, and most of them are wrong.
+TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
+  std::vector<Setting> settings = Settings();
+  settings.push_back({.num_threads = 2, .max_num_tokens = 400, .kv_format = KvFormat::kFloat});
+  for (const llm::LookaheadSizes& sizes :
+       {llm::LookaheadSizes(), llm::LookaheadSizes{1, 2, 1}, llm::LookaheadSizes{15, 5, 15}}) {
+    for (Setting setting : settings) {
+      setting.max_draft_tokens = static_cast<int32_t>(sizes.num_drafts());
+      const auto engine =
+          StartEngine(directory_, setting, std::make_shared<llm::LookaheadDrafter>(sizes));
+      ExpectTheSameAnswers(*engine);
+      EXPECT_GT(engine->stats().speculation.num_accepted, 0);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "backends/llm_core/speculation/lookahead_window.h"
+#include "backends/llm_core/speculation/method.h"
 #include "backends/llm_core/speculation/ngram_pool.h"
 
 namespace nereid::llm {
@@ -342,11 +343,11 @@ TEST(LookaheadSizesTest, AreCheckedAndParsed) {
   EXPECT_EQ(LookaheadSizes({4, 3, 4}).num_drafts(), 15);
   EXPECT_EQ(LookaheadSizes({7, 7, 7}).num_drafts(), 83) << "as in TensorRT-LLM's guide";
   EXPECT_EQ(error_of(CheckLookaheadSizes({0, 3, 4})),
-            "'lookahead_window_size' is 0, expected at least 1");
+            "size 'lookahead_window_size' is 0, expected at least 1");
   EXPECT_EQ(error_of(CheckLookaheadSizes({4, 1, 4})),
-            "'lookahead_ngram_size' is 1, expected at least 2");
-  EXPECT_EQ(error_of(CheckLookaheadSizes({4, 3, -1})),
-            "'lookahead_verification_set_size' is -1, expected at least 0");
+            "size 'lookahead_ngram_size' is 1, expected at least 2");
+  EXPECT_EQ(error_of(CheckLookaheadSizes({4, 3, -1}, "input")),
+            "input 'lookahead_verification_set_size' is -1, expected at least 0");
   EXPECT_EQ(error_of(CheckLookaheadSizes({16, 5, 17})),
             "lookahead decoding with 'lookahead_window_size' 16, 'lookahead_ngram_size' 5 and "
             "'lookahead_verification_set_size' 17 has 131 draft tokens a step, (window + "
@@ -361,8 +362,53 @@ TEST(LookaheadSizesTest, AreCheckedAndParsed) {
     EXPECT_FALSE(ParseLookaheadSizes(text).ok()) << text;
   }
   EXPECT_TRUE(CheckLookaheadWithin({4, 3, 4}, {4, 3, 4}).ok());
-  EXPECT_EQ(error_of(CheckLookaheadWithin({4, 4, 4}, {4, 3, 4})),
-            "'lookahead_ngram_size' is 4: that of the model is 3, which a request may not exceed");
+  EXPECT_EQ(
+      error_of(CheckLookaheadWithin({4, 4, 4}, {4, 3, 4})),
+      "input 'lookahead_ngram_size' is 4: that of the model is 3, which a request may not exceed");
+}
+
+TEST(LookaheadSizesTest, AreThoseOfTheParameters) {
+  using Values = std::map<std::string, std::string, std::less<>>;
+  const auto find = [](const Values& values) {
+    return FindSpeculationMethod([&](std::string_view key) {
+      const auto found = values.find(key);
+      return found == values.end() ? std::string() : found->second;
+    });
+  };
+  const auto error_of = [&](const Values& values) {
+    return std::string(find(values).status().message());
+  };
+  EXPECT_EQ(find({})->kind, DrafterKind::kOff);
+  EXPECT_EQ(find({{"speculative_decoding", "ngram"}, {"decoding_mode", "top_k"}})->kind,
+            DrafterKind::kNgram);
+  for (const Values& values :
+       {Values{{"speculative_decoding", "lookahead"}}, Values{{"decoding_mode", "lookahead"}}}) {
+    EXPECT_EQ(find(values)->kind, DrafterKind::kLookahead);
+    EXPECT_EQ(find(values)->lookahead, (LookaheadSizes{4, 3, 4}));
+  }
+  EXPECT_EQ(find({{"decoding_mode", "lookahead"}, {"lookahead_ngram_size", "5"}})->lookahead,
+            (LookaheadSizes{4, 5, 4}));
+  const Values named = {{"speculative_decoding", "lookahead=7,5,3"},
+                        {"lookahead_window_size", "7"},
+                        {"max_draft_tokens", "39"}};
+  EXPECT_EQ(find(named)->lookahead, (LookaheadSizes{7, 5, 3}));
+  EXPECT_EQ(error_of({{"lookahead_window_size", "7"}}),
+            "parameter 'lookahead_window_size' is 7: it needs 'decoding_mode' or "
+            "'speculative_decoding' lookahead");
+  EXPECT_EQ(error_of({{"speculative_decoding", "lookahead=7,5,3"}, {"lookahead_window_size", "6"}}),
+            "parameter 'lookahead_window_size' is 6 and that of 'speculative_decoding' is 7, "
+            "expected the same or only one of them");
+  EXPECT_EQ(error_of({{"speculative_decoding", "suffix"}, {"decoding_mode", "lookahead"}}),
+            "parameter 'decoding_mode' is 'lookahead' and 'speculative_decoding' is 'suffix', "
+            "expected lookahead or none");
+  EXPECT_EQ(error_of({{"speculative_decoding", "lookahead"}, {"max_draft_tokens", "8"}}),
+            "parameter 'max_draft_tokens' is 8: lookahead decoding with these sizes has 15 draft "
+            "tokens a step, (window + verification set) * (ngram - 1) - 1, expected at least as "
+            "many or none");
+  EXPECT_NE(error_of({{"decoding_mode", "lookahead"}, {"lookahead_ngram_size", "64"}})
+                .find("'lookahead_ngram_size' 64"),
+            std::string::npos);
+  EXPECT_NE(error_of({{"speculative_decoding", "lookahead=4"}}), "");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
   EXPECT_EQ(ErrorOf({"demo", "other", "--lora", "a=/b"}), "--lora: expected one checkpoint, got 2");
   EXPECT_EQ(ErrorOf({"demo", "--speculate=medusa=/head"}),
             "--speculate: 'medusa' is not supported yet, expected off, auto, ngram, suffix, "
-            "draft=FOLDER or eagle3=FOLDER");
+            "lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER or eagle3=FOLDER");
   EXPECT_EQ(ErrorOf({"demo", "--speculate=draft=/none"}),
             "--speculate: 'draft=/none': expected draft=FOLDER, the folder of a checkpoint with "
             "config.json");
@@ -80,6 +80,16 @@ TEST(ServeOptionsTest, CheckValues) {
   EXPECT_NE(ErrorOf({"demo", "--speculate=eagle"}), "");
   EXPECT_EQ(ParseServeOptions({"demo", "--speculate", "ngram"})->speculation, "ngram");
   EXPECT_EQ(ParseServeOptions({"demo"})->speculation, "off");
+  for (const char* method : {"lookahead", "lookahead=7,5,7"}) {
+    EXPECT_EQ(ParseServeOptions({"demo", "--speculate", method})->speculation, method);
+  }
+  EXPECT_EQ(ErrorOf({"demo", "--speculate", "lookahead=7,5"}),
+            "--speculate: 'lookahead=7,5': expected lookahead, or "
+            "lookahead=WINDOW,NGRAM,VERIFICATION, such as lookahead=4,3,4");
+  for (const char* method : {"lookahead=", "lookahead=a,5,7", "lookahead=7,5,7,",
+                             "lookahead=-7,5,7", "lookahead,7,5,7", "lookahead=7,5,7,7"}) {
+    EXPECT_NE(ErrorOf({"demo", "--speculate", method}), "") << method;
+  }
   EXPECT_EQ(ParseServeOptions({"demo", "--json-whitespace=0"})->json_whitespace, 0);
   EXPECT_EQ(ParseServeOptions({"demo"})->json_whitespace, -1);
   EXPECT_NE(ErrorOf({"demo", "--json-whitespace=-1"}), "");

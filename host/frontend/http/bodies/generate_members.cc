@@ -16,9 +16,6 @@ constexpr MissingFeature kMissingFeatures[] = {
     {"context_phase_params", "context and generation on different servers"},
     {"mrope_rotary_cos_sin", "multimodal rotary positions"},
     {"mrope_position_deltas", "multimodal rotary positions"},
-    {"lookahead_window_size", "lookahead decoding"},
-    {"lookahead_ngram_size", "lookahead decoding"},
-    {"lookahead_verification_set_size", "lookahead decoding"},
 };
 
 }  // namespace

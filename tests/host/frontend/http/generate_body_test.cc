@@ -82,8 +82,9 @@ TEST(GenerateBodyTest, TheEngineAndItsPreprocessingAreLanguageModels) {
 }
 
 TEST(GenerateBodyTest, MembersThatAskForAMissingFeatureAreRefused) {
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","lookahead_window_size":3})"),
-            "member 'lookahead_window_size': this feature is not supported (lookahead decoding)");
+  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","mrope_position_deltas":3})"),
+            "member 'mrope_position_deltas': this feature is not supported (multimodal rotary "
+            "positions)");
   EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":true})"),
             "member 'skip_cross_attn_blocks': this feature is not supported (cross attention)");
   EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":false})"), "no error");
