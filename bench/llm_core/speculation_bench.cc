@@ -1,9 +1,11 @@
 // What speculative decoding brings on the CPU, with real acceptance: the same requests without
 // draft tokens and with each drafter, in turn. Checks that the tokens are the same. Prints CSV.
 //
-//   speculation_bench [CHECKPOINT [ROUNDS [DRAFT_MODEL]]]
+//   speculation_bench [--whole] [CHECKPOINT [ROUNDS [METHOD...]]]
 //
-// With the folder of a draft model, this model drafts, too.
+// With --whole every proposal is verified at full length, whatever it costs.
+//
+// The methods are written as `nereid serve --speculate` takes them; ngram and suffix by default.
 //
 // The time is that of the process's threads, of which one computes, so that other programs on the
 // machine disturb it little; the best round counts. The engine measures its steps by the same time.
@@ -19,6 +21,7 @@
 
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "backends/tokenizer/lib/tokenizer.h"
@@ -94,22 +97,36 @@ std::unique_ptr<cpu::CpuExecutor> OpenModel(const std::string& directory) {
   return std::move(*cpu::CpuExecutor::Create(std::move(checkpoint), std::move(*model), options));
 }
 
-std::shared_ptr<llm::Drafter> MakeDrafter(const std::string& text) {
-  const auto method = llm::ParseSpeculationMethod(text);
-  if (!method.ok()) {
-    std::fprintf(stderr, "%s\n", method.status().message().c_str());
-    std::exit(1);
-  }
-  if (method->kind == llm::DrafterKind::kOff) return nullptr;
-  if (method->kind == llm::DrafterKind::kDraftModel) {
-    return std::make_shared<llm::ModelDrafter>(OpenModel(method->folder));
-  }
-  return llm::MakeLookupDrafter(*method);
+llm::SpeculationMethod ParseMethod(const std::string& text) {
+  auto method = llm::ParseSpeculationMethod(text);
+  if (method.ok()) return std::move(*method);
+  std::fprintf(stderr, "%s\n", method.status().message().c_str());
+  std::exit(1);
 }
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const std::string& method) {
+std::shared_ptr<llm::Drafter> MakeDrafter(const llm::SpeculationMethod& method) {
+  switch (method.kind) {
+    case llm::DrafterKind::kOff:
+      return nullptr;
+    case llm::DrafterKind::kDraftModel:
+      return std::make_shared<llm::ModelDrafter>(OpenModel(method.folder));
+    case llm::DrafterKind::kLookahead:
+      return std::make_shared<llm::LookaheadDrafter>(method.lookahead);
+    default:
+      return llm::MakeLookupDrafter(method);
+  }
+}
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const std::string& text,
+                                         bool adapts_length) {
+  const llm::SpeculationMethod method = ParseMethod(text);
   llm::EngineOptions engine_options;
   engine_options.speculation.drafter = MakeDrafter(method);
+  engine_options.speculation.adapts_length = adapts_length;
+  if (method.kind == llm::DrafterKind::kLookahead) {
+    engine_options.speculation.max_draft_tokens =
+        static_cast<int32_t>(method.lookahead.num_drafts());
+  }
   engine_options.clock = std::make_shared<ProcessorClock>();
   return std::make_unique<llm::Engine>(std::move(engine_options), OpenModel(directory));
 }
@@ -143,11 +160,12 @@ struct Figures {
 };
 
 void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer, const Task& task,
-             int num_rounds, const std::vector<std::string>& methods) {
+             int num_rounds, const std::vector<std::string>& methods, bool adapts_length) {
   const llm::TokenIds prompt = *tokenizer.Encode(task.prompt);
   std::map<std::string, Figures> figures;
   std::map<std::string, std::unique_ptr<llm::Engine>> engines;
-  for (const std::string& method : methods) engines[method] = StartEngine(directory, method);
+  for (const std::string& method : methods)
+    engines[method] = StartEngine(directory, method, adapts_length);
   for (int round = 0; round < num_rounds; ++round) {
     std::vector<llm::TokenIds> plain;
     for (const std::string& method : methods) {
@@ -175,23 +193,26 @@ void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer
     const auto chains = static_cast<double>(counts.num_verified_chains);
     const auto accepted = static_cast<double>(counts.num_accepted);
     const double seconds = figures[method].best_seconds;
-    std::printf("\"%s\",%s,%.0f,%.2f,%.2f,%.2f\n", task.name,
-                method.substr(0, method.find('=')).c_str(), tokens / seconds,
+    // The name of a folder tells nothing.
+    const bool has_folder = ParseMethod(method).has_weights();
+    const std::string name = has_folder ? method.substr(0, method.find('=')) : method;
+    std::printf("\"%s\",\"%s\",%.0f,%.2f,%.2f,%.2f\n", task.name, name.c_str(), tokens / seconds,
                 figures["off"].best_seconds / seconds, drafted == 0 ? 0.0 : accepted / drafted,
                 chains == 0 ? 0.0 : 1.0 + accepted / chains);
   }
 }
 
-int Run(const std::string& directory, int num_rounds, const std::string& draft_model) {
+int Run(const std::string& directory, int num_rounds, std::vector<std::string> methods,
+        bool adapts_length) {
   const auto tokenizer = tokenizer::Tokenizer::Load(directory);
   if (!tokenizer.ok()) {
     std::fprintf(stderr, "%s\n", tokenizer.status().message().c_str());
     return 1;
   }
   std::printf("task,drafter,tokens a second,speed-up,acceptance,tokens a verified step\n");
-  std::vector<std::string> methods = {"off", "ngram", "suffix"};
-  if (!draft_model.empty()) methods.push_back("draft=" + draft_model);
-  for (const Task& task : Tasks()) Measure(directory, **tokenizer, task, num_rounds, methods);
+  methods.insert(methods.begin(), "off");
+  for (const Task& task : Tasks())
+    Measure(directory, **tokenizer, task, num_rounds, methods, adapts_length);
   return 0;
 }
 
@@ -199,6 +220,12 @@ int Run(const std::string& directory, int num_rounds, const std::string& draft_m
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
-  const std::string directory = argc > 1 ? argv[1] : "demo/model";
-  return nereid::bench::Run(directory, argc > 2 ? std::atoi(argv[2]) : 15, argc > 3 ? argv[3] : "");
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool is_whole = !arguments.empty() && arguments[0] == "--whole";
+  if (is_whole) arguments.erase(arguments.begin());
+  std::vector<std::string> methods = {"ngram", "suffix"};
+  if (arguments.size() > 2) methods.assign(arguments.begin() + 2, arguments.end());
+  return nereid::bench::Run(arguments.empty() ? "demo/model" : arguments[0],
+                            arguments.size() > 1 ? std::atoi(arguments[1].c_str()) : 15,
+                            std::move(methods), !is_whole);
 }
