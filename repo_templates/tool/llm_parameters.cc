@@ -94,7 +94,8 @@ std::string EngineTablesPage() {
       "these "
       "and `top_k_top_p` no beams, `beam_search` neither\n  top-k above 1 nor top-p. Values "
       "without "
-      "effect pass.\n"
+      "effect pass. `lookahead` restricts nothing: it chooses lookahead decoding "
+      "([speculation.md](speculation.md)).\n"
       "- `gpt_model_type` V1 changes only which metrics there are.\n\n## Inputs\n\n"
       "| input | type | dims | | what it does or asks for |\n|---|---|---|---|---|\n");
   for (const llm::EngineInput& input : llm::EngineInputs()) {
