@@ -30,8 +30,8 @@ class DraftTreeBuilder {
     parents_.push_back(parent);
     return size;
   }
-  /// Adds a chain behind `parent`, as far as there is room. Returns its last draft, or kNoChild if
-  /// there is not enough.
+  /// Adds a chain behind `parent` until the room is used up. Returns its last draft, or kNoChild if
+  /// the chain does not fit.
   int32_t Chain(int32_t parent, std::span<const int32_t> tokens) {
     for (const int32_t token : tokens) parent = Child(parent, token);
     return parent;

@@ -13,7 +13,8 @@ struct LookaheadState : DrafterState {
   LookaheadState(const LookaheadSizes& sizes_of_sequence, std::span<const int32_t> tokens)
       : sizes(sizes_of_sequence),
         pool(sizes.ngram_size, sizes.verification_set_size),
-        window(sizes.window_size, sizes.ngram_size - 1, tokens) {}
+        window(sizes.window_size, sizes.ngram_size - 1, tokens),
+        num_first(tokens.size()) {}
 
   // Adds the n-grams that end in tokens which came since the last call. Of a long prompt only the
   // last ones are added, as many as the pool can have.
@@ -30,7 +31,8 @@ struct LookaheadState : DrafterState {
   const LookaheadSizes sizes;
   NgramPool pool;
   LookaheadWindow window;
-  size_t num_pooled = 0;  // tokens of the sequence whose n-grams the pool was given
+  const size_t num_first;  // tokens of the sequence with which the window began
+  size_t num_pooled = 0;   // tokens of the sequence whose n-grams the pool was given
 };
 
 }  // namespace
@@ -43,8 +45,13 @@ void LookaheadDrafter::Propose(std::span<DraftQuery> queries) {
       *query.state = std::make_unique<LookaheadState>(sizes, query.tokens);
     }
     auto& state = static_cast<LookaheadState&>(**query.state);
+    const size_t num_before = state.num_pooled;
     state.AddNgrams(query.tokens);
     const int32_t newest = query.tokens.back();
+    if (num_before > 0 && query.tokens.size() > num_before + 1) {
+      state.window.Shift(static_cast<int32_t>(query.tokens.size() - num_before - 1), newest,
+                         query.tokens.first(state.num_first), state.pool);
+    }
     DraftTreeBuilder tree(query.max_drafts, *query.drafts, *query.parents);
     state.pool.Find(newest, state.sizes.verification_set_size, found_);
     for (const std::span<const int32_t> ngram : found_) tree.Chain(kTreeRoot, ngram);

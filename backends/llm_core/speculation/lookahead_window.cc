@@ -5,17 +5,35 @@
 
 namespace nereid::llm {
 
-// A real run of tokens is continued more sensibly than random ones. Steps of this length between
-// the runs spread them over all tokens.
 LookaheadWindow::LookaheadWindow(int32_t num_columns, int32_t num_rows,
                                  std::span<const int32_t> tokens)
     : num_rows_(num_rows), last_rows_(num_columns, -1) {
-  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   tokens_.reserve(static_cast<size_t>(num_columns) * num_rows_);
-  for (int32_t column = 0; column < num_columns; ++column) {
-    const uint64_t first = ((column + 1) * kStep >> 32) * tokens.size() >> 32;
-    for (size_t row = 0; row < num_rows_; ++row) {
-      tokens_.push_back(tokens[(first + row) % tokens.size()]);
+  for (int32_t column = 0; column < num_columns; ++column) AppendRun(tokens);
+}
+
+// A real run of tokens is continued more sensibly than random ones. Steps of this length between
+// the runs spread them over all tokens.
+void LookaheadWindow::AppendRun(std::span<const int32_t> tokens) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  const uint64_t first = (++num_runs_ * kStep >> 32) * tokens.size() >> 32;
+  for (size_t row = 0; row < num_rows_; ++row) {
+    tokens_.push_back(tokens[(first + row) % tokens.size()]);
+  }
+}
+
+void LookaheadWindow::Shift(int32_t count, int32_t newest, std::span<const int32_t> tokens,
+                            const NgramPool& pool) {
+  const size_t num_new = std::min(static_cast<size_t>(count), last_rows_.size());
+  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<ptrdiff_t>(num_new * num_rows_));
+  if (!tokens_.empty()) tokens_.front() = newest;
+  for (size_t i = 0; i < num_new; ++i) {
+    const int32_t before = tokens_.empty() ? newest : tokens_[tokens_.size() - num_rows_];
+    pool.Find(before, 1, found_);
+    if (found_.empty()) {
+      AppendRun(tokens);
+    } else {
+      tokens_.insert(tokens_.end(), found_[0].begin(), found_[0].end());
     }
   }
 }

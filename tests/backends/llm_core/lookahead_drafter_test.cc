@@ -88,14 +88,10 @@ Proposal Propose(Drafter& drafter, std::unique_ptr<DrafterState>& state, const I
 // Lookahead decoding without trees: rows of guesses, and a mask between them.
 class PlainLookahead {
  public:
-  PlainLookahead(const LookaheadSizes& sizes, const Ids& tokens) : sizes_(sizes) {
-    const LookaheadWindow first(sizes.window_size, num_rows(), tokens);
-    rows_.assign(num_rows(), Ids(sizes.window_size));
-    for (int32_t row = 0; row < num_rows(); ++row) {
-      for (int32_t column = 0; column < sizes.window_size; ++column) {
-        rows_[row][column] = first.column(column)[row];
-      }
-    }
+  PlainLookahead(const LookaheadSizes& sizes, const Ids& tokens)
+      : sizes_(sizes), runs_(1000, num_rows(), tokens), rows_(num_rows()) {
+    for (int32_t column = 0; column < sizes.window_size; ++column)
+      AddColumn(runs_.column(num_runs_++));
   }
 
   // What the proposal has to contain, as paths from the newest token.
@@ -105,6 +101,7 @@ class PlainLookahead {
       const auto end = tokens.begin() + static_cast<ptrdiff_t>(num_pooled_) + 1;
       AddNgram(Ids(end - sizes_.ngram_size, end));
     }
+    Move(tokens);
     rows_[0][0] = tokens.back();
     std::set<Ids> paths;
     const auto add_prefixes = [&](const Ids& path) {
@@ -142,6 +139,31 @@ class PlainLookahead {
  private:
   int32_t num_rows() const { return sizes_.ngram_size - 1; }
 
+  void AddColumn(std::span<const int32_t> tokens) {
+    for (int32_t row = 0; row < num_rows(); ++row) rows_[row].push_back(tokens[row]);
+  }
+
+  // The columns of positions that are past go, if the last step yielded more than one token.
+  void Move(const Ids& tokens) {
+    const size_t num_before = std::exchange(num_tokens_, tokens.size());
+    if (num_before == 0) return;
+    int32_t num_lost = 0;
+    for (size_t i = num_before + 1; i < tokens.size() && num_lost < sizes_.window_size; ++i) {
+      for (Ids& row : rows_) row.erase(row.begin());
+      ++num_lost;
+    }
+    if (num_lost == 0) return;
+    if (!rows_[0].empty()) rows_[0][0] = tokens.back();
+    for (; num_lost > 0; --num_lost) {
+      const int32_t before = rows_[0].empty() ? tokens.back() : rows_[0].back();
+      if (const std::list<Ids>& known = pool_[before]; !known.empty()) {
+        AddColumn(std::span(known.front()).subspan(1));
+      } else {
+        AddColumn(runs_.column(num_runs_++));
+      }
+    }
+  }
+
   // The tokens behind the newest one that a place sees by the mask, in the order of their
   // positions.
   Ids Seen(int32_t row, int32_t column) const {
@@ -174,6 +196,9 @@ class PlainLookahead {
   }
 
   const LookaheadSizes sizes_;
+  const LookaheadWindow runs_;  // whose columns are the runs of the first tokens, in order
+  int32_t num_runs_ = 0;        // that were used
+  size_t num_tokens_ = 0;       // at the last proposal
   std::vector<Ids> rows_;
   std::map<int32_t, std::list<Ids>> pool_;  // newest first
   size_t num_pooled_ = 0;
