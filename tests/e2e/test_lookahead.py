@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 from test_serve import Serving
+from tested_engine import ENGINE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPT = [12, 45, 78, 101, 7, 33, 250, 18]
@@ -13,9 +14,9 @@ SAMPLED = {"runtime_top_p": ("FP32", [0.95]), "seed": ("UINT64", [7])}
 
 
 def write(repository, name, **parameters):
-    values = {"gpt_model_path": ROOT / "demo" / "model", "max_seq_len": 256, "max_num_sequences": 4, "exclude_input_in_output": "true", **parameters}
+    values = {"gpt_model_path": ROOT / "demo" / "model", "max_seq_len": 256, "max_num_sequences": 4, "exclude_input_in_output": "true", "batch_invariant": "true", **parameters}
     (repository / name / "1").mkdir(parents=True)
-    (repository / name / "config.pbtxt").write_text('backend: "cpu_reference"\nmax_batch_size: 0\n' + "".join(
+    (repository / name / "config.pbtxt").write_text(f'backend: "{ENGINE}"\nmax_batch_size: 0\n' + "".join(
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items()))
 
 

@@ -5,6 +5,7 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/gpu_llm/single_sequence.h"
@@ -83,6 +84,18 @@ TEST_F(GpuDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
   if (HasFatalFailure()) return;
   UseLoad();
   StartWith(std::make_shared<llm::ModelDrafter>(MakeDraftExecutor(other), 0.0f));
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+}
+
+// Its trees have up to 7 drafts.
+TEST_F(GpuDrafterTest, LookaheadDecodingChangesNoAnswer) {
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWith(std::make_shared<llm::LookaheadDrafter>(llm::LookaheadSizes{2, 3, 2}));
   if (HasFatalFailure()) return;
   ExpectTheSameAnswers(work, alone);
 }
