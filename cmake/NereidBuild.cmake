@@ -15,7 +15,8 @@ endif()
 
 find_program(NEREID_CCACHE ccache)
 if(NEREID_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${NEREID_CCACHE})
+  # Without these settings ccache does not cache files with precompiled headers (NereidPrecompiled.cmake).
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${NEREID_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${NEREID_CCACHE})
 endif()
 find_program(NEREID_MOLD mold)

@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "host/core/capi/handles.h"
 
-namespace log = nereid::core::log;
+namespace core_log = nereid::core::log;
 
 extern "C" {
 
 bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
-  return log::Enabled(static_cast<log::Level>(level));
+  return core_log::Enabled(static_cast<core_log::Level>(level));
 }
 
 TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const char* filename,
@@ -20,31 +20,31 @@ TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
     return nereid::core::ToError(nereid::InvalidArgError("unknown logging level '", level, "'"));
   }
   return nereid::core::AtCBoundary([&] {
-    log::Write(static_cast<log::Level>(level), filename == nullptr ? "" : filename, line, msg);
+    core_log::Write(static_cast<core_log::Level>(level), filename == nullptr ? "" : filename, line, msg);
     return nereid::Status::Ok();
   });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOptions*,
                                                          const char* file) {
-  return nereid::core::AtCBoundary([&] { return log::SetFile(file == nullptr ? "" : file); });
+  return nereid::core::AtCBoundary([&] { return core_log::SetFile(file == nullptr ? "" : file); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogInfo(TRITONSERVER_ServerOptions*,
                                                          bool enabled) {
-  log::SetEnabled(log::Level::kInfo, enabled);
+  core_log::SetEnabled(core_log::Level::kInfo, enabled);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogWarn(TRITONSERVER_ServerOptions*,
                                                          bool enabled) {
-  log::SetEnabled(log::Level::kWarn, enabled);
+  core_log::SetEnabled(core_log::Level::kWarn, enabled);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogError(TRITONSERVER_ServerOptions*,
                                                           bool enabled) {
-  log::SetEnabled(log::Level::kError, enabled);
+  core_log::SetEnabled(core_log::Level::kError, enabled);
   return nullptr;
 }
 
@@ -53,13 +53,13 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFormat(TRITONSERVER_ServerOp
   if (format != TRITONSERVER_LOG_DEFAULT && format != TRITONSERVER_LOG_ISO8601) {
     return nereid::core::ToError(nereid::InvalidArgError("unknown log format '", format, "'"));
   }
-  log::SetFormat(static_cast<log::Format>(format));
+  core_log::SetFormat(static_cast<core_log::Format>(format));
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerOptions*,
                                                             int level) {
-  log::SetVerboseDepth(level);
+  core_log::SetVerboseDepth(level);
   return nullptr;
 }
 
@@ -68,9 +68,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogCallback(TRITONSERVER_Server
                                                              void* userp) {
   return nereid::core::AtCBoundary([&] {
     if (callback == nullptr) {
-      log::SetCallback(nullptr);
+      core_log::SetCallback(nullptr);
     } else {
-      log::SetCallback([callback, userp](log::Level level, std::string_view file, int line,
+      core_log::SetCallback([callback, userp](core_log::Level level, std::string_view file, int line,
                                          std::string_view message) {
         callback(static_cast<TRITONSERVER_LogLevel>(level), std::string(file).c_str(), line,
                  nereid::WallNowUs(), std::string(message).c_str(), userp);

@@ -1,0 +1,63 @@
+# Precompiled headers and lower optimisation, which shorten the builds of scripts/build and scripts/test. The dev preset uses neither, so that
+# each file is also compiled with only the headers that it includes.
+if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  return()
+endif()
+
+# Libraries whose code runs at start, at load or in tools, and not for each request.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  foreach(target nereid nereid-backend-check nereid-grammar nereid-repo nereid_chat nereid_cli nereid_core_config nereid_core_repository nereid_frontend_cloud
+      nereid_hub_cache nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
+    if(TARGET ${target})
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    endif()
+  endforeach()
+endif()
+
+find_package(nlohmann_json REQUIRED)
+find_package(GTest)
+# nereid_precompiled(<name> TYPE <library type> LIBS <target>... HEADERS <header>... OPTIONS <option>...): a target whose precompiled header others reuse.
+function(nereid_precompiled name)
+  cmake_parse_arguments(arg "" "TYPE" "LIBS;HEADERS;OPTIONS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc CONTENT "int main() {}\n")
+  if(arg_TYPE STREQUAL "LIBRARY")
+    add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
+  else()
+    add_executable(${name} EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS} -fpch-preprocess)
+  target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
+    <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map>
+    <utility> <variant> <vector> <nlohmann/json.hpp> ${arg_HEADERS})
+endfunction()
+nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS nlohmann_json::nlohmann_json)
+if(GTest_FOUND AND NEREID_BUILD_TESTS)
+  nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest HEADERS <gtest/gtest.h> OPTIONS -O0)
+endif()
+
+# Every library with C++ files uses the first one, every test program the second. Not the CPU operators, which have options of their own, and not tests
+# that are optimised.
+set(folders ${PROJECT_SOURCE_DIR})
+while(folders)
+  list(POP_FRONT folders folder)
+  get_property(further DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  list(APPEND folders ${further})
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    get_target_property(sources ${target} SOURCES)
+    get_target_property(options ${target} COMPILE_OPTIONS)
+    if(target MATCHES "^nereid_(library|test)_headers$" OR NOT sources MATCHES "\\.cc" OR sources MATCHES "\\.c(;|$)" OR options MATCHES "-m(avx|amx|arch)")
+      continue()
+    elseif(type MATCHES "^(STATIC|SHARED|MODULE|OBJECT)_LIBRARY$")
+      set(headers nereid_library_headers)
+    elseif(type STREQUAL "EXECUTABLE" AND options MATCHES "-O0" AND TARGET nereid_test_headers)
+      set(headers nereid_test_headers)
+    else()
+      continue()
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endforeach()
+endwhile()
