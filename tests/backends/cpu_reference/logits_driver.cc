@@ -19,6 +19,7 @@
 #include <sstream>
 
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::cpu {
 namespace {
