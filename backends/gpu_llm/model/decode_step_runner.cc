@@ -34,23 +34,30 @@ bool HasPlainWeights(const GpuWeights& weights) {
   });
 }
 
-DecodeStepSizes SizesOf(const llm::DecoderSpec& spec, const GpuWeights& weights) {
-  DecodeStepSizes sizes = {};
-  sizes.format = weights.layers[0].qkv.format;
-  sizes.scales_per_block = weights.layers[0].qkv.scales_per_block;
-  sizes.hidden_size = spec.hidden_size;
-  sizes.inner_size = spec.intermediate_size;
-  sizes.num_heads = spec.num_heads;
-  sizes.num_kv_heads = spec.num_kv_heads;
-  sizes.head_dim = spec.head_dim;
+// The fields "Of the model" that do not need device memory.
+DecodeStepParams ModelParams(const llm::DecoderSpec& spec, const GpuWeights& weights) {
+  DecodeStepParams model = {};
+  model.num_layers = spec.num_layers();
+  model.format = weights.layers[0].qkv.format;
+  model.scales_per_block = weights.layers[0].qkv.scales_per_block;
+  model.hidden_size = spec.hidden_size;
+  model.inner_size = spec.intermediate_size;
+  model.num_heads = spec.num_heads;
+  model.num_kv_heads = spec.num_kv_heads;
+  model.head_dim = spec.head_dim;
   if (std::any_of(spec.layers.begin(), spec.layers.end(),
                   [](const llm::LayerSpec& layer) { return layer.is_moe; })) {
-    sizes.num_experts = spec.moe.num_experts;
-    sizes.experts_per_token = spec.moe.experts_per_token;
-    sizes.expert_inner_size = spec.moe.intermediate_size;
+    model.num_experts = spec.moe.num_experts;
+    model.experts_per_token = spec.moe.experts_per_token;
+    model.expert_inner_size = spec.moe.intermediate_size;
+    model.normalizes_experts = spec.moe.normalize_top_k;
   }
-  sizes.head_outputs = weights.lm_head.num_outputs;
-  return sizes;
+  model.epsilon = spec.norm.epsilon;
+  model.attention_scale = spec.attention_scale;
+  model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
+  model.head_outputs = weights.lm_head.num_outputs;
+  model.final_norm = weights.final_norm.weight;
+  return model;
 }
 
 }  // namespace
@@ -59,7 +66,10 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
     const llm::DecoderSpec& spec, const GpuWeights& weights, const RopeTables& rope_tables,
     KernelMode mode, CacheFormat cache_format, int num_processors) {
   if (weights.layers.empty()) return CreateResult();
-  const DecodeStepSizes sizes = SizesOf(spec, weights);
+  DecodeStepRunner runner;
+  runner.model_ = ModelParams(spec, weights);
+  DecodeStepParams& model = runner.model_;
+  const DecodeStepSizes sizes = SizesOf(model);
   const DecodeStepChoice choice = ChooseDecodeStep({.form = CurrentForm(),
                                                     .mode = mode,
                                                     .spec = &spec,
@@ -68,17 +78,8 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
                                                     .has_plain_weights = HasPlainWeights(weights),
                                                     .streams_weights = weights.stream != nullptr});
   if (choice.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes)) return CreateResult();
-  DecodeStepRunner runner;
   runner.num_processors_ = num_processors;
   runner.max_rows_ = choice.max_rows;
-  DecodeStepParams& model = runner.model_;
-  static_cast<DecodeStepSizes&>(model) = sizes;
-  model.num_layers = spec.num_layers();
-  model.normalizes_experts = sizes.num_experts > 0 && spec.moe.normalize_top_k;
-  model.epsilon = spec.norm.epsilon;
-  model.attention_scale = spec.attention_scale;
-  model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
-  model.final_norm = weights.final_norm.weight;
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];

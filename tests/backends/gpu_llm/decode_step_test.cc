@@ -419,7 +419,7 @@ TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
     params.final_norm = norm.as<__nv_bfloat16>();
     params.head_outputs = 1008;
     params.state = state.as<DecodeStepState>();
-    ASSERT_TRUE(FitsDecodeStep(params));
+    ASSERT_TRUE(FitsDecodeStep(SizesOf(params)));
     EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);
     EXPECT_EQ(TryDecodeStep(params, 10 * processors, nullptr), cudaErrorCooperativeLaunchTooLarge);
     EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);

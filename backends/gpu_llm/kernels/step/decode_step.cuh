@@ -168,7 +168,7 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  DispatchKernel<kFormat>(p, [&](auto kernel) {
+  DispatchKernel<kFormat>(SizesOf(p), [&](auto kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 kSharedBytes) == cudaSuccess &&
            cudaLaunchKernelEx(&config, kernel, p) == cudaSuccess;

@@ -42,13 +42,19 @@ struct DecodeStepState {
   uint32_t timed_out;
 };
 
-struct DecodeStepParams : DecodeStepSizes {
+struct DecodeStepParams {
   // Of the model.
   const DecodeStepLayer* layers;  // [num_layers], on the device
   int num_layers;
+  WeightFormat format;
+  int scales_per_block;  // int4
+  int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
   float epsilon, attention_scale;
+  // Of layers with experts; 0: there are none.
+  int num_experts, experts_per_token, expert_inner_size;
   bool normalizes_experts;                 // the router weights of a row sum to 1
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
+  int head_outputs;
   // Buffers of the step.
   const __nv_bfloat16* residual;  // [num_rows, hidden_size], from the embedding
   float* logits;                  // [num_rows, head_outputs]
@@ -66,6 +72,13 @@ struct DecodeStepParams : DecodeStepSizes {
   const DecodeItem* items;
   int num_items, num_rows;
 };
+
+inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {
+  return {
+      p.format,       p.scales_per_block, p.hidden_size, p.inner_size,        p.num_heads,
+      p.num_kv_heads, p.head_dim,         p.num_experts, p.experts_per_token, p.expert_inner_size,
+      p.head_outputs};
+}
 
 // Columns that the gated values of a row have: with experts, those of each of its experts.
 __host__ __device__ inline int DecodeStepInner(const DecodeStepParams& p) {
