@@ -1,18 +1,14 @@
-// Loading has two phases: a plan assigns every matrix and vector an offset in one allocation, then
-// jobs fill it.
+// Loading has two phases: a plan (weight_plan.h) assigns every matrix and vector an offset in one
+// allocation, then jobs fill it.
 #include "backends/gpu_llm/model/gpu_weights.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <memory>
 
 #include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
-#include "backends/gpu_llm/model/matrix_source.h"
 #include "backends/gpu_llm/model/streamed_layers.h"
-#include "backends/gpu_llm/model/weight_upload.h"
+#include "backends/gpu_llm/model/weight_plan.h"
 
 namespace nereid::gpu {
 namespace {
@@ -21,255 +17,7 @@ using llm::kNoExpert;
 using llm::kNoLayer;
 using llm::WeightKind;
 
-constexpr int64_t kAlign = 256;  // bytes
-constexpr int kInterleave = 8;   // rows of gate, then as many rows of up
-constexpr int64_t kJobBytes = int64_t{8} << 20;
-
-using KindsAndRows = std::vector<std::pair<WeightKind, int64_t>>;
-
-// Assigns consecutive offsets. Pointers are encoded offsets until the memory is allocated.
-class WeightPlan {
- public:
-  WeightPlan(const llm::DecoderModel& model, const Sharding& sharding,
-             const std::optional<DummyWeights>& dummy)
-      : model_(model), sharding_(sharding), dummy_(dummy) {}
-
-  // A vector of biases, concatenated or interleaved as in Matrix().
-  const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
-                              int64_t interleave = 0, float added = 0.0f) {
-    auto source =
-        std::make_shared<MatrixSource>(SourceOf(layer, kinds_and_rows, 1, interleave, kNoExpert));
-    source->offset = added;
-    const int64_t rows = source->num_rows(), offset = Reserve(rows * 2);
-    vectors_.push_back({offset, rows, 0.0f, dummy_ ? dummy_->bias_bound : 0.0f});
-    CheckMapped(*source);
-    uploads_.push_back({offset, rows * 2, [source, rows](uint8_t* to) {
-                          return FillBf16Rows(*source, 0, rows, reinterpret_cast<uint16_t*>(to));
-                        }});
-    return OffsetPointer<__nv_bfloat16>(offset);
-  }
-
-  // A norm's weight, with one value for each input column; dummy weights have 1.
-  const __nv_bfloat16* NormVector(int32_t layer, WeightKind kind, int64_t size) {
-    const __nv_bfloat16* vector = Vector(layer, {{kind, size}}, 0, model_.spec.norm.weight_offset);
-    vectors_.back().dummy_value = 1.0f;
-    vectors_.back().dummy_bound = 0.0f;
-    return vector;
-  }
-  GpuNorm Norm(int32_t layer, WeightKind weight, WeightKind bias) {
-    const int64_t size = model_.spec.hidden_size;
-    GpuNorm norm;
-    norm.weight = NormVector(layer, weight, size);
-    if (model_.spec.norm.has_bias) norm.bias = Vector(layer, {{bias, size}});
-    return norm;
-  }
-
-  // One matrix for each expert.
-  GpuExperts Experts(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                     int64_t interleave = 0) {
-    GpuExperts experts;
-    const MatrixLayout layout = ExpertsLayout(layer, kinds_and_rows, columns, interleave);
-    int64_t first = 0;
-    for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
-      const int64_t at = next_;
-      const GpuMatrix matrix =
-          Matrix(layer, kinds_and_rows, columns, interleave, 0, expert, layout);
-      if (expert == 0) experts.first = matrix, first = at;
-      if (expert == 1) experts.stride_bytes = at - first;
-      dummy_matrices_.push_back(matrix);
-    }
-    experts.stride_elements = experts.stride_bytes / 2;
-    return experts;
-  }
-
-  // Concatenates the rows of the weights. With `interleave`, groups of so many rows of each weight
-  // alternate. `num_padding` rows of zeros follow. `expert_layout`: with an expert.
-  GpuMatrix Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                   int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = kNoExpert,
-                   const MatrixLayout& expert_layout = {}) {
-    auto source = std::make_shared<const MatrixSource>(
-        SourceOf(layer, kinds_and_rows, columns, interleave, expert));
-    const auto layout = std::make_shared<const MatrixLayout>(
-        expert != kNoExpert                          ? expert_layout
-        : IsKeptAsBf16(kinds_and_rows.front().first) ? MatrixLayout{}
-                                                     : Layout(layer, *source));
-    CheckMapped(*source);
-    GpuMatrix matrix;
-    matrix.format = layout->format;
-    matrix.scales_per_block = layout->scales_per_block;
-    matrix.quantizes_input = layout->quantizes_input;
-    const int64_t num_outputs = source->num_rows() + num_padding;
-    matrix.num_outputs = static_cast<int>(num_outputs);
-    matrix.depth = static_cast<int>(columns);
-    const int64_t size_bytes = layout->SizeBytes(source->num_rows(), columns);
-    const int64_t padded_bytes = layout->SizeBytes(num_outputs, columns);
-    const int64_t offset = Reserve(padded_bytes);
-    matrix.data = OffsetPointer<void>(offset);
-    if (padded_bytes > size_bytes) {
-      uploads_.push_back({offset + size_bytes, padded_bytes - size_bytes,
-                          [count = padded_bytes - size_bytes](uint8_t* to) {
-                            std::memset(to, 0, count);
-                            return Status();
-                          }});
-    }
-    if (layout->format == WeightFormat::kFp8) {
-      matrix.row_scales = Array<float>(num_outputs, [source, num_outputs](uint8_t* to) {
-        std::vector<float> scales = Fp8RowScales(*source);
-        scales.resize(num_outputs, 0.0f);
-        CopyTo(scales, to);
-      });
-    }
-    if (!layout->column_order.empty()) {
-      matrix.column_order =
-          Array<int32_t>(columns, [layout](uint8_t* to) { CopyTo(layout->column_order, to); });
-    }
-    if (!layout->input_scale.empty()) {
-      matrix.input_scale =
-          Array<float>(columns, [layout](uint8_t* to) { CopyTo(layout->input_scale, to); });
-    }
-    AddJobs(source, layout, offset);
-    return matrix;
-  }
-
-  const Status& status() const { return status_; }
-  int64_t size_bytes() const { return next_; }
-  const std::vector<UploadJob>& jobs() const { return uploads_; }
-  struct PlannedVector {
-    int64_t offset, count;
-    float dummy_value;  // value with dummy weights
-    float dummy_bound;  // above 0: they are random up to this magnitude instead
-  };
-  const std::vector<PlannedVector>& vectors() const { return vectors_; }
-  // Matrices that GpuWeights::matrices() does not list; pointers are encoded offsets.
-  const std::vector<GpuMatrix>& dummy_matrices() const { return dummy_matrices_; }
-  void AddDummyMatrix(const GpuMatrix& matrix) { dummy_matrices_.push_back(matrix); }
-
- private:
-  MatrixSource SourceOf(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                        int64_t interleave, int32_t expert) const {
-    MatrixSource source;
-    for (const auto& [kind, rows] : kinds_and_rows) {
-      const auto found = model_.weights.find({layer, kind, expert});
-      source.sections.push_back({found == model_.weights.end() ? nullptr : &found->second, rows,
-                                 sharding_.FirstRow(kind, expert != kNoExpert)});
-      source.first_column = sharding_.FirstColumn(kind, expert != kNoExpert);
-    }
-    source.columns = columns;
-    source.interleave = interleave;
-    return source;
-  }
-
-  void CheckMapped(const MatrixSource& source) {
-    for (const MatrixSection& section : source.sections) {
-      if (!dummy_ && section.weight == nullptr && status_.ok())
-        status_ = InternalError("a weight of the decoder is not mapped");
-    }
-  }
-
-  // Kept as bf16 whatever the checkpoint's format, because their kernels support no other format.
-  static bool IsKeptAsBf16(WeightKind kind) {
-    return kind == WeightKind::kRouter || kind == WeightKind::kTokenEmbedding ||
-           kind == WeightKind::kPositionEmbedding;
-  }
-
-  // The layout of one matrix of every expert: int4 if all experts are, with equal groups of columns
-  // in the input's order; fp8 if all are and their inputs are quantized; else bf16.
-  MatrixLayout ExpertsLayout(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                             int64_t interleave) {
-    MatrixLayout common;
-    for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
-      const MatrixSource source = SourceOf(layer, kinds_and_rows, columns, interleave, expert);
-      CheckMapped(source);
-      if (!status_.ok()) return {};
-      MatrixLayout layout = Layout(layer, source);
-      if (!IsExpertLayout(layout, source.num_rows(), columns) ||
-          (expert > 0 && (layout.format != common.format ||
-                          layout.scales_per_block != common.scales_per_block))) {
-        return {};
-      }
-      common = std::move(layout);
-    }
-    return common;
-  }
-  // Whether the experts' kernels support the layout, which is not bf16.
-  bool IsExpertLayout(const MatrixLayout& layout, int64_t num_rows, int64_t columns) const {
-    if (!layout.column_order.empty() || !layout.input_scale.empty()) return false;
-    if (layout.format == WeightFormat::kFp8) return layout.quantizes_input && columns % 16 == 0;
-    return layout.format == WeightFormat::kInt4 && num_rows % kInt4TileRows == 0 &&
-           !(dummy_ && columns % kInt4BlockColumns != 0);
-  }
-
-  MatrixLayout Layout(int32_t layer, const MatrixSource& source) {
-    MatrixLayout layout;
-    if (dummy_) {
-      if (layer != kNoLayer) layout.format = dummy_->format;
-      layout.quantizes_input = dummy_->quantizes_input;
-      return layout;
-    }
-    Result<MatrixLayout> found = LayoutOf(source);
-    if (found.ok()) return std::move(*found);
-    if (status_.ok()) status_ = found.status();
-    return layout;
-  }
-
-  int64_t Reserve(int64_t size_bytes) {
-    const int64_t at = next_;
-    next_ = (next_ + size_bytes + kAlign - 1) / kAlign * kAlign;
-    return at;
-  }
-  template <typename T>
-  static const T* OffsetPointer(int64_t offset) {
-    return reinterpret_cast<const T*>(offset + 1);  // never null
-  }
-  template <typename T>
-  const T* Array(int64_t count, std::function<void(uint8_t*)> fill) {
-    const int64_t offset = Reserve(count * static_cast<int64_t>(sizeof(T)));
-    uploads_.push_back(
-        {offset, count * static_cast<int64_t>(sizeof(T)), [fill = std::move(fill)](uint8_t* to) {
-           fill(to);
-           return Status();
-         }});
-    return OffsetPointer<T>(offset);
-  }
-  template <typename T>
-  static void CopyTo(const std::vector<T>& values, uint8_t* to) {
-    std::memcpy(to, values.data(), values.size() * sizeof(T));
-  }
-
-  // Splits the matrix into jobs of whole rows or tiles, a few MiB each.
-  void AddJobs(const std::shared_ptr<const MatrixSource>& source,
-               const std::shared_ptr<const MatrixLayout>& layout, int64_t offset) {
-    const bool is_int4 = layout->format == WeightFormat::kInt4;
-    const int64_t rows = source->num_rows();
-    const int64_t units = is_int4 ? (rows + kInt4TileRows - 1) / kInt4TileRows : rows;
-    const int64_t unit_bytes = layout->SizeBytes(is_int4 ? kInt4TileRows : 1, source->columns);
-    const int64_t step = std::max<int64_t>(1, kJobBytes / unit_bytes);
-    for (int64_t first = 0; first < units; first += step) {
-      const int64_t count = std::min(step, units - first);
-      const auto fill = [source, layout, first, count](uint8_t* to) -> Status {
-        switch (layout->format) {
-          case WeightFormat::kInt4:
-            return FillInt4Tiles(*source, *layout, first, count, to);
-          case WeightFormat::kFp8:
-            FillFp8Rows(*source, first, count, to);
-            return {};
-          default:
-            return FillBf16Rows(*source, first, count, reinterpret_cast<uint16_t*>(to));
-        }
-      };
-      uploads_.push_back({offset + first * unit_bytes, count * unit_bytes, fill});
-    }
-  }
-
-  const llm::DecoderModel& model_;
-  const Sharding& sharding_;
-  const std::optional<DummyWeights>& dummy_;
-  int64_t next_ = 0;
-  std::vector<UploadJob> uploads_;
-  std::vector<PlannedVector> vectors_;
-  std::vector<GpuMatrix> dummy_matrices_;
-  Status status_;
-};
+constexpr int kInterleave = 8;  // rows of gate, then as many rows of up
 
 void PlanMlp(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer, GpuLayer& result) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
@@ -330,32 +78,26 @@ GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer
   return result;
 }
 
-template <typename T>
-void Relocate(const T*& pointer, const WeightPlace& place) {
-  if (pointer != nullptr)
-    pointer = reinterpret_cast<const T*>(place(reinterpret_cast<intptr_t>(pointer) - 1));
-}
-
 void RelocateAll(GpuWeights& weights, const WeightPlace& place) {
   const auto relocate_matrix = [&](GpuMatrix& matrix) {
-    Relocate(matrix.data, place);
-    Relocate(matrix.row_scales, place);
-    Relocate(matrix.column_order, place);
-    Relocate(matrix.input_scale, place);
+    WeightPlan::Relocate(matrix.data, place);
+    WeightPlan::Relocate(matrix.row_scales, place);
+    WeightPlan::Relocate(matrix.column_order, place);
+    WeightPlan::Relocate(matrix.input_scale, place);
   };
   const auto relocate_norm = [&](GpuNorm& norm) {
-    Relocate(norm.weight, place);
-    Relocate(norm.bias, place);
+    WeightPlan::Relocate(norm.weight, place);
+    WeightPlan::Relocate(norm.bias, place);
   };
-  Relocate(weights.token_embedding, place);
-  Relocate(weights.position_embedding, place);
-  Relocate(weights.lm_head_bias, place);
+  WeightPlan::Relocate(weights.token_embedding, place);
+  WeightPlan::Relocate(weights.position_embedding, place);
+  WeightPlan::Relocate(weights.lm_head_bias, place);
   relocate_norm(weights.final_norm);
   relocate_norm(weights.feature_norm);
   relocate_matrix(weights.lm_head);
   relocate_matrix(weights.feature_projection);
   for (GpuLayer& layer : weights.layers)
-    VisitPointers(layer, [&](auto& pointer) { Relocate(pointer, place); });
+    VisitPointers(layer, [&](auto& pointer) { WeightPlan::Relocate(pointer, place); });
 }
 
 // Uniform values that keep about the magnitude of a product's input; norms and biases as
@@ -373,8 +115,8 @@ Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, const
   }
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
   for (GpuMatrix matrix : plan.dummy_matrices()) {
-    Relocate(matrix.data, place);
-    Relocate(matrix.row_scales, place);
+    WeightPlan::Relocate(matrix.data, place);
+    WeightPlan::Relocate(matrix.row_scales, place);
     RandomFillMatrix(matrix, static_cast<uint32_t>(seed++),
                      nullptr);  // a router: equal on all GPUs
   }
@@ -489,7 +231,7 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
     NEREID_RETURN_IF_ERROR(FillDummyWeights(
         plan, weights, place, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
     GpuMatrix table = embedding;
-    Relocate(table.data, place);
+    WeightPlan::Relocate(table.data, place);
     RandomFillMatrix(table, dummy->seed ^ 0x5eed, nullptr);
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   } else {
