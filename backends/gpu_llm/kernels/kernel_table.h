@@ -15,10 +15,10 @@
 #include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
-#include "backends/gpu_llm/kernels/rows/copy_rows.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/head_input.h"
+#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/rows/silu_residual.h"
@@ -26,7 +26,6 @@
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
-#include "backends/gpu_llm/kernels/step/step_hidden_states.h"
 
 // Every launcher, and what a form answers about the device, by folder.
 // clang-format off

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "backends/gpu_llm/kernels/forms.h"
-#include "backends/gpu_llm/kernels/step/step_hidden_states.h"
+#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 
 namespace nereid::gpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "backends/gpu_llm/cuda/runtime.h"
-#include "backends/gpu_llm/kernels/rows/copy_rows.h"
+#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "backends/gpu_llm/cuda/runtime.h"
-#include "backends/gpu_llm/kernels/rows/copy_rows.h"
+#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "backends/gpu_llm/cuda/runtime.h"
-#include "backends/gpu_llm/kernels/rows/copy_rows.h"
+#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 
 namespace nereid::gpu {
 

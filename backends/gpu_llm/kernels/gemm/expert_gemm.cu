@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "backends/gpu_llm/kernel_registry.h"
+#include "backends/gpu_llm/kernels/device/tensor_map.h"
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -15,43 +16,7 @@ namespace {
 
 using namespace expert_gemm;
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode TensorMapEncoder() {
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                           cudaEnableDefault, &result);
-    return reinterpret_cast<Encode>(function);
-  }();
-  return encode;
-}
-
-// A map of an array of `kRank` dimensions, the innermost first; `strides` are those of the other
-// dimensions, in bytes. Elements outside read as zero.
-template <int kRank>
-cudaError_t EncodeMap(CUtensorMap& map, const void* data, int element_bytes,
-                      const std::array<int64_t, kRank>& sizes,
-                      const std::array<int64_t, kRank - 1>& strides, int box_rows) {
-  const Encode encode = TensorMapEncoder();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  std::array<cuuint64_t, kRank> map_sizes = {};
-  std::array<cuuint64_t, kRank - 1> map_strides = {};
-  std::array<cuuint32_t, kRank> box = {}, steps = {};
-  std::copy(sizes.begin(), sizes.end(), map_sizes.begin());
-  std::copy(strides.begin(), strides.end(), map_strides.begin());
-  box.fill(1);
-  steps.fill(1);
-  box[0] = static_cast<cuuint32_t>(kStageRowBytes / element_bytes);
-  box[1] = static_cast<cuuint32_t>(box_rows);
-  const CUresult result = encode(
-      &map, element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      kRank, const_cast<void*>(data), map_sizes.data(), map_strides.data(), box.data(),
-      steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
+static_assert(kStageRowBytes == kTensorMapRowBytes);
 
 template <typename Format, int kMaxRows>
 cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p) {
@@ -59,14 +24,14 @@ cudaError_t EncodeMaps(TensorMaps<kMaxRows>& maps, const ExpertGemmParams& p) {
   const int64_t row_bytes = int64_t{weights.depth} * Format::kElementBytes;
   cudaError_t error = cudaSuccess;
   if (!Format::kUnpacks) {
-    error = EncodeMap<3>(maps.weights, weights.data, Format::kElementBytes,
-                         {weights.depth, weights.num_outputs, p.num_experts},
-                         {row_bytes, std::max(p.stride_bytes, row_bytes * weights.num_outputs)},
-                         kOutputs);
+    error = EncodeTensorMap<3>(
+        maps.weights, weights.data, Format::kElementBytes,
+        {weights.depth, weights.num_outputs, p.num_experts},
+        {row_bytes, std::max(p.stride_bytes, row_bytes * weights.num_outputs)}, kOutputs);
   }
   for (int i = 0; error == cudaSuccess && i < kMaxRows / kRowStep; ++i) {
-    error = EncodeMap<2>(maps.in[i], p.in, Format::kElementBytes, {weights.depth, p.num_rows},
-                         {row_bytes}, (i + 1) * kRowStep / kCluster);
+    error = EncodeTensorMap<2>(maps.in[i], p.in, Format::kElementBytes, {weights.depth, p.num_rows},
+                               {row_bytes}, (i + 1) * kRowStep / kCluster);
   }
   return error;
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backends/gpu_llm/kernel_registry.h"
+#include "backends/gpu_llm/kernels/device/tensor_map.h"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -96,32 +97,12 @@ int ChooseSplit(const KernelVariant& variant, int num_tiles, int num_steps) {
   return best;
 }
 
-// Encodes the tensor map of a matrix [num_rows, num_columns] with boxes of `box_rows` rows of
-// kStageRowBytes. Elements outside the matrix read as zero.
-cudaError_t EncodeTensorMap(CUtensorMap& map, const void* matrix, int num_rows, int num_columns,
-                            int element_bytes, int box_rows) {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                           cudaEnableDefault, &result);
-    return reinterpret_cast<Encode>(function);
-  }();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(num_columns),
-                               static_cast<cuuint64_t>(num_rows)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(num_columns) *
-                                 static_cast<cuuint64_t>(element_bytes)};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(kStageRowBytes / element_bytes),
-                             static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[2] = {1, 1};
-  const CUresult result = encode(
-      &map, element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      2, const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+// The map of a matrix [num_rows, num_columns], for boxes of `box_rows` rows of a stage.
+cudaError_t EncodeMatrix(CUtensorMap& map, const void* matrix, int num_rows, int num_columns,
+                         int element_bytes, int box_rows) {
+  static_assert(kStageRowBytes == kTensorMapRowBytes);
+  return EncodeTensorMap<2>(map, matrix, element_bytes, {num_columns, num_rows},
+                            {int64_t{num_columns} * element_bytes}, box_rows);
 }
 
 }  // namespace
@@ -143,10 +124,10 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
   TensorMaps maps = {};
   const int in_bytes = weights.format == WeightFormat::kFp8 ? 1 : 2;
   cudaError_t error =
-      EncodeTensorMap(maps.in, params.in, params.num_rows, weights.depth, in_bytes, variant.rows);
+      EncodeMatrix(maps.in, params.in, params.num_rows, weights.depth, in_bytes, variant.rows);
   if (error == cudaSuccess && weights.format != WeightFormat::kInt4) {
-    error = EncodeTensorMap(maps.weights, weights.data, weights.num_outputs, weights.depth,
-                            in_bytes, kOutputs);
+    error = EncodeMatrix(maps.weights, weights.data, weights.num_outputs, weights.depth, in_bytes,
+                         kOutputs);
   }
   if (error != cudaSuccess) return error;
   const LaunchConfig launch(variant, num_tiles, params.split, stream);

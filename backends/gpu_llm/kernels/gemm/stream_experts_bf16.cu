@@ -1,10 +1,12 @@
 // Bf16 weights of stream_experts.cuh: operand a in shared memory, in the same stages as the rows.
-// One thread copies them by a tensor map.
+// One thread copies them by a tensor map. And the launcher, which
+// dispatches to the kernel of the weight format.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
+#include "backends/gpu_llm/kernels/device/tensor_map.h"
 #include "backends/gpu_llm/kernels/gemm/stream_experts.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts {
@@ -121,29 +123,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
 }
 
-// Encodes the map of all experts' weights, with boxes of a stage. Elements outside read as zero.
+// The map of all experts' weights, for boxes of a stage.
 cudaError_t EncodeMap(CUtensorMap& map, const StreamExpertsParams& params, int tile_outputs) {
-  const auto depth = static_cast<cuuint64_t>(params.gemm.depth),
-             outputs = static_cast<cuuint64_t>(params.gemm.num_outputs),
-             stride = static_cast<cuuint64_t>(params.stride_bytes);
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    (void)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                           cudaEnableDefault, &result);
-    return reinterpret_cast<Encode>(function);
-  }();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[3] = {depth, outputs, static_cast<cuuint64_t>(params.num_experts)};
-  const cuuint64_t strides[2] = {2 * depth, std::max(stride, 2 * depth * outputs)};
-  const cuuint32_t box[3] = {kRowBytes / 2, static_cast<cuuint32_t>(tile_outputs), 1};
-  const cuuint32_t steps[3] = {1, 1, 1};
-  const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(params.weights.data),
-             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+  static_assert(kRowBytes == kTensorMapRowBytes);
+  const int64_t depth = params.gemm.depth, outputs = params.gemm.num_outputs;
+  return EncodeTensorMap<3>(map, params.weights.data, 2, {depth, outputs, params.num_experts},
+                            {2 * depth, std::max(params.stride_bytes, 2 * depth * outputs)},
+                            tile_outputs);
 }
 
 template <typename Shape>
@@ -177,3 +163,14 @@ cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cu
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::stream_experts
+
+namespace nereid::gpu::NEREID_KERNEL_FORM {
+
+cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
+                          cudaStream_t stream) {
+  return params.weights.format == WeightFormat::kInt4
+             ? stream_experts::StreamInt4(params, num_processors, stream)
+             : stream_experts::StreamBf16(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM
