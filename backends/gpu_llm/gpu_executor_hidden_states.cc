@@ -1,5 +1,5 @@
 // GpuExecutor: the hidden states of layers that a drafter reads. [engine thread]
-#include "backends/gpu_llm/bf16_rows.h"
+#include "backends/gpu_llm/bf16.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/gpu_executor.h"
 

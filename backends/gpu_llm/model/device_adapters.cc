@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "backends/gpu_llm/bf16.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "base/thread.h"
 
@@ -66,11 +67,6 @@ int32_t MaxParts(const llm::DecoderSpec& spec) {
     most = std::max(most, num_modules * NumAdapterParts(DepthOf(spec, group)));
   }
   return most;
-}
-
-uint16_t RoundToBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // A finite half. Its exponent is made that of a float by a product, which also fits subnormals.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/gpu_llm/bf16_rows.h"
+#include "backends/gpu_llm/bf16.h"
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"

@@ -2,9 +2,11 @@
 #include "backends/gpu_llm/model/matrix_source.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 
+#include "backends/gpu_llm/bf16.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
 
 namespace nereid::gpu {
@@ -25,11 +27,9 @@ bool IsFp8(const ResolvedWeight& weight) {
 }
 
 uint16_t ToBf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if ((bits & 0x7fffffffu) > 0x7f800000u)
-    return static_cast<uint16_t>(bits >> 16 | 0x40);  // keeps NaN
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return is_nan ? static_cast<uint16_t>(bits >> 16 | 0x40) : RoundToBf16(value);
 }
 
 float Fp8ToFloat(uint8_t byte) {
