@@ -4,17 +4,16 @@
 
 #include <random>
 
-#include "backends/cpu_reference/cpu_executor.h"
 #include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
 #include "tests/backends/gpu_llm/adapter_parts.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 #include "tests/backends/gpu_llm/single_sequence.h"
+#include "tests/backends/gpu_llm/tiny_model.h"
 #include "tests/backends/llm_core/adapter_files.h"
 
 namespace nereid::gpu {
 namespace {
 
-using cpu::testing::FindTiny;
 using cpu::testing::GoldenPrompt;
 using cpu::testing::ReadGolden;
 using testing::AdapterPointer;
@@ -247,39 +246,24 @@ INSTANTIATE_TEST_SUITE_P(Depths, AdapterKernelTest, ::testing::Values(64, 200, 1
 
 // ---- Executors.
 
-class AdapterExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {
+class AdapterExecutorTest : public testing::TinyModelTest {
  protected:
-  void SetUp() override {
-    testing::GpuTest<::testing::TestWithParam<const char*>>::SetUp();
-    if (IsSkipped()) return;
-    directory_ = FindTiny(GetParam());
-    if (directory_.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-    checkpoint_ =
-        std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-  }
-  llm::DecoderModel Model() const { return std::move(*llm::ReadDecoder(*checkpoint_, true)); }
   std::unique_ptr<GpuExecutor> Load(int64_t adapter_bytes, bool is_batch_invariant = false) const {
-    GpuExecutorOptions options;
-    options.max_num_sequences = 8;
+    GpuExecutorOptions options = SmallOptions();
     options.max_num_tokens = 512;
     options.max_cache_tokens = 8 * 256;
     options.adapter_memory_bytes = adapter_bytes;
     options.is_batch_invariant = is_batch_invariant;
     options.steps_before_recording = 1;
-    auto executor = GpuExecutor::Create(Model(), options);
-    EXPECT_TRUE(executor.ok()) << executor.status().message();
-    return executor.ok() ? std::move(*executor) : nullptr;
+    return LoadGpu(Model(), options);
   }
   std::unique_ptr<cpu::CpuExecutor> LoadCpu() const {
     cpu::CpuExecutorOptions options;
-    options.num_threads = 2;
     options.max_num_sequences = 8;
     options.max_num_tokens = 512;
     options.max_positions = 256;
-    return std::move(*cpu::CpuExecutor::Create(checkpoint_, Model(), options));
+    return TinyModelTest::LoadCpu(Model(), options);
   }
-  std::string directory_;
-  std::shared_ptr<const llm::Checkpoint> checkpoint_;
 };
 
 // As ExecutorTest: bf16 against float. The adapters' own roundings come on top.

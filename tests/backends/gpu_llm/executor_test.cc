@@ -3,11 +3,9 @@
 
 #include <list>
 
-#include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
-#include "tests/backends/cpu_reference/golden.h"
-#include "tests/backends/gpu_llm/gpu_test.h"
 #include "tests/backends/gpu_llm/single_sequence.h"
+#include "tests/backends/gpu_llm/tiny_model.h"
 
 namespace nereid::gpu {
 namespace {
@@ -18,44 +16,19 @@ using cpu::testing::ReadGolden;
 using testing::RelativeError;
 using testing::RunSequence;
 
-class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {
+class ExecutorTest : public testing::TinyModelTest {
  protected:
-  void SetUp() override {
-    testing::GpuTest<::testing::TestWithParam<const char*>>::SetUp();
-    if (IsSkipped()) return;
-    directory_ = FindTiny(GetParam());
-    if (directory_.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-  }
-
-  std::unique_ptr<GpuExecutor> Load(bool uses_graphs = true) {
-    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  std::unique_ptr<GpuExecutor> Load(bool uses_graphs = true) const {
     GpuExecutorOptions options = SmallOptions();
     options.uses_graphs = uses_graphs;
     options.steps_before_recording = 1;
-    auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
-    EXPECT_TRUE(executor.ok()) << executor.status().message();
-    return executor.ok() ? std::move(*executor) : nullptr;
+    return LoadGpu(Model(), options);
   }
-  static GpuExecutorOptions SmallOptions() {
-    GpuExecutorOptions options;
-    options.max_num_sequences = 8;
-    options.max_num_tokens = 256;
-    return options;
-  }
-  std::unique_ptr<cpu::CpuExecutor> LoadCpu() {
-    auto checkpoint =
-        std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-    auto model = llm::ReadDecoder(*checkpoint, true);
-    cpu::CpuExecutorOptions options;
-    options.num_threads = 2;
-    return std::move(*cpu::CpuExecutor::Create(checkpoint, std::move(*model), options));
-  }
+  std::unique_ptr<cpu::CpuExecutor> LoadCpu() const { return TinyModelTest::LoadCpu(Model()); }
 
   bool HasExperts() const {
     return std::string_view(GetParam()) == "mixtral" || std::string_view(GetParam()) == "qwen3_moe";
   }
-
-  std::string directory_;
 };
 
 // bf16 weights, activations and cache against float: 2^-9 relative for each rounding, about thirty
@@ -208,10 +181,9 @@ TEST_P(RecordingTest, AStepIsRecordedAfterItsSizeOccurredOftenEnough) {
   GpuExecutorOptions options = SmallOptions();
   for (const bool fuses : {true, false}) {
     options.fuses_decode = fuses;
-    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-    auto made = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    GpuExecutor& executor = **made;
+    const std::unique_ptr<GpuExecutor> made = LoadGpu(Model(), options);
+    ASSERT_NE(made, nullptr);
+    GpuExecutor& executor = *made;
     const int64_t most = executor.fuses_decode() ? 1 : 16;
     RunSequence(executor, std::vector<int32_t>{5, 6, 7}, 0, 1);
     for (int32_t step = 1; step <= 20; ++step) {
@@ -269,20 +241,15 @@ Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
 class Fp8ExecutorTest : public ExecutorTest {};
 
 TEST_P(Fp8ExecutorTest, LogitsEqualTheCpusWithinBf16) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-  const Fp8Model made = MakeFp8Model(*checkpoint);
-  auto gpu = GpuExecutor::Create(made.model, SmallOptions());
-  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  cpu::CpuExecutorOptions cpu_options;
-  cpu_options.num_threads = 2;
-  auto cpu = cpu::CpuExecutor::Create(checkpoint, made.model, cpu_options);
-  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const Fp8Model made = MakeFp8Model(*checkpoint_);
+  const auto gpu = LoadGpu(made.model, SmallOptions());
+  const auto cpu = TinyModelTest::LoadCpu(made.model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
   for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
     const auto length = static_cast<int32_t>(prompt.ids.size());
     const int32_t rows = std::min(length, 100);
-    EXPECT_LT(RelativeError(RunSequence(**gpu, prompt.ids, 0, rows),
-                            RunSequence(**cpu, prompt.ids, 0, rows)),
+    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt.ids, 0, rows),
+                            RunSequence(*cpu, prompt.ids, 0, rows)),
               kLogitTolerance)
         << "prompt of " << length;
   }
@@ -295,45 +262,39 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen
 class AllExpertsTest : public ExecutorTest {};
 
 TEST_P(AllExpertsTest, LogitsEqualTheCpusWithinBf16) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-  llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
+  llm::DecoderModel model = Model();
   model.spec.moe.experts_per_token = model.spec.moe.num_experts;
-  auto gpu = GpuExecutor::Create(model, SmallOptions());
-  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  auto cpu = cpu::CpuExecutor::Create(checkpoint, model, {});
-  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto gpu = LoadGpu(model, SmallOptions());
+  const auto cpu = TinyModelTest::LoadCpu(model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
-  const auto expected = RunSequence(**cpu, prompt, 0, 100);
-  EXPECT_LT(RelativeError(RunSequence(**gpu, prompt, 0, 100), expected), kLogitTolerance);
+  const auto expected = RunSequence(*cpu, prompt, 0, 100);
+  EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), kLogitTolerance);
   for (int32_t step = 0; step < 4; ++step) {
     const std::vector<int32_t> token = {11 * step};
-    const auto wanted = RunSequence(**cpu, token, 120 + step, 1);
-    EXPECT_LT(RelativeError(RunSequence(**gpu, token, 120 + step, 1), wanted), kLogitTolerance)
+    const auto wanted = RunSequence(*cpu, token, 120 + step, 1);
+    EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120 + step, 1), wanted), kLogitTolerance)
         << step;
   }
 }
 
 // The inputs of the experts are rounded to e4m3 too, with relative errors of about 3 %.
 TEST_P(AllExpertsTest, LogitsOfExpertsInFp8AreLikeTheCpus) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-  Fp8Model made = MakeFp8Model(*checkpoint);
+  Fp8Model made = MakeFp8Model(*checkpoint_);
   made.model.spec.moe.experts_per_token = made.model.spec.moe.num_experts;
   for (auto& [key, weight] : made.model.weights)
     weight.quant.quantizes_input = key.expert != llm::kNoExpert;
-  auto gpu = GpuExecutor::Create(made.model, SmallOptions());
-  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  auto cpu = cpu::CpuExecutor::Create(checkpoint, made.model, {});
-  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto gpu = LoadGpu(made.model, SmallOptions());
+  const auto cpu = TinyModelTest::LoadCpu(made.model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
-  const auto expected = RunSequence(**cpu, prompt, 0, 100);
-  EXPECT_LT(RelativeError(RunSequence(**gpu, prompt, 0, 100), expected), 0.1);
+  const auto expected = RunSequence(*cpu, prompt, 0, 100);
+  EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), 0.1);
   const std::vector<int32_t> token = {11};
-  const auto wanted = RunSequence(**cpu, token, 120, 1);
-  EXPECT_LT(RelativeError(RunSequence(**gpu, token, 120, 1), wanted), 0.1);
+  const auto wanted = RunSequence(*cpu, token, 120, 1);
+  EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120, 1), wanted), 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
@@ -342,8 +303,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwe
 // Experts in int4: the kernel for few rows, and the one for the rows of a prompt.
 // Each token uses all experts. Random weights, of sizes that int4 supports.
 TEST_P(AllExpertsTest, ATokenInInt4EqualsTheSameInAPrompt) {
-  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-  llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint, true));
+  llm::DecoderModel model = Model();
   model.weights.clear();
   model.spec.hidden_size = 256;
   model.spec.head_dim = 64;
@@ -352,16 +312,16 @@ TEST_P(AllExpertsTest, ATokenInInt4EqualsTheSameInAPrompt) {
   GpuExecutorOptions options = SmallOptions();
   options.max_num_tokens = 512;
   options.dummy = DummyWeights{3, WeightFormat::kInt4};
-  auto executor = GpuExecutor::Create(model, options);
-  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  const auto executor = LoadGpu(model, options);
+  ASSERT_NE(executor, nullptr);
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 301; ++i) prompt.push_back(i * 37 % 509);
-  const std::vector<float> expected = RunSequence(**executor, prompt, 0, 1);
+  const std::vector<float> expected = RunSequence(*executor, prompt, 0, 1);
   const std::vector<int32_t> last = {prompt.back()};
   prompt.pop_back();
-  (void)RunSequence(**executor, prompt, 0, 1);
+  (void)RunSequence(*executor, prompt, 0, 1);
   // Some kernels round a weight times its scale to bf16, others apply the scale to float sums.
-  EXPECT_LT(RelativeError(RunSequence(**executor, last, 300, 1), expected), 1.2e-1);
+  EXPECT_LT(RelativeError(RunSequence(*executor, last, 300, 1), expected), 1.2e-1);
 }
 
 // A value that bf16 rounding moves across the border of two e4m3 codes changes by a sixteenth.
@@ -371,33 +331,28 @@ constexpr double kQuantizedCacheTolerance = 3e-1;
 class QuantizedCacheTest : public ExecutorTest {};
 
 TEST_P(QuantizedCacheTest, LogitsEqualTheCpusWithinBf16) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   for (const auto& [format, cpu_format] : {std::pair(CacheFormat::kFp8, cpu::KvFormat::kFp8),
                                            std::pair(CacheFormat::kInt8, cpu::KvFormat::kInt8)}) {
     SCOPED_TRACE(format == CacheFormat::kFp8 ? "fp8" : "int8");
     GpuExecutorOptions options = SmallOptions();
     options.cache_format = format;
-    auto gpu = GpuExecutor::Create(std::move(*llm::ReadDecoder(*checkpoint, true)), options);
-    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     cpu::CpuExecutorOptions cpu_options;
-    cpu_options.num_threads = 2;
     cpu_options.kv_format = cpu_format;
-    auto cpu = cpu::CpuExecutor::Create(checkpoint, std::move(*llm::ReadDecoder(*checkpoint, true)),
-                                        cpu_options);
-    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+    const auto gpu = LoadGpu(Model(), options);
+    const auto cpu = TinyModelTest::LoadCpu(Model(), cpu_options);
+    ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
     for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
       const auto length = static_cast<int32_t>(prompt.ids.size());
       const int32_t rows = std::min(length, 100);
-      const auto expected = RunSequence(**cpu, prompt.ids, 0, rows);
-      EXPECT_LT(RelativeError(RunSequence(**gpu, prompt.ids, 0, rows), expected),
+      const auto expected = RunSequence(*cpu, prompt.ids, 0, rows);
+      EXPECT_LT(RelativeError(RunSequence(*gpu, prompt.ids, 0, rows), expected),
                 kQuantizedCacheTolerance)
           << "prompt of " << length;
       for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
         const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
         const auto at = length + static_cast<int32_t>(step);
-        const auto wanted = RunSequence(**cpu, token, at, 1);
-        EXPECT_LT(RelativeError(RunSequence(**gpu, token, at, 1), wanted), kQuantizedCacheTolerance)
+        const auto wanted = RunSequence(*cpu, token, at, 1);
+        EXPECT_LT(RelativeError(RunSequence(*gpu, token, at, 1), wanted), kQuantizedCacheTolerance)
             << "step " << step;
       }
     }
@@ -412,26 +367,20 @@ INSTANTIATE_TEST_SUITE_P(Tiny, QuantizedCacheTest,
 class OddVocabularyTest : public ExecutorTest {};
 
 TEST_P(OddVocabularyTest, LogitsEqualTheCpusWithinBf16) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-  llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
+  llm::DecoderModel model = Model();
   model.spec.vocab_size = 509;
   for (auto& [key, weight] : model.weights) {
     if (key.kind == llm::WeightKind::kTokenEmbedding || key.kind == llm::WeightKind::kLmHead)
       weight.source.group_rows = 509;
   }
-  auto gpu = GpuExecutor::Create(model, SmallOptions());
-  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  cpu::CpuExecutorOptions cpu_options;
-  cpu_options.num_threads = 2;
-  auto cpu = cpu::CpuExecutor::Create(checkpoint, model, cpu_options);
-  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto gpu = LoadGpu(model, SmallOptions());
+  const auto cpu = TinyModelTest::LoadCpu(model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 45; ++i) prompt.push_back(i * 37 % 509);
   for (const int32_t rows : {45, 1}) {
-    const auto expected = RunSequence(**cpu, prompt, 0, rows);
-    EXPECT_LT(RelativeError(RunSequence(**gpu, prompt, 0, rows), expected), kLogitTolerance)
-        << rows;
+    const auto expected = RunSequence(*cpu, prompt, 0, rows);
+    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, rows), expected), kLogitTolerance) << rows;
   }
 }
 
