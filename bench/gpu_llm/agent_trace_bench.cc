@@ -7,7 +7,6 @@
 //
 //   gpu_agent_trace_bench [--invariant] [--file CHECKPOINT]
 // --file: also with a file, in the folder of temporary files; it is bound to this checkpoint.
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "backends/gpu_llm/gpu_executor.h"
+#include "bench/gpu_llm/model_shapes.h"
 #include "bench/llm_core/agent_trace.h"
 
 namespace nereid::bench {
@@ -23,24 +23,7 @@ namespace {
 
 llm::DecoderModel Llama8b() {
   llm::DecoderModel model;
-  llm::DecoderSpec& spec = model.spec;
-  spec.architecture = "llama";
-  spec.vocab_size = 128256;
-  spec.hidden_size = 4096;
-  spec.intermediate_size = 14336;
-  spec.num_heads = 32;
-  spec.num_kv_heads = 8;
-  spec.head_dim = 128;
-  spec.max_positions = 16384;
-  spec.norm.epsilon = 1e-5f;
-  spec.attention_scale = 1.0f / std::sqrt(128.0f);
-  llm::RopeSpec rope;
-  rope.dim = spec.head_dim;
-  for (int32_t i = 0; i < rope.dim / 2; ++i)
-    rope.inv_freq.push_back(
-        std::pow(500000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(rope.dim)));
-  spec.ropes = {rope};
-  spec.layers.resize(32);
+  model.spec = Shape("8b");
   return model;
 }
 
