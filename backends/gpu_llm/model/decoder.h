@@ -188,6 +188,8 @@ class Decoder {
   void Mark(const char* name, const OperatorWork& work, cudaStream_t stream) {
     if (timer_ != nullptr) timer_->Mark(name, work, stream);
   }
+  template <typename Params>
+  Params AttentionOf(int32_t layer, const int32_t* words) const;
   void RunPrefillAttention(int32_t layer, const StepShape& shape, const int32_t* words,
                            cudaStream_t stream);
   // Memory for contexts of a quantized cache in bf16.

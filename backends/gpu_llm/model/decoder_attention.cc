@@ -1,0 +1,141 @@
+// Decoder: rope and cache, attention of decoding sequences, and of prompts. With a quantized cache
+// and many tokens, the contexts are unpacked to bf16 once for each layer, because each KV block is
+// read by many tiles. [engine thread]
+#include <numeric>
+
+#include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernel_registry.h"
+#include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/model/decoder.h"
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int64_t kUnpackedBytes = int64_t{64} << 20;
+
+}  // namespace
+
+Status Decoder::AllocateUnpacked() {
+  if (cache_format_ == CacheFormat::kBf16) return {};
+  const int64_t block_bytes = spec_->num_kv_heads * HeadBytes(spec_->head_dim);
+  max_unpacked_ = static_cast<int32_t>(kUnpackedBytes / block_bytes);
+  NEREID_ASSIGN_OR_RETURN(unpacked_,
+                          DeviceMemory::Allocate(max_unpacked_ * block_bytes, "unpacked contexts"));
+  std::vector<int32_t> indices(max_unpacked_);
+  std::iota(indices.begin(), indices.end(), 0);
+  NEREID_ASSIGN_OR_RETURN(unpacked_indices_,
+                          DeviceMemory::Allocate(indices.size() * 4, "unpacked contexts' blocks"));
+  return CudaStatus(cudaMemcpy(unpacked_indices_.data(), indices.data(), indices.size() * 4,
+                               cudaMemcpyHostToDevice),
+                    "unpacked contexts");
+}
+
+// What the parameters of all attention kernels have in common.
+template <typename Params>
+Params Decoder::AttentionOf(int32_t layer, const int32_t* words) const {
+  const llm::LayerSpec& spec = spec_->layers[layer];
+  const int32_t num_sinks = spec.sliding_window > 0 ? spec_->num_sink_tokens : 0;
+  Params params = {};
+  params.qkv = qkv_.as<__nv_bfloat16>();
+  params.out = attention_.as<__nv_bfloat16>();
+  params.cache = cache_.as<char>() + layer * cache_layer_bytes_;
+  params.words = words;
+  params.num_heads = spec_->num_heads;
+  params.num_kv_heads = spec_->num_kv_heads;
+  params.head_dim = spec_->head_dim;
+  params.qkv_stride = static_cast<int>(qkv_size());
+  params.window = spec.sliding_window - num_sinks;
+  params.num_sinks = num_sinks;
+  params.scale = spec_->attention_scale * spec.score_scale;
+  params.soft_cap = spec_->attention_soft_cap;
+  params.format = cache_format_;
+  return params;
+}
+
+void Decoder::MarkAttention(const char* name, bool of_decoding, int32_t window,
+                            cudaStream_t stream) {
+  if (timer_ == nullptr) return;
+  const OperatorTimer::AttentionWork seen = timer_->Attention(of_decoding, window);
+  const double token_bytes = static_cast<double>(spec_->num_kv_heads) *
+                             HeadBytes(spec_->head_dim, cache_format_) / kBlockTokens;
+  timer_->Mark(
+      name, {seen.tokens_read * token_bytes, 4.0 * seen.pairs * spec_->num_heads * spec_->head_dim},
+      stream);
+}
+
+void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
+                           cudaStream_t stream) {
+  const StepLayout layout(shape);
+  const GpuLayer& weights = weights_->layers[layer];
+  const llm::LayerSpec& spec = spec_->layers[layer];
+  RopeWriteParams rope = {};
+  rope.qkv = qkv_.as<__nv_bfloat16>();
+  rope.positions = words + layout.positions;
+  rope.cache_slots = words + layout.cache_slots;
+  if (spec_->position == llm::PositionKind::kRope) {
+    rope.cos_sin = rope_tables_.table(spec.rope);
+    rope.rope_dim = spec_->ropes[spec.rope].dim;
+  }
+  rope.bias = weights.qkv_bias;
+  rope.q_norm = weights.q_norm;
+  rope.k_norm = weights.k_norm;
+  rope.cache = cache_.as<char>() + layer * cache_layer_bytes_;
+  rope.num_rows = shape.num_tokens;
+  rope.num_heads = spec_->num_heads;
+  rope.num_kv_heads = spec_->num_kv_heads;
+  rope.head_dim = spec_->head_dim;
+  rope.epsilon = spec_->norm.epsilon;
+  rope.format = cache_format_;
+  rope.rows_are_independent = shape.num_prefill == 0 && !shape.has_chains;
+  Mark("rope and cache",
+       {shape.num_tokens * (2.0 * (qkv_size() + spec_->q_size()) +
+                            static_cast<double>(spec_->num_kv_heads) *
+                                HeadBytes(spec_->head_dim, cache_format_) / kBlockTokens)},
+       stream);
+  RopeWrite(rope, stream);
+  if (shape.num_decode > 0) {
+    auto params = AttentionOf<DecodeAttentionParams>(layer, words);
+    params.items = reinterpret_cast<const DecodeItem*>(words + layout.decode_items);
+    params.partials = partials_.as<float>();
+    params.tickets = tickets_.as<int32_t>();
+    params.num_items = shape.num_decode;
+    params.has_chains = shape.has_chains;
+    if (shape.has_trees) {
+      params.tree_roots = words + layout.tree_roots;
+      params.tree_masks = words + layout.tree_masks;
+      params.gathers_trees = shape.gathers_trees;
+    }
+    MarkAttention("attention, decoding", true, spec.sliding_window, stream);
+    DecodeAttention(params, stream);
+  }
+  if (shape.num_prefill > 0) RunPrefillAttention(layer, shape, words, stream);
+}
+
+void Decoder::RunPrefillAttention(int32_t layer, const StepShape& shape, const int32_t* words,
+                                  cudaStream_t stream) {
+  const StepLayout layout(shape);
+  auto params = AttentionOf<PrefillAttentionParams>(layer, words);
+  params.tiles = reinterpret_cast<const PrefillTile*>(words + layout.prefill_tiles);
+  params.num_tiles = shape.num_prefill;
+  params.num_processors = num_processors_;
+  if (UnpacksCache({cache_format_, shape.num_tokens, shape.num_prompt_blocks, max_unpacked_})) {
+    const int32_t first = layout.block_tables + shape.first_prompt_block;
+    Mark("unpack contexts",
+         {static_cast<double>(shape.num_prompt_blocks) * spec_->num_kv_heads *
+          static_cast<double>(HeadBytes(spec_->head_dim, cache_format_) +
+                              HeadBytes(spec_->head_dim))},
+         stream);
+    UnpackCache({params.cache, words + first, unpacked_.data(), shape.num_prompt_blocks,
+                 spec_->num_kv_heads, spec_->head_dim, cache_format_},
+                stream);
+    params.cache = unpacked_.data();
+    params.format = CacheFormat::kBf16;
+    params.words = unpacked_indices_.as<int32_t>() - first;  // tiles have offsets from `words`
+  }
+  MarkAttention("attention, prompts", false, spec_->layers[layer].sliding_window, stream);
+  PrefillAttention(params, stream);
+}
+
+}  // namespace nereid::gpu
