@@ -2,16 +2,12 @@
 #include "backends/gpu_llm/gpu_executor.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/forms.h"
-#include "backends/gpu_llm/kernels/sampling/logits.h"
-#include "backends/gpu_llm/kernels/sampling/sample.h"
-#include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 
 namespace nereid::gpu {
 namespace {
@@ -21,9 +17,6 @@ constexpr double kMaxIdleGapSeconds = 5e-3;
 
 // The launches of a step of more rows take no longer than the step.
 constexpr int32_t kFewRows = 64;
-
-// Logits that rules may change in one step, 16 bytes each.
-constexpr int32_t kMaxEdits = 1 << 16;
 
 // Makes the device current and returns the form of the kernels that it runs.
 Result<KernelForm> SelectDevice(int32_t device) {
@@ -68,19 +61,6 @@ llm::DecoderModel WithPositionLimit(llm::DecoderModel model, int32_t max_positio
   return model;
 }
 
-// A dynamic rope is only supported up to its trained length, because the rope table has one row for
-// each position, independent of the prompt's length.
-Status CheckLimit(const llm::DecoderSpec& spec, int32_t max_positions) {
-  for (const llm::RopeSpec& rope : spec.ropes) {
-    if (rope.trained_positions > 0 && max_positions > rope.trained_positions) {
-      return UnsupportedError("max_seq_len is ", max_positions, ", but gpu_llm serves a dynamic ",
-                              "rope up to the ", rope.trained_positions,
-                              " tokens that it was trained on (cpu_reference goes on)");
-    }
-  }
-  return Status::Ok();
-}
-
 // Largest sliding window of all layers; 0 if a layer has none.
 int32_t AttentionWindow(const llm::DecoderSpec& spec) {
   int32_t window = 0;
@@ -95,27 +75,14 @@ int32_t AttentionWindow(const llm::DecoderSpec& spec) {
 
 Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model,
                                                          const GpuExecutorOptions& options) {
+  const int32_t num_gpus = options.group == nullptr ? 1 : options.group->count();
   NEREID_ASSIGN_OR_RETURN(const Sharding sharding,
-                          Sharding::Of(model.spec, options.rank,
-                                       options.group == nullptr ? 1 : options.group->count()));
+                          Sharding::Of(model.spec, options.rank, num_gpus));
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
-  NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
-  if (options.resident_weights_fraction < 1.0) {
-    const bool has_experts = std::any_of(model.spec.layers.begin(), model.spec.layers.end(),
-                                         [](const llm::LayerSpec& layer) { return layer.is_moe; });
-    if (has_experts) {
-      return UnsupportedError("parameter 'gpu_weights_percent' is ",
-                              options.resident_weights_fraction,
-                              " for a mixture of experts: gpu_llm keeps weights of dense models in "
-                              "host memory");
-    }
-  }
+  NEREID_RETURN_IF_ERROR(CheckOptions(options, model.spec));
   NEREID_ASSIGN_OR_RETURN(const KernelForm form, SelectDevice(options.device));
-  if (form == KernelForm::kPortable) {
-    NEREID_RETURN_IF_ERROR(
-        CheckPortableSupport(options.group == nullptr ? 1 : options.group->count()));
-  }
+  if (form == KernelForm::kPortable) NEREID_RETURN_IF_ERROR(CheckPortableSupport(num_gpus));
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options.device));
   std::unique_ptr<GpuExecutor> executor(
@@ -131,13 +98,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       model_(WithPositionLimit(std::move(model), options.max_positions)),
       options_(options),
       planner_(PlannerOptions(model_.spec, num_processors, options.is_batch_invariant)),
-      draw_planner_(model_.spec.vocab_size, kMaxEdits),
       graphs_(options.group, options.on_warning),
-      chain_graphs_(options.group, options.on_warning),
-      tree_graphs_(options.group, options.on_warning),
-      hidden_state_graphs_(options.group, options.on_warning),
-      adapter_graphs_(options.group, options.on_warning),
-      adapter_chain_graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -192,8 +153,11 @@ Status GpuExecutor::Initialize() {
   planned.max_decode_rows = padded;
   planned.fused_rows = decoder_->fused_rows();
   planner_ = StepPlanner(planned);
-  const int64_t table_words =
-      int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
+  NEREID_RETURN_IF_ERROR(MakeBuffers(limits));
+  return SizeCache();
+}
+
+StepShape GpuExecutor::LargestShape(const DecoderLimits& limits) const {
   StepShape largest;
   largest.num_tokens = limits.max_num_tokens;
   largest.num_logits = limits.max_num_tokens;
@@ -205,30 +169,32 @@ Status GpuExecutor::Initialize() {
     largest.num_adapter_tiles =
         limits.max_num_tokens / kAdapterTileRows + limits_.max_num_sequences;
   }
-  const int32_t group = spec.num_heads / spec.num_kv_heads;
+  const int32_t group = model_.spec.num_heads / model_.spec.num_kv_heads;
   largest.num_prefill = limits.max_num_tokens * group / kQueryRows + limits_.max_num_sequences + 1;
-  const int64_t words_bytes = 4 * (StepLayout(largest).block_tables + table_words) +
-                              max_num_logits_ * sizeof(DrawItem) + kMaxEdits * sizeof(LogitEdit) +
-                              64;
-  NEREID_ASSIGN_OR_RETURN(words_, DeviceMemory::Allocate(words_bytes, "the step's plan"));
+  return largest;
+}
+
+Status GpuExecutor::MakeBuffers(const DecoderLimits& limits) {
+  const int64_t table_words =
+      int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
+  NEREID_ASSIGN_OR_RETURN(
+      upload_, StepUpload::Create(StepLayout(LargestShape(limits)).block_tables + table_words,
+                                  max_num_logits_, kMaxLogitEdits, options_.group));
   for (InFlightStep& in_flight : in_flight_) {
     NEREID_ASSIGN_OR_RETURN(in_flight.done, MakeEvent());
-    NEREID_ASSIGN_OR_RETURN(in_flight.words, PinnedMemory::Allocate(words_bytes));
   }
-  NEREID_ASSIGN_OR_RETURN(
-      argmax_partials_,
-      DeviceMemory::Allocate(sizeof(PartialArgMax) * kArgMaxSplits * max_num_logits_,
-                             "partial results of sampling"));
-  NEREID_ASSIGN_OR_RETURN(argmax_tickets_,
-                          DeviceMemory::Allocate(4 * max_num_logits_, "sampling's counters"));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
-  NEREID_ASSIGN_OR_RETURN(log_sums_, DeviceMemory::Allocate(4 * max_num_logits_, "log sums"));
-  NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
-  NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
-  NEREID_RETURN_IF_ERROR(MakeMasks());
+  const StepLogits logits = {decoder_->logits(), decoder_->logits_stride(), model_.spec.vocab_size,
+                             decoder_->last_tokens()};
+  NEREID_ASSIGN_OR_RETURN(StepSampler sampler,
+                          StepSampler::Create(logits, max_num_logits_, options_.rank == 0));
+  sampler_.emplace(std::move(sampler));
+  NEREID_ASSIGN_OR_RETURN(LogitOutputs outputs,
+                          LogitOutputs::Create(logits, max_num_logits_, limits.max_num_tokens));
+  logit_outputs_.emplace(std::move(outputs));
+  host_logits_.emplace(logits);
   // Later, an allocation may wait for all GPUs, one of which waits for this one.
-  if (options_.group != nullptr && options_.rank == 0) NEREID_RETURN_IF_ERROR(MakeTopTokens());
-  return SizeCache();
+  if (options_.group != nullptr && options_.rank == 0) return logit_outputs_->AllocateTopTokens();
+  return {};
 }
 
 Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
@@ -276,8 +242,7 @@ Result<std::span<const int32_t>> GpuExecutor::LoadAdapters(const llm::StepBatch&
                                           running ? &*running : nullptr, stream_.get()));
   if (adapters_->groups() != adapter_groups_) {  // the recorded steps miss a product
     adapter_groups_ = adapters_->groups();
-    adapter_graphs_.Forget();
-    adapter_chain_graphs_.Forget();
+    graphs_.ForgetAdapters();
   }
   return slots;
 }
@@ -333,21 +298,36 @@ Status GpuExecutor::OpenTiers() {
   return {};
 }
 
+llm::ExecutorFeatures GpuExecutor::features() const {
+  return {.block_copies = true,
+          .candidates = true,
+          .logits = true,
+          .prompt_log_probs = true,
+          .top_tokens = true,
+          .token_masks = true,
+          .adapters = adapters_ != nullptr,
+          .draft_tokens = true,
+          .draft_masks = true,
+          .draft_trees = options_.group == nullptr,
+          .prompt_embeddings = true,
+          .draft_logits = true,
+          .hidden_states = true,
+          .overlap = timer_ == nullptr,
+          .batch_invariant = options_.is_batch_invariant};
+}
+
 llm::ExecutorMemory GpuExecutor::memory() const {
   llm::ExecutorMemory memory;
-  memory.gpu_bytes = static_cast<int64_t>(weights_.memory.size_bytes() + words_.size_bytes() +
-                                          argmax_partials_.size_bytes()) +
+  memory.gpu_bytes = static_cast<int64_t>(weights_.memory.size_bytes() + upload_.device_bytes() +
+                                          sampler_->device_bytes()) +
                      decoder_->memory_bytes();
-  memory.pinned_bytes = static_cast<int64_t>(sampled_.size_bytes());
+  memory.pinned_bytes = static_cast<int64_t>(sampler_->pinned_bytes() + upload_.pinned_bytes());
   if (weights_.stream != nullptr) memory.pinned_bytes += weights_.stream->pinned_bytes();
   if (adapters_ != nullptr) {
     memory.gpu_bytes += adapters_->memory_bytes();
     memory.pinned_bytes += adapters_->pinned_bytes();
   }
   if (storage_ != nullptr) memory.pinned_bytes += storage_->pinned_bytes();
-  for (const InFlightStep& in_flight : in_flight_) {
-    memory.pinned_bytes += static_cast<int64_t>(in_flight.words.size_bytes());
-  }
   return memory;
 }
 
@@ -368,65 +348,35 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, LoadAdapters(batch));
   NEREID_RETURN_IF_ERROR(CheckDraftTrees(batch));
   planner_.Plan(batch, buffer_index, adapter_slots);
-  if (options_.rank == 0) draw_planner_.Plan(batch);
+  sampler_->Plan(batch);
   const StepShape shape = planner_.shape();
   in_flight.rows.clear();
   in_flight.drafts.Take(batch, planner_);
   in_flight.result = {};
-  in_flight.log_prob_rows.clear();
-  in_flight.top_tokens.clear();
-  in_flight.hidden_rows.clear();
+  logit_outputs_->Begin(buffer_index);
+  hidden_states_.Clear(buffer_index);
   int32_t num_sampled = 0;
-  bool needs_logits = false, needs_top_tokens = false;
   for (const llm::BatchEntry& sequence : batch.entries) {
     in_flight.rows.push_back(sequence.samples ? num_sampled : -1);
     num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
-    needs_logits |=
-        sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
-    needs_top_tokens |= sequence.num_top_tokens > 0;
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
-  NEREID_RETURN_IF_ERROR(Upload(buffer_index));
-  NEREID_RETURN_IF_ERROR(WritePromptRows(buffer_index));
+  NEREID_RETURN_IF_ERROR(upload_.Start(planner_.words(), sampler_->items(), sampler_->edits(),
+                                       buffer_index, stream_.get()));
+  NEREID_ASSIGN_OR_RETURN(const __nv_bfloat16* const prompt_rows,
+                          upload_.WritePromptRows(planner_.prompt_rows(), model_.spec.hidden_size,
+                                                  buffer_index, stream_.get()));
+  if (prompt_rows != nullptr) decoder_->SetPromptRows(prompt_rows);
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->cache_blocks().Copy(copy.from, copy.to, stream_.get()));
-  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr &&
-                         !(shape.has_trees && shape.has_adapters);
-  bool is_launched = false;
-  if (has_graph) {
-    NEREID_ASSIGN_OR_RETURN(is_launched, GraphsOf(shape).Launch(shape.num_tokens, stream_.get()));
+  NEREID_ASSIGN_OR_RETURN(in_flight.result.is_typical, Launch(batch, buffer_index));
+  if (shape.returns_hidden_states && options_.rank == 0) {
+    NEREID_RETURN_IF_ERROR(hidden_states_.Return(batch, decoder_->captured(), buffer_index,
+                                                 stream_.get(), in_flight.result));
   }
-  if (!is_launched) {
-    NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
-    NEREID_RETURN_IF_ERROR(ComputeUnsampledRows(batch, shape, buffer_index));
-    NEREID_RETURN_IF_ERROR(RunHead(shape, true));
-  }
-  const int num_trials = decoder_->TakeNumTrials();
-  bool is_recording = false;
-  if (has_graph && !is_launched) {
-    NEREID_ASSIGN_OR_RETURN(is_recording,
-                            GraphsOf(shape).Record(
-                                shape.num_tokens, num_trials == 0, StepsBeforeRecording(shape),
-                                [&] { return Run(shape, false); }, stream_.get()));
-  }
-  // Many rows take longer than their launches; and a step has one product of the LM head, whose
-  // trials take many steps.
-  const bool is_plain = is_launched || !has_graph || counts().num_failed_recordings > 0 ||
-                        (shape.num_tokens > kFewRows && !is_recording);
-  in_flight.result.is_typical = is_plain && num_trials <= 1;
-  if (shape.returns_hidden_states) NEREID_RETURN_IF_ERROR(ReturnHiddenStates(batch, in_flight));
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
-  if (needs_logits && options_.rank == 0) {
-    NEREID_RETURN_IF_ERROR(ExtractRows(batch, shape, 0, num_sampled, buffer_index));
-    NEREID_RETURN_IF_ERROR(FindCandidates(batch, buffer_index));
-  }
-  if (needs_top_tokens && options_.rank == 0)
-    NEREID_RETURN_IF_ERROR(FindTopTokensOfRows(batch, buffer_index));
-  if (batch.has_token_masks && options_.rank == 0)
-    NEREID_RETURN_IF_ERROR(UploadMasks(batch, buffer_index));
-  NEREID_RETURN_IF_ERROR(Draw(shape));
-  NEREID_RETURN_IF_ERROR(DrawRowsOnHost(batch, buffer_index));
+  if (options_.rank == 0) NEREID_RETURN_IF_ERROR(Sample(batch, shape, buffer_index));
   if (options_.group != nullptr && shape.num_sampled > 0) {
     BroadcastTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
     NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
@@ -443,31 +393,34 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   return {};
 }
 
-// The kernel reads the rows where they are: each once, so that a copy on the device saves nothing.
-// The previous step of this buffer was collected.
-Status GpuExecutor::WritePromptRows(int32_t buffer_index) {
-  const auto rows = planner_.prompt_rows();
-  if (rows.empty()) return {};
-  const auto row_size = static_cast<size_t>(model_.spec.hidden_size);
-  PinnedMemory& memory = in_flight_[buffer_index].prompt_rows;
-  const size_t size_bytes = rows.size() * row_size * sizeof(__nv_bfloat16);
-  if (size_bytes > memory.size_bytes()) {
-    // On all GPUs in the same step. An allocation may wait for all of them, so that none may wait
-    // for this one meanwhile.
-    if (options_.group != nullptr) {
-      NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-      NEREID_RETURN_IF_ERROR(options_.group->WaitForAll().status());
-    }
-    memory = PinnedMemory();
-    NEREID_ASSIGN_OR_RETURN(memory, PinnedMemory::Allocate(std::bit_ceil(size_bytes)));
-    if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->WaitForAll().status());
+Result<bool> GpuExecutor::Launch(const llm::StepBatch& batch, int32_t buffer_index) {
+  const StepShape shape = planner_.shape();
+  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr &&
+                         !(shape.has_trees && shape.has_adapters);
+  StepGraphs& graphs = graphs_.Of(shape, IsFused(shape));
+  bool is_launched = false;
+  if (has_graph) {
+    NEREID_ASSIGN_OR_RETURN(is_launched, graphs.Launch(shape.num_tokens, stream_.get()));
   }
-  auto* to = memory.as<__nv_bfloat16>();
-  for (const std::span<const float> row : rows)
-    to = std::transform(row.begin(), row.end(), to,
-                        [](float value) { return __float2bfloat16_rn(value); });
-  decoder_->SetPromptRows(memory.as<__nv_bfloat16>());
-  return {};
+  if (!is_launched) {
+    NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, upload_.words(), true, stream_.get()));
+    NEREID_RETURN_IF_ERROR(ComputeUnsampledRows(batch, shape, buffer_index));
+    NEREID_RETURN_IF_ERROR(RunHead(shape, true));
+  }
+  const int num_trials = decoder_->TakeNumTrials();
+  bool is_recording = false;
+  if (has_graph && !is_launched) {
+    NEREID_ASSIGN_OR_RETURN(is_recording,
+                            graphs.Record(
+                                shape.num_tokens, num_trials == 0, StepsBeforeRecording(shape),
+                                [&] { return Run(shape, false); }, stream_.get()));
+  }
+  // Many rows take longer than their launches; and a step has one product of the LM head, whose
+  // trials take many steps.
+  const bool is_plain = is_launched || !has_graph || counts().num_failed_recordings > 0 ||
+                        (shape.num_tokens > kFewRows && !is_recording);
+  const bool is_typical = is_plain && num_trials <= 1;
+  return is_typical;
 }
 
 int32_t GpuExecutor::StepsBeforeRecording(const StepShape& shape) const {
@@ -476,38 +429,134 @@ int32_t GpuExecutor::StepsBeforeRecording(const StepShape& shape) const {
                           : options_.steps_before_recording;
 }
 
-StepGraphs& GpuExecutor::GraphsOf(const StepShape& shape) {
-  if (shape.has_trees) return tree_graphs_;
-  if (shape.has_adapters) return shape.has_chains ? adapter_chain_graphs_ : adapter_graphs_;
-  if (shape.has_chains && !IsFused(shape)) return chain_graphs_;
-  return shape.returns_hidden_states && IsFused(shape) ? hidden_state_graphs_ : graphs_;
-}
-
 bool GpuExecutor::IsFused(const StepShape& shape) const {
   return !shape.has_adapters && !shape.has_trees && shape.num_tokens <= decoder_->fused_rows();
 }
 
-// The previous step of this buffer was collected, so its copy has completed.
-Status GpuExecutor::Upload(int32_t buffer_index) {
-  const std::span<const int32_t> words = planner_.words();
-  const size_t items_at = (words.size_bytes() + 15) / 16 * 16;
-  const size_t edits_at = items_at + (draw_planner_.items().size_bytes() + 15) / 16 * 16;
-  const size_t size_bytes = draw_planner_.items().empty()
-                                ? words.size_bytes()
-                                : edits_at + draw_planner_.edits().size_bytes();
-  if (size_bytes > words_.size_bytes()) {
-    return InternalError("a step's plan takes ", size_bytes, " bytes, but its buffer has ",
-                         words_.size_bytes());
+Status GpuExecutor::Run(const StepShape& shape, bool may_time) {
+  NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, upload_.words(), may_time, stream_.get()));
+  return RunHead(shape, may_time);
+}
+
+Status GpuExecutor::RunHead(const StepShape& shape, bool may_time) {
+  if (shape.num_sampled == 0) return {};
+  NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(shape, upload_.words(), 0, shape.num_sampled,
+                                                 may_time, stream_.get()));
+  if (options_.rank == 0) sampler_->FindMostLikely(SamplerLaunch(shape), 0, shape.num_sampled);
+  return CudaStatus(cudaGetLastError(), "sampling");
+}
+
+Status GpuExecutor::ComputeUnsampledRows(const llm::StepBatch& batch, const StepShape& shape,
+                                         int32_t buffer_index) {
+  for (int32_t first = shape.num_sampled; first < shape.num_logits; first += max_num_logits_) {
+    const int32_t count = std::min(max_num_logits_, shape.num_logits - first);
+    NEREID_RETURN_IF_ERROR(
+        decoder_->ComputeLogits(shape, upload_.words(), first, count, true, stream_.get()));
+    if (options_.rank > 0) continue;
+    sampler_->FindMostLikely(SamplerLaunch(shape), first, count);
+    NEREID_RETURN_IF_ERROR(ExtractLogits(batch, shape, first, count, buffer_index));
+    num_logits_ = count;
   }
-  char* to = in_flight_[buffer_index].words.as<char>();
-  std::memcpy(to, words.data(), words.size_bytes());
-  if (!draw_planner_.items().empty()) {
-    std::memcpy(to + items_at, draw_planner_.items().data(), draw_planner_.items().size_bytes());
-    std::memcpy(to + edits_at, draw_planner_.edits().data(), draw_planner_.edits().size_bytes());
+  return CudaStatus(cudaGetLastError(), "rows of logits");
+}
+
+Status GpuExecutor::ExtractLogits(const llm::StepBatch& batch, const StepShape& shape,
+                                  int32_t first, int32_t count, int32_t buffer_index) {
+  return logit_outputs_->Extract(
+      batch,
+      {planner_.logit_rows().subspan(first, count), first,
+       upload_.words() + StepLayout(shape).next_ids, sampler_->log_sums()},
+      buffer_index, *host_logits_, stream_.get(), in_flight_[buffer_index].result);
+}
+
+Status GpuExecutor::Sample(const llm::StepBatch& batch, const StepShape& shape,
+                           int32_t buffer_index) {
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  bool needs_logits = false, needs_top_tokens = false;
+  int32_t num_sampled = 0;
+  for (const llm::BatchEntry& sequence : batch.entries) {
+    num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
+    needs_logits |=
+        sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
+    needs_top_tokens |= sequence.num_top_tokens > 0;
   }
+  if (needs_logits) {
+    NEREID_RETURN_IF_ERROR(ExtractLogits(batch, shape, 0, num_sampled, buffer_index));
+    NEREID_RETURN_IF_ERROR(logit_outputs_->FindCandidates(batch, in_flight.rows, *host_logits_,
+                                                          stream_.get(), in_flight.result));
+  }
+  if (needs_top_tokens) {
+    NEREID_RETURN_IF_ERROR(logit_outputs_->FindTopTokens(
+        batch, in_flight.rows, sampler_->log_sums(), buffer_index, stream_.get()));
+  }
+  return sampler_->Draw(SamplerLaunch(shape), batch, buffer_index, *host_logits_);
+}
+
+Result<llm::StepResult> GpuExecutor::Collect() {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  const auto buffer_index = static_cast<int32_t>(num_collected_ % 2);
+  InFlightStep& in_flight = in_flight_[buffer_index];
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(in_flight.done.get()));
+  if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->status());
+  if (timer_ != nullptr) NEREID_RETURN_IF_ERROR(timer_->Collect());
+  ++num_collected_;
+  if (num_collected_ == num_submitted_) last_collect_ = std::chrono::steady_clock::now();
+  llm::StepResult result = std::move(in_flight.result);
+  if (options_.rank > 0) return result;
+  result.tokens.resize(in_flight.rows.size());
+  hidden_states_.Take(decoder_->captured(), buffer_index, in_flight.rows.size(), result);
+  for (size_t i = 0; i < in_flight.rows.size(); ++i) {
+    if (in_flight.rows[i] < 0) continue;
+    const int32_t first = in_flight.rows[i];
+    in_flight.drafts.Accept(i, sampler_->ids(buffer_index) + first,
+                            sampler_->log_probs(buffer_index) + first, result);
+  }
+  NEREID_RETURN_IF_ERROR(MoveAccepted(in_flight.drafts, buffer_index));
+  logit_outputs_->Take(buffer_index, in_flight.rows.size(), result);
+  return result;
+}
+
+Status GpuExecutor::MoveAccepted(const StepDrafts& drafts, int32_t buffer_index) {
+  const auto moves = drafts.moves();
+  const auto ranges = drafts.ranges();
+  if (moves.empty()) return {};
+  const auto half = static_cast<size_t>(max_num_logits_) * (sizeof(TokenMove) + sizeof(MoveRange));
+  if (moves_.size_bytes() == 0) {
+    NEREID_ASSIGN_OR_RETURN(moves_, PinnedMemory::Allocate(2 * half));
+  }
+  // The moves of the step before the previous one have ended: a step that followed them has.
+  auto* const to_moves = reinterpret_cast<TokenMove*>(moves_.as<char>() + buffer_index * half);
+  auto* const to_ranges = reinterpret_cast<MoveRange*>(to_moves + max_num_logits_);
+  std::copy(moves.begin(), moves.end(), to_moves);
+  std::copy(ranges.begin(), ranges.end(), to_ranges);
+  return decoder_->MoveTokens(to_moves, to_ranges, static_cast<int>(ranges.size()), stream_.get());
+}
+
+Result<std::vector<float>> GpuExecutor::ReadLogits() {
+  std::vector<float> logits(int64_t{num_logits_} * limits_.vocab_size);
   NEREID_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(words_.data(), to, size_bytes, cudaMemcpyHostToDevice, stream_.get()));
-  return {};
+      cudaMemcpy2D(logits.data(), int64_t{limits_.vocab_size} * 4, decoder_->logits(),
+                   int64_t{decoder_->logits_stride()} * 4, int64_t{limits_.vocab_size} * 4,
+                   num_logits_, cudaMemcpyDeviceToHost));
+  return logits;
+}
+
+Status GpuExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
+                                        llm::HiddenStatePlace place) {
+  for (const int32_t layer : layers) {
+    if (layer >= 0 && layer <= model_.spec.num_layers()) continue;
+    return InvalidArgError("hidden states of layer ", layer, ": the model has layers 0 to ",
+                           model_.spec.num_layers() - 1, ", and ", model_.spec.num_layers(),
+                           " means its output");
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  hidden_states_.SetPlace(place);
+  NEREID_RETURN_IF_ERROR(decoder_->Capture({layers.begin(), layers.end()}));
+  if (options_.group == nullptr || options_.rank > 0 || place == llm::HiddenStatePlace::kDevice)
+    return {};
+  // Now, because an allocation during a step may wait for all GPUs, one of which waits for this
+  // one.
+  return hidden_states_.Allocate(*decoder_->captured(), limits_.max_num_tokens);
 }
 
 }  // namespace nereid::gpu

@@ -1,5 +1,6 @@
-// The step sizes that are recorded, waiting, or refused. A size whose recording failed once is
-// never recorded. Used by StepGraphs. No CUDA here. [engine thread]
+// Which decode steps can share recordings, and the step sizes that are recorded, waiting, or
+// refused. A size whose recording failed once is never recorded. Used by StepGraphs and
+// DecodeGraphs. No CUDA here. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,28 @@
 #include <optional>
 #include <utility>
 
+#include "backends/gpu_llm/step_plan.h"
+
 namespace nereid::gpu {
+
+// Decode steps whose kernels differ: graphs of one kind do not serve another one.
+enum class StepKind : int32_t {
+  kPlain,         // also fused steps with draft tokens
+  kTrees,         // with draft trees, without adapters
+  kChains,        // attention reads a context for several tokens of a sequence
+  kHiddenStates,  // fused, and a kernel behind it copies hidden states
+  kAdapters,      // with LoRA adapters, whichever
+  kAdapterChains,
+};
+inline constexpr int kNumStepKinds = 6;
+
+// `is_fused`: one launch computes the layers of the step.
+inline StepKind KindOf(const StepShape& shape, bool is_fused) {
+  if (shape.has_trees) return StepKind::kTrees;
+  if (shape.has_adapters) return shape.has_chains ? StepKind::kAdapterChains : StepKind::kAdapters;
+  if (shape.has_chains && !is_fused) return StepKind::kChains;
+  return shape.returns_hidden_states && is_fused ? StepKind::kHiddenStates : StepKind::kPlain;
+}
 
 template <typename Graph>
 class RecordedSteps {

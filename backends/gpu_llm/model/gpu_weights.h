@@ -16,6 +16,7 @@
 
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
+#include "backends/gpu_llm/model/matrix_source.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/model/weight_stream.h"
 #include "backends/llm_core/model/architecture.h"
@@ -105,14 +106,6 @@ void VisitPointers(GpuLayer& layer, Visit visit) {
     visit(matrix->input_scale);
   }
 }
-
-// Random weights; the layers' matrices have this format.
-struct DummyWeights {
-  uint64_t seed = 1;
-  WeightFormat format = WeightFormat::kBf16;
-  bool quantizes_input = true;  // of fp8
-  float bias_bound = 0.0f;      // biases are uniform between this and its negative
-};
 
 // UNSUPPORTED names the feature of the decoder that this backend does not support.
 Status CheckGpuSupport(const llm::DecoderModel& model);

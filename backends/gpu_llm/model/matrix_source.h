@@ -56,4 +56,12 @@ std::vector<float> Fp8RowScales(const MatrixSource& source);
 Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int64_t first,
                      int64_t count, uint8_t* to);
 
+// Random weights; the layers' matrices have this format.
+struct DummyWeights {
+  uint64_t seed = 1;
+  WeightFormat format = WeightFormat::kBf16;
+  bool quantizes_input = true;  // of fp8
+  float bias_bound = 0.0f;      // biases are uniform between this and its negative
+};
+
 }  // namespace nereid::gpu

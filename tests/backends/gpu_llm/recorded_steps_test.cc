@@ -41,5 +41,25 @@ TEST(RecordedStepsTest, ARefusedSizeIsNotTriedAgainAndOthersAre) {
   EXPECT_EQ(steps.num_refused(), 2);
 }
 
+// Steps whose recordings must not be mixed, and those that may share one.
+TEST(StepKindTest, ShapesThatLaunchOtherKernelsAreOfOtherKinds) {
+  StepShape shape;
+  shape.num_tokens = shape.num_decode = 4;
+  EXPECT_EQ(KindOf(shape, true), StepKind::kPlain);
+  EXPECT_EQ(KindOf(shape, false), StepKind::kPlain);
+  shape.has_chains = true;
+  EXPECT_EQ(KindOf(shape, true), StepKind::kPlain);
+  EXPECT_EQ(KindOf(shape, false), StepKind::kChains);
+  shape.returns_hidden_states = true;
+  EXPECT_EQ(KindOf(shape, true), StepKind::kHiddenStates);
+  EXPECT_EQ(KindOf(shape, false), StepKind::kChains);
+  shape.has_adapters = true;
+  EXPECT_EQ(KindOf(shape, false), StepKind::kAdapterChains);
+  shape.has_chains = false;
+  EXPECT_EQ(KindOf(shape, false), StepKind::kAdapters);
+  shape.has_trees = true;
+  EXPECT_EQ(KindOf(shape, false), StepKind::kTrees);
+}
+
 }  // namespace
 }  // namespace nereid::gpu
