@@ -218,6 +218,24 @@ Result<bool> CublasGemm::RunTrial(const CublasGemmCall& call, const AlgorithmKey
          TryRun(call, own, search->candidates[*fastest], stream) == CUBLAS_STATUS_SUCCESS;
 }
 
+bool CublasGemm::RunProposed(const CublasGemmCall& call, const Layouts& layouts,
+                             cudaStream_t stream) {
+  constexpr int kSharedRows = 64;
+  CublasGemmCall wide = call;
+  wide.num_rows = (call.num_rows + kSharedRows - 1) / kSharedRows * kSharedRows;
+  const AlgorithmKey key = KeyOf(wide);
+  auto found = proposed_.find(key);
+  if (found == proposed_.end()) {
+    const Layouts of_wide(wide);
+    if (!of_wide.is_ok()) return false;
+    const auto proposed = Propose(wide, of_wide, 1);
+    if (!proposed.ok()) return false;
+    found = proposed_.insert({key, std::bit_cast<Algorithm>((*proposed)[0])}).first;
+  }
+  return TryRun(call, layouts, std::bit_cast<cublasLtMatmulAlgo_t>(found->second), stream) ==
+         CUBLAS_STATUS_SUCCESS;
+}
+
 Status CublasGemm::Run(const CublasGemmCall& call, bool may_time, cudaStream_t stream) {
   if (call.num_rows == 0) return {};
   const AlgorithmKey key = KeyOf(call);
@@ -234,16 +252,10 @@ Status CublasGemm::Run(const CublasGemmCall& call, bool may_time, cudaStream_t s
     const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
     if (TryRun(call, layouts, algorithm, stream) == CUBLAS_STATUS_SUCCESS) return {};
   }
-  if (const auto found = proposed_.find(key); found != proposed_.end()) {
-    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(found->second);
-    if (TryRun(call, layouts, algorithm, stream) == CUBLAS_STATUS_SUCCESS) return {};
-  }
+  if (RunProposed(call, layouts, stream)) return {};
   NEREID_ASSIGN_OR_RETURN(const auto proposed, Propose(call, layouts, 1));
   const cublasStatus_t status = TryRun(call, layouts, proposed[0], stream);
-  if (status == CUBLAS_STATUS_SUCCESS) {
-    proposed_.insert_or_assign(key, std::bit_cast<Algorithm>(proposed[0]));
-    return {};
-  }
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
                        call.num_outputs, " failed: ", cublasLtGetStatusString(status));
 }

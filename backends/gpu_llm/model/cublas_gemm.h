@@ -75,6 +75,9 @@ class CublasGemm {
   Status CollectTimings();
   // Runs the call with a candidate. False: no candidate is left, and nothing was done.
   Result<bool> RunTrial(const CublasGemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
+  // Runs the call with the library's first proposal for a size that it shares with others. False:
+  // nothing was done.
+  bool RunProposed(const CublasGemmCall& call, const Layouts& layouts, cudaStream_t stream);
   // An error means that the algorithm does not support the call, and nothing was done.
   cublasStatus_t TryRun(const CublasGemmCall& call, const Layouts& layouts,
                         const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);

@@ -56,6 +56,40 @@ Status Eagle3Layer::FinishKeeping() {
   return CudaStatus(cudaEventRecord(kept_done_.get(), stream()), "kept hidden states");
 }
 
+Status Eagle3Layer::WarmUp() {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(kept_.data(), 0, kept_.size_bytes(), stream()));
+  llm::SamplingParams sampling;
+  sampling.returns_log_probs = true;
+  const std::vector<int32_t> zeros(kMaxRows, 0);
+  std::vector<int32_t> drafts;
+  const auto run = [&](int32_t num_chains, int32_t num_rows, int32_t max_drafts) -> Status {
+    if (num_chains > max_entries_ || num_rows + max_drafts > spec_.max_positions) return {};
+    std::vector<std::unique_ptr<llm::HeadCache>> caches;
+    std::vector<llm::DraftChain> chains(static_cast<size_t>(num_chains));
+    for (llm::DraftChain& chain : chains) {
+      caches.push_back(MakeCache());
+      if (!caches.back()->Reserve(num_rows + max_drafts)) return {};  // the head has few KV blocks
+      chain.tokens = chain.kept = chain.sequence =
+          std::span(zeros).first(static_cast<size_t>(num_rows));
+      chain.cache = caches.back().get();
+      chain.max_drafts = max_drafts;
+      chain.sampling = &sampling;
+      chain.drafts = &drafts;
+    }
+    return RunChains(chains, 0.0f);
+  };
+  constexpr int32_t kFewChains = 64;  // of each number
+  for (int32_t count = 1; count <= max_entries_; count = StepPlanner::PaddedBatch(count + 1)) {
+    if (count <= kFewChains || (count & (count - 1)) == 0) NEREID_RETURN_IF_ERROR(run(count, 1, 3));
+  }
+  constexpr int32_t kChains = 8;
+  for (int32_t rows = 64; rows <= kMaxRows; rows *= 2)
+    NEREID_RETURN_IF_ERROR(run(kChains, rows / kChains, 1));
+  sampling.top_p = 0.9f;
+  NEREID_RETURN_IF_ERROR(run(1, 1, 2));
+  return CudaStatus(cudaStreamSynchronize(stream()), "a draft head");
+}
+
 Status Eagle3Layer::RunChains(std::span<llm::DraftChain> chains, float least_probability) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   for (size_t first = 0; first < chains.size();) {

@@ -57,6 +57,7 @@ Result<std::unique_ptr<Eagle3Layer>> Eagle3Layer::Create(llm::Eagle3Head head,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options.device));
   std::unique_ptr<Eagle3Layer> layer(new Eagle3Layer(head, options, num_processors));
   NEREID_RETURN_IF_ERROR(layer->Initialize(head));
+  if (options.num_kept_rows > 0) NEREID_RETURN_IF_ERROR(layer->WarmUp());
   return layer;
 }
 

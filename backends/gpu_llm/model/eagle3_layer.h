@@ -97,6 +97,8 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
               int32_t num_processors);
   Status Initialize(const llm::Eagle3Head& head);
   Status AllocateBuffers(int64_t feature_size);
+  // Runs chains of all sizes, so that no step of a request loads their kernels.
+  Status WarmUp();
   cudaStream_t stream() const { return stream_ ? stream_.get() : options_.stream; }
   const __nv_bfloat16* token_embedding() const {
     return weights_.token_embedding != nullptr ? weights_.token_embedding

@@ -29,6 +29,8 @@ constexpr int32_t kTreeProbeLength = 8;
 constexpr size_t kProbeSequences = 4;
 constexpr int32_t kProbeOutcomes = 12, kFewProbeOutcomes = 6;
 constexpr int32_t kHardlyAny = 1;
+// Sequences that a drafter catches up with in a step before it is known how long that takes.
+constexpr size_t kFirstCatchUps = 8;
 // The part of a step that a further sequence of a trial may take to catch up with it.
 constexpr double kPartOfCatchUp = 0.02;
 // While a drafter that reads hidden states rests, they are read in so many steps before it is tried
@@ -188,7 +190,6 @@ void DraftPlanner::RecordDrafting(double seconds) {
     drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
     drafting_[i]->drafts->num_observed = 0;
   }
-  if (!std::exchange(has_drafted_, true)) return;
   const auto num_queries = static_cast<int32_t>(queries_.size());
   const int32_t length = options_.drafter->DraftingSteps(static_cast<int32_t>(longest));
   if (num_caught_up == 0) {
@@ -220,7 +221,7 @@ void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
   const int64_t most = options_.drafter->max_catch_up();
   double together = 0.0;
   int64_t num_together = 0;  // tokens
-  size_t num_left = seconds_of_unseen_ > 0.0 ? drafting_.size() : kProbeSequences;
+  size_t num_left = seconds_of_unseen_ > 0.0 ? drafting_.size() : kFirstCatchUps;
   for (size_t n = 0; n < drafting_.size(); ++n) {
     const size_t i = (n + num_plans_) % drafting_.size();
     Sequence& sequence = *drafting_[i];

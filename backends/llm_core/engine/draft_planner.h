@@ -164,7 +164,6 @@ class DraftPlanner {
   double draft_seconds_ = 0.0;      // of the last Plan
   double catch_up_seconds_ = 0.0;   // of these: for tokens that the drafter had not seen
   double seconds_of_unseen_ = 0.0;  // for each such token, on average; 0: not measured
-  bool has_drafted_ = false;        // a costly drafter was called: the first call loads kernels
   // Plain steps before the next probe. None while a trial goes on.
   int32_t num_steps_to_probe_ = 0;
   int32_t num_rest_steps_ = 0;  // after the last trial in vain

@@ -18,7 +18,9 @@ class DraftTimes {
     double& average = seconds_[Class(num_sequences)];
     const double one = seconds / length;
     if (average == 0.0) {
-      average = one;
+      // A first call may take long, and may be the last one if it seems to.
+      const double near = Of(num_sequences, 1, 0.0);
+      average = near > 0.0 ? std::min(one, 2.0 * near) : one;
     } else {  // as in StepCosts: delays say little
       average += (one < average ? 0.5 : 0.125) * (std::min(one, 2.0 * average) - average);
     }

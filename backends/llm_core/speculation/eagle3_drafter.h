@@ -24,7 +24,7 @@ class Eagle3Drafter : public Drafter {
   static constexpr int32_t kMostKept = 1024;
   /// Rows that one call runs of sequences that are behind. Those that are further behind get no
   /// drafts.
-  static constexpr int32_t kMostBehind = 1024;
+  static constexpr int32_t kMostBehind = 2048;
 
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
