@@ -64,8 +64,8 @@ class Llama:
         low, high = x.chunk(2, dim=-1)
         return x * angles.cos() + torch.cat((-high, low), dim=-1) * angles.sin()
 
-    def __call__(self, ids, cache=None):
-        """Returns the logits [batch, length, vocabulary]. `cache`: a list of keys and values for each layer, which is extended."""
+    def states(self, ids, cache=None):
+        """Returns the hidden states behind the final norm [batch, length, hidden size]. `cache`: a list of keys and values for each layer, which is extended."""
         c, t = self.config, self.tensors
         batch, length = ids.shape
         x = F.embedding(ids, t["model.embed_tokens.weight"])
@@ -88,12 +88,16 @@ class Llama:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             scores = q @ k.transpose(2, 3) / math.sqrt(c["head_dim"])
             if length > 1:
-                scores = scores + torch.full((length, k.shape[2]), float("-inf")).triu(1 + past)
+                scores = scores + torch.full((length, k.shape[2]), float("-inf"), device=x.device).triu(1 + past)
             x = x + F.linear((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1), t[p + "self_attn.o_proj.weight"])
             normed = self.norm(x, p + "post_attention_layernorm.weight")
             gate = F.silu(F.linear(normed, t[p + "mlp.gate_proj.weight"])) * F.linear(normed, t[p + "mlp.up_proj.weight"])
             x = x + F.linear(gate, t[p + "mlp.down_proj.weight"])
-        return F.linear(self.norm(x, "model.norm.weight"), t["model.embed_tokens.weight"])
+        return self.norm(x, "model.norm.weight")
+
+    def __call__(self, ids, cache=None):
+        """Returns the logits [batch, length, vocabulary]."""
+        return F.linear(self.states(ids, cache), self.tensors["model.embed_tokens.weight"])
 
 
 @torch.no_grad()
