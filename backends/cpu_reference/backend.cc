@@ -1,6 +1,7 @@
 // libtriton_cpu_reference.so: an LLM served by the engine on the CPU.
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/cpu_reference/model/eagle3_layer.h"
+#include "backends/cpu_reference/model/medusa_layers.h"
 #include "backends/llm_core/adapter/llm_model.h"
 
 namespace nereid {
@@ -40,6 +41,16 @@ class CpuModel : public llm::LlmModel {
         cpu::Eagle3Layer::Create(std::move(checkpoint), std::move(head), std::move(target),
                                  target_model, parameters.num_threads));
     return llm::MakeHostChains(std::move(layer));
+  }
+  Result<std::unique_ptr<llm::MedusaHeads>> MakeMedusaHeads(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::MedusaWeights heads,
+      std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,
+      const llm::LlmParameters& parameters) override {
+    NEREID_ASSIGN_OR_RETURN(
+        std::unique_ptr<llm::MedusaHeads> layers,
+        cpu::MedusaLayers::Create(std::move(checkpoint), std::move(heads), std::move(target),
+                                  target_model, parameters.num_threads));
+    return layers;
   }
 };
 

@@ -39,14 +39,13 @@ constexpr EngineParameter kParameters[] = {
     {"exclude_input_in_output", kBool, kUsed, "whether output_ids begins with the prompt"},
     {"stats_check_period_ms", kRange, kUsed, "how often metrics are updated", kAnySize},
     {"decoding_mode", kChoice, kUsed, "the inputs that requests may use: see below",
-     "auto top_k top_p top_k_top_p beam_search lookahead"},
+     "auto top_k top_p top_k_top_p beam_search lookahead medusa eagle"},
     {"gpu_device_ids", kDeviceIds, kUsedOnGpu, "the GPUs of the model"},
     {"cuda_graph_mode", kBool, kUsedOnGpu, "whether steps are recorded", "", kOff},
     {"cross_kv_cache_fraction", kFraction, kRefused, "encoder-decoder models"},
     {"encoder_model_path", kText, kRefused, "encoder-decoder models"},
-    {"medusa_choices", kText, kRefused, "Medusa; speculative_decoding names the drafters here"},
-    {"eagle_choices", kText, kRefused,
-     "trees of EAGLE; speculative_decoding is eagle3=FOLDER for an EAGLE-3 head"},
+    {"medusa_choices", kText, kUsed, "the tree of drafts of speculative_decoding medusa=FOLDER"},
+    {"eagle_choices", kText, kUsed, "the tree of drafts of speculative_decoding eagle3=FOLDER"},
     {"lookahead_window_size", kRange, kUsed,
      "lookahead decoding: columns of the window; by default 4", "1 128"},
     {"lookahead_ngram_size", kRange, kUsed, "lookahead decoding: tokens of an n-gram; by default 3",
@@ -99,9 +98,9 @@ constexpr EngineParameter kParameters[] = {
     {"kv_cache_dtype", kChoice, kUsed, "the format of the KV cache", "auto float fp8 int8"},
     {"batch_invariant", kBool, kUsed, "the same bits alone and in any batch"},
     {"speculative_decoding", kText, kUsed,
-     "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER or "
-     "eagle3=FOLDER"},
-    {"max_draft_tokens", kRange, kUsed, "draft tokens of a sequence in one step", "1 64"},
+     "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER, "
+     "eagle3=FOLDER or medusa=FOLDER"},
+    {"max_draft_tokens", kRange, kUsed, "draft tokens of a sequence in one step", "1 127"},
     {"kv_cache_disk_path", kText, kUsed, "a file that keeps evicted blocks beyond a restart"},
     {"kv_cache_disk_bytes", kRange, kUsed, "the greatest size of that file", "0"},
     {"kv_events_endpoint", kText, kUsed, "ZeroMQ's address of the prefix cache's events"},
@@ -269,8 +268,51 @@ Status CheckEngineParameter(std::string_view key, std::string_view value) {
                           parameter->about, ")");
 }
 
+namespace {
+
+// Parameters that need a drafter with weights, whose folder only speculative_decoding names.
+struct DrafterParameter {
+  std::string_view key;
+  std::string_view value;   // with which it needs the drafter; empty: with any
+  std::string_view method;  // of speculative_decoding
+};
+constexpr DrafterParameter kDrafterParameters[] = {{"decoding_mode", "medusa", "medusa"},
+                                                   {"decoding_mode", "eagle", "eagle3"},
+                                                   {"medusa_choices", "", "medusa"},
+                                                   {"eagle_choices", "", "eagle3"}};
+
+std::optional<ParameterConflict> FindMissingDrafter(
+    const std::function<std::string(std::string_view)>& value_of) {
+  const std::string method = value_of("speculative_decoding");
+  for (const DrafterParameter& parameter : kDrafterParameters) {
+    const std::string value = value_of(parameter.key);
+    if (value.empty() || (!parameter.value.empty() && value != parameter.value)) continue;
+    if (method.starts_with(StrCat(parameter.method, "="))) continue;
+    return ParameterConflict{
+        std::string(parameter.key),
+        InvalidArgError("parameter '", parameter.key, "' is '", value,
+                        "' and 'speculative_decoding' is '", method.empty() ? "off" : method,
+                        "', expected ", parameter.method, "=FOLDER, the folder of the heads")};
+  }
+  const std::string drafts = value_of("max_draft_tokens");
+  constexpr int64_t kMostInChain = 64;
+  int64_t most = 0;
+  std::from_chars(drafts.data(), drafts.data() + drafts.size(), most);
+  if (most > kMostInChain && !method.starts_with("eagle3=") && !method.starts_with("medusa=")) {
+    return ParameterConflict{
+        "max_draft_tokens",
+        InvalidArgError("parameter 'max_draft_tokens' is '", drafts,
+                        "' and 'speculative_decoding' is '", method.empty() ? "off" : method,
+                        "', which drafts chains: expected 1 to ", kMostInChain)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<ParameterConflict> FindParameterConflict(
     const std::function<std::string(std::string_view)>& value_of) {
+  if (auto conflict = FindMissingDrafter(value_of); conflict.has_value()) return conflict;
   const std::string path = value_of("kv_cache_disk_path"), bytes = value_of("kv_cache_disk_bytes");
   if (path.empty() != (bytes.empty() || bytes == "0")) {
     const std::string size = bytes.empty() ? "0" : bytes;

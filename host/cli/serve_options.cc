@@ -109,13 +109,6 @@ Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
   constexpr const char* kMethods[] = {"off", "auto", "ngram", "suffix"};
   const size_t equals = value.find('=');
   const std::string method = value.substr(0, equals);
-  for (const char* later : {"medusa"}) {
-    if (method == later) {
-      return UnsupportedError("'", method, "' is not supported yet, expected off, auto, ngram, ",
-                              "suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, ",
-                              "draft=FOLDER or eagle3=FOLDER");
-    }
-  }
   if (method == "lookahead") {
     if (!IsLookahead(value)) {
       return InvalidArgError("'", value, "': expected lookahead, or ",
@@ -124,7 +117,7 @@ Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
     options.speculation = value;
     return Status::Ok();
   }
-  if (method == "draft" || method == "eagle3") {
+  if (method == "draft" || method == "eagle3" || method == "medusa") {
     const std::string folder = equals == std::string::npos ? "" : value.substr(equals + 1);
     if (!std::filesystem::exists(std::filesystem::path(folder) / "config.json")) {
       return InvalidArgError("'", value, "': expected ", method,
@@ -195,7 +188,7 @@ constexpr ServeFlag kFlags[] = {
     {"--lora", "name=folder",
      "a LoRA adapter in PEFT's format, which requests name as their model; once for each",
      &ApplyLora},
-    {"--speculate", "off|auto|ngram|suffix|lookahead[=W,N,G]|draft=DIR|eagle3=DIR",
+    {"--speculate", "off|auto|ngram|suffix|lookahead[=W,N,G]|draft=DIR|eagle3=DIR|medusa=DIR",
      "draft tokens from the prompt and the answer, or by the model or head in DIR, verified "
      "together. Default: off",
      &ApplySpeculation},

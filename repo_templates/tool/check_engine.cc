@@ -8,6 +8,9 @@
 #include "backends/llm_core/lora/adapter_list.h"
 #include "backends/llm_core/lora/peft_adapter.h"
 #include "backends/llm_core/speculation/eagle3_head.h"
+#include "backends/llm_core/speculation/medusa_heads.h"
+#include "backends/llm_core/speculation/medusa_tree.h"
+#include "backends/llm_core/speculation/medusa_weights.h"
 #include "backends/llm_core/speculation/method.h"
 #include "backends/llm_tables/engine_parameters.h"
 
@@ -20,11 +23,27 @@ std::string FolderOf(const RepositoryModel& model, const std::string& path) {
   return (fs::path(model.folder.path) / path).lexically_normal().string();
 }
 
+Status CheckMedusaHeads(const RepositoryModel& model, const std::string& folder,
+                        const llm::DecoderModel* target) {
+  NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::OpenMedusaCheckpoint(folder));
+  if (target == nullptr) return {};
+  NEREID_ASSIGN_OR_RETURN(const llm::MedusaWeights heads,
+                          llm::ReadMedusaWeights(checkpoint, target->spec));
+  const std::string choices = ValueOf(model, "medusa_choices");
+  if (choices.empty()) return {};
+  const Status status =
+      llm::ParseTreeChoices(choices, heads.num_heads, llm::kMaxMedusaTokens).status();
+  return status.ok() ? Status() : Status(status).WithContext("parameter 'medusa_choices'");
+}
+
 Status CheckDrafter(const RepositoryModel& model, const llm::DecoderModel* target) {
   const auto value_of = [&model](std::string_view key) { return ValueOf(model, key); };
   NEREID_ASSIGN_OR_RETURN(const llm::SpeculationMethod method,
                           llm::FindSpeculationMethod(value_of));
   if (!method.has_weights()) return {};
+  if (method.kind == llm::DrafterKind::kMedusa) {
+    return CheckMedusaHeads(model, FolderOf(model, method.folder), target);
+  }
   NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint,
                           llm::Checkpoint::Open(FolderOf(model, method.folder)));
   if (target == nullptr) return {};

@@ -70,6 +70,8 @@ BROKEN = {
     "window_list": engine(max_attention_window_size="64,x"),
     "adapter_rank": engine(lora_cache_max_adapter_size="-1"),
     "draft_tokens": engine(max_draft_tokens="100"),
+    "draft_tokens_of_trees": engine(max_draft_tokens="128", speculative_decoding=f"medusa={DEMO}"),
+    "drafter_medusa": engine(speculative_decoding=f"medusa={DEMO}"),
     "drafter": engine(speculative_decoding="maybe"),
     "drafter_folder": engine(speculative_decoding="draft=/absent"),
     "drafter_head": engine(speculative_decoding=f"eagle3={DEMO}"),

@@ -1,4 +1,4 @@
-"""A draft model, and drafts with their logits from a client, on a whole server: the answers are those without drafts."""
+"""A draft model, Medusa heads, and drafts with their logits from a client, on a whole server: the answers are those without drafts."""
 import json
 import pathlib
 import urllib.error
@@ -47,7 +47,9 @@ def ask(server, model, **more):
 def server(own_server, own_repository):
     write(own_repository, "plain", "off")
     write(own_repository, "drafted", f"draft={ROOT / 'demo' / 'draft'}")
-    for name in ("plain", "drafted"):
+    if ENGINE == "cpu_reference":
+        write(own_repository, "medusa", f"medusa={ROOT / 'demo' / 'medusa'}")
+    for name in ("plain", "drafted", *(["medusa"] if ENGINE == "cpu_reference" else [])):
         load(own_server, name)
     return own_server
 
@@ -55,19 +57,20 @@ def server(own_server, own_repository):
 SAMPLED = {"runtime_top_p": ("FP32", [1], [0.95]), "seed": ("UINT64", [1], [7])}
 
 
+@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), pytest.param("medusa", "medusa", marks=pytest.mark.skipif(ENGINE != "cpu_reference", reason="runs no Medusa heads"))])
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "sampled"])
-def test_a_draft_model_changes_no_answer(server, more):
+def test_a_drafter_with_weights_changes_no_answer(server, more, model, drafter):
     plain = ask(server, "plain", **more)
     assert plain["total_draft_tokens"] == [0]
     # How soon drafting is tried depends on what steps cost on this machine. WeightedDrafterTest drafts in every step.
     for _ in range(5):
-        drafted = ask(server, "drafted", **more)
+        drafted = ask(server, model, **more)
         assert drafted["output_ids"] == plain["output_ids"]
         rate = drafted["total_accepted_draft_tokens"][0] / max(1, drafted["total_draft_tokens"][0])
         assert drafted["acceptance_rate"][0] == pytest.approx(rate)
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if line.startswith("nereid_llm_speculation") and 'model="drafted"' in line]
-    assert {label for line in lines for label in ("draft", "client") if f'drafter="{label}"' in line} == {"draft", "client"}
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("nereid_llm_speculation") and f'model="{model}"' in line]
+    assert {label for line in lines for label in (drafter, "client") if f'drafter="{label}"' in line} == {drafter, "client"}
     assert len([line for line in lines if 'total="mean_accepted_length"' in line]) == 2
 
 
@@ -114,7 +117,7 @@ def test_a_draft_model_that_does_not_fit_is_refused(server, own_repository, tmp_
     write_smaller_vocabulary(tmp_path)
     for name, speculation, parts in [("absent", "draft=/absent", ["'draft=/absent'", "/absent"]), ("small", f"draft={tmp_path}", ["a vocabulary of 4095 tokens", "one of 4096"]),
                                      ("head", f"eagle3={ROOT / 'demo' / 'model'}", ["head '", "fc.weight"]), ("none", "draft", ["needs a folder"]),
-                                     ("later", "medusa=/x", ["'medusa=/x'", "no such drafter yet"])]:
+                                     ("heads", f"medusa={ROOT / 'demo' / 'model'}", ["Medusa heads '", "no heads"]), ("later", "lookahead", ["no such drafter yet"])]:
         write(own_repository, name, speculation)
         message = refusal(load, server, name)
         for part in ["speculative_decoding", *parts]:

@@ -341,7 +341,7 @@ def test_serve_listens_on_a_unix_socket(dist, tmp_path):
 def test_a_command_line_that_is_not_understood_ends_with_one_line(dist):
     for arguments, expected in [(["srve"], "unknown command 'srve' (did you mean 'serve'?)"), (["serve", "demo", "--prot=1"], "did you mean '--port'?"),
                                 (["serve"], "expected a checkpoint"), (["serve", "demo", "--lora", "a"], "--lora: expected NAME=FOLDER"),
-                                (["serve", "demo", "--speculate", "medusa=x"], "--speculate: 'medusa' is not supported yet"), (["chat", "--ulr=x"], "did you mean '--url'?"),
+                                (["serve", "demo", "--speculate", "medusa=x"], "--speculate: 'medusa=x': expected medusa=FOLDER"), (["chat", "--ulr=x"], "did you mean '--url'?"),
                                 (["top", "--cuont=1"], "did you mean '--count'?")]:
         ended = run(dist, *arguments)
         assert ended.returncode == 2 and expected in ended.stderr and ended.stderr.count("\n") == 1, ended.stderr

@@ -246,6 +246,9 @@ LayerWeights LoadLayer(WeightLoader& loader, int32_t layer, const llm::DecoderSp
   w.v = loader.LinearOf(layer, WeightKind::kV, WeightKind::kVBias);
   w.attention_out =
       loader.LinearOf(layer, WeightKind::kAttentionOut, WeightKind::kAttentionOutBias);
+  w.residual_block =
+      loader.LinearOf(layer, WeightKind::kResidualBlock, WeightKind::kResidualBlockBias);
+  w.lm_head = loader.LinearOf(layer, WeightKind::kLmHead);
   if (!spec.layers[layer].is_moe) {
     w.mlp.gate = loader.LinearOf(layer, WeightKind::kGate, WeightKind::kGateBias);
     w.mlp.up = loader.LinearOf(layer, WeightKind::kUp, WeightKind::kUpBias);

@@ -42,6 +42,7 @@ struct LayerWeights {
   Linear q, k, v, attention_out;
   MlpWeights mlp;
   Linear router;
+  Linear residual_block, lm_head;  // of a Medusa head
   std::vector<MlpWeights> experts;
 };
 

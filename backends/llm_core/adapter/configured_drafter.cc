@@ -5,6 +5,7 @@
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/llm_core/speculation/medusa_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 
 namespace nereid::llm {
@@ -23,9 +24,12 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeDrafter(const LlmParameters&
     return std::shared_ptr<llm::Drafter>(std::make_shared<LookaheadDrafter>(method.lookahead));
   }
   if (!method.has_weights()) return MakeLookupDrafter(method);
-  Result<std::shared_ptr<llm::Drafter>> drafter = method.kind == DrafterKind::kEagle3
-                                                      ? MakeEagle3Drafter(parameters, target)
-                                                      : MakeModelDrafter(parameters, target);
+  const auto make = [&]() -> Result<std::shared_ptr<llm::Drafter>> {
+    if (method.kind == DrafterKind::kEagle3) return MakeEagle3Drafter(parameters, target);
+    if (method.kind == DrafterKind::kMedusa) return MakeMedusaDrafter(parameters, target);
+    return MakeModelDrafter(parameters, target);
+  };
+  Result<std::shared_ptr<llm::Drafter>> drafter = make();
   if (drafter.ok()) return drafter;
   return std::move(drafter).status().WithContext(
       StrCat("parameter 'speculative_decoding' is '", parameters.speculative_decoding, "'"));
@@ -71,7 +75,51 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParam
       MakeEagle3Head(checkpoint, std::move(head), target.checkpoint, target.model, parameters));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(layers, chains->place()));
-  return std::shared_ptr<llm::Drafter>(std::make_shared<Eagle3Drafter>(std::move(chains)));
+  const bool gives_siblings = chains->gives_siblings();
+  auto drafter = std::make_shared<Eagle3Drafter>(std::move(chains));
+  if (!parameters.eagle_choices.empty()) {
+    if (!gives_siblings || !target.executor.features().draft_trees) {
+      return UnsupportedError("parameter 'eagle_choices' is '", parameters.eagle_choices,
+                              "': this backend drafts and verifies chains only");
+    }
+    Result<std::vector<TreeChoice>> choices =
+        ParseCombChoices(parameters.eagle_choices, kMaxDraftTokens, kMaxMedusaTokens);
+    if (!choices.ok()) return std::move(choices).status().WithContext("parameter 'eagle_choices'");
+    drafter->DraftTrees(std::move(*choices));
+  } else if (gives_siblings && target.executor.features().draft_trees) {
+    drafter->DraftTrees();
+  }
+  return std::shared_ptr<llm::Drafter>(std::move(drafter));
+}
+
+Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeMedusaDrafter(const LlmParameters& parameters,
+                                                                  const DraftTarget& target) {
+  NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened,
+                          llm::OpenMedusaCheckpoint(parameters.speculation.folder));
+  const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
+  NEREID_ASSIGN_OR_RETURN(llm::MedusaWeights weights,
+                          llm::ReadMedusaWeights(*checkpoint, target.model.spec));
+  std::vector<TreeChoice> choices;
+  if (!parameters.medusa_choices.empty()) {
+    if (!target.executor.features().draft_trees) {
+      return UnsupportedError("parameter 'medusa_choices' is '", parameters.medusa_choices,
+                              "': this backend verifies chains of drafts only");
+    }
+    Result<std::vector<TreeChoice>> parsed =
+        ParseTreeChoices(parameters.medusa_choices, weights.num_heads, kMaxMedusaTokens);
+    if (!parsed.ok()) {
+      return std::move(parsed).status().WithContext("parameter 'medusa_choices'");
+    }
+    choices = std::move(*parsed);
+  }
+  NEREID_ASSIGN_OR_RETURN(
+      std::unique_ptr<llm::MedusaHeads> heads,
+      MakeMedusaHeads(checkpoint, std::move(weights), target.checkpoint, target.model, parameters));
+  NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
+  const int32_t last = target.model.spec.num_layers();  // its output
+  NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(std::span(&last, 1), heads->place()));
+  return std::shared_ptr<llm::Drafter>(
+      std::make_shared<MedusaDrafter>(std::move(heads), std::move(choices)));
 }
 
 }  // namespace nereid::llm

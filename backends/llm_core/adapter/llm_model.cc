@@ -73,7 +73,12 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
-  options.speculation = {.drafter = drafter, .max_draft_tokens = parameters.max_draft_tokens};
+  options.speculation = {.drafter = drafter};
+  if (parameters.max_draft_tokens > 0) {
+    options.speculation.max_draft_tokens = parameters.max_draft_tokens;
+  } else if (drafter != nullptr) {
+    options.speculation.max_draft_tokens = drafter->default_max_drafts();
+  }
   options.scheduler.mixed_step_tokens =
       parameters.mixed_step_tokens.value_or(DefaultMixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;

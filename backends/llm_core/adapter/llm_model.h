@@ -23,6 +23,8 @@
 #include "backends/llm_core/prompt/virtual_tokens.h"
 #include "backends/llm_core/speculation/draft_chains.h"
 #include "backends/llm_core/speculation/eagle3_head.h"
+#include "backends/llm_core/speculation/medusa_heads.h"
+#include "backends/llm_core/speculation/medusa_weights.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm {
@@ -54,6 +56,15 @@ class LlmModel : public Model {
     return UnsupportedError(
         "this backend runs no EAGLE-3 heads, expected off, auto, ngram or suffix");
   }
+  // Creates what runs Medusa heads. `target_model` has the final norm and the lm_head of `target`.
+  // [load thread]
+  virtual Result<std::unique_ptr<llm::MedusaHeads>> MakeMedusaHeads(
+      std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::MedusaWeights /*heads*/,
+      std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& /*target_model*/,
+      const LlmParameters& /*parameters*/) {
+    return UnsupportedError(
+        "this backend runs no Medusa heads, expected off, auto, ngram or suffix");
+  }
   // Whether the executor can create dummy weights, for performance measurements.
   virtual bool SupportsDummyWeights() const { return false; }
   // Default of SchedulerOptions::mixed_step_tokens.
@@ -74,6 +85,8 @@ class LlmModel : public Model {
   Result<std::shared_ptr<llm::Drafter>> MakeModelDrafter(const LlmParameters& parameters,
                                                          const DraftTarget& target);
   Result<std::shared_ptr<llm::Drafter>> MakeEagle3Drafter(const LlmParameters& parameters,
+                                                          const DraftTarget& target);
+  Result<std::shared_ptr<llm::Drafter>> MakeMedusaDrafter(const LlmParameters& parameters,
                                                           const DraftTarget& target);
   void Accept(Request request);
   // Whether the request was a command for LoRA adapters, which is taken then.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/llm_core/speculation/drafter.h"
 #include "backends/llm_tables/engine_parameters.h"
 
 namespace nereid::llm {
@@ -63,13 +62,11 @@ Status ReadSpeculation(const ModelContext& context, LlmParameters& result) {
   }
   NEREID_ASSIGN_OR_RETURN(result.max_draft_tokens,
                           SizeOr(parameters, "max_draft_tokens", result.max_draft_tokens));
-  if (result.max_draft_tokens < 1 || result.max_draft_tokens > kMaxDraftTokens) {
-    return InvalidArgError("parameter 'max_draft_tokens' is ", result.max_draft_tokens,
-                           ", expected 1 to ", kMaxDraftTokens);
-  }
   if (is_lookahead) {  // its sizes say how many there are
     result.max_draft_tokens = static_cast<int32_t>(result.speculation.lookahead.num_drafts());
   }
+  result.medusa_choices = parameters.String("medusa_choices", "");
+  result.eagle_choices = parameters.String("eagle_choices", "");
   return {};
 }
 

@@ -61,7 +61,9 @@ struct LlmParameters {
   // sizes of lookahead decoding
   std::string speculative_decoding = "off";
   SpeculationMethod speculation;
-  int32_t max_draft_tokens = 8;  // of a sequence in one step
+  int32_t max_draft_tokens = 0;  // of a sequence in one step; 0: the drafter's default
+  // The paths of explicit trees; empty: the likeliest ones.
+  std::string medusa_choices, eagle_choices;
   // Set for the executor of a draft model, which is made of a copy of the model's parameters.
   bool is_draft_model = false;
   // batch_invariant: require bit-identical results alone and in any batch

@@ -101,6 +101,12 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   return checkpoint;
 }
 
+Result<Checkpoint> Checkpoint::OpenFile(const std::string& directory, const std::string& file) {
+  NEREID_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenConfig(directory));
+  NEREID_RETURN_IF_ERROR(checkpoint.OpenFiles({file}));
+  return checkpoint;
+}
+
 Status Checkpoint::OpenFiles(const std::set<std::string>& names) {
   ErrorList unreadable("files that cannot be read"), twice("in two files");
   for (const std::string& name : names) {

@@ -23,6 +23,9 @@ class Checkpoint {
   // name the directory or file and the expected content.
   static Result<Checkpoint> Open(const std::string& directory);
 
+  // Opens config.json and this file of tensors.
+  static Result<Checkpoint> OpenFile(const std::string& directory, const std::string& file);
+
   // Opens config.json and generation_config.json only; there are no tensors.
   static Result<Checkpoint> OpenConfig(const std::string& directory);
 

@@ -48,6 +48,8 @@ enum class WeightKind : uint8_t {
   kDownBias,
   kFeatureProjection,  // of an EAGLE-3 head: the target's hidden states to the head's size
   kFeatureNorm,        // of an EAGLE-3 head's layer: norm of the hidden state
+  kResidualBlock,      // of a Medusa head: x + SiLU(weight x + bias)
+  kResidualBlockBias,
 };
 
 inline constexpr int32_t kNoLayer = -1;

@@ -9,12 +9,21 @@
 #include <span>
 #include <vector>
 
+#include "backends/llm_core/sampling/sampler.h"
 #include "backends/llm_core/sampling/sampling_params.h"
 #include "backends/llm_core/speculation/draft_head.h"
 #include "backends/llm_core/speculation/hidden_rows.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
+
+/// The other tokens that may follow the drafts of a chain.
+struct ChainSiblings {
+  std::vector<float> log_probs;  ///< of each draft
+  /// Of each draft, most likely first. If the chain ended before an unlikely token, there is one
+  /// list more, for the place of that token, which is the first of it.
+  std::vector<std::vector<SampledToken>> tokens;
+};
 
 /// Consecutive rows of one sequence, and the drafts behind the last one. Everything is borrowed for
 /// the call.
@@ -31,6 +40,8 @@ struct DraftChain {
   int32_t num_prompt = 0;                    ///< of `sequence`
   std::span<const int32_t> banned_ids;       ///< as in SamplingInput
   std::vector<int32_t>* drafts = nullptr;    ///< out; the target's ids
+  int32_t num_siblings = 0;                  ///< of each place; 0 without gives_siblings()
+  ChainSiblings* siblings = nullptr;         ///< out, with num_siblings; empty at first
 };
 
 class DraftChains {
@@ -39,6 +50,8 @@ class DraftChains {
   virtual ~DraftChains() = default;
   virtual int32_t max_positions() const = 0;
   virtual std::unique_ptr<HeadCache> MakeCache() const = 0;
+  /// Whether DraftChain::num_siblings may be greater than 0.
+  virtual bool gives_siblings() const { return false; }
   /// Where the executor has to leave the hidden states.
   virtual HiddenStatePlace place() const = 0;
   /// Copies hidden states of the newest step to rows of the store. `kept` is parallel to the rows.

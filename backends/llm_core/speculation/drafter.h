@@ -75,6 +75,8 @@ class Drafter {
   /// Whether proposals are trees, where DraftQuery::takes_trees allows it. How often a draft is
   /// accepted is then measured for its index in the proposal: the likeliest ones come first.
   virtual bool proposes_trees() const { return false; }
+  /// The most drafts of a sequence in one step where nothing else is said.
+  virtual int32_t default_max_drafts() const { return proposes_trees() ? 63 : 8; }
   /// With is_costly: in how many units of time it proposes so many drafts.
   virtual int32_t DraftingSteps(int32_t num_drafts) const { return num_drafts; }
   /// Tokens of sequences that the drafter has not seen which one call may catch up with. Sequences

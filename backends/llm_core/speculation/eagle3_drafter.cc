@@ -50,6 +50,23 @@ Eagle3Drafter::Eagle3Drafter(std::unique_ptr<DraftChains> chains, float least_pr
 
 Eagle3Drafter::~Eagle3Drafter() = default;
 
+void Eagle3Drafter::DraftTrees(std::vector<TreeChoice> choices) {
+  choices_ = std::move(choices);
+  num_siblings_ = choices_.empty() ? kSiblings : 1;
+  for (const TreeChoice& choice : choices_) num_siblings_ = std::max(num_siblings_, choice.rank);
+}
+
+// A tree is about as much a chain as it is tokens beside one, which take no time of the head.
+int32_t Eagle3Drafter::DraftingSteps(int32_t num_drafts) const {
+  if (num_siblings_ == 0) return num_drafts;
+  const int32_t steps = std::min(1 + num_drafts / 2, kMaxDraftTokens);
+  if (choices_.empty()) return std::min(steps, num_drafts);
+  int32_t most = 0;
+  const size_t count = std::min(choices_.size(), static_cast<size_t>(num_drafts));
+  for (size_t i = 0; i < count; ++i) most = std::max(most, choices_[i].depth + 1);
+  return most;
+}
+
 void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_position,
                             const HiddenRows& rows) {
   if (has_failed_) return;
@@ -85,7 +102,9 @@ void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
   int32_t num_behind = kMostBehind;
   chains_.clear();
   states_.clear();
+  asked_.clear();
   if (has_failed_) return;
+  siblings_.assign(queries.size(), {});
   for (DraftQuery& query : queries) AppendChain(query, num_behind);
   if (chains_.empty()) return;
   if (!head_->RunChains(chains_, least_probability_).ok()) {
@@ -93,7 +112,31 @@ void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
     for (DraftQuery& query : queries) query.drafts->clear();
     return;
   }
-  for (size_t i = 0; i < chains_.size(); ++i) states_[i]->ForgetFirst(chains_[i].kept.size());
+  for (size_t i = 0; i < chains_.size(); ++i) {
+    states_[i]->ForgetFirst(chains_[i].kept.size());
+    if (chains_[i].num_siblings > 0) MakeTree(*chains_[i].siblings, *asked_[i]);
+  }
+}
+
+void Eagle3Drafter::MakeTree(const ChainSiblings& siblings, DraftQuery& query) const {
+  // The tokens of each place: that of the chain, and those beside it.
+  const size_t num_ranks = 1 + static_cast<size_t>(num_siblings_);
+  std::vector<SampledToken> tokens;
+  for (size_t place = 0; place < siblings.tokens.size(); ++place) {
+    const size_t end = tokens.size() + num_ranks;
+    const bool is_drafted = place < query.drafts->size();
+    if (is_drafted) tokens.push_back({(*query.drafts)[place], siblings.log_probs[place]});
+    const std::vector<SampledToken>& others = siblings.tokens[place];
+    tokens.insert(tokens.end(), others.begin(), others.end());
+    tokens.resize(end, {kNoToken, 0.0f});
+  }
+  query.drafts->clear();
+  const RankedTokens ranked = {tokens, static_cast<int32_t>(num_ranks)};
+  if (choices_.empty()) {
+    GrowComb(ranked, query.max_drafts, *query.drafts, *query.parents);
+  } else {
+    FillTree(choices_, ranked, query.max_drafts, *query.drafts, *query.parents);
+  }
 }
 
 void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
@@ -103,7 +146,10 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   const auto num_tokens = static_cast<int32_t>(query.tokens.size());
   state.ForgetOwnRows();
   if (state.next_kept() != num_tokens - 1) return;
-  if (num_tokens + query.max_drafts > head_->max_positions()) return;
+  const bool makes_tree = num_siblings_ > 0 && query.takes_trees;
+  const int32_t max_drafts =
+      makes_tree ? DraftingSteps(query.max_drafts) : std::min(query.max_drafts, kMaxDraftTokens);
+  if (num_tokens + max_drafts > head_->max_positions()) return;
   const int32_t first = state.num_run_end();
   const int32_t left = num_tokens - 1 - first;
   if (left <= 0) return;
@@ -111,7 +157,7 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   const int32_t count = left > kKeepsUp ? std::min(left, num_behind) : left;
   if (count == 0) return;
   // The last draft has no row.
-  if (!state.cache->Reserve(state.cache->num_rows() + count + query.max_drafts - 1)) return;
+  if (!state.cache->Reserve(state.cache->num_rows() + count + max_drafts - 1)) return;
   if (left > kKeepsUp) {
     num_behind -= count;
     query.num_caught_up += count;
@@ -126,13 +172,18 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   chain.kept = state.kept().first(static_cast<size_t>(count));
   chain.first_position = first;
   chain.cache = state.cache.get();
-  chain.max_drafts = count == left ? query.max_drafts : 0;  // else further behind than it may run
+  chain.max_drafts = count == left ? max_drafts : 0;  // else further behind than it may run
+  if (makes_tree) {
+    chain.num_siblings = num_siblings_;
+    chain.siblings = &siblings_[chains_.size() - 1];
+  }
   chain.sampling = &state.sampling;
   chain.sequence = query.tokens;
   chain.num_prompt = query.num_prompt;
   chain.banned_ids = query.banned_ids;
   chain.drafts = query.drafts;
   states_.push_back(&state);
+  asked_.push_back(&query);
 }
 
 }  // namespace nereid::llm

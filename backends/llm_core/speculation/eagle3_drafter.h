@@ -10,6 +10,7 @@
 
 #include "backends/llm_core/speculation/draft_chains.h"
 #include "backends/llm_core/speculation/drafter.h"
+#include "backends/llm_core/speculation/medusa_tree.h"
 
 namespace nereid::llm {
 
@@ -26,13 +27,23 @@ class Eagle3Drafter : public Drafter {
   /// drafts.
   static constexpr int32_t kMostBehind = 2048;
 
+  /// Tokens of each place of a tree beside those of the chain.
+  static constexpr int32_t kSiblings = 3;
+
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
   ~Eagle3Drafter() override;
+  /// From now on proposals are trees: the likeliest paths of the chain and the tokens beside it, or
+  /// those of explicit choices. Requires DraftChains::gives_siblings(), and choices whose ranks but
+  /// the last are 0.
+  void DraftTrees(std::vector<TreeChoice> choices = {});
 
   std::string_view name() const override { return "eagle3"; }
   bool is_costly() const override { return true; }
   int32_t max_catch_up() const override { return kMostBehind; }
+  bool proposes_trees() const override { return num_siblings_ > 0; }
+  int32_t default_max_drafts() const override { return proposes_trees() ? 15 : 8; }
+  int32_t DraftingSteps(int32_t num_drafts) const override;
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
                const HiddenRows& rows) override;
@@ -46,12 +57,18 @@ class Eagle3Drafter : public Drafter {
   /// Adds the rows of a sequence up to its newest token, unless it has none to run, is too far
   /// behind, or the head has no memory for it.
   void AppendChain(DraftQuery& query, int32_t& num_behind);
+  /// Replaces a query's chain by a tree.
+  void MakeTree(const ChainSiblings& siblings, DraftQuery& query) const;
 
   const std::unique_ptr<DraftChains> head_;
   const float least_probability_;
   bool has_failed_ = false;
+  int32_t num_siblings_ = 0;
+  std::vector<TreeChoice> choices_;
   std::vector<DraftChain> chains_;
-  std::vector<State*> states_;  // parallel to chains_
+  std::vector<State*> states_;           // parallel to chains_
+  std::vector<DraftQuery*> asked_;       // parallel to chains_
+  std::vector<ChainSiblings> siblings_;  // parallel to the queries
 };
 
 }  // namespace nereid::llm

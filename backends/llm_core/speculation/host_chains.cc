@@ -34,6 +34,7 @@ class HostChains : public DraftChains {
         logits_(static_cast<size_t>(head_->vocab_size())) {}
   int32_t max_positions() const override { return head_->max_positions(); }
   std::unique_ptr<HeadCache> MakeCache() const override { return head_->MakeCache(); }
+  bool gives_siblings() const override { return true; }
   HiddenStatePlace place() const override { return HiddenStatePlace::kHost; }
   void Keep(const HiddenRows& rows, std::span<const int32_t> kept) override;
   Status RunChains(std::span<DraftChain> chains, float least_probability) override;
@@ -50,6 +51,9 @@ class HostChains : public DraftChains {
   std::vector<float> TakeKept(const DraftChain& chain);
   // Draws a token from the logits of the entry. Returns whether the chain goes on.
   bool Extend(OpenChain& open, std::span<const float> logits, float least_probability);
+  // Appends the likeliest tokens beside the drawn one, which is a draft if it is likely.
+  void AddSiblings(const DraftChain& chain, std::span<const float> logits,
+                   const SampledToken& drawn, bool is_likely);
   // The drawn token and its probability; kNoToken if the rules ban all.
   SampledToken Draw(const OpenChain& open, std::span<const float> logits);
 
@@ -57,6 +61,7 @@ class HostChains : public DraftChains {
   std::vector<std::vector<float>> kept_;  // by row of the store
   Sampler sampler_;
   std::vector<float> logits_;       // scratch memory, [vocab_size]
+  std::vector<SampledToken> top_;   // scratch memory
   std::vector<HeadEntry> entries_;  // parallel to open_
   std::vector<OpenChain> open_;
 };
@@ -125,10 +130,29 @@ bool HostChains::Extend(OpenChain& open, std::span<const float> logits, float le
   const DraftChain& chain = *open.chain;
   if (chain.max_drafts == 0) return false;
   const SampledToken token = Draw(open, logits);
-  if (token.id == kNoToken || std::exp(token.log_prob) < least_probability) return false;
+  if (token.id == kNoToken) return false;
+  const bool is_likely = std::exp(token.log_prob) >= least_probability;
+  if (chain.num_siblings > 0) AddSiblings(chain, logits, token, is_likely);
+  if (!is_likely) return false;
   chain.drafts->push_back(token.id);
   open.sequence.push_back(token.id);
   return static_cast<int32_t>(chain.drafts->size()) < chain.max_drafts;
+}
+
+void HostChains::AddSiblings(const DraftChain& chain, std::span<const float> logits,
+                             const SampledToken& drawn, bool is_likely) {
+  std::vector<SampledToken>& tokens = chain.siblings->tokens.emplace_back();
+  if (is_likely) {
+    chain.siblings->log_probs.push_back(drawn.log_prob);
+  } else {
+    tokens.push_back(drawn);
+  }
+  const auto most = static_cast<size_t>(chain.num_siblings);
+  FindTopTokens(logits, most + 1, top_);
+  for (SampledToken& token : top_) {
+    token.id = head_->target_ids()[static_cast<size_t>(token.id)];
+    if (token.id != drawn.id && tokens.size() < most) tokens.push_back(token);
+  }
 }
 
 SampledToken HostChains::Draw(const OpenChain& open, std::span<const float> logits) {

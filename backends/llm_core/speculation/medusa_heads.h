@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/llm_core/sampling/sampler.h"
+#include "backends/llm_core/sampling/log_probs.h"
 #include "backends/llm_core/speculation/hidden_rows.h"
 #include "nereid/status.h"
 

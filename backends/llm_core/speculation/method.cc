@@ -18,7 +18,8 @@ constexpr NamedMethod kMethods[] = {{"off", DrafterKind::kOff},
                                     {"ngram", DrafterKind::kNgram},
                                     {"suffix", DrafterKind::kSuffix},
                                     {"draft", DrafterKind::kDraftModel, true},
-                                    {"eagle3", DrafterKind::kEagle3, true}};
+                                    {"eagle3", DrafterKind::kEagle3, true},
+                                    {"medusa", DrafterKind::kMedusa, true}};
 
 // The parameters of lookahead decoding and what they set.
 struct SizeParameter {
@@ -79,11 +80,6 @@ Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text) {
     }
     if (!method.takes_folder && equals != std::string_view::npos) break;
     return SpeculationMethod{method.kind, std::string(folder)};
-  }
-  for (const std::string_view known : {"medusa"}) {
-    if (name != known) continue;
-    return UnsupportedError("'", text, "': the engine has no such drafter yet, expected ",
-                            kSpeculationMethods);
   }
   return InvalidArgError("got '", text, "', expected ", kSpeculationMethods);
 }

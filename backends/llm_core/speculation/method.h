@@ -19,6 +19,7 @@ enum class DrafterKind : uint8_t {
   kLookahead,
   kDraftModel,
   kEagle3,
+  kMedusa,
 };
 
 struct SpeculationMethod {
@@ -31,8 +32,8 @@ struct SpeculationMethod {
 
 /// What ParseSpeculationMethod takes, for messages.
 inline constexpr std::string_view kSpeculationMethods =
-    "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER or "
-    "eagle3=FOLDER";
+    "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER, "
+    "eagle3=FOLDER or medusa=FOLDER";
 
 /// UNSUPPORTED names a method that the engine does not have, INVALID_ARG anything else.
 Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text);

@@ -9,12 +9,15 @@
 
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/cpu_reference/model/eagle3_layer.h"
+#include "backends/cpu_reference/model/medusa_layers.h"
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/lookahead_drafter.h"
+#include "backends/llm_core/speculation/medusa_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
+#include "tests/backends/cpu_reference/random_medusa_heads.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
 namespace nereid::cpu {
@@ -369,7 +372,10 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
-  for (const Setting& setting : Settings()) {
+  std::vector<Setting> settings = Settings();
+  settings.push_back({.shape = CarelessShape::kTrees});
+  settings.push_back({.num_threads = 2, .max_num_tokens = 100, .shape = CarelessShape::kTrees});
+  for (const Setting& setting : settings) {
     auto head = llm::ReadEagle3Head(*random_head.checkpoint(), model->spec);
     ASSERT_TRUE(head.ok()) << head.status().message();
     const std::vector<int32_t> layers = head->aux_layers;
@@ -377,9 +383,10 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
                                      setting.num_threads);
     std::unique_ptr<llm::Executor> executor = OpenModel(directory_, setting);
     ASSERT_TRUE(executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost).ok());
-    const auto engine = StartEngine(
-        std::move(executor), setting,
-        std::make_shared<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(*layer)), 0.0f));
+    auto drafter =
+        std::make_shared<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(*layer)), 0.0f);
+    if (setting.shape == CarelessShape::kTrees) drafter->DraftTrees();
+    const auto engine = StartEngine(std::move(executor), setting, std::move(drafter));
     ExpectTheSameAnswers(*engine);
   }
 }
@@ -398,6 +405,30 @@ TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
       ExpectTheSameAnswers(*engine);
       num_accepted += engine->stats().speculation.num_accepted;
     }
+  }
+  EXPECT_GT(num_accepted, 0);
+}
+
+TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
+  const testing::RandomMedusaHeads random_heads(3);
+  auto target =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  const auto model = llm::ReadDecoder(*target);
+  const int32_t last = model->spec.num_layers();
+  int64_t num_accepted = 0;
+  for (Setting setting : Settings()) {
+    setting.shape = CarelessShape::kTrees;  // for the size of the trees
+    auto weights = llm::ReadMedusaWeights(*random_heads.checkpoint(), model->spec);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    auto layers = MedusaLayers::Create(random_heads.checkpoint(), std::move(*weights), target,
+                                       *model, setting.num_threads);
+    std::unique_ptr<llm::Executor> executor = OpenModel(directory_, setting);
+    ASSERT_TRUE(
+        executor->CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kHost).ok());
+    const auto engine = StartEngine(std::move(executor), setting,
+                                    std::make_shared<llm::MedusaDrafter>(std::move(*layers)));
+    ExpectTheSameAnswers(*engine);
+    num_accepted += engine->stats().speculation.num_accepted;
   }
   EXPECT_GT(num_accepted, 0);
 }

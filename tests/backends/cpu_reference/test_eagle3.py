@@ -22,10 +22,10 @@ def target(tmp_path_factory):
     return folder, linear, other
 
 
-def run(target, head, prompt, num_output=12):
+def run(target, head, prompt, num_output=12, choices=()):
     """Returns the proposals, each {"tokens", "drafts"}, and the answer's ids; or the error."""
     program = run_logits.path().with_name("draft_driver")
-    words = [str(program), str(target), f"eagle3={head}", str(num_output)]
+    words = [str(program), str(target), f"eagle3={head}", str(num_output), *choices]
     done = subprocess.run(words, input=" ".join(map(str, prompt)), capture_output=True, text=True, timeout=300)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode in (0, 3), done.stdout[-2000:] + done.stderr[-2000:]
@@ -65,6 +65,24 @@ def test_drafts_are_those_of_the_plain_head(tmp_path, target, form, more):
         for draft, logits in zip(drafts, plain_eagle3.logits_of_chain(weights, config, embedding, tokens, features, drafts)):
             draft_id = int(numpy.flatnonzero(numpy.arange(40) + weights["d2t"] == draft)[0])
             assert logits[draft_id] > logits.max() - 1e-3, (tokens, drafts)
+
+
+def test_a_tree_has_the_next_best_tokens_beside_the_chain(tmp_path, target):
+    folder, linear, other = target
+    weights = plain_eagle3.random_head(8, CONFIG, TARGET["vocab_size"])
+    write_head(tmp_path, weights, CONFIG)
+    paths = [[0], [0, 0], [1], [0, 1], [0, 0, 0], [0, 0, 3]]
+    *proposals, _ = run(folder, tmp_path, [5, 6, 7], choices=[", ".join("{" + ", ".join(map(str, path)) + "}" for path in paths)])
+    for proposal in proposals[:3]:
+        tokens, drafts = proposal["tokens"], proposal["drafts"]
+        assert proposal["parents"] == [-1, 0, -1, 0, 1, 1]
+        inputs = []
+        plain_llama.logits(linear, other, tokens[:-1], TARGET, inputs=inputs)
+        features = numpy.concatenate([inputs[layer] for layer in (2, 3, 3)], -1)
+        chain = [drafts[0], drafts[1], drafts[4]]
+        rows = plain_eagle3.logits_of_chain(weights, CONFIG, other["model.embed_tokens.weight"], tokens, features, chain)
+        ranks = [(numpy.arange(40) + weights["d2t"])[numpy.argsort(-row)] for row in rows]
+        assert drafts == [ranks[len(path) - 1][path[-1]] for path in paths]
 
 
 @pytest.mark.parametrize("change, named", [

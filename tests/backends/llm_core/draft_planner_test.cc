@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "backends/llm_core/engine/executor.h"
@@ -14,14 +15,28 @@
 namespace nereid::llm {
 namespace {
 
+enum class Shape {
+  kChains,
+  kTrees,          // a costly drafter takes the same time for any of them
+  kTreesWithRows,  // of a drafter that reads row tokens
+};
+
+// The children of the newest token and of each draft.
+constexpr int32_t kChildren = 3;
+
 // Proposes any tokens. A costly one takes the same time for each token, whatever the number of
 // sequences, and some time for each token that it has not seen yet.
 class SimulatedDrafter : public Drafter {
  public:
-  SimulatedDrafter(double seconds, double seconds_of_unseen, double* now)
-      : seconds_(seconds), seconds_of_unseen_(seconds_of_unseen), now_(now) {}
+  SimulatedDrafter(double seconds, double seconds_of_unseen, Shape shape, double* now)
+      : seconds_(seconds), seconds_of_unseen_(seconds_of_unseen), shape_(shape), now_(now) {}
   std::string_view name() const override { return "simulated"; }
   bool is_costly() const override { return seconds_ > 0.0; }
+  bool proposes_trees() const override { return shape_ != Shape::kChains; }
+  bool reads_row_tokens() const override { return shape_ == Shape::kTreesWithRows; }
+  int32_t DraftingSteps(int32_t num_drafts) const override {
+    return proposes_trees() ? 1 : num_drafts;
+  }
   bool reads_hidden_states() const override { return reads_hidden_states_; }
   void ReadHiddenStates() { reads_hidden_states_ = true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t /*first_position*/,
@@ -40,9 +55,16 @@ class SimulatedDrafter : public Drafter {
       if (num_unseen > kMaxDraftTokens) query.num_caught_up = static_cast<int32_t>(num_unseen);
       if (is_costly()) *now_ += seconds_of_unseen_ * static_cast<double>(num_unseen);
       query.drafts->assign(query.max_drafts, query.tokens.back());
+      if (proposes_trees()) {
+        EXPECT_TRUE(query.takes_trees);
+        std::iota(query.drafts->begin(), query.drafts->end(), 0);
+        for (int32_t i = 0; i < query.max_drafts; ++i) {
+          query.parents->push_back(i / kChildren - 1);
+        }
+      }
       longest = std::max(longest, query.max_drafts);
     }
-    *now_ += seconds_ * longest;
+    *now_ += seconds_ * DraftingSteps(longest);
   }
 
  private:
@@ -50,6 +72,7 @@ class SimulatedDrafter : public Drafter {
     size_t num_seen = 0, num_observed = 0;
   };
   const double seconds_, seconds_of_unseen_;
+  const Shape shape_;
   double* const now_;
   bool reads_hidden_states_ = false;
 };
@@ -84,22 +107,32 @@ double OfAnH100(int32_t num_tokens) {
   return 0.001 * (low.cost + part * (high.cost - low.cost));
 }
 
+constexpr double kSecondsOfUnseen = 0.000005;
+
 struct Simulation {
   const char* name;
   CostFunction cost;
   double draft_seconds;
   std::span<const StepCostPoint> typical = {};
-  double seconds_of_unseen = 0.000005;
+  double seconds_of_unseen = kSecondsOfUnseen;
+  Shape shape = Shape::kChains;
 };
-constexpr Simulation kSimulations[] = {{"one processor", OfOneProcessor, 0.0},
-                                       {"one GPU", OfOneGpu, 0.0},
-                                       {"a cliff", WithACliff, 0.0},
-                                       {"one processor, draft model", OfOneProcessor, 0.0002},
-                                       {"one GPU, draft model", OfOneGpu, 0.0006},
-                                       {"a cliff, draft model", WithACliff, 0.003},
-                                       {"an H100", OfAnH100, 0.0, kH100},
-                                       {"an H100, draft model", OfAnH100, 0.0006, kH100},
-                                       {"not an H100", OfOneProcessor, 0.0, kH100}};
+constexpr Simulation kSimulations[] = {
+    {"one processor", OfOneProcessor, 0.0},
+    {"one GPU", OfOneGpu, 0.0},
+    {"a cliff", WithACliff, 0.0},
+    {"one processor, draft model", OfOneProcessor, 0.0002},
+    {"one GPU, draft model", OfOneGpu, 0.0006},
+    {"a cliff, draft model", WithACliff, 0.003},
+    {"an H100", OfAnH100, 0.0, kH100},
+    {"an H100, draft model", OfAnH100, 0.0006, kH100},
+    {"not an H100", OfOneProcessor, 0.0, kH100},
+    {"one processor, trees", OfOneProcessor, 0.0004, {}, kSecondsOfUnseen, Shape::kTrees},
+    {"one GPU, trees", OfOneGpu, 0.0006, {}, kSecondsOfUnseen, Shape::kTrees},
+    {"an H100, trees", OfAnH100, 0.0006, kH100, kSecondsOfUnseen, Shape::kTrees},
+    {"one processor, rows", OfOneProcessor, 0.0, {}, kSecondsOfUnseen, Shape::kTreesWithRows},
+    {"one GPU, rows", OfOneGpu, 0.0, {}, kSecondsOfUnseen, Shape::kTreesWithRows},
+    {"an H100, rows", OfAnH100, 0.0, kH100, kSecondsOfUnseen, Shape::kTreesWithRows}};
 
 class DraftSimulation {
  public:
@@ -108,8 +141,10 @@ class DraftSimulation {
                   uint32_t seed = 0)
       : simulation_(simulation), random_(static_cast<uint32_t>(num_sequences) + 1000 * seed) {
     SpeculationOptions options;
-    auto drafter = std::make_shared<SimulatedDrafter>(simulation.draft_seconds,
-                                                      simulation.seconds_of_unseen, &now_);
+    auto drafter = std::make_shared<SimulatedDrafter>(
+        simulation.draft_seconds, simulation.seconds_of_unseen, simulation.shape, &now_);
+    options.verifies_trees = true;
+    if (simulation.shape != Shape::kChains) options.max_draft_tokens = 63;
     if (reads_hidden_states) drafter->ReadHiddenStates();
     options.drafter = std::move(drafter);
     options.max_hidden_state_sequences = max_hidden_state_sequences;
@@ -135,12 +170,10 @@ class DraftSimulation {
       const double began = now_;
       planner_->Plan(running_);
       int32_t num_drafts = 0, num_accepted = 0;
-      std::vector<int32_t> accepted;
+      StepResult result;
       for (const auto& sequence : running_) {
         num_drafts += sequence->num_drafts;
-        int32_t& own = accepted.emplace_back(0);
-        while (own < sequence->num_drafts && Happens(acceptance)) ++own;
-        num_accepted += own;
+        num_accepted += Accept(*sequence, acceptance, result);
       }
       const double noise = 1.0 + 0.03 * (static_cast<double>(random_() % 2001) / 1000.0 - 1.0);
       now_ += noise * simulation_.cost(num_sequences + num_drafts);
@@ -148,14 +181,15 @@ class DraftSimulation {
       planner_->RecordStep(num_sequences, num_drafts, num_accepted, now_ - began);
       for (size_t i = 0; i < running_.size(); ++i) {
         Sequence& sequence = *running_[i];
-        Observe(sequence, 1 + sequence.num_drafts, sequence.num_drafts, accepted[i]);
-        sequence.token_ids.resize(sequence.token_ids.size() + 1 + accepted[i], 1);
-        sequence.num_cached += 1 + accepted[i];
+        const auto accepted = static_cast<int32_t>(result.accepted[i].size());
+        Observe(sequence, 1 + sequence.num_drafts, sequence.num_drafts, accepted);
+        sequence.token_ids.resize(sequence.token_ids.size() + 1 + accepted, 1);
+        sequence.num_cached += 1 + accepted;
         if (sequence.num_drafts > 0) {
-          planner_->RecordAccepted(sequence, std::exchange(sequence.num_drafts, 0), accepted[i]);
+          planner_->RecordVerified(sequence, std::exchange(sequence.num_drafts, 0), i, result);
         } else if (!sequence.drafts->ids.empty()) {
           const int32_t proposed = sequence.drafts->ids.front();
-          planner_->RecordUnverified(sequence, Happens(acceptance) ? proposed : proposed + 1);
+          planner_->RecordUnverified(sequence, Happens(acceptance) ? proposed : -1);
         }
       }
     }
@@ -183,6 +217,22 @@ class DraftSimulation {
   }
   bool Happens(double probability) {
     return static_cast<double>(random_() % 100000) < probability * 100000.0;
+  }
+  // Accepts drafts at random. Of a tree, it takes the first child, the second and the third with
+  // falling probabilities, one of them with `acceptance`.
+  int32_t Accept(const Sequence& sequence, double acceptance, StepResult& result) {
+    std::vector<SampledToken>& tokens = result.accepted.emplace_back();
+    std::vector<int32_t>& drafts = result.accepted_drafts.emplace_back();
+    for (int32_t draft = 0; draft < sequence.num_drafts && Happens(acceptance);) {
+      if (simulation_.shape != Shape::kChains) {
+        while (draft % kChildren < kChildren - 1 && Happens(0.35)) ++draft;
+        if (draft >= sequence.num_drafts) break;
+        drafts.push_back(draft);
+      }
+      tokens.emplace_back();
+      draft = simulation_.shape == Shape::kChains ? draft + 1 : kChildren * (draft + 1);
+    }
+    return static_cast<int32_t>(tokens.size());
   }
 
   const Simulation simulation_;
@@ -238,6 +288,11 @@ TEST(DraftPlannerGainTest, DraftsWhereItPays) {
   // Few drafts do not pay, since a step of 9 tokens takes other kernels than one of 8.
   EXPECT_GT(DraftSimulation(kSimulations[6], 8).Run(0.5, 1000), 1.5);
   EXPECT_GT(DraftSimulation(kSimulations[6], 64).Run(0.8, 1000), 1.9);
+  // Trees: 12 drafts have the paths of two tokens, 39 those of three.
+  EXPECT_GT(DraftSimulation(kSimulations[10], 1).Run(0.8, 1000), 1.8);
+  EXPECT_GT(DraftSimulation(kSimulations[11], 8).Run(0.8, 1000), 1.3);
+  EXPECT_GT(DraftSimulation(kSimulations[13], 1).Run(0.8, 1000), 1.5);
+  EXPECT_GT(DraftSimulation(kSimulations[14], 8).Run(0.8, 1000), 1.05);
 }
 
 // Hidden states take time, too: while drafts do not pay, they are read now and then, of a few

@@ -68,8 +68,9 @@ class Eagle3DrafterTest : public ::testing::Test {
     drafter_->Observe(state_, 0,
                       {.values = values, .num_rows = static_cast<int32_t>(tokens_.size()) - 1});
   }
-  TokenIds Propose(int32_t max_drafts) {
+  TokenIds Propose(int32_t max_drafts, bool takes_trees = false) {
     TokenIds drafts;
+    parents_.clear();
     DraftQuery query;
     query.tokens = tokens_;
     query.max_drafts = max_drafts;
@@ -77,12 +78,15 @@ class Eagle3DrafterTest : public ::testing::Test {
     query.num_prompt = 1;
     query.sampling = &sampling_;
     query.drafts = &drafts;
+    query.parents = &parents_;
+    query.takes_trees = takes_trees;
     drafter_->Propose(std::span(&query, 1));
     return drafts;
   }
 
   HeadLog log_;
   const TokenIds tokens_ = {1, 8, 2};
+  std::vector<int32_t> parents_;
   SamplingParams sampling_;
   std::unique_ptr<Eagle3Drafter> drafter_;
   std::unique_ptr<DrafterState> state_;
@@ -107,6 +111,37 @@ TEST_F(Eagle3DrafterTest, AProposalEndsBeforeAnUnlikelyToken) {
     Start(0.7f);
     EXPECT_TRUE(Propose(3).empty());
   }
+}
+
+// The chain's tokens have 0.38, and all others 0.125 each.
+TEST_F(Eagle3DrafterTest, ATreeHasTheLikeliestPathsBesideTheChain) {
+  Start(1.1f);
+  drafter_->DraftTrees();
+  EXPECT_EQ(Propose(5, true), (TokenIds{6, 4, 3, 4, 5}));
+  EXPECT_EQ(parents_, (std::vector<int32_t>{-1, 0, -1, -1, -1}));
+  EXPECT_EQ(log_.num_runs, 3) << "half as many steps as drafts, and one";
+  Start(1.1f);
+  drafter_->DraftTrees();
+  EXPECT_EQ(Propose(3, false), (TokenIds{6, 4, 19}));
+  EXPECT_TRUE(parents_.empty());
+  // 0.29: the chain ends, and its token is a leaf like others.
+  Start(0.7f);
+  drafter_->DraftTrees();
+  EXPECT_EQ(Propose(5, true), (TokenIds{6, 3, 4}));
+  EXPECT_EQ(parents_, (std::vector<int32_t>{-1, -1, -1}));
+}
+
+TEST_F(Eagle3DrafterTest, ExplicitPathsHaveTheirRanks) {
+  Start(1.1f);
+  drafter_->DraftTrees(*ParseCombChoices("{0},{2},{0,0},{0,1}", 8, 16));
+  EXPECT_EQ(Propose(8, true), (TokenIds{6, 4, 4, 3}));
+  EXPECT_EQ(parents_, (std::vector<int32_t>{-1, -1, 0, 0}));
+  EXPECT_EQ(log_.num_runs, 2);
+  const Status refused = ParseCombChoices("{0},{1},{1,0}", 8, 16).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(refused.message(),
+            "a path of 2 ranks goes on behind rank 1: expected rank 0 before the last one, since "
+            "the head drafts along its likeliest tokens only");
 }
 
 TEST_F(Eagle3DrafterTest, WithoutMemoryThereAreNoDraftsUntilThereIsSome) {

@@ -142,6 +142,7 @@ struct Mode {
   bool prefix_cache = false;
   bool overlap = false;
   bool speculates = false, has_drafter = false;
+  testing::CarelessShape shape = testing::CarelessShape::kChains;
 };
 
 class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
@@ -154,7 +155,11 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
     if (GetParam().has_drafter) {
       options.speculation.drafter = std::make_shared<testing::CarelessDrafter>(
           5, kVocab, 3,
-          [](std::span<const int32_t> tokens) { return testing::NextToken(tokens, Limits(), 0); });
+          [](std::span<const int32_t> tokens) { return testing::NextToken(tokens, Limits(), 0); },
+          GetParam().shape);
+      if (GetParam().shape != testing::CarelessShape::kChains) {
+        options.speculation.max_draft_tokens = 20;
+      }
       options.speculation.adapts_length = false;
     }
     engine_ = std::make_unique<Engine>(std::move(options),
@@ -166,6 +171,7 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
            .token_masks = true,
            .draft_tokens = GetParam().speculates,
            .draft_masks = GetParam().speculates,
+           .draft_trees = GetParam().speculates,
            .overlap = GetParam().overlap});
   }
 
@@ -337,7 +343,18 @@ INSTANTIATE_TEST_SUITE_P(
              .prefix_cache = true,
              .overlap = true,
              .speculates = true,
-             .has_drafter = true}),
+             .has_drafter = true},
+        Mode{.name = "Trees",
+             .policy = CapacityPolicy::kMaxUtilization,
+             .prefix_cache = true,
+             .overlap = true,
+             .speculates = true,
+             .has_drafter = true,
+             .shape = testing::CarelessShape::kTrees},
+        Mode{.name = "TreesWithRows",
+             .speculates = true,
+             .has_drafter = true,
+             .shape = testing::CarelessShape::kTreesWithRows}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

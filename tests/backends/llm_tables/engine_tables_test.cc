@@ -97,6 +97,17 @@ TEST(EngineParametersTest, ParametersThatNeedEachOtherAreNamed) {
   EXPECT_EQ(conflict({{"kv_cache_disk_bytes", "9"}}),
             "kv_cache_disk_bytes: parameter 'kv_cache_disk_path' is '' and 'kv_cache_disk_bytes' "
             "is 9, expected both or none");
+  EXPECT_EQ(conflict({{"decoding_mode", "medusa"}}),
+            "decoding_mode: parameter 'decoding_mode' is 'medusa' and 'speculative_decoding' is "
+            "'off', expected medusa=FOLDER, the folder of the heads");
+  EXPECT_EQ(conflict({{"medusa_choices", "{0}"}, {"speculative_decoding", "ngram"}}),
+            "medusa_choices: parameter 'medusa_choices' is '{0}' and 'speculative_decoding' is "
+            "'ngram', expected medusa=FOLDER, the folder of the heads");
+  EXPECT_EQ(conflict({{"decoding_mode", "medusa"}, {"speculative_decoding", "medusa=/h"}}), "");
+  EXPECT_EQ(conflict({{"max_draft_tokens", "65"}}),
+            "max_draft_tokens: parameter 'max_draft_tokens' is '65' and 'speculative_decoding' is "
+            "'off', which drafts chains: expected 1 to 64");
+  EXPECT_EQ(conflict({{"max_draft_tokens", "127"}, {"speculative_decoding", "medusa=/h"}}), "");
   EXPECT_EQ(conflict({{"kv_events_endpoint", "tcp://*:5"}, {"enable_kv_cache_reuse", "no"}}),
             "kv_events_endpoint: parameter 'kv_events_endpoint' is 'tcp://*:5' and "
             "'enable_kv_cache_reuse' is false, expected true");
@@ -127,7 +138,7 @@ TEST(EngineParametersTest, ValuesOfAnotherKindAreRefusedWithTheExpectedOnes) {
       {"max_attention_window_size", "0", "numbers of 1 or more, separated by commas"},
       {"num_nodes", "two", "an integer"},
       {"enable_kv_cache_reuse", "maybe", "true or false"},
-      {"decoding_mode", "medusa", "one of: auto top_k"},
+      {"decoding_mode", "redrafter", "one of: auto top_k"},
       {"batch_scheduler_policy", "static", "one of: guaranteed_no_evict"},
       {"gpt_model_type", "V2", "one of: inflight_fused_batching"},
   };

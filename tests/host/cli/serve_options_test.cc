@@ -67,8 +67,8 @@ TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
             "--lora: two adapters have the name 'a'");
   EXPECT_EQ(ErrorOf({"demo", "other", "--lora", "a=/b"}), "--lora: expected one checkpoint, got 2");
   EXPECT_EQ(ErrorOf({"demo", "--speculate=medusa=/head"}),
-            "--speculate: 'medusa' is not supported yet, expected off, auto, ngram, suffix, "
-            "lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER or eagle3=FOLDER");
+            "--speculate: 'medusa=/head': expected medusa=FOLDER, the folder of a checkpoint with "
+            "config.json");
   EXPECT_EQ(ErrorOf({"demo", "--speculate=draft=/none"}),
             "--speculate: 'draft=/none': expected draft=FOLDER, the folder of a checkpoint with "
             "config.json");

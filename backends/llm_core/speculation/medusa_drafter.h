@@ -1,0 +1,46 @@
+/// \file
+/// Drafts of Medusa heads: trees of the tokens that the heads rank, as one call of all heads.
+/// [engine thread]
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "backends/llm_core/speculation/drafter.h"
+#include "backends/llm_core/speculation/medusa_heads.h"
+#include "backends/llm_core/speculation/medusa_tree.h"
+
+namespace nereid::llm {
+
+class MedusaDrafter : public Drafter {
+ public:
+  /// `choices`: an explicit tree whose depths the heads have and whose ranks are below
+  /// kMaxMedusaTokens; empty: the paths that the heads think likeliest.
+  explicit MedusaDrafter(std::unique_ptr<MedusaHeads> heads, std::vector<TreeChoice> choices = {});
+  std::string_view name() const override { return "medusa"; }
+  bool is_costly() const override { return true; }
+  bool proposes_trees() const override { return true; }
+  int32_t DraftingSteps(int32_t) const override { return 1; }
+  bool reads_hidden_states() const override { return true; }
+  void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
+               const HiddenRows& rows) override;
+  void FinishObserving() override;
+  void Propose(std::span<DraftQuery> queries) override;
+
+ private:
+  class State;
+
+  // Writes the proposal for a query from the tokens that the heads rank.
+  void FillQuery(DraftQuery& query, std::span<SampledToken> tokens) const;
+
+  const std::unique_ptr<MedusaHeads> heads_;
+  const std::vector<TreeChoice> choices_;
+  int32_t num_ranks_ = 0;             // tokens of each head that are considered
+  bool has_failed_ = false;           // the heads; there are no more drafts
+  std::vector<DraftQuery*> asked_;    // scratch memory
+  std::vector<int32_t> rows_;         // parallel to asked_
+  std::vector<SampledToken> tokens_;  // [asked_, heads, num_ranks_]
+};
+
+}  // namespace nereid::llm
