@@ -16,13 +16,16 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/model/medusa_layers.h"
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
+#include "backends/llm_core/speculation/medusa_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 
@@ -84,13 +87,19 @@ class ProcessorClock : public llm::EngineClock {
   }
 };
 
+template <typename T>
+T Require(Result<T> result) {
+  if (result.ok()) return std::move(*result);
+  std::fprintf(stderr, "%s\n", result.status().message().c_str());
+  std::exit(1);
+}
+
+std::shared_ptr<const llm::Checkpoint> OpenCheckpoint(const std::string& directory) {
+  return std::make_shared<const llm::Checkpoint>(Require(llm::Checkpoint::Open(directory)));
+}
+
 std::unique_ptr<cpu::CpuExecutor> OpenModel(const std::string& directory) {
-  auto opened = llm::Checkpoint::Open(directory);
-  if (!opened.ok()) {
-    std::fprintf(stderr, "%s\n", opened.status().message().c_str());
-    std::exit(1);
-  }
-  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
+  auto checkpoint = OpenCheckpoint(directory);
   auto model = llm::ReadDecoder(*checkpoint, true);
   cpu::CpuExecutorOptions options;
   options.num_threads = 1;
@@ -102,6 +111,21 @@ llm::SpeculationMethod ParseMethod(const std::string& text) {
   if (method.ok()) return std::move(*method);
   std::fprintf(stderr, "%s\n", method.status().message().c_str());
   std::exit(1);
+}
+
+std::shared_ptr<llm::Drafter> MakeMedusaDrafter(const std::string& directory,
+                                                const std::string& folder,
+                                                cpu::CpuExecutor& executor) {
+  const auto target = OpenCheckpoint(directory);
+  const llm::DecoderModel model = Require(llm::ReadDecoder(*target, true));
+  const auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(Require(llm::OpenMedusaCheckpoint(folder)));
+  llm::MedusaWeights weights = Require(llm::ReadMedusaWeights(*checkpoint, model.spec));
+  auto heads = Require(
+      cpu::MedusaLayers::Create(checkpoint, std::move(weights), target, model, /*num_threads=*/1));
+  const int32_t last = model.spec.num_layers();
+  if (!executor.CaptureHiddenStates(std::span(&last, 1), heads->place()).ok()) std::exit(1);
+  return std::make_shared<llm::MedusaDrafter>(std::move(heads));
 }
 
 std::shared_ptr<llm::Drafter> MakeDrafter(const llm::SpeculationMethod& method) {
@@ -121,14 +145,20 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const std
                                          bool adapts_length) {
   const llm::SpeculationMethod method = ParseMethod(text);
   llm::EngineOptions engine_options;
-  engine_options.speculation.drafter = MakeDrafter(method);
+  std::unique_ptr<cpu::CpuExecutor> executor = OpenModel(directory);
+  engine_options.speculation.drafter = method.kind == llm::DrafterKind::kMedusa
+                                           ? MakeMedusaDrafter(directory, method.folder, *executor)
+                                           : MakeDrafter(method);
   engine_options.speculation.adapts_length = adapts_length;
   if (method.kind == llm::DrafterKind::kLookahead) {
     engine_options.speculation.max_draft_tokens =
         static_cast<int32_t>(method.lookahead.num_drafts());
+  } else if (engine_options.speculation.drafter != nullptr) {
+    engine_options.speculation.max_draft_tokens =
+        engine_options.speculation.drafter->default_max_drafts();
   }
   engine_options.clock = std::make_shared<ProcessorClock>();
-  return std::make_unique<llm::Engine>(std::move(engine_options), OpenModel(directory));
+  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(executor));
 }
 
 std::vector<llm::TokenIds> RunTask(llm::Engine& engine, const llm::TokenIds& prompt,
