@@ -1,6 +1,7 @@
 /// \file
 /// Drafts of Medusa heads: trees of the tokens that the heads rank, as one call of all heads.
-/// [engine thread]
+/// Source: Cai et al., "Medusa: Simple LLM inference acceleration framework with multiple decoding
+/// heads", 2024. [engine thread]
 #pragma once
 
 #include <memory>
