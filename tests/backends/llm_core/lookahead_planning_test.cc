@@ -158,13 +158,6 @@ TEST(LookaheadPlanningTest, RunsTheWindowWhereItsDraftsCostLittle) {
   LookaheadSimulation cycle(kSmall, OfOneGpu, NextOfCycle, 1);
   cycle.Run(200);
   EXPECT_GT(cycle.Run(300), 2.5);
-  LookaheadSimulation with_window(kLarge, OfOneGpu, NextOfPhrase, 1);
-  LookaheadSimulation without({1, kLarge.ngram_size, kLarge.verification_set_size}, OfOneGpu,
-                              NextOfPhrase, 1);
-  const double rate = with_window.Run(500), rate_without = without.Run(500);
-  EXPECT_GT(rate, 1.1 * rate_without);
-  std::printf("phrases: %.3f %.3f, drafted %ld\n", rate, rate_without,
-              long(with_window.counts().num_drafted));
 }
 
 }  // namespace
