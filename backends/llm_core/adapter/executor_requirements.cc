@@ -28,9 +28,9 @@ Status CheckExecutor(const LlmParameters& parameters, Executor& executor) {
                             "': this backend's executor does not support LoRA adapters");
   }
   if (parameters.speculation.kind != DrafterKind::kOff && !features.draft_tokens) {
-    return UnsupportedError(
-        "parameter 'speculative_decoding' is '", parameters.speculative_decoding,
-        "': this executor does not verify draft tokens, expected off");
+    return UnsupportedError("parameter 'speculative_decoding' is '",
+                            parameters.speculative_decoding,
+                            "': this executor does not verify draft tokens, expected off");
   }
   return {};
 }
