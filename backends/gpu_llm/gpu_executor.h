@@ -46,6 +46,10 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
+  // With more sequences, a head gained nothing or lost in a process whose steps with drafts had all
+  // sizes for the first time (bench/results/speculation_gpu.csv).
+  static constexpr int32_t kMaxHiddenStateSequences = 16;
+
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override;
   llm::ExecutorMemory memory() const override;
