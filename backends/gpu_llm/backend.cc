@@ -4,6 +4,7 @@
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/companion_memory.h"
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/model/device_medusa_heads.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/adapter/llm_model.h"
@@ -90,6 +91,13 @@ Result<gpu::CompanionMemory> MemoryOfDrafter(const llm::DecoderModel& model,
                                              const gpu::GpuExecutorOptions& options) {
   const llm::SpeculationMethod& method = parameters.speculation;
   if (!method.has_weights() || parameters.is_draft_model) return gpu::CompanionMemory();
+  if (method.kind == llm::DrafterKind::kMedusa) {
+    NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint,
+                            llm::OpenMedusaCheckpoint(method.folder));
+    NEREID_ASSIGN_OR_RETURN(const llm::MedusaWeights heads,
+                            llm::ReadMedusaWeights(checkpoint, model.spec));
+    return gpu::MemoryOfMedusaHeads(heads, options.max_num_tokens, options.max_num_sequences);
+  }
   NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::Checkpoint::Open(method.folder));
   if (method.kind == llm::DrafterKind::kEagle3) {
     NEREID_ASSIGN_OR_RETURN(const llm::Eagle3Head head,
@@ -185,6 +193,24 @@ class GpuModel : public llm::LlmModel {
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::DraftChains> layer,
                             gpu::Eagle3Layer::Create(std::move(head), options));
     return layer;
+  }
+  Result<std::unique_ptr<llm::MedusaHeads>> MakeMedusaHeads(
+      std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::MedusaWeights heads,
+      std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
+      const llm::LlmParameters& /*parameters*/) override {
+    if (executor_ == nullptr) return InternalError("Medusa heads without a model on one GPU");
+    gpu::MedusaOptions options;
+    options.device = executor_->device();
+    options.num_kept_rows = executor_->limits().max_num_sequences;
+    options.norm = target_model.spec.norm;
+    options.final_norm = executor_->weights().final_norm;
+    options.lm_head = &executor_->weights().lm_head;
+    options.lm_head_bias = executor_->weights().lm_head_bias;
+    options.captured = [&decoder = executor_->decoder()] { return decoder.captured(); };
+    options.stream = executor_->stream();
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::MedusaHeads> made,
+                            gpu::DeviceMedusaHeads::Create(heads, options));
+    return made;
   }
 
  private:

@@ -48,16 +48,16 @@ CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec
   return memory;
 }
 
-CompanionMemory MemoryOfMedusaHeads(int32_t num_heads, int32_t num_blocks,
-                                    const llm::DecoderSpec& target, int32_t max_num_tokens,
+CompanionMemory MemoryOfMedusaHeads(const llm::MedusaWeights& heads, int32_t max_num_tokens,
                                     int32_t max_num_sequences) {
-  const int64_t size = target.hidden_size;
-  const int64_t weights = num_heads * (num_blocks * (size + 1) + target.vocab_size) * size;
-  const int64_t rows =
-      int64_t{max_num_tokens} + max_num_sequences + int64_t{kMedusaRows} * (1 + 2 * num_heads);
+  const int64_t size = heads.model.spec.hidden_size, vocab_size = heads.draft_vocab_size;
+  const int64_t num_outputs = heads.shares_lm_head ? 0 : vocab_size;
+  const int64_t weights = heads.num_heads * (heads.num_blocks * (size + 1) + num_outputs) * size;
+  const int64_t rows = int64_t{max_num_tokens} + max_num_sequences +
+                       int64_t{kMedusaRows} * (1 + 2 * heads.num_heads);
   CompanionMemory memory;
   memory.fixed_bytes =
-      2 * (weights + rows * size) + int64_t{4} * kMedusaRows * target.vocab_size + kContextBytes;
+      2 * (weights + rows * size) + int64_t{4} * kMedusaRows * vocab_size + kContextBytes;
   return memory;
 }
 

@@ -7,6 +7,7 @@
 
 #include "backends/llm_core/model/architecture.h"
 #include "backends/llm_core/speculation/eagle3_head.h"
+#include "backends/llm_core/speculation/medusa_weights.h"
 
 namespace nereid::gpu {
 
@@ -29,10 +30,9 @@ CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec
                              int32_t max_num_sequences);
 // Sequences whose rows Medusa heads compute in one pass over their weights.
 inline constexpr int32_t kMedusaRows = 64;
-// `num_heads` heads of the model with as many residual blocks each: their weights in bf16, their
-// buffers, the hidden states of a step of the model, and the kept one of each sequence.
-CompanionMemory MemoryOfMedusaHeads(int32_t num_heads, int32_t num_blocks,
-                                    const llm::DecoderSpec& target, int32_t max_num_tokens,
+// Their weights in bf16, their buffers, the hidden states of a step of the model, and the kept one
+// of each sequence.
+CompanionMemory MemoryOfMedusaHeads(const llm::MedusaWeights& heads, int32_t max_num_tokens,
                                     int32_t max_num_sequences);
 
 }  // namespace nereid::gpu

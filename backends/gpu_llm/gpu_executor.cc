@@ -312,6 +312,7 @@ llm::ExecutorFeatures GpuExecutor::features() const {
           .prompt_embeddings = true,
           .draft_logits = true,
           .hidden_states = true,
+          .max_hidden_state_sequences = kMaxHiddenStateSequences,
           .overlap = timer_ == nullptr,
           .batch_invariant = options_.is_batch_invariant};
 }

@@ -72,7 +72,8 @@ class GpuExecutor : public llm::Executor {
   // What runs on this stream runs between the steps that are submitted before and after it.
   cudaStream_t stream() const { return stream_.get(); }
   const Decoder& decoder() const { return *decoder_; }
-  const GpuNorm& final_norm() const { return weights_.final_norm; }
+  // The final norm and the LM head, for heads that continue the model's hidden states.
+  const GpuWeights& weights() const { return weights_; }
   // Waits until all submitted work has completed.
   void Drain();
   // Logits of the newest step, row by row, after sampling rules: the sampled rows, or the other

@@ -145,30 +145,38 @@ class RandomMedusa {
 
   RandomMedusa() {
     constexpr int64_t kHidden = 4096;
-    const gpu::MedusaHeadSource head = {{{Add(kHidden, kHidden), Add(kHidden, 0)}},
-                                        Add(kVocabSize, kHidden)};
-    heads_.assign(kHeads, head);
+    heads_.model.spec.hidden_size = kHidden;
+    heads_.num_heads = kHeads;
+    heads_.num_blocks = 1;
+    heads_.draft_vocab_size = kVocabSize;
+    for (int32_t head = 0; head < kHeads; ++head) {
+      const auto set = [&](llm::WeightKind kind, const llm::ResolvedWeight& weight) {
+        heads_.model.weights[{head, kind, llm::kNoExpert}] = weight;
+      };
+      set(llm::WeightKind::kResidualBlock, Random(kHidden, kHidden));
+      set(llm::WeightKind::kResidualBlockBias, Random(kHidden, 0));
+      set(llm::WeightKind::kLmHead, Random(kVocabSize, kHidden));
+    }
   }
-  const std::vector<gpu::MedusaHeadSource>& heads() const { return heads_; }
+  const llm::MedusaWeights& heads() const { return heads_; }
 
  private:
-  const llm::ResolvedWeight* Add(int64_t rows, int64_t columns) {
+  llm::ResolvedWeight Random(int64_t rows, int64_t columns) {
     std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * rows * std::max<int64_t>(1, columns));
     for (size_t i = 0; i < bytes.size(); i += 2) {
       random_ = random_ * 1664525 + 1013904223;
       const auto value = static_cast<uint16_t>(0x3c20 | (random_ >> 16 & 0x807f));
       std::memcpy(&bytes[i], &value, 2);
     }
-    llm::ResolvedWeight& weight = weights_.emplace_back();
+    llm::ResolvedWeight weight;
     weight.source = columns > 0 ? llm::Matrix("w", rows, columns) : llm::Vector("b", rows);
     weight.tensor = {llm::CheckpointDataType::kBF16, weight.source.tensor_shape, bytes};
-    return &weight;
+    return weight;
   }
 
   uint32_t random_ = 1;
   std::deque<std::vector<uint8_t>> bytes_;
-  std::deque<llm::ResolvedWeight> weights_;
-  std::vector<gpu::MedusaHeadSource> heads_;
+  llm::MedusaWeights heads_;
 };
 
 std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
@@ -182,9 +190,9 @@ std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
   }
   gpu::MedusaOptions options;
   options.num_kept_rows = executor.limits().max_num_sequences;
-  options.spec = &executor.spec();
-  options.final_norm = executor.final_norm();
-  options.captured = executor.decoder().captured();
+  options.norm = executor.spec().norm;
+  options.final_norm = executor.weights().final_norm;
+  options.captured = [&decoder = executor.decoder()] { return decoder.captured(); };
   options.stream = executor.stream();
   return Checked(gpu::DeviceMedusaHeads::Create(random.heads(), options));
 }

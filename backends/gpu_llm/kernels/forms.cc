@@ -98,6 +98,9 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
 void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream) {
   return CurrentKernels().UnpackCache(params, stream);
 }
+void RankTokens(const RankTokensParams& params, cudaStream_t stream) {
+  return CurrentKernels().RankTokens(params, stream);
+}
 void SiluResidual(const SiluResidualParams& params, cudaStream_t stream) {
   return CurrentKernels().SiluResidual(params, stream);
 }

@@ -23,6 +23,7 @@
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/kernels/sampling/top_tokens.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
@@ -42,7 +43,7 @@
       Do(SiluGate) Do(SiluResidual) Do(Activate) Do(Route) Do(SelectExperts) Do(SortPairs) \
       Do(SortExpertRows) Do(Combine) \
   /* sampling */ Do(FinishLogits) Do(SpreadLogits) Do(PickLogProbs) Do(ArgMax) Do(DrawTokens) \
-      Do(FindTopTokens) \
+      Do(FindTopTokens) Do(RankTokens) \
   /* step */ Do(FitsDecodeStep) Do(RunDecodeStep) Do(TryDecodeStep) Do(CopyStepHiddenStates)
 // clang-format on
 

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
-#include "backends/gpu_llm/kernels/sampling/sample.h"
-#include "backends/gpu_llm/kernels/sampling/top_tokens.h"
+#include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/model/matrix_source.h"
 #include "backends/gpu_llm/model/weight_upload.h"
 
@@ -66,13 +66,17 @@ class HeadUpload {
 
 }  // namespace
 
-DeviceMedusaHeads::DeviceMedusaHeads(size_t num_heads, size_t num_blocks,
-                                     const MedusaOptions& options)
+DeviceMedusaHeads::DeviceMedusaHeads(const llm::MedusaWeights& heads, const MedusaOptions& options)
     : MedusaHeads(options.num_kept_rows),
       options_(options),
-      later_blocks_(num_heads),
-      lm_heads_(num_heads),
-      num_blocks_(num_blocks) {}
+      num_heads_(heads.num_heads),
+      num_blocks_(heads.num_blocks),
+      hidden_size_(heads.model.spec.hidden_size),
+      vocab_size_(heads.draft_vocab_size),
+      shares_lm_head_(heads.shares_lm_head),
+      target_ids_(heads.target_ids),
+      later_blocks_(static_cast<size_t>(heads.num_heads)),
+      lm_heads_(static_cast<size_t>(heads.num_heads)) {}
 
 DeviceMedusaHeads::~DeviceMedusaHeads() {
   (void)cudaSetDevice(options_.device);
@@ -81,64 +85,78 @@ DeviceMedusaHeads::~DeviceMedusaHeads() {
 }
 
 Result<std::unique_ptr<DeviceMedusaHeads>> DeviceMedusaHeads::Create(
-    std::span<const MedusaHeadSource> heads, const MedusaOptions& options) {
-  if (heads.empty()) return InternalError("there are no Medusa heads");
-  for (size_t i = 0; i < heads.size(); ++i) {
-    if (heads[i].blocks.size() == heads[0].blocks.size()) continue;
-    return InvalidArgError("Medusa head ", i, " has ", heads[i].blocks.size(),
-                           " residual blocks, head 0 has ", heads[0].blocks.size());
+    const llm::MedusaWeights& heads, const MedusaOptions& options) {
+  if (heads.num_heads < 1 || heads.num_blocks < 1)
+    return InternalError(heads.num_heads, " Medusa heads with ", heads.num_blocks, " blocks");
+  if (heads.draft_vocab_size > kMaxRankVocabulary) {
+    return UnsupportedError("Medusa heads for ", heads.draft_vocab_size,
+                            " tokens: gpu_llm ranks at most ", kMaxRankVocabulary);
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
-  std::unique_ptr<DeviceMedusaHeads> made(
-      new DeviceMedusaHeads(heads.size(), heads[0].blocks.size(), options));
+  std::unique_ptr<DeviceMedusaHeads> made(new DeviceMedusaHeads(heads, options));
   NEREID_RETURN_IF_ERROR(made->Load(heads));
   NEREID_RETURN_IF_ERROR(made->AllocateBuffers());
   return made;
 }
 
-Status DeviceMedusaHeads::Load(std::span<const MedusaHeadSource> heads) {
-  const int64_t size = hidden_size(), vocab_size = options_.spec->vocab_size;
-  const auto num_heads = static_cast<int64_t>(heads.size());
+Status DeviceMedusaHeads::Load(const llm::MedusaWeights& heads) {
+  using llm::WeightKind;
   HeadUpload upload;
   std::vector<std::function<void(const char*)>> set;  // with the address of the memory
+  const auto find = [&](int32_t layer, WeightKind kind) {
+    const auto found = heads.model.weights.find({layer, kind, llm::kNoExpert});
+    return found == heads.model.weights.end() ? nullptr : &found->second;
+  };
   const auto add_matrix = [&](GpuMatrix& matrix,
                               const std::vector<const llm::ResolvedWeight*>& weights,
                               int64_t rows_each, int64_t num_padding) {
     matrix.num_outputs =
         static_cast<int>(static_cast<int64_t>(weights.size()) * rows_each + num_padding);
-    matrix.depth = static_cast<int>(size);
-    const int64_t offset = upload.Add(weights, rows_each, size, num_padding);
+    matrix.depth = static_cast<int>(hidden_size_);
+    const int64_t offset = upload.Add(weights, rows_each, hidden_size_, num_padding);
     set.emplace_back([&matrix, offset](const char* memory) { matrix.data = memory + offset; });
   };
   const auto add_bias = [&](const __nv_bfloat16*& bias,
                             const std::vector<const llm::ResolvedWeight*>& weights) {
-    const int64_t offset = upload.Add(weights, size, 1);
+    if (weights[0] == nullptr) return;
+    const int64_t offset = upload.Add(weights, hidden_size_, 1);
     set.emplace_back([&bias, offset](const char* memory) {
       bias = reinterpret_cast<const __nv_bfloat16*>(memory + offset);
     });
   };
-  if (num_blocks_ > 0) {
-    std::vector<const llm::ResolvedWeight*> weights, biases;
-    for (const MedusaHeadSource& head : heads) {
-      weights.push_back(head.blocks[0].weight);
-      biases.push_back(head.blocks[0].bias);
-    }
-    add_matrix(first_blocks_, weights, size, 0);
-    add_bias(first_biases_, biases);
+  std::vector<const llm::ResolvedWeight*> weights, biases;  // of first blocks
+  for (int32_t head = 0; head < num_heads_; ++head) {
+    weights.push_back(find(heads.BlockLayer(head, 0), WeightKind::kResidualBlock));
+    biases.push_back(find(heads.BlockLayer(head, 0), WeightKind::kResidualBlockBias));
+    if (weights.back() == nullptr || (biases.back() == nullptr) != (biases[0] == nullptr))
+      return InternalError("Medusa head ", head, " has no weight or bias that others have");
   }
-  for (int64_t head = 0; head < num_heads; ++head) {
-    const MedusaHeadSource& source = heads[static_cast<size_t>(head)];
+  add_matrix(first_blocks_, weights, hidden_size_, 0);
+  add_bias(first_biases_, biases);
+  std::map<const uint8_t*, int32_t> lm_heads;  // of several heads, if they have the same
+  std::vector<int32_t> lm_head_of(static_cast<size_t>(num_heads_));
+  for (int32_t head = 0; head < num_heads_; ++head) {
     std::vector<Block>& later = later_blocks_[static_cast<size_t>(head)];
-    later.resize(num_blocks_ > 0 ? num_blocks_ - 1 : 0);
-    for (size_t i = 0; i < later.size(); ++i) {
-      add_matrix(later[i].matrix, {source.blocks[i + 1].weight}, size, 0);
-      add_bias(later[i].bias, {source.blocks[i + 1].bias});
+    later.resize(static_cast<size_t>(num_blocks_ - 1));
+    for (int32_t block = 1; block < num_blocks_; ++block) {
+      const int32_t layer = heads.BlockLayer(head, block);
+      Block& to = later[static_cast<size_t>(block - 1)];
+      add_matrix(to.matrix, {find(layer, WeightKind::kResidualBlock)}, hidden_size_, 0);
+      add_bias(to.bias, {find(layer, WeightKind::kResidualBlockBias)});
     }
-    add_matrix(lm_heads_[static_cast<size_t>(head)], {source.lm_head}, vocab_size,
-               PaddedVocabulary(options_.spec->vocab_size) - vocab_size);
+    if (shares_lm_head_) continue;
+    const llm::ResolvedWeight* const lm_head = find(heads.OutputLayer(head), WeightKind::kLmHead);
+    if (lm_head == nullptr) return InternalError("Medusa head ", head, " has no LM head");
+    const auto [found, is_new] = lm_heads.try_emplace(lm_head->tensor.bytes.data(), head);
+    lm_head_of[static_cast<size_t>(head)] = found->second;
+    if (!is_new) continue;
+    add_matrix(lm_heads_[static_cast<size_t>(head)], {lm_head}, vocab_size_,
+               PaddedVocabulary(vocab_size_) - vocab_size_);
   }
   NEREID_ASSIGN_OR_RETURN(weights_, upload.Run());
   for (const auto& set_pointer : set) set_pointer(weights_.as<char>());
+  for (size_t head = 0; head < lm_heads_.size() && !shares_lm_head_; ++head)
+    lm_heads_[head] = lm_heads_[static_cast<size_t>(lm_head_of[head])];
   return {};
 }
 
@@ -148,27 +166,21 @@ Status DeviceMedusaHeads::AllocateBuffers() {
     return {};
   };
   const int64_t row_bytes = 2 * hidden_size(), rows = kMedusaRows;
-  const int64_t num_heads = this->num_heads();
+  const int64_t num_heads = num_heads_;
   NEREID_RETURN_IF_ERROR(allocate(kept_, options_.num_kept_rows * row_bytes, "kept hidden states"));
   NEREID_RETURN_IF_ERROR(allocate(normed_, rows * row_bytes, "normed rows"));
   NEREID_RETURN_IF_ERROR(
       allocate(products_, num_heads * rows * row_bytes, "products of Medusa heads"));
   NEREID_RETURN_IF_ERROR(allocate(states_, num_heads * rows * row_bytes, "rows of Medusa heads"));
-  NEREID_RETURN_IF_ERROR(
-      allocate(logits_, 4 * rows * PaddedVocabulary(options_.spec->vocab_size), "logits"));
-  NEREID_RETURN_IF_ERROR(allocate(argmax_partials_, sizeof(PartialArgMax) * kArgMaxSplits * rows,
-                                  "partial results of sampling"));
-  NEREID_RETURN_IF_ERROR(allocate(argmax_tickets_, 4 * rows, "sampling's counters"));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
-  NEREID_RETURN_IF_ERROR(allocate(log_sums_, 4 * rows, "log sums"));
-  NEREID_RETURN_IF_ERROR(allocate(argmax_tokens_, 4 * (3 * rows + 1), "most likely tokens"));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tokens_.data(), 0, argmax_tokens_.size_bytes()));
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaMemset(argmax_tokens_.as<int32_t>() + 2 * rows, 0xff, static_cast<size_t>(4 * rows)));
+  NEREID_RETURN_IF_ERROR(allocate(logits_, 4 * rows * PaddedVocabulary(vocab_size_), "logits"));
+  NEREID_RETURN_IF_ERROR(allocate(rank_partials_, sizeof(RankPartial) * kMaxRankSplits * rows,
+                                  "partial results of ranking"));
+  NEREID_RETURN_IF_ERROR(allocate(rank_tickets_, 4 * rows, "counters of ranking"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(rank_tickets_.data(), 0, rank_tickets_.size_bytes()));
   NEREID_ASSIGN_OR_RETURN(row_list_, PinnedMemory::Allocate(static_cast<size_t>(4 * rows)));
   NEREID_ASSIGN_OR_RETURN(
-      top_tokens_,
-      PinnedMemory::Allocate(static_cast<size_t>(8 * num_heads * rows * kMaxTopTokens)));
+      ranked_tokens_,
+      PinnedMemory::Allocate(static_cast<size_t>(8 * num_heads * rows * kMaxRankedTokens)));
   if (options_.num_kept_rows > 0) {
     NEREID_ASSIGN_OR_RETURN(
         keep_lists_,
@@ -177,8 +189,10 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options_.device));
+  GpuWeights multiplied;  // the heads' own weights are bf16 and need nothing
+  if (shares_lm_head_) multiplied.lm_head = *options_.lm_head;
   NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
-                          LinearRunner::Create(GpuWeights(), kMedusaRows, num_processors));
+                          LinearRunner::Create(multiplied, kMedusaRows, num_processors));
   linear_.emplace(std::move(linear));
   return {};
 }
@@ -193,7 +207,8 @@ void DeviceMedusaHeads::Keep(const llm::HiddenRows& rows, std::span<const int32_
 Status DeviceMedusaHeads::FinishKeeping() {
   if (keep_from_.empty()) return {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  if (options_.captured == nullptr || options_.captured->row_size() != hidden_size())
+  const HiddenStates* const captured = options_.captured();
+  if (captured == nullptr || captured->row_size() != hidden_size())
     return InternalError("Medusa heads without a model that keeps the output of its last layer");
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(kept_done_.get()));
   const size_t count = keep_from_.size();
@@ -205,7 +220,7 @@ Status DeviceMedusaHeads::FinishKeeping() {
   std::copy(keep_from_.begin(), keep_from_.end(), lists);
   std::copy(keep_to_.begin(), keep_to_.end(), lists + count);
   const auto size = static_cast<int>(hidden_size());
-  CopyRows({options_.captured->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
+  CopyRows({captured->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
             static_cast<int>(count), size, size},
            options_.stream);
   keep_from_.clear();
@@ -217,16 +232,16 @@ Status DeviceMedusaHeads::FinishKeeping() {
 Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, int32_t num_tokens,
                               std::vector<llm::SampledToken>& tokens) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  if (num_heads > this->num_heads() || num_tokens > kMaxTopTokens ||
-      num_tokens > options_.spec->vocab_size) {
-    return InternalError("Medusa drafts of ", num_heads, " heads and ", num_tokens, " tokens, of ",
-                         this->num_heads(), " and ", kMaxTopTokens);
+  if (num_heads > num_heads_ || num_tokens > kMaxRankedTokens || num_tokens > vocab_size_) {
+    return InternalError("Medusa drafts of ", num_heads, " heads and ", num_tokens,
+                         " tokens, at most ", num_heads_, " and ",
+                         std::min(vocab_size_, kMaxRankedTokens));
   }
   tokens.clear();
   tokens.reserve(rows.size() * static_cast<size_t>(num_heads) * static_cast<size_t>(num_tokens));
   const auto together = size_t{kMedusaRows};
-  const int32_t* const ids = top_tokens_.as<int32_t>();
-  const float* const log_probs = top_tokens_.as<float>() + top_tokens_.size_bytes() / 8;
+  const int32_t* const ids = ranked_tokens_.as<int32_t>();
+  const float* const log_probs = ranked_tokens_.as<float>() + ranked_tokens_.size_bytes() / 8;
   for (size_t first = 0; first < rows.size(); first += together) {
     const size_t count = std::min(together, rows.size() - first);
     std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(first), count, row_list_.as<int32_t>());
@@ -234,8 +249,12 @@ Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, 
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(options_.stream));
     for (size_t row = 0; row < count; ++row) {
       for (int32_t head = 0; head < num_heads; ++head) {
-        const size_t at = (static_cast<size_t>(head) * together + row) * kMaxTopTokens;
-        for (int32_t i = 0; i < num_tokens; ++i) tokens.push_back({ids[at + i], log_probs[at + i]});
+        const size_t at = (static_cast<size_t>(head) * together + row) * kMaxRankedTokens;
+        for (int32_t i = 0; i < num_tokens; ++i) {
+          const int32_t id = ids[at + i];
+          tokens.push_back(
+              {target_ids_.empty() ? id : target_ids_[static_cast<size_t>(id)], log_probs[at + i]});
+        }
       }
     }
   }
@@ -243,7 +262,7 @@ Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, 
 }
 
 Status DeviceMedusaHeads::Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens) {
-  const llm::NormSpec& norm = options_.spec->norm;
+  const llm::NormSpec& norm = options_.norm;
   const auto* const kept = kept_.as<__nv_bfloat16>();
   const auto size = static_cast<int>(hidden_size());
   const GpuNorm& weights = options_.final_norm;
@@ -276,7 +295,6 @@ Status DeviceMedusaHeads::Multiply(const GpuMatrix& matrix, const __nv_bfloat16*
 }
 
 Status DeviceMedusaHeads::RunBlocks(int32_t num_rows, int32_t num_heads) {
-  if (num_blocks_ == 0) return {};
   const auto size = static_cast<int>(hidden_size());
   auto* const products = products_.as<__nv_bfloat16>();
   GpuMatrix first = first_blocks_;
@@ -300,41 +318,25 @@ Status DeviceMedusaHeads::RunBlocks(int32_t num_rows, int32_t num_heads) {
 }
 
 Status DeviceMedusaHeads::RunHead(int32_t head, int32_t num_rows, int32_t num_tokens) {
-  const int32_t vocab_size = options_.spec->vocab_size, stride = PaddedVocabulary(vocab_size);
-  const int32_t capacity = kMedusaRows;
-  const __nv_bfloat16* const in = num_blocks_ > 0 ? states_of(head) : normed_.as<__nv_bfloat16>();
-  NEREID_RETURN_IF_ERROR(Multiply(lm_heads_[static_cast<size_t>(head)], in, GemmEpilogue::kFloat,
+  const int32_t stride = PaddedVocabulary(vocab_size_);
+  NEREID_RETURN_IF_ERROR(Multiply(lm_head_of(head), states_of(head), GemmEpilogue::kFloat,
                                   logits_.data(), num_rows, "Medusa LM head"));
-  if (stride > vocab_size)
-    FinishLogits({logits_.as<float>(), nullptr, num_rows, vocab_size, stride, 0.0f},
-                 options_.stream);
-  ArgMaxParams most = {};
-  most.logits = logits_.as<float>();
-  most.partials = argmax_partials_.as<PartialArgMax>();
-  most.tickets = argmax_tickets_.as<int32_t>();
-  most.log_sums = log_sums_.as<float>();
-  most.target.ids = argmax_tokens_.as<int32_t>();
-  most.target.log_probs = argmax_tokens_.as<float>() + capacity;
-  most.target.slots = argmax_tokens_.as<int32_t>() + 2 * capacity;
-  most.target.buffer_index = argmax_tokens_.as<int32_t>() + 3 * capacity;
-  most.target.max_num_rows = capacity;
-  most.num_rows = num_rows;
-  most.vocab_size = stride;
-  ArgMax(most, options_.stream);
-  TopTokensParams top = {};
-  top.logits = logits_.as<float>();
-  top.log_sums = log_sums_.as<float>();
-  top.vocab_size = vocab_size;
-  top.stride = stride;
-  top.num_rows = num_rows;
-  const int64_t at = int64_t{head} * capacity * kMaxTopTokens;
-  top.ids = top_tokens_.as<int32_t>() + at;
-  top.log_probs = top_tokens_.as<float>() + top_tokens_.size_bytes() / 8 + at;
-  for (int32_t row = 0; row < num_rows; ++row) {
-    top.rows[row] = row;
-    top.counts[row] = static_cast<uint8_t>(num_tokens);
+  const __nv_bfloat16* const bias = shares_lm_head_ ? options_.lm_head_bias : nullptr;
+  if (bias != nullptr) {
+    FinishLogits({logits_.as<float>(), bias, num_rows, vocab_size_, stride, 0.0f}, options_.stream);
   }
-  FindTopTokens(top, options_.stream);
+  RankTokensParams rank = {};
+  rank.logits = logits_.as<float>();
+  rank.partials = rank_partials_.as<RankPartial>();
+  rank.tickets = rank_tickets_.as<int32_t>();
+  const int64_t at = int64_t{head} * kMedusaRows * kMaxRankedTokens;
+  rank.ids = ranked_tokens_.as<int32_t>() + at;
+  rank.log_probs = ranked_tokens_.as<float>() + ranked_tokens_.size_bytes() / 8 + at;
+  rank.num_rows = num_rows;
+  rank.vocab_size = vocab_size_;
+  rank.stride = stride;
+  rank.num_tokens = num_tokens;
+  RankTokens(rank, options_.stream);
   return {};
 }
 

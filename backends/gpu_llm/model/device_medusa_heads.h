@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,38 +21,32 @@
 #include "backends/gpu_llm/model/linear.h"
 #include "backends/llm_core/model/decoder_spec.h"
 #include "backends/llm_core/speculation/medusa_heads.h"
+#include "backends/llm_core/speculation/medusa_weights.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
-
-// The weights of a head in the checkpoint, borrowed. MemoryOfMedusaHeads() says what they take.
-struct MedusaHeadSource {
-  struct Block {
-    const llm::ResolvedWeight* weight = nullptr;  // [hidden_size, hidden_size]
-    const llm::ResolvedWeight* bias = nullptr;    // [hidden_size]
-  };
-  std::vector<Block> blocks;                     // as many as every other head has
-  const llm::ResolvedWeight* lm_head = nullptr;  // [vocab_size, hidden_size]
-};
 
 struct MedusaOptions {
   int32_t device = 0;
   int32_t num_kept_rows = 0;  // sequences
   // --- of the model, all borrowed ---
-  const llm::DecoderSpec* spec = nullptr;
+  llm::NormSpec norm;
   GpuNorm final_norm;
-  // Keeps the output of the last layer alone.
-  const HiddenStates* captured = nullptr;
+  const GpuMatrix* lm_head = nullptr;  // for heads that share it
+  const __nv_bfloat16* lm_head_bias = nullptr;
+  // Returns what keeps the output of the last layer alone; null: nothing does yet.
+  std::function<const HiddenStates*()> captured;
   cudaStream_t stream = nullptr;
 };
 
 class DeviceMedusaHeads : public llm::MedusaHeads {
  public:
-  // The heads' vocabulary and hidden size are those of the model. UNAVAILABLE: no memory.
-  static Result<std::unique_ptr<DeviceMedusaHeads>> Create(std::span<const MedusaHeadSource> heads,
+  // The checkpoint of the heads is borrowed during the call. MemoryOfMedusaHeads() says what they
+  // take. UNAVAILABLE: no memory.
+  static Result<std::unique_ptr<DeviceMedusaHeads>> Create(const llm::MedusaWeights& heads,
                                                            const MedusaOptions& options);
   ~DeviceMedusaHeads() override;
-  int32_t num_heads() const override { return static_cast<int32_t>(lm_heads_.size()); }
+  int32_t num_heads() const override { return num_heads_; }
   llm::HiddenStatePlace place() const override { return llm::HiddenStatePlace::kDevice; }
   void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override;
   Status FinishKeeping() override;
@@ -59,8 +54,8 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
              std::vector<llm::SampledToken>& tokens) override;
 
  private:
-  DeviceMedusaHeads(size_t num_heads, size_t num_blocks, const MedusaOptions& options);
-  Status Load(std::span<const MedusaHeadSource> heads);
+  DeviceMedusaHeads(const llm::MedusaWeights& heads, const MedusaOptions& options);
+  Status Load(const llm::MedusaWeights& heads);
   Status AllocateBuffers();
   // Computes rows_[0, num_rows) of the store, at most kMedusaRows.
   Status Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens);
@@ -69,12 +64,20 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   Status RunHead(int32_t head, int32_t num_rows, int32_t num_tokens);
   Status Multiply(const GpuMatrix& matrix, const __nv_bfloat16* in, GemmEpilogue output, void* out,
                   int32_t num_rows, const char* name);
-  int64_t hidden_size() const { return options_.spec->hidden_size; }
+  int64_t hidden_size() const { return hidden_size_; }
+  const GpuMatrix& lm_head_of(int32_t head) const {
+    return shares_lm_head_ ? *options_.lm_head : lm_heads_[static_cast<size_t>(head)];
+  }
   __nv_bfloat16* states_of(int32_t head) const {
     return states_.as<__nv_bfloat16>() + head * kMedusaRows * hidden_size();
   }
 
   const MedusaOptions options_;
+  const int32_t num_heads_, num_blocks_;  // num_blocks_: of a head
+  const int64_t hidden_size_;
+  const int32_t vocab_size_;  // of the heads
+  const bool shares_lm_head_;
+  const std::vector<int32_t> target_ids_;  // [vocab_size_]; empty: the heads' ids are the target's
   DeviceMemory weights_;
   // The first blocks of all heads, which read the same rows: [num_heads * hidden_size,
   // hidden_size].
@@ -82,21 +85,19 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   const __nv_bfloat16* first_biases_ = nullptr;
   struct Block {
     GpuMatrix matrix;
-    const __nv_bfloat16* bias = nullptr;
+    const __nv_bfloat16* bias = nullptr;  // null: none
   };
   std::vector<std::vector<Block>> later_blocks_;  // of each head
   std::vector<GpuMatrix> lm_heads_;               // with padding rows
-  const size_t num_blocks_;                       // of a head
   std::optional<LinearRunner> linear_;
   DeviceMemory kept_;      // [num_kept_rows, hidden_size]
   DeviceMemory normed_;    // [kMedusaRows, hidden_size]
   DeviceMemory products_;  // [kMedusaRows, num_heads * hidden_size]
   DeviceMemory states_;    // [num_heads, kMedusaRows, hidden_size]
   DeviceMemory logits_;    // [kMedusaRows, padded vocabulary]
-  DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
-  DeviceMemory argmax_tokens_;  // where ArgMax writes: ids, log probabilities, slots and a 0
+  DeviceMemory rank_partials_, rank_tickets_;
   PinnedMemory row_list_;       // [kMedusaRows]
-  PinnedMemory top_tokens_;     // [num_heads, kMedusaRows, kMaxTopTokens] ids, then log probs
+  PinnedMemory ranked_tokens_;  // [num_heads, kMedusaRows, kMaxRankedTokens] ids, then log probs
   std::vector<int32_t> keep_from_, keep_to_;
   PinnedMemory keep_lists_;  // both lists of a copy that runs
   Event kept_done_;

@@ -43,16 +43,25 @@ TEST(CompanionMemoryTest, AHeadAlsoNeedsTheHiddenStatesOfItsTarget) {
 }
 
 TEST(CompanionMemoryTest, MedusaHeadsNeedTheirWeightsAndTheHiddenStatesOfTheirTarget) {
-  llm::DecoderSpec target;
-  target.hidden_size = 64;
-  target.vocab_size = 1000;
-  const int64_t three = MemoryOfMedusaHeads(3, 1, target, 512, 200).fixed_bytes;
-  const CompanionMemory four = MemoryOfMedusaHeads(4, 1, target, 512, 200);
-  EXPECT_EQ(four.block_bytes, 0);
-  EXPECT_EQ(four.fixed_bytes - three, 2 * (64 * 64 + 64 + 1000 * 64) + 2 * 64 * 64 * 2);
-  EXPECT_EQ(MemoryOfMedusaHeads(3, 2, target, 512, 200).fixed_bytes - three,
+  llm::MedusaWeights heads;
+  heads.model.spec.hidden_size = 64;
+  heads.draft_vocab_size = 1000;
+  heads.num_heads = 3;
+  heads.num_blocks = 1;
+  const CompanionMemory three = MemoryOfMedusaHeads(heads, 512, 200);
+  EXPECT_EQ(three.block_bytes, 0);
+  EXPECT_EQ(MemoryOfMedusaHeads(heads, 612, 300).fixed_bytes - three.fixed_bytes, 2 * 64 * 200);
+  heads.num_blocks = 2;
+  EXPECT_EQ(MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes - three.fixed_bytes,
             3 * 2 * (64 * 64 + 64));
-  EXPECT_EQ(MemoryOfMedusaHeads(3, 1, target, 612, 300).fixed_bytes - three, 2 * 64 * 200);
+  heads.num_blocks = 1;
+  heads.num_heads = 4;
+  EXPECT_EQ(MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes - three.fixed_bytes,
+            2 * (64 * 64 + 64 + 1000 * 64) + 2 * 64 * 64 * 2);
+  heads.num_heads = 3;
+  heads.shares_lm_head = true;
+  EXPECT_EQ(three.fixed_bytes - MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes,
+            3 * 2 * 1000 * 64);
 }
 
 }  // namespace

@@ -14,12 +14,12 @@ __global__ void __launch_bounds__(kThreads) SiluResidualKernel(SiluResidualParam
   const int64_t row = blockIdx.x, head = blockIdx.y;
   const bf16* in = p.in + head * p.in_stride + row * p.size;
   const bf16* product = p.product + (row * p.num_heads + head) * p.size;
-  const bf16* bias = p.bias + head * p.size;
   bf16* out = p.out + head * p.out_stride + row * p.size;
   for (int i = 8 * static_cast<int>(threadIdx.x); i < p.size; i += 8 * kThreads) {
-    float values[8], added[8], sums[8];
+    float values[8], added[8] = {}, sums[8];
     Unpack8(*reinterpret_cast<const uint4*>(product + i), values);
-    Unpack8(*reinterpret_cast<const uint4*>(bias + i), added);
+    if (p.bias != nullptr)
+      Unpack8(*reinterpret_cast<const uint4*>(p.bias + head * p.size + i), added);
     Unpack8(*reinterpret_cast<const uint4*>(in + i), sums);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {

@@ -13,7 +13,7 @@ namespace nereid::gpu {
 struct SiluResidualParams {
   const __nv_bfloat16* in;        // [num_rows, size], of head h at h * in_stride
   const __nv_bfloat16* product;   // [num_rows, num_heads * size]
-  const __nv_bfloat16* bias;      // [num_heads * size]
+  const __nv_bfloat16* bias;      // [num_heads * size]; null: none
   __nv_bfloat16* out;             // [num_rows, size], of head h at h * out_stride; may be `in`
   int num_rows, num_heads, size;  // size: a multiple of 8
   int in_stride, out_stride;      // 0 for `in`: all heads have the same
