@@ -136,46 +136,6 @@ class RepeatingHead : public llm::Drafter {
   std::mt19937 random_{5};
 };
 
-class Sink : public llm::OutputSink {
- public:
-  explicit Sink(std::promise<void> done) : done_(std::move(done)) {}
-  bool IsCancelled() const override { return false; }
-  void OnOutput(const llm::SequenceOutput& output) override {
-    if (output.finish != llm::FinishReason::kNone) done_.set_value();
-  }
-  void OnError(const Status& status) override {
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    std::exit(1);
-  }
-
- private:
-  std::promise<void> done_;
-};
-
-double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output,
-                       bool is_greedy = false) {
-  std::mt19937 random(3);
-  std::vector<std::future<void>> ends;
-  const auto start = Clock::now();
-  for (int32_t i = 0; i < batch; ++i) {
-    auto request = std::make_unique<llm::GenerationRequest>();
-    for (int t = 0; t < 64; ++t)
-      request->prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
-    request->stop.max_tokens = num_output;
-    if (!is_greedy) request->sampling.top_p = 1.0f;
-    request->sampling.seed = random();
-    std::promise<void> done;
-    ends.push_back(done.get_future());
-    request->sink = std::make_unique<Sink>(std::move(done));
-    if (const Status queued = engine.Enqueue(request); !queued.ok()) {
-      std::fprintf(stderr, "%s\n", queued.message().c_str());
-      std::exit(1);
-    }
-  }
-  for (auto& end : ends) end.wait();
-  return batch * num_output / std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // A rate at which 7 drafts yield `tokens` a step.
 double RateFor(double tokens) {
   double low = 0.0, high = 1.0;

@@ -7,13 +7,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "backends/gpu_llm/gpu_executor.h"
 #include "backends/gpu_llm/sharded_executor.h"
+#include "backends/llm_core/engine/engine.h"
 
 namespace nereid::bench {
 
@@ -105,6 +108,47 @@ inline double StepMs(llm::Executor& executor, int32_t batch, int32_t num_drafts,
   }
   std::nth_element(times.begin(), times.begin() + kSteps / 2, times.end());
   return times[kSteps / 2];
+}
+
+class Sink : public llm::OutputSink {
+ public:
+  explicit Sink(std::promise<void> done) : done_(std::move(done)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const llm::SequenceOutput& output) override {
+    if (output.finish != llm::FinishReason::kNone) done_.set_value();
+  }
+  void OnError(const Status& status) override {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+
+ private:
+  std::promise<void> done_;
+};
+
+// Requests of 64 tokens, all at once.
+inline double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_output,
+                              bool is_greedy = false) {
+  std::mt19937 random(3);
+  std::vector<std::future<void>> ends;
+  const auto start = Clock::now();
+  for (int32_t i = 0; i < batch; ++i) {
+    auto request = std::make_unique<llm::GenerationRequest>();
+    for (int t = 0; t < 64; ++t)
+      request->prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
+    request->stop.max_tokens = num_output;
+    if (!is_greedy) request->sampling.top_p = 1.0f;
+    request->sampling.seed = random();
+    std::promise<void> done;
+    ends.push_back(done.get_future());
+    request->sink = std::make_unique<Sink>(std::move(done));
+    if (const Status queued = engine.Enqueue(request); !queued.ok()) {
+      std::fprintf(stderr, "%s\n", queued.message().c_str());
+      std::exit(1);
+    }
+  }
+  for (auto& end : ends) end.wait();
+  return batch * num_output / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace nereid::bench

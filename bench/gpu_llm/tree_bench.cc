@@ -5,16 +5,32 @@
 //   tree
 //                                     and as a chain, also with drafts that are accepted and moved
 //   gpu_tree_bench medusa [BATCH...]  what four Medusa heads of 1.08 GB each take
+//   gpu_tree_bench engine [BATCH...]  tokens a second with these heads, greedy, by the drafts of a
+//   tree
+//
+// Random weights accept nothing, so that `engine` simulates acceptance (kRankRates). The heads run.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <numeric>
+#include <queue>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu_llm/model/device_medusa_heads.h"
+#include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/draft_tree.h"
+#include "backends/llm_core/speculation/drafter.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -233,6 +249,200 @@ void MeasureMedusa(const std::vector<int32_t>& batches) {
   }
 }
 
+// Medusa heads propose an explicit tree; which of its drafts are right is drawn at random. At depth
+// d (from 0) the right token has rank k with the probability kRankRates[k] * kDepthFactor^d, or is
+// none of the head's.
+constexpr float kRankRates[] = {0.60f, 0.12f, 0.06f, 0.04f, 0.03f, 0.02f, 0.02f, 0.01f};
+constexpr float kDepthFactor = 0.85f;
+
+// A draft of a tree: the draft that it follows, the drafts before it on its path, and its rank
+// among the tokens of its head.
+struct Choice {
+  int32_t parent, depth, rank;
+};
+
+// The `count` likeliest paths by these rates, the likeliest first.
+std::vector<Choice> LikeliestChoices(int32_t count) {
+  struct Path {
+    double probability;
+    Choice choice;
+  };
+  const auto comes_later = [](const Path& a, const Path& b) {
+    return a.probability < b.probability;
+  };
+  std::priority_queue<Path, std::vector<Path>, decltype(comes_later)> open(comes_later);
+  const auto open_children = [&](int32_t parent, int32_t depth, double probability) {
+    if (depth == RandomMedusa::kHeads) return;
+    for (int32_t rank = 0; rank < static_cast<int32_t>(std::size(kRankRates)); ++rank) {
+      open.push(
+          {probability * kRankRates[rank] * std::pow(kDepthFactor, depth), {parent, depth, rank}});
+    }
+  };
+  std::vector<Choice> choices;
+  open_children(-1, 0, 1.0);
+  while (static_cast<int32_t>(choices.size()) < count) {
+    const Path path = open.top();
+    open.pop();
+    choices.push_back(path.choice);
+    open_children(static_cast<int32_t>(choices.size()) - 1, path.choice.depth + 1,
+                  path.probability);
+  }
+  return choices;
+}
+
+// Runs the heads, and proposes the tree of these choices with simulated drafts: the right ones are
+// kOutputToken.
+class SimulatedMedusa : public llm::Drafter {
+ public:
+  SimulatedMedusa(std::unique_ptr<llm::MedusaHeads> heads, std::vector<Choice> choices)
+      : heads_(std::move(heads)), choices_(std::move(choices)) {}
+  std::string_view name() const override { return "simulated medusa"; }
+  bool is_costly() const override { return true; }
+  bool proposes_trees() const override { return true; }
+  int32_t DraftingSteps(int32_t) const override { return 1; }
+  bool reads_hidden_states() const override { return true; }
+  void Observe(std::unique_ptr<llm::DrafterState>& owned, int32_t first_position,
+               const llm::HiddenRows& rows) override {
+    if (rows.num_rows == 0) return;
+    if (owned == nullptr) owned = std::make_unique<State>(heads_->pool());
+    auto& state = static_cast<State&>(*owned);
+    state.position = first_position + rows.num_rows - 1;
+    heads_->Keep(rows.Part(rows.num_rows - 1, 1), state.row);
+  }
+  void FinishObserving() override {
+    if (!heads_->FinishKeeping().ok()) std::exit(1);
+  }
+  void Propose(std::span<llm::DraftQuery> queries) override {
+    std::vector<int32_t> rows;
+    for (llm::DraftQuery& query : queries) {
+      if (*query.state == nullptr) continue;
+      const auto& state = static_cast<const State&>(**query.state);
+      if (state.position != static_cast<int32_t>(query.tokens.size()) - 2) continue;
+      rows.push_back(state.row[0]);
+      FillTree(query);
+    }
+    if (rows.empty()) return;
+    if (!heads_
+             ->Run(rows, heads_->num_heads(), static_cast<int32_t>(std::size(kRankRates)), tokens_)
+             .ok()) {
+      std::exit(1);
+    }
+  }
+
+ private:
+  struct State : llm::DrafterState {
+    explicit State(std::shared_ptr<llm::RowPool> rows) : pool(std::move(rows)) {
+      pool->Take(1, row);
+    }
+    ~State() override { pool->Release(row); }
+    const std::shared_ptr<llm::RowPool> pool;
+    std::vector<int32_t> row;
+    int32_t position = -1;  // of the token whose hidden state is kept
+  };
+
+  void FillTree(llm::DraftQuery& query) {
+    int32_t last = -1, depth = 0, right = DrawRank(0);
+    const auto count = std::min(static_cast<size_t>(query.max_drafts), choices_.size());
+    for (size_t i = 0; i < count; ++i) {
+      const bool is_right = choices_[i].parent == last && choices_[i].rank == right;
+      query.drafts->push_back(is_right ? kOutputToken : kOtherToken + 1 + static_cast<int32_t>(i));
+      query.parents->push_back(choices_[i].parent);
+      if (!is_right) continue;
+      last = static_cast<int32_t>(i);
+      right = DrawRank(++depth);
+    }
+  }
+  int32_t DrawRank(int32_t depth) {
+    float draw = std::uniform_real_distribution<float>()(random_);
+    for (int32_t rank = 0; rank < static_cast<int32_t>(std::size(kRankRates)); ++rank) {
+      draw -= kRankRates[rank] * std::pow(kDepthFactor, static_cast<float>(depth));
+      if (draw < 0.0f) return rank;
+    }
+    return -1;
+  }
+
+  const std::unique_ptr<llm::MedusaHeads> heads_;
+  const std::vector<Choice> choices_;
+  std::vector<llm::SampledToken> tokens_;
+  std::mt19937 random_{5};
+};
+
+// Forwards steps, and accepts the drafts that are kOutputToken. The executor itself accepts none,
+// so that it moves no keys and values.
+class AcceptingExecutor : public llm::Executor {
+ public:
+  explicit AcceptingExecutor(std::unique_ptr<llm::Executor> executor)
+      : executor_(std::move(executor)) {}
+  const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
+  llm::ExecutorFeatures features() const override { return executor_->features(); }
+  std::span<const llm::StepCostPoint> typical_step_costs() const override {
+    return executor_->typical_step_costs();
+  }
+  Status Submit(const llm::StepBatch& batch) override {
+    std::vector<std::vector<int32_t>>& accepted = accepted_.emplace_back();
+    for (const llm::BatchEntry& entry : batch.entries) {
+      const auto drafts = llm::DraftTokens(batch.token_ids, entry);
+      std::vector<int32_t>& path = accepted.emplace_back();
+      for (int32_t draft = -1;
+           (draft = llm::FindChild(drafts, entry.draft_parents, draft, kOutputToken)) >= 0;) {
+        path.push_back(draft);
+      }
+    }
+    return executor_->Submit(batch);
+  }
+  Result<llm::StepResult> Collect() override {
+    NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
+    for (llm::SampledToken& token : result.tokens) {
+      if (token.id != llm::kNoToken) token.id = kOutputToken;
+    }
+    for (size_t i = 0; i < result.accepted.size(); ++i) {
+      result.accepted[i].assign(accepted_.front()[i].size(), llm::SampledToken{kOutputToken, 0.0f});
+      if (i < result.accepted_drafts.size()) result.accepted_drafts[i] = accepted_.front()[i];
+    }
+    accepted_.pop_front();
+    return result;
+  }
+
+ private:
+  std::unique_ptr<llm::Executor> executor_;
+  std::deque<std::vector<std::vector<int32_t>>> accepted_;  // of the steps in flight, by entry
+};
+
+void MeasureEngine(const std::vector<int32_t>& batches) {
+  const RandomMedusa random;
+  std::printf(
+      "batch,drafts of a tree,tokens a second,of plain,steps with drafts,drafted,accepted\n");
+  std::map<int32_t, double> plain;
+  for (const int32_t num_drafts : {0, 15, 31, 63}) {
+    std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+    llm::EngineOptions options;
+    if (num_drafts > 0) {
+      options.speculation.drafter = std::make_shared<SimulatedMedusa>(MakeMedusa(random, *executor),
+                                                                      LikeliestChoices(num_drafts));
+      options.speculation.max_draft_tokens = num_drafts;
+    }
+    llm::Engine engine(std::move(options),
+                       std::make_unique<AcceptingExecutor>(std::move(executor)));
+    for (const int32_t batch : batches) {
+      TokensPerSecond(engine, batch, 256, true);  // records graphs, measures steps
+      const llm::SpeculationCounts before = engine.stats().speculation;
+      double rate = 0.0;
+      for (int round = 0; round < 2; ++round)
+        rate = std::max(rate, TokensPerSecond(engine, batch, 384, true));
+      const llm::SpeculationCounts after = engine.stats().speculation;
+      if (num_drafts == 0) plain[batch] = rate;
+      const auto steps = after.num_verified_chains - before.num_verified_chains;
+      const auto each = [&](int64_t count) {
+        return static_cast<double>(count) / static_cast<double>(std::max<int64_t>(1, steps));
+      };
+      std::printf("%d,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch, num_drafts, rate, rate / plain[batch],
+                  static_cast<long long>(steps), each(after.num_drafted - before.num_drafted),
+                  each(after.num_accepted - before.num_accepted));
+      std::fflush(stdout);
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<int32_t> batches;
@@ -242,8 +452,10 @@ int Main(int argc, char** argv) {
     MeasureTrees(batches);
   } else if (what == "medusa") {
     MeasureMedusa(batches);
+  } else if (what == "engine") {
+    MeasureEngine(batches);
   } else {
-    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa [BATCH...]\n");
+    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa|engine [BATCH...]\n");
     return 1;
   }
   return 0;
