@@ -72,7 +72,7 @@ class DeviceMedusaHeadsTest : public testing::GpuTest<::testing::Test> {
   }
   // Two tokens have equal logits.
   llm::ResolvedWeight MakeLmHead() {
-    const llm::ResolvedWeight lm_head = Weight(kVocab, kHidden, 0.3f);
+    const llm::ResolvedWeight lm_head = Weight(kVocab, kHidden, 0.1f);
     auto& bytes = bytes_.back();
     std::copy_n(bytes.begin() + 2 * kHidden * 7, 2 * kHidden, bytes.begin() + 2 * kHidden * 150);
     return lm_head;
