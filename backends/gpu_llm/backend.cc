@@ -198,7 +198,9 @@ class GpuModel : public llm::LlmModel {
       std::shared_ptr<const llm::Checkpoint> /*checkpoint*/, llm::MedusaWeights heads,
       std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
       const llm::LlmParameters& /*parameters*/) override {
-    if (executor_ == nullptr) return InternalError("Medusa heads without a model on one GPU");
+    if (executor_ == nullptr) return InternalError("Medusa heads without a model");
+    if (!executor_->features().draft_trees)
+      return UnsupportedError("gpu_llm runs Medusa heads for models on one GPU");
     gpu::MedusaOptions options;
     options.device = executor_->device();
     options.num_kept_rows = executor_->limits().max_num_sequences;
