@@ -2,11 +2,10 @@
 // model in bf16 and random weights. Prints CSV.
 //
 //   gpu_tree_bench steps [BATCH...]   the duration of a step by the tokens that it verifies, as a
-//   tree
-//                                     and as a chain, also with drafts that are accepted and moved
+//                                     tree and as a chain, also with drafts that are moved
 //   gpu_tree_bench medusa [BATCH...]  what four Medusa heads of 1.08 GB each take
 //   gpu_tree_bench engine [BATCH...]  tokens a second with these heads, greedy, by the drafts of a
-//   tree
+//                                     tree
 //
 // Random weights accept nothing, so that `engine` simulates acceptance (kRankRates). The heads run.
 #include <algorithm>
@@ -414,15 +413,15 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
       "batch,drafts of a tree,tokens a second,of plain,steps with drafts,drafted,accepted\n");
   std::map<int32_t, double> plain;
   for (const int32_t num_drafts : {0, 15, 31, 63}) {
-    std::unique_ptr<gpu::GpuExecutor> executor = MakeExecutor();
+    Target target = MakeTarget(1);
     llm::EngineOptions options;
     if (num_drafts > 0) {
-      options.speculation.drafter = std::make_shared<SimulatedMedusa>(MakeMedusa(random, *executor),
-                                                                      LikeliestChoices(num_drafts));
+      options.speculation.drafter = std::make_shared<SimulatedMedusa>(
+          MakeMedusa(random, *target.first), LikeliestChoices(num_drafts));
       options.speculation.max_draft_tokens = num_drafts;
     }
     llm::Engine engine(std::move(options),
-                       std::make_unique<AcceptingExecutor>(std::move(executor)));
+                       std::make_unique<AcceptingExecutor>(std::move(target.executor)));
     for (const int32_t batch : batches) {
       TokensPerSecond(engine, batch, 256, true);  // records graphs, measures steps
       const llm::SpeculationCounts before = engine.stats().speculation;
