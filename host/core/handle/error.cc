@@ -2,8 +2,7 @@
 
 namespace nereid::core {
 
-TRITONSERVER_Error* ToError(Status status) {
-  if (status.ok()) return nullptr;
+TRITONSERVER_Error* NewError(const Status& status) {
   return ToHandle(new ErrorObject{status.code(), status.message()});
 }
 

@@ -80,7 +80,11 @@ Result<const ModelTable::ModelEntry*> ModelTable::Snapshot::Resolve(std::string_
 Result<std::shared_ptr<Model>> ModelTable::Find(std::string_view name, int64_t version) const {
   const Slot& slot = ThreadSlot();
   std::lock_guard lock(slot.mutex);
-  NEREID_ASSIGN_OR_RETURN(const ModelEntry* model, slot.snapshot->Resolve(name));
+  const ModelEntry* model = slot.last;
+  if (model == nullptr || model->name != name) {
+    NEREID_ASSIGN_OR_RETURN(model, slot.snapshot->Resolve(name));
+    slot.last = model->name == name ? model : nullptr;
+  }
   if (version == kLatest) {
     if (!model->versions.empty()) return model->versions.rbegin()->second;
     return NotFoundError("Request for unknown model: '", name, "' has no available versions");
@@ -135,6 +139,7 @@ void ModelTable::Publish(const std::string& name, VersionMap versions,
     std::shared_ptr<const Snapshot> fresh = next;
     std::lock_guard lock(slot.mutex);
     slot.snapshot.swap(fresh);
+    slot.last = nullptr;
     if (old == nullptr) old = std::move(fresh);
   }
 }

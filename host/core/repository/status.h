@@ -76,8 +76,11 @@ class ModelTable {
 
   // Aligned, so that threads of different slots share no cache line.
   struct alignas(64) Slot {
-    mutable std::mutex mutex;  // guards snapshot
+    mutable std::mutex mutex;  // guards the members below
     std::shared_ptr<const Snapshot> snapshot;
+    // What Find found last, in this snapshot: requests ask for the same model again and again. Null
+    // if it was found by another name than its own.
+    mutable const ModelEntry* last = nullptr;
   };
   static constexpr size_t kNumSlots = 16;
 

@@ -76,6 +76,7 @@ std::string_view TrimSpaces(std::string_view text) {
 }
 
 bool StartsWithIgnoringCase(std::string_view text, std::string_view prefix) {
+  if (text.starts_with(prefix)) return true;
   return text.size() >= prefix.size() &&
          std::equal(prefix.begin(), prefix.end(), text.begin(), [](char expected, char letter) {
            return letter == expected || (letter >= 'A' && letter <= 'Z' && letter + 32 == expected);

@@ -22,6 +22,22 @@ TEST(ModelTableTest, FindsTheLatestAndANamedVersion) {
   EXPECT_EQ(table.Versions("m").value(), (std::vector<int64_t>{1, 3}));
 }
 
+TEST(ModelTableTest, AModelThatWasFoundBeforeIsTheNewOneOnceItIsPublished) {
+  ModelTable table;
+  table.Publish("m", {{1, NewModel("m", 1)}});
+  table.Publish("n", {{7, NewModel("n", 7)}});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(table.Find("m", ModelTable::kLatest).value()->version, 1);
+    EXPECT_EQ(table.Find("m", ModelTable::kLatest).value()->version, 1);
+    EXPECT_EQ(table.Find("n", ModelTable::kLatest).value()->version, 7);
+  }
+  table.Publish("n", {{8, NewModel("n", 8)}});
+  EXPECT_EQ(table.Find("n", ModelTable::kLatest).value()->version, 8);
+  table.Publish("n", {});
+  EXPECT_FALSE(table.Find("n", ModelTable::kLatest).ok());
+  EXPECT_FALSE(table.Find("unknown", ModelTable::kLatest).ok());
+}
+
 TEST(ModelTableTest, ErrorsNameTheReason) {
   ModelTable table;
   table.Publish("m", {{1, NewModel("m", 1)}});
