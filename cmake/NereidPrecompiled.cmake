@@ -6,7 +6,7 @@ endif()
 
 # Libraries whose code runs at start, at load or in tools, and not for each request.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  foreach(target nereid nereid-backend-check nereid-grammar nereid-repo nereid_chat nereid_cli nereid_core_config nereid_core_repository nereid_frontend_cloud
+  foreach(target nereid nereid-backend-check nereid-grammar nereid-repo nereid_chat nereid_cli nereid_core_config nereid_frontend_cloud
       nereid_hub_cache nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
     if(TARGET ${target})
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
