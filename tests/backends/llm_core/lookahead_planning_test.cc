@@ -23,6 +23,10 @@ double OfOneProcessor(int32_t num_tokens) {
 double OfOneGpu(int32_t num_tokens) {
   return 0.005 + 0.00003 * num_tokens;
 }
+// Nearly free tokens.
+double OfAWideGpu(int32_t num_tokens) {
+  return 0.005 + 0.000002 * num_tokens;
+}
 
 int32_t Hash(std::span<const int32_t> tokens) {
   uint32_t hash = 17;
@@ -73,7 +77,10 @@ class LookaheadSimulation {
       const double began = now_;
       planner_->Plan(running_);
       int32_t num_drafts = 0, num_accepted = 0;
-      for (const auto& sequence : running_) num_drafts += sequence->num_drafts;
+      for (const auto& sequence : running_) {
+        num_drafts += sequence->num_drafts;
+        num_whole_ += sequence->num_drafts > sequence->drafts->num_direct ? 1 : 0;
+      }
       now_ += cost_(num_sequences + num_drafts);
       StepResult result;
       for (const auto& sequence : running_) Verify(*sequence, result);
@@ -88,7 +95,8 @@ class LookaheadSimulation {
     return static_cast<double>(num_tokens) / (now_ - first) / plain;
   }
 
-  const SpeculationCounts& counts() const { return planner_->counts(); }
+  // Trees that were verified with drafts of the window.
+  int64_t num_whole() const { return num_whole_; }
 
  private:
   // Samples behind the newest token and all drafts, and accepts those that were sampled.
@@ -127,6 +135,7 @@ class LookaheadSimulation {
   const CostFunction cost_;
   const Target target_;
   double now_ = 1.0;
+  int64_t num_whole_ = 0;
   std::unique_ptr<DraftPlanner> planner_;
   std::vector<std::unique_ptr<Sequence>> running_;
 };
@@ -158,6 +167,14 @@ TEST(LookaheadPlanningTest, RunsTheWindowWhereItsDraftsCostLittle) {
   LookaheadSimulation cycle(kSmall, OfOneGpu, NextOfCycle, 1);
   cycle.Run(200);
   EXPECT_GT(cycle.Run(300), 2.5);
+  LookaheadSimulation phrases(kLarge, OfAWideGpu, NextOfPhrase, 1);
+  constexpr LookaheadSizes kNarrow = {1, kLarge.ngram_size, kLarge.verification_set_size};
+  LookaheadSimulation narrow(kNarrow, OfAWideGpu, NextOfPhrase, 1);
+  EXPECT_GT(phrases.Run(500), 1.4 * narrow.Run(500)) << "a window learns phrases sooner";
+  EXPECT_GT(phrases.num_whole(), 200);
+  LookaheadSimulation costly(kLarge, OfOneProcessor, NextOfPhrase, 1);
+  costly.Run(500);
+  EXPECT_LT(costly.num_whole(), 10);
 }
 
 }  // namespace
