@@ -20,7 +20,8 @@ TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
     return nereid::core::ToError(nereid::InvalidArgError("unknown logging level '", level, "'"));
   }
   return nereid::core::AtCBoundary([&] {
-    core_log::Write(static_cast<core_log::Level>(level), filename == nullptr ? "" : filename, line, msg);
+    core_log::Write(static_cast<core_log::Level>(level), filename == nullptr ? "" : filename, line,
+                    msg);
     return nereid::Status::Ok();
   });
 }
@@ -70,8 +71,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogCallback(TRITONSERVER_Server
     if (callback == nullptr) {
       core_log::SetCallback(nullptr);
     } else {
-      core_log::SetCallback([callback, userp](core_log::Level level, std::string_view file, int line,
-                                         std::string_view message) {
+      core_log::SetCallback([callback, userp](core_log::Level level, std::string_view file,
+                                              int line, std::string_view message) {
         callback(static_cast<TRITONSERVER_LogLevel>(level), std::string(file).c_str(), line,
                  nereid::WallNowUs(), std::string(message).c_str(), userp);
       });
