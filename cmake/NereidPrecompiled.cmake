@@ -5,9 +5,10 @@ if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 # Libraries whose code runs at start, at load or in tools, and not for each request.
+set(cold nereid nereid-backend-check nereid-grammar nereid-repo nereid_cli nereid_core_config nereid_frontend_cloud nereid_hub_cache
+  nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  foreach(target nereid nereid-backend-check nereid-grammar nereid-repo nereid_chat nereid_cli nereid_core_config nereid_frontend_cloud
-      nereid_hub_cache nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
+  foreach(target ${cold})
     if(TARGET ${target})
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
     endif()
@@ -36,8 +37,9 @@ if(GTest_FOUND AND NEREID_BUILD_TESTS)
   nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest HEADERS <gtest/gtest.h> OPTIONS -O0)
 endif()
 
-# Every library with C++ files uses the first one, every test program the second. Not the CPU operators, which have options of their own, and not tests
-# that are optimised.
+# Libraries with C++ files use the first one, test programs the second. Not the CPU operators, which have options of their own, not tests that are
+# optimised, and in a release build no library that runs for each request: GCC 12 inlines less of a precompiled header (a small HTTP request took 9 to
+# 13 % more instructions).
 set(folders ${PROJECT_SOURCE_DIR})
 while(folders)
   list(POP_FRONT folders folder)
@@ -51,6 +53,9 @@ while(folders)
     if(target MATCHES "^nereid_(library|test)_headers$" OR NOT sources MATCHES "\\.cc" OR sources MATCHES "\\.c(;|$)" OR options MATCHES "-m(avx|amx|arch)")
       continue()
     elseif(type MATCHES "^(STATIC|SHARED|MODULE|OBJECT)_LIBRARY$")
+      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT target IN_LIST cold)
+        continue()
+      endif()
       set(headers nereid_library_headers)
     elseif(type STREQUAL "EXECUTABLE" AND options MATCHES "-O0" AND TARGET nereid_test_headers)
       set(headers nereid_test_headers)

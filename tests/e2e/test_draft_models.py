@@ -117,7 +117,7 @@ def test_a_draft_model_that_does_not_fit_is_refused(server, own_repository, tmp_
     write_smaller_vocabulary(tmp_path)
     for name, speculation, parts in [("absent", "draft=/absent", ["'draft=/absent'", "/absent"]), ("small", f"draft={tmp_path}", ["a vocabulary of 4095 tokens", "one of 4096"]),
                                      ("head", f"eagle3={ROOT / 'demo' / 'model'}", ["head '", "fc.weight"]), ("none", "draft", ["needs a folder"]),
-                                     ("heads", f"medusa={ROOT / 'demo' / 'model'}", ["Medusa heads '", "no heads"]), ("later", "lookahead", ["no such drafter yet"])]:
+                                     ("heads", f"medusa={ROOT / 'demo' / 'model'}", ["Medusa heads '", "no heads"])]:
         write(own_repository, name, speculation)
         message = refusal(load, server, name)
         for part in ["speculative_decoding", *parts]:
