@@ -38,7 +38,7 @@ if(GTest_FOUND AND NEREID_BUILD_TESTS)
 endif()
 
 # Libraries with C++ files use the first one, test programs the second. Not the CPU operators, which have options of their own, not tests that are
-# optimised, and in a release build no library that runs for each request: GCC 12 inlines less of a precompiled header (a small HTTP request took 9 to
+# optimised, and in a release build no library that runs for each request: GCC 12 inlines less of a precompiled header (a small HTTP request took 10 to
 # 13 % more instructions: bench/results/host_instructions.csv).
 set(folders ${PROJECT_SOURCE_DIR})
 while(folders)

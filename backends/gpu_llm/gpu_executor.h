@@ -107,7 +107,7 @@ class GpuExecutor : public llm::Executor {
   GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
               int32_t num_processors);
   Status Initialize();
-  // The largest step within the limits.
+  // The batch of the largest step that the limits allow.
   StepShape LargestShape(const DecoderLimits& limits) const;
   // What uploads the steps' plans, samples, and keeps results.
   Status MakeBuffers(const DecoderLimits& limits);

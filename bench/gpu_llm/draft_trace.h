@@ -26,7 +26,7 @@ struct DraftStep {
   double collect = 0.0;
   bool is_recorded = false;  // launched as a graph
   bool is_typical = false;
-  // What no call took: planning, scheduling, emitting.
+  // The rest of the step, outside these calls: planning, scheduling, emitting.
   double rest() const { return all - propose - observe - submit - collect; }
 };
 

@@ -57,7 +57,7 @@ def server(own_server, own_repository):
 SAMPLED = {"runtime_top_p": ("FP32", [1], [0.95]), "seed": ("UINT64", [1], [7])}
 
 
-@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), pytest.param("medusa", "medusa", marks=pytest.mark.skipif(ENGINE != "cpu_reference", reason="runs no Medusa heads"))])
+@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), pytest.param("medusa", "medusa", marks=pytest.mark.skipif(ENGINE != "cpu_reference", reason="Medusa heads in a server were not tried on a GPU"))])
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "sampled"])
 def test_a_drafter_with_weights_changes_no_answer(server, more, model, drafter):
     plain = ask(server, "plain", **more)

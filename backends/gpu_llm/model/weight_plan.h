@@ -73,7 +73,7 @@ class WeightPlan {
   // in the input's order; fp8 if all are and their inputs are quantized; else bf16.
   MatrixLayout ExpertsLayout(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                              int64_t interleave);
-  // Whether the experts' kernels support the layout, which is not bf16.
+  // Whether the kernels of experts can read this quantized layout (not for bf16).
   bool IsExpertLayout(const MatrixLayout& layout, int64_t num_rows, int64_t columns) const;
   MatrixLayout Layout(int32_t layer, const MatrixSource& source);
   int64_t Reserve(int64_t size_bytes);
