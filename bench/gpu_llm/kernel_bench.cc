@@ -145,7 +145,7 @@ class Bench {
     do {  // until the algorithm is chosen
       multiply(matrices[0], true);
       Check(cudaStreamSynchronize(timer_.stream()));
-    } while (!(kernel == "cublas" ? cublas.TakeSettled() : runner.TakeSettled()));
+    } while ((kernel == "cublas" ? cublas.TakeNumTrials() : runner.TakeNumTrials()) > 0);
     const double us = timer_.Measure(static_cast<int>(matrices.size()),
                                      [&](int i) { multiply(matrices[i], false); });
     const char* name = format == WeightFormat::kBf16  ? "bf16"
