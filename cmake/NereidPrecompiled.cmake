@@ -6,8 +6,8 @@ endif()
 
 # Libraries whose code runs at start, at load or in tools, and not for each request.
 set(cold nereid nereid-backend-check nereid-grammar nereid-repo nereid_cli nereid_core_config nereid_frontend_cloud nereid_hub_cache
-  nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
-if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  nereid_llm_repository nereid_llm_tables nereid_options nereid_repo_lib)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NEREID_QUICK_BUILD)
   foreach(target ${cold})
     if(TARGET ${target})
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
@@ -30,16 +30,18 @@ function(nereid_precompiled name)
   target_compile_options(${name} PRIVATE ${arg_OPTIONS} -fpch-preprocess)
   target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
     <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map>
-    <utility> <variant> <vector> <nlohmann/json.hpp> ${arg_HEADERS})
+    <utility> <variant> <vector> ${arg_HEADERS})
 endfunction()
-nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS nlohmann_json::nlohmann_json)
+# json_reader.h declares where nlohmann's code is compiled. A test program may lack that library.
+nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS NereidBackend::sdk nlohmann_json::nlohmann_json
+  HEADERS ${PROJECT_SOURCE_DIR}/base/json_reader.h)
 if(GTest_FOUND AND NEREID_BUILD_TESTS)
-  nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest HEADERS <gtest/gtest.h> OPTIONS -O0)
+  nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest HEADERS <nlohmann/json.hpp> <gtest/gtest.h> OPTIONS -O0)
 endif()
 
 # Libraries with C++ files use the first one, test programs the second. Not the CPU operators, which have options of their own, not tests that are
-# optimised, and in a release build no library that runs for each request: GCC 12 inlines less of a precompiled header (a small HTTP request took 10 to
-# 13 % more instructions: bench/results/host_instructions.csv).
+# optimised, not generated code, and in a release build that is not quick no library that runs for each request: GCC 12 inlines less of a precompiled
+# header (a small HTTP request took 10 to 13 % more instructions: bench/results/host_instructions.csv).
 set(folders ${PROJECT_SOURCE_DIR})
 while(folders)
   list(POP_FRONT folders folder)
@@ -50,10 +52,11 @@ while(folders)
     get_target_property(type ${target} TYPE)
     get_target_property(sources ${target} SOURCES)
     get_target_property(options ${target} COMPILE_OPTIONS)
-    if(target MATCHES "^nereid_(library|test)_headers$" OR NOT sources MATCHES "\\.cc" OR sources MATCHES "\\.c(;|$)" OR options MATCHES "-m(avx|amx|arch)")
+    if(target MATCHES "^nereid_((library|test)_headers|proto)$" OR NOT sources MATCHES "\\.cc" OR sources MATCHES "\\.c(;|$)" OR
+       options MATCHES "-m(avx|amx|arch)")
       continue()
     elseif(type MATCHES "^(STATIC|SHARED|MODULE|OBJECT)_LIBRARY$")
-      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT target IN_LIST cold)
+      if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NEREID_QUICK_BUILD AND NOT target IN_LIST cold)
         continue()
       endif()
       set(headers nereid_library_headers)
