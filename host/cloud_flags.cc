@@ -2,17 +2,10 @@
 // platforms set in a container.
 #include "host/option_table.h"
 
-#include <cstdlib>
-
 #include "host/option_values.h"
 
 namespace nereid {
 namespace {
-
-std::string Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 Status CheckSafePort(const PortRange& safe, const char* flag, bool is_open, int port) {
   if (!is_open || (safe.first <= port && port <= safe.last)) return Status::Ok();
@@ -24,18 +17,18 @@ Status CheckSafePort(const PortRange& safe, const char* flag, bool is_open, int 
 
 Status ApplyCloudEnvironment(Options& options) {
   options.sagemaker.port = options.vertex_ai.port = 8080;
-  options.sagemaker_routes.default_model = Variable("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME");
-  const std::string inference = Variable("SAGEMAKER_TRITON_INFERENCE_TYPE");
+  options.sagemaker_routes.default_model = EnvironmentValue("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME");
+  const std::string inference = EnvironmentValue("SAGEMAKER_TRITON_INFERENCE_TYPE");
   if (!inference.empty()) options.sagemaker_routes.inference = inference;
 
-  if (Variable("AIP_MODE") == "PREDICTION") {
+  if (EnvironmentValue("AIP_MODE") == "PREDICTION") {
     options.allow_vertex_ai = true;
     options.allow_http = false;
     options.allow_grpc = false;
   }
-  options.vertex_ai_routes.predict_route = Variable("AIP_PREDICT_ROUTE");
-  options.vertex_ai_routes.health_route = Variable("AIP_HEALTH_ROUTE");
-  const std::string port = Variable("AIP_HTTP_PORT");
+  options.vertex_ai_routes.predict_route = EnvironmentValue("AIP_PREDICT_ROUTE");
+  options.vertex_ai_routes.health_route = EnvironmentValue("AIP_HEALTH_ROUTE");
+  const std::string port = EnvironmentValue("AIP_HTTP_PORT");
   if (port.empty()) return Status::Ok();
   const Result<int64_t> value = ParseIntValue(port, 0, 65535);
   if (!value.ok()) return Status(value.status()).WithContext("AIP_HTTP_PORT");
@@ -59,7 +52,7 @@ void CompleteCloudOptions(Options& options) {
     config->address = options.http.address;
     config->limits = options.http.limits;
   }
-  const std::string storage = Variable("AIP_STORAGE_URI");
+  const std::string storage = EnvironmentValue("AIP_STORAGE_URI");
   if (options.allow_vertex_ai && options.repositories.empty() && !storage.empty()) {
     options.repositories.push_back(storage);
   }

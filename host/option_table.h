@@ -2,6 +2,7 @@
 // variables: those of the cloud platforms and of OpenTelemetry. [main thread]
 #pragma once
 
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ struct Flag {
 
 std::span<const Flag> CoreFlags();
 std::span<const Flag> FrontendFlags();
+
+// Returns the value of an environment variable, or an empty text if it is not set.
+inline std::string EnvironmentValue(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 // ---- SageMaker and Vertex AI ports (cloud_flags.cc)
 

@@ -133,7 +133,7 @@ constexpr std::string_view kRepository = "Model repository";
 constexpr std::string_view kServer = "Server";
 constexpr std::string_view kBackend = "Backends and memory";
 
-const Flag kFlags[] = {
+const Flag kCoreFlags[] = {
     {kRepository, "--model-repository", "path",
      "The path of a model repository. The flag may be given several times.", &ApplyRepository},
     {kRepository, "--model-store", "path", "The same as --model-repository.", &ApplyRepository},
@@ -272,7 +272,7 @@ const Flag kFlags[] = {
 }  // namespace
 
 std::span<const Flag> CoreFlags() {
-  return kFlags;
+  return kCoreFlags;
 }
 
 }  // namespace nereid

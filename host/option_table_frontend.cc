@@ -170,7 +170,7 @@ constexpr std::string_view kTrace = "Trace";
 constexpr std::string_view kSageMaker = "SageMaker";
 constexpr std::string_view kVertexAi = "Vertex AI";
 
-const Flag kFlags[] = {
+const Flag kFrontendFlags[] = {
     {kShared, "--host", "address",
      "The address of every port whose own flag is not given. Default: 127.0.0.1; under the program "
      "name tritonserver 0.0.0.0.",
@@ -506,7 +506,7 @@ const Flag kFlags[] = {
 }  // namespace
 
 std::span<const Flag> FrontendFlags() {
-  return kFlags;
+  return kFrontendFlags;
 }
 
 }  // namespace nereid

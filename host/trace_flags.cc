@@ -1,7 +1,6 @@
 #include "host/option_table.h"
 
 #include <cctype>
-#include <cstdlib>
 
 #include "host/option_values.h"
 
@@ -106,11 +105,6 @@ Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::st
   return SetUrl(otlp, value);
 }
 
-std::string Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 constexpr char kTracesEndpoint[] = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -121,9 +115,9 @@ struct NamedUrl {
 };
 
 NamedUrl UrlOfEnvironment() {
-  std::string url = Variable(kTracesEndpoint);
+  std::string url = EnvironmentValue(kTracesEndpoint);
   if (!url.empty()) return {kTracesEndpoint, url};
-  url = Variable(kEndpoint);
+  url = EnvironmentValue(kEndpoint);
   if (url.empty()) return {};
   if (url.back() != '/') url += '/';
   return {kEndpoint, url + "v1/traces"};
@@ -147,14 +141,15 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
   OtlpOptions& otlp = trace.otlp;
   for (const BatchSetting& setting : kBatchSettings) {
     if (otlp.reported_settings.contains(setting.key)) continue;  // set by a flag
-    const std::string value = Variable(setting.variable);
+    const std::string value = EnvironmentValue(setting.variable);
     NEREID_RETURN_IF_ERROR(
         SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
             .WithContext(StrCat("Bad option: \"", setting.variable, "\"")));
   }
   for (const char* variable :
        {"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"}) {
-    if (std::string path = Variable(variable); !path.empty()) otlp.roots_path = std::move(path);
+    if (std::string path = EnvironmentValue(variable); !path.empty())
+      otlp.roots_path = std::move(path);
   }
   const NamedUrl named = UrlOfEnvironment();
   if (named.url.empty() || otlp.reported_settings.contains("url")) return Status::Ok();

@@ -11,6 +11,9 @@
 
 namespace nereid::cpu {
 
+// Loops with fewer multiply-adds than this are not parallelized.
+inline constexpr int64_t kMinSharedWork = 1 << 15;
+
 class ThreadPool {
  public:
   // `num_threads` includes the caller's thread; at least 1.

@@ -20,11 +20,11 @@
 namespace nereid::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr size_t kMaxAnswerBytes = size_t{16} << 20;
+constexpr size_t kMaxChatAnswerBytes = size_t{16} << 20;
 
-constexpr char kUsage[] =
+constexpr char kChatUsage[] =
     "Usage: nereid chat [MODEL] [options]\n"
     "A conversation with a model of a server. Without MODEL, the server's only model.\n\n"
     "  --url <url>             the server. Default: http://127.0.0.1:8000\n"
@@ -104,7 +104,7 @@ class Conversation {
   ChatOptions options_;
   net::HttpClient client_;
   const bool is_terminal_;
-  Json messages_;
+  OrderedJson messages_;
   std::string answer_;         // what has arrived of the current one
   bool is_reasoning_ = false;  // the last text was reasoning, which is dimmed on a terminal
 };
@@ -123,17 +123,19 @@ net::HttpRequest Conversation::RequestTo(const std::string& path) const {
 Status Conversation::FindModel() {
   if (!options_.model.empty()) return Status::Ok();
   net::HttpHead head;
-  Result<std::string> body = net::ReadBody(client_, RequestTo("/v1/models"), kMaxAnswerBytes, head);
+  Result<std::string> body =
+      net::ReadBody(client_, RequestTo("/v1/models"), kMaxChatAnswerBytes, head);
   if (!body.ok()) return std::move(body).status().WithContext(options_.url);
   if (head.status != 200) {
     return UnavailableError(options_.url, "/v1/models answers ", head.status, ": ",
                             ErrorText(*body));
   }
-  NEREID_ASSIGN_OR_RETURN(const Json answer, ReadJsonObject<Json>(*body, "/v1/models"));
+  NEREID_ASSIGN_OR_RETURN(const OrderedJson answer,
+                          ReadJsonObject<OrderedJson>(*body, "/v1/models"));
   std::string names;
   size_t num_models = 0;
-  const Json list = answer.value("data", Json::array());
-  for (const Json& model : list) {
+  const OrderedJson list = answer.value("data", OrderedJson::array());
+  for (const OrderedJson& model : list) {
     if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
     options_.model = model["id"].get<std::string>();
     names += StrCat(names.empty() ? "" : ", ", options_.model);
@@ -145,7 +147,7 @@ Status Conversation::FindModel() {
 }
 
 void Conversation::Restart() {
-  messages_ = Json::array();
+  messages_ = OrderedJson::array();
   if (!options_.system.empty()) {
     messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
@@ -171,20 +173,21 @@ void Conversation::Show(const ChatDelta& delta) {
 }
 
 Status Conversation::Say(const std::string& text) {
-  Json messages = messages_;
+  OrderedJson messages = messages_;
   messages.push_back({{"role", "user"}, {"content", text}});
-  Json body = {{"model", options_.model}, {"messages", messages}, {"stream", true}};
+  OrderedJson body = {{"model", options_.model}, {"messages", messages}, {"stream", true}};
   if (options_.max_tokens > 0) body["max_tokens"] = options_.max_tokens;
   net::HttpRequest request = RequestTo("/v1/chat/completions");
   request.method = "POST";
-  request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  request.body = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   answer_.clear();
   EventReader events;
   Status failure;
   std::string refusal;  // the body of an answer that is no success
   request.on_body = [&](const net::HttpHead& head, std::string_view part) {
     if (head.status != 200) {
-      refusal += part.substr(0, kMaxAnswerBytes - std::min(refusal.size(), kMaxAnswerBytes));
+      refusal +=
+          part.substr(0, kMaxChatAnswerBytes - std::min(refusal.size(), kMaxChatAnswerBytes));
       return true;
     }
     events.Append(part);
@@ -274,7 +277,7 @@ int RunChat(const std::vector<std::string>& args) {
   Result<ChatOptions> options = ParseChatOptions(args);
   if (!options.ok()) return FailCommand("chat", options.status(), 2);
   if (options->show_help) {
-    std::fputs(kUsage, stdout);
+    std::fputs(kChatUsage, stdout);
     return 0;
   }
   Result<net::HttpClient> client = net::HttpClient::Create();

@@ -9,9 +9,9 @@
 namespace nereid::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr char kUsage[] =
+constexpr char kGenerateUsage[] =
     "Usage: nereid generate CHECKPOINT --prompt TEXT [options]\n"
     "Prints the text with which a model continues the prompt, while it arrives. CHECKPOINT is as\n"
     "for 'nereid serve': a folder, organization/model of a hub, or demo.\n\n"
@@ -60,21 +60,22 @@ Result<GenerateOptions> ParseGenerateOptions(const std::vector<std::string>& arg
 }
 
 std::string GenerateUsageText() {
-  return kUsage;
+  return kGenerateUsage;
 }
 
 std::string GenerateBody(const GenerateOptions& options, const std::string& model) {
-  Json body = {{"model", model},
-               {"prompt", options.prompt},
-               {"max_tokens", options.max_tokens},
-               {"stream", true}};
+  OrderedJson body = {{"model", model},
+                      {"prompt", options.prompt},
+                      {"max_tokens", options.max_tokens},
+                      {"stream", true}};
   if (options.temperature) body["temperature"] = *options.temperature;
   if (options.seed) body["seed"] = *options.seed;
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 Result<std::string> ParseTextDelta(const std::string& data) {
-  NEREID_ASSIGN_OR_RETURN(const Json chunk, ReadJsonObject<Json>(data, "an event of the answer"));
+  NEREID_ASSIGN_OR_RETURN(const OrderedJson chunk,
+                          ReadJsonObject<OrderedJson>(data, "an event of the answer"));
   if (chunk.contains("error")) return UnavailableError(ErrorText(data));
   const auto choices = chunk.find("choices");
   if (choices == chunk.end() || !choices->is_array()) {

@@ -13,8 +13,8 @@
 namespace nereid::cli {
 namespace {
 
-constexpr int kMaxAttempts = 3;
-constexpr size_t kMaxAnswerBytes = size_t{32} << 20;
+constexpr int kMaxHubAttempts = 3;
+constexpr size_t kMaxHubAnswerBytes = size_t{32} << 20;
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -124,7 +124,7 @@ Result<std::string> AskHub(net::HttpClient& client, const HubConnection& hub, co
     request.url = url;
     request.headers = HeadersFor(hub, url);
     net::HttpHead head;
-    Result<std::string> body = net::ReadBody(client, request, kMaxAnswerBytes, head);
+    Result<std::string> body = net::ReadBody(client, request, kMaxHubAnswerBytes, head);
     if (body.ok() && head.status == 200) return body;
     if (body.ok() && IsRedirect(head.status) && num_redirects++ < kMaxRedirects) {
       NEREID_ASSIGN_OR_RETURN(url, RedirectTarget(url, head.Header("location")));
@@ -134,7 +134,7 @@ Result<std::string> AskHub(net::HttpClient& client, const HubConnection& hub, co
                               : body.status().WithContext(OriginOf(url));
     const bool may_repeat =
         body.ok() ? IsTransient(head.status) : status.code() == StatusCode::kUnavailable;
-    if (!may_repeat || attempt + 1 >= kMaxAttempts) return status;
+    if (!may_repeat || attempt + 1 >= kMaxHubAttempts) return status;
     events.on_note(StrCat(status.message(), "; trying again"));
     PauseBeforeRetry(attempt++);
   }

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxAttempts = 6;  // without a further byte in between
+constexpr int kMaxFileAttempts = 6;  // without a further byte in between
 // Of a file whose size the hub does not state.
 constexpr uint64_t kMaxUnstatedBytes = uint64_t{1} << 30;
 
@@ -282,7 +282,7 @@ Result<std::string> FileDownload::Run() {
     }
     if (num_bytes_ > best_bytes) attempt = 0;
     best_bytes = std::max(best_bytes, num_bytes_);
-    if (!done.may_repeat || attempt + 1 >= kMaxAttempts) {
+    if (!done.may_repeat || attempt + 1 >= kMaxFileAttempts) {
       return std::move(done.status).WithContext(file_);
     }
     events_.on_note(StrCat(file_, ": ", done.status.message(), "; trying again"));

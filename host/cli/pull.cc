@@ -7,7 +7,7 @@
 namespace nereid::cli {
 namespace {
 
-constexpr char kUsage[] =
+constexpr char kPullUsage[] =
     "Usage: nereid pull ORGANIZATION/MODEL[@REVISION]...\n"
     "Downloads what serving needs of these models, unless the cache has it, and prints the folder "
     "of\n"
@@ -18,7 +18,7 @@ constexpr char kUsage[] =
 int RunPull(const std::vector<std::string>& args) {
   if (args.empty() || args[0].starts_with("-")) {
     const bool is_help = !args.empty() && (args[0] == "--help" || args[0] == "-h");
-    std::fputs(kUsage, is_help ? stdout : stderr);
+    std::fputs(kPullUsage, is_help ? stdout : stderr);
     return is_help ? 0 : 2;
   }
   ProgressBar progress(stderr);

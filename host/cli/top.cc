@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxMetricsBytes = size_t{64} << 20;
 
-constexpr char kUsage[] =
+constexpr char kTopUsage[] =
     "Usage: nereid top [options]\n"
     "Shows the load of a server's models every second, until Ctrl-C.\n\n"
     "  --url <url>          the server's metrics. Default: http://127.0.0.1:8002/metrics\n"
@@ -95,7 +95,7 @@ int RunTop(const std::vector<std::string>& args) {
   const Result<TopOptions> options = ParseTopOptions(args);
   if (!options.ok()) return FailCommand("top", options.status(), 2);
   if (options->show_help) {
-    std::fputs(kUsage, stdout);
+    std::fputs(kTopUsage, stdout);
     return 0;
   }
   Result<net::HttpClient> client = net::HttpClient::Create();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu_reference/model/matmul_inputs.h"
 #include "backends/cpu_reference/ops/matmul.h"
 
 namespace nereid::cpu {
@@ -9,12 +10,6 @@ namespace {
 
 // Rows of a prompt that one thread computes together.
 constexpr int64_t kMaxRunRows = 32;
-// Products with fewer multiply-adds than this are not parallelized.
-constexpr int64_t kMinSharedWork = 1 << 15;
-
-void EnsureSize(std::vector<float>& buffer, int64_t size) {
-  if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
-}
 
 WeightMatrix MatrixOf(const llm::LoraMatrix& from) {
   WeightMatrix matrix;

@@ -10,8 +10,6 @@
 namespace nereid::cpu {
 namespace {
 
-// Loops with fewer multiply-adds than this are not parallelized.
-constexpr int64_t kMinSharedWork = 1 << 15;
 constexpr int64_t kOutputGrain = 32;  // a multiple of the unit of every kind of matrix product
 // Each range of a product packs the input again and starts with a cache miss on its weights. A
 // thread gets four ranges if each then has at least this many weights, otherwise two.
@@ -31,10 +29,6 @@ ActivationKind KindOf(llm::Activation activation) {
       return ActivationKind::kQuickGelu;
   }
   return ActivationKind::kSilu;
-}
-
-void EnsureSize(std::vector<float>& buffer, int64_t size) {
-  if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
 }
 
 int64_t RangesPerThread(int64_t num_weights, const ThreadPool& pool) {

@@ -18,6 +18,11 @@ struct MatmulInput {
   const uint8_t* fixed_point = nullptr;  // for integer weights: MatmulParams::fixed_point
 };
 
+// Makes room for `size` values. Buffers of a step only grow.
+inline void EnsureSize(std::vector<float>& buffer, int64_t size) {
+  if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
+}
+
 class MatmulInputs {
  public:
   MatmulInputs(const OpTable& ops, ThreadPool& pool) : ops_(ops), pool_(pool) {}

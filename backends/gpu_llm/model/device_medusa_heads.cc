@@ -18,9 +18,6 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int64_t kAlign = 256;                  // bytes
-constexpr int64_t kJobBytes = int64_t{8} << 20;  // of an upload
-
 // Lays weights out in one allocation, in bf16.
 class HeadUpload {
  public:
@@ -32,7 +29,7 @@ class HeadUpload {
       source->sections.push_back({weight, rows_each});
     source->columns = columns;
     const int64_t offset = next_, num_rows = source->num_rows(), row_bytes = 2 * columns;
-    const int64_t rows_a_job = std::max<int64_t>(1, kJobBytes / row_bytes);
+    const int64_t rows_a_job = std::max<int64_t>(1, kUploadJobBytes / row_bytes);
     for (int64_t first = 0; first < num_rows; first += rows_a_job) {
       const int64_t count = std::min(rows_a_job, num_rows - first);
       jobs_.push_back(
@@ -47,7 +44,8 @@ class HeadUpload {
                          return Status();
                        }});
     }
-    next_ = (offset + (num_rows + num_padding) * row_bytes + kAlign - 1) / kAlign * kAlign;
+    next_ = (offset + (num_rows + num_padding) * row_bytes + kWeightAlignment - 1) /
+            kWeightAlignment * kWeightAlignment;
     return offset;
   }
   Result<DeviceMemory> Run() const {

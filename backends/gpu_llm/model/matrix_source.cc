@@ -8,6 +8,7 @@
 
 #include "backends/gpu_llm/bf16.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
+#include "backends/llm_core/model/quantization.h"
 
 namespace nereid::gpu {
 namespace {
@@ -16,8 +17,6 @@ using llm::CheckpointDataType;
 using llm::IntegerWeightRows;
 using llm::QuantMethod;
 using llm::ResolvedWeight;
-
-constexpr int64_t kFp8Block = 128;  // rows and columns that share a scale in kFp8Blocks
 
 bool IsInteger(const ResolvedWeight& weight) {
   return weight.quant.num_bits > 0;
@@ -67,9 +66,9 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource&
     }
     const llm::CheckpointTensor& scales = weight.quant.scales;
     const float scale =
-        in_blocks
-            ? llm::ElementAsFloat(scales, stored / kFp8Block * scales.shape[1] + column / kFp8Block)
-            : row_scale;
+        in_blocks ? llm::ElementAsFloat(
+                        scales, stored / llm::kFp8Block * scales.shape[1] + column / llm::kFp8Block)
+                  : row_scale;
     *to = ToBf16(Fp8ToFloat(tensor.bytes[index]) * scale);
   }
 }

@@ -10,9 +10,6 @@ using llm::kNoExpert;
 using llm::kNoLayer;
 using llm::WeightKind;
 
-constexpr int64_t kAlign = 256;  // bytes
-constexpr int64_t kJobBytes = int64_t{8} << 20;
-
 template <typename T>
 void CopyTo(const std::vector<T>& values, uint8_t* to) {
   std::memcpy(to, values.data(), values.size() * sizeof(T));
@@ -191,7 +188,7 @@ MatrixLayout WeightPlan::Layout(int32_t layer, const MatrixSource& source) {
 
 int64_t WeightPlan::Reserve(int64_t size_bytes) {
   const int64_t at = next_;
-  next_ = (next_ + size_bytes + kAlign - 1) / kAlign * kAlign;
+  next_ = (next_ + size_bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
   return at;
 }
 
@@ -201,7 +198,7 @@ void WeightPlan::AddJobs(const std::shared_ptr<const MatrixSource>& source,
   const int64_t rows = source->num_rows();
   const int64_t units = is_int4 ? (rows + kInt4TileRows - 1) / kInt4TileRows : rows;
   const int64_t unit_bytes = layout->SizeBytes(is_int4 ? kInt4TileRows : 1, source->columns);
-  const int64_t step = std::max<int64_t>(1, kJobBytes / unit_bytes);
+  const int64_t step = std::max<int64_t>(1, kUploadJobBytes / unit_bytes);
   for (int64_t first = 0; first < units; first += step) {
     const int64_t count = std::min(step, units - first);
     const auto fill = [source, layout, first, count](uint8_t* to) -> Status {

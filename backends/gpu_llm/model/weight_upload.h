@@ -11,6 +11,9 @@
 
 namespace nereid::gpu {
 
+inline constexpr int64_t kWeightAlignment = 256;              // bytes
+inline constexpr int64_t kUploadJobBytes = int64_t{8} << 20;  // about the size of a job
+
 // A contiguous range of the weights. `fill` writes all of its bytes and runs on any thread.
 struct UploadJob {
   int64_t offset = 0, size_bytes = 0;

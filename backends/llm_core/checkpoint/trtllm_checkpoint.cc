@@ -79,7 +79,7 @@ int64_t RowBytes(const CheckpointTensor& tensor) {
   return static_cast<int64_t>(tensor.bytes.size()) / tensor.shape[0];
 }
 
-CheckpointTensor RowsOf(CheckpointTensor tensor, int64_t first, int64_t count) {
+CheckpointTensor RowsOfTensor(CheckpointTensor tensor, int64_t first, int64_t count) {
   const int64_t row_bytes = RowBytes(tensor);
   tensor.bytes = tensor.bytes.subspan(first * row_bytes, count * row_bytes);
   tensor.shape[0] = count;
@@ -225,12 +225,12 @@ class RankMerger {
       for (int32_t rank = expert / local; rank < layout_.tp; rank += layout_.moe_ep) {
         CheckpointTensor flat = shards[rank];
         flat.shape = {local * rows, shards[rank].shape[2]};
-        own.push_back(RowsOf(flat, expert % local * rows, rows));
+        own.push_back(RowsOfTensor(flat, expert % local * rows, rows));
       }
       const auto put = [&](const char* mixtral, const char* other, int64_t first, int64_t count,
                            ShardAxis split) {
         std::vector<CheckpointTensor> cut;
-        for (const CheckpointTensor& part : own) cut.push_back(RowsOf(part, first, count));
+        for (const CheckpointTensor& part : own) cut.push_back(RowsOfTensor(part, first, count));
         tensors_[StrCat(to, "experts.", expert, ".", is_mixtral ? mixtral : other, ".weight")] =
             Join(cut, split);
       };
@@ -275,7 +275,7 @@ class RankMerger {
     const auto put = tensors_.find(to);
     if (put != tensors_.end() && put->second.shape.size() == 2 &&
         put->second.shape[0] > layout_.vocab_size) {
-      put->second = RowsOf(put->second, 0, layout_.vocab_size);
+      put->second = RowsOfTensor(put->second, 0, layout_.vocab_size);
     }
   }
 
@@ -303,7 +303,7 @@ class RankMerger {
     for (const FusedPart& fused : fused_parts) {
       std::vector<CheckpointTensor> cut;
       for (size_t rank = 0; rank < shards.size(); rank += fused.copies) {
-        cut.push_back(RowsOf(shards[rank], fused.first / unit, fused.count / unit));
+        cut.push_back(RowsOfTensor(shards[rank], fused.first / unit, fused.count / unit));
       }
       tensors_[StrCat(fused.to, part)] = Join(cut, ShardAxis::kRows);
     }

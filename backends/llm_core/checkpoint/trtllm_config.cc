@@ -23,7 +23,7 @@ struct TrtLlmArchitecture {
   TrtLlmNaming names = TrtLlmNaming::kLlama;
   std::string_view experts = "";
 };
-constexpr TrtLlmArchitecture kArchitectures[] = {
+constexpr TrtLlmArchitecture kTrtLlmArchitectures[] = {
     {"LlamaForCausalLM", "", "llama"},
     {"MistralForCausalLM", "", "mistral"},
     {"MixtralForCausalLM", "", "mixtral", TrtLlmNaming::kLlama, "block_sparse_moe."},
@@ -44,7 +44,7 @@ Result<TrtLlmArchitecture> FindArchitecture(ConfigReader& config) {
   const std::string name = config.StringOr("architecture", "");
   const std::string variant = config.StringOr("gpt_variant", "");
   std::string known;
-  for (const TrtLlmArchitecture& entry : kArchitectures) {
+  for (const TrtLlmArchitecture& entry : kTrtLlmArchitectures) {
     if (entry.name == name && (entry.variant.empty() || entry.variant == variant)) return entry;
     known += StrCat(known.empty() ? "" : ", ", entry.name, entry.variant.empty() ? "" : " of ",
                     entry.variant);

@@ -13,8 +13,8 @@
 namespace nereid::llm::grammar {
 namespace {
 
-constexpr int kMaxNesting = 200;
-constexpr int kMaxCount = 100'000;  // of repetitions of what is no regular expression
+constexpr int kMaxEbnfNesting = 200;
+constexpr int kMaxEbnfCount = 100'000;  // of repetitions of what is no regular expression
 
 struct Expression {
   enum class Kind { kRegex, kRule, kConcat, kUnion, kRepeat } kind = Kind::kConcat;
@@ -115,7 +115,7 @@ class EbnfParser {
   }
 
   Result<ExpressionPtr> ParseUnion(int depth) {
-    if (depth > kMaxNesting) return Fault("groups are nested too deeply");
+    if (depth > kMaxEbnfNesting) return Fault("groups are nested too deeply");
     auto all = std::make_unique<Expression>();
     all->kind = Expression::Kind::kUnion;
     do {
@@ -147,7 +147,7 @@ class EbnfParser {
       } else if (Peek() != '*') {
         return part;
       }
-      if (num > kMaxNesting) return Fault("too many quantifiers");
+      if (num > kMaxEbnfNesting) return Fault("too many quantifiers");
       ++pos_;
       auto repeat = std::make_unique<Expression>();
       repeat->kind = Expression::Kind::kRepeat;
@@ -392,8 +392,8 @@ class EbnfBuilder {
 
   StateId AddRepeat(const Expression& expression, RuleId own, StateId from) {
     const int most = std::max(expression.min, expression.max);
-    if (most > kMaxCount) {
-      count_error_ = InvalidArgError("a repetition of ", most, " times; at most ", kMaxCount,
+    if (most > kMaxEbnfCount) {
+      count_error_ = InvalidArgError("a repetition of ", most, " times; at most ", kMaxEbnfCount,
                                      " are allowed of what contains recursive rules");
       return from;
     }

@@ -11,8 +11,8 @@ namespace nereid::llm::grammar {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 64 << 10;
-constexpr int kMaxNesting = 200;
-constexpr int kMaxCount = 1'000'000'000;
+constexpr int kMaxRegexNesting = 200;
+constexpr int kMaxRegexCount = 1'000'000'000;
 constexpr size_t kMaxBegins = 100;  // parts of a sequence up to the last '^'
 
 struct Part {
@@ -128,7 +128,7 @@ class Parser {
   }
 
   Result<PartPtr> ParseUnion(int depth) {
-    if (depth > kMaxNesting) return Fault("groups are nested too deeply");
+    if (depth > kMaxRegexNesting) return Fault("groups are nested too deeply");
     PartPtr all = Make(Part::Kind::kUnion);
     do {
       PartPtr concat = Make(Part::Kind::kConcat);
@@ -180,7 +180,7 @@ class Parser {
     const size_t begin = pos_;
     int64_t value = 0;
     while (pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9') {
-      value = std::min<int64_t>(value * 10 + (text_[pos_++] - '0'), kMaxCount);
+      value = std::min<int64_t>(value * 10 + (text_[pos_++] - '0'), kMaxRegexCount);
     }
     number = static_cast<int>(value);
     return pos_ > begin;

@@ -11,12 +11,12 @@ namespace {
 constexpr uint64_t kMaxSteps = 5'000'000;
 
 // The parts of a URI or of a reference to one, without its fragment.
-struct Uri {
+struct UriParts {
   std::string scheme, authority, path;  // with ':' and "//"; the path has the query
 };
 
-Uri SplitUri(std::string_view text) {
-  Uri uri;
+UriParts SplitUri(std::string_view text) {
+  UriParts uri;
   const size_t end = text.find_first_of(":/?");
   if (end != std::string_view::npos && text[end] == ':') {
     uri.scheme = text.substr(0, end + 1);
@@ -33,7 +33,7 @@ Uri SplitUri(std::string_view text) {
 
 // `reference` as seen from the document `base`; RFC 3986, section 5.2.
 std::string ResolveUri(std::string_view base, std::string_view reference) {
-  Uri from = SplitUri(base), to = SplitUri(reference);
+  UriParts from = SplitUri(base), to = SplitUri(reference);
   if (!to.scheme.empty()) return std::string(reference);
   to.scheme = from.scheme;
   if (to.authority.empty()) {

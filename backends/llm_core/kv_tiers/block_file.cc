@@ -14,7 +14,7 @@
 namespace nereid::llm {
 namespace {
 
-constexpr char kMagic[8] = {'N', 'R', 'D', 'K', 'V', 'B', 'L', 'K'};
+constexpr char kBlockFileMagic[8] = {'N', 'R', 'D', 'K', 'V', 'B', 'L', 'K'};
 constexpr uint32_t kVersion = 1;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kAlignment = 64;
@@ -145,7 +145,8 @@ Result<bool> BlockFile::CheckHeader(uint64_t& run) const {
   if (status.st_size == 0) return false;
   FileHeader header = {};
   const bool is_read = ReadAll(fd_.get(), &header, sizeof(header), 0);
-  if (std::memcmp(header.magic, kMagic, std::min<size_t>(sizeof(kMagic), status.st_size)) != 0) {
+  if (std::memcmp(header.magic, kBlockFileMagic,
+                  std::min<size_t>(sizeof(kBlockFileMagic), status.st_size)) != 0) {
     return InvalidArgError("'", options_.path, "' is not a file of KV blocks; it is left as it is");
   }
   const auto start_over = [&](const std::string& why) {
@@ -166,7 +167,7 @@ Result<bool> BlockFile::CheckHeader(uint64_t& run) const {
 
 Status BlockFile::WriteHeader(uint64_t run) {
   FileHeader header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  std::memcpy(header.magic, kBlockFileMagic, sizeof(kBlockFileMagic));
   header.version = kVersion;
   header.block_size = options_.block_size;
   header.block_bytes = options_.block_bytes;

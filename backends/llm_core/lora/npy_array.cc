@@ -7,7 +7,7 @@
 namespace nereid::llm {
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::string_view kNpyMagic("\x93NUMPY", 6);
 constexpr size_t kMaxArrayDims = 32;
 
 // Takes tokens from the beginning of the header.
@@ -109,7 +109,7 @@ int64_t ElementBytes(std::string_view type) {
 
 Result<NpyArray> ParseNpy(std::string_view contents, std::string_view file) {
   const auto malformed = [&] { return InvalidArgError("'", file, "': not an array of NumPy"); };
-  if (!contents.starts_with(kMagic) || contents.size() < 12) return malformed();
+  if (!contents.starts_with(kNpyMagic) || contents.size() < 12) return malformed();
   const auto byte = [&](size_t i) { return static_cast<uint64_t>(uint8_t(contents[i])); };
   const uint64_t version = byte(6);
   if (version < 1 || version > 3) return malformed();

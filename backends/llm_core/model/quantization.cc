@@ -78,8 +78,6 @@ QuantSpec ReadGptq(ConfigReader& config) {
   return {QuantMethod::kGptq, bits, check.GroupSize(), true, format == "gptq" ? 1 : 0};
 }
 
-constexpr int32_t kFp8Block = 128;
-
 QuantSpec Fp8Of(bool by_block, bool quantizes_input) {
   QuantSpec spec;
   spec.quantizes_input = quantizes_input;

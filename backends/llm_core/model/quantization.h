@@ -22,6 +22,9 @@ enum class QuantMethod : uint8_t {
   kFp8Blocks,  // weight likewise, weight_scale_inv or weight_scale [out / 128, in / 128]
 };
 
+// Rows and columns of a weight that share a scale with kFp8Blocks.
+inline constexpr int32_t kFp8Block = 128;
+
 struct QuantSpec {
   QuantMethod method = QuantMethod::kNone;
   int32_t num_bits = 0;     // of integer weights, 4 or 8; 0: not integer

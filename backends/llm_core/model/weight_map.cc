@@ -156,8 +156,6 @@ ResolvedWeight ResolveIntegers(TensorMatcher& match, const std::string& base,
   return weight;
 }
 
-constexpr int64_t kFp8Block = 128;
-
 ResolvedWeight ResolveFp8(TensorMatcher& match, const std::string& base, const WeightSource& source,
                           QuantMethod method) {
   ResolvedWeight weight{match.Find(base + "weight", source.tensor_shape, kFp8), source, {}};

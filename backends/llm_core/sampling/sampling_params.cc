@@ -18,7 +18,7 @@ Status CheckId(const char* name, int32_t id, int32_t vocab_size) {
   return InvalidArgError("'", name, "' holds token id ", id, ", expected 0 to ", vocab_size - 1);
 }
 
-Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
+Status CheckEachId(const char* name, const TokenIds& ids, int32_t vocab_size) {
   for (const int32_t id : ids) NEREID_RETURN_IF_ERROR(CheckId(name, id, vocab_size));
   return Status::Ok();
 }
@@ -78,14 +78,14 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
     return InvalidArgError("'allowed_token_ids' has ", params.allowed_ids.size(),
                            " values, expected at most ", vocab_size, " (the vocabulary size)");
   }
-  NEREID_RETURN_IF_ERROR(CheckIds("allowed_token_ids", params.allowed_ids, vocab_size));
+  NEREID_RETURN_IF_ERROR(CheckEachId("allowed_token_ids", params.allowed_ids, vocab_size));
   const int32_t max_top = std::min(kMaxTopLogProbs, vocab_size);
   if (params.num_top_log_probs < 0 || params.num_top_log_probs > max_top) {
     return InvalidArgError("'num_top_logprobs' is ", params.num_top_log_probs, ", expected 0 to ",
                            max_top);
   }
   for (const TokenIds& word : params.bad_words) {
-    NEREID_RETURN_IF_ERROR(CheckIds("bad_words_list", word, vocab_size));
+    NEREID_RETURN_IF_ERROR(CheckEachId("bad_words_list", word, vocab_size));
   }
   return Status::Ok();
 }

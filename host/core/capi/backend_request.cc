@@ -13,7 +13,7 @@ using nereid::core::ToHandle;
 
 namespace {
 
-Status CheckIndex(const char* what, uint32_t index, size_t count) {
+Status CheckRequestIndex(const char* what, uint32_t index, size_t count) {
   if (index < count) return Status::Ok();
   return nereid::InvalidArgError("out of bounds index ", index, ": request has ", count, " ", what);
 }
@@ -89,7 +89,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestParameter(TRITONBACKEND_Request* reques
   NEREID_RETURN_IF_DELETED(request);
   return AtCBoundary([&]() -> Status {
     const auto& parameters = FromHandle(request)->parameters();
-    NEREID_RETURN_IF_ERROR(CheckIndex("parameters", index, parameters.size()));
+    NEREID_RETURN_IF_ERROR(CheckRequestIndex("parameters", index, parameters.size()));
     if (key != nullptr) *key = parameters[index].name().c_str();
     if (type != nullptr) *type = parameters[index].type();
     if (vvalue != nullptr) *vvalue = parameters[index].pointer();
@@ -112,7 +112,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInputName(TRITONBACKEND_Request* reques
   *input_name = nullptr;
   return AtCBoundary([&]() -> Status {
     InferRequest* object = FromHandle(request);
-    NEREID_RETURN_IF_ERROR(CheckIndex("inputs", index, object->num_inputs()));
+    NEREID_RETURN_IF_ERROR(CheckRequestIndex("inputs", index, object->num_inputs()));
     *input_name = object->input(index).name.c_str();
     return Status::Ok();
   });
@@ -142,7 +142,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request* req
   *input = nullptr;
   return AtCBoundary([&]() -> Status {
     InferRequest* object = FromHandle(request);
-    NEREID_RETURN_IF_ERROR(CheckIndex("inputs", index, object->num_inputs()));
+    NEREID_RETURN_IF_ERROR(CheckRequestIndex("inputs", index, object->num_inputs()));
     *input = ToHandle(&object->input(index));
     return Status::Ok();
   });
@@ -164,7 +164,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request* reque
   *output_name = nullptr;
   return AtCBoundary([&]() -> Status {
     const InferRequest* object = FromHandle(request);
-    NEREID_RETURN_IF_ERROR(CheckIndex("outputs", index, object->num_outputs()));
+    NEREID_RETURN_IF_ERROR(CheckRequestIndex("outputs", index, object->num_outputs()));
     *output_name = object->output_name(index).c_str();
     return Status::Ok();
   });

@@ -10,7 +10,7 @@ using nereid::core::OutputTensor;
 
 namespace {
 
-Status CheckIndex(const char* what, uint32_t index, size_t count) {
+Status CheckResponseIndex(const char* what, uint32_t index, size_t count) {
   if (index < count) return Status::Ok();
   return nereid::InvalidArgError("out of bounds index ", index, ": response has ", count, " ",
                                  what);
@@ -65,7 +65,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_ParameterType* type, const void** vvalue) {
   NEREID_RETURN_IF_DELETED(inference_response);
   const auto& parameters = FromHandle(inference_response)->parameters();
-  if (Status status = CheckIndex("parameters", index, parameters.size()); !status.ok()) {
+  if (Status status = CheckResponseIndex("parameters", index, parameters.size()); !status.ok()) {
     return nereid::core::ToError(std::move(status));
   }
   if (name != nullptr) *name = parameters[index].name().c_str();
@@ -89,7 +89,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
     void** userp) {
   NEREID_RETURN_IF_DELETED(inference_response);
   InferResponse* response = FromHandle(inference_response);
-  if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {
+  if (Status status = CheckResponseIndex("outputs", index, response->num_outputs()); !status.ok()) {
     return nereid::core::ToError(std::move(status));
   }
   OutputTensor* output = response->output(index);
@@ -112,7 +112,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputClassificationLabel(
   NEREID_RETURN_IF_DELETED(inference_response);
   NEREID_RETURN_IF_NULL(label);
   InferResponse* response = FromHandle(inference_response);
-  if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {
+  if (Status status = CheckResponseIndex("outputs", index, response->num_outputs()); !status.ok()) {
     return nereid::core::ToError(std::move(status));
   }
   const auto& labels = response->output(index)->spec().labels;

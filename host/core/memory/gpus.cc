@@ -8,19 +8,16 @@
 #include "host/core/observe/log.h"
 
 namespace nereid::core {
-namespace {
 
 // The part of NVML's ABI that is used here.
-struct Utilization {
-  unsigned gpu = 0, memory = 0;  // percent
-};
-struct Memory {
-  unsigned long long total = 0, free = 0, used = 0;  // bytes
-};
-
-}  // namespace
-
 struct GpuMonitor::Functions {
+  struct Utilization {
+    unsigned gpu = 0, memory = 0;  // percent
+  };
+  struct Memory {
+    unsigned long long total = 0, free = 0, used = 0;  // bytes
+  };
+
   int (*init)();
   int (*by_uuid)(const char*, void**);
   int (*utilization)(void*, Utilization*);
@@ -74,11 +71,11 @@ std::vector<GpuReading> GpuMonitor::Read() {
     if (functions_ == nullptr || device.handle == nullptr) continue;
     GpuReading& reading = readings.emplace_back();
     reading.uuid = device.uuid;
-    Utilization utilization;
+    Functions::Utilization utilization;
     if (functions_->utilization(device.handle, &utilization) == 0) {
       reading.utilization = utilization.gpu / 100.0;
     }
-    Memory memory;
+    Functions::Memory memory;
     if (functions_->memory(device.handle, &memory) == 0) {
       reading.memory_total_bytes = static_cast<double>(memory.total);
       reading.memory_used_bytes = static_cast<double>(memory.used);
@@ -103,7 +100,7 @@ Result<double> GpuMonitor::MemoryUtilization(int32_t device) {
   if (device < 0 || static_cast<size_t>(device) >= devices_.size()) {
     return InvalidArgError("GPU ", device, ": this machine has ", devices_.size(), " GPUs");
   }
-  Memory memory;
+  Functions::Memory memory;
   void* handle = nullptr;
   {
     const std::lock_guard lock(mutex_);

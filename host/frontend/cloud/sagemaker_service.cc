@@ -15,7 +15,7 @@
 namespace nereid::http {
 namespace {
 
-constexpr char kBinaryContentType[] =
+constexpr char kSageMakerBinaryType[] =
     "application/vnd.sagemaker-triton.binary+json;json-header-size=";
 // The platform waits 360 s for an unload.
 constexpr std::chrono::seconds kUnloadLimit(350);
@@ -55,7 +55,7 @@ Result<bool> IsUnloading(const Server& server, const std::string& model) {
 Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
     const Server& server, FrontendState& state, KServeOptions kserve,
     const SageMakerOptions& options) {
-  kserve.binary_content_type = kBinaryContentType;
+  kserve.binary_content_type = kSageMakerBinaryType;
   kserve.binary_responses_in_content_type = true;
   kserve.http_status_of_error = &SageMakerStatusOf;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));

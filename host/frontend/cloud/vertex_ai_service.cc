@@ -11,7 +11,7 @@
 namespace nereid::http {
 namespace {
 
-constexpr char kBinaryContentType[] =
+constexpr char kVertexAiBinaryType[] =
     "application/vnd.vertex-ai-triton.binary+json;json-header-size=";
 constexpr std::string_view kRedirectHeader = "X-Vertex-Ai-Triton-Redirect";
 
@@ -64,7 +64,7 @@ Result<std::unique_ptr<VertexAiService>> VertexAiService::Create(const Server& s
   NEREID_RETURN_IF_ERROR(CheckRoutes(options));
   VertexAiOptions chosen = options;
   NEREID_ASSIGN_OR_RETURN(chosen.default_model, ChooseModel(server, options.default_model));
-  kserve.binary_content_type = kBinaryContentType;
+  kserve.binary_content_type = kVertexAiBinaryType;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
   return std::unique_ptr<VertexAiService>(
       new VertexAiService(server, state, std::move(service), chosen));

@@ -12,25 +12,21 @@
 namespace nereid {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+using OrderedJson = nlohmann::ordered_json;
 
 void AppendObjects(const TracedInference& inference, std::string& text) {
-  const auto append = [&](const Json& object) {
+  const auto append = [&](const OrderedJson& object) {
     if (!text.empty()) text += ",\n";
-    text += Dump(object);
+    text += object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   };
-  Json head{{"id", inference.id}};
+  OrderedJson head{{"id", inference.id}};
   if (inference.parent_id != 0) head["parent_id"] = inference.parent_id;
   head["model_name"] = inference.model;
   head["model_version"] = inference.version;
   head["request_id"] = inference.request_id;
   append(head);
   if (!inference.events.empty()) {
-    Json events = Json::array();
+    OrderedJson events = OrderedJson::array();
     for (const TraceEvent& event : inference.events) {
       events.push_back({{"name", event.name}, {"ns", event.steady_ns}});
     }

@@ -172,13 +172,6 @@ class BertStep : public NormalizerStep {
   bool clean_, cjk_, strip_accents_, lowercase_;
 };
 
-using StepResult = Result<std::unique_ptr<const NormalizerStep>>;
-
-template <typename Step, typename... Args>
-StepResult MakeStep(Args&&... args) {
-  return std::unique_ptr<const NormalizerStep>(std::make_unique<Step>(std::forward<Args>(args)...));
-}
-
 StepResult MakeBert(const Json& spec) {
   constexpr std::string_view kWhere = "normalizer BertNormalizer";
   NEREID_ASSIGN_OR_RETURN(const bool clean, BoolField(spec, "clean_text", true, kWhere));

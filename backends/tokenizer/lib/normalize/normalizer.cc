@@ -126,13 +126,6 @@ constexpr std::pair<const char*, NormalForm> kNormalForms[] = {{"NFC", NormalFor
                                                                {"NFKC", NormalForm::kNfkc},
                                                                {"NFKD", NormalForm::kNfkd}};
 
-using StepResult = Result<std::unique_ptr<const NormalizerStep>>;
-
-template <typename Step, typename... Args>
-StepResult MakeStep(Args&&... args) {
-  return std::unique_ptr<const NormalizerStep>(std::make_unique<Step>(std::forward<Args>(args)...));
-}
-
 StepResult MakeReplace(const Json& spec) {
   NEREID_ASSIGN_OR_RETURN(std::string content, StringField(spec, "content", "normalizer Replace"));
   const Json& pattern = Member(spec, "pattern");

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/tokenizer/lib/text/aligned_text.h"
@@ -22,10 +23,17 @@ class NormalizerStep {
   virtual bool ApplyAligned(AlignedText& text) const = 0;
 };
 
+// What functions that make a step return.
+using StepResult = Result<std::unique_ptr<const NormalizerStep>>;
+
+template <typename Step, typename... Args>
+StepResult MakeStep(Args&&... args) {
+  return std::unique_ptr<const NormalizerStep>(std::make_unique<Step>(std::forward<Args>(args)...));
+}
+
 // Makes Lowercase, Strip, StripAccents, Nmt, BertNormalizer and ByteLevel, which look at one
 // character at a time. UNSUPPORTED names any other type.
-Result<std::unique_ptr<const NormalizerStep>> MakeCharNormalizer(const std::string& type,
-                                                                 const nlohmann::json& spec);
+StepResult MakeCharNormalizer(const std::string& type, const nlohmann::json& spec);
 
 class Normalizer {
  public:

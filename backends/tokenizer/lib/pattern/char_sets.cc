@@ -109,9 +109,6 @@ std::string CodePointSet::ToClass() const {
 
 namespace {
 
-struct CodeRange {
-  char32_t first, last;
-};
 constexpr CodeRange kSince14[] = {
 #define UNICODE_SINCE_14
 #include "backends/tokenizer/lib/text/unicode_tables.inc"

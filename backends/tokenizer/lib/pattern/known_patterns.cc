@@ -183,10 +183,6 @@ class KnownPattern : public Pattern {
   Matcher matcher_;
 };
 
-struct CodeRange {
-  char32_t low, high;
-};
-
 // Matches `\s?` (if `joins_space`), then 1 to `limit` characters of the classes or ranges.
 struct ClassRun {
   bool joins_space = false;
@@ -197,7 +193,7 @@ struct ClassRun {
   bool Contains(const CharInfo& c) const {
     if (c.Is(classes)) return true;
     for (const CodeRange& range : ranges) {
-      if (c.size != 0 && c.code >= range.low && c.code <= range.high) return true;
+      if (c.size != 0 && c.code >= range.first && c.code <= range.last) return true;
     }
     return false;
   }

@@ -35,7 +35,7 @@ constexpr Lowercase kLowercase[] = {
 };
 
 // Grapheme_Cluster_Break, in bits 4 to 6 of the traits table.
-enum Grapheme : uint8_t {
+enum class Grapheme : uint8_t {
   kAny,
   kControl,
   kExtend,
@@ -116,6 +116,7 @@ bool HangulJoins(Hangul left, Hangul right) {
 enum class Emoji { kNone, kPictograph, kJoined };
 
 Emoji EmojiAfter(Emoji before, Grapheme next) {
+  using enum Grapheme;
   if (next == kPictographic) return Emoji::kPictograph;
   if (before != Emoji::kPictograph) return Emoji::kNone;
   return next == kExtend ? Emoji::kPictograph : next == kZwj ? Emoji::kJoined : Emoji::kNone;
@@ -125,6 +126,7 @@ Emoji EmojiAfter(Emoji before, Grapheme next) {
 // flags has no boundaries.
 bool Joins(char32_t left, Emoji emoji, char32_t right) {
   if (left == '\r' && right == '\n') return true;
+  using enum Grapheme;
   const Grapheme before = GraphemeOf(left), after = GraphemeOf(right);
   if (before == kControl || after == kControl) return false;
   if (after == kExtend || after == kZwj || after == kSpacingMark || before == kPrepend) return true;

@@ -53,6 +53,10 @@ inline constexpr ClassMask kPunct = MaskOf(CharClass::kPc) | MaskOf(CharClass::k
 inline constexpr ClassMask kSymbol = MaskOf(CharClass::kSymbol);                         // \p{S}
 inline constexpr ClassMask kSpace = MaskOf(CharClass::kSpace);                           // \s
 
+struct CodeRange {
+  char32_t first, last;  // both belong to it
+};
+
 class UnicodeTables {
  public:
   static const UnicodeTables& Get();

@@ -34,7 +34,7 @@ Status WriteToolChoice(ParsedBody& body, GenerationFields& fields, const ToolUse
   return writer.AddBool("parallel_tool_calls", false);
 }
 
-Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
+Status ReadChatLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
   const FieldValue* const log_probs = body.Find("logprobs");
   const FieldValue* const top = body.Find("top_logprobs");
   if (log_probs == nullptr || !log_probs->boolean) {
@@ -326,7 +326,7 @@ Status WriteConversation(ParsedBody& body, const LlmSignature& model, http::Inpu
 Status ReadChatRequest(ParsedBody& body, const LlmSignature& model, GenerationRequest& request) {
   GenerationFields fields(body, model);
   NEREID_RETURN_IF_ERROR(fields.ReadRequest(request));
-  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  NEREID_RETURN_IF_ERROR(ReadChatLogProbs(body, fields, request));
   NEREID_RETURN_IF_ERROR(fields.ReadPromptLogProbs(request));
   request.keeps_first_tool_call_only = !body.BoolOr("parallel_tool_calls", true);
   request.hides_reasoning = !body.BoolOr("include_reasoning", true);

@@ -119,7 +119,8 @@ Result<std::vector<Prompt>> ReadPromptEmbeds(ParsedBody& body) {
   return prompts;
 }
 
-Status ReadLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRequest& request) {
+Status ReadCompletionLogProbs(ParsedBody& body, GenerationFields& fields,
+                              GenerationRequest& request) {
   const FieldValue* const log_probs = body.Find("logprobs");
   if (log_probs == nullptr) return Status::Ok();
   if (request.echoes_prompt) {
@@ -379,7 +380,7 @@ Status ReadCompletionRequest(ParsedBody& body, const LlmSignature& model,
     NEREID_RETURN_IF_ERROR(fields.RequireInput(*body.Find("echo"), "exclude_input_in_output"));
   }
   NEREID_RETURN_IF_ERROR(ReadNoTokens(body, fields, request));
-  NEREID_RETURN_IF_ERROR(ReadLogProbs(body, fields, request));
+  NEREID_RETURN_IF_ERROR(ReadCompletionLogProbs(body, fields, request));
   NEREID_RETURN_IF_ERROR(fields.ReadPromptLogProbs(request));
   NEREID_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, ReadPrompts(body));
   if (prompts.size() * request.answers_per_prompt > kMaxAnswers) {
