@@ -12,6 +12,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
+if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)  # files that a unity build joins (NereidJoined.cmake); targets take it over when they are made
+endif()
 
 # What scripts/demo builds first: a host that answers requests more slowly, in about half of the time that the release build takes.
 option(NEREID_QUICK_BUILD "Build quickly: little optimisation, no compiler cache, precompiled headers in all libraries" OFF)
