@@ -6,7 +6,7 @@ endif()
 
 # Libraries whose code runs at start, at load or in tools, and not for each request.
 set(cold nereid nereid-backend-check nereid-grammar nereid-repo nereid_cli nereid_core_config nereid_frontend_cloud nereid_hub_cache
-  nereid_llm_repository nereid_llm_tables nereid_options nereid_repo_lib)
+  nereid_llm_repository nereid_llm_tables nereid_options nereid_proto nereid_repo_lib)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NEREID_QUICK_BUILD)
   foreach(target ${cold})
     if(TARGET ${target})
