@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
 #include "backends/llm_core/prompt/prompt_embeddings.h"
 
 namespace nereid::gpu {

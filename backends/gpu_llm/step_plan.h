@@ -50,6 +50,15 @@ struct PrefillTile {
 
 inline constexpr int kQueryRows = 128;
 
+// Rows of one LoRA adapter that are computed together. `slot` -1: rows without an adapter.
+struct AdapterTile {
+  int32_t first_row;
+  int32_t num_rows;  // at most kAdapterTileRows
+  int32_t slot;
+};
+
+inline constexpr int kAdapterTileRows = 16;
+
 // Sizes of the arrays. Equal shapes have equal layouts.
 struct StepShape {
   int32_t num_tokens = 0;   // rows computed, padding included

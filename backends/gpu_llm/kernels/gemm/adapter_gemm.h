@@ -13,13 +13,12 @@
 #include <cstdint>
 
 #include "backends/gpu_llm/kernels/device/form.h"
+#include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
 
 // An adapter's rank is padded with zeros to a multiple of this when it is copied to the device.
 inline constexpr int kAdapterRankUnit = 16;
-// The number of rows of the input that one tile of the kernels computes.
-inline constexpr int kAdapterTileRows = 16;
 // Matrices whose inputs are the same and whose outputs share a buffer: q, k, v, or gate and up.
 inline constexpr int kMaxAdapterModules = 3;
 
@@ -35,13 +34,6 @@ struct AdapterMatrix {
   const __nv_bfloat16* b;  // [outputs, rank]
   int32_t rank;            // padded
   float scale;
-};
-
-// Rows of one adapter that are computed together. `slot` -1: rows without an adapter.
-struct AdapterTile {
-  int32_t first_row;
-  int32_t num_rows;  // at most kAdapterTileRows
-  int32_t slot;
 };
 
 // All rows of a step and their adapters. Without `tiles` there is a tile for each row, whose slot
