@@ -99,6 +99,17 @@ WORKER_LAYERS = ["protocol", "arguments", "errors", "data_types", "model_config"
                  "runtime"]
 
 
+def test_what_plans_steps_for_gpus_is_built_without_headers_of_cuda():
+    sources = re.search(r"add_library\(nereid_gpu_llm_plan STATIC ([^)]*)\)", (ROOT / "backends/gpu_llm/CMakeLists.txt").read_text(encoding="utf-8"))
+    waiting, included = [ROOT / "backends/gpu_llm" / name for name in sources[1].split()], {}
+    while waiting:
+        path = waiting.pop()
+        included[path] = includes(path)
+        waiting += [ROOT / name for name in included[path] if (ROOT / name).is_file() and ROOT / name not in included]
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path, names in included.items() for name in names if name.startswith(("cuda", "cublas", "mma"))]
+    assert len(included) > 20 and not faults, "\n".join(faults)
+
+
 def imported_worker_modules(path):
     """The modules of nereid_worker that a file imports at any level."""
     names = set()

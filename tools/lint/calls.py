@@ -11,9 +11,9 @@ from sources import C_LIKE, comment_spans, text_of, tracked
 # (pattern, what to write in its place, files that may contain it)
 CALLS = [
     (r"\b[Jj]son::(parse|accept|sax_parse)\(", "ReadJson or CheckJson of base/json_reader.h, which bound depth and size",
-     {"base/json_reader.h", "base/json_reader.cc", "backends/tokenizer/lib/load/tokenizer_document.cc"}),
+     {"base/json_reader.cc", "backends/tokenizer/lib/load/tokenizer_document.cc"}),
     (r"\bdump\(\)", "ShowJson of base/json_reader.h in messages, which cuts long values off",
-     {"base/json_reader.h", "host/core/capi/server_options.cc", "host/core/config/proto_json.cc", "host/core/model/instance_specs.cc",
+     {"base/json_reader.cc", "host/core/capi/server_options.cc", "host/core/config/proto_json.cc", "host/core/model/instance_specs.cc",
       "host/frontend/openai/routes/openapi.cc",
       "backends/llm_core/grammar/guide.cc", "backends/llm_core/grammar/json_schema.cc", "backends/llm_core/grammar/schema_arrays.cc",
       "backends/llm_core/grammar/schema_number.cc", "backends/llm_core/grammar/tool/main.cc"}),
