@@ -106,7 +106,7 @@ bool IsLookahead(const std::string& value) {
 
 // A folder of weights must exist: the model would otherwise fail to load only later.
 Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
-  constexpr const char* kMethods[] = {"off", "auto", "ngram", "suffix"};
+  constexpr std::string_view kMethods[] = {"off", "auto", "ngram", "suffix"};
   const size_t equals = value.find('=');
   const std::string method = value.substr(0, equals);
   if (method == "lookahead") {
@@ -126,8 +126,11 @@ Status ApplySpeculation(ServeOptions& options, ServerFlags&, Text value) {
     options.speculation = StrCat(method, "=", std::filesystem::absolute(folder).string());
     return Status::Ok();
   }
-  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(value, kMethods));
-  options.speculation = kMethods[choice];
+  if (std::find(std::begin(kMethods), std::end(kMethods), value) == std::end(kMethods)) {
+    return InvalidArgError("expected off, auto, ngram, suffix, lookahead, lookahead=W,N,G, ",
+                           "draft=FOLDER, eagle3=FOLDER or medusa=FOLDER, got '", value, "'");
+  }
+  options.speculation = value;
   return Status::Ok();
 }
 

@@ -1,5 +1,6 @@
 // nereid-repo: creates model repositories and checks them. Exit status: 0 success, 1 the check
 // found errors, 2 the command could not be carried out.
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <filesystem>
@@ -251,8 +252,8 @@ int RunNewKey(const CommandLine& line) {
 int RunCheck(const CommandLine& line) {
   if (line.words.size() != 2) return Fail(InvalidArgError("check: expected one repository"));
   if (IfDirectory(line.words[1]).empty()) {
-    return Fail(InvalidArgError("'", line.words[1],
-                                "': no such folder; name the one that contains the models'"));
+    return Fail(InvalidArgError(
+        "'", line.words[1], "': no such folder; name the one that contains the models' folders"));
   }
   const Findings findings = CheckRepository(line.words[1], CheckOptionsFrom(line));
   const bool json = line.Has("--json");
@@ -264,7 +265,26 @@ int RunCheck(const CommandLine& line) {
 struct Command {
   const char* name;
   int (*run)(const CommandLine& line);
+  std::vector<std::string> options;  // that the command takes; of `new` those of its commands count
 };
+
+// INVALID_ARG names an option that another command takes, and this one would ignore.
+Status CheckOptionsOf(const Command& command, const std::string& full_name,
+                      const CommandLine& line) {
+  std::vector<std::string> given(line.switches.begin(), line.switches.end());
+  for (const auto& [option, values] : line.values) given.push_back(option);
+  for (const std::string& option : given) {
+    if (std::find(command.options.begin(), command.options.end(), option) !=
+        command.options.end()) {
+      continue;
+    }
+    std::string known;
+    for (const std::string& one : command.options) known += StrCat(known.empty() ? "" : ", ", one);
+    return InvalidArgError(full_name, ": takes no option '", option,
+                           "'; known: ", known.empty() ? "none" : known);
+  }
+  return Status::Ok();
+}
 
 int PrintTables(const CommandLine& line) {
   if (line.words.size() != 1) {
@@ -277,31 +297,49 @@ int PrintTables(const CommandLine& line) {
 // Runs the command of `commands` that word `index` of the line names.
 int RunNamed(const CommandLine& line, size_t index, std::span<const Command> commands) {
   const std::string name = index < line.words.size() ? line.words[index] : "";
+  const std::string before = index == 0 ? "" : line.words[index - 1];
   std::vector<std::string> names;
   for (const Command& command : commands) {
-    if (name == command.name) return command.run(line);
     names.emplace_back(command.name);
+    if (name != command.name) continue;
+    const std::string full_name = StrCat(before, before.empty() ? "" : " ", name);
+    const Status options = name == "new" ? Status::Ok() : CheckOptionsOf(command, full_name, line);
+    return options.ok() ? command.run(line) : Fail(options);
   }
   std::string known;
   for (const std::string& one : names) known += StrCat(known.empty() ? "" : ", ", one);
-  const std::string before = index == 0 ? "" : line.words[index - 1] + ": ";
-  if (name.empty()) return Fail(InvalidArgError(before, "expected one of: ", known));
-  return Fail(InvalidArgError(before, "unknown command '", name, "'",
+  const std::string place = before.empty() ? "" : before + ": ";
+  if (name.empty()) return Fail(InvalidArgError(place, "expected one of: ", known));
+  return Fail(InvalidArgError(place, "unknown command '", name, "'",
                               nereid::DidYouMean(name, names), "; known: ", known));
 }
 
 int RunNew(const CommandLine& line) {
-  constexpr Command kCommands[] = {{"llm", RunNewLlm},
-                                   {"inflight", RunNewInflight},
-                                   {"qaic-style", RunNewQaic},
-                                   {"backend", RunNewBackend},
-                                   {"key", RunNewKey}};
-  return RunNamed(line, 1, kCommands);
+  const Command commands[] = {
+      {"llm",
+       RunNewLlm,
+       {"--checkpoint", "--out", "--backend", "--decoupled", "--chat-parser", "--tokenizer",
+        "--max-beam-width", "--max-batch-size", "--max-queue-size", "--copy", "--link",
+        "--templates"}},
+      {"inflight",
+       RunNewInflight,
+       {"--generation", "--checkpoint", "--out", "--backend", "--decoupled", "--max-batch-size",
+        "--max-queue-size", "--templates"}},
+      {"qaic-style",
+       RunNewQaic,
+       {"--model_name", "--hf_model_name", "--out", "--model_type", "--python_backend_dir",
+        "--decoupled", "--compile_config_path", "--checkpoint_precision", "--aic_binary_dir",
+        "--backend", "--templates"}},
+      {"backend", RunNewBackend, {"--out", "--stream", "--templates"}},
+      {"key", RunNewKey, {"--name", "--right", "--model", "--expires"}}};
+  return RunNamed(line, 1, commands);
 }
 
 int RunCommand(const CommandLine& line) {
-  constexpr Command kCommands[] = {{"new", RunNew}, {"check", RunCheck}, {"tables", PrintTables}};
-  return RunNamed(line, 0, kCommands);
+  const Command commands[] = {{"new", RunNew, {}},
+                              {"check", RunCheck, {"--backend-directory", "--json"}},
+                              {"tables", PrintTables, {}}};
+  return RunNamed(line, 0, commands);
 }
 
 }  // namespace

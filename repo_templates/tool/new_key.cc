@@ -1,12 +1,15 @@
 #include "repo_templates/tool/new_key.h"
 
 #include <sys/random.h>
+#include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/blake2b.h"
+#include "host/frontend/api_operation.h"
 
 namespace nereid::repo {
 namespace {
@@ -39,11 +42,35 @@ Status CheckName(const std::string& name) {
                          name, "'");
 }
 
+Status CheckRights(const std::vector<std::string>& rights) {
+  if (rights.empty()) return InvalidArgError("new key: --right is missing");
+  for (const std::string& right : rights) {
+    if (right == "admin") continue;
+    if (std::find(kApiRightNames.begin(), kApiRightNames.end(), right) != kApiRightNames.end()) {
+      continue;
+    }
+    std::string known;
+    for (const std::string_view name : kApiRightNames) known += StrCat(name, ", ");
+    return InvalidArgError("new key: --right: expected one of ", known, "admin, got '", right, "'");
+  }
+  return Status::Ok();
+}
+
+// As the server reads it.
+Status CheckExpires(const std::string& text) {
+  tm time = {};
+  const char* const end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
+  if (text.empty() || (text.size() == 20 && end != nullptr && *end == '\0')) return Status::Ok();
+  return InvalidArgError("new key: --expires: expected a time like 2027-01-31T00:00:00Z, got '",
+                         text, "'");
+}
+
 }  // namespace
 
 Result<NewKey> MakeKey(const NewKeyOptions& options) {
   NEREID_RETURN_IF_ERROR(CheckName(options.name));
-  if (options.rights.empty()) return InvalidArgError("new key: --right is missing");
+  NEREID_RETURN_IF_ERROR(CheckRights(options.rights));
+  NEREID_RETURN_IF_ERROR(CheckExpires(options.expires));
   NEREID_ASSIGN_OR_RETURN(const std::string secret, RandomHex(kSecretBytes));
   NEREID_ASSIGN_OR_RETURN(const std::string salt, RandomHex(kSaltBytes));
   NewKey key{.text = options.name + "." + secret, .entry = ""};

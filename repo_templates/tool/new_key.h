@@ -12,7 +12,7 @@ namespace nereid::repo {
 struct NewKeyOptions {
   std::string name;
   std::vector<std::string> models;  // patterns; empty: every model
-  std::vector<std::string> rights;  // the server checks their names
+  std::vector<std::string> rights;  // names of ApiRight, or admin
   std::string expires;              // like 2027-01-31T00:00:00Z; empty: never
 };
 
@@ -21,8 +21,8 @@ struct NewKey {
   std::string entry;  // JSON, an element of the file's list "keys"
 };
 
-// The secret has 256 random bits of the operating system. INVALID_ARG if a name or a right is
-// missing.
+// The secret has 256 random bits of the operating system. INVALID_ARG for what the server would
+// refuse in its file.
 Result<NewKey> MakeKey(const NewKeyOptions& options);
 
 }  // namespace nereid::repo

@@ -297,7 +297,10 @@ def test_a_bad_file_ends_the_start(dist, tmp_path, content, reason):
     assert f"--api-key-file '{path}'" in ended.stderr and reason in ended.stderr
 
 
-@pytest.mark.parametrize("arguments, reason", [([], "--name is missing"), (["--name=a"], "--right is missing"), (["--name=a.b", "--right=infer"], "letters, digits")])
+@pytest.mark.parametrize("arguments, reason", [([], "--name is missing"), (["--name=a"], "--right is missing"), (["--name=a.b", "--right=infer"], "letters, digits"),
+                                               (["--name=a", "--right=inference"], "model-control, log, trace, shared-memory, metrics, admin, got 'inference'"),
+                                               (["--name=a", "--right=infer", "--expires=tomorrow"], "--expires: expected a time like"),
+                                               (["--name=a", "--right=infer", "--out=keys.json"], "new key: takes no option '--out'; known: --name, ")])
 def test_a_key_needs_a_name_and_a_right(dist, arguments, reason):
     done = subprocess.run([dist / "bin/nereid-repo", "new", "key", *arguments], capture_output=True, text=True)
     assert done.returncode == 2 and reason in done.stderr

@@ -210,4 +210,7 @@ def test_usage_errors_end_with_2(dist, tmp_path):
     assert run(dist).returncode == 2
     assert run(dist, "--help").returncode == 0
     assert run(dist, "check", tmp_path / "absent").returncode == 2
+    assert "models' folders" in run(dist, "check", tmp_path / "absent").stderr
+    assert "new inflight: takes no option '--max-beam-width'" in run(dist, "new", "inflight", "--max-beam-width", "4").stderr
+    assert run(dist, "tables", "--json").stderr == "nereid-repo: tables: takes no option '--json'; known: none\n"
     assert "did you mean '--checkpoint'" in run(dist, "new", "llm", "--checkpiont", "x").stderr

@@ -355,6 +355,7 @@ def test_help_is_short_and_lists_the_commands(dist):
     assert "\n  serve CHECKPOINT... " in run(dist, "--help").stdout
     assert run(dist, "--version").stdout.startswith("nereid 0.")
     assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
+    assert run(dist, "grammar", "test", "--help").stdout.startswith("usage: nereid-grammar test ")
 
 
 def test_there_are_no_commands_under_the_name_of_triton(dist):

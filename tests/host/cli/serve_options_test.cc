@@ -77,7 +77,9 @@ TEST(ServeOptionsTest, RefuseByNameWhatIsNotSupportedYet) {
 }
 
 TEST(ServeOptionsTest, CheckValues) {
-  EXPECT_NE(ErrorOf({"demo", "--speculate=eagle"}), "");
+  EXPECT_EQ(ErrorOf({"demo", "--speculate=eagle"}),
+            "--speculate: expected off, auto, ngram, suffix, lookahead, lookahead=W,N,G, "
+            "draft=FOLDER, eagle3=FOLDER or medusa=FOLDER, got 'eagle'");
   EXPECT_EQ(ParseServeOptions({"demo", "--speculate", "ngram"})->speculation, "ngram");
   EXPECT_EQ(ParseServeOptions({"demo"})->speculation, "off");
   for (const char* method : {"lookahead", "lookahead=7,5,7"}) {

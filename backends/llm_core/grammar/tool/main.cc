@@ -47,6 +47,14 @@ struct Arguments {
   GrammarOptions options{.allows_no_text = true};
 };
 
+// Whether --help stands alone or behind the command, where it is no value of an option.
+bool AsksForHelp(int argc, char** argv) {
+  const auto is_help = [&](int i) {
+    return i < argc && (std::string_view(argv[i]) == "--help" || std::string_view(argv[i]) == "-h");
+  };
+  return is_help(1) || is_help(2);
+}
+
 Result<Arguments> ParseArguments(int argc, char** argv) {
   Arguments arguments;
   if (argc < 2 || std::string_view(argv[1]) != "test") {
@@ -171,7 +179,7 @@ Status Test(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+  if (AsksForHelp(argc, argv)) {
     std::fputs(kHelp, stdout);
     return 0;
   }
