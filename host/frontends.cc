@@ -102,11 +102,15 @@ Status Frontends::CheckPorts(const Options& options) {
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
+  // The log comes first: what is logged of the other files is then in the new one.
+  frontends->ReopenLogOnHangup(options.log_file);
   NEREID_RETURN_IF_ERROR(frontends->ReadApiKeys(options.api_key_file));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
   if (!options.openai.access_log.empty()) {
     NEREID_ASSIGN_OR_RETURN(frontends->access_log_,
                             openai::AccessLog::Open(options.openai.access_log));
+    frontends->reload_.Add("access log", {},
+                           [log = frontends->access_log_.get()] { return log->Reopen(); });
   }
   if (!options.demand.models.empty()) {
     frontends->demand_ = std::make_unique<ModelDemand>(options.demand, ControlOf(server));
@@ -127,7 +131,6 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
     NEREID_RETURN_IF_ERROR(AddStartContext("Metrics", frontends->StartMetrics(options)));
   }
   frontends->LogOpenPorts(options);
-  frontends->ReopenLogOnHangup(options.log_file);
   frontends->reload_.Start();
   return frontends;
 }

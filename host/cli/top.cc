@@ -66,7 +66,11 @@ Result<ServerLoad> FetchLoad(net::HttpClient& client, const TopOptions& options)
   net::HttpHead head;
   Result<std::string> text = net::ReadBody(client, request, kMaxMetricsBytes, head);
   if (!text.ok()) return std::move(text).status().WithContext(options.url);
-  if (head.status != 200) return UnavailableError(options.url, " answers ", head.status);
+  if (head.status != 200) {
+    const bool needs_key = head.status == 401 || head.status == 403;
+    return UnavailableError(options.url, " answers ", head.status,
+                            needs_key ? "; --api-key gives a key with the right 'metrics'" : "");
+  }
   return ReadServerLoad(ParseMetrics(*text));
 }
 

@@ -138,6 +138,22 @@ def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
     assert list((tmp_path / "private").iterdir()) == []
 
 
+def test_sighup_opens_a_rotated_access_log_again(dist, tmp_path):
+    log, older = tmp_path / "access.log", tmp_path / "access.log.1"
+    serving = Serving(dist, tmp_path, "demo", f"--access-log={log}", "--log-info=true", f"--log-file={tmp_path / 'log'}")
+    complete(serving, "demo")
+    log.rename(older)
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    serving.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 30
+    while not ((tmp_path / "log").exists() and "reloaded access log" in (tmp_path / "log").read_text()):
+        assert time.monotonic() < deadline and serving.process.poll() is None
+        time.sleep(0.02)
+    complete(serving, "demo")
+    assert serving.stop() == 0
+    assert [len(path.read_text().splitlines()) for path in (older, log)] == [1, 1]
+
+
 def states(serving):
     """The models that are ready, without their steps."""
     with urllib.request.urlopen(urllib.request.Request(f"{serving.url}/v2/repository/index", data=b'{"ready": true}'), timeout=60) as reply:

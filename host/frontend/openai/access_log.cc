@@ -55,6 +55,13 @@ std::string Milliseconds(uint64_t start_ns, uint64_t end_ns) {
   return text;
 }
 
+Result<int> OpenFile(const std::string& path) {
+  const int fd = path == "-" ? dup(STDERR_FILENO)
+                             : open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+  if (fd >= 0) return fd;
+  return UnavailableError("--access-log: '", path, "': ", std::strerror(errno));
+}
+
 }  // namespace
 
 class AccessLog::Record final : public http::RequestNotes {
@@ -99,12 +106,18 @@ class AccessLog::Record final : public http::RequestNotes {
 };
 
 Result<std::unique_ptr<AccessLog>> AccessLog::Open(const std::string& path) {
-  const int fd = path == "-" ? dup(STDERR_FILENO)
-                             : open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-  if (fd < 0) {
-    return UnavailableError("--access-log: '", path, "': ", std::strerror(errno));
-  }
-  return std::unique_ptr<AccessLog>(new AccessLog(fd));
+  NEREID_ASSIGN_OR_RETURN(const int fd, OpenFile(path));
+  return std::unique_ptr<AccessLog>(new AccessLog(fd, path));
+}
+
+Status AccessLog::Reopen() {
+  NEREID_ASSIGN_OR_RETURN(const int fd, OpenFile(path_));
+  // A thread that writes meanwhile writes its line to the one file or to the other.
+  const bool is_replaced = dup3(fd, fd_, O_CLOEXEC) >= 0;
+  const int error = errno;
+  close(fd);
+  if (is_replaced) return Status::Ok();
+  return UnavailableError("--access-log: '", path_, "': ", std::strerror(error));
 }
 
 AccessLog::~AccessLog() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "host/frontend/http/transport/http_request.h"
 #include "host/frontend/http/transport/request_notes.h"
@@ -20,16 +21,21 @@ class AccessLog {
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
+  // Opens the file of this name again, after it was renamed. If that fails, lines go on where they
+  // went before.
+  Status Reopen();
+
   // Notes of a request that began at `start_ns`, by the steady clock. Their destructor writes the
   // line. The log outlives them.
   std::shared_ptr<http::RequestNotes> Begin(const http::RequestHead& head, uint64_t start_ns);
 
  private:
   class Record;
-  explicit AccessLog(int fd) : fd_(fd) {}
+  AccessLog(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
   void Write(const std::string& line);
 
-  const int fd_;
+  const int fd_;  // keeps its number when it gets another file
+  const std::string path_;
 };
 
 }  // namespace nereid::openai
