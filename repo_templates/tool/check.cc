@@ -61,7 +61,7 @@ std::string SuggestBackend(const std::string& backend, const CheckOptions& optio
   for (const std::string& name : known) {
     suggestion += StrCat(suggestion.empty() ? "; known: " : ", ", name);
   }
-  return suggestion;
+  return suggestion + "; --backend-directory names the folder of others";
 }
 
 bool HasBackend(const RepositoryModel& model, const CheckOptions& options,

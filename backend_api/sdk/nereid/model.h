@@ -19,14 +19,14 @@ class Model {
 
   /// Adds to the configuration what config.pbtxt leaves out. The SDK calls it before Initialize,
   /// and only if the host allows it. An error fails the load. [load thread]
-  virtual Status AutoComplete(ConfigDraft& draft) { return {}; }
+  virtual Status AutoComplete([[maybe_unused]] ConfigDraft& draft) { return {}; }
   /// Reads weights, starts threads. An error fails the load and becomes the reason of the model's
   /// state; the object is then destroyed without Finalize. [load thread]
   virtual Status Initialize() { return {}; }
   /// Answers the requests, or takes them to answer later (Batch::Take). An error is sent to every
   /// request that is still open. [instance thread; concurrently if the model has several instances,
   /// but never twice at once for the same instance]
-  virtual Status Execute(Batch& batch) {
+  virtual Status Execute([[maybe_unused]] Batch& batch) {
     return UnsupportedError("model '", name(), "': its backend implements no Execute");
   }
   /// Whether the model can serve now. Readiness queries call it, concurrently with Execute. [any
