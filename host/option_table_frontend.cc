@@ -57,6 +57,12 @@ Status ApplyCompression(Options& options, Text text) {
   return Status::Ok();
 }
 
+// An empty path, as of a variable that is not set, would open the server to clients without a key.
+Status ApplyApiKeyFile(Options& options, Text text) {
+  if (text.empty()) return InvalidArgError("expected the path of a file, got ''");
+  return SetText(options.api_key_file, text);
+}
+
 Status ApplyConsole(Options& options, Text text) {
   constexpr const char* kStates[] = {"off", "on"};
   NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kStates));
@@ -214,7 +220,7 @@ const Flag kFrontendFlags[] = {
     {kShared, "--api-key-file", "path",
      "A file with hashed API keys and their rights. Then every request needs a key, except those "
      "for the server's health. The server reads the file again when it changes.",
-     NEREID_TEXT(api_key_file)},
+     &ApplyApiKeyFile},
     {kShared, "--tls-minimum", "1.2|1.3",
      "The lowest version of TLS that the HTTP and gRPC ports accept. Default: 1.2.",
      &ApplyTlsMinimum},

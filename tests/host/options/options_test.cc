@@ -352,6 +352,13 @@ TEST(OptionsTest, TheHelpTextNamesEveryFlagOnce) {
   EXPECT_TRUE(ParseOptions({"--help"})->show_help);
 }
 
+TEST(OptionsTest, AnEmptyKeyFileDoesNotOpenTheServer) {
+  EXPECT_NE(ErrorOf({"--api-key-file="}).find("expected the path of a file, got ''"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf({"--api-key-file", ""}).find("--api-key-file"), std::string::npos);
+  EXPECT_EQ(Parse({"--api-key-file=/keys"})->api_key_file, "/keys");
+}
+
 TEST(OptionsTest, AConsoleThatOtherMachinesReachNeedsKeys) {
   EXPECT_FALSE(Parse({})->openai.console.has_value());
   EXPECT_TRUE(Parse({"--console=on"})->openai.console.value());
