@@ -193,7 +193,10 @@ Result<Preprocessing::Rows> Preprocessing::EncodeConversations(const RequestTens
 Result<std::vector<int32_t>> Preprocessing::EncodeConversation(Conversation conversation,
                                                                const std::tm& now) const {
   if (chat_template_ == nullptr) {
-    return UnsupportedError("the folder of the tokenizer has no chat template");
+    return UnsupportedError(
+        "the folder of the tokenizer has no chat template (chat_template.jinja, or chat_template "
+        "in tokenizer_config.json), without which a model only continues texts; 'nereid serve "
+        "--chat-template FILE' gives it one");
   }
   NEREID_RETURN_IF_ERROR(chat_template_->CheckKnown(conversation));
   NEREID_ASSIGN_OR_RETURN(const MarkedText prompt,

@@ -138,6 +138,17 @@ def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
     assert list((tmp_path / "private").iterdir()) == []
 
 
+def test_what_a_model_lacks_is_said(dist, tmp_path):
+    """A longer sequence than the model's, and a chat with a model that only continues texts."""
+    serving = Serving(dist, tmp_path, "demo", "--max-model-len", "5000")
+    assert "parameter 'max_seq_len' is 5000, the model's own limit of 1024 tokens holds" in serving.output
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(urllib.request.Request(f"{serving.url}/v1/chat/completions", data=body), timeout=60)
+    assert caught.value.code == 400 and "'nereid serve --chat-template FILE' gives it one" in caught.value.read().decode()
+    assert serving.stop() == 0
+
+
 def test_sighup_opens_a_rotated_access_log_again(dist, tmp_path):
     log, older = tmp_path / "access.log", tmp_path / "access.log.1"
     serving = Serving(dist, tmp_path, "demo", f"--access-log={log}", "--log-info=true", f"--log-file={tmp_path / 'log'}")

@@ -58,6 +58,10 @@ Status LlmModel::Initialize() {
     adapter_commands_ = std::make_unique<AdapterCommands>(lora_->registry());
   }
   const llm::ExecutorLimits limits = executor->limits();
+  if (parameters.max_positions > limits.max_positions) {
+    LogWarning(StrCat("model '", name(), "': parameter 'max_seq_len' is ", parameters.max_positions,
+                      ", the model's own limit of ", limits.max_positions, " tokens holds"));
+  }
   defaults_.max_positions = limits.max_positions;
   defaults_.vocab_size = limits.vocab_size;
   virtual_tokens_.emplace(limits.vocab_size);
