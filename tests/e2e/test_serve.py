@@ -383,6 +383,8 @@ def test_help_is_short_and_lists_the_commands(dist):
     assert run(dist, "--version").stdout.startswith("nereid 0.")
     assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
     assert run(dist, "grammar", "test", "--help").stdout.startswith("usage: nereid-grammar test ")
+    wrong = run(dist, "grammar", "test", "--regex=a", "--json-whitespace=few", "--tokenizer=x")
+    assert wrong.returncode == 2 and "--json-whitespace: expected an integer from -1 up, got 'few'" in wrong.stderr
 
 
 def test_there_are_no_commands_under_the_name_of_triton(dist):

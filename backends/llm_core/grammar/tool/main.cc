@@ -1,5 +1,6 @@
 // nereid-grammar: shows what a JSON schema, a regular expression or a grammar accepts.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -81,7 +82,13 @@ Result<Arguments> ParseArguments(int argc, char** argv) {
     } else if (name == "--tokenizer") {
       arguments.tokenizer = value;
     } else if (name == "--json-whitespace") {
-      arguments.options.max_json_whitespace = std::atoi(value.c_str());
+      int number = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error != std::errc() || end != value.data() + value.size() || number < -1) {
+        return nereid::InvalidArgError("--json-whitespace: expected an integer from -1 up, got '",
+                                       value, "'");
+      }
+      arguments.options.max_json_whitespace = number;
     } else {
       return nereid::InvalidArgError("unknown option '", name, "'");
     }
