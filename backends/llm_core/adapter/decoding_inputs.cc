@@ -61,6 +61,10 @@ Result<std::vector<TokenIds>> ReadWords(const char* name, std::span<const int32_
     return InvalidArgError("input '", name, "': expected shape [2, n] (ids, then offsets), got ",
                            elements.size(), " values");
   }
+  if (elements.size() / 2 > kMaxWordIds) {
+    return InvalidArgError("input '", name, "' has ", elements.size() / 2,
+                           " ids in a row, expected at most ", kMaxWordIds);
+  }
   const std::span<const int32_t> ids = elements.first(elements.size() / 2);
   const std::span<const int32_t> ends = elements.last(elements.size() / 2);
   int32_t begin = 0;

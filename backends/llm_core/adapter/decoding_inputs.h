@@ -19,8 +19,11 @@ Status ReadBeams(BatchInputs& inputs, int64_t row, const RequestDefaults& defaul
 // Biases, allowed tokens and bad words.
 Status ReadTokenRules(BatchInputs& inputs, int64_t row, SamplingParams& sampling);
 
+// The most ids of a word list. The engine compares each word with the output after each token.
+inline constexpr size_t kMaxWordIds = 65536;
+
 // Parses a word list of shape [2, n]: all ids, then the cumulative end of each word, padded with
-// -1.
+// -1. At most kMaxWordIds ids.
 Result<std::vector<TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements);
 
 // Refuses inputs that the mode does not provide, because their effect would be missed. Values

@@ -2,6 +2,9 @@
 #include "backends/llm_core/adapter/stop_words.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
 
 namespace nereid::llm {
 namespace {
@@ -34,6 +37,7 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
                                    std::span<const std::string_view> texts,
                                    const StopWordOptions& options) {
   StopWords words;
+  std::set<TokenIds> found_in_text;
   std::vector<TokenIds> matched_as_ids;
   std::vector<std::string> matched_texts;  // parallel
   for (const std::string_view text : texts) {
@@ -52,8 +56,9 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
     // The clean-up may remove a space of the word from the text. Its ids still find it.
     const bool is_kept =
         options.cleans_up_spaces && tokenizer::Tokenizer::CleanUp(words.texts.back()) != text;
-    if (!is_kept) std::erase(ids, encoded);
+    if (!is_kept) found_in_text.insert(std::move(encoded));
   }
+  std::erase_if(ids, [&](const TokenIds& word) { return found_in_text.contains(word); });
   size_t num_bytes = 0;
   for (const TokenIds& word : ids) {
     if (!options.ids_match_in_text || options.is_beam_search) break;

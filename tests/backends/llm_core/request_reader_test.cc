@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/llm_core/adapter/decoding_inputs.h"
 #include "tests/backend_api/sdk/backend_fixture.h"
 
 namespace nereid::llm {
@@ -166,6 +167,16 @@ TEST_F(RequestReaderTest, StopWordsNeedATokenizerOnlyAsText) {
       ErrorOf({Texts("stop_words", {"end"})}).rfind("input 'stop_words' needs a tokenizer", 0), 0u);
   EXPECT_EQ(ErrorOf({Tensor<int32_t>("bad_words_list", {11, 12, 2, 1}, 1)}),
             "input 'bad_words_list': offset 1 after 2, expected rising offsets up to 2");
+}
+
+TEST_F(RequestReaderTest, AListOfWordsHasABoundedNumberOfIds) {
+  std::vector<int32_t> words(2 * (kMaxWordIds + 1), 7);
+  EXPECT_EQ(ErrorOf({Tensor<int32_t>("bad_words_list", words)}),
+            "input 'bad_words_list' has 65537 ids in a row, expected at most 65536");
+  EXPECT_EQ(ErrorOf({Tensor<int32_t>("stop_words_list", words)}),
+            "input 'stop_words_list' has 65537 ids in a row, expected at most 65536");
+  words.assign(2 * kMaxWordIds, -1);
+  EXPECT_TRUE(Read({Tensor<int32_t>("bad_words_list", words)}).ok());
 }
 
 TEST_F(RequestReaderTest, BeamsAndSequencesHaveTheLimitsOfTheModel) {
