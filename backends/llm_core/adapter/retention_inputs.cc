@@ -1,10 +1,15 @@
-// A parameter has no lists: it is an integer, or a text of integers that commas separate.
+// Values of the same name come from a tensor or from a request parameter. A request parameter
+// cannot be a list: several values are a text of integers that commas separate.
 #include "backends/llm_core/adapter/retention_inputs.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/blake2b.h"
 
 namespace nereid::llm {
 namespace {
@@ -41,9 +46,9 @@ Result<std::vector<int32_t>> ReadValues(const Request& request, BatchInputs& inp
                           request.FindParameter(name));
   if (!parameter) return std::vector<int32_t>();
   if (parameter->type == TRITONSERVER_PARAMETER_STRING)
-    return ParseIntegers(name, static_cast<const char*>(parameter->value));
+    return ParseIntegers(name, parameter->AsString());
   if (parameter->type == TRITONSERVER_PARAMETER_INT) {
-    const auto value = *static_cast<const int64_t*>(parameter->value);
+    const int64_t value = parameter->AsInt();
     if (value == static_cast<int32_t>(value)) return std::vector{static_cast<int32_t>(value)};
     return InvalidArgError("request parameter '", name, "' is ", value, ", expected 32 bits");
   }
@@ -107,8 +112,10 @@ Result<std::shared_ptr<const KvRetention>> ReadRetention(const Request& request,
 Status ReadCacheSalt(BatchInputs& inputs, int64_t row, uint64_t& salt) {
   NEREID_ASSIGN_OR_RETURN(const auto text, inputs.Text("cache_salt", row));
   if (text.value_or("").empty()) return {};
-  salt = 0xcbf29ce484222325u;
-  for (const char c : *text) salt = (salt ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  Blake2b hash;
+  hash.Add(*text);
+  const std::string digest = hash.HexDigest();
+  (void)std::from_chars(digest.data(), digest.data() + 2 * sizeof(salt), salt, 16);
   return {};
 }
 

@@ -14,8 +14,9 @@ namespace nereid::llm {
 // Null if the request has none. INVALID_ARG names the tensor or parameter and both values.
 Result<std::shared_ptr<const KvRetention>> ReadRetention(const Request& request,
                                                          BatchInputs& inputs, int64_t row);
-// Sets `salt` to a number for the text `cache_salt`, if there is one. Requests share cached
-// prefixes only if their texts are equal.
+// Sets `salt` to 64 bits of a cryptographic hash of the text `cache_salt`, if there is one. So no
+// client can make a text that shares the cached prefixes of other requests, and the number is the
+// same after a restart.
 Status ReadCacheSalt(BatchInputs& inputs, int64_t row, uint64_t& salt);
 
 }  // namespace nereid::llm

@@ -255,6 +255,13 @@ TEST_F(RequestReaderTest, EqualSaltsAreEqualNumbers) {
             "input 'cache_salt': expected one value a row, got 2 for 1 rows");
 }
 
+// FNV-1a, which is easy to invert, gives these bytes the number of a request without a salt.
+TEST_F(RequestReaderTest, NoSaltCanBeMadeForAGivenNumber) {
+  const auto client = Read({Texts("cache_salt", {"\xd5\x6b\xb9\x53\x42\x87\x08\x36"})});
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  EXPECT_NE(client->items[0].generation->cache_salt, 0u);
+}
+
 TEST_F(RequestReaderTest, DraftsOfTheClientAreReadWithTheirLogits) {
   fake::Parameter off = {"speculative_decoding", TRITONSERVER_PARAMETER_BOOL};
   const auto client = Read({Tensor<int32_t>("draft_input_ids", {8, 9}),
