@@ -95,10 +95,11 @@ Status RefuseRequestType(const Request& request) {
   NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> type,
                           request.FindParameter("request_type"));
   if (!type) return {};
-  const std::string_view text =
-      type->type == TRITONSERVER_PARAMETER_STRING ? static_cast<const char*>(type->value) : "";
-  if (text == "context_and_generation") return {};
-  return UnsupportedError("parameter 'request_type' is '", text,
+  if (type->type != TRITONSERVER_PARAMETER_STRING) {
+    return InvalidArgError("parameter 'request_type': expected a text");
+  }
+  if (type->AsString() == "context_and_generation") return {};
+  return UnsupportedError("parameter 'request_type' is '", type->AsString(),
                           "': context and generation on different servers are not supported, ",
                           "expected context_and_generation");
 }

@@ -242,6 +242,8 @@ TEST_F(RequestReaderTest, OutputsThatNoResponseHasAreRefused) {
   EXPECT_EQ(ErrorOf({}, {TextParameter("request_type", "context_only")}),
             "parameter 'request_type' is 'context_only': context and generation on different "
             "servers are not supported, expected context_and_generation");
+  EXPECT_EQ(ErrorOf({}, {{"request_type", TRITONSERVER_PARAMETER_BOOL}}),
+            "parameter 'request_type': expected a text");
 }
 
 TEST_F(RequestReaderTest, EqualSaltsAreEqualNumbers) {
