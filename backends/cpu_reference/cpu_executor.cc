@@ -14,7 +14,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
     const CpuExecutorOptions& options) {
   llm::LimitPositions(model.spec, options.max_positions);
   NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, CpuLimits(model.spec, options));
-  const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
+  const int32_t num_threads = ChooseNumThreads(options.num_threads);
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, *checkpoint, num_threads));
   NEREID_ASSIGN_OR_RETURN(KvCache cache,
                           KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format,

@@ -1,7 +1,6 @@
 // Limits of the executor on the CPU.
 #include "backends/cpu_reference/cpu_limits.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,12 +25,6 @@ int32_t AttentionWindow(const llm::DecoderSpec& spec) {
 }
 
 }  // namespace
-
-int32_t UsableProcessors() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max<int32_t>(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
 
 Result<llm::ExecutorLimits> CpuLimits(const llm::DecoderSpec& spec,
                                       const CpuExecutorOptions& options) {

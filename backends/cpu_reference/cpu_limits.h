@@ -14,7 +14,5 @@ struct CpuExecutorOptions;
 // INVALID_ARG if the KV cache that is asked for exceeds the machine's memory.
 Result<llm::ExecutorLimits> CpuLimits(const llm::DecoderSpec& spec,
                                       const CpuExecutorOptions& options);
-// The processors that this process may use, at least 1.
-int32_t UsableProcessors();
 
 }  // namespace nereid::cpu

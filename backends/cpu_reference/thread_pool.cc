@@ -2,6 +2,7 @@
 #include "backends/cpu_reference/thread_pool.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -32,6 +33,13 @@ void Pause() {
 }
 
 }  // namespace
+
+int32_t ChooseNumThreads(int32_t num_threads) {
+  if (num_threads > 0) return num_threads;
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) == 0) return std::max(1, CPU_COUNT(&usable));
+  return std::max<int32_t>(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
 
 ThreadPool::ThreadPool(int num_threads) {
   for (int thread = 1; thread < num_threads; ++thread) {

@@ -14,6 +14,9 @@ namespace nereid::cpu {
 // Loops with fewer multiply-adds than this are not parallelized.
 inline constexpr int64_t kMinSharedWork = 1 << 15;
 
+// `num_threads`, or, for 0, as many threads as this process may use processors.
+int32_t ChooseNumThreads(int32_t num_threads);
+
 class ThreadPool {
  public:
   // `num_threads` includes the caller's thread; at least 1.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 namespace nereid::cpu {
 namespace {
@@ -51,7 +50,8 @@ Result<std::unique_ptr<Eagle3Layer>> Eagle3Layer::Create(
     std::shared_ptr<const llm::Checkpoint> checkpoint, llm::Eagle3Head head,
     std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,
     int32_t num_threads) {
-  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(head.model, *checkpoint, num_threads));
+  NEREID_ASSIGN_OR_RETURN(CpuWeights weights,
+                          LoadCpuWeights(head.model, *checkpoint, ChooseNumThreads(num_threads)));
   float embedding_scale = 1.0f;
   if (!head.has_embedding) {
     // Only the embedding of the target is loaded.
@@ -81,7 +81,7 @@ Eagle3Layer::Eagle3Layer(std::shared_ptr<const llm::Checkpoint> checkpoint, llm:
       weights_(std::move(weights)),
       embedding_scale_(embedding_scale),
       ops_(BestOps()),
-      pool_(num_threads > 0 ? num_threads : std::max(1u, std::thread::hardware_concurrency())),
+      pool_(ChooseNumThreads(num_threads)),
       inputs_of_products_(ops_, pool_),
       scratch_(pool_.num_threads()) {}
 

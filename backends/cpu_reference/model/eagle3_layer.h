@@ -21,6 +21,7 @@ class Eagle3Layer : public llm::DraftHead {
  public:
   // `target`: the checkpoint of the model, whose embedding serves a head without its own. Keeps
   // both checkpoints, because weights point into them.
+  // `num_threads` as for ChooseNumThreads.
   static Result<std::unique_ptr<Eagle3Layer>> Create(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::Eagle3Head head,
       std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,

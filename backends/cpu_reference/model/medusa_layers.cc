@@ -2,7 +2,6 @@
 #include "backends/cpu_reference/model/medusa_layers.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace nereid::cpu {
 namespace {
@@ -38,7 +37,7 @@ Result<std::unique_ptr<MedusaLayers>> MedusaLayers::Create(
     std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,
     int32_t num_threads) {
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights,
-                          LoadCpuWeights(heads.model, *checkpoint, num_threads));
+                          LoadCpuWeights(heads.model, *checkpoint, ChooseNumThreads(num_threads)));
   NEREID_ASSIGN_OR_RETURN(
       CpuWeights target_weights,
       LoadCpuWeights(LastWeightsOf(target_model, heads.shares_lm_head), *target));
@@ -60,7 +59,7 @@ MedusaLayers::MedusaLayers(std::shared_ptr<const llm::Checkpoint> checkpoint,
       norm_(target_spec.norm),
       hidden_size_(target_spec.hidden_size),
       ops_(BestOps()),
-      pool_(num_threads > 0 ? num_threads : std::max(1u, std::thread::hardware_concurrency())),
+      pool_(ChooseNumThreads(num_threads)),
       inputs_of_products_(ops_, pool_),
       scratch_(pool_.num_threads()) {}
 

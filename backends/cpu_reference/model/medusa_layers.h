@@ -21,6 +21,7 @@ class MedusaLayers : public llm::MedusaHeads {
  public:
   // `target`: the checkpoint of the model, whose final norm the heads need, and whose lm_head
   // serves heads without their own. Keeps both checkpoints, because weights point into them.
+  // `num_threads` as for ChooseNumThreads.
   static Result<std::unique_ptr<MedusaLayers>> Create(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::MedusaWeights heads,
       std::shared_ptr<const llm::Checkpoint> target, const llm::DecoderModel& target_model,

@@ -2,7 +2,9 @@
 // probabilities, likely tokens and logits, bit for bit, with and without speculation, whatever the
 // drafts are, in any batch, with a cache that is too small and with cancellations.
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <filesystem>
 #include <future>
 #include <map>
 #include <random>
@@ -431,6 +433,37 @@ TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
     num_accepted += engine->stats().speculation.num_accepted;
   }
   EXPECT_GT(num_accepted, 0);
+}
+
+// More threads than processors would wait for each other in every loop.
+TEST_F(WeightedDrafterTest, HeadsRunOnTheProcessorsOfTheProcessOnly) {
+  const auto num_threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  auto target =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  const auto model = llm::ReadDecoder(*target);
+  const testing::RandomMedusaHeads random_heads(3);
+  auto weights = llm::ReadMedusaWeights(*random_heads.checkpoint(), model->spec);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  const testing::RandomEagle3Head random_head(3);
+  auto head = llm::ReadEagle3Head(*random_head.checkpoint(), model->spec);
+  ASSERT_TRUE(head.ok()) << head.status().message();
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  const auto num_before = num_threads();
+  const auto layers =
+      MedusaLayers::Create(random_heads.checkpoint(), std::move(*weights), target, *model, 0);
+  const auto layer =
+      Eagle3Layer::Create(random_head.checkpoint(), std::move(*head), target, *model, 0);
+  const auto num_after = num_threads();
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+  ASSERT_TRUE(layers.ok() && layer.ok());
+  EXPECT_EQ(num_after, num_before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SpeculationTest,
