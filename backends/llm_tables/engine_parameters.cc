@@ -90,7 +90,7 @@ constexpr EngineParameter kParameters[] = {
     {"max_num_tokens", kRange, kUsed, "tokens in one step", kAnySize},
     {"mixed_step_tokens", kRange, kUsed, "tokens in a step that also decodes", kAnySize},
     {"max_seq_len", kRange, kUsed, "the context's size", kAnySize},
-    {"cpu_threads", kRange, kUsedOnCpu, "threads of the engine", kAnySize},
+    {"cpu_threads", kRange, kUsedOnCpu, "threads of the engine", "0 1024"},
     {"profile_steps", kInt, kUsedOnGpu, "steps whose operators are timed"},
     {"fused_decode", kBool, kUsedOnGpu, "whether a small decode step is one launch"},
     {"overlap_steps", kBool, kUsed, "whether a step is scheduled while one runs"},

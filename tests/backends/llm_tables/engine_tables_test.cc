@@ -132,6 +132,7 @@ TEST(EngineParametersTest, ValuesOfAnotherKindAreRefusedWithTheExpectedOnes) {
       {"gpu_device_ids", "0,", "numbers of GPUs"},
       {"max_beam_width", "2.5", "0 to 2147483647"},
       {"max_tokens_in_paged_kv_cache", "-5", "0 to 2147483647"},
+      {"cpu_threads", "100000", "0 to 1024"},
       {"lora_cache_max_adapter_size", "0", "1 to 4096"},
       {"lora_cache_host_memory_bytes", "-1", "0 or more"},
       {"max_attention_window_size", "64,x", "numbers of 1 or more, separated by commas"},
