@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu_reference/model/matmul_inputs.h"
+#include "backends/cpu_reference/model/linear_products.h"
 #include "backends/cpu_reference/ops/matmul.h"
 
 namespace nereid::cpu {

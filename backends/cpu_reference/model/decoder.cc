@@ -10,11 +10,6 @@
 namespace nereid::cpu {
 namespace {
 
-constexpr int64_t kOutputGrain = 32;  // a multiple of the unit of every kind of matrix product
-// Each range of a product packs the input again and starts with a cache miss on its weights. A
-// thread gets four ranges if each then has at least this many weights, otherwise two.
-constexpr int64_t kWeightsWorthARange = 1 << 17;
-
 ActivationKind KindOf(llm::Activation activation) {
   switch (activation) {
     case llm::Activation::kSilu:
@@ -31,24 +26,6 @@ ActivationKind KindOf(llm::Activation activation) {
   return ActivationKind::kSilu;
 }
 
-int64_t RangesPerThread(int64_t num_weights, const ThreadPool& pool) {
-  return num_weights >= 4 * pool.num_threads() * kWeightsWorthARange ? 4 : 2;
-}
-
-MatmulParams MatmulOf(const Linear& linear, const MatmulInput& in, int64_t num_rows, float* out,
-                      int64_t out_stride) {
-  MatmulParams params;
-  params.in = in.floats;
-  params.fixed_point = in.fixed_point;
-  params.num_rows = num_rows;
-  params.weights = linear.weights;
-  params.bias = linear.bias_or_null();
-  params.out = out;
-  params.out_stride = out_stride;
-  params.last_output = linear.weights.rows;
-  return params;
-}
-
 }  // namespace
 
 Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const KvCache& cache,
@@ -58,14 +35,13 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       cache_(cache),
       ops_(ops),
       pool_(pool),
-      inputs_(ops, pool),
+      products_(ops, pool),
       angles_(spec.ropes),
       captured_(spec.hidden_size),
       prompt_rows_(spec, ops),
       adapters_(ops, pool),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
-      scratch_(pool.num_threads()),
       decoded_(pool.num_threads()),
       draft_tables_(pool.num_threads()) {}
 
@@ -121,9 +97,6 @@ void Decoder::PrepareBuffers(const llm::StepBatch& batch) {
   EnsureSize(up_, num_tokens_ * inner);
   const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
   for (std::vector<float>& scores : scores_) EnsureSize(scores, kMaxRowsAtOnce * context);
-  const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
-  const int64_t scratch_size = MatmulScratchFloats(num_tokens_, columns);
-  for (std::vector<float>& scratch : scratch_) EnsureSize(scratch, scratch_size);
 }
 
 void Decoder::PlaceEntry(const llm::StepBatch& batch, size_t index) {
@@ -166,7 +139,7 @@ void Decoder::RunAttention(const llm::StepBatch& batch, int32_t layer) {
   const int64_t kv_size = spec_.kv_size();
   const Linear* linears[] = {&weights.q, &weights.k, &weights.v};
   MatmulInput inputs[3];
-  inputs_.Prepare(linears, normed_.data(), num_tokens_, inputs);
+  products_.Prepare(linears, normed_.data(), num_tokens_, inputs);
   const MatmulParams products[] = {MatmulOf(weights.q, inputs[0], num_tokens_, q_.data(), q_size),
                                    MatmulOf(weights.k, inputs[1], num_tokens_, k_.data(), kv_size),
                                    MatmulOf(weights.v, inputs[2], num_tokens_, v_.data(), kv_size)};
@@ -176,12 +149,11 @@ void Decoder::RunAttention(const llm::StepBatch& batch, int32_t layer) {
       outputs, kOutputGrain,
       [&](int64_t first, int64_t last, int thread) {
         int64_t offset = 0;
-        for (MatmulParams params : products) {
-          params.scratch = scratch_[thread].data();
-          const int64_t rows = params.weights.rows;
-          params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
-          params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
-          if (params.first_output < params.last_output) ops_.matmul(params);
+        for (const MatmulParams& product : products) {
+          const int64_t rows = product.weights.rows;
+          const int64_t begin = std::clamp<int64_t>(first - offset, 0, rows);
+          const int64_t end = std::clamp<int64_t>(last - offset, 0, rows);
+          if (begin < end) products_.RunRange(product, begin, end, thread);
           offset += rows;
         }
       },
@@ -192,8 +164,8 @@ void Decoder::RunAttention(const llm::StepBatch& batch, int32_t layer) {
   if (!is_decode(batch)) PrepareAllHeads(batch, layer);
   RunPagedAttention(batch, layer);
   float* out = adds_directly() ? residual_.data() : normed_.data();
-  Multiply(weights.attention_out, attention_.data(), num_tokens_, out, spec_.hidden_size,
-           adds_directly());
+  products_.Multiply(weights.attention_out, attention_.data(), num_tokens_, out, spec_.hidden_size,
+                     adds_directly());
   adapters_.AddTo(out, spec_.hidden_size, layer, llm::WeightKind::kAttentionOut, attention_.data());
   if (!adds_directly()) {
     ApplyNorm(weights.post_attention_norm, normed_.data(), num_tokens_, residual_.data(), true);
@@ -307,7 +279,7 @@ void Decoder::RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int6
   float* activated = gated ? gate_.data() : up_.data();  // the input of the activation
   const Linear* linears[] = {&mlp.up, &mlp.gate};
   MatmulInput inputs[2];
-  inputs_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
+  products_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
   // Outputs [first, last) of all rows.
   const auto activate = [&](int64_t first, int64_t last) {
     for (int64_t row = 0; row < num_rows; ++row) {
@@ -322,17 +294,11 @@ void Decoder::RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int6
   pool_.ParallelRanges(
       inner, kOutputGrain,
       [&](int64_t first, int64_t last, int thread) {
-        MatmulParams up = MatmulOf(mlp.up, inputs[0], num_rows, up_.data(), inner);
-        up.scratch = scratch_[thread].data();
-        up.first_output = first;
-        up.last_output = last;
-        ops_.matmul(up);
+        products_.RunRange(MatmulOf(mlp.up, inputs[0], num_rows, up_.data(), inner), first, last,
+                           thread);
         if (gated) {
-          MatmulParams gate = MatmulOf(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
-          gate.scratch = scratch_[thread].data();
-          gate.first_output = first;
-          gate.last_output = last;
-          ops_.matmul(gate);
+          products_.RunRange(MatmulOf(mlp.gate, inputs[1], num_rows, gate_.data(), inner), first,
+                             last, thread);
         }
         if (!is_changed) activate(first, last);
       },
@@ -343,7 +309,7 @@ void Decoder::RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int6
     pool_.ParallelRanges(inner, kOutputGrain,
                          [&](int64_t first, int64_t last, int) { activate(first, last); });
   }
-  Multiply(mlp.down, activated, num_rows, out, spec_.hidden_size, accumulate);
+  products_.Multiply(mlp.down, activated, num_rows, out, spec_.hidden_size, accumulate);
   adapters_.AddTo(out, spec_.hidden_size, layer, llm::WeightKind::kDown, activated);
 }
 
@@ -352,7 +318,7 @@ void Decoder::RunMoe(int32_t layer, const float* in, float* out) {
   const LayerWeights& weights = weights_.layers[layer];
   const llm::MoeSpec& moe = spec_.moe;
   std::vector<float> scores(num_tokens_ * moe.num_experts);
-  Multiply(weights.router, in, num_tokens_, scores.data(), moe.num_experts, false);
+  products_.Multiply(weights.router, in, num_tokens_, scores.data(), moe.num_experts, false);
   adapters_.AddTo(scores.data(), moe.num_experts, layer, llm::WeightKind::kRouter, in);
   const std::vector<std::vector<RoutedToken>> tokens_of = RouteTokens(scores, moe);
   const int64_t size = spec_.hidden_size;
@@ -387,7 +353,8 @@ std::span<float> Decoder::ComputeLogits(const llm::StepBatch& batch) {
   const std::span<float> logits(logits_.data(), num_logits * spec_.vocab_size);
   if (num_logits == 0) return logits;
   ApplyNorm(weights_.final_norm, hidden_.data(), num_logits, normed_.data());
-  Multiply(weights_.lm_head, normed_.data(), num_logits, logits.data(), spec_.vocab_size, false);
+  products_.Multiply(weights_.lm_head, normed_.data(), num_logits, logits.data(), spec_.vocab_size,
+                     false);
   adapters_.AddToLogits(logits.data(), spec_.vocab_size, normed_.data());
   if (spec_.logit_soft_cap > 0.0f) {
     for (float& logit : logits) {
@@ -425,26 +392,6 @@ void Decoder::ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_
   const int64_t half = spec_.ropes[index].dim / 2;
   ops_.rope({heads, angles_.cosines(index) + token * half, angles_.sines(index) + token * half, 1,
              num_heads, spec_.head_dim, 2 * half});
-}
-
-void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
-                       int64_t out_stride, bool accumulate) {
-  const Linear* linears[] = {&linear};
-  MatmulInput input;
-  inputs_.Prepare(linears, in, num_rows, std::span(&input, 1));
-  const auto run = [&](int64_t first, int64_t last, int thread) {
-    MatmulParams params = MatmulOf(linear, input, num_rows, out, out_stride);
-    params.scratch = scratch_[thread].data();
-    params.accumulate = accumulate;
-    params.first_output = first;
-    params.last_output = last;
-    ops_.matmul(params);
-  };
-  const int64_t outputs = linear.weights.rows;
-  num_rows* outputs* linear.weights.columns < kMinSharedWork
-      ? run(0, outputs, 0)
-      : pool_.ParallelRanges(outputs, kOutputGrain, run,
-                             RangesPerThread(outputs * linear.weights.columns, pool_));
 }
 
 }  // namespace nereid::cpu

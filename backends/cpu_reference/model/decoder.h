@@ -12,7 +12,7 @@
 #include "backends/cpu_reference/model/cpu_weights.h"
 #include "backends/cpu_reference/model/decoded_blocks.h"
 #include "backends/cpu_reference/model/kv_cache.h"
-#include "backends/cpu_reference/model/matmul_inputs.h"
+#include "backends/cpu_reference/model/linear_products.h"
 #include "backends/cpu_reference/model/prompt_rows.h"
 #include "backends/cpu_reference/model/rope_angles.h"
 #include "backends/cpu_reference/model/tree_attention.h"
@@ -74,8 +74,6 @@ class Decoder {
                  bool accumulate = false);
   void NormHeads(const NormWeights& norm, float* heads, int64_t num_heads);
   void ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_heads);
-  void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
-                int64_t out_stride, bool accumulate);
   // Whether attention and MLP add their output to the residual themselves, without a post norm.
   bool adds_directly() const { return !spec_.post_norms; }
 
@@ -84,7 +82,7 @@ class Decoder {
   const KvCache& cache_;
   const OpTable& ops_;
   ThreadPool& pool_;
-  MatmulInputs inputs_;
+  LinearProducts products_;
   RopeAngles angles_;
   CapturedStates captured_;
   PromptRows prompt_rows_;
@@ -101,7 +99,6 @@ class Decoder {
   std::vector<float> gate_, up_;                 // [num_tokens, intermediate_size]
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
-  std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
   std::vector<DecodedBlocks> decoded_;           // per thread, of an encoded cache
   std::vector<DraftBlockTable> draft_tables_;    // per thread
   std::vector<float> logits_;

@@ -7,8 +7,6 @@
 namespace nereid::cpu {
 namespace {
 
-constexpr int64_t kGrain = kOutputsPerPanel;
-
 // Independent partial sums, which the compiler keeps in one vector.
 float Dot(const float* a, const float* b, int32_t size) {
   constexpr int32_t kLanes = 16;
@@ -82,8 +80,7 @@ Eagle3Layer::Eagle3Layer(std::shared_ptr<const llm::Checkpoint> checkpoint, llm:
       embedding_scale_(embedding_scale),
       ops_(BestOps()),
       pool_(ChooseNumThreads(num_threads)),
-      inputs_of_products_(ops_, pool_),
-      scratch_(pool_.num_threads()) {}
+      products_(ops_, pool_) {}
 
 std::unique_ptr<llm::HeadCache> Eagle3Layer::MakeCache() const {
   return std::make_unique<Cache>(spec().kv_size());
@@ -237,29 +234,7 @@ void Eagle3Layer::Norm(const std::vector<float>& weight, const float* in, int64_
 
 void Eagle3Layer::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                            bool accumulate) {
-  const Linear* linears[] = {&linear};
-  MatmulInput input;
-  inputs_of_products_.Prepare(linears, in, num_rows, std::span(&input, 1));
-  const auto scratch_size =
-      static_cast<size_t>(MatmulScratchFloats(num_rows, linear.weights.columns));
-  for (std::vector<float>& scratch : scratch_) {
-    if (scratch.size() < scratch_size) scratch.resize(scratch_size);
-  }
-  pool_.ParallelRanges(linear.weights.rows, kGrain, [&](int64_t first, int64_t last, int thread) {
-    MatmulParams params;
-    params.in = input.floats;
-    params.fixed_point = input.fixed_point;
-    params.num_rows = num_rows;
-    params.weights = linear.weights;
-    params.bias = linear.bias_or_null();
-    params.out = out;
-    params.out_stride = linear.weights.rows;
-    params.accumulate = accumulate;
-    params.first_output = first;
-    params.last_output = last;
-    params.scratch = scratch_[thread].data();
-    ops_.matmul(params);
-  });
+  products_.Multiply(linear, in, num_rows, out, linear.weights.rows, accumulate);
 }
 
 }  // namespace nereid::cpu

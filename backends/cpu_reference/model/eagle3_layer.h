@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cpu_reference/model/cpu_weights.h"
-#include "backends/cpu_reference/model/matmul_inputs.h"
+#include "backends/cpu_reference/model/linear_products.h"
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
@@ -64,19 +64,18 @@ class Eagle3Layer : public llm::DraftHead {
   const float embedding_scale_;
   const OpTable& ops_;
   ThreadPool pool_;
-  MatmulInputs inputs_of_products_;
+  LinearProducts products_;
 
   int64_t num_rows_ = 0;
-  std::vector<float> hidden_;                // [num_rows, hidden_size]: the residual
-  std::vector<float> inputs_;                // [num_rows, 2 * hidden_size]
-  std::vector<float> normed_;                // [num_rows, hidden_size]
-  std::vector<float> q_, k_, v_;             // [num_rows, heads * head_dim]
-  std::vector<float> attention_;             // [num_rows, q_size]
-  std::vector<float> gate_, up_;             // [num_rows, intermediate_size]
-  std::vector<float> last_;                  // [entries, hidden_size], normed
-  std::vector<float> logits_;                // [entries, draft_vocab_size]
-  std::vector<float> scores_;                // of one head
-  std::vector<std::vector<float>> scratch_;  // per thread
+  std::vector<float> hidden_;     // [num_rows, hidden_size]: the residual
+  std::vector<float> inputs_;     // [num_rows, 2 * hidden_size]
+  std::vector<float> normed_;     // [num_rows, hidden_size]
+  std::vector<float> q_, k_, v_;  // [num_rows, heads * head_dim]
+  std::vector<float> attention_;  // [num_rows, q_size]
+  std::vector<float> gate_, up_;  // [num_rows, intermediate_size]
+  std::vector<float> last_;       // [entries, hidden_size], normed
+  std::vector<float> logits_;     // [entries, draft_vocab_size]
+  std::vector<float> scores_;     // of one head
 };
 
 }  // namespace nereid::cpu

@@ -6,7 +6,6 @@
 namespace nereid::cpu {
 namespace {
 
-constexpr int64_t kHeadGrain = kOutputsPerPanel;
 constexpr int32_t kMostKeptStates = 1 << 16;  // allocated when they are first written
 
 // Only the target's last weights are loaded.
@@ -60,8 +59,7 @@ MedusaLayers::MedusaLayers(std::shared_ptr<const llm::Checkpoint> checkpoint,
       hidden_size_(target_spec.hidden_size),
       ops_(BestOps()),
       pool_(ChooseNumThreads(num_threads)),
-      inputs_of_products_(ops_, pool_),
-      scratch_(pool_.num_threads()) {}
+      products_(ops_, pool_) {}
 
 void MedusaLayers::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
   const auto size = static_cast<size_t>(hidden_size_);
@@ -128,29 +126,7 @@ void MedusaLayers::RunHead(int32_t head, int64_t num_rows) {
 }
 
 void MedusaLayers::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out) {
-  const Linear* linears[] = {&linear};
-  MatmulInput input;
-  inputs_of_products_.Prepare(linears, in, num_rows, std::span(&input, 1));
-  const auto scratch_size =
-      static_cast<size_t>(MatmulScratchFloats(num_rows, linear.weights.columns));
-  for (std::vector<float>& scratch : scratch_) {
-    if (scratch.size() < scratch_size) scratch.resize(scratch_size);
-  }
-  pool_.ParallelRanges(linear.weights.rows, kHeadGrain,
-                       [&](int64_t first, int64_t last, int thread) {
-                         MatmulParams params;
-                         params.in = input.floats;
-                         params.fixed_point = input.fixed_point;
-                         params.num_rows = num_rows;
-                         params.weights = linear.weights;
-                         params.bias = linear.bias_or_null();
-                         params.out = out;
-                         params.out_stride = linear.weights.rows;
-                         params.first_output = first;
-                         params.last_output = last;
-                         params.scratch = scratch_[thread].data();
-                         ops_.matmul(params);
-                       });
+  products_.Multiply(linear, in, num_rows, out, linear.weights.rows);
 }
 
 }  // namespace nereid::cpu

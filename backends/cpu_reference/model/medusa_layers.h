@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cpu_reference/model/cpu_weights.h"
-#include "backends/cpu_reference/model/matmul_inputs.h"
+#include "backends/cpu_reference/model/linear_products.h"
 #include "backends/cpu_reference/ops/op_table.h"
 #include "backends/cpu_reference/thread_pool.h"
 #include "backends/llm_core/checkpoint/checkpoint.h"
@@ -52,14 +52,13 @@ class MedusaLayers : public llm::MedusaHeads {
   const int64_t hidden_size_;
   const OpTable& ops_;
   ThreadPool pool_;
-  MatmulInputs inputs_of_products_;
+  LinearProducts products_;
 
-  std::vector<std::vector<float>> kept_;     // by row of the store
-  std::vector<float> normed_;                // [num_rows, hidden_size]
-  std::vector<float> hidden_;                // [num_rows, hidden_size]: of one head
-  std::vector<float> block_;                 // [num_rows, hidden_size]
-  std::vector<float> logits_;                // [num_rows, draft_vocab_size]
-  std::vector<std::vector<float>> scratch_;  // per thread
+  std::vector<std::vector<float>> kept_;  // by row of the store
+  std::vector<float> normed_;             // [num_rows, hidden_size]
+  std::vector<float> hidden_;             // [num_rows, hidden_size]: of one head
+  std::vector<float> block_;              // [num_rows, hidden_size]
+  std::vector<float> logits_;             // [num_rows, draft_vocab_size]
 };
 
 }  // namespace nereid::cpu
