@@ -69,7 +69,7 @@ class CpuExecutor : public llm::Executor {
   std::span<const float> logits() const { return logits_; }
   const llm::DecoderSpec& spec() const { return model_.spec; }
   const ThreadPool& pool() const { return pool_; }
-  // Bytes of weights that one decode step reads.
+  // Bytes of weights that one decode step reads. Experts are not counted.
   int64_t weight_bytes_per_step() const { return weights_.bytes_per_step(); }
 
  private:

@@ -317,6 +317,20 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Che
   return weights;
 }
 
+llm::DecoderModel WithoutLayers(const llm::DecoderModel& model,
+                                std::span<const llm::WeightKind> kinds) {
+  llm::DecoderModel rest;
+  rest.spec = model.spec;
+  rest.spec.layers.clear();
+  rest.spec.tied_embeddings = false;
+  for (const llm::WeightKind kind : kinds) {
+    const llm::WeightKey key = {llm::kNoLayer, kind, llm::kNoExpert};
+    const auto found = model.weights.find(key);
+    if (found != model.weights.end()) rest.weights[key] = found->second;
+  }
+  return rest;
+}
+
 int64_t CpuWeights::bytes_per_step() const {
   int64_t bytes = lm_head.weights.size_bytes();
   for (const LayerWeights& layer : layers) {

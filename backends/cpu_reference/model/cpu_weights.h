@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/cpu_reference/ops/weight_format.h"
@@ -60,9 +61,14 @@ struct CpuWeights {
   std::vector<std::unique_ptr<void, FreeDeleter>> allocations;
   size_t allocated_bytes = 0;
 
-  // Bytes of weights that one decode step reads, without experts.
+  // Bytes of weights that one decode step reads. Experts are not counted.
   int64_t bytes_per_step() const;
 };
+
+// A model of those weights of `model` outside of its layers that are of these kinds: what a draft
+// head takes from the model that it drafts for. Its embeddings are not tied.
+llm::DecoderModel WithoutLayers(const llm::DecoderModel& model,
+                                std::span<const llm::WeightKind> kinds);
 
 // Loads layer by layer on `num_threads` threads. The checkpoint behind `model` must outlive the
 // result, because weights point into it. Releases the checkpoint's pages of copied tensors at once,

@@ -52,14 +52,9 @@ Result<std::unique_ptr<Eagle3Layer>> Eagle3Layer::Create(
                           LoadCpuWeights(head.model, *checkpoint, ChooseNumThreads(num_threads)));
   float embedding_scale = 1.0f;
   if (!head.has_embedding) {
-    // Only the embedding of the target is loaded.
-    llm::DecoderModel embedding;
-    embedding.spec = target_model.spec;
-    embedding.spec.layers.clear();
-    embedding.spec.tied_embeddings = false;
-    const llm::WeightKey key = {llm::kNoLayer, llm::WeightKind::kTokenEmbedding, llm::kNoExpert};
-    embedding.weights[key] = target_model.weights.at(key);
-    NEREID_ASSIGN_OR_RETURN(CpuWeights loaded, LoadCpuWeights(embedding, *target));
+    constexpr llm::WeightKind kEmbedding[] = {llm::WeightKind::kTokenEmbedding};
+    NEREID_ASSIGN_OR_RETURN(CpuWeights loaded,
+                            LoadCpuWeights(WithoutLayers(target_model, kEmbedding), *target));
     weights.token_embedding = loaded.token_embedding;
     for (auto& allocation : loaded.allocations)
       weights.allocations.push_back(std::move(allocation));

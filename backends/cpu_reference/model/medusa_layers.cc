@@ -8,24 +8,18 @@ namespace {
 
 constexpr int32_t kMostKeptStates = 1 << 16;  // allocated when they are first written
 
-// Only the target's last weights are loaded.
+// The final norm of the target and, where the heads share it, the lm_head. With tied embeddings
+// that is the matrix of the embedding.
 llm::DecoderModel LastWeightsOf(const llm::DecoderModel& target, bool with_lm_head) {
   using llm::WeightKind;
-  llm::DecoderModel last;
-  last.spec = target.spec;
-  last.spec.layers.clear();
-  last.spec.tied_embeddings = with_lm_head && target.spec.tied_embeddings;
   std::vector<WeightKind> kinds = {WeightKind::kFinalNorm, WeightKind::kFinalNormBias};
   if (with_lm_head) {
-    kinds.push_back(last.spec.tied_embeddings ? WeightKind::kTokenEmbedding : WeightKind::kLmHead);
+    kinds.push_back(target.spec.tied_embeddings ? WeightKind::kTokenEmbedding
+                                                : WeightKind::kLmHead);
     kinds.push_back(WeightKind::kLmHeadBias);
   }
-  for (const WeightKind kind : kinds) {
-    const llm::WeightKey key = {llm::kNoLayer, kind, llm::kNoExpert};
-    if (const auto found = target.weights.find(key); found != target.weights.end()) {
-      last.weights[key] = found->second;
-    }
-  }
+  llm::DecoderModel last = WithoutLayers(target, kinds);
+  last.spec.tied_embeddings = with_lm_head && target.spec.tied_embeddings;
   return last;
 }
 
