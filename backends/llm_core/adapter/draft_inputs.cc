@@ -1,10 +1,9 @@
-// Draft tokens, their logits and the threshold; the sizes of lookahead decoding.
+// Reads the draft tokens, their logits and the threshold, and the sizes of lookahead decoding.
 #include "backends/llm_core/adapter/draft_inputs.h"
 
 #include <utility>
 
-#include "backends/llm_core/checkpoint/safetensors.h"
-#include "backends/llm_core/model/integer_weight_rows.h"
+#include "backends/llm_core/adapter/logits_format.h"
 
 namespace nereid::llm {
 namespace {
@@ -24,13 +23,8 @@ Status ReadLogits(BatchInputs& inputs, int64_t row, std::vector<float>& logits) 
   }
   NEREID_ASSIGN_OR_RETURN(const std::span<const Fp16> halves,
                           inputs.Row<Fp16>("draft_logits", row));
-  CheckpointTensor tensor;
-  tensor.type = CheckpointDataType::kF16;
-  tensor.bytes = {reinterpret_cast<const uint8_t*>(halves.data()), halves.size_bytes()};
-  logits.resize(halves.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    logits[i] = ElementAsFloat(tensor, static_cast<int64_t>(i));
-  }
+  logits.reserve(halves.size());
+  for (const Fp16 half : halves) logits.push_back(ToFloat(half));
   return {};
 }
 

@@ -1,10 +1,11 @@
-// Conversion of float logits to fp16 and bf16.
+// Conversion between float and the halves, fp16 and bf16.
 #include "backends/llm_core/adapter/logits_format.h"
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace nereid::llm {
 namespace {
@@ -45,6 +46,21 @@ void ConvertLogits(std::span<const float> logits, DataType datatype, std::span<s
     const uint16_t half = datatype == DataType::kBf16 ? ToBf16(logits[i]) : ToFp16(logits[i]);
     std::memcpy(target.data() + 2 * i, &half, 2);
   }
+}
+
+float ToFloat(Fp16 value) {
+  const uint32_t sign = uint32_t{value.bits} >> 15 << 31;
+  const uint32_t exponent = value.bits >> 10 & 31, fraction = value.bits & 1023;
+  if (exponent == 0) {  // subnormal: in units of 2^-24
+    return std::copysign(static_cast<float>(fraction) * 0x1p-24f, std::bit_cast<float>(sign));
+  }
+  if (exponent < 31) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  if (fraction != 0) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(sign | 0x7f800000);
+}
+
+float ToFloat(Bf16 value) {
+  return std::bit_cast<float>(uint32_t{value.bits} << 16);
 }
 
 }  // namespace nereid::llm

@@ -1,4 +1,5 @@
-// Conversion of logits to the configured data type (`logits_datatype`). [any thread]
+// Conversion of logits to the configured data type (`logits_datatype`), and of the halves that
+// clients send to float. [any thread]
 #pragma once
 
 #include <cstddef>
@@ -14,5 +15,12 @@ bool IsLogitsType(DataType datatype);
 // Writes `logits` as `datatype`, rounded to nearest, ties to even. `target` must have room for as
 // many elements.
 void ConvertLogits(std::span<const float> logits, DataType datatype, std::span<std::byte> target);
+
+// Exact.
+float ToFloat(Fp16 value);
+float ToFloat(Bf16 value);
+inline float ToFloat(float value) {
+  return value;
+}
 
 }  // namespace nereid::llm

@@ -1,10 +1,10 @@
 // See prompt_embeddings_reader.h.
 #include "backends/llm_core/adapter/prompt_embeddings_reader.h"
 
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "backends/llm_core/adapter/logits_format.h"
 
 namespace nereid::llm {
 namespace {
@@ -13,22 +13,6 @@ constexpr char kTable[] = "prompt_embedding_table";
 constexpr char kTableSize[] = "prompt_vocab_size";
 constexpr char kExtraIds[] = "prompt_table_extra_ids";
 constexpr char kEmbeds[] = "prompt_embeds";
-
-float ToFloat(float value) {
-  return value;
-}
-float ToFloat(Bf16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
-}
-float ToFloat(Fp16 value) {
-  const float sign = (value.bits & 0x8000) != 0 ? -1.0f : 1.0f;
-  const int exponent = value.bits >> 10 & 31;
-  const auto fraction = static_cast<float>(value.bits & 1023);
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  if (exponent < 31) return sign * std::ldexp(1024.0f + fraction, exponent - 25);
-  return fraction == 0.0f ? sign * std::numeric_limits<float>::infinity()
-                          : std::numeric_limits<float>::quiet_NaN();
-}
 
 // The last two dims of a tensor, whose rows are embeddings.
 struct EmbeddingTensor {

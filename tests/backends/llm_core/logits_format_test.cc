@@ -30,8 +30,20 @@ float ValueOfFp16(uint16_t half) {
 TEST(LogitsFormat, EveryFp16ValueConvertsToItself) {
   for (uint32_t half = 0; half < 0x10000; ++half) {
     if (((half >> 10) & 31) == 31) continue;  // infinities, NaNs
-    ASSERT_EQ(As(DataType::kFp16, ValueOfFp16(static_cast<uint16_t>(half))), half);
+    const auto bits = static_cast<uint16_t>(half);
+    ASSERT_EQ(As(DataType::kFp16, ValueOfFp16(bits)), half);
+    ASSERT_EQ(ToFloat(Fp16{bits}), ValueOfFp16(bits));
+    ASSERT_EQ(As(DataType::kFp16, ToFloat(Fp16{bits})), half);  // with the sign of a zero
   }
+}
+
+TEST(LogitsFormat, HalvesOutOfRangeKeepTheirMeaning) {
+  EXPECT_EQ(ToFloat(Fp16{0x7c00}), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(ToFloat(Fp16{0xfc00}), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(ToFloat(Fp16{0x7c01})));
+  EXPECT_TRUE(std::isnan(ToFloat(Bf16{0x7f81})));
+  EXPECT_EQ(ToFloat(Bf16{0x3f80}), 1.0f);
+  EXPECT_EQ(ToFloat(Bf16{0xff80}), -std::numeric_limits<float>::infinity());
 }
 
 TEST(LogitsFormat, RoundsToTheNearestAndTiesToEven) {
