@@ -15,14 +15,8 @@ constexpr char kName[] = "lora_name";
 
 // The text of the tensor lora_name, or of the request parameter of that name. Empty: none.
 Result<std::string> ReadName(Request& request, BatchInputs& inputs, int64_t row) {
-  if (TensorView* view = inputs.Find(kName)) {
-    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
-    if (static_cast<int64_t>(texts.size()) != inputs.num_rows()) {
-      return InvalidArgError("input 'lora_name': expected one value a row, got ", texts.size(),
-                             " for ", inputs.num_rows(), " rows");
-    }
-    return std::string(texts[row]);
-  }
+  NEREID_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, inputs.Text(kName, row));
+  if (text) return std::string(*text);
   NEREID_ASSIGN_OR_RETURN(const std::optional<ParameterView> parameter,
                           request.FindParameter(kName));
   if (!parameter) return std::string();
