@@ -15,7 +15,6 @@
 #include "backends/llm_core/adapter/stop_string_detector.h"
 #include "backends/llm_core/engine/request.h"
 #include "backends/llm_core/grammar/guide.h"
-#include "backends/llm_core/model/decoder_spec.h"
 #include "backends/llm_core/prompt/prompt_embeddings.h"
 #include "backends/llm_tables/engine_tensors.h"
 #include "nereid/backend.h"
@@ -46,10 +45,6 @@ struct RequestDefaults {
   // it is greedy, as in the `tensorrt_llm` model.
   bool temperature_samples = false;
 };
-
-// Those that the executor decides are left out: tokenizer, adapters and its limits.
-RequestDefaults MakeRequestDefaults(const ModelConfig& config, const LlmParameters& parameters,
-                                    const DecoderSpec& spec);
 
 struct RequestItem {
   // What the engine gets, still without embeddings, a grammar and a sink.
