@@ -18,29 +18,14 @@ Status LlmModel::Initialize() {
   NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters,
                           ReadLlmParameters(context(), RunsOnGpu(), notes));
   for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
-  const bool is_dummy = parameters.uses_dummy_weights;
-  if (is_dummy && !SupportsDummyWeights()) {
-    return UnsupportedError(
-        "parameter 'load_format' is 'dummy': this backend does not support dummy weights");
-  }
-  Result<llm::Checkpoint> opened =
-      is_dummy ? llm::Checkpoint::OpenConfig(parameters.checkpoint_directory)
-               : llm::Checkpoint::Open(parameters.checkpoint_directory);
-  if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
-  const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
+  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const llm::Checkpoint> checkpoint,
+                          OpenCheckpoint(parameters));
   NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
-                          is_dummy ? llm::ReadDecoderSpec(*checkpoint, SupportsQuantizedWeights())
-                                   : llm::ReadDecoder(*checkpoint, SupportsQuantizedWeights()));
+                          parameters.uses_dummy_weights
+                              ? llm::ReadDecoderSpec(*checkpoint, SupportsQuantizedWeights())
+                              : llm::ReadDecoder(*checkpoint, SupportsQuantizedWeights()));
   defaults_ = MakeRequestDefaults(config(), parameters, decoder.spec);
-  tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
-                     parameters.cleans_up_spaces);
-  defaults_.tokenizer = &*tokenizer_;
-  NEREID_ASSIGN_OR_RETURN(
-      const std::string fault,
-      tokenizer_->FaultBeside(parameters.checkpoint_directory, decoder.spec.vocab_size));
-  if (!fault.empty()) {
-    LogWarning(StrCat("model '", name(), "': parameter 'tokenizer_dir': ", fault));
-  }
+  NEREID_RETURN_IF_ERROR(OpenTokenizer(parameters, decoder.spec.vocab_size));
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
@@ -51,69 +36,115 @@ Status LlmModel::Initialize() {
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   NEREID_RETURN_IF_ERROR(CheckExecutor(parameters, *executor));
-  NEREID_ASSIGN_OR_RETURN(lora_,
-                          LoraRequests::Create(parameters.lora, std::move(lora_targets), name()));
-  defaults_.lora = lora_.get();
-  if (executor->features().adapters) {
-    adapter_commands_ = std::make_unique<AdapterCommands>(lora_->registry());
-  }
+  NEREID_RETURN_IF_ERROR(OpenAdapters(parameters, std::move(lora_targets), *executor));
   const llm::ExecutorLimits limits = executor->limits();
   if (parameters.max_positions > limits.max_positions) {
     LogWarning(StrCat("model '", name(), "': parameter 'max_seq_len' is ", parameters.max_positions,
                       ", the model's own limit of ", limits.max_positions, " tokens holds"));
   }
-  defaults_.max_positions = limits.max_positions;
-  defaults_.vocab_size = limits.vocab_size;
-  virtual_tokens_.emplace(limits.vocab_size);
-  defaults_.max_num_sequences = limits.max_num_sequences;
-  outputs_.emplace(config());
-  NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
-  outputs_->vocab_size = limits.vocab_size;
+  NEREID_RETURN_IF_ERROR(ApplyLimits(limits));
   NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<llm::Drafter> drafter,
                           MakeDrafter(parameters, {checkpoint, std::move(drafted_for), *executor}));
   metrics_ =
       LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms, parameters.is_v1,
                          drafter == nullptr ? "" : std::string(drafter->name()));
   responses_ = std::make_unique<ResponseThread>();
+  NEREID_ASSIGN_OR_RETURN(llm::EngineOptions options,
+                          MakeEngineOptions(parameters, limits.block_size, drafter));
+  engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
+  cancellation_poller_ =
+      std::make_unique<CancellationPoller>([this] { engine_->CheckCancellations(); });
+  StartCompiler(parameters);
+  LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
+                 "', up to ", limits.max_positions, " tokens a sequence, ",
+                 limits.max_num_sequences, " sequences at a time, KV cache of ",
+                 int64_t{limits.num_blocks} * limits.block_size, " tokens"));
+  return {};
+}
+
+Result<std::shared_ptr<const llm::Checkpoint>> LlmModel::OpenCheckpoint(
+    const LlmParameters& parameters) const {
+  const bool is_dummy = parameters.uses_dummy_weights;
+  if (is_dummy && !SupportsDummyWeights()) {
+    return UnsupportedError(
+        "parameter 'load_format' is 'dummy': this backend does not support dummy weights");
+  }
+  Result<llm::Checkpoint> opened =
+      is_dummy ? llm::Checkpoint::OpenConfig(parameters.checkpoint_directory)
+               : llm::Checkpoint::Open(parameters.checkpoint_directory);
+  if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
+  return std::make_shared<const llm::Checkpoint>(std::move(*opened));
+}
+
+Status LlmModel::OpenTokenizer(const LlmParameters& parameters, int64_t vocab_size) {
+  tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens,
+                     parameters.cleans_up_spaces);
+  defaults_.tokenizer = &*tokenizer_;
+  NEREID_ASSIGN_OR_RETURN(const std::string fault,
+                          tokenizer_->FaultBeside(parameters.checkpoint_directory, vocab_size));
+  if (!fault.empty()) {
+    LogWarning(StrCat("model '", name(), "': parameter 'tokenizer_dir': ", fault));
+  }
+  return {};
+}
+
+Status LlmModel::OpenAdapters(const LlmParameters& parameters, LoraTargets targets,
+                              const llm::Executor& executor) {
+  NEREID_ASSIGN_OR_RETURN(lora_, LoraRequests::Create(parameters.lora, std::move(targets), name()));
+  defaults_.lora = lora_.get();
+  if (executor.features().adapters) {
+    adapter_commands_ = std::make_unique<AdapterCommands>(lora_->registry());
+  }
+  return {};
+}
+
+Status LlmModel::ApplyLimits(const llm::ExecutorLimits& limits) {
+  defaults_.max_positions = limits.max_positions;
+  defaults_.vocab_size = limits.vocab_size;
+  defaults_.max_num_sequences = limits.max_num_sequences;
+  virtual_tokens_.emplace(limits.vocab_size);
+  outputs_.emplace(config());
+  outputs_->vocab_size = limits.vocab_size;
+  return outputs_->CheckLogits();
+}
+
+Result<llm::EngineOptions> LlmModel::MakeEngineOptions(
+    const LlmParameters& parameters, int32_t block_size,
+    const std::shared_ptr<llm::Drafter>& drafter) {
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
+  options.scheduler.mixed_step_tokens =
+      parameters.mixed_step_tokens.value_or(DefaultMixedStepTokens());
   options.speculation = {.drafter = drafter};
   if (parameters.max_draft_tokens > 0) {
     options.speculation.max_draft_tokens = parameters.max_draft_tokens;
   } else if (drafter != nullptr) {
     options.speculation.max_draft_tokens = drafter->default_max_drafts();
   }
-  options.scheduler.mixed_step_tokens =
-      parameters.mixed_step_tokens.value_or(DefaultMixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;
   options.overlaps_steps = parameters.overlaps_steps;
+  options.polls_sinks = false;  // CancellationPoller polls instead
   if (metrics_ != nullptr) {
     options.on_step_end = [this](const llm::EngineStats& stats) {
       metrics_->Update(stats, lora_->usage());
     };
   }
-  if (!parameters.events.endpoint.empty()) {
-    KvEventOptions events = parameters.events;
-    events.block_size = limits.block_size;
-    NEREID_ASSIGN_OR_RETURN(options.kv_events, MakeKvEventPublisher(events));
-  }
-  options.polls_sinks = false;  // CancellationPoller polls instead
-  engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
-  cancellation_poller_ =
-      std::make_unique<CancellationPoller>([this] { engine_->CheckCancellations(); });
-  grammar::CompilerLimits compiler_limits;
-  compiler_limits.grammar.max_json_whitespace = parameters.max_json_whitespace;
+  if (parameters.events.endpoint.empty()) return options;
+  KvEventOptions events = parameters.events;
+  events.block_size = block_size;
+  NEREID_ASSIGN_OR_RETURN(options.kv_events, MakeKvEventPublisher(events));
+  return options;
+}
+
+void LlmModel::StartCompiler(const LlmParameters& parameters) {
+  grammar::CompilerLimits limits;
+  limits.grammar.max_json_whitespace = parameters.max_json_whitespace;
   compiler_ = std::make_unique<grammar::GrammarCompiler>(
       [this]() -> Result<std::shared_ptr<const grammar::Vocabulary>> {
         NEREID_ASSIGN_OR_RETURN(const auto tokenizer, tokenizer_->Get());
         return grammar::Vocabulary::Make(*tokenizer, defaults_.end_ids, defaults_.vocab_size);
       },
-      compiler_limits);
-  LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
-                 "', up to ", limits.max_positions, " tokens a sequence, ",
-                 limits.max_num_sequences, " sequences at a time, KV cache of ",
-                 int64_t{limits.num_blocks} * limits.block_size, " tokens"));
-  return {};
+      limits);
 }
 
 Status LlmModel::Ready() {

@@ -79,6 +79,18 @@ class LlmModel : public Model {
     llm::DecoderModel model;
     llm::Executor& executor;
   };
+  // The parts of Initialize. [load thread]
+  Result<std::shared_ptr<const llm::Checkpoint>> OpenCheckpoint(
+      const LlmParameters& parameters) const;
+  Status OpenTokenizer(const LlmParameters& parameters, int64_t vocab_size);
+  Status OpenAdapters(const LlmParameters& parameters, LoraTargets targets,
+                      const llm::Executor& executor);
+  // Sets what requests and responses need of the executor.
+  Status ApplyLimits(const llm::ExecutorLimits& limits);
+  // `drafter` may be null.
+  Result<llm::EngineOptions> MakeEngineOptions(const LlmParameters& parameters, int32_t block_size,
+                                               const std::shared_ptr<llm::Drafter>& drafter);
+  void StartCompiler(const LlmParameters& parameters);
   // The drafter that the parameters name; null for "off". [load thread]
   Result<std::shared_ptr<llm::Drafter>> MakeDrafter(const LlmParameters& parameters,
                                                     const DraftTarget& target);
