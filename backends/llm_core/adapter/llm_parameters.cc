@@ -101,11 +101,60 @@ KvEventOptions ReadEvents(const ModelContext& context) {
   return events;
 }
 
-// A relative path is relative to the folder of config.pbtxt.
-std::string CheckpointDirectory(const ModelContext& context) {
-  const std::string path = context.parameters().String("gpt_model_path");
-  if (path.empty()) return context.version_directory().string();
-  return (context.directory() / path).lexically_normal().string();
+// Relative paths are relative to the folder of config.pbtxt.
+Status ReadCheckpointAndText(const ModelContext& context, LlmParameters& result) {
+  const ConfigParameters& parameters = context.parameters();
+  const auto path_or = [&](const char* key, std::string otherwise) {
+    const std::string path = parameters.String(key);
+    return path.empty() ? otherwise : (context.directory() / path).lexically_normal().string();
+  };
+  result.checkpoint_directory = path_or("gpt_model_path", context.version_directory().string());
+  result.uses_dummy_weights = parameters.String("load_format", "auto") == "dummy";
+  result.tokenizer_path = path_or("tokenizer_dir", result.checkpoint_directory);
+  NEREID_ASSIGN_OR_RETURN(result.skip_special_tokens, parameters.Bool("skip_special_tokens", true));
+  if (parameters.Find("clean_up_tokenization_spaces") != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(result.cleans_up_spaces,
+                            parameters.Bool("clean_up_tokenization_spaces", false));
+  }
+  NEREID_ASSIGN_OR_RETURN(result.stop_words_in_text, parameters.Bool("stop_words_in_text", true));
+  return {};
+}
+
+// What the model does with requests, beside their text.
+Status ReadRequestParameters(const ConfigParameters& parameters, LlmParameters& result) {
+  result.decoding_mode = ReadDecodingMode(parameters);
+  result.uses_generation_config =
+      parameters.String("sampling_defaults", "none") == "generation_config";
+  NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
+                          parameters.Bool("exclude_input_in_output", false));
+  NEREID_ASSIGN_OR_RETURN(result.max_beam_width,
+                          SizeOr(parameters, "max_beam_width", result.max_beam_width));
+  result.max_beam_width = std::max(1, result.max_beam_width);
+  NEREID_ASSIGN_OR_RETURN(result.max_json_whitespace,
+                          SizeOr(parameters, "json_whitespace", result.max_json_whitespace));
+  return {};
+}
+
+// Sizes of the context, the KV cache and a step, and how steps are computed.
+Status ReadExecution(const ConfigParameters& parameters, LlmParameters& result) {
+  NEREID_ASSIGN_OR_RETURN(result.max_positions, SizeOr(parameters, "max_seq_len", 0));
+  result.attention_windows =
+      parameters.String("max_attention_window_size", parameters.String("max_kv_cache_length"));
+  NEREID_ASSIGN_OR_RETURN(result.num_sink_tokens, SizeOr(parameters, "sink_token_length", 0));
+  NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
+                          SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
+  result.kv_cache_dtype = parameters.String("kv_cache_dtype", "auto");
+  NEREID_ASSIGN_OR_RETURN(result.max_num_sequences,
+                          SizeOr(parameters, "max_num_sequences", result.max_num_sequences));
+  NEREID_ASSIGN_OR_RETURN(result.max_num_tokens,
+                          SizeOr(parameters, "max_num_tokens", result.max_num_tokens));
+  if (parameters.Find("mixed_step_tokens") != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(result.mixed_step_tokens, SizeOr(parameters, "mixed_step_tokens", 0));
+  }
+  NEREID_ASSIGN_OR_RETURN(result.num_threads, SizeOr(parameters, "cpu_threads", 0));
+  NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
+  NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
+  return {};
 }
 
 }  // namespace
@@ -115,55 +164,18 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool is_on_
   const ConfigParameters& parameters = context.parameters();
   NEREID_RETURN_IF_ERROR(CheckAll(parameters, is_on_gpu, notes));
   LlmParameters result;
-  result.decoding_mode = ReadDecodingMode(parameters);
-  const std::string type = parameters.String("gpt_model_type");
-  result.is_v1 = type == "V1" || type == "v1";
-  result.checkpoint_directory = CheckpointDirectory(context);
-  NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
-                          parameters.Bool("exclude_input_in_output", false));
-  const std::string tokenizer = parameters.String("tokenizer_dir");
-  result.tokenizer_path = tokenizer.empty()
-                              ? result.checkpoint_directory
-                              : (context.directory() / tokenizer).lexically_normal().string();
-  NEREID_ASSIGN_OR_RETURN(result.skip_special_tokens, parameters.Bool("skip_special_tokens", true));
-  if (parameters.Find("clean_up_tokenization_spaces") != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(result.cleans_up_spaces,
-                            parameters.Bool("clean_up_tokenization_spaces", false));
-  }
-  NEREID_ASSIGN_OR_RETURN(result.stop_words_in_text, parameters.Bool("stop_words_in_text", true));
-  const std::string sampling = parameters.String("sampling_defaults", "none");
-  result.uses_generation_config = sampling == "generation_config";
+  NEREID_RETURN_IF_ERROR(ReadCheckpointAndText(context, result));
+  NEREID_RETURN_IF_ERROR(ReadRequestParameters(parameters, result));
+  NEREID_RETURN_IF_ERROR(ReadExecution(parameters, result));
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler));
   NEREID_ASSIGN_OR_RETURN(result.lora, ReadLoraParameters(context));
   result.events = ReadEvents(context);
   NEREID_ASSIGN_OR_RETURN(result.tiers, ReadTiers(context, result.scheduler.prefix_cache));
-  NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
-                          SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
-  result.attention_windows =
-      parameters.String("max_attention_window_size", parameters.String("max_kv_cache_length"));
-  NEREID_ASSIGN_OR_RETURN(result.num_sink_tokens, SizeOr(parameters, "sink_token_length", 0));
-  result.kv_cache_dtype = parameters.String("kv_cache_dtype", "auto");
-  NEREID_ASSIGN_OR_RETURN(result.max_beam_width,
-                          SizeOr(parameters, "max_beam_width", result.max_beam_width));
-  result.max_beam_width = std::max(1, result.max_beam_width);
+  NEREID_RETURN_IF_ERROR(ReadSpeculation(context, result));
+  const std::string type = parameters.String("gpt_model_type");
+  result.is_v1 = type == "V1" || type == "v1";
   NEREID_ASSIGN_OR_RETURN(result.stats_period_ms,
                           SizeOr(parameters, "stats_check_period_ms", result.stats_period_ms));
-  NEREID_ASSIGN_OR_RETURN(result.max_num_sequences,
-                          SizeOr(parameters, "max_num_sequences", result.max_num_sequences));
-  NEREID_ASSIGN_OR_RETURN(result.max_num_tokens,
-                          SizeOr(parameters, "max_num_tokens", result.max_num_tokens));
-  NEREID_ASSIGN_OR_RETURN(result.max_positions, SizeOr(parameters, "max_seq_len", 0));
-  NEREID_ASSIGN_OR_RETURN(result.num_threads, SizeOr(parameters, "cpu_threads", 0));
-  const std::string load_format = parameters.String("load_format", "auto");
-  result.uses_dummy_weights = load_format == "dummy";
-  NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
-  if (parameters.Find("mixed_step_tokens") != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(result.mixed_step_tokens, SizeOr(parameters, "mixed_step_tokens", 0));
-  }
-  NEREID_ASSIGN_OR_RETURN(result.max_json_whitespace,
-                          SizeOr(parameters, "json_whitespace", result.max_json_whitespace));
-  NEREID_RETURN_IF_ERROR(ReadSpeculation(context, result));
-  NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());
   return result;
