@@ -1,4 +1,4 @@
-// Draft tokens.
+// Samples one entry draft by draft, and moves what was accepted.
 #include "backends/cpu_reference/draft_verification.h"
 
 #include <utility>
@@ -12,60 +12,104 @@ namespace {
 
 constexpr int32_t kNotSampled = -2;  // of a row; kNoToken is a result of sampling
 
+// The rows of logits of one entry: row 0 behind the newest token, row n + 1 behind draft n.
+class EntryRows {
+ public:
+  EntryRows(const llm::StepBatch& batch, const llm::BatchEntry& entry, std::span<float> logits,
+            llm::Sampler& sampler)
+      : drafts_(llm::DraftTokens(batch.token_ids, entry)),
+        entry_(entry),
+        num_rows_(1 + drafts_.size()),
+        logits_(logits),
+        sampler_(sampler),
+        input_(entry.sampling) {}
+
+  std::span<const int32_t> drafts() const { return drafts_; }
+  size_t num_rows() const { return num_rows_; }
+  std::span<float> LogitsOf(size_t row) const {
+    const size_t vocab_size = logits_.size() / num_rows_;
+    return logits_.subspan(row * vocab_size, vocab_size);
+  }
+  // Samples the token of a row; `tokens` are those of the sequence before it.
+  llm::SampledToken Sample(size_t row, std::span<const int32_t> tokens) {
+    return sampler_.Sample(LogitsOf(row), InputOf(row, tokens));
+  }
+  // Likewise. Where the client sent the logits from which it drew the next draft of a chain, they
+  // decide whether that draft is accepted.
+  llm::SampledToken Verify(size_t row, std::span<const int32_t> tokens) {
+    if (row >= drafts_.size() || entry_.draft_logits.empty()) return Sample(row, tokens);
+    const std::span<float> logits = LogitsOf(row);
+    return sampler_.Verify(
+        logits, InputOf(row, tokens),
+        {.id = drafts_[row],
+         .logits = entry_.draft_logits.subspan(row * logits.size(), logits.size()),
+         .threshold = entry_.draft_threshold});
+  }
+
+ private:
+  const llm::SamplingInput& InputOf(size_t row, std::span<const int32_t> tokens) {
+    const size_t mask_words = entry_.token_masks.size() / num_rows_;
+    input_.token_ids = tokens;
+    input_.token_mask = entry_.token_masks.subspan(row * mask_words, mask_words);
+    return input_;
+  }
+
+  const std::span<const int32_t> drafts_;
+  const llm::BatchEntry& entry_;
+  const size_t num_rows_;
+  const std::span<float> logits_;
+  llm::Sampler& sampler_;
+  llm::SamplingInput input_;
+};
+
+void AppendTopTokens(std::span<const float> logits, int32_t num_top,
+                     std::vector<llm::SampledToken>& to) {
+  std::vector<llm::SampledToken> top;
+  llm::FindTopTokens(logits, num_top, top);
+  to.insert(to.end(), top.begin(), top.end());
+}
+
+// Samples the rows that `row_tokens` has not yet, as if the drafts before them were accepted.
+void SampleOtherRows(EntryRows& rows, const llm::BatchEntry& entry,
+                     std::vector<int32_t>& row_tokens) {
+  const std::span<const int32_t> known = entry.sampling.token_ids;
+  std::vector<int32_t> path, tokens(known.begin(), known.end());
+  for (size_t row = 1; row < rows.num_rows(); ++row) {
+    if (row_tokens[row] != kNotSampled) continue;
+    llm::FindPath(entry.draft_parents, static_cast<int32_t>(row) - 1, path);
+    tokens.resize(known.size());
+    for (const int32_t draft : path) tokens.push_back(rows.drafts()[draft]);
+    row_tokens[row] = rows.Sample(row, tokens).id;
+  }
+}
+
 }  // namespace
 
 void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                   llm::Sampler& sampler, llm::StepResult& result) {
-  const llm::BatchEntry& sequence = batch.entries[index];
-  const auto num_drafts = static_cast<size_t>(sequence.num_draft_tokens);
-  const size_t vocab_size = logits.size() / (1 + num_drafts);
-  const std::span<const int32_t> drafts = llm::DraftTokens(batch.token_ids, sequence);
-  const std::span<const int32_t> parents = sequence.draft_parents;
-  const std::span<const int32_t> known = sequence.sampling.token_ids;
+  const llm::BatchEntry& entry = batch.entries[index];
+  EntryRows rows(batch, entry, logits, sampler);
+  const std::span<const int32_t> known = entry.sampling.token_ids;
   std::vector<int32_t> tokens(known.begin(), known.end());
-  std::vector<int32_t> row_tokens(1 + num_drafts, kNotSampled);
-  llm::SamplingInput input = sequence.sampling;
-  const size_t mask_words = sequence.token_masks.size() / (1 + num_drafts);
+  std::vector<int32_t> row_tokens(rows.num_rows(), kNotSampled);
   for (int32_t draft = llm::kTreeRoot;;) {
     const auto row = static_cast<size_t>(draft + 1);
-    const std::span<float> row_logits = logits.subspan(row * vocab_size, vocab_size);
-    if (sequence.num_top_tokens > 0) {
-      std::vector<llm::SampledToken> top;
-      llm::FindTopTokens(row_logits, sequence.num_top_tokens, top);
-      std::vector<llm::SampledToken>& all = result.top_tokens[index];
-      all.insert(all.end(), top.begin(), top.end());
+    if (entry.num_top_tokens > 0) {
+      AppendTopTokens(rows.LogitsOf(row), entry.num_top_tokens, result.top_tokens[index]);
     }
-    input.token_ids = tokens;
-    input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
-    const bool is_drawn = row < num_drafts && !sequence.draft_logits.empty();
-    const llm::SampledToken token =
-        is_drawn
-            ? sampler.Verify(row_logits, input,
-                             {.id = drafts[row],
-                              .logits = sequence.draft_logits.subspan(row * vocab_size, vocab_size),
-                              .threshold = sequence.draft_threshold})
-            : sampler.Sample(row_logits, input);
+    const llm::SampledToken token = rows.Verify(row, tokens);
     row_tokens[row] = token.id;
-    draft = llm::FindChild(drafts, parents, draft, token.id);
+    draft = llm::FindChild(rows.drafts(), entry.draft_parents, draft, token.id);
     if (draft == llm::kNoChild) {
       result.tokens[index] = token;
       break;
     }
     result.accepted[index].push_back(token);
-    if (!parents.empty()) result.accepted_drafts[index].push_back(draft);
+    if (!entry.draft_parents.empty()) result.accepted_drafts[index].push_back(draft);
     tokens.push_back(token.id);
   }
-  if (!sequence.returns_row_tokens) return;
-  std::vector<int32_t> path;
-  for (size_t row = 1; row <= num_drafts; ++row) {
-    if (row_tokens[row] != kNotSampled) continue;
-    llm::FindPath(parents, static_cast<int32_t>(row) - 1, path);
-    tokens.resize(known.size());
-    for (const int32_t draft : path) tokens.push_back(drafts[draft]);
-    input.token_ids = tokens;
-    input.token_mask = sequence.token_masks.subspan(row * mask_words, mask_words);
-    row_tokens[row] = sampler.Sample(logits.subspan(row * vocab_size, vocab_size), input).id;
-  }
+  if (!entry.returns_row_tokens) return;
+  SampleOtherRows(rows, entry, row_tokens);
   result.row_tokens[index] = std::move(row_tokens);
 }
 

@@ -11,9 +11,9 @@
 
 namespace nereid::cpu {
 
-// Samples the tokens of entry `index`, up to the first one that is none of its drafts, and with
-// returns_row_tokens those behind all drafts, and stores them in `result`. `logits`
-// [1 + num_draft_tokens, vocab_size].
+// Samples the tokens of entry `index`, up to the first that is none of its drafts, and stores them
+// in `result`; with returns_row_tokens also the tokens of the other rows. `logits`
+// [1 + num_draft_tokens, vocab_size] of the entry.
 void VerifyDrafts(const llm::StepBatch& batch, size_t index, std::span<float> logits,
                   llm::Sampler& sampler, llm::StepResult& result);
 
