@@ -24,7 +24,7 @@ void FindTopTokens(std::span<const float> logits, size_t count, std::vector<Samp
     return a.log_prob > b.log_prob || (a.log_prob == b.log_prob && a.id < b.id);
   };
   top.clear();
-  if (count == 0) return;
+  if (count == 0 || logits.empty()) return;
   for (size_t i = 0; i < logits.size(); ++i) {
     if (top.size() == count) {
       if (!(logits[i] > top.front().log_prob)) continue;

@@ -13,6 +13,14 @@ namespace {
 // one cannot win, so that its noise need not be computed.
 constexpr float kNoiseSpan = 21.0f;
 
+// Divides the logits by the temperature. `max`: the greatest of them. Where its quotient overflows,
+// the logits are first lowered by it, which changes no probability.
+void DivideByTemperature(std::span<float> logits, float max, float temperature) {
+  const bool overflows = std::isfinite(max) && !std::isfinite(max / temperature);
+  const float lowered_by = overflows ? max : 0.0f;
+  for (float& logit : logits) logit = (logit - lowered_by) / temperature;
+}
+
 }  // namespace
 
 // Searches in blocks of 64 values. Within a block only the maximum is computed, and its index is
@@ -44,8 +52,8 @@ int32_t ArgMax(std::span<const float> values) {
     }
   }
   const auto at = std::find(values.begin() + static_cast<ptrdiff_t>(first), values.end(), best);
-  return at == values.end() ? 0
-                            : static_cast<int32_t>(at - values.begin());  // the first value is NaN
+  const bool is_found = at != values.end();  // otherwise the first value is NaN
+  return is_found ? static_cast<int32_t>(at - values.begin()) : 0;
 }
 
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids) {
@@ -93,7 +101,7 @@ SampledToken Sampler::Verify(std::span<float> logits, const SamplingInput& input
   if (token.id == kNoToken) return token;
   const SamplingParams& params = *input.params;
   scaled_.assign(logits.begin(), logits.end());
-  for (float& logit : scaled_) logit /= params.temperature;
+  DivideByTemperature(scaled_, logits[token.id], params.temperature);
   SelectCandidates(scaled_, params, DecayedTopP(params, input.token_ids.subspan(input.num_prompt)));
   const auto position = static_cast<uint32_t>(input.token_ids.size());
   const int32_t chosen = AcceptOrRedraw(candidates_, draft, params.seed, position);
@@ -107,7 +115,7 @@ std::vector<SampledToken> Sampler::Candidates(std::span<float> logits, const Sam
   rules_.Apply(logits, input);
   const float temperature = input.params->temperature;
   if (temperature > 0.0f && temperature != 1.0f) {
-    for (float& logit : logits) logit /= temperature;
+    DivideByTemperature(logits, logits[ArgMax(logits)], temperature);
   }
   std::vector<SampledToken> candidates;
   FindTopTokens(logits, static_cast<size_t>(count), candidates);

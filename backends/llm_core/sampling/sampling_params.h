@@ -22,9 +22,8 @@ struct LogitBias {
 
 /// The rules apply in this order: embedding and logit bias; repetition, presence and frequency
 /// penalties; bans by bad words, repeated n-grams, allowed and banned ids, and by a grammar;
-/// temperature; top-k;
-/// top-p over the tokens that top-k kept; min-p; draw. Penalties count every token of the sequence,
-/// prompt included, but for the first prompt_ignore_length tokens.
+/// temperature; top-k; top-p over the tokens that top-k kept; min-p; draw. Penalties count every
+/// token of the sequence, prompt included, but for the first prompt_ignore_length tokens.
 struct SamplingParams {
   float temperature = 1.0f;  ///< 0: greedy
   int32_t top_k = 0;         ///< 0: no limit; 1: greedy
@@ -32,8 +31,8 @@ struct SamplingParams {
   float min_p = 0.0f;        ///< minimum probability, relative to the most likely token
   float top_p_decay = 1.0f;  ///< factor on top_p for each output token ...
   float top_p_min = 1e-6f;   ///< ... down to this minimum ...
-  int32_t top_p_reset_id =
-      -1;  ///< ... and restored to the initial value after this token; -1: none
+  /// ... and restored to the initial value after this token; -1: none
+  int32_t top_p_reset_id = -1;
   float repetition_penalty = 1.0f;  ///< > 1 makes repeated tokens less likely
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;

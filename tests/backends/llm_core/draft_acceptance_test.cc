@@ -89,5 +89,23 @@ TEST(DraftAcceptanceTest, AGreedyRequestTakesTheMostLikelyTokenWhateverTheDraft)
   EXPECT_EQ(Sampler().Verify(logits, {&params, {}, 0, {}}, {.id = 0, .logits = drafter}).id, 2);
 }
 
+// Such quotients overflow. The likeliest token is what is left of the distribution.
+TEST(DraftAcceptanceTest, ATemperatureNearZeroLeavesTheLikeliestToken) {
+  const std::vector<float> drafter = {1.0f, 0.0f, 0.0f};
+  const TokenIds tokens = {1};
+  SamplingParams params;
+  params.top_p = 0.9f;
+  params.temperature = 1e-38f;
+  for (const float offset : {-10.0f, 0.0f, 10.0f}) {
+    for (const int32_t draft : {0, 2}) {
+      std::vector<float> logits = {offset - 2.0f, offset - 1.0f, offset - 0.5f};
+      EXPECT_EQ(
+          Sampler().Verify(logits, {&params, tokens, 1, {}}, {.id = draft, .logits = drafter}).id,
+          2)
+          << offset << " " << draft;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nereid::llm

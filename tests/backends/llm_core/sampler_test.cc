@@ -195,6 +195,8 @@ TEST(SamplerTest, TopTokensAreSortedByLogitAndId) {
   EXPECT_EQ(top.size(), 2u);
   FindTopTokens(logits, 0, top);
   EXPECT_TRUE(top.empty());
+  FindTopTokens({}, 4, top);
+  EXPECT_TRUE(top.empty());
 }
 
 TEST(SamplerTest, TopPDecaysAndRestartsAfterTheResetId) {
@@ -309,6 +311,19 @@ TEST(SamplerTest, CandidatesAreTheMostLikelyAfterTheRules) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(found[i].id, order[i]);
     EXPECT_NEAR(found[i].log_prob, std::log(weights[i] / sum), 1e-5);
+  }
+}
+
+TEST(SamplerTest, CandidatesHaveALikeliestTokenAtATemperatureNearZero) {
+  SamplingParams params;
+  params.temperature = 1e-38f;
+  for (const float offset : {-10.0f, 10.0f}) {
+    std::vector<float> logits = {offset, offset + 2.0f, offset + 1.0f};
+    const std::vector<SampledToken> found = Sampler().Candidates(logits, {&params, {}, 0, {}}, 2);
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].id, 1);
+    EXPECT_EQ(found[0].log_prob, 0.0f);
+    EXPECT_LT(found[1].log_prob, -1e37f);
   }
 }
 
