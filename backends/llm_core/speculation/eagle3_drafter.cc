@@ -131,6 +131,7 @@ void Eagle3Drafter::MakeTree(const ChainSiblings& siblings, DraftQuery& query) c
     tokens.resize(end, {kNoToken, 0.0f});
   }
   query.drafts->clear();
+  RemoveBanned(query.banned_ids, tokens);
   const RankedTokens ranked = {tokens, static_cast<int32_t>(num_ranks)};
   if (choices_.empty()) {
     GrowComb(ranked, query.max_drafts, *query.drafts, *query.parents);

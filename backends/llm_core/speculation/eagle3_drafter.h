@@ -68,7 +68,7 @@ class Eagle3Drafter : public Drafter {
   std::vector<DraftChain> chains_;
   std::vector<State*> states_;           // parallel to chains_
   std::vector<DraftQuery*> asked_;       // parallel to chains_
-  std::vector<ChainSiblings> siblings_;  // parallel to the queries
+  std::vector<ChainSiblings> siblings_;  // those of chains_ come first
 };
 
 }  // namespace nereid::llm

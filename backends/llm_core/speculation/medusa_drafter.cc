@@ -81,12 +81,7 @@ void MedusaDrafter::Propose(std::span<DraftQuery> queries) {
 }
 
 void MedusaDrafter::FillQuery(DraftQuery& query, std::span<SampledToken> tokens) const {
-  for (SampledToken& token : tokens) {  // what the rules ban is never accepted
-    if (std::find(query.banned_ids.begin(), query.banned_ids.end(), token.id) !=
-        query.banned_ids.end()) {
-      token.id = kNoToken;
-    }
-  }
+  RemoveBanned(query.banned_ids, tokens);
   const RankedTokens ranked = {tokens, num_ranks_};
   if (!query.takes_trees) {  // the likeliest token of each head
     for (int32_t depth = 0; depth < std::min(ranked.num_depths(), query.max_drafts); ++depth) {

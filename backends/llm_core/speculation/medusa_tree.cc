@@ -98,6 +98,40 @@ void AppendChoice(const RankPath& path, std::map<RankPath, int32_t>& index_of,
   choices.push_back(choice);
 }
 
+// With `is_comb`, only the first token of a depth has children.
+void Grow(const RankedTokens& ranked, int32_t max_drafts, bool is_comb,
+          std::vector<int32_t>& drafts, std::vector<int32_t>& parents) {
+  struct OpenPath {
+    float log_prob;  // of the whole path
+    float before;    // of the drafts before it
+    int32_t parent, depth, rank;
+    // Equal paths: the shorter one, then the likelier token, so that the order is always the same.
+    bool operator<(const OpenPath& other) const {
+      if (log_prob != other.log_prob) return log_prob < other.log_prob;
+      if (depth != other.depth) return depth > other.depth;
+      return parent != other.parent ? parent > other.parent : rank > other.rank;
+    }
+  };
+  std::priority_queue<OpenPath> open;
+  // The first path from this rank on whose token may be drafted.
+  const auto open_path = [&](float before, int32_t parent, int32_t depth, int32_t rank) {
+    if (depth >= ranked.num_depths()) return;
+    while (rank < ranked.num_ranks && ranked.At(depth, rank).id == kNoToken) ++rank;
+    if (rank >= ranked.num_ranks) return;
+    open.push({before + ranked.At(depth, rank).log_prob, before, parent, depth, rank});
+  };
+  open_path(0.0f, kTreeRoot, 0, 0);
+  while (!open.empty() && static_cast<int32_t>(drafts.size()) < max_drafts) {
+    const OpenPath best = open.top();
+    open.pop();
+    const auto draft = static_cast<int32_t>(drafts.size());
+    drafts.push_back(ranked.At(best.depth, best.rank).id);
+    parents.push_back(best.parent);
+    open_path(best.before, best.parent, best.depth, best.rank + 1);
+    if (!is_comb || best.rank == 0) open_path(best.log_prob, draft, best.depth + 1, 0);
+  }
+}
+
 }  // namespace
 
 Result<std::vector<TreeChoice>> ParseTreeChoices(std::string_view text, int32_t max_depth,
@@ -141,6 +175,12 @@ Result<std::vector<TreeChoice>> ParseCombChoices(std::string_view text, int32_t 
   return choices;
 }
 
+void RemoveBanned(std::span<const int32_t> banned_ids, std::span<SampledToken> tokens) {
+  for (SampledToken& token : tokens) {
+    if (std::ranges::find(banned_ids, token.id) != banned_ids.end()) token.id = kNoToken;
+  }
+}
+
 void FillTree(std::span<const TreeChoice> choices, const RankedTokens& ranked, int32_t max_drafts,
               std::vector<int32_t>& drafts, std::vector<int32_t>& parents) {
   // Choices whose token, or one before it, is not drafted leave the tree.
@@ -158,44 +198,6 @@ void FillTree(std::span<const TreeChoice> choices, const RankedTokens& ranked, i
     parents.push_back(parent);
   }
 }
-
-namespace {
-
-// With `is_comb`, only the first token of a depth has children.
-void Grow(const RankedTokens& ranked, int32_t max_drafts, bool is_comb,
-          std::vector<int32_t>& drafts, std::vector<int32_t>& parents) {
-  struct OpenPath {
-    float log_prob;  // of the whole path
-    float before;    // of the drafts before it
-    int32_t parent, depth, rank;
-    // Equal paths: the shorter one, then the likelier token, so that the order is always the same.
-    bool operator<(const OpenPath& other) const {
-      if (log_prob != other.log_prob) return log_prob < other.log_prob;
-      if (depth != other.depth) return depth > other.depth;
-      return parent != other.parent ? parent > other.parent : rank > other.rank;
-    }
-  };
-  std::priority_queue<OpenPath> open;
-  // The first path from this rank on whose token may be drafted.
-  const auto open_path = [&](float before, int32_t parent, int32_t depth, int32_t rank) {
-    if (depth >= ranked.num_depths()) return;
-    while (rank < ranked.num_ranks && ranked.At(depth, rank).id == kNoToken) ++rank;
-    if (rank >= ranked.num_ranks) return;
-    open.push({before + ranked.At(depth, rank).log_prob, before, parent, depth, rank});
-  };
-  open_path(0.0f, kTreeRoot, 0, 0);
-  while (!open.empty() && static_cast<int32_t>(drafts.size()) < max_drafts) {
-    const OpenPath best = open.top();
-    open.pop();
-    const auto draft = static_cast<int32_t>(drafts.size());
-    drafts.push_back(ranked.At(best.depth, best.rank).id);
-    parents.push_back(best.parent);
-    open_path(best.before, best.parent, best.depth, best.rank + 1);
-    if (!is_comb || best.rank == 0) open_path(best.log_prob, draft, best.depth + 1, 0);
-  }
-}
-
-}  // namespace
 
 void GrowTree(const RankedTokens& ranked, int32_t max_drafts, std::vector<int32_t>& drafts,
               std::vector<int32_t>& parents) {

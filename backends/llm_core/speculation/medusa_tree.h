@@ -33,6 +33,9 @@ Result<std::vector<TreeChoice>> ParseTreeChoices(std::string_view text, int32_t 
 Result<std::vector<TreeChoice>> ParseCombChoices(std::string_view text, int32_t max_depth,
                                                  int32_t num_ranks);
 
+/// Puts kNoToken in place of the tokens that are among `banned_ids`, since they are never accepted.
+void RemoveBanned(std::span<const int32_t> banned_ids, std::span<SampledToken> tokens);
+
 /// The tokens of each depth: [num_depths, num_ranks], the likeliest first. A token kNoToken is not
 /// drafted.
 struct RankedTokens {

@@ -77,6 +77,7 @@ class Eagle3DrafterTest : public ::testing::Test {
     query.state = &state_;
     query.num_prompt = 1;
     query.sampling = &sampling_;
+    query.banned_ids = banned_;
     query.drafts = &drafts;
     query.parents = &parents_;
     query.takes_trees = takes_trees;
@@ -88,6 +89,7 @@ class Eagle3DrafterTest : public ::testing::Test {
   const TokenIds tokens_ = {1, 8, 2};
   std::vector<int32_t> parents_;
   SamplingParams sampling_;
+  TokenIds banned_;
   std::unique_ptr<Eagle3Drafter> drafter_;
   std::unique_ptr<DrafterState> state_;
 };
@@ -129,6 +131,15 @@ TEST_F(Eagle3DrafterTest, ATreeHasTheLikeliestPathsBesideTheChain) {
   drafter_->DraftTrees();
   EXPECT_EQ(Propose(5, true), (TokenIds{6, 3, 4}));
   EXPECT_EQ(parents_, (std::vector<int32_t>{-1, -1, -1}));
+}
+
+TEST_F(Eagle3DrafterTest, ATreeHasNoTokenThatTheRulesBan) {
+  Start(1.1f);
+  drafter_->DraftTrees();
+  banned_ = {3, 4};
+  const TokenIds drafts = Propose(5, true);
+  EXPECT_EQ(drafts.front(), 6);
+  for (const int32_t id : banned_) EXPECT_EQ(std::count(drafts.begin(), drafts.end(), id), 0) << id;
 }
 
 TEST_F(Eagle3DrafterTest, ExplicitPathsHaveTheirRanks) {
