@@ -15,12 +15,12 @@
 
 namespace nereid::llm {
 
-/// The most tokens of a head that are considered.
+/// The most tokens of a head that are ranked, and the least that a head knows.
 inline constexpr int32_t kMaxMedusaTokens = 16;
 
-/// Has a store of hidden states, in which each sequence has one row: that of its last token that
-/// was run. They are the output of the target's last layer; a head reads them behind the target's
-/// final norm, which Run applies.
+/// Has a store of hidden states, in which each sequence has one row: that of the last token that
+/// the target ran. It is the output of the target's last layer; Run applies the target's final norm
+/// before the heads read it.
 class MedusaHeads {
  public:
   explicit MedusaHeads(int32_t num_kept_rows) : pool_(std::make_shared<RowPool>(num_kept_rows)) {}

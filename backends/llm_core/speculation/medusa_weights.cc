@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/model/config_reader.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
+#include "backends/llm_core/speculation/medusa_heads.h"
 #include "base/json_reader.h"
 
 namespace nereid::llm {
@@ -20,11 +21,11 @@ constexpr const char* kHeadsFile = "medusa_lm_head.safetensors";
 constexpr int32_t kMostHeads = 16;
 constexpr int32_t kMostBlocks = 8;
 
-// The names of the tensors. Published files differ: a bare list of heads, the same list as a part
-// of a whole model, or blocks and projections apart.
+// The names of the tensors. Published files have one of three forms: a bare list of heads, the same
+// list as a part of a whole model, or the blocks and the projections in two lists.
 struct HeadTensorNames {
-  std::string prefix;  // of the list
-  bool is_apart = false;
+  std::string prefix;           // of the list of heads
+  bool is_apart = false;        // two lists
   bool has_one_output = false;  // all heads have the same projection
 
   std::string Block(int32_t head, int32_t block, const char* part) const {
@@ -55,7 +56,7 @@ Result<HeadTensorNames> FindNames(const Checkpoint& checkpoint) {
 }
 
 struct MedusaConfig {
-  int32_t num_heads = 0;  // 0: not said
+  int32_t num_heads = 0;  // 0: not given
   int32_t num_blocks = 1;
   bool shares_lm_head = false;
 };
@@ -79,7 +80,7 @@ Result<MedusaConfig> ReadMedusaConfig(const Checkpoint& checkpoint) {
   return config;
 }
 
-// Published configs may say fewer heads than the file has: all of them count.
+// A published config may give fewer heads than the file has. All heads of the file are used.
 int32_t CountHeads(const Checkpoint& checkpoint, const HeadTensorNames& names, int32_t configured) {
   int32_t count = 0;
   while (count < kMostHeads && checkpoint.Find(names.Block(count, 0, "weight")) != nullptr) {
@@ -88,9 +89,10 @@ int32_t CountHeads(const Checkpoint& checkpoint, const HeadTensorNames& names, i
   return std::max(count, configured);
 }
 
-// Shapes of the first head say for which model the heads are.
-Status CheckSizes(const Checkpoint& checkpoint, const HeadTensorNames& names,
-                  const MedusaConfig& config, const DecoderSpec& target, MedusaWeights& heads) {
+// The shapes of the first head say for which model the heads are. Missing and misshapen tensors are
+// reported later, with their names.
+Status ReadSizes(const Checkpoint& checkpoint, const HeadTensorNames& names,
+                 const MedusaConfig& config, const DecoderSpec& target, MedusaWeights& heads) {
   const CheckpointTensor& block = *checkpoint.Find(names.Block(0, 0, "weight"));
   if (block.shape.size() == 2 && block.shape[1] != target.hidden_size) {
     return InvalidArgError("the heads are for a model of hidden size ", block.shape[1],
@@ -99,12 +101,16 @@ Status CheckSizes(const Checkpoint& checkpoint, const HeadTensorNames& names,
   heads.draft_vocab_size = target.vocab_size;
   const CheckpointTensor* output = checkpoint.Find(names.Output(0, heads.num_blocks));
   heads.shares_lm_head = output == nullptr && config.shares_lm_head;
-  if (output == nullptr || output->shape.size() != 2) return {};  // is reported with its name
+  if (output == nullptr || output->shape.size() != 2) return {};
   const bool is_mapped = checkpoint.Find("token_map") != nullptr;
   const int64_t rows = output->shape[0];
   if (is_mapped ? rows > target.vocab_size : rows != target.vocab_size) {
     return InvalidArgError("the heads are for a vocabulary of ", rows,
                            " tokens, and the model has ", target.vocab_size);
+  }
+  if (rows < kMaxMedusaTokens) {
+    return InvalidArgError("the heads have a vocabulary of ", rows, " tokens, expected at least ",
+                           kMaxMedusaTokens);
   }
   heads.draft_vocab_size = static_cast<int32_t>(rows);
   return {};
@@ -151,7 +157,7 @@ Status ReadTokenMap(const Checkpoint& checkpoint, int32_t vocab_size, MedusaWeig
   return {};
 }
 
-// Whether a number of `Bits` with these exponent bits is not finite: all of them are set.
+// Returns the index of the first number that is not finite: all of its exponent bits are set.
 template <typename Bits>
 std::optional<size_t> FindNotFinite(std::span<const uint8_t> bytes, Bits exponent) {
   const size_t count = bytes.size() / sizeof(Bits);
@@ -168,12 +174,13 @@ Status CheckFinite(const MedusaWeights& heads) {
   for (const auto& [key, weight] : heads.model.weights) {
     const CheckpointTensor& tensor = weight.tensor;
     std::optional<size_t> found;
-    if (tensor.type == CheckpointDataType::kBF16)
+    if (tensor.type == CheckpointDataType::kBF16) {
       found = FindNotFinite<uint16_t>(tensor.bytes, 0x7f80);
-    if (tensor.type == CheckpointDataType::kF16)
+    } else if (tensor.type == CheckpointDataType::kF16) {
       found = FindNotFinite<uint16_t>(tensor.bytes, 0x7c00);
-    if (tensor.type == CheckpointDataType::kF32)
+    } else if (tensor.type == CheckpointDataType::kF32) {
       found = FindNotFinite<uint32_t>(tensor.bytes, 0x7f800000);
+    }
     if (!found.has_value()) continue;
     return InvalidArgError("tensor '", weight.source.tensor, "': element ", *found, " is ",
                            ElementAsFloat(tensor, static_cast<int64_t>(*found)),
@@ -188,7 +195,7 @@ Result<MedusaWeights> ReadHeads(const Checkpoint& checkpoint, const DecoderSpec&
   MedusaWeights heads;
   heads.num_heads = CountHeads(checkpoint, names, config.num_heads);
   heads.num_blocks = config.num_blocks;
-  NEREID_RETURN_IF_ERROR(CheckSizes(checkpoint, names, config, target, heads));
+  NEREID_RETURN_IF_ERROR(ReadSizes(checkpoint, names, config, target, heads));
   heads.model.spec.hidden_size = target.hidden_size;
   heads.model.spec.vocab_size = heads.draft_vocab_size;
   heads.model.spec.tied_embeddings = false;

@@ -16,7 +16,7 @@ namespace nereid::llm {
 /// A head is num_blocks residual blocks, x + SiLU(weight x + bias), and a projection to the
 /// vocabulary. Its input is the target's hidden state behind the final norm.
 struct MedusaWeights {
-  /// Only `weights` and the sizes of `spec` mean something. Block b of head h is the layer
+  /// Only `weights` and the sizes of `spec` are set. Block b of head h is the layer
   /// h * num_blocks + b: WeightKind::kResidualBlock and, where there is one, kResidualBlockBias.
   /// The layer of a head's last block also has the head's kLmHead, unless shares_lm_head.
   DecoderModel model;
@@ -33,11 +33,12 @@ struct MedusaWeights {
   }
 };
 
-/// Opens the file of heads in a folder. UNSUPPORTED names a pickled file, and what to do with it.
+/// Opens the file of heads in a folder. UNSUPPORTED names a pickled file, and how to convert it.
 Result<Checkpoint> OpenMedusaCheckpoint(const std::string& folder);
 
 /// INVALID_ARG names what does not fit the target: a hidden size or a vocabulary, with both
-/// numbers, a tensor that is missing or has another shape, a value that is not finite.
+/// numbers, a vocabulary of fewer than kMaxMedusaTokens, a tensor that is missing or has another
+/// shape, a value that is not finite.
 Result<MedusaWeights> ReadMedusaWeights(const Checkpoint& checkpoint, const DecoderSpec& target);
 
 }  // namespace nereid::llm

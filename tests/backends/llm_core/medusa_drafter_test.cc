@@ -1,5 +1,5 @@
-// Trees of Medusa heads: lists of paths, trees of the likeliest paths, and the drafter with heads
-// whose tokens are known.
+// Medusa heads: lists of paths, trees of the likeliest paths, the drafter with heads whose tokens
+// are known, and the sizes of a file of heads.
 #include "backends/llm_core/speculation/medusa_drafter.h"
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include <random>
 
 #include "backends/llm_core/speculation/draft_tree.h"
+#include "backends/llm_core/speculation/medusa_weights.h"
 
 namespace nereid::llm {
 namespace {
@@ -251,6 +252,32 @@ TEST_F(MedusaDrafterTest, HeadsThatHaveFailedAreNotCalledAgain) {
   Propose({2}, 2);
   EXPECT_TRUE(drafts_[0].empty());
   EXPECT_EQ(heads_->num_runs, 1);
+}
+
+// The error for a head of hidden size 2 that knows so many of a model's 64 tokens.
+std::string ErrorOfSmallVocabulary(int64_t num_rows) {
+  const std::vector<uint8_t> zeros(static_cast<size_t>(std::max<int64_t>(16, 8 * num_rows)));
+  const auto bytes = [&](int64_t size) {
+    return std::span(zeros).first(static_cast<size_t>(size));
+  };
+  TensorMap tensors;
+  tensors["blocks.0.layers.0.weight"] = {CheckpointDataType::kF32, {2, 2}, bytes(16)};
+  tensors["lm_heads.0.weight"] = {CheckpointDataType::kF32, {num_rows, 2}, bytes(8 * num_rows)};
+  tensors["token_map"] = {CheckpointDataType::kI64, {num_rows}, bytes(8 * num_rows)};
+  DecoderSpec target;
+  target.hidden_size = 2;
+  target.vocab_size = 64;
+  const Checkpoint checkpoint = Checkpoint::FromParts("heads", R"({"num_heads":1})", "", tensors);
+  return ReadMedusaWeights(checkpoint, target).status().message();
+}
+
+TEST(MedusaWeightsTest, HeadsWithFewerTokensThanAreRankedAreRefused) {
+  for (const int64_t num_rows : {0, 1, 15}) {
+    EXPECT_EQ(ErrorOfSmallVocabulary(num_rows),
+              "Medusa heads 'heads': the heads have a vocabulary of " + std::to_string(num_rows) +
+                  " tokens, expected at least 16");
+  }
+  EXPECT_EQ(ErrorOfSmallVocabulary(16), "");
 }
 
 }  // namespace
