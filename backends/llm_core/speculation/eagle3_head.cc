@@ -2,7 +2,6 @@
 #include "backends/llm_core/speculation/eagle3_head.h"
 
 #include <cstring>
-#include <optional>
 
 #include "backends/llm_core/model/architectures/llama_family.h"
 #include "backends/llm_core/model/config_reader.h"
@@ -13,7 +12,7 @@ namespace {
 
 constexpr const char* kWhere = "config.json";
 
-// A file of `speculators` has the layer's sizes in an object of their own.
+// A file of `speculators` has the layer's sizes in a nested object.
 ConfigReader LayerConfig(const nlohmann::json& json) {
   const auto nested = json.find("transformer_layer_config");
   nlohmann::json config = nested != json.end() && nested->is_object() ? *nested : json;
@@ -21,7 +20,7 @@ ConfigReader LayerConfig(const nlohmann::json& json) {
   return ConfigReader(std::move(config));
 }
 
-// Options that change the equations and of which published heads have the default.
+// Refuses options that change the equations. All known heads have their defaults.
 Status RefuseOptions(ConfigReader& config) {
   for (const char* option : {"norm_before_fc", "fc_norm", "norm_output", "parallel_drafting"}) {
     if (!config.BoolOr(option, false)) continue;
@@ -33,7 +32,11 @@ Status RefuseOptions(ConfigReader& config) {
 std::vector<int32_t> ReadAuxLayers(ConfigReader& config, int32_t num_layers) {
   constexpr const char* kKey = "eagle_aux_hidden_state_layer_ids";
   std::vector<int32_t> layers = config.Ids(kKey);
-  if (layers.empty()) layers = config.Object("eagle_config").Ids(kKey);
+  if (layers.empty()) {
+    ConfigReader nested = config.Object("eagle_config");
+    layers = nested.Ids(kKey);
+    config.Fail(nested.status());
+  }
   if (layers.empty()) layers = {2, num_layers / 2, num_layers - 3};
   return layers;
 }
@@ -75,7 +78,7 @@ Status CheckSizes(ConfigReader& config, const Eagle3Head& head, const DecoderSpe
   return {};
 }
 
-// Names of SafeAILab's files, or of `speculators`'.
+// The names are those of SafeAILab's files or of `speculators`'.
 void MapWeights(const Checkpoint& checkpoint, int64_t feature_size, Eagle3Head& head) {
   const DecoderSpec& spec = head.model.spec;
   const int64_t hidden = spec.hidden_size;

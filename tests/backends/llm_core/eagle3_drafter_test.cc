@@ -2,10 +2,13 @@
 // head has no memory or fails.
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "backends/llm_core/speculation/eagle3_head.h"
 
 namespace nereid::llm {
 namespace {
@@ -302,6 +305,19 @@ TEST_F(KeptRowsTest, AHeadThatCanNotKeepRowsIsNotCalledAgain) {
   drafter_->Observe(first_, 5, {.num_rows = 1});
   EXPECT_EQ(log_.kept.size(), 5u);
   EXPECT_EQ(log_.num_finished, 1);
+}
+
+TEST(Eagle3HeadTest, AListOfLayersThatCanNotBeReadIsAnError) {
+  const char* const kConfig = R"({"hidden_size":64,"intermediate_size":96,
+    "num_attention_heads":4,"vocab_size":512,"max_position_embeddings":512,
+    "eagle_config":{"eagle_aux_hidden_state_layer_ids":["first"]}})";
+  DecoderSpec target;
+  target.hidden_size = 64;
+  target.vocab_size = 512;
+  target.layers.resize(8);
+  const Checkpoint checkpoint = Checkpoint::FromParts("head", kConfig, "", {});
+  EXPECT_THAT(std::string(ReadEagle3Head(checkpoint, target).status().message()),
+              ::testing::HasSubstr("'eagle_aux_hidden_state_layer_ids' holds"));
 }
 
 }  // namespace
