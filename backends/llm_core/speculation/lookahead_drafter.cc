@@ -1,4 +1,4 @@
-// The pool and the window of each sequence.
+// Keeps the pool and the window of each sequence.
 #include "backends/llm_core/speculation/lookahead_drafter.h"
 
 #include <algorithm>
@@ -16,14 +16,13 @@ struct LookaheadState : DrafterState {
         window(sizes.window_size, sizes.ngram_size - 1, tokens),
         num_first(tokens.size()) {}
 
-  // Adds the n-grams that end in tokens which came since the last call. Of a long prompt only the
-  // last ones are added, as many as the pool can have.
+  // Adds the n-grams whose last token came since the last call. Of a long prompt, only the last
+  // ones are added, as many as the pool can have.
   void AddNgrams(std::span<const int32_t> tokens) {
     const auto size = static_cast<size_t>(sizes.ngram_size);
     size_t end = std::max(num_pooled + 1, size);
-    if (tokens.size() > static_cast<size_t>(pool.capacity())) {
-      end = std::max(end, tokens.size() - static_cast<size_t>(pool.capacity()));
-    }
+    const auto most = static_cast<size_t>(pool.capacity());
+    if (tokens.size() > most) end = std::max(end, tokens.size() - most + 1);
     for (; end <= tokens.size(); ++end) pool.Insert(tokens.subspan(end - size, size));
     num_pooled = tokens.size();
   }
@@ -60,7 +59,7 @@ void LookaheadDrafter::Propose(std::span<DraftQuery> queries) {
   }
 }
 
-// Without it, the window stays as it is: a step had no drafts, or was lost.
+// Without a call, because a step had no drafts or was lost, the window stays as it is.
 void LookaheadDrafter::ObserveRowTokens(std::unique_ptr<DrafterState>& state,
                                         std::span<const int32_t> row_tokens) {
   if (state == nullptr) return;

@@ -13,10 +13,10 @@ namespace nereid::llm {
 
 /// Proposes a tree of two parts. The verification branch has up to verification_set_size n-grams
 /// whose first token is the newest one, out of a pool of those that were in the prompt, in the
-/// output, or in the window. The lookahead branch is the window (LookaheadWindow). The verification
-/// branch is first and the window follows column by column, since the engine may take only the
-/// first drafts: these are then the ones that are accepted most often, and of the window whole
-/// columns, which yield n-grams, are left. The others wait.
+/// output, or in the window. The lookahead branch is the window (LookaheadWindow). The engine may
+/// take only the first drafts. So the verification branch comes first, because its drafts are
+/// accepted most often, and the window follows column by column, because only whole columns yield
+/// n-grams. Columns that are not in the step wait.
 class LookaheadDrafter : public Drafter {
  public:
   /// Requires CheckLookaheadSizes(sizes).

@@ -1,7 +1,8 @@
-// Columns of guesses.
+// Fills, moves and refines the columns of guesses.
 #include "backends/llm_core/speculation/lookahead_window.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nereid::llm {
 
@@ -12,8 +13,8 @@ LookaheadWindow::LookaheadWindow(int32_t num_columns, int32_t num_rows,
   for (int32_t column = 0; column < num_columns; ++column) AppendRun(tokens);
 }
 
-// A real run of tokens is continued more sensibly than random ones. Steps of this length between
-// the runs spread them over all tokens.
+// A run of real tokens has likelier continuations than random tokens. Steps of this length between
+// the beginnings of the runs spread them over all tokens.
 void LookaheadWindow::AppendRun(std::span<const int32_t> tokens) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   const uint64_t first = (++num_runs_ * kStep >> 32) * tokens.size() >> 32;

@@ -1,4 +1,4 @@
-// Groups of places by the hash of the first token.
+// Hashes first tokens to groups of places, and searches in them.
 #include "backends/llm_core/speculation/ngram_pool.h"
 
 #include <algorithm>

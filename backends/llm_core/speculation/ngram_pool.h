@@ -8,15 +8,15 @@
 
 namespace nereid::llm {
 
-/// A bounded set of n-grams of one length, found by their first token, which determines the group
-/// of places that an n-gram may take. It takes a free place, or that of the n-gram of its group
-/// that was not seen for the longest time.
+/// A bounded set of n-grams of one length, which are found by their first token. That token
+/// determines the group of places that an n-gram may take. A new n-gram takes a free place of its
+/// group, or that of the n-gram there that was not seen for the longest time.
 class NgramPool {
  public:
   static constexpr int32_t kMaxNgrams = 4096;
   static constexpr size_t kMaxBytes = size_t{128} << 10;
 
-  /// `ngram_size`: tokens of an n-gram, 2 to 128. `max_found`: the most that Find is asked for, up
+  /// `ngram_size`: tokens of an n-gram, 2 to 129. `max_found`: the most that Find is asked for, up
   /// to 127.
   NgramPool(int32_t ngram_size, int32_t max_found);
 

@@ -338,8 +338,8 @@ TEST(LookaheadDrafterTest, AColumnWaitsWhereRulesBanEveryToken) {
 }
 
 TEST(NgramPoolTest, IsBoundedAndForgetsWhatItHasNotSeenForTheLongestTime) {
-  for (int32_t size = 2; size <= 128; ++size) {
-    const NgramPool pool(size, std::max(0, 127 / (size - 1) - 1));
+  for (int32_t size = 2; size <= 129; ++size) {
+    const NgramPool pool(size, 128 / (size - 1) - 1);
     EXPECT_GE(pool.capacity(), 16);
     EXPECT_LE(pool.capacity(), NgramPool::kMaxNgrams);
     EXPECT_LE(pool.capacity() * (size_t(size) * 4 + 8), NgramPool::kMaxBytes);
