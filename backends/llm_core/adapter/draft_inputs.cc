@@ -54,16 +54,12 @@ Status ReadDraftInputs(const Request& request, BatchInputs& inputs, int64_t row,
 Result<std::optional<LookaheadSizes>> ReadLookahead(BatchInputs& inputs, int64_t row,
                                                     const std::optional<LookaheadSizes>& of_model) {
   LookaheadSizes sizes = of_model.value_or(LookaheadSizes());
-  const std::pair<const char*, int32_t*> values[] = {
-      {"lookahead_window_size", &sizes.window_size},
-      {"lookahead_ngram_size", &sizes.ngram_size},
-      {"lookahead_verification_set_size", &sizes.verification_set_size}};
   bool is_given = false;
-  for (const auto& [name, value] : values) {
-    if (inputs.Find(name) == nullptr) continue;
-    NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>(name, row, *value));
+  for (const NamedLookaheadSize& input : kLookaheadSizes) {
+    if (inputs.Find(input.name) == nullptr) continue;
+    NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>(input.name, row, sizes.*input.size));
     if (!of_model) {
-      return InvalidArgError("input '", name, "' is ", *value,
+      return InvalidArgError("input '", input.name, "' is ", sizes.*input.size,
                              ": the model has no lookahead decoding; its parameter "
                              "'speculative_decoding' or 'decoding_mode' has to be lookahead");
     }

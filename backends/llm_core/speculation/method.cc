@@ -2,7 +2,6 @@
 #include "backends/llm_core/speculation/method.h"
 
 #include <charconv>
-#include <cstdlib>
 
 namespace nereid::llm {
 namespace {
@@ -21,32 +20,24 @@ constexpr NamedMethod kMethods[] = {{"off", DrafterKind::kOff},
                                     {"eagle3", DrafterKind::kEagle3, true},
                                     {"medusa", DrafterKind::kMedusa, true}};
 
-// The parameters of lookahead decoding and what they set.
-struct SizeParameter {
-  const char* name;
-  int32_t LookaheadSizes::*size;
-};
-constexpr SizeParameter kSizeParameters[] = {
-    {"lookahead_window_size", &LookaheadSizes::window_size},
-    {"lookahead_ngram_size", &LookaheadSizes::ngram_size},
-    {"lookahead_verification_set_size", &LookaheadSizes::verification_set_size}};
+Result<int32_t> ParseParameter(std::string_view name, std::string_view text) {
+  int32_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end) return value;
+  return InvalidArgError("parameter '", name, "' is '", text, "', expected an integer");
+}
 
 Status ReadLookaheadSizes(const std::function<std::string(std::string_view)>& value_of,
                           bool has_sizes, SpeculationMethod& method) {
-  for (const SizeParameter& parameter : kSizeParameters) {
+  for (const NamedLookaheadSize& parameter : kLookaheadSizes) {
     const std::string text = value_of(parameter.name);
     if (text.empty()) continue;
     if (method.kind != DrafterKind::kLookahead) {
       return InvalidArgError("parameter '", parameter.name, "' is ", text,
                              ": it needs 'decoding_mode' or 'speculative_decoding' lookahead");
     }
-    int32_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || stop != end) {
-      return InvalidArgError("parameter '", parameter.name, "' is '", text,
-                             "', expected an integer");
-    }
+    NEREID_ASSIGN_OR_RETURN(const int32_t value, ParseParameter(parameter.name, text));
     int32_t& size = method.lookahead.*parameter.size;
     if (has_sizes && value != size) {
       return InvalidArgError("parameter '", parameter.name, "' is ", value,
@@ -64,22 +55,22 @@ Status ReadLookaheadSizes(const std::function<std::string(std::string_view)>& va
 Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
-  const std::string_view folder =
-      equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  const bool has_value = equals != std::string_view::npos;
+  const std::string_view value = has_value ? text.substr(equals + 1) : std::string_view();
   if (name == "lookahead") {
     SpeculationMethod method = {.kind = DrafterKind::kLookahead};
-    if (equals == std::string_view::npos) return method;
-    NEREID_ASSIGN_OR_RETURN(method.lookahead, ParseLookaheadSizes(folder));
+    if (!has_value) return method;
+    NEREID_ASSIGN_OR_RETURN(method.lookahead, ParseLookaheadSizes(value));
     return method;
   }
   for (const NamedMethod& method : kMethods) {
     if (name != method.name) continue;
-    if (method.takes_folder && folder.empty()) {
+    if (method.takes_folder && value.empty()) {
       return InvalidArgError("got '", text, "': the method needs a folder, expected ", name,
                              "=FOLDER");
     }
-    if (!method.takes_folder && equals != std::string_view::npos) break;
-    return SpeculationMethod{method.kind, std::string(folder)};
+    if (!method.takes_folder && has_value) break;
+    return SpeculationMethod{method.kind, std::string(value)};
   }
   return InvalidArgError("got '", text, "', expected ", kSpeculationMethods);
 }
@@ -100,10 +91,11 @@ Result<SpeculationMethod> FindSpeculationMethod(
   }
   const bool has_sizes = text.find('=') != std::string::npos;
   NEREID_RETURN_IF_ERROR(ReadLookaheadSizes(value_of, has_sizes, *method));
-  const std::string most = value_of("max_draft_tokens");
-  if (method->kind != DrafterKind::kLookahead || most.empty()) return method;
+  const std::string text_of_most = value_of("max_draft_tokens");
+  if (method->kind != DrafterKind::kLookahead || text_of_most.empty()) return method;
+  NEREID_ASSIGN_OR_RETURN(const int32_t most, ParseParameter("max_draft_tokens", text_of_most));
   const int64_t num_drafts = method->lookahead.num_drafts();
-  if (std::atoll(most.c_str()) >= num_drafts) return method;
+  if (most >= num_drafts) return method;
   return InvalidArgError("parameter 'max_draft_tokens' is ", most,
                          ": lookahead decoding with these sizes has ", num_drafts,
                          " draft tokens a step, (window + verification set) * (ngram - 1) - 1, "

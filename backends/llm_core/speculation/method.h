@@ -35,7 +35,7 @@ inline constexpr std::string_view kSpeculationMethods =
     "off, auto, ngram, suffix, lookahead, lookahead=WINDOW,NGRAM,VERIFICATION, draft=FOLDER, "
     "eagle3=FOLDER or medusa=FOLDER";
 
-/// UNSUPPORTED names a method that the engine does not have, INVALID_ARG anything else.
+/// INVALID_ARG names the methods, or what the method needs.
 Result<SpeculationMethod> ParseSpeculationMethod(std::string_view text);
 
 /// Reads all parameters that choose a method or its sizes: speculative_decoding, decoding_mode

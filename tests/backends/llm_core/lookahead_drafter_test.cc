@@ -434,6 +434,8 @@ TEST(LookaheadSizesTest, AreThoseOfTheParameters) {
                 .find("'lookahead_ngram_size' 64"),
             std::string::npos);
   EXPECT_NE(error_of({{"speculative_decoding", "lookahead=4"}}), "");
+  EXPECT_EQ(error_of({{"speculative_decoding", "lookahead"}, {"max_draft_tokens", "many"}}),
+            "parameter 'max_draft_tokens' is 'many', expected an integer");
 }
 
 }  // namespace
