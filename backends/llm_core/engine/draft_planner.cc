@@ -134,8 +134,9 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
     if (!decodes) continue;
     if (drafts.num_idle_steps < UINT8_MAX) ++drafts.num_idle_steps;
     const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
-    const int32_t most = std::min(
-        {options_.max_draft_tokens, left, proposes_trees() ? kMaxTreeDrafts : kMaxDraftTokens});
+    const int32_t most =
+        std::min({options_.max_draft_tokens, left,
+                  proposes_trees() && options_.verifies_trees ? kMaxTreeDrafts : kMaxDraftTokens});
     // An accepted draft is not replaced.
     if (sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(int64_t{most} + 1)) {
       continue;

@@ -85,7 +85,7 @@ class DraftPlanner {
   // Records a step whose entries all decode, and of whose `num_drafts` drafts so many were
   // accepted. `seconds` include the time of Plan.
   void RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted, double seconds);
-  const SpeculationCounts& counts() const { return counts_; }  // of the drafter
+  const SpeculationCounts& counts() const { return counts_; }  // of the drafter and of grammars
   const SpeculationCounts& client_counts() const { return client_counts_; }
 
  private:

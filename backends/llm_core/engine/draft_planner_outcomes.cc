@@ -51,7 +51,7 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
   drafts.num_accepted += num_accepted;
   drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
   acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
-  if (is_probe_ && !drafts.are_of_client) {
+  if (is_probe_ && drafts.are_of_drafter) {
     num_probed_ += num_accepted + (num_accepted < num_drafts ? 1 : 0);
     num_probed_accepted_ += num_accepted;
   }

@@ -159,15 +159,22 @@ class RepeatingDrafter : public Drafter {
 class DraftPlannerTest : public ::testing::Test {
  protected:
   DraftPlannerTest() {
-    SpeculationOptions options;
-    options.drafter = std::make_shared<RepeatingDrafter>();
+    Start({.drafter = std::make_shared<RepeatingDrafter>()});
+    running_.push_back(MakeSequence(100));
+  }
+  void Start(const SpeculationOptions& options) {
     planner_ = std::make_unique<DraftPlanner>(options, true);
+  }
+  // A sequence of three prompt tokens that decodes.
+  std::unique_ptr<Sequence> MakeSequence(int32_t num_max_tokens, bool speculates = true) {
     auto request = std::make_unique<GenerationRequest>();
     request->prompt = {1, 2, 3};
-    running_.push_back(MakeSequences(std::move(request)));
-    planner_->Add(*running_[0]);
-    running_[0]->num_max_tokens = 100;
-    running_[0]->num_cached = 2;
+    request->speculates = speculates;
+    std::unique_ptr<Sequence> sequence = MakeSequences(std::move(request));
+    planner_->Add(*sequence);
+    sequence->num_max_tokens = num_max_tokens;
+    sequence->num_cached = 2;
+    return sequence;
   }
   int32_t Planned() {
     planner_->Plan(running_);
@@ -286,15 +293,59 @@ TEST(StepCostsTest, PlainStepsAreMeasuredAgain) {
 }
 
 TEST_F(DraftPlannerTest, LeavesOutWhatARequestTurnsOff) {
-  auto request = std::make_unique<GenerationRequest>();
-  request->prompt = {1, 2, 3};
-  request->speculates = false;
-  running_.push_back(MakeSequences(std::move(request)));
-  planner_->Add(*running_[1]);
-  running_[1]->num_max_tokens = 100;
-  running_[1]->num_cached = 2;
+  running_.push_back(MakeSequence(100, /*speculates=*/false));
   planner_->Plan(running_);
   EXPECT_EQ(running_[1]->num_drafts, 0);
+}
+
+// Would propose trees if the executor verified them.
+class ThwartedDrafter : public RepeatingDrafter {
+ public:
+  bool proposes_trees() const override { return true; }
+  void Propose(std::span<DraftQuery> queries) override {
+    for (const DraftQuery& query : queries) {
+      EXPECT_FALSE(query.takes_trees);
+      EXPECT_EQ(query.max_drafts, kMaxDraftTokens);
+    }
+    RepeatingDrafter::Propose(queries);
+  }
+};
+
+TEST_F(DraftPlannerTest, AnExecutorWithoutTreesGetsNoLongerChainsFromADrafterOfTrees) {
+  Start({.drafter = std::make_shared<ThwartedDrafter>(),
+         .max_draft_tokens = kMaxTreeDrafts,
+         .adapts_length = false});
+  running_[0] = MakeSequence(1000);
+  EXPECT_EQ(Planned(), kMaxDraftTokens);
+}
+
+class CostlyDrafter : public RepeatingDrafter {
+ public:
+  bool is_costly() const override { return true; }
+};
+
+// Tokens that a grammar forces are accepted whatever the drafter is worth.
+TEST_F(DraftPlannerTest, ATrialHasTheOutcomesOfTheDrafterAlone) {
+  for (const bool has_forced_tokens : {false, true}) {
+    Start({.drafter = std::make_shared<CostlyDrafter>()});
+    running_[0] = MakeSequence(1000);
+    const std::unique_ptr<Sequence> forced = MakeSequence(1000);
+    forced->drafts->match_class = AcceptanceRates::kNumClasses - 1;
+    for (int i = 0; i < 30; ++i) planner_->RecordAccepted(*running_[0], 4, 0);
+    int num_plain = 0;
+    for (; Planned() == 0; ++num_plain) {
+      ASSERT_LT(num_plain, 200);
+      planner_->RecordStep(1, 0, 0, 1.0);
+    }
+    int num_trials = 0;
+    for (int32_t drafts = 2; drafts > 0; drafts = Planned()) {
+      ASSERT_LT(++num_trials, 20);
+      planner_->RecordStep(1, drafts, 0, 1.02);
+      planner_->RecordAccepted(*running_[0], drafts, 0);
+      if (has_forced_tokens) planner_->RecordAccepted(*forced, 8, 8);
+    }
+    EXPECT_EQ(num_trials, 6) << has_forced_tokens;
+  }
 }
 
 }  // namespace
