@@ -1,13 +1,14 @@
 /// \file
-/// The measured time that a costly drafter takes for one more draft token of some sequences.
-/// [engine thread]
+/// The measured time that a costly drafter takes for one more draft token of some sequences, and
+/// for a token of a sequence that it has not seen. [engine thread]
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
+
+#include "backends/llm_core/speculation/step_costs.h"
 
 namespace nereid::llm {
 
@@ -17,13 +18,18 @@ class DraftTimes {
   void Record(int32_t num_sequences, int32_t length, double seconds) {
     double& average = seconds_[Class(num_sequences)];
     const double one = seconds / length;
-    if (average == 0.0) {
-      // A first call may take long, and may be the last one if it seems to.
-      const double near = Of(num_sequences, 1, 0.0);
-      average = near > 0.0 ? std::min(one, 2.0 * near) : one;
-    } else {  // as in StepCosts: delays say little
-      average += (one < average ? 0.5 : 0.125) * (std::min(one, 2.0 * average) - average);
-    }
+    // A first call may take long, and stays the last one if its time is believed.
+    const double near = average == 0.0 ? Of(num_sequences, 1, 0.0) : 0.0;
+    average = NextAverage(average, near > 0.0 ? std::min(one, 2.0 * near) : one);
+  }
+  /// Records such a proposal, of any length, before which the drafter caught up with `num_unseen`
+  /// >= 1 tokens of the sequences.
+  void RecordCatchUp(int32_t num_sequences, int32_t length, int32_t num_unseen, double seconds) {
+    const double part = static_cast<double>(num_unseen) / (num_unseen + length * num_sequences);
+    const double catch_up = IsMeasured(num_sequences)
+                                ? std::max(0.0, seconds - Of(num_sequences, length, 0.0))
+                                : part * seconds;
+    seconds_of_unseen_ = NextAverage(seconds_of_unseen_, catch_up / num_unseen);
   }
   bool IsMeasured(int32_t num_sequences) const { return seconds_[Class(num_sequences)] > 0.0; }
   /// The expected seconds of `length` tokens for each of the sequences; `guess` for one token if
@@ -37,6 +43,8 @@ class DraftTimes {
     }
     return length * guess;
   }
+  /// The expected seconds for each token that the drafter has not seen; 0: not measured.
+  double OfUnseen() const { return seconds_of_unseen_; }
 
  private:
   static constexpr int32_t kNumClasses = 16;  // powers of two
@@ -46,6 +54,7 @@ class DraftTimes {
   }
 
   std::array<double, kNumClasses> seconds_ = {};  // 0: not measured
+  double seconds_of_unseen_ = 0.0;
 };
 
 }  // namespace nereid::llm

@@ -8,12 +8,6 @@
 namespace nereid::llm {
 namespace {
 
-// Steps are delayed more often than hastened, and the first ones are slow.
-constexpr double kWeightOfLonger = 0.125;
-constexpr double kWeightOfShorter = 0.5;
-// A measured duration may grow to at most this multiple of the average at once, so that a step that
-// the operating system delayed does not count for what it took.
-constexpr double kMostGrowth = 2.0;
 // What a draft token costs in the guess, in units of a sequence's share of the step.
 constexpr double kGuessedCost = 0.02;
 // A measurement of a step with drafts holds for this many steps. One trial among so many costs less
@@ -54,13 +48,7 @@ void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds
   cost.measured_at = num_steps_;
   ++cost.num_measured;
   cost.num_drafts = num_drafts;
-  if (cost.seconds == 0.0) {
-    cost.seconds = seconds;
-  } else {
-    const double bounded = std::min(seconds, kMostGrowth * cost.seconds);
-    const double weight = seconds < cost.seconds ? kWeightOfShorter : kWeightOfLonger;
-    cost.seconds += weight * (bounded - cost.seconds);
-  }
+  cost.seconds = NextAverage(cost.seconds, seconds);
 }
 
 bool StepCosts::NeedsPlainStep(int32_t num_sequences) const {

@@ -3,11 +3,23 @@
 /// pay. [engine thread]
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
 namespace nereid::llm {
+
+/// An average of durations after one more of them; 0: there was none before. Steps are delayed more
+/// often than hastened, and the first ones are slow, so that a shorter duration weighs more. A
+/// longer one counts for at most twice the average, since it may be a delay by the operating
+/// system.
+inline double NextAverage(double average, double seconds) {
+  constexpr double kWeightOfLonger = 0.125, kWeightOfShorter = 0.5, kMostGrowth = 2.0;
+  if (average == 0.0) return seconds;
+  const double weight = seconds < average ? kWeightOfShorter : kWeightOfLonger;
+  return average + weight * (std::min(seconds, kMostGrowth * average) - average);
+}
 
 /// The typical duration of a step of so many tokens, in any unit.
 struct StepCostPoint {
