@@ -1,4 +1,4 @@
-// See grammar_drafts.h.
+// Removes drafts that grammars do not allow, and proposes the text that they force.
 #include "backends/llm_core/engine/grammar_drafts.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace nereid::llm {
 namespace {
 
 constexpr int32_t kMaxForcedTokens = 8;  // of one sequence in one step
-// Of a step with its forced tokens. The rows of a larger one take time of their own, so that a
-// sequence that writes the text in other tokens would delay the others.
+// Tokens of a step with its forced tokens. A step of more takes longer, so that a sequence that
+// writes the text in other tokens would delay the others.
 constexpr size_t kMaxForcedRows = 32;
 // Forced text is no longer proposed to a sequence that writes it in other tokens.
 constexpr float kLeastAcceptance = 0.5f;
@@ -24,8 +24,9 @@ std::span<const int32_t> FirstParents(const SequenceDrafts& drafts, size_t count
   return parents.empty() ? parents : parents.first(count);
 }
 
-// Drafts that the grammar does not allow leave a tree, with those behind them. A drafter that reads
-// row tokens needs the places of its drafts, so that only the last ones leave.
+// Removes the drafts that the grammar does not allow from a tree, with those behind them. A drafter
+// that reads row tokens needs the places of its drafts, so that only the last ones are removed; the
+// masks ban the others.
 void RemoveForbidden(Sequence& sequence) {
   SequenceDrafts& drafts = *sequence.drafts;
   const auto proposed = std::span<const int32_t>(drafts.ids).first(sequence.num_drafts);
@@ -50,21 +51,17 @@ void RemoveForbidden(Sequence& sequence) {
 void FitDrafts(Sequence& sequence, int32_t max_forced) {
   SequenceDrafts& drafts = *sequence.drafts;
   if (sequence.num_drafts > 0) RemoveForbidden(sequence);
-  const bool decodes = sequence.num_tokens() - sequence.num_cached == 1 && !sequence.is_suspended;
-  const int32_t left = sequence.num_max_tokens - sequence.num_tokens() - 1;
+  const int32_t most = std::min(sequence.max_drafts(), max_forced);
   // A token that replaces a sampled one is no draft.
   const bool is_replaced = sequence.has_reasoning_budget &&
                            sequence.reasoning->IsDueWithin(int64_t{kMaxForcedTokens} + 1);
   constexpr int32_t kClass = AcceptanceRates::kNumClasses - 1;
-  if (sequence.num_drafts == 0 && decodes && std::min(left, max_forced) > 0 && !is_replaced &&
+  if (sequence.num_drafts == 0 && sequence.decodes_next() && most > 0 && !is_replaced &&
       drafts.acceptance.Estimate(kClass, kPriorAcceptance, kPriorWeight) >= kLeastAcceptance) {
-    std::vector<int32_t> forced =
-        sequence.grammar->ForcedTokens(static_cast<size_t>(std::min(left, max_forced)));
+    std::vector<int32_t> forced = sequence.grammar->ForcedTokens(static_cast<size_t>(most));
     if (!forced.empty()) {
+      drafts.ClearProposal();
       drafts.ids = std::move(forced);
-      drafts.parents.clear();
-      drafts.logits = {};
-      drafts.are_of_client = drafts.are_of_drafter = drafts.returns_row_tokens = false;
       drafts.match_class = kClass;
       sequence.num_drafts = static_cast<uint8_t>(drafts.ids.size());
     }

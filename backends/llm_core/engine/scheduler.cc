@@ -157,7 +157,7 @@ void Scheduler::ScheduleRunning(StepBatch& batch) {
 // those may need soon.
 void Scheduler::LimitDrafts(Sequence& sequence) {
   const int32_t num_tokens = sequence.num_tokens();
-  int32_t most = std::min(draft_budget_, sequence.num_max_tokens - num_tokens - 1);
+  int32_t most = std::min(draft_budget_, sequence.max_drafts());
   if (num_tokens < sequence.num_min_tokens) {
     most = std::min(most, sequence.num_min_tokens - num_tokens - 1);
   }

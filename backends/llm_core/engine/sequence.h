@@ -43,8 +43,8 @@ struct SequenceLogits {
 struct SequenceDrafts {
   std::vector<int32_t> ids;      // proposed behind the newest token
   std::vector<int32_t> parents;  // of `ids`, as BatchEntry::draft_parents
-  std::unique_ptr<DrafterState>
-      state;  // what the drafter keeps for the sequence; null: nothing yet
+  // What the drafter keeps for the sequence; null: nothing yet.
+  std::unique_ptr<DrafterState> state;
   // The logits of the client's `ids`, [ids.size(), vocab_size]; empty for a drafter's.
   std::span<const float> logits;
   int32_t num_seen = 0;  // tokens of the sequence that a costly drafter had at its last proposal
@@ -54,8 +54,8 @@ struct SequenceDrafts {
   bool returns_row_tokens = false;   // `ids` are of a drafter that reads row tokens
   bool reads_hidden_states = false;  // the drafter reads those of the next step
   AcceptanceRates acceptance;
-  // Recent sums for proposals of trees: the accepted drafts that all sequences' yields promise, and
-  // those that were accepted.
+  // Recent sums over the trees of the sequence: the accepted drafts that the yields of all
+  // sequences promise, and those that were accepted.
   float sum_promised = 0.0f, sum_accepted = 0.0f;
   int32_t match_class = 0;              // of `ids`, as AcceptanceRates counts them
   int32_t num_direct = kMaxTreeDrafts;  // of `ids`, as DraftQuery::num_direct
@@ -63,10 +63,16 @@ struct SequenceDrafts {
   int64_t num_accepted = 0;
   uint8_t num_idle_steps = 0;  // the last steps in a row without a draft worth verifying, up to 255
 
-  // Whether steps with the sequence may overlap: a draft behind a pending token can not be
-  // proposed.
   static constexpr uint8_t kStepsUntilIdle = 8;
+  // Whether steps with the sequence may overlap: a draft behind a pending token cannot be proposed.
   bool is_idle() const { return num_idle_steps >= kStepsUntilIdle; }
+  // Removes the drafts. What the drafter keeps for the sequence remains.
+  void ClearProposal() {
+    ids.clear();
+    parents.clear();
+    logits = {};
+    are_of_client = are_of_drafter = returns_row_tokens = false;
+  }
 };
 
 struct alignas(128) Sequence {
@@ -106,7 +112,7 @@ struct alignas(128) Sequence {
   int32_t index = 0;                     // index among the sequences of its request
   std::shared_ptr<BeamGroup> beams;      // with beam search
   std::vector<SampledToken> candidates;  // of this step, until all beams have theirs
-  // if logits, likely tokens or prompt log probabilities are requested
+  // If logits, likely tokens or prompt log probabilities are requested.
   std::unique_ptr<SequenceLogits> kept_logits;
   std::unique_ptr<SequenceGrammar> grammar;  // if the request has one
   // If the request bounds its reasoning, until that has ended.
@@ -132,6 +138,15 @@ struct alignas(128) Sequence {
   // Output tokens whose ids are known.
   std::span<const int32_t> output_ids() const {
     return std::span<const int32_t>(token_ids).first(num_known()).subspan(num_prompt);
+  }
+  // Whether its next step computes the newest token alone.
+  bool decodes_next() const { return num_tokens() - num_cached == 1 && !is_suspended; }
+  // Drafts that its next step may verify: the step also yields the token behind them.
+  int32_t max_drafts() const { return num_max_tokens - num_tokens() - 1; }
+  // As in SamplingInput.
+  std::span<const int32_t> banned_ids() const {
+    if (num_tokens() >= num_min_tokens) return {};
+    return request->stop.end_ids;
   }
   // Prefetch distance of loops over sequences. Thousands of sequences do not stay in the CPU's
   // first-level cache between steps.

@@ -62,9 +62,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     entry.sampling.params = &sequence.sampling();
     entry.sampling.token_ids = sequence.token_ids;
     entry.sampling.num_prompt = sequence.num_prompt;
-    if (sequence.num_tokens() < sequence.num_min_tokens) {
-      entry.sampling.banned_ids = sequence.request->stop.end_ids;
-    }
+    entry.sampling.banned_ids = sequence.banned_ids();
     if (sequence.has_grammar) {
       entry.token_masks = sequence.grammar->masks(sequence.num_drafts);
       batch.has_token_masks = true;
