@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/draft_trials.h"
 #include "backends/llm_core/engine/sequence.h"
 #include "backends/llm_core/speculation/draft_times.h"
 #include "backends/llm_core/speculation/drafter.h"
@@ -59,7 +60,8 @@ class DraftPlanner {
       : options_(std::move(options)),
         is_supported_(is_supported),
         now_(std::move(now)),
-        costs_(typical_costs) {}
+        costs_(typical_costs),
+        trials_(options_.drafter.get(), options_.adapts_length) {}
 
   // Whether any sequence may have drafts, of the drafter or of a client.
   bool is_on() const { return is_supported_; }
@@ -71,7 +73,7 @@ class DraftPlanner {
   // Called when the result of a step is known, for each sequence with `num_drafts` > 0 drafts in
   // it, before its tokens are applied. `i`: the index of its entry.
   void RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i, const StepResult& result);
-  // Of RecordVerified: counts the accepted ones of a sequence's drafts.
+  // Called by RecordVerified: counts the accepted ones of a sequence's drafts.
   void RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_t num_accepted);
   // Called for each entry of a step with hidden states, before its tokens are applied. `i`: its
   // index in the result.
@@ -89,15 +91,20 @@ class DraftPlanner {
   const SpeculationCounts& client_counts() const { return client_counts_; }
 
  private:
-  // Whether the drafter may see the sequence's tokens.
-  bool MayPropose(const Sequence& sequence) const;
-  // Drafts for the sequences in drafting_, and what is expected of them.
+  // Numbers of drafts for the sequences in drafting_, and what is expected of them.
   struct Choice {
     std::vector<uint8_t> lengths;  // parallel to drafting_
     double yield = 1.0;            // tokens a second, in units of a step without drafts
     double expected = 0.0;         // accepted drafts
   };
 
+  // Whether the drafter may see the sequence's tokens.
+  bool MayPropose(const Sequence& sequence) const;
+  // Fills drafting_ with the sequences for which the drafter is asked, each with its most drafts in
+  // num_drafts, and decides whose hidden states are read. Returns how many sequences decode.
+  int32_t ChooseSequences(std::span<const std::unique_ptr<Sequence>> running);
+  // The part for one sequence that decodes. With `may_propose`, the drafter may be asked.
+  void AllowDrafts(Sequence& sequence, bool may_propose);
   // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
   // the output differs from them.
   static bool TakeClientDrafts(Sequence& sequence, int32_t most);
@@ -106,6 +113,8 @@ class DraftPlanner {
   // Asks the drafter for up to num_drafts drafts of each sequence in drafting_. Removes those that
   // get none.
   void Propose();
+  DraftQuery QueryFor(Sequence& sequence) const;
+  void TakeProposal(const DraftQuery& query, Sequence& sequence) const;
   // Measures a call of a costly drafter.
   void RecordDrafting(double seconds);
   // Lowers the sequences' num_drafts to what pays.
@@ -118,25 +127,33 @@ class DraftPlanner {
   // Sets lengths_ to the first `most` drafts of each sequence, up to `most_together`. With
   // `only_direct`, up to the sequence's num_direct.
   void SetTreeSizes(int32_t most, bool only_direct, int32_t most_together);
-  // The expected accepted ones of the first drafts of drafting_[i].
+  // The number of accepted drafts that is expected of the first `num_drafts` of drafting_[i].
   double Expected(size_t i, int32_t num_drafts) const;
   void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
-  // Takes sequences out whose end is too near for a costly drafter to catch up with them, and those
-  // that it catches up with in a later step, because all together take too long.
+  // Leaves out the sequences whose end is too near for a costly drafter to catch up with them, and
+  // those that it catches up with in a later step, because all together take too long.
   void SkipCostlyCatchUps(int32_t num_decoding);
   // The tokens that a costly drafter has not seen, but for those of the last step. One that reads
   // hidden states only catches up with those that it got.
   int32_t NumBehind(const Sequence& sequence) const;
+  // The expected time to catch up with them.
+  double CatchUpSeconds(const Sequence& sequence) const;
+  // The expected time of a costly drafter for up to `longest` drafts of so many sequences. `plain`:
+  // of a step without drafts.
+  double DraftingSeconds(int32_t num_drafting, int32_t longest, double plain) const;
   // Makes lengths_ the choice if it yields more and may be risked.
   void Consider(int32_t num_decoding, Choice& choice) const;
-  // A few drafts of some sequences, to measure again whether drafting would pay.
-  void ConsiderProbe(int32_t num_decoding, Choice& choice);
-  // Ends the trial if it has told enough.
-  void JudgeProbe();
-  // Nothing is tried for a while. `is_longer`: for twice as many steps as the last time.
-  void RestFromProbes(bool is_longer);
+  // Chooses a few drafts of some sequences, to measure again whether drafting would pay.
+  void ConsiderTrial(int32_t num_decoding, Choice& choice);
+  // The sequences in drafting_ that may be tried, by index.
+  std::vector<size_t> SequencesToTry() const;
+  // The expected time of a step that tries these.
+  double TrialSeconds(int32_t num_decoding, std::span<const size_t> tried) const;
+  // The drafts of a sequence in a trial.
+  int32_t TrialLength(const Sequence& sequence) const;
+  // The probability with which a draft of the sequence is accepted.
   float RateOf(const Sequence& sequence) const;
-  // What the proposals for a sequence yield, in units of those for all.
+  // What the trees of a sequence yield, in units of what those of all sequences do.
   static float TreeFactorOf(const Sequence& sequence);
   bool proposes_trees() const {
     return options_.drafter != nullptr && options_.drafter->proposes_trees();
@@ -144,8 +161,7 @@ class DraftPlanner {
   bool is_costly() const { return options_.drafter != nullptr && options_.drafter->is_costly(); }
   // Whether the drafter's acceptance is measured only by verifying its drafts.
   bool needs_trials() const { return is_costly() || proposes_trees(); }
-  int32_t ProbeLength(const Sequence& sequence) const;
-  // Of a step with so many drafts of a sequence.
+  // The yields of steps with as many drafts of a sequence as this one.
   TreeYields& YieldsOf(const SequenceDrafts& drafts, int32_t num_drafts) {
     return yields_[num_drafts > drafts.num_direct ? 1 : 0];
   }
@@ -154,27 +170,17 @@ class DraftPlanner {
   const bool is_supported_;
   const std::function<double()> now_;
   AcceptanceRates acceptance_{AcceptanceRates::kMemoryOfEngine};  // of all sequences
-  // Of a drafter of trees: of steps with direct drafts alone, and with others.
+  // For a drafter of trees: of steps with direct drafts alone, and of steps with others.
   std::array<TreeYields, 2> yields_;
   StepCosts costs_;
   DraftTimes draft_times_;
   GainAccount account_;
+  DraftTrials trials_;
   SpeculationCounts counts_;
   SpeculationCounts client_counts_;
-  double draft_seconds_ = 0.0;      // of the last Plan
-  double catch_up_seconds_ = 0.0;   // of these: for tokens that the drafter had not seen
-  double seconds_of_unseen_ = 0.0;  // for each such token, on average; 0: not measured
-  // Plain steps before the next probe. None while a trial goes on.
-  int32_t num_steps_to_probe_ = 0;
-  int32_t num_rest_steps_ = 0;  // after the last trial in vain
-  bool is_probe_ = false;       // the last Plan's drafts are a probe
-  int32_t num_probed_ = 0;      // outcomes of this trial
-  int32_t num_probed_accepted_ = 0;
-  double expected_ = 0.0;        // accepted drafts that the last Plan expects
-  int32_t num_plain_steps_ = 0;  // since the last step with drafts
-  bool is_resting_ = false;      // hidden states are read of few sequences, which are tried
-  int32_t num_read_steps_ = 0;   // of a rest: since hidden states are read for the next trial
-  uint32_t num_plans_ = 0;
+  double draft_seconds_ = 0.0;  // that the drafter took in the last Plan
+  double expected_ = 0.0;       // accepted drafts that the last Plan expects
+  uint32_t num_plans_ = 0;      // by which sequences take turns in being considered first
   // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
   double sum_expected_ = 0.0;
   double sum_accepted_ = 0.0;

@@ -1,5 +1,7 @@
-// What became of drafts: acceptance, and the hidden states that a step returned.
+// What became of drafts: the time that they took, acceptance, and the hidden states that a step
+// returned.
 #include <algorithm>
+#include <utility>
 
 #include "backends/llm_core/engine/draft_planner.h"
 #include "backends/llm_core/speculation/draft_tree.h"
@@ -7,14 +9,67 @@
 namespace nereid::llm {
 namespace {
 
-// Of the sums of a sequence in a step with a tree, and the accepted drafts that all sequences'
-// yields weigh for it.
+// How much the sums of expected and accepted drafts keep in a step with drafts, and in one without.
+constexpr double kMemoryOfSums = 0.95;
+constexpr double kPlainMemoryOfSums = 0.99;
+// How much an acceptance that is measured only by verifying drafts keeps in a step without drafts.
+constexpr float kPlainMemoryOfRates = 0.998f;
+// How much the sums of a sequence keep in a step with a tree, and the accepted drafts that the
+// yields of all sequences weigh for it.
 constexpr float kMemoryOfTreeSums = 0.9f;
 constexpr float kTreeWeight = 2.0f;
-// Tokens of a sequence that a drafter reads hidden states of, before it is called.
+// The most tokens that a drafter is taken to catch up with, of those whose hidden states it got.
 constexpr int32_t kMostObserved = 1024;
 
 }  // namespace
+
+void DraftPlanner::RecordDrafting(double seconds) {
+  draft_seconds_ = seconds;
+  size_t longest = 0;
+  int32_t num_caught_up = 0;
+  for (size_t i = 0; i < queries_.size(); ++i) {
+    longest = std::max(longest, queries_[i].drafts->size());
+    num_caught_up += queries_[i].num_caught_up;
+    drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
+    drafting_[i]->drafts->num_observed = 0;
+  }
+  const auto num_queries = static_cast<int32_t>(queries_.size());
+  const int32_t length = options_.drafter->DraftingSteps(static_cast<int32_t>(longest));
+  if (num_caught_up > 0) {
+    draft_times_.RecordCatchUp(num_queries, length, num_caught_up, seconds);
+  } else if (length > 0) {
+    draft_times_.Record(num_queries, length, seconds);
+  }
+}
+
+void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted,
+                              double seconds) {
+  const double draft_seconds = std::exchange(draft_seconds_, 0.0);
+  const double expected = std::exchange(expected_, 0.0);
+  costs_.Record(num_sequences, num_drafts, seconds - draft_seconds);
+  const bool is_plain = num_drafts == 0 && draft_seconds == 0.0;
+  const double memory = is_plain ? kPlainMemoryOfSums : kMemoryOfSums;
+  sum_expected_ *= memory;
+  sum_accepted_ *= memory;
+  if (is_plain) {
+    trials_.RecordPlain();
+    if (needs_trials()) acceptance_.Fade(kPlainMemoryOfRates);
+    if (proposes_trees()) {
+      for (TreeYields& yields : yields_) yields.Fade(kPlainMemoryOfRates);
+    }
+    account_.RecordPlain(seconds);
+    return;
+  }
+  trials_.RecordDrafted(num_drafts, num_accepted);
+  if (expected > 0.0) {
+    sum_expected_ += expected;
+    sum_accepted_ += num_accepted;
+  }
+  const double plain = costs_.PlainSeconds(num_sequences);
+  if (plain > 0.0) {
+    account_.RecordDrafted(seconds, plain, num_sequences, num_sequences + num_accepted);
+  }
+}
 
 float DraftPlanner::TreeFactorOf(const Sequence& sequence) {
   const SequenceDrafts& drafts = *sequence.drafts;
@@ -51,10 +106,7 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
   drafts.num_accepted += num_accepted;
   drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
   acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
-  if (is_probe_ && drafts.are_of_drafter) {
-    num_probed_ += num_accepted + (num_accepted < num_drafts ? 1 : 0);
-    num_probed_accepted_ += num_accepted;
-  }
+  if (drafts.are_of_drafter) trials_.RecordOutcome(num_drafts, num_accepted);
   SpeculationCounts& counts = drafts.are_of_client ? client_counts_ : counts_;
   counts.num_drafted += num_drafts;
   counts.num_accepted += num_accepted;
