@@ -19,7 +19,7 @@
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
-#include "tests/backends/cpu_reference/random_medusa_heads.h"
+#include "tests/backends/cpu_reference/random_tensors.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
 namespace nereid::cpu {
@@ -412,7 +412,15 @@ TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
 }
 
 TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
-  const testing::RandomMedusaHeads random_heads(3);
+  constexpr int64_t kHidden = 64;
+  testing::RandomTensors tensors(3);
+  for (const std::string head : {"0", "1", "2"}) {
+    tensors.Add(head + ".0.linear.weight", {kHidden, kHidden});
+    tensors.Add(head + ".0.linear.bias", {kHidden});
+    tensors.Add(head + ".1.weight", {kVocabSize, kHidden});
+  }
+  const std::shared_ptr<const llm::Checkpoint> heads =
+      tensors.Checkpoint("heads", R"({"medusa_num_heads":3,"medusa_num_layers":1})");
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
@@ -420,10 +428,10 @@ TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
   int64_t num_accepted = 0;
   for (Setting setting : Settings()) {
     setting.shape = CarelessShape::kTrees;  // for the size of the trees
-    auto weights = llm::ReadMedusaWeights(*random_heads.checkpoint(), model->spec);
+    auto weights = llm::ReadMedusaWeights(*heads, model->spec);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
-    auto layers = MedusaLayers::Create(random_heads.checkpoint(), std::move(*weights), target,
-                                       *model, setting.num_threads);
+    auto layers =
+        MedusaLayers::Create(heads, std::move(*weights), target, *model, setting.num_threads);
     std::unique_ptr<llm::Executor> executor = OpenModel(directory_, setting);
     ASSERT_TRUE(
         executor->CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kHost).ok());
