@@ -232,25 +232,11 @@ void Engine::SleepDuringStep() {
 
 Status Engine::CollectStep() {
   SleepDuringStep();
-  const auto collect_begin = options_.clock->Now();
+  const auto collect_began = options_.clock->Now();
   NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
   const StepInFlight step = steps_in_flight_.TakeCompleted();
   if (!overlaps_) scheduler_.MarkComputed();
-  ++num_steps_;
-  const auto previous = std::exchange(collected_, options_.clock->Now());
-  const auto took = collected_ - std::max(previous, step.began);
-  step_seconds_ += std::chrono::duration<double>(took).count();
-  planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_begin);
-  if (step.is_prefill)
-    scheduler_.RecordComputed(step.num_tokens, std::chrono::duration<double>(took).count());
-  if (draft_planner_.is_on() && step.decodes_with_drafts && result.is_typical) {
-    // Steps that do not overlap also take the time of drafting and planning.
-    const auto all = was_busy_ ? collected_ - previous : overlaps_ ? took : collected_ - planned_;
-    size_t num_accepted = 0;
-    for (const auto& accepted : result.accepted) num_accepted += accepted.size();
-    draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
-                              static_cast<int32_t>(num_accepted), Seconds(all));
-  }
+  MeasureStep(step, result, collect_began);
   std::vector<const Sequence*> finished;
   bool any_retired = false;
   for (size_t i = 0; i < step.sequences.size(); ++i) {
@@ -258,52 +244,11 @@ Status Engine::CollectStep() {
       step.sequences[i + 2 * Sequence::kPrefetchDistance]->Prefetch();
       step.sequences[i + Sequence::kPrefetchDistance]->PrefetchTokens();
     }
-    Sequence& sequence = *step.sequences[i];
-    if (sequence.finish != FinishReason::kNone) {  // ended while the step ran
+    if (step.sequences[i]->finish != FinishReason::kNone) {  // ended while the step ran
       any_retired = true;
-      continue;
+    } else {
+      ApplyEntry(*step.sequences[i], i, step.samples[i], result, finished);
     }
-    // Sequences with beams or kept logits prevent overlap, so that batch_ is the batch of this
-    // step.
-    if (sequence.kept_logits != nullptr) {
-      KeepLogits(batch_.entries[i], i, result, limits_.vocab_size, sequence);
-    }
-    // A drafter that reads hidden states prevents overlap, too.
-    if (result.has_hidden_states() && batch_.entries[i].returns_hidden_states)
-      draft_planner_.RecordHiddenStates(sequence, batch_.entries[i], i, result);
-    if (!step.samples[i]) continue;
-    if (sequence.beams != nullptr) {
-      BeamGroup& beams = *sequence.beams;
-      num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
-      if (beams.is_stuck()) {
-        stuck_.Add(sequence.request, sequence.num_output() + 1);
-      } else if (beams.is_over()) {
-        beams.AppendSequences(finished);
-      }
-      continue;
-    }
-    Status applied;
-    if (sequence.num_drafts > 0) {
-      draft_planner_.RecordVerified(sequence, std::exchange(sequence.num_drafts, 0), i, result);
-      applied = ApplyAccepted(sequence, result.accepted[i]);
-    } else if (sequence.drafts != nullptr) {
-      draft_planner_.RecordUnverified(sequence, result.tokens[i].id);
-    }
-    const int32_t number = sequence.num_output() - sequence.num_pending + 1;
-    if (!applied.ok() || sequence.finish != FinishReason::kNone) {
-      // An accepted draft ended the sequence.
-    } else if (result.tokens[i].id != kNoToken) {
-      applied = ApplyToken(sequence, result.tokens[i]);
-    } else if (!EndWithoutToken(sequence)) {
-      const Status error = sequence.has_grammar ? sequence.grammar->status() : Status::Ok();
-      stuck_.Add(sequence.request, number, error);
-      continue;
-    }
-    if (!applied.ok()) {
-      stuck_.Add(sequence.request, number, applied);
-      continue;
-    }
-    if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
   if (result.has_hidden_states()) draft_planner_.FinishHiddenStates();
   if (!finished.empty()) steps_in_flight_.Retire(scheduler_.Remove(finished));
@@ -311,6 +256,68 @@ Status Engine::CollectStep() {
   if (any_retired) steps_in_flight_.FreeRetired();
   was_busy_ = !scheduler_.is_empty();
   return Status::Ok();
+}
+
+void Engine::MeasureStep(const StepInFlight& step, const StepResult& result,
+                         EngineClock::TimePoint collect_began) {
+  ++num_steps_;
+  const auto previous = std::exchange(collected_, options_.clock->Now());
+  const auto took = collected_ - std::max(previous, step.began);
+  step_seconds_ += Seconds(took);
+  planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_began);
+  if (step.is_prefill) scheduler_.RecordComputed(step.num_tokens, Seconds(took));
+  if (!draft_planner_.is_on() || !step.decodes_with_drafts || !result.is_typical) return;
+  // Steps that do not overlap also take the time of drafting and planning.
+  const auto all = was_busy_ ? collected_ - previous : overlaps_ ? took : collected_ - planned_;
+  size_t num_accepted = 0;
+  for (const auto& accepted : result.accepted) num_accepted += accepted.size();
+  draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
+                            static_cast<int32_t>(num_accepted), Seconds(all));
+}
+
+void Engine::ApplyEntry(Sequence& sequence, size_t i, bool samples, StepResult& result,
+                        std::vector<const Sequence*>& finished) {
+  // Sequences with beams or kept logits prevent overlap, so that batch_ is the batch of this step.
+  // A drafter that reads hidden states prevents it, too.
+  if (sequence.kept_logits != nullptr) {
+    KeepLogits(batch_.entries[i], i, result, limits_.vocab_size, sequence);
+  }
+  if (result.has_hidden_states() && batch_.entries[i].returns_hidden_states) {
+    draft_planner_.RecordHiddenStates(sequence, batch_.entries[i], i, result);
+  }
+  if (!samples) return;
+  if (sequence.beams == nullptr) {
+    ApplySampled(sequence, i, result);
+    if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
+    return;
+  }
+  BeamGroup& beams = *sequence.beams;
+  num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
+  if (beams.is_stuck()) {
+    stuck_.Add(sequence.request, sequence.num_output() + 1);
+  } else if (beams.is_over()) {
+    beams.AppendSequences(finished);
+  }
+}
+
+void Engine::ApplySampled(Sequence& sequence, size_t i, const StepResult& result) {
+  Status applied;
+  if (sequence.num_drafts > 0) {
+    draft_planner_.RecordVerified(sequence, std::exchange(sequence.num_drafts, 0), i, result);
+    applied = ApplyAccepted(sequence, result.accepted[i]);
+  } else if (sequence.drafts != nullptr) {
+    draft_planner_.RecordUnverified(sequence, result.tokens[i].id);
+  }
+  if (sequence.finish != FinishReason::kNone) return;  // an accepted draft ended the sequence
+  const int32_t number = sequence.num_output() - sequence.num_pending + 1;
+  if (applied.ok() && result.tokens[i].id != kNoToken) {
+    applied = ApplyToken(sequence, result.tokens[i]);
+  } else if (applied.ok()) {
+    if (EndWithoutToken(sequence)) return;
+    stuck_.Add(sequence.request, number,
+               sequence.has_grammar ? sequence.grammar->status() : Status::Ok());
+  }
+  if (!applied.ok()) stuck_.Add(sequence.request, number, applied);
 }
 
 Status Engine::ApplyToken(Sequence& sequence, const SampledToken& sampled) {

@@ -100,6 +100,15 @@ class Engine {
   Status SubmitStep();
   void SleepDuringStep();
   Status CollectStep();
+  // `collect_began`: when the engine began to wait for the result.
+  void MeasureStep(const StepInFlight& step, const StepResult& result,
+                   EngineClock::TimePoint collect_began);
+  // Applies the result of the step's entry `i`. With `samples`, sequences that end with it are
+  // appended to `finished`.
+  void ApplyEntry(Sequence& sequence, size_t i, bool samples, StepResult& result,
+                  std::vector<const Sequence*>& finished);
+  // The part for sampled tokens, without beam search.
+  void ApplySampled(Sequence& sequence, size_t i, const StepResult& result);
   // An error means that the grammar could not follow the token.
   Status ApplyToken(Sequence& sequence, const SampledToken& sampled);
   // No token was sampled. Returns whether the text is complete, and ends the sequence then.
@@ -128,9 +137,9 @@ class Engine {
   int64_t num_cancel_checks_ = 0;  // rounds in which sinks were polled
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
-  EngineClock::TimePoint planned_;    // when the newest step was begun to plan
-  EngineClock::TimePoint collected_;  // when the last step was
-  bool was_busy_ = false;             // when the last step was collected, other work was there
+  EngineClock::TimePoint planned_;    // when planning of the newest step began
+  EngineClock::TimePoint collected_;  // when the result of the last step was there
+  bool was_busy_ = false;             // the scheduler had sequences left then
   PlanningTimer planning_timer_;
   double step_seconds_ = 0.0;
 

@@ -41,6 +41,55 @@ int32_t AdapterIndex(const GenerationRequest& request, StepBatch& batch) {
   return static_cast<int32_t>(found - batch.adapters.begin());
 }
 
+// Keeps what the request returns for the prompt tokens of the entry. For a recomputed sequence:
+// earlier rows were kept the first time, later rows belong to output tokens.
+void KeepPromptOutputs(const BatchEntry& entry, size_t i, const StepResult& result,
+                       int32_t vocab_size, Sequence& sequence) {
+  SequenceLogits& kept = *sequence.kept_logits;
+  const GenerationRequest& request = *sequence.request;
+  const int32_t skip = kept.num_prompt_done - entry.num_cached;
+  const int32_t end = std::min(entry.num_tokens, sequence.num_prompt - entry.num_cached);
+  if (request.returns_context_logits && skip < end) {
+    const auto first = result.logits[i].begin();
+    kept.context_logits.insert(kept.context_logits.end(), first + ptrdiff_t{skip} * vocab_size,
+                               first + ptrdiff_t{end} * vocab_size);
+  }
+  // The last prompt token is followed by output, which has no prompt log probability.
+  const int32_t last = std::min(end, sequence.num_prompt - 1 - entry.num_cached);
+  if (request.returns_prompt_log_probs && skip < last) {
+    const std::vector<float>& found = result.prompt_log_probs[i];
+    kept.prompt_log_probs.insert(kept.prompt_log_probs.end(), found.begin() + skip,
+                                 found.begin() + last);
+  }
+  if (request.num_prompt_top_log_probs > 0) {
+    const std::span<const float> logits = result.logits[i];
+    std::vector<SampledToken> top;
+    for (int32_t row = skip; row < last; ++row) {
+      FindTopTokens(logits.subspan(size_t(row) * vocab_size, vocab_size),
+                    request.num_prompt_top_log_probs, top);
+      kept.prompt_top_tokens.insert(kept.prompt_top_tokens.end(), top.begin(), top.end());
+    }
+  }
+  kept.num_prompt_done = std::max(kept.num_prompt_done, entry.num_cached + end);
+}
+
+// Adds the draft tokens that the step verifies.
+void AppendDrafts(const Sequence& sequence, BatchEntry& entry, std::vector<int32_t>& token_ids) {
+  const SequenceDrafts& drafts = *sequence.drafts;
+  token_ids.insert(token_ids.end(), drafts.ids.begin(), drafts.ids.begin() + sequence.num_drafts);
+  entry.num_draft_tokens = sequence.num_drafts;
+  entry.num_tokens += sequence.num_drafts;
+  entry.num_logits += sequence.num_drafts;
+  const std::span<const int32_t> parents = drafts.parents;
+  if (!parents.empty()) entry.draft_parents = parents.first(sequence.num_drafts);
+  entry.returns_row_tokens = drafts.returns_row_tokens;
+  if (drafts.logits.empty()) return;
+  const GenerationRequest& request = *sequence.request;
+  const size_t row_size = request.draft_logits.size() / request.draft_ids.size();
+  entry.draft_logits = drafts.logits.first(row_size * sequence.num_drafts);
+  entry.draft_threshold = request.draft_threshold;
+}
+
 }  // namespace
 
 void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
@@ -74,80 +123,35 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
     const auto first = sequence.token_ids.begin() + sequence.num_cached;
     batch.token_ids.insert(batch.token_ids.end(), first, first + num_tokens);
   }
-  if (sequence.num_drafts > 0) {
-    const auto first = sequence.drafts->ids.begin();
-    batch.token_ids.insert(batch.token_ids.end(), first, first + sequence.num_drafts);
-    entry.num_draft_tokens = sequence.num_drafts;
-    entry.num_tokens += sequence.num_drafts;
-    entry.num_logits += sequence.num_drafts;
-    if (const std::span<const int32_t> parents = sequence.drafts->parents; !parents.empty()) {
-      entry.draft_parents = parents.first(sequence.num_drafts);
-    }
-    entry.returns_row_tokens = sequence.drafts->returns_row_tokens;
-    if (const std::span<const float> logits = sequence.drafts->logits; !logits.empty()) {
-      const GenerationRequest& request = *sequence.request;
-      const size_t row_size = request.draft_logits.size() / request.draft_ids.size();
-      entry.draft_logits = logits.first(row_size * sequence.num_drafts);
-      entry.draft_threshold = sequence.request->draft_threshold;
-    }
-  }
+  if (sequence.num_drafts > 0) AppendDrafts(sequence, entry, batch.token_ids);
   if (sequence.has_beams_or_logits) AddOptionalOutputs(sequence, entry);
 }
 
 void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,
                 Sequence& sequence) {
   SequenceLogits& kept = *sequence.kept_logits;
-  const GenerationRequest& request = *sequence.request;
   if (entry.num_logits == entry.num_tokens && kept.num_prompt_done < sequence.num_prompt) {
-    // For a recomputed sequence: earlier rows were kept the first time, later rows belong to output
-    // tokens.
-    const int32_t skip = kept.num_prompt_done - entry.num_cached;
-    const int32_t end = std::min(entry.num_tokens, sequence.num_prompt - entry.num_cached);
-    if (request.returns_context_logits && skip < end) {
-      const auto first = result.logits[i].begin();
-      kept.context_logits.insert(kept.context_logits.end(), first + ptrdiff_t{skip} * vocab_size,
-                                 first + ptrdiff_t{end} * vocab_size);
-    }
-    // The last prompt token is followed by output, which has no prompt log probability.
-    const int32_t last = std::min(end, sequence.num_prompt - 1 - entry.num_cached);
-    if (request.returns_prompt_log_probs && skip < last) {
-      const std::vector<float>& found = result.prompt_log_probs[i];
-      kept.prompt_log_probs.insert(kept.prompt_log_probs.end(), found.begin() + skip,
-                                   found.begin() + last);
-    }
-    if (request.num_prompt_top_log_probs > 0) {
-      const std::span<const float> logits = result.logits[i];
-      std::vector<SampledToken> top;
-      for (int32_t row = skip; row < last; ++row) {
-        FindTopTokens(logits.subspan(size_t(row) * vocab_size, vocab_size),
-                      request.num_prompt_top_log_probs, top);
-        kept.prompt_top_tokens.insert(kept.prompt_top_tokens.end(), top.begin(), top.end());
-      }
-    }
-    kept.num_prompt_done = std::max(kept.num_prompt_done, entry.num_cached + end);
+    KeepPromptOutputs(entry, i, result, vocab_size, sequence);
   }
   if (entry.num_top_tokens > 0) {
     const std::vector<SampledToken>& top = result.top_tokens[i];
     kept.top_tokens.insert(kept.top_tokens.end(), top.begin(), top.end());
   }
-  if (entry.samples && request.returns_generation_logits) {
-    const std::vector<float>& logits = result.logits[i];
-    if (entry.num_draft_tokens > 0) {  // the row of the newest token, and those of the accepted
-      const auto keep = [&](int32_t row) {
-        const auto first = logits.begin() + ptrdiff_t{row} * vocab_size;
-        kept.generation_logits.insert(kept.generation_logits.end(), first, first + vocab_size);
-      };
-      keep(0);
-      for (size_t n = 0; n < result.accepted[i].size(); ++n) keep(1 + AcceptedDraft(result, i, n));
-      return;
-    }
-    if (request.uses_beams()) {
-      kept.step_logits =
-          std::make_shared<const std::vector<float>>(logits.end() - vocab_size, logits.end());
-      return;
-    }
+  if (!entry.samples || !sequence.request->returns_generation_logits) return;
+  const std::vector<float>& logits = result.logits[i];
+  const auto keep = [&](int32_t row) {
+    const auto first = logits.begin() + ptrdiff_t{row} * vocab_size;
+    kept.generation_logits.insert(kept.generation_logits.end(), first, first + vocab_size);
+  };
+  if (sequence.request->uses_beams()) {
+    kept.step_logits =
+        std::make_shared<const std::vector<float>>(logits.end() - vocab_size, logits.end());
+  } else if (entry.num_draft_tokens == 0) {
     kept.generation_logits.insert(kept.generation_logits.end(), logits.end() - vocab_size,
                                   logits.end());
+  } else {
+    keep(0);  // behind the newest token
+    for (size_t n = 0; n < result.accepted[i].size(); ++n) keep(1 + AcceptedDraft(result, i, n));
   }
 }
 

@@ -1,4 +1,4 @@
-// The requests of a step that can not go on, because a sequence of theirs has no token that it may
+// The requests of a step that cannot go on, because one of their sequences has no token that it may
 // continue with. [engine thread]
 #pragma once
 
@@ -18,7 +18,8 @@ class StuckRequests {
   void Add(std::shared_ptr<GenerationRequest> request, int32_t output_token, Status error = {}) {
     requests_.push_back({std::move(request), output_token, std::move(error)});
   }
-  // Sends the first error of each request to its sink. Takes all its sequences from the scheduler.
+  // Sends the first error of each request to its sink, and removes the request's sequences from the
+  // scheduler.
   void Fail(int32_t vocab_size, Scheduler& scheduler, StepsInFlight& steps);
 
  private:
