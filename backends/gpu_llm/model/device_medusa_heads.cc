@@ -192,7 +192,8 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
                           LinearRunner::Create(multiplied, kMedusaRows, num_processors));
   linear_.emplace(std::move(linear));
-  return {};
+  // The stream of the kernels does not wait for the default stream, which clears the counters.
+  return CudaStatus(cudaStreamSynchronize(nullptr), "the buffers of Medusa heads");
 }
 
 void DeviceMedusaHeads::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {

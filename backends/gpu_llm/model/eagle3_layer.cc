@@ -159,7 +159,8 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   for (Event& event : row_done_) {
     NEREID_ASSIGN_OR_RETURN(event, MakeEvent());
   }
-  return {};
+  // The stream of the kernels does not wait for the default stream, which clears the counters.
+  return CudaStatus(cudaStreamSynchronize(nullptr), "the buffers of a draft head");
 }
 
 std::unique_ptr<llm::HeadCache> Eagle3Layer::MakeCache() const {
