@@ -146,7 +146,7 @@ std::vector<const GpuMatrix*> GpuWeights::matrices() const {
 }
 
 void GpuWeights::KeepInputsInBf16() {
-  lm_head.quantizes_input = false;
+  lm_head.quantizes_input = feature_projection.quantizes_input = false;
   for (GpuLayer& layer : layers) {
     for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down,
                               &layer.expert_gate_up.first, &layer.expert_down.first}) {
