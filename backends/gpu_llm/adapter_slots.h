@@ -31,9 +31,9 @@ class AdapterSlots {
   // what lies where, all are placed anew. False: they do not fit at all, and nothing has changed.
   bool Find(std::span<const Need> needs, int64_t step, std::vector<Place>& places);
 
-  // Finds a place for an adapter of a later step than `step` - 1, whose memory no step from
-  // `first_running` on uses and no adapter that was prepared for `step`. False: there is none, and
-  // Find() will make room.
+  // Finds a place for an adapter that a step from `step` on will use. It takes the place of no
+  // adapter that a step from `first_running` on uses or that was prepared for `step`. False: there
+  // is none, and Find() will make room.
   bool Prepare(const Need& need, int64_t step, int64_t first_running, Place& place);
 
   // The adapter has no place any more: its copy failed. No step uses it.
@@ -45,8 +45,8 @@ class AdapterSlots {
     return found == adapters_.end() ? -1 : found->second.bytes;
   }
 
-  // The last step that used an adapter whose memory may have been taken since; -1: none. New
-  // adapters must not be copied before it has ended.
+  // The last step that used an adapter whose memory may have been taken since; -1: there is none.
+  // New adapters must not be copied before it has ended.
   int64_t last_replaced_step() const { return last_replaced_step_; }
   int32_t num_resident() const { return static_cast<int32_t>(adapters_.size()); }
 

@@ -1,5 +1,5 @@
-// Sums of weights and buffers. They are estimates: what they miss comes out of the memory that the
-// KV cache leaves.
+// Adds up weights and buffers. The sums are estimates: what they miss comes out of the memory that
+// the KV cache leaves.
 #include "backends/gpu_llm/companion_memory.h"
 
 #include <algorithm>

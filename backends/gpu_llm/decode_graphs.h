@@ -16,7 +16,7 @@ namespace nereid::gpu {
 
 class DecodeGraphs {
  public:
-  // As of StepGraphs.
+  // The arguments are those of StepGraphs.
   DecodeGraphs(PeerGroup* group, const std::function<void(const std::string&)>& on_warning)
       : graphs_{StepGraphs(group, on_warning), StepGraphs(group, on_warning),
                 StepGraphs(group, on_warning), StepGraphs(group, on_warning),

@@ -92,7 +92,7 @@ LogitEdit* DrawPlanner::Edit(int32_t id) {
 
 bool DrawPlanner::AddEdits(const llm::SamplingInput& input) {
   const llm::SamplingParams& params = *input.params;
-  // Their complement is nearly the whole vocabulary.
+  // All other tokens are banned, which is nearly the whole vocabulary.
   if (!params.allowed_ids.empty()) return false;
   for (size_t id = 0; id < params.embedding_bias.size(); ++id) {
     if (params.embedding_bias[id] == 0.0f) continue;

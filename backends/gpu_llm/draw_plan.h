@@ -60,7 +60,7 @@ class DrawPlanner {
   std::span<const HostDraw> on_host() const { return on_host_; }
 
  private:
-  // Plans the draw of one position, `input` of which ends before it.
+  // Plans the draw of one position. The tokens of `input` end before it.
   void Add(const HostDraw& at, const llm::SamplingInput& input,
            std::span<const uint32_t> token_mask);
   // False if the list of edits is full.

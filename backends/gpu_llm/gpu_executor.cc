@@ -15,7 +15,7 @@ namespace {
 // A longer gap between steps counts as waiting for requests, not as idle time.
 constexpr double kMaxIdleGapSeconds = 5e-3;
 
-// The launches of a step of more rows take no longer than the step.
+// Launching a step of more rows takes the host no longer than the step takes the device.
 constexpr int32_t kFewRows = 64;
 
 // Makes the device current and returns the form of the kernels that it runs.
@@ -416,8 +416,9 @@ Result<bool> GpuExecutor::Launch(const llm::StepBatch& batch, int32_t buffer_ind
                                 shape.num_tokens, num_trials == 0, StepsBeforeRecording(shape),
                                 [&] { return Run(shape, false); }, stream_.get()));
   }
-  // Many rows take longer than their launches; and a step has one product of the LM head, whose
-  // trials take many steps.
+  // A step without a graph is typical, too, if its rows take the device longer than their launches
+  // take the host. One trial does not matter: a step has one product of the LM head, whose trials
+  // take many steps.
   const bool is_plain = is_launched || !has_graph || counts().num_failed_recordings > 0 ||
                         (shape.num_tokens > kFewRows && !is_recording);
   const bool is_typical = is_plain && num_trials <= 1;

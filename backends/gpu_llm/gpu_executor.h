@@ -46,8 +46,8 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
-  // With more sequences, a head gained nothing or lost in a process whose steps with drafts had all
-  // sizes for the first time (bench/results/speculation_gpu.csv).
+  // With more sequences an EAGLE-3 head gained nothing, or lost, in a process whose steps with
+  // drafts had all sizes for the first time (bench/results/speculation_gpu.csv).
   static constexpr int32_t kMaxHiddenStateSequences = 16;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
@@ -76,8 +76,8 @@ class GpuExecutor : public llm::Executor {
   const GpuWeights& weights() const { return weights_; }
   // Waits until all submitted work has completed.
   void Drain();
-  // Logits of the newest step, row by row, after sampling rules: the sampled rows, or the other
-  // rows if none is sampled.
+  // Logits of the newest step, which was collected, row by row, after sampling rules: the sampled
+  // rows, or the other rows if none is sampled.
   Result<std::vector<float>> ReadLogits();
   // For tests: makes the given step report a failed launch.
   void FailAt(int64_t step) { fail_at_ = step; }

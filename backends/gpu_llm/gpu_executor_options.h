@@ -66,7 +66,7 @@ struct GpuExecutorOptions {
   const llm::Checkpoint* checkpoint = nullptr;
 };
 
-// Refuses by parameter's name what a model does not have with these options.
+// UNSUPPORTED names the parameter that this model does not support.
 Status CheckOptions(const GpuExecutorOptions& options, const llm::DecoderSpec& spec);
 
 }  // namespace nereid::gpu

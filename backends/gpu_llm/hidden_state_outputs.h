@@ -23,14 +23,14 @@ class HiddenStateOutputs {
   // Allocates the host's copies for `max_num_rows` rows, which else grow with the largest step.
   Status Allocate(const HiddenStates& states, int64_t max_num_rows);
 
-  // Returns the states that entries request, which are complete with the step. `states`: of the
-  // step; null: none are kept, which is an error. The previous step of this buffer (0 or 1) was
-  // collected.
+  // Begins to return the states that entries request. They are complete when the step is. `states`:
+  // of the step; null: none are kept, which is an error. The previous step of this buffer (0 or 1)
+  // was collected.
   Status Return(const llm::StepBatch& batch, const HiddenStates* states, int32_t buffer_index,
                 cudaStream_t stream, llm::StepResult& result);
-  // Begins a step without any.
+  // Begins a step. None of its states are requested before Return().
   void Clear(int32_t buffer_index) { steps_[buffer_index].rows.clear(); }
-  // Moves those of a completed step to its result.
+  // Moves the requested states of a completed step to its result.
   void Take(const HiddenStates* states, int32_t buffer_index, size_t num_entries,
             llm::StepResult& result) const;
 

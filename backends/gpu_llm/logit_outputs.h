@@ -26,30 +26,33 @@ class LogitOutputs {
   static Result<LogitOutputs> Create(const StepLogits& logits, int32_t max_num_rows,
                                      int32_t max_num_tokens);
   LogitOutputs(LogitOutputs&&) noexcept = default;
-  // Allocates the memory of the most likely tokens, which else the first request does.
+  // Allocates the memory of the most likely tokens, which otherwise the first request does.
   Status AllocateTopTokens();
 
   // Begins a step. The previous step of this buffer (0 or 1) was collected.
   void Begin(int32_t buffer_index);
-  // Of rows [first, first + count) of the step's logit rows, which are the first rows of the
-  // logits. `rows`: their owners; `next_ids`: of all rows of the step, on the device. Waits if
-  // logits are requested, which go to `result`.
+  // Some consecutive rows of the step's logit rows, from `first` on. They are the first rows of the
+  // logits.
   struct Rows {
     std::span<const StepPlanner::LogitRow> owners;
     int32_t first;
-    const int32_t* next_ids;
-    const float* log_sums;  // of these rows
+    const int32_t* next_ids;  // of all logit rows of the step, on the device
+    const float* log_sums;    // of these rows
   };
+  // Takes the logits and the log probabilities that sequences request of the rows. Waits for the
+  // step if logits are requested, which go to `result`.
   Status Extract(const llm::StepBatch& batch, const Rows& rows, int32_t buffer_index,
                  HostLogits& host_logits, cudaStream_t stream, llm::StepResult& result);
-  // `first_rows`: of each entry, its first sampled row; -1: not sampled.
+  // Ranks the candidates of beams. `first_rows`: the first sampled row of each entry; -1: the entry
+  // is not sampled. Waits for the step if there are beams.
   Status FindCandidates(const llm::StepBatch& batch, std::span<const int32_t> first_rows,
                         HostLogits& host_logits, cudaStream_t stream, llm::StepResult& result);
+  // Launches the search for the most likely tokens.
   Status FindTopTokens(const llm::StepBatch& batch, std::span<const int32_t> first_rows,
                        const float* log_sums, int32_t buffer_index, cudaStream_t stream);
 
-  // Of a step that has completed and whose drafts are accepted: log probabilities and the most
-  // likely tokens.
+  // Moves log probabilities and the most likely tokens to the result of a step that has completed
+  // and whose drafts were compared.
   void Take(int32_t buffer_index, size_t num_entries, llm::StepResult& result) const;
 
  private:

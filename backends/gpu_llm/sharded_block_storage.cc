@@ -76,7 +76,8 @@ void ShardedBlockStorage::Take(size_t rank, bool waits, std::vector<Fetched>& en
   }
 }
 
-// Fetches end in their order on each GPU, so that those behind which a GPU waits end at last.
+// On each GPU fetches end in the order in which they began. So a GPU on which no more of them have
+// ended than on all GPUs holds up the next one, and is waited for.
 std::vector<llm::BlockStorage::Fetched> ShardedBlockStorage::Collect(bool waits) {
   std::vector<Fetched> ended;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) Take(rank, false, ended);

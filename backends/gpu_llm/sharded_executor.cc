@@ -1,4 +1,4 @@
-// Every call runs once on all rank threads.
+// ShardedExecutor: runs every call on each rank's thread.
 #include "backends/gpu_llm/sharded_executor.h"
 
 namespace nereid::gpu {

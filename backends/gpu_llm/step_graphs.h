@@ -25,10 +25,10 @@ class StepGraphs {
 
   // False: no graph of this size exists, and nothing was launched.
   Result<bool> Launch(int32_t num_rows, cudaStream_t stream);
-  // Records the work that `launch` puts on the stream, if this size has not been tried. Call it
-  // after such a step has run. `is_settled`: on this GPU the step used its final algorithms. The
-  // recording happens at the `min_steps`-th step that was settled on all GPUs: whether it was tried
-  // now. An error means that the device or another GPU has failed, not the recording.
+  // Records the work that `launch` puts on the stream at the `min_steps`-th step of this size that
+  // was settled on all GPUs, once. Call it after each such step has been launched. `is_settled`: on
+  // this GPU the step used its final algorithms. Returns whether a recording was tried now. An
+  // error means that the device or another GPU has failed, not the recording.
   Result<bool> Record(int32_t num_rows, bool is_settled, int32_t min_steps,
                       const std::function<Status()>& launch, cudaStream_t stream);
 

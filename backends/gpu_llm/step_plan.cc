@@ -114,7 +114,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
     num_adapter_tiles += (sequence.num_tokens + kAdapterTileRows - 1) / kAdapterTileRows;
     ForEachPromptRow(sequence, [&](int32_t, int32_t) { shape_.has_prompt_rows = true; });
   }
-  is_decode_ &= !shape_.has_prompt_rows;  // recorded and fused steps have no such rows
+  is_decode_ &= !shape_.has_prompt_rows;  // recorded steps have no such rows
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   shape_.num_tokens = !is_decode_       ? num_tokens
                       : num_drafts == 0 ? PaddedBatch(num_tokens)

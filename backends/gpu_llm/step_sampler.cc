@@ -7,8 +7,8 @@
 
 namespace nereid::gpu {
 
-// The masks before the KV cache takes the memory that is left, so that a request with a grammar
-// cannot fail for want of it.
+// The masks are allocated before the KV cache takes the memory that is left, so that a request with
+// a grammar cannot fail for want of it.
 Result<StepSampler> StepSampler::Create(const StepLogits& logits, int32_t max_num_rows,
                                         bool draws) {
   StepSampler sampler(logits, max_num_rows, draws);

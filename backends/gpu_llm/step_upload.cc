@@ -9,7 +9,7 @@
 namespace nereid::gpu {
 namespace {
 
-// DrawItem and LogitEdit are read in 16 bytes.
+// The parts of a plan start at multiples of 16 bytes.
 constexpr size_t kPlanAlign = 16;
 constexpr size_t Aligned(size_t size_bytes) {
   return (size_bytes + kPlanAlign - 1) / kPlanAlign * kPlanAlign;
@@ -51,8 +51,8 @@ Status StepUpload::Start(std::span<const int32_t> words, std::span<const DrawIte
                     "the step's plan");
 }
 
-// On all GPUs of a group in the same step. An allocation may wait for all of them, so that none may
-// wait for this one meanwhile.
+// All GPUs of a group call this in the same step. An allocation may wait for all GPUs, so none of
+// them may wait for this one meanwhile.
 Status StepUpload::Grow(PinnedMemory& memory, size_t size_bytes, cudaStream_t stream) {
   if (group_ != nullptr) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));

@@ -14,9 +14,9 @@ namespace nereid::gpu {
 // checks the driver. Later launches on this device use the form. [any thread]
 Result<KernelForm> SelectKernelForm(int32_t device);
 
-// The form that launches of the calling thread run: that of its device. A caller that has not
-// selected a form, as tests of kernels, gets the device's own choice, or the portable form if there
-// is no device. [any thread]
+// The form that launches of the calling thread run: that of its device. If no form was selected, as
+// in tests of kernels, it is the device's own choice, or the portable form if there is no device.
+// [any thread]
 KernelForm CurrentForm();
 
 // What the driver loaded for the current device, for the log.

@@ -55,7 +55,7 @@ class Decoder {
                                 const TensorParallel& tensor_parallel = {});
   Decoder(Decoder&&) noexcept = default;
 
-  // Bytes of a block, all layers.
+  // Bytes of a KV block in all layers.
   static int64_t CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format);
   // Allocates and clears the cache: kernels may read values of a partly filled block that were
   // never written.
@@ -98,8 +98,8 @@ class Decoder {
   Status MoveTokens(const TokenMove* moves, const MoveRange* ranges, int num_ranges,
                     cudaStream_t stream);
   // Keeps the inputs of these layers in later steps: in those with
-  // StepShape::returns_hidden_states, and in those that are not fused. Before the first step, and
-  // with several GPUs on all of them; rank 0 keeps the rows.
+  // StepShape::returns_hidden_states, and in those that are not fused. Call it before the first
+  // step, and with several GPUs on all of them; rank 0 keeps the rows.
   Status Capture(std::vector<int32_t> layers);
   // Of the newest such step; null: nothing is kept.
   const HiddenStates* captured() const { return captured_ ? &*captured_ : nullptr; }

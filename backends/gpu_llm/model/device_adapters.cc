@@ -163,7 +163,7 @@ int64_t DeviceAdapters::BytesOfA(WeightKind kind, const llm::LoraDelta& delta) c
   return Aligned(int64_t{PaddedRank(delta.rank())} * ColumnsOf(kind, delta).count * 2);
 }
 
-// Those of the LM head differ between GPUs: the most.
+// The GPUs have different numbers of rows of the LM head: all count those of the one with the most.
 int64_t DeviceAdapters::BytesOfB(WeightKind kind, const llm::LoraDelta& delta) const {
   int64_t rows = RowsOf(kind, delta).count;
   for (int32_t rank = 0; kind == WeightKind::kLmHead && rank < options_.sharding.count(); ++rank)

@@ -48,12 +48,13 @@ class DeviceAdapters {
   // are. [any thread]
   Result<int64_t> BytesOf(const llm::LoraAdapter& adapter) const;
 
-  // Puts the adapters of step `step` on the device and returns their slots. `previous_step` of the
-  // events of the last two steps: those of steps that have not ended.
+  // A step that has not ended, and the event of its end.
   struct RunningStep {
     int64_t step;
     cudaEvent_t done;
   };
+  // Puts the adapters of step `step` on the device and returns their slots, which are valid until
+  // the next call. `running`: the step before; null: it has ended.
   Result<std::span<const int32_t>> Load(
       std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
       const RunningStep* running, cudaStream_t stream);

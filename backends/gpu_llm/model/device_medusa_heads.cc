@@ -1,4 +1,4 @@
-// Medusa heads as products, and their likeliest tokens.
+// DeviceMedusaHeads: uploads the weights, and computes the heads as matrix products.
 #include "backends/gpu_llm/model/device_medusa_heads.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace {
 // Lays weights out in one allocation, in bf16.
 class HeadUpload {
  public:
-  // Rows of these weights, one after the other, and then rows of zeros. Returns their offset.
+  // Appends the rows of these weights, one weight after the other, and then rows of zeros. Returns
+  // their offset.
   int64_t Add(const std::vector<const llm::ResolvedWeight*>& weights, int64_t rows_each,
               int64_t columns, int64_t num_padding = 0) {
     auto source = std::make_shared<MatrixSource>();

@@ -1,6 +1,6 @@
-// Runs Medusa heads on the GPU of their model: residual blocks, LM heads and the likeliest tokens
-// of all sequences of a step together. The model's hidden states stay on the device. [engine
-// thread]
+// Runs Medusa heads on the GPU of their model: residual blocks, LM heads and the search for the
+// most likely tokens, for all sequences of a step together. The model's hidden states stay on the
+// device. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
@@ -57,9 +57,9 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   DeviceMedusaHeads(const llm::MedusaWeights& heads, const MedusaOptions& options);
   Status Load(const llm::MedusaWeights& heads);
   Status AllocateBuffers();
-  // Computes rows_[0, num_rows) of the store, at most kMedusaRows.
+  // Computes the rows of the store that row_list_ begins with, at most kMedusaRows.
   Status Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens);
-  // The inputs of the LM heads.
+  // Computes the inputs of the LM heads.
   Status RunBlocks(int32_t num_rows, int32_t num_heads);
   Status RunHead(int32_t head, int32_t num_rows, int32_t num_tokens);
   Status Multiply(const GpuMatrix& matrix, const __nv_bfloat16* in, GemmEpilogue output, void* out,

@@ -1,4 +1,4 @@
-// Batches of rows of an EAGLE-3 head.
+// Eagle3Layer: buffers, and drafts with hidden states and logits in host memory.
 #include "backends/gpu_llm/model/eagle3_layer.h"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   first.num_decode = planner_.MaxDecodeItems(max_entries_);
   const int32_t group = spec_.num_heads / spec_.num_kv_heads;
   first.num_prefill = first.num_tokens * group / kQueryRows + max_entries_ + 1;
-  // And which hidden state each row has.
+  // The plan of first rows is followed by the hidden state that each row reads.
   first_words_ =
       AlignWords(StepLayout(first).block_tables + table_words + item_words + rows + kAlignWords);
   StepShape other;

@@ -23,10 +23,9 @@ struct ExpertsCall {
   // and expert, moe.intermediate_size].
   const DeviceMemory* gate_up = nullptr;
   const DeviceMemory* gated = nullptr;
-  int32_t* ticket = nullptr;  // counter of finished blocks, 0 before and after
-  __nv_bfloat16* out =
-      nullptr;               // [num_tokens, hidden_size]: the combined outputs; may be `gate_up`
-  bool accumulates = false;  // out += outputs
+  int32_t* ticket = nullptr;     // counter of finished blocks, 0 before and after
+  __nv_bfloat16* out = nullptr;  // [num_tokens, hidden_size]: combined outputs; may be `gate_up`
+  bool accumulates = false;      // out += outputs
   int num_tokens = 0;
   OperatorTimer* timer = nullptr;  // null: no profile
 };

@@ -118,7 +118,7 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding
                                   const std::optional<DummyWeights>& dummy,
                                   double resident_fraction = 1.0);
 
-// The same of an EAGLE-3 head. head.spec.vocab_size is that of its own LM head; `embedding_rows`:
+// The same for an EAGLE-3 head. head.spec.vocab_size is that of its own LM head; `embedding_rows`:
 // of its own embedding, 0: it has none, and token_embedding is null.
 Result<GpuWeights> LoadHeadWeights(const llm::DecoderModel& head, int64_t feature_size,
                                    int64_t embedding_rows);

@@ -133,8 +133,8 @@ Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStr
   return CudaStatus(cudaGetLastError(), "a stream GEMM");
 }
 
-// The gate is a kernel of its own, as in steps with adapters, so that a sequence without gets the
-// same bits in both.
+// The gate is a kernel of its own, as in steps with adapters, so that a sequence without an adapter
+// gets the same bits in both.
 Status LinearRunner::RunBatchInvariant(const LinearCall& given, const ProductChoice& choice,
                                        int num_rows, cudaStream_t stream) {
   LinearCall call = given;

@@ -21,8 +21,9 @@ struct MatrixSource {
   std::vector<MatrixSection> sections;
   int64_t columns = 0;       // 1 for a vector
   int64_t first_column = 0;  // of the weights, like first_row
-  int64_t interleave =
-      0;  // rows of each section that alternate, sections equally long; 0: concatenated
+  // So many rows of each section alternate, and the sections are equally long; 0: the sections
+  // follow each other.
+  int64_t interleave = 0;
   float offset = 0.0f;  // added to each value that is not quantized
 
   int64_t num_rows() const;

@@ -1,6 +1,7 @@
 // The layers whose weights stay in host memory, and where the bytes of a weight plan lie: device
 // memory has the bytes of everything else without gaps, and behind them the buffers of
 // WeightStream. While weights are loaded, those of these layers have their place in pinned memory.
+// [load thread]
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,6 @@
 
 namespace nereid::gpu {
 
-// The layers whose weights stay in host memory, and where the bytes of the plan lie. Device memory
-// has the bytes of all others, without gaps, and behind them the buffers of WeightStream.
 class StreamedLayers {
  public:
   StreamedLayers(int32_t num_layers, double resident_fraction)

@@ -39,7 +39,7 @@ class WeightPlan {
   GpuExperts Experts(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                      int64_t interleave = 0);
   // Concatenates the rows of the weights. With `interleave`, groups of so many rows of each weight
-  // alternate. `num_padding` rows of zeros follow. `expert_layout`: with an expert.
+  // alternate. `num_padding` rows of zeros follow. `expert_layout`: of an expert's matrix.
   GpuMatrix Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
                    int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = llm::kNoExpert,
                    const MatrixLayout& expert_layout = {});

@@ -1,8 +1,7 @@
 // Decode attention over quantized caches (one byte an element), structured like
 // decode_attention.cu. Codes are converted to fp16 in registers. The scales are applied where this
-// costs least: those of keys to the scores, those of values to the softmax weights. To correction
-// these weights within the range of fp16, a warp keeps its sums in units of the largest value scale
-// so far.
+// costs least: those of keys to the scores, those of values to the softmax weights. To keep these
+// weights within the range of fp16, a warp has its sums in units of the largest value scale so far.
 //
 // Lane = 4 g + t. Scores: column g of mma j (of 2) is token 8 j + g. A thread reads 16, 8 or 4
 // contiguous bytes of a key, four for each step of the mma. ldmatrix transposes the values and

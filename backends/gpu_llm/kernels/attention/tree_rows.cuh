@@ -14,7 +14,7 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention {
 
 // In shared memory.
 struct ItemTree {
-  uint32_t masks[kRows][kTreeMaskWords];  // of each token of the item; without those of the window
+  uint32_t masks[kRows][kTreeMaskWords];  // of each token of the item, less what its window hides
   int lengths[kRows];                     // of each token's own sequence
   uint8_t path[kMaxTreeTokens];           // of the only token: places from the root on
 };

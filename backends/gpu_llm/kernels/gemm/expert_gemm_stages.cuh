@@ -35,8 +35,7 @@ struct TensorMaps {
 //   kUnpacks: a ring of their own has the weights as they are (weight_format.h), and consumers
 //     unpack them to registers. Otherwise a stage has them beside the input, and
 //   Multiply(sums, weights, in): sums += weights x in, for 32 bytes of a stage's rows; `weights`
-//   and
-//     `in` are descriptors
+//     and `in` are descriptors
 struct Bf16Format {
   static constexpr int kElementBytes = 2;
   static constexpr bool kStoresFloats = true;

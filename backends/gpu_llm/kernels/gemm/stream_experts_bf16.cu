@@ -1,6 +1,5 @@
 // Bf16 weights of stream_experts.cuh: operand a in shared memory, in the same stages as the rows.
-// One thread copies them by a tensor map. And the launcher, which
-// dispatches to the kernel of the weight format.
+// One thread copies them by a tensor map. The launcher for both weight formats is here, too.
 #include <cuda.h>
 #include <cuda_runtime.h>
 

@@ -388,7 +388,7 @@ void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t st
            32 * (kWarps + StageShape<kFormat>::kProducers), shared_bytes, stream, p,
            plan.num_stages, warps_a_row);
   };
-  if constexpr (kFormat == WeightFormat::kBf16) {  // CanStream() is false for others
+  if constexpr (kFormat == WeightFormat::kBf16) {  // CanStream() asks for a shared input
     p.num_rows <= 8 ? launch(StreamGemmKernel<kFormat, 1, true>)
                     : launch(StreamGemmKernel<kFormat, 2, true>);
   } else if (p.num_rows <= 8) {

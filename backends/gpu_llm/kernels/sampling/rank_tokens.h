@@ -1,4 +1,4 @@
-// The likeliest tokens of each row of logits with their log probabilities, for drafts. Unlike
+// The most likely tokens of each row of logits with their log probabilities, for drafts. Unlike
 // FindTopTokens(), all multiprocessors share a row.
 #pragma once
 
