@@ -2,6 +2,7 @@
 // here. [load thread]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -66,7 +67,24 @@ struct GpuExecutorOptions {
   const llm::Checkpoint* checkpoint = nullptr;
 };
 
-// UNSUPPORTED names the parameter that this model does not support.
-Status CheckOptions(const GpuExecutorOptions& options, const llm::DecoderSpec& spec);
+// UNSUPPORTED names the parameter that this model does not support. A dynamic rope is only
+// supported up to its trained length, because the rope table has one row for each position,
+// independent of the prompt's length.
+inline Status CheckOptions(const GpuExecutorOptions& options, const llm::DecoderSpec& spec) {
+  for (const llm::RopeSpec& rope : spec.ropes) {
+    if (rope.trained_positions > 0 && options.max_positions > rope.trained_positions) {
+      return UnsupportedError("max_seq_len is ", options.max_positions,
+                              ", but gpu_llm serves a dynamic rope up to the ",
+                              rope.trained_positions,
+                              " tokens that it was trained on (cpu_reference goes on)");
+    }
+  }
+  const bool has_experts = std::any_of(spec.layers.begin(), spec.layers.end(),
+                                       [](const llm::LayerSpec& layer) { return layer.is_moe; });
+  if (options.resident_weights_fraction >= 1.0 || !has_experts) return {};
+  return UnsupportedError("parameter 'gpu_weights_percent' is ", options.resident_weights_fraction,
+                          " for a mixture of experts: gpu_llm keeps weights of dense models in "
+                          "host memory");
+}
 
 }  // namespace nereid::gpu

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
-#include "backends/gpu_llm/kernels/attention/move_tokens.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/device/delay.h"
@@ -21,7 +20,6 @@
 #include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
-#include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"

@@ -5,7 +5,6 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
-#include "backends/gpu_llm/kernels/attention/move_tokens.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/embedding.h"

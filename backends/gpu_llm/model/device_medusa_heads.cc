@@ -7,9 +7,9 @@
 #include <map>
 
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
-#include "backends/gpu_llm/kernels/rows/silu_residual.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/model/matrix_source.h"

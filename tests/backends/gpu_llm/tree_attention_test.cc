@@ -1,6 +1,7 @@
 // Attention of draft trees: against a plain loop over the tokens on each row's path, and with batch
 // invariance against the bits of a step with the row alone. Moves of keys and values.
-#include "backends/gpu_llm/kernels/attention/move_tokens.h"
+#include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/step_drafts.h"
 #include "tests/backends/gpu_llm/attention_scenario.h"
 
 namespace nereid::gpu {

@@ -1,4 +1,5 @@
-// Attention over paged contexts: of decoding sequences, and of prompt chunks.
+// Attention over paged contexts: of decoding sequences, and of prompt chunks. And the kernels that
+// unpack and move what is in the KV cache.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,6 +12,9 @@
 #include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
+
+struct MoveRange;  // step_drafts.h
+struct TokenMove;
 
 // Attention of decoding sequences over their paged contexts: of the newest token and its drafts.
 // The queries of one key/value head form the rows of a matrix product: its query heads, for some
@@ -76,6 +80,22 @@ struct UnpackCacheParams {
 
 inline namespace NEREID_KERNEL_FORM {
 void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream);
+}  // namespace NEREID_KERNEL_FORM
+
+// Moves the keys and values of accepted drafts of trees to the places behind the newest token, in
+// all layers. The moves of a sequence happen one after the other, so that a place may be read and
+// then written. Sequences share no place.
+struct MoveTokensParams {
+  void* cache;  // [num_layers] layers of blocks
+  int64_t layer_bytes;
+  const TokenMove* moves;   // readable by the device
+  const MoveRange* ranges;  // [num_sequences]
+  int num_sequences, num_layers, num_kv_heads, head_dim;
+  CacheFormat format;
+};
+
+inline namespace NEREID_KERNEL_FORM {
+void MoveTokens(const MoveTokensParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

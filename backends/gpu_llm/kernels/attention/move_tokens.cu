@@ -1,8 +1,9 @@
 // Grid: one block of threads for each sequence, layer and key/value head.
+#include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/copy_token.cuh"
-#include "backends/gpu_llm/kernels/attention/move_tokens.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/step_drafts.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
