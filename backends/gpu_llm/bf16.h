@@ -10,7 +10,7 @@
 namespace nereid::gpu {
 
 // Rounds to the nearest bf16 value, and to the even one of two equally near. A NaN may become
-// infinite.
+// infinite or zero.
 inline uint16_t RoundToBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
