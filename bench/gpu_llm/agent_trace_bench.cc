@@ -14,18 +14,12 @@
 #include <optional>
 #include <string>
 
-#include "backends/gpu_llm/gpu_executor.h"
+#include "bench/gpu_llm/load_model.h"
 #include "bench/gpu_llm/model_shapes.h"
 #include "bench/llm_core/agent_trace.h"
 
 namespace nereid::bench {
 namespace {
-
-llm::DecoderModel Llama8b() {
-  llm::DecoderModel model;
-  model.spec = Shape("8b");
-  return model;
-}
 
 struct Settings {
   bool is_batch_invariant = false;
@@ -41,12 +35,7 @@ AgentTraceTotals RunOnGpu(const Settings& settings, const AgentTraceShape& shape
   options.dummy = gpu::DummyWeights{};
   options.tiers = tiers;
   if (settings.checkpoint) options.checkpoint = &*settings.checkpoint;
-  auto executor = gpu::GpuExecutor::Create(Llama8b(), options);
-  if (!executor.ok()) {
-    std::fprintf(stderr, "%s\n", executor.status().message().c_str());
-    std::exit(1);
-  }
-  return RunAgentTrace(shape, std::move(*executor));
+  return RunAgentTrace(shape, LoadModel(Shape("8b"), options, {}).executor);
 }
 
 void Run(const Settings& settings) {

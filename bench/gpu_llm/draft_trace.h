@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <deque>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct DraftStep {
   double rest() const { return all - propose - observe - submit - collect; }
 };
 
+// The steps of an engine. [engine thread; Take() while the engine is idle]
 class DraftTrace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -60,8 +63,8 @@ class DraftTrace {
   std::vector<DraftStep> steps_;
 };
 
-// Steps that do not overlap are noted right; of others the times are those of the calls between two
-// ends.
+// Forwards every call and notes the steps. The times of steps that overlap are those of the calls
+// between two ends. With any number of sequences, drafters read hidden states. [engine thread]
 class TracedExecutor : public llm::Executor {
  public:
   TracedExecutor(std::unique_ptr<llm::Executor> executor, std::shared_ptr<DraftTrace> trace)
@@ -111,6 +114,7 @@ class TracedExecutor : public llm::Executor {
   std::deque<DraftStep> submitted_;
 };
 
+// Forwards every call and notes how long it took. [engine thread]
 class TracedDrafter : public llm::Drafter {
  public:
   TracedDrafter(std::shared_ptr<llm::Drafter> drafter, std::shared_ptr<DraftTrace> trace)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
@@ -14,9 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu_llm/gpu_executor.h"
-#include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "bench/gpu_llm/load_model.h"
 #include "bench/gpu_llm/step_trace.h"
 
 namespace nereid::bench {
@@ -42,24 +40,12 @@ class TraceSink : public llm::OutputSink {
       trace_.tokens.push_back(Clock::now());
     if (output.finish != llm::FinishReason::kNone) done_.set_value();
   }
-  void OnError(const Status& status) override {
-    std::printf("error: %s\n", status.message().c_str());
-    std::exit(1);
-  }
+  void OnError(const Status& status) override { CheckOk(status); }
 
  private:
   Trace& trace_;
   std::promise<void> done_;
 };
-
-template <typename T>
-T Checked(Result<T> result) {
-  if (!result.ok()) {
-    std::printf("error: %s\n", result.status().message().c_str());
-    std::exit(1);
-  }
-  return std::move(*result);
-}
 
 // Until the algorithms of a size are chosen and its steps are recorded.
 inline constexpr int kWarmUps = 6, kWarmUpTokens = 48;
@@ -81,23 +67,13 @@ class Bench {
         const llm::SamplingParams& sampling, const std::string& steps, int32_t num_output)
       : sampling_(sampling), num_output_(num_output), steps_(steps) {
     engine.on_step_end = [this](const llm::EngineStats& stats) { steps_.Note(stats); };
-    llm::DecoderModel model;
-    model.spec = spec;
     const auto start = Clock::now();
-    std::unique_ptr<llm::Executor> executor;
-    if (devices.size() > 1) {
-      auto made = Checked(gpu::ShardedExecutor::Create(model, options, devices));
-      executor_ = &made->rank(0);
-      executor = std::move(made);
-    } else {
-      auto made = Checked(gpu::GpuExecutor::Create(std::move(model), options));
-      executor_ = made.get();
-      executor = std::move(made);
-    }
+    LoadedModel loaded = LoadModel(spec, options, devices);
+    executor_ = loaded.first;
     std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
-                executor->limits().num_blocks);
+                executor_->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
-    engine_.emplace(std::move(engine), std::move(executor));
+    engine_.emplace(std::move(engine), std::move(loaded.executor));
   }
 
   std::vector<Trace> Send(const std::vector<Work>& work) {
@@ -122,10 +98,7 @@ class Bench {
       std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
                                                 std::chrono::duration<double>(work[i].at)));
       traces[i].sent = Clock::now();
-      if (const Status status = engine_->Enqueue(requests[i]); !status.ok()) {
-        std::printf("error: %s\n", status.message().c_str());
-        std::exit(1);
-      }
+      CheckOk(engine_->Enqueue(requests[i]));
     }
     for (auto& future : done) future.wait();
     return traces;

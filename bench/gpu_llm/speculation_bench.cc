@@ -17,17 +17,17 @@
 // itself costs nothing in these rows. The rows "ngram" have the n-gram drafter on sampled output,
 // in which hardly anything matches.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <future>
 #include <map>
-#include <numeric>
+#include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu_llm/model/eagle3_layer.h"
@@ -53,43 +53,6 @@ void MeasureVerifying(const std::vector<int32_t>& batches, int num_gpus) {
     }
   }
 }
-
-// Forwards steps and replaces what the model samples.
-class RepeatingExecutor : public llm::Executor {
- public:
-  explicit RepeatingExecutor(std::unique_ptr<llm::Executor> executor)
-      : executor_(std::move(executor)) {}
-  const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
-  llm::ExecutorFeatures features() const override { return executor_->features(); }
-  std::span<const llm::StepCostPoint> typical_step_costs() const override {
-    return executor_->typical_step_costs();
-  }
-  Status Submit(const llm::StepBatch& batch) override {
-    std::vector<llm::TokenIds>& accepted = accepted_.emplace_back();
-    for (const llm::BatchEntry& entry : batch.entries) {
-      const auto drafts = llm::DraftTokens(batch.token_ids, entry);
-      const auto end = std::find(drafts.begin(), drafts.end(), kOtherToken);
-      accepted.emplace_back(drafts.begin(), end);
-    }
-    return executor_->Submit(batch);
-  }
-  Result<llm::StepResult> Collect() override {
-    NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
-    for (llm::SampledToken& token : result.tokens) {
-      if (token.id != llm::kNoToken) token.id = kOutputToken;
-    }
-    for (size_t i = 0; i < result.accepted.size(); ++i) {
-      result.accepted[i].clear();
-      for (const int32_t id : accepted_.front()[i]) result.accepted[i].push_back({id});
-    }
-    accepted_.pop_front();
-    return result;
-  }
-
- private:
-  std::unique_ptr<llm::Executor> executor_;
-  std::deque<std::vector<llm::TokenIds>> accepted_;  // of the steps in flight, by entry
-};
 
 // Proposes as many tokens as it may. Each is the right one with the probability `rate`.
 class RepeatingDrafter : public llm::Drafter {
@@ -165,23 +128,17 @@ void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
   std::map<int32_t, double> plain;
   for (const Case& one : cases) {
     std::unique_ptr<llm::Executor> executor = MakeTarget(num_gpus).executor;
-    if (one.is_simulated) executor = std::make_unique<RepeatingExecutor>(std::move(executor));
+    if (one.is_simulated) executor = std::make_unique<AcceptingExecutor>(std::move(executor));
     llm::EngineOptions options;
     options.speculation.drafter = one.drafter;
     llm::Engine engine(std::move(options), std::move(executor));
     for (const int32_t batch : batches) {
-      TokensPerSecond(engine, batch, 256);  // records graphs, chooses algorithms, measures steps
-      const llm::SpeculationCounts before = engine.stats().speculation;
-      double rate = 0.0;
-      for (int round = 0; round < 2; ++round)
-        rate = std::max(rate, TokensPerSecond(engine, batch, 384));
-      const llm::SpeculationCounts after = engine.stats().speculation;
+      const auto [rate, counts] = MeasureRate(engine, batch, 2);
       if (one.drafter == nullptr) plain[batch] = rate;
       std::printf("%d,\"%s\",%.0f,%.3f,%lld,%lld,%lld\n", batch, one.name, rate,
-                  rate / plain[batch],
-                  static_cast<long long>(after.num_drafted - before.num_drafted),
-                  static_cast<long long>(after.num_accepted - before.num_accepted),
-                  static_cast<long long>(after.num_verified_chains - before.num_verified_chains));
+                  rate / plain[batch], static_cast<long long>(counts.num_drafted),
+                  static_cast<long long>(counts.num_accepted),
+                  static_cast<long long>(counts.num_verified_chains));
       std::fflush(stdout);
     }
   }
@@ -221,11 +178,11 @@ class RandomHead {
     int64_t count = 1;
     for (const int64_t size : shape) count *= size;
     std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * count);
-    for (int64_t i = 0; i < count; ++i) {
-      random_ = random_ * 1664525 + 1013904223;
-      // 1 for norms, else about +-0.01 to 0.02
-      const uint16_t value = shape.size() == 1 ? 0x3f80 : 0x3c20 | (random_ >> 16 & 0x807f);
-      std::memcpy(bytes.data() + 2 * i, &value, 2);
+    if (shape.size() > 1) {
+      FillRandom(bytes, random_);
+    } else {  // a norm
+      constexpr uint16_t kOne = 0x3f80;
+      for (int64_t i = 0; i < count; ++i) std::memcpy(bytes.data() + 2 * i, &kOne, 2);
     }
     tensors_[name] = {llm::CheckpointDataType::kBF16, std::move(shape), bytes};
   }
@@ -236,7 +193,7 @@ class RandomHead {
 };
 
 // The executor then keeps the hidden states that the head reads.
-std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, Target& target) {
+std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, LoadedModel& target) {
   gpu::GpuExecutor& executor = *target.first;
   const llm::Checkpoint checkpoint = random.checkpoint();
   llm::Eagle3Head head = Checked(llm::ReadEagle3Head(checkpoint, executor.spec()));
@@ -250,11 +207,7 @@ std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, Target& tar
   options.stream = executor.stream();
   options.num_kept_rows = 8192;
   auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
-  const Status status = target.executor->CaptureHiddenStates(layers, layer->place());
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    std::exit(1);
-  }
+  CheckOk(target.executor->CaptureHiddenStates(layers, layer->place()));
   return layer;
 }
 
@@ -267,7 +220,7 @@ double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
   std::vector<int32_t> kept, drafts;
   head.pool()->Take(kContext, kept);
   head.Keep({.num_rows = 1}, std::span(kept).first(1));
-  if (!head.FinishKeeping().ok()) std::exit(1);
+  CheckOk(head.FinishKeeping());
   std::fill(kept.begin(), kept.end(), kept[0]);
   const auto chain_of = [&](llm::HeadCache& cache, int32_t num_rows, int32_t max_drafts) {
     if (!cache.Reserve(cache.num_rows() + num_rows + num_drafts)) std::exit(1);
@@ -283,7 +236,7 @@ double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
   };
   for (int32_t i = 0; i < batch; ++i) {
     llm::DraftChain chain = chain_of(*caches.emplace_back(head.MakeCache()), kContext, 0);
-    if (!head.RunChains(std::span(&chain, 1), 0.0f).ok()) std::exit(1);
+    CheckOk(head.RunChains(std::span(&chain, 1), 0.0f));
   }
   std::vector<double> times;
   for (int round = 0; round < 40; ++round) {
@@ -293,13 +246,10 @@ double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
       chains.push_back(chain_of(*cache, 1, num_drafts));
     }
     drafts.clear();
-    const auto start = Clock::now();
-    if (!head.RunChains(chains, 0.0f).ok()) std::exit(1);
-    if (round >= 20)
-      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    const double took = MsOf([&] { CheckOk(head.RunChains(chains, 0.0f)); });
+    if (round >= 20) times.push_back(took);
   }
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return times[times.size() / 2];
+  return Median(std::move(times));
 }
 
 void MeasureEagle3Steps(llm::Executor& executor, gpu::Eagle3Layer* head, int32_t batch) {
@@ -329,7 +279,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   std::map<int32_t, double> plain;
   for (const Case& one : {Case{"without drafts", 0.0, false}, Case{"none accepted", 0.0, true},
                           Case{"4.0 tokens of 7 drafts", RateFor(4.0), true}}) {
-    Target target = MakeTarget(num_gpus);
+    LoadedModel target = MakeTarget(num_gpus);
     std::unique_ptr<gpu::Eagle3Layer> head;
     if (one.has_head) head = MakeHead(random, target);
     if (one.rate == 0.0) {
@@ -339,24 +289,17 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
     std::unique_ptr<llm::Executor> repeating = std::move(target.executor);
     if (one.has_head) {
       options.speculation.drafter = std::make_shared<RepeatingHead>(std::move(head), one.rate);
-      repeating = std::make_unique<RepeatingExecutor>(std::move(repeating));
+      repeating = std::make_unique<AcceptingExecutor>(std::move(repeating));
     }
     llm::Engine engine(std::move(options), std::move(repeating));
     for (const int32_t batch : batches) {
-      TokensPerSecond(engine, batch, 256, true);
-      const llm::SpeculationCounts before = engine.stats().speculation;
-      const double rate = TokensPerSecond(engine, batch, 384, true);
-      const llm::SpeculationCounts after = engine.stats().speculation;
+      const auto [rate, counts] = MeasureRate(engine, batch, 1, true);
       if (!one.has_head) plain[batch] = rate;
-      const auto chains = after.num_verified_chains - before.num_verified_chains;
       std::printf("%d,\"tokens a second, %s\",%.0f\n", batch, one.name, rate);
       std::printf("%d,\"of plain, %s\",%.3f\n", batch, one.name, rate / plain[batch]);
       std::printf("%d,\"drafted and accepted of each of %lld chains, %s\",%.2f %.2f\n", batch,
-                  static_cast<long long>(chains), one.name,
-                  static_cast<double>(after.num_drafted - before.num_drafted) /
-                      static_cast<double>(std::max<int64_t>(1, chains)),
-                  static_cast<double>(after.num_accepted - before.num_accepted) /
-                      static_cast<double>(std::max<int64_t>(1, chains)));
+                  static_cast<long long>(counts.num_verified_chains), one.name, MeanDrafted(counts),
+                  counts.MeanAcceptedLength());
       std::fflush(stdout);
     }
   }
@@ -369,7 +312,7 @@ void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   for (const int32_t batch : batches) {
     double plain = 0.0;
     for (const bool has_head : {false, true}) {
-      Target target = MakeTarget(num_gpus);
+      LoadedModel target = MakeTarget(num_gpus);
       const auto trace = std::make_shared<DraftTrace>();
       llm::EngineOptions options;
       std::unique_ptr<llm::Executor> traced;
@@ -377,7 +320,7 @@ void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
         std::unique_ptr<gpu::Eagle3Layer> head = MakeHead(random, target);
         options.speculation.drafter = std::make_shared<TracedDrafter>(
             std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0)), trace);
-        traced = std::make_unique<RepeatingExecutor>(std::move(target.executor));
+        traced = std::make_unique<AcceptingExecutor>(std::move(target.executor));
       } else {
         traced = std::move(target.executor);
       }

@@ -1,22 +1,24 @@
 // The model and the steps of the benchmarks of speculation: the shape of an 8B model in bf16 with
-// random weights.
+// random weights, whose acceptance of drafts is simulated.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
+#include <cstring>
+#include <deque>
 #include <future>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "backends/gpu_llm/gpu_executor.h"
-#include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/speculation/draft_tree.h"
+#include "bench/gpu_llm/load_model.h"
+#include "bench/gpu_llm/model_shapes.h"
 
 namespace nereid::bench {
 
@@ -25,52 +27,50 @@ using Clock = std::chrono::steady_clock;
 inline constexpr int32_t kVocabSize = 128256, kContext = 256;
 inline constexpr int32_t kOutputToken = 7, kOtherToken = 8;
 
-template <typename T>
-T Checked(Result<T> result) {
-  if (result.ok()) return std::move(*result);
-  std::fprintf(stderr, "%s\n", result.status().message().c_str());
-  std::exit(1);
-}
-
-// The model's executor, and that of its first GPU.
-struct Target {
-  std::unique_ptr<llm::Executor> executor;
-  gpu::GpuExecutor* first = nullptr;
-};
-
-inline Target MakeTarget(int num_gpus) {
-  llm::DecoderModel model;
-  llm::DecoderSpec& spec = model.spec;
-  spec.architecture = "llama";
-  spec.vocab_size = kVocabSize;
-  spec.hidden_size = 4096;
-  spec.intermediate_size = 14336;
-  spec.num_heads = 32;
-  spec.num_kv_heads = 8;
-  spec.head_dim = 128;
+inline LoadedModel MakeTarget(int num_gpus) {
+  llm::DecoderSpec spec = Shape("8b");
   spec.max_positions = 4096;
-  spec.norm.epsilon = 1e-5f;
-  spec.attention_scale = 1.0f / std::sqrt(128.0f);
-  llm::RopeSpec rope;
-  rope.dim = spec.head_dim;
-  for (int32_t i = 0; i < rope.dim / 2; ++i)
-    rope.inv_freq.push_back(std::pow(500000.0f, -2.0f * static_cast<float>(i) / 128.0f));
-  spec.ropes = {rope};
-  spec.layers.resize(32);
   gpu::GpuExecutorOptions options;
   options.dummy = gpu::DummyWeights{};
   options.max_num_sequences = 576;
   options.max_cache_tokens = 128 * 1024;
-  if (num_gpus == 1) {
-    auto executor = Checked(gpu::GpuExecutor::Create(std::move(model), options));
-    gpu::GpuExecutor* const first = executor.get();
-    return {std::move(executor), first};
-  }
   std::vector<int32_t> devices(num_gpus);
   std::iota(devices.begin(), devices.end(), 0);
-  auto executor = Checked(gpu::ShardedExecutor::Create(model, options, devices));
-  gpu::GpuExecutor* const first = &executor->rank(0);
-  return {std::move(executor), first};
+  return LoadModel(spec, options, devices);
+}
+
+// Milliseconds of a call.
+template <typename Call>
+double MsOf(const Call& call) {
+  const auto start = Clock::now();
+  call();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Of at least one value.
+inline double Median(std::vector<double> values) {
+  const auto median = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), median, values.end());
+  return *median;
+}
+
+// The median duration of a step that `run` runs, after some others.
+template <typename Run>
+double MedianStepMs(const Run& run) {
+  constexpr int kWarmUps = 30, kSteps = 40;
+  for (int i = 0; i < kWarmUps; ++i) run();
+  std::vector<double> times;
+  for (int i = 0; i < kSteps; ++i) times.push_back(MsOf(run));
+  return Median(std::move(times));
+}
+
+// Fills memory with random bf16 values of magnitudes from 0.0098 to 0.0156.
+inline void FillRandom(std::span<uint8_t> bytes, uint32_t& random) {
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    random = random * 1664525 + 1013904223;
+    const auto value = static_cast<uint16_t>(0x3c20 | (random >> 16 & 0x807f));
+    std::memcpy(&bytes[i], &value, 2);
+  }
 }
 
 // Steps without an engine: `batch` sequences with `num_drafts` drafts each.
@@ -95,19 +95,10 @@ inline double StepMs(llm::Executor& executor, int32_t batch, int32_t num_drafts,
     sequence.sampling = {&greedy, tokens, 1, {}};
     for (int32_t t = 0; t <= num_drafts; ++t) step.token_ids.push_back(17 * i + t);
   }
-  constexpr int kWarmUps = 30, kSteps = 40;
-  std::vector<double> times;
-  for (int i = 0; i < kWarmUps + kSteps; ++i) {
-    const auto start = Clock::now();
-    if (!executor.Submit(step).ok() || !executor.Collect().ok()) {
-      std::fprintf(stderr, "a step failed\n");
-      std::exit(1);
-    }
-    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
-    if (i >= kWarmUps) times.push_back(took.count());
-  }
-  std::nth_element(times.begin(), times.begin() + kSteps / 2, times.end());
-  return times[kSteps / 2];
+  return MedianStepMs([&] {
+    CheckOk(executor.Submit(step));
+    CheckOk(executor.Collect().status());
+  });
 }
 
 class Sink : public llm::OutputSink {
@@ -117,10 +108,7 @@ class Sink : public llm::OutputSink {
   void OnOutput(const llm::SequenceOutput& output) override {
     if (output.finish != llm::FinishReason::kNone) done_.set_value();
   }
-  void OnError(const Status& status) override {
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    std::exit(1);
-  }
+  void OnError(const Status& status) override { CheckOk(status); }
 
  private:
   std::promise<void> done_;
@@ -142,13 +130,84 @@ inline double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_ou
     std::promise<void> done;
     ends.push_back(done.get_future());
     request->sink = std::make_unique<Sink>(std::move(done));
-    if (const Status queued = engine.Enqueue(request); !queued.ok()) {
-      std::fprintf(stderr, "%s\n", queued.message().c_str());
-      std::exit(1);
-    }
+    CheckOk(engine.Enqueue(request));
   }
   for (auto& end : ends) end.wait();
   return batch * num_output / std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// Tokens a second, and what was drafted meanwhile.
+struct EngineRate {
+  double tokens_per_second = 0.0;
+  llm::SpeculationCounts counts;
+};
+
+// The best of `num_rounds` rounds, after one that records graphs, chooses algorithms and measures
+// steps.
+inline EngineRate MeasureRate(llm::Engine& engine, int32_t batch, int num_rounds,
+                              bool is_greedy = false) {
+  (void)TokensPerSecond(engine, batch, 256, is_greedy);
+  const llm::SpeculationCounts before = engine.stats().speculation;
+  EngineRate rate;
+  for (int round = 0; round < num_rounds; ++round) {
+    rate.tokens_per_second =
+        std::max(rate.tokens_per_second, TokensPerSecond(engine, batch, 384, is_greedy));
+  }
+  rate.counts = engine.stats().speculation;
+  rate.counts.num_drafted -= before.num_drafted;
+  rate.counts.num_accepted -= before.num_accepted;
+  rate.counts.num_verified_chains -= before.num_verified_chains;
+  return rate;
+}
+
+// Of each entry with draft tokens.
+inline double MeanDrafted(const llm::SpeculationCounts& counts) {
+  return static_cast<double>(counts.num_drafted) /
+         static_cast<double>(std::max<int64_t>(1, counts.num_verified_chains));
+}
+
+// Forwards steps, replaces what the model samples by kOutputToken, and accepts the drafts that are
+// kOutputToken, along a chain or a tree. The executor itself accepts none of a tree, so that it
+// moves no keys and values. [engine thread]
+class AcceptingExecutor : public llm::Executor {
+ public:
+  explicit AcceptingExecutor(std::unique_ptr<llm::Executor> executor)
+      : executor_(std::move(executor)) {}
+  const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
+  llm::ExecutorFeatures features() const override { return executor_->features(); }
+  llm::ExecutorCounts counts() const override { return executor_->counts(); }
+  std::span<const llm::StepCostPoint> typical_step_costs() const override {
+    return executor_->typical_step_costs();
+  }
+  Status Submit(const llm::StepBatch& batch) override {
+    std::vector<std::vector<int32_t>>& accepted = accepted_.emplace_back();
+    for (const llm::BatchEntry& entry : batch.entries) {
+      const auto drafts = llm::DraftTokens(batch.token_ids, entry);
+      std::vector<int32_t>& path = accepted.emplace_back();
+      for (int32_t draft = llm::kTreeRoot;
+           (draft = llm::FindChild(drafts, entry.draft_parents, draft, kOutputToken)) >= 0;) {
+        path.push_back(draft);
+      }
+    }
+    return executor_->Submit(batch);
+  }
+  Result<llm::StepResult> Collect() override {
+    NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
+    for (llm::SampledToken& token : result.tokens) {
+      if (token.id != llm::kNoToken) token.id = kOutputToken;
+    }
+    for (size_t i = 0; i < result.accepted.size(); ++i) {
+      result.accepted[i].assign(accepted_.front()[i].size(), llm::SampledToken{kOutputToken, 0.0f});
+      if (i < result.accepted_drafts.size()) result.accepted_drafts[i] = accepted_.front()[i];
+    }
+    accepted_.pop_front();
+    return result;
+  }
+
+ private:
+  std::unique_ptr<llm::Executor> executor_;
+  // Of the steps in flight, by entry: the numbers of its accepted drafts.
+  std::deque<std::vector<std::vector<int32_t>>> accepted_;
+};
 
 }  // namespace nereid::bench

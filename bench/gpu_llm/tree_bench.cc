@@ -7,13 +7,12 @@
 //   gpu_tree_bench engine [BATCH...]  tokens a second with these heads, greedy, by the drafts of a
 //                                     tree
 //
-// Random weights accept nothing, so that `engine` simulates acceptance (kRankRates). The heads run.
+// Random weights accept nothing, so that `engine` simulates acceptance: the heads run, but which of
+// their drafts are right is drawn by kRankRates.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -28,7 +27,6 @@
 
 #include "backends/gpu_llm/model/device_medusa_heads.h"
 #include "backends/llm_core/engine/engine.h"
-#include "backends/llm_core/speculation/draft_tree.h"
 #include "backends/llm_core/speculation/drafter.h"
 #include "bench/gpu_llm/speculation_model.h"
 
@@ -86,26 +84,16 @@ class TreeSteps {
       }
       if (is_tree_) sequence.draft_parents = parents[i];
     }
-    if (const Status submitted = executor_.Submit(step); !submitted.ok()) {
-      std::fprintf(stderr, "%s\n", submitted.message().c_str());
-      std::exit(1);
-    }
+    CheckOk(executor_.Submit(step));
     return Checked(executor_.Collect());
   }
   // The median of a step's duration.
   double Ms() {
-    constexpr int kWarmUps = 30, kSteps = 40;
-    std::vector<double> times;
-    for (int i = 0; i < kWarmUps + kSteps; ++i) {
-      const auto start = Clock::now();
+    return MedianStepMs([&] {
       num_accepted_ = 0;
       const llm::StepResult result = Run();
       for (const auto& accepted : result.accepted) num_accepted_ += accepted.size();
-      const std::chrono::duration<double, std::milli> took = Clock::now() - start;
-      if (i >= kWarmUps) times.push_back(took.count());
-    }
-    std::nth_element(times.begin(), times.begin() + kSteps / 2, times.end());
-    return times[kSteps / 2];
+    });
   }
   // Drafts that the last step of Ms() accepted, of all sequences.
   size_t num_accepted() const { return num_accepted_; }
@@ -122,7 +110,7 @@ class TreeSteps {
 };
 
 void MeasureTrees(const std::vector<int32_t>& batches) {
-  const Target target = MakeTarget(1);
+  const LoadedModel target = MakeTarget(1);
   gpu::GpuExecutor* const executor = target.first;
   constexpr int32_t kAccepted = 3;
   std::printf("batch,context,case,tokens verified a sequence,step ms,of a plain step\n");
@@ -178,11 +166,7 @@ class RandomMedusa {
  private:
   llm::ResolvedWeight Random(int64_t rows, int64_t columns) {
     std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * rows * std::max<int64_t>(1, columns));
-    for (size_t i = 0; i < bytes.size(); i += 2) {
-      random_ = random_ * 1664525 + 1013904223;
-      const auto value = static_cast<uint16_t>(0x3c20 | (random_ >> 16 & 0x807f));
-      std::memcpy(&bytes[i], &value, 2);
-    }
+    FillRandom(bytes, random_);
     llm::ResolvedWeight weight;
     weight.source = columns > 0 ? llm::Matrix("w", rows, columns) : llm::Vector("b", rows);
     weight.tensor = {llm::CheckpointDataType::kBF16, weight.source.tensor_shape, bytes};
@@ -197,12 +181,7 @@ class RandomMedusa {
 std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
                                                    gpu::GpuExecutor& executor) {
   const int32_t last = executor.spec().num_layers();
-  if (const Status status =
-          executor.CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kDevice);
-      !status.ok()) {
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    std::exit(1);
-  }
+  CheckOk(executor.CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kDevice));
   gpu::MedusaOptions options;
   options.num_kept_rows = executor.limits().max_num_sequences;
   options.norm = executor.spec().norm;
@@ -214,7 +193,7 @@ std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
 
 void MeasureMedusa(const std::vector<int32_t>& batches) {
   const RandomMedusa random;
-  const Target target = MakeTarget(1);
+  const LoadedModel target = MakeTarget(1);
   gpu::GpuExecutor* const executor = target.first;
   const auto heads = MakeMedusa(random, *executor);
   std::vector<int32_t> kept;
@@ -223,22 +202,18 @@ void MeasureMedusa(const std::vector<int32_t>& batches) {
   for (const int32_t batch : batches) {
     std::printf("%d,\"step ms\",%.3f\n", batch, StepMs(*executor, batch, 0));
     for (const int32_t num_heads : {1, 2, 4}) {
-      std::vector<double> times;
+      const auto rows = std::span(kept).first(static_cast<size_t>(batch));
       std::vector<llm::SampledToken> tokens;
+      std::vector<double> times;
       for (int round = 0; round < 60; ++round) {
-        heads->Keep({.num_rows = batch}, std::span(kept).first(static_cast<size_t>(batch)));
-        const auto start = Clock::now();
-        if (!heads->FinishKeeping().ok() ||
-            !heads->Run(std::span(kept).first(static_cast<size_t>(batch)), num_heads, 10, tokens)
-                 .ok()) {
-          std::exit(1);
-        }
-        if (round >= 20) {
-          times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-        }
+        heads->Keep({.num_rows = batch}, rows);
+        const double took = MsOf([&] {
+          CheckOk(heads->FinishKeeping());
+          CheckOk(heads->Run(rows, num_heads, 10, tokens));
+        });
+        if (round >= 20) times.push_back(took);
       }
-      std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-      const double ms = times[times.size() / 2];
+      const double ms = Median(std::move(times));
       const double bytes = 2.0 * 4096 * (4096 + kVocabSize) * num_heads *
                            ((batch + 63) / 64);  // passes over the weights
       std::printf("%d,\"ms of %d heads\",%.3f\n", batch, num_heads, ms);
@@ -308,9 +283,7 @@ class SimulatedMedusa : public llm::Drafter {
     state.position = first_position + rows.num_rows - 1;
     heads_->Keep(rows.Part(rows.num_rows - 1, 1), state.row);
   }
-  void FinishObserving() override {
-    if (!heads_->FinishKeeping().ok()) std::exit(1);
-  }
+  void FinishObserving() override { CheckOk(heads_->FinishKeeping()); }
   void Propose(std::span<llm::DraftQuery> queries) override {
     std::vector<int32_t> rows;
     for (llm::DraftQuery& query : queries) {
@@ -321,11 +294,8 @@ class SimulatedMedusa : public llm::Drafter {
       FillTree(query);
     }
     if (rows.empty()) return;
-    if (!heads_
-             ->Run(rows, heads_->num_heads(), static_cast<int32_t>(std::size(kRankRates)), tokens_)
-             .ok()) {
-      std::exit(1);
-    }
+    CheckOk(heads_->Run(rows, heads_->num_heads(), static_cast<int32_t>(std::size(kRankRates)),
+                        tokens_));
   }
 
  private:
@@ -366,54 +336,13 @@ class SimulatedMedusa : public llm::Drafter {
   std::mt19937 random_{5};
 };
 
-// Forwards steps, and accepts the drafts that are kOutputToken. The executor itself accepts none,
-// so that it moves no keys and values.
-class AcceptingExecutor : public llm::Executor {
- public:
-  explicit AcceptingExecutor(std::unique_ptr<llm::Executor> executor)
-      : executor_(std::move(executor)) {}
-  const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
-  llm::ExecutorFeatures features() const override { return executor_->features(); }
-  std::span<const llm::StepCostPoint> typical_step_costs() const override {
-    return executor_->typical_step_costs();
-  }
-  Status Submit(const llm::StepBatch& batch) override {
-    std::vector<std::vector<int32_t>>& accepted = accepted_.emplace_back();
-    for (const llm::BatchEntry& entry : batch.entries) {
-      const auto drafts = llm::DraftTokens(batch.token_ids, entry);
-      std::vector<int32_t>& path = accepted.emplace_back();
-      for (int32_t draft = -1;
-           (draft = llm::FindChild(drafts, entry.draft_parents, draft, kOutputToken)) >= 0;) {
-        path.push_back(draft);
-      }
-    }
-    return executor_->Submit(batch);
-  }
-  Result<llm::StepResult> Collect() override {
-    NEREID_ASSIGN_OR_RETURN(llm::StepResult result, executor_->Collect());
-    for (llm::SampledToken& token : result.tokens) {
-      if (token.id != llm::kNoToken) token.id = kOutputToken;
-    }
-    for (size_t i = 0; i < result.accepted.size(); ++i) {
-      result.accepted[i].assign(accepted_.front()[i].size(), llm::SampledToken{kOutputToken, 0.0f});
-      if (i < result.accepted_drafts.size()) result.accepted_drafts[i] = accepted_.front()[i];
-    }
-    accepted_.pop_front();
-    return result;
-  }
-
- private:
-  std::unique_ptr<llm::Executor> executor_;
-  std::deque<std::vector<std::vector<int32_t>>> accepted_;  // of the steps in flight, by entry
-};
-
 void MeasureEngine(const std::vector<int32_t>& batches) {
   const RandomMedusa random;
   std::printf(
       "batch,drafts of a tree,tokens a second,of plain,steps with drafts,drafted,accepted\n");
   std::map<int32_t, double> plain;
   for (const int32_t num_drafts : {0, 15, 31, 63}) {
-    Target target = MakeTarget(1);
+    LoadedModel target = MakeTarget(1);
     llm::EngineOptions options;
     if (num_drafts > 0) {
       options.speculation.drafter = std::make_shared<SimulatedMedusa>(
@@ -423,20 +352,11 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
     llm::Engine engine(std::move(options),
                        std::make_unique<AcceptingExecutor>(std::move(target.executor)));
     for (const int32_t batch : batches) {
-      TokensPerSecond(engine, batch, 256, true);  // records graphs, measures steps
-      const llm::SpeculationCounts before = engine.stats().speculation;
-      double rate = 0.0;
-      for (int round = 0; round < 2; ++round)
-        rate = std::max(rate, TokensPerSecond(engine, batch, 384, true));
-      const llm::SpeculationCounts after = engine.stats().speculation;
+      const auto [rate, counts] = MeasureRate(engine, batch, 2, true);
       if (num_drafts == 0) plain[batch] = rate;
-      const auto steps = after.num_verified_chains - before.num_verified_chains;
-      const auto each = [&](int64_t count) {
-        return static_cast<double>(count) / static_cast<double>(std::max<int64_t>(1, steps));
-      };
       std::printf("%d,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch, num_drafts, rate, rate / plain[batch],
-                  static_cast<long long>(steps), each(after.num_drafted - before.num_drafted),
-                  each(after.num_accepted - before.num_accepted));
+                  static_cast<long long>(counts.num_verified_chains), MeanDrafted(counts),
+                  counts.MeanAcceptedLength());
       std::fflush(stdout);
     }
   }
