@@ -74,11 +74,10 @@ class GpuEngineTest : public GpuTest<::testing::Test> {
     executor_ = executor->get();
     return std::move(*executor);
   }
-  // The same on GPUs 0 and 1; executor_ is that of GPU 0.
+  // The same on a pair of GPUs; executor_ is that of GPU 0.
   std::unique_ptr<ShardedExecutor> MakeSharded() {
-    constexpr int32_t kDevices[] = {0, 1};
     const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-    auto executor = ShardedExecutor::Create(ReadModel(checkpoint), Options(checkpoint), kDevices);
+    auto executor = ShardedExecutor::Create(ReadModel(checkpoint), Options(checkpoint), kPair);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     if (!executor.ok()) return nullptr;
     vocab_size_ = (*executor)->limits().vocab_size;

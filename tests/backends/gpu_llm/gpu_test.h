@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -33,7 +34,8 @@ inline bool HasNativeKernels() {
   return FormOfGpu() == KernelForm::kNative;
 }
 
-// Whether two GPUs exist that can access each other's memory.
+// Whether two GPUs exist that can access each other's memory: those of kPair.
+inline constexpr int32_t kPair[] = {0, 1};
 inline bool HasPair() {
   int count = 0, can_access = 0;
   return HasNativeKernels() && cudaGetDeviceCount(&count) == cudaSuccess && count >= 2 &&

@@ -21,8 +21,6 @@ using testing::Bf16Bits;
 using testing::FromBf16;
 using testing::RelativeError;
 
-constexpr int32_t kDevices[] = {0, 1};
-
 // Uses all GPUs of the machine, up to four.
 class AllReduceTest : public ::testing::Test {
  protected:
@@ -302,7 +300,7 @@ class ShardedExecutorTest : public ::testing::TestWithParam<const char*> {
     if (directory_.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   }
   std::unique_ptr<ShardedExecutor> Load() {
-    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), kDevices);
+    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), testing::kPair);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     return executor.ok() ? std::move(*executor) : nullptr;
   }
@@ -413,7 +411,7 @@ class ShardedEngineTest : public ::testing::Test {
     if (directory_.empty()) GTEST_SKIP() << "no test data for llama";
   }
   std::unique_ptr<llm::Engine> Start(bool overlaps, int32_t failing_rank = -1) {
-    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), kDevices);
+    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), testing::kPair);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     if (!executor.ok()) return nullptr;
     if (failing_rank >= 0) (*executor)->rank(failing_rank).FailAt(20);

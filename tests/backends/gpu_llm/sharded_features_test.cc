@@ -14,7 +14,6 @@ using testing::MakeAdapter;
 using testing::Part;
 using testing::RelativeError;
 
-constexpr int32_t kDevices[] = {0, 1};
 // bf16 with one more rounding for each all-reduce; and what the limits of a test must change.
 constexpr double kTolerance = 8e-2;
 
@@ -42,7 +41,7 @@ class ShardedFeaturesTest : public ::testing::TestWithParam<const char*> {
     return executor.ok() ? std::move(*executor) : nullptr;
   }
   std::unique_ptr<ShardedExecutor> LoadTwo(const llm::DecoderModel& model) const {
-    auto executor = ShardedExecutor::Create(model, options_, kDevices);
+    auto executor = ShardedExecutor::Create(model, options_, testing::kPair);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     return executor.ok() ? std::move(*executor) : nullptr;
   }

@@ -1,6 +1,7 @@
 // Fixture of engines on the GPU that speculate, for tests that compare whole answers.
 #pragma once
 
+#include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/grammar/grammar.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 #include "tests/backends/llm_core/careless_drafter.h"
@@ -179,6 +180,48 @@ class GpuSpeculationTest : public GpuEngineTest {
     EXPECT_GT(counts.num_drafted, 0);
     std::printf("  drafted %lld, accepted %lld\n", static_cast<long long>(counts.num_drafted),
                 static_cast<long long>(counts.num_accepted));
+  }
+  // Under load the answers with this drafter, which may be null, are those without. The engine goes
+  // on. After AnswerAlone().
+  void ExpectTheSameAnswersWith(std::shared_ptr<llm::Drafter> drafter, const Work& work,
+                                const std::vector<FullAnswer>& alone, bool adapts_length = false) {
+    UseLoad();
+    StartWith(std::move(drafter), adapts_length);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+  }
+  // Without batch invariance greedy answers are those without drafts but for near ties, which are
+  // frequent in a small model. And some steps are recorded.
+  void ExpectMostlyTheSame(const std::vector<FullAnswer>& answers,
+                           const std::vector<FullAnswer>& alone) const {
+    EXPECT_GE(NumEqual(answers, alone), alone.size() / 3);
+    EXPECT_GT(engine_->stats().speculation.num_drafted, 0);
+    EXPECT_GT(executor_->num_graph_steps(), 0);
+  }
+  static size_t NumEqual(const std::vector<FullAnswer>& answers,
+                         const std::vector<FullAnswer>& alone) {
+    size_t num_equal = 0;
+    for (size_t i = 0; i < alone.size(); ++i) num_equal += answers[i].ids == alone[i].ids ? 1 : 0;
+    return num_equal;
+  }
+  // The executor of a draft model, beside that of the model.
+  std::unique_ptr<GpuExecutor> MakeDraftExecutor(std::string directory) {
+    std::swap(directory_, directory);
+    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    std::swap(directory_, directory);
+    return executor;
+  }
+  // Of an EAGLE-3 head on the GPU of `target`.
+  static Eagle3LayerOptions HeadOptions(const GpuExecutor& target, int32_t max_num_entries) {
+    Eagle3LayerOptions options;
+    options.form = target.form();
+    options.num_blocks = 80;
+    options.max_num_entries = max_num_entries;
+    options.token_embedding = target.token_embedding();
+    options.target = &target.decoder();
+    options.stream = target.stream();
+    options.num_kept_rows = 512;
+    return options;
   }
   void UseLoad() {
     scheduler_ = {};
