@@ -237,7 +237,7 @@ void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout&
         const auto position = words_.begin() + layout.positions + sequence.first_token;
         item.length = sequence.num_cached + root + 1 + position[first] - position[root];
       }
-      item.first_new = sequence.num_cached;
+      item.first_new = std::max(0, sequence.num_cached - options_.num_unsettled);
       item.table_offset = table_offsets_[i];
       item.sequence = static_cast<int32_t>(query_groups_.size());
       query_groups_.push_back(item);

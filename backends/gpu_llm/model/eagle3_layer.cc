@@ -20,6 +20,9 @@ StepPlannerOptions HeadPlannerOptions(const llm::DecoderSpec& spec, int32_t num_
   options.num_heads = spec.num_heads;
   options.num_kv_heads = spec.num_kv_heads;
   options.num_processors = num_processors;
+  // The plans of several rows of a chain are uploaded together, each of which reads the rows
+  // before.
+  options.num_unsettled = Eagle3Layer::kRowsTogether - 1;
   return options;
 }
 

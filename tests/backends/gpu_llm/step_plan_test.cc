@@ -245,6 +245,19 @@ TEST_F(StepPlanTest, DraftsAreRowsOfADecodeStep) {
   EXPECT_FALSE(planner_.shape().has_chains);
 }
 
+// Rows of a draft chain, whose plans are uploaded before the first of them runs.
+TEST_F(StepPlanTest, TokensThatMayStillBeComputedAreNew) {
+  planner_ =
+      StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .num_unsettled = 7});
+  for (const int32_t num_cached : {64, 70, 3}) Add(1, num_cached, true);
+  Plan();
+  const auto items = Items<DecodeItem>(layout().decode_items, 3);
+  EXPECT_EQ(items[0].first_new, 57);
+  EXPECT_EQ(items[1].first_new, 63);
+  EXPECT_EQ(items[2].first_new, 0);
+  EXPECT_EQ(items[0].length, 65);
+}
+
 TEST_F(StepPlanTest, DraftsBesidePromptsAreDecoded) {
   Add(3, 62, true);
   batch_.entries[0].num_draft_tokens = 2;
