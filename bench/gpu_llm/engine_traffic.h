@@ -59,6 +59,44 @@ inline double Percentile(const std::vector<double>& sorted, size_t percent) {
   return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
 }
 
+// Of some requests, in ms and in rising order: from sending to the first token, and from each token
+// to the next one.
+struct Latencies {
+  explicit Latencies(const std::vector<Trace>& traces) {
+    for (const Trace& trace : traces) {
+      first.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
+      for (size_t i = 1; i < trace.tokens.size(); ++i)
+        between.push_back(1e3 * Seconds(trace.tokens[i] - trace.tokens[i - 1]));
+    }
+    std::sort(first.begin(), first.end());
+    std::sort(between.begin(), between.end());
+  }
+  std::vector<double> first, between;
+};
+
+// When the last token of some requests came.
+inline Clock::time_point LastToken(const std::vector<Trace>& traces) {
+  Clock::time_point last = traces[0].sent;
+  for (const Trace& trace : traces) last = std::max(last, trace.tokens.back());
+  return last;
+}
+
+// The time in which the device waits for the host, since this was made.
+class HostTime {
+ public:
+  explicit HostTime(const gpu::GpuExecutor& executor)
+      : executor_(executor), idle_(executor.idle_seconds()), num_steps_(executor.num_steps()) {}
+  double UsAStep() const {
+    return 1e6 * (executor_.idle_seconds() - idle_) /
+           static_cast<double>(executor_.num_steps() - num_steps_);
+  }
+
+ private:
+  const gpu::GpuExecutor& executor_;
+  const double idle_;
+  const int64_t num_steps_;
+};
+
 // An engine on the GPU, and requests of random tokens with greedy or drawn answers. [main thread]
 class Bench {
  public:
@@ -115,9 +153,8 @@ class Bench {
   // Returns tokens a second in the steady state.
   double Decode(int32_t batch) {
     const Work one = {batch == 1 ? 128 : 512, num_output_};
-    const double idle = executor_->idle_seconds();
-    const int64_t steps = executor_->num_steps();
-    std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
+    const HostTime host(*executor_);
+    const std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
     // Steady state: from the last request's first token until the first request ends.
     Clock::time_point from = traces[0].tokens.front(), to = traces[0].tokens.back();
     for (const Trace& trace : traces) {
@@ -125,32 +162,29 @@ class Bench {
       to = std::min(to, trace.tokens.back());
     }
     int64_t tokens = 0;
-    Clock::time_point first = traces[0].sent, last = to;
     for (const Trace& trace : traces) {
       tokens += std::count_if(trace.tokens.begin(), trace.tokens.end(),
                               [&](auto at) { return at > from && at <= to; });
-      last = std::max(last, trace.tokens.back());
     }
     std::printf(
         "decode batch %4d: %9.1f tok/s steady (step %.3f ms), whole run %9.1f tok/s, host %.0f us "
         "a step\n",
         batch, static_cast<double>(tokens) / Seconds(to - from),
         1e3 * Seconds(to - from) / (static_cast<double>(tokens) / batch),
-        static_cast<double>(batch) * one.num_output / Seconds(last - first),
-        1e6 * (executor_->idle_seconds() - idle) /
-            static_cast<double>(executor_->num_steps() - steps));
+        static_cast<double>(batch) * one.num_output / Seconds(LastToken(traces) - traces[0].sent),
+        host.UsAStep());
     return static_cast<double>(tokens) / Seconds(to - from);
   }
 
-  // Milliseconds, the median of several requests in turn.
+  // Of several requests in turn.
+  Latencies FirstTokens(int32_t num_prompt, int count) {
+    std::vector<Trace> traces;
+    for (int i = 0; i < count; ++i) traces.push_back(Send({{num_prompt, 1}})[0]);
+    return Latencies(traces);
+  }
+  // In ms.
   double MedianFirstToken(int32_t num_prompt, int count) {
-    std::vector<double> times;
-    for (int i = 0; i < count; ++i) {
-      const Trace trace = Send({{num_prompt, 1}})[0];
-      times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
-    }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    return Percentile(FirstTokens(num_prompt, count).first, 50);
   }
 
   // Output tokens a second of many requests, from the first one sent to the last token.
@@ -162,29 +196,22 @@ class Bench {
       tokens += work.back().num_output;
     }
     const std::vector<Trace> traces = Send(work);
-    Clock::time_point last = traces[0].sent;
-    for (const Trace& trace : traces) last = std::max(last, trace.tokens.back());
-    return static_cast<double>(tokens) / Seconds(last - traces[0].sent);
+    return static_cast<double>(tokens) / Seconds(LastToken(traces) - traces[0].sent);
   }
 
   void FirstToken(int32_t num_prompt) {
-    std::vector<double> times;
-    for (int i = 0; i < kWarmUps + 5; ++i) {
-      const Trace trace = Send({{num_prompt, 1}})[0];
-      if (i >= kWarmUps) times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
-    }
-    std::sort(times.begin(), times.end());
-    std::printf("first token of %5d: %.2f ms (least %.2f)\n", num_prompt, times[times.size() / 2],
-                times[0]);
+    (void)FirstTokens(num_prompt, kWarmUps);
+    const Latencies measured = FirstTokens(num_prompt, 5);
+    std::printf("first token of %5d: %.2f ms (least %.2f)\n", num_prompt,
+                Percentile(measured.first, 50), measured.first[0]);
   }
 
   void Prefill(int32_t count, int32_t num_prompt) {
     Send(std::vector<Work>(2 * count, {num_prompt, 1}));
-    std::vector<Trace> traces = Send(std::vector<Work>(count, {num_prompt, 1}));
-    Clock::time_point last = traces[0].tokens[0];
-    for (const Trace& trace : traces) last = std::max(last, trace.tokens[0]);
-    std::printf("prefill %d x %d: %.0f tok/s\n", count, num_prompt,
-                static_cast<double>(count) * num_prompt / Seconds(last - traces[0].sent));
+    const std::vector<Trace> traces = Send(std::vector<Work>(count, {num_prompt, 1}));
+    std::printf(
+        "prefill %d x %d: %.0f tok/s\n", count, num_prompt,
+        static_cast<double>(count) * num_prompt / Seconds(LastToken(traces) - traces[0].sent));
   }
 
   void Rate(double rate, int32_t count) {
@@ -192,28 +219,19 @@ class Bench {
     std::vector<Work> work;
     for (double at = 0.0; static_cast<int32_t>(work.size()) < count; at += gap(random_))
       work.push_back({503, 256, at});
-    const double idle = executor_->idle_seconds();
-    const int64_t steps = executor_->num_steps();
+    const HostTime host(*executor_);
     const std::vector<Trace> traces = Send(work);
-    std::vector<double> first, between;
-    int32_t num_good = 0;
-    for (const Trace& trace : traces) {
-      first.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
-      for (size_t i = 1; i < trace.tokens.size(); ++i)
-        between.push_back(1e3 * Seconds(trace.tokens[i] - trace.tokens[i - 1]));
-      num_good +=
-          first.back() <= 60.0 && Seconds(trace.tokens.back() - trace.tokens[0]) <= 10e-3 * 255;
-    }
-    std::sort(first.begin(), first.end());
-    std::sort(between.begin(), between.end());
+    const auto num_good = std::count_if(traces.begin(), traces.end(), [](const Trace& trace) {
+      return Seconds(trace.tokens[0] - trace.sent) <= 60e-3 &&
+             Seconds(trace.tokens.back() - trace.tokens[0]) <= 10e-3 * 255;
+    });
+    const auto [first, between] = Latencies(traces);
     std::printf(
         "%.0f requests a second, %d: first token p50 %.1f p90 %.1f p99 %.1f ms; between tokens "
         "p50 %.2f p90 %.2f p99 %.2f ms; %.1f %% within 60 and 10 ms; host %.0f us a step\n",
         rate, count, Percentile(first, 50), Percentile(first, 90), Percentile(first, 99),
         Percentile(between, 50), Percentile(between, 90), Percentile(between, 99),
-        100.0 * num_good / count,
-        1e6 * (executor_->idle_seconds() - idle) /
-            static_cast<double>(executor_->num_steps() - steps));
+        100.0 * static_cast<double>(num_good) / count, host.UsAStep());
   }
 
   void Burst(int32_t count) {
@@ -225,21 +243,12 @@ class Bench {
     }
     steps_.Take();
     const std::vector<Trace> traces = Send(work);
-    std::vector<double> first, between;
-    Clock::time_point last = traces[0].sent;
-    for (const Trace& trace : traces) {
-      first.push_back(Seconds(trace.tokens[0] - trace.sent));
-      last = std::max(last, trace.tokens.back());
-      for (size_t i = 1; i < trace.tokens.size(); ++i)
-        between.push_back(1e3 * Seconds(trace.tokens[i] - trace.tokens[i - 1]));
-    }
-    std::sort(first.begin(), first.end());
-    std::sort(between.begin(), between.end());
+    const auto [first, between] = Latencies(traces);
     std::printf(
         "burst of %d (%lld in, %d out): %.2f s; first token p50 %.2f s; between tokens p50 %.2f "
         "p99 %.2f ms\n",
-        count, static_cast<long long>(in), count * 256, Seconds(last - traces[0].sent),
-        first[first.size() / 2], between[between.size() / 2], between[between.size() * 99 / 100]);
+        count, static_cast<long long>(in), count * 256, Seconds(LastToken(traces) - traces[0].sent),
+        1e-3 * Percentile(first, 50), Percentile(between, 50), Percentile(between, 99));
     PrintKinds(steps_.Take());
   }
 
