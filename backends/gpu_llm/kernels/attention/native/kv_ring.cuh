@@ -1,5 +1,5 @@
-// Hopper: an additional warp fills the ring by bulk copies. It copies blocks that this step does
-// not write before the previous kernel has ended. Device code only.
+// Hopper: an additional warp fills the ring by bulk copies. Blocks that no kernel may still write
+// (DecodeItem::first_new) are copied before the previous kernel has ended. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
@@ -67,7 +67,7 @@ class KvRing {
                cache + p.words[item.table_offset + blocks[i]] * block_bytes, kStageBytes,
                barriers_.full + stage);
     };
-    const int written = item.first_new / kBlockTokens;  // the first block that this step writes
+    const int written = item.first_new / kBlockTokens;  // the first block that a kernel may write
     const int count = blocks.count();
     int early = 0;
     for (; early < min(count, kStages) && blocks[early] < written; ++early) copy(early);
