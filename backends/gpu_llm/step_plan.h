@@ -18,7 +18,7 @@ struct DecodeItem {
   int32_t row;           // of the first query, among the step's tokens
   int32_t num_tokens;    // queries, up to ItemTokens()
   int32_t length;        // of the context, the last query included; each query before sees one less
-  int32_t first_new;     // position from which on tokens may not be in the cache when a step begins
+  int32_t first_new;     // position from which on this step computes tokens, less num_unsettled
   int32_t table_offset;  // of its block table, in words
   int32_t first_tile;    // KV blocks [first_tile, last_tile)
   int32_t last_tile;     // first_tile == last_tile: no work
@@ -108,8 +108,9 @@ struct StepPlannerOptions {
   // Decode steps of at most so many rows are fused into one launch. A multiprocessor then handles
   // one item at a time, so contexts are split into fewer items.
   int32_t fused_rows = 0;
-  // Newest tokens of each context before the step that kernels behind the upload of its plan may
-  // still compute. Only what is before them is read ahead of these kernels' end.
+  // So many of the newest tokens of each context before the step may still be computed when it
+  // begins, by kernels behind the upload of its plan. Attention reads them only when these kernels
+  // have ended. 0 with fused steps.
   int32_t num_unsettled = 0;
   bool scales_input_embeddings = false;  // llm::DecoderSpec
   int32_t max_decode_rows = INT32_MAX;   // of a decode step, padding included
