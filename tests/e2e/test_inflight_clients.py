@@ -134,3 +134,9 @@ def test_a_data_set_is_measured(server, tmp_path, protocol, model):
 def test_a_refusal_of_the_server_is_the_message(server):
     done = run(server, "inflight_batcher_llm_client.py", "--model-name", "whole", "--text", TEXT, "-b", 9)
     assert done.returncode == 1 and "input 'beam_width' is 9" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name, arguments", [("end_to_end_grpc_client.py", ["-p", TEXT, "-S"]), ("inflight_batcher_llm_client.py", ["--streaming"])])
+def test_a_server_that_is_not_there_is_the_message(name, arguments):
+    done = subprocess.run([sys.executable, TOOLS / name, "-u", "127.0.0.1:1", *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "Failed to connect to remote host" in done.stderr and "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ import queue
 
 import numpy as np
 import tritonclient.grpc as grpcclient
+from tritonclient.utils import InferenceServerException
 
 PERFORMANCE = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks", "arrival_time_ns", "first_scheduled_time_ns",
                "first_token_time_ns", "last_token_time_ns", "acceptance_rate", "total_accepted_draft_tokens", "total_draft_tokens")
@@ -78,7 +79,11 @@ class Answers:
         client.start_stream(callback=lambda result, error: self._queue.put(error if error is not None else result))
 
     def ask(self, model, inputs, request_id):
-        self._client.async_stream_infer(model, inputs, request_id=request_id)
+        try:
+            self._client.async_stream_infer(model, inputs, request_id=request_id)
+        except InferenceServerException:
+            self.finish()  # raises the error that ended the stream
+            raise
 
     def finish(self, cancels=False):
         """Waits for the end of all requests, unless they are cancelled, and returns the responses. An error of the server is raised."""
