@@ -21,6 +21,13 @@ int Main(Program program, const std::vector<std::string>& args) {
   if (program == Program::kNereid && !args.empty() && !args[0].starts_with("-")) {
     return cli::RunCommand(args);
   }
+  if (program == Program::kNereid && args.empty()) {
+    std::fprintf(stderr,
+                 "%snereid --model-repository PATH serves a model repository; 'nereid --help' lists "
+                 "the options.\n",
+                 cli::CommandsText().c_str());
+    return 1;
+  }
   const Result<Options> options = ParseOptions(args, program);
   if (!options.ok()) {
     const std::string message = options.status().message();

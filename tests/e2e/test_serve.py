@@ -380,6 +380,8 @@ def test_help_is_short_and_lists_the_commands(dist):
     text = run(dist, "serve", "--help")
     assert text.returncode == 0 and text.stdout.count("\n") < 20 and "--chat-template" in text.stdout
     assert "\n  serve CHECKPOINT... " in run(dist, "--help").stdout
+    alone = subprocess.run([dist / "bin/nereid"], capture_output=True, text=True, timeout=60)
+    assert alone.returncode == 1 and "\n  serve CHECKPOINT... " in alone.stderr and "--model-repository PATH" in alone.stderr
     assert run(dist, "--version").stdout.startswith("nereid 0.")
     assert run(dist, "pull", "--help").returncode == run(dist, "chat", "--help").returncode == 0
     assert run(dist, "grammar", "test", "--help").stdout.startswith("usage: nereid-grammar test ")
