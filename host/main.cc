@@ -22,10 +22,11 @@ int Main(Program program, const std::vector<std::string>& args) {
     return cli::RunCommand(args);
   }
   if (program == Program::kNereid && args.empty()) {
-    std::fprintf(stderr,
-                 "%snereid --model-repository PATH serves a model repository; 'nereid --help' lists "
-                 "the options.\n",
-                 cli::CommandsText().c_str());
+    std::fprintf(
+        stderr,
+        "%snereid --model-repository PATH serves a model repository; 'nereid --help' lists "
+        "the options.\n",
+        cli::CommandsText().c_str());
     return 1;
   }
   const Result<Options> options = ParseOptions(args, program);

@@ -38,7 +38,7 @@ constexpr EngineParameter kParameters[] = {
     {"enable_chunked_context", kBool, kUsed, "prompts are processed in chunks"},
     {"exclude_input_in_output", kBool, kUsed, "whether output_ids begins with the prompt"},
     {"stats_check_period_ms", kRange, kUsed, "how often metrics are updated", kAnySize},
-    {"decoding_mode", kChoice, kUsed, "the inputs that requests may use: see below",
+    {"decoding_mode", kChoice, kUsed, "the inputs that requests may use: see above",
      "auto top_k top_p top_k_top_p beam_search lookahead medusa eagle"},
     {"gpu_device_ids", kDeviceIds, kUsedOnGpu, "the GPUs of the model"},
     {"cuda_graph_mode", kBool, kUsedOnGpu, "whether steps are recorded", "", kOff},
