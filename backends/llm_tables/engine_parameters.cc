@@ -94,7 +94,8 @@ constexpr EngineParameter kParameters[] = {
     {"profile_steps", kInt, kUsedOnGpu, "steps whose operators are timed"},
     {"fused_decode", kBool, kUsedOnGpu, "whether a small decode step is one launch"},
     {"overlap_steps", kBool, kUsed, "whether a step is scheduled while one runs"},
-    {"load_format", kChoice, kUsed, "whether the weights are read", "auto dummy"},
+    {"load_format", kChoice, kUsed, "whether the weights are read; dummy on a GPU only",
+     "auto dummy"},
     {"kv_cache_dtype", kChoice, kUsed, "the format of the KV cache", "auto float fp8 int8"},
     {"batch_invariant", kBool, kUsed, "the same bits alone and in any batch"},
     {"speculative_decoding", kText, kUsed,
@@ -327,6 +328,14 @@ std::optional<ParameterConflict> FindParameterConflict(
         "kv_events_endpoint",
         InvalidArgError("parameter 'kv_events_endpoint' is '", endpoint,
                         "' and 'enable_kv_cache_reuse' is false, expected true")};
+  }
+  for (const std::string_view key :
+       {"kv_events_replay_endpoint", "kv_events_topic", "kv_events_form"}) {
+    const std::string value = value_of(key);
+    if (value.empty() || !endpoint.empty()) continue;
+    return ParameterConflict{std::string(key),
+                             InvalidArgError("parameter '", key, "' is '", value,
+                                             "' and 'kv_events_endpoint' is '', expected both")};
   }
   return std::nullopt;
 }

@@ -97,6 +97,13 @@ TEST(EngineParametersTest, ParametersThatNeedEachOtherAreNamed) {
   EXPECT_EQ(conflict({{"kv_cache_disk_bytes", "9"}}),
             "kv_cache_disk_bytes: parameter 'kv_cache_disk_path' is '' and 'kv_cache_disk_bytes' "
             "is 9, expected both or none");
+  EXPECT_EQ(conflict({{"kv_events_topic", "kv@here"}}),
+            "kv_events_topic: parameter 'kv_events_topic' is 'kv@here' and 'kv_events_endpoint' is "
+            "'', expected both");
+  EXPECT_EQ(conflict({{"kv_events_topic", "kv@here"},
+                      {"kv_events_endpoint", "tcp://*:5557"},
+                      {"enable_kv_cache_reuse", "true"}}),
+            "");
   EXPECT_EQ(conflict({{"decoding_mode", "medusa"}}),
             "decoding_mode: parameter 'decoding_mode' is 'medusa' and 'speculative_decoding' is "
             "'off', expected medusa=FOLDER, the folder of the heads");
