@@ -8,7 +8,6 @@
 
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
-#include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
@@ -166,7 +165,7 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   };
   const int64_t row_bytes = 2 * hidden_size(), rows = kMedusaRows;
   const int64_t num_heads = num_heads_;
-  NEREID_RETURN_IF_ERROR(allocate(kept_, options_.num_kept_rows * row_bytes, "kept hidden states"));
+  NEREID_RETURN_IF_ERROR(kept_.Allocate(options_.num_kept_rows, hidden_size()));
   NEREID_RETURN_IF_ERROR(allocate(normed_, rows * row_bytes, "normed rows"));
   NEREID_RETURN_IF_ERROR(
       allocate(products_, num_heads * rows * row_bytes, "products of Medusa heads"));
@@ -180,12 +179,6 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   NEREID_ASSIGN_OR_RETURN(
       ranked_tokens_,
       PinnedMemory::Allocate(static_cast<size_t>(8 * num_heads * rows * kMaxRankedTokens)));
-  if (options_.num_kept_rows > 0) {
-    NEREID_ASSIGN_OR_RETURN(
-        keep_lists_,
-        PinnedMemory::Allocate(size_t{8} * static_cast<size_t>(options_.num_kept_rows)));
-  }
-  NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors,
                           DeviceAttribute(cudaDevAttrMultiProcessorCount, options_.device));
   GpuWeights multiplied;  // the heads' own weights are bf16 and need nothing
@@ -197,36 +190,9 @@ Status DeviceMedusaHeads::AllocateBuffers() {
   return CudaStatus(cudaStreamSynchronize(nullptr), "the buffers of Medusa heads");
 }
 
-void DeviceMedusaHeads::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
-  for (size_t i = 0; i < kept.size(); ++i)
-    keep_from_.push_back(rows.StepRow(static_cast<int32_t>(i)));
-  keep_to_.insert(keep_to_.end(), kept.begin(), kept.end());
-}
-
-// The stream is that of the target, so that its next step begins after the copy.
 Status DeviceMedusaHeads::FinishKeeping() {
-  if (keep_from_.empty()) return {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  const HiddenStates* const captured = options_.captured();
-  if (captured == nullptr || captured->row_size() != hidden_size())
-    return InternalError("Medusa heads without a model that keeps the output of its last layer");
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(kept_done_.get()));
-  const size_t count = keep_from_.size();
-  if (8 * count > keep_lists_.size_bytes()) {
-    return InternalError("Medusa heads got the hidden states of ", count, " tokens, at most ",
-                         keep_lists_.size_bytes() / 8);
-  }
-  auto* const lists = keep_lists_.as<int32_t>();
-  std::copy(keep_from_.begin(), keep_from_.end(), lists);
-  std::copy(keep_to_.begin(), keep_to_.end(), lists + count);
-  const auto size = static_cast<int>(hidden_size());
-  CopyRows({captured->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
-            static_cast<int>(count), size, size},
-           options_.stream);
-  keep_from_.clear();
-  keep_to_.clear();
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(kept_done_.get(), options_.stream));
-  return CudaStatus(cudaGetLastError(), "keeping hidden states");
+  return kept_.Finish(options_.captured(), options_.stream);
 }
 
 Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, int32_t num_tokens,
@@ -263,7 +229,7 @@ Status DeviceMedusaHeads::Run(std::span<const int32_t> rows, int32_t num_heads, 
 
 Status DeviceMedusaHeads::Launch(int32_t num_rows, int32_t num_heads, int32_t num_tokens) {
   const llm::NormSpec& norm = options_.norm;
-  const auto* const kept = kept_.as<__nv_bfloat16>();
+  const __nv_bfloat16* const kept = kept_.rows();
   const auto size = static_cast<int>(hidden_size());
   const GpuNorm& weights = options_.final_norm;
   if (norm.kind == llm::NormKind::kRms) {

@@ -48,7 +48,9 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   ~DeviceMedusaHeads() override;
   int32_t num_heads() const override { return num_heads_; }
   llm::HiddenStatePlace place() const override { return llm::HiddenStatePlace::kDevice; }
-  void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override;
+  void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override {
+    kept_.Keep(rows, kept);
+  }
   Status FinishKeeping() override;
   Status Run(std::span<const int32_t> rows, int32_t num_heads, int32_t num_tokens,
              std::vector<llm::SampledToken>& tokens) override;
@@ -90,7 +92,7 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   std::vector<std::vector<Block>> later_blocks_;  // of each head
   std::vector<GpuMatrix> lm_heads_;               // with padding rows
   std::optional<LinearRunner> linear_;
-  DeviceMemory kept_;      // [num_kept_rows, hidden_size]
+  KeptHiddenStates kept_;  // [num_kept_rows, hidden_size]
   DeviceMemory normed_;    // [kMedusaRows, hidden_size]
   DeviceMemory products_;  // [kMedusaRows, num_heads * hidden_size]
   DeviceMemory states_;    // [num_heads, kMedusaRows, hidden_size]
@@ -98,9 +100,6 @@ class DeviceMedusaHeads : public llm::MedusaHeads {
   DeviceMemory rank_partials_, rank_tickets_;
   PinnedMemory row_list_;       // [kMedusaRows]
   PinnedMemory ranked_tokens_;  // [num_heads, kMedusaRows, kMaxRankedTokens] ids, then log probs
-  std::vector<int32_t> keep_from_, keep_to_;
-  PinnedMemory keep_lists_;  // both lists of a copy that runs
-  Event kept_done_;
 };
 
 }  // namespace nereid::gpu

@@ -26,38 +26,13 @@ bool IsPlainlyGreedy(const llm::DraftChain& chain) {
 
 }  // namespace
 
-void Eagle3Layer::Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) {
-  for (size_t i = 0; i < kept.size(); ++i)
-    keep_from_.push_back(rows.StepRow(static_cast<int32_t>(i)));
-  keep_to_.insert(keep_to_.end(), kept.begin(), kept.end());
-}
-
-// The stream is that of the target, so that its next step begins after the copy.
 Status Eagle3Layer::FinishKeeping() {
-  if (keep_from_.empty()) return {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  if (options_.target == nullptr || options_.target->captured() == nullptr)
-    return InternalError("a draft head without a model that keeps hidden states");
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(kept_done_.get()));
-  const size_t count = keep_from_.size();
-  if (8 * count > keep_lists_.size_bytes()) {
-    return InternalError("a draft head got the hidden states of ", count, " tokens, at most ",
-                         keep_lists_.size_bytes() / 8);
-  }
-  auto* const lists = keep_lists_.as<int32_t>();
-  std::copy(keep_from_.begin(), keep_from_.end(), lists);
-  std::copy(keep_to_.begin(), keep_to_.end(), lists + count);
-  CopyRows({options_.target->captured()->rows(), lists, kept_.as<__nv_bfloat16>(), lists + count,
-            static_cast<int>(count), feature_size(), feature_size()},
-           stream());
-  keep_from_.clear();
-  keep_to_.clear();
-  NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
-  return CudaStatus(cudaEventRecord(kept_done_.get(), stream()), "kept hidden states");
+  return kept_.Finish(options_.target == nullptr ? nullptr : options_.target->captured(), stream());
 }
 
 Status Eagle3Layer::WarmUp() {
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(kept_.data(), 0, kept_.size_bytes(), stream()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(kept_.rows(), 0, kept_.size_bytes(), stream()));
   llm::SamplingParams sampling;
   sampling.returns_log_probs = true;
   const std::vector<int32_t> zeros(kMaxRows, 0);
@@ -259,8 +234,8 @@ Status Eagle3Layer::LaunchRow(const ChainRow& row, int32_t index) {
   inputs.norm_before_residual = norm_before_residual_;
   if (!uses_target_ids_) inputs.target_ids = device_target_ids_.as<int32_t>();
   if (index == 0) {
-    CopyRows({kept_.as<__nv_bfloat16>(), words_.as<int32_t>() + kept_at_,
-              features_.as<__nv_bfloat16>(), nullptr, num_kept_, feature_size(), feature_size()},
+    CopyRows({kept_.rows(), words_.as<int32_t>() + kept_at_, features_.as<__nv_bfloat16>(), nullptr,
+              num_kept_, feature_size(), feature_size()},
              stream());
     inputs.features = features_.as<__nv_bfloat16>();
     inputs.num_features = num_kept_;

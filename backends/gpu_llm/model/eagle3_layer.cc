@@ -137,12 +137,7 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   const size_t feature_bytes = 2 * static_cast<size_t>(feature_size);
   NEREID_RETURN_IF_ERROR(allocate(features_, rows * feature_bytes, "hidden states"));
   NEREID_RETURN_IF_ERROR(allocate(own_, max_entries * 2 * spec_.hidden_size, "hidden states"));
-  NEREID_RETURN_IF_ERROR(
-      allocate(kept_, options_.num_kept_rows * feature_bytes, "kept hidden states"));
-  if (options_.num_kept_rows > 0) {
-    NEREID_ASSIGN_OR_RETURN(keep_lists_,
-                            PinnedMemory::Allocate(size_t{8} * options_.num_kept_rows));
-  }
+  NEREID_RETURN_IF_ERROR(kept_.Allocate(options_.num_kept_rows, feature_size));
   const size_t ids_bytes = 4 * target_ids_.size();
   NEREID_RETURN_IF_ERROR(allocate(device_target_ids_, ids_bytes, "a draft head's ids"));
   NEREID_RETURN_IF_CUDA_ERROR(
@@ -158,7 +153,6 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   NEREID_RETURN_IF_ERROR(allocate(edits_, kMaxEdits * sizeof(LogitEdit), "changes of logits"));
   NEREID_ASSIGN_OR_RETURN(host_edits_, PinnedMemory::Allocate(kMaxEdits * sizeof(LogitEdit)));
   NEREID_ASSIGN_OR_RETURN(drawn_, PinnedMemory::Allocate(8 * llm::kMaxDraftTokens * max_entries));
-  NEREID_ASSIGN_OR_RETURN(kept_done_, MakeEvent());
   for (Event& event : row_done_) {
     NEREID_ASSIGN_OR_RETURN(event, MakeEvent());
   }

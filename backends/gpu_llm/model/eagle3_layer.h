@@ -74,7 +74,9 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   Status Run(std::span<llm::HeadEntry> entries) override;
 
   llm::HiddenStatePlace place() const override { return llm::HiddenStatePlace::kDevice; }
-  void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override;
+  void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept) override {
+    kept_.Keep(rows, kept);
+  }
   Status FinishKeeping() override;
   Status RunChains(std::span<llm::DraftChain> chains, float least_probability) override;
 
@@ -157,10 +159,7 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   PinnedMemory staged_, host_hidden_, host_logits_;
 
   // Of chains.
-  DeviceMemory kept_;  // [num_kept_rows, feature_size()]
-  std::vector<int32_t> keep_from_, keep_to_;
-  PinnedMemory keep_lists_;  // both lists of a copy that runs
-  Event kept_done_;
+  KeptHiddenStates kept_;  // [num_kept_rows, feature_size()]
   DeviceMemory device_target_ids_;
   DeviceMemory argmax_partials_, argmax_tickets_, log_sums_;
   DeviceMemory spread_logits_;  // [max_entries_, padded vocabulary of the target]

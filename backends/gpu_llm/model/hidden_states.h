@@ -1,16 +1,19 @@
-// Keeps the hidden states between layers of the newest step, for drafters that continue them.
-// [engine thread]
+// The hidden states between layers of the newest step, for drafters that continue them, and those
+// of some tokens that a drafter keeps until it runs them. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/cuda/stream.h"
+#include "backends/llm_core/speculation/hidden_rows.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -38,6 +41,31 @@ class HiddenStates {
   std::vector<int32_t> layers_;
   int64_t hidden_size_ = 0;
   DeviceMemory rows_;
+};
+
+// A drafter's store of hidden states, one row for each of its numbers.
+class KeptHiddenStates {
+ public:
+  // Room for `num_rows` rows of `row_size` values.
+  Status Allocate(int64_t num_rows, int64_t row_size);
+
+  // Notes that the given rows of the newest step go to the rows `kept` of the store.
+  void Keep(const llm::HiddenRows& rows, std::span<const int32_t> kept);
+  // Copies them from `captured`, which has the newest step; null: no model keeps any, which is an
+  // error if there is something to copy. The stream is that of the model, so that its next step
+  // begins after the copy.
+  Status Finish(const HiddenStates* captured, cudaStream_t stream);
+
+  // [num_rows, row_size]
+  __nv_bfloat16* rows() const { return rows_.as<__nv_bfloat16>(); }
+  size_t size_bytes() const { return rows_.size_bytes(); }
+
+ private:
+  int64_t row_size_ = 0;
+  DeviceMemory rows_;
+  std::vector<int32_t> from_, to_;
+  PinnedMemory lists_;  // both lists of a copy that runs
+  Event copied_;
 };
 
 }  // namespace nereid::gpu
