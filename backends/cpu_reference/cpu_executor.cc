@@ -1,4 +1,4 @@
-// The executor on the CPU.
+// Creates the executor and runs its steps.
 #include "backends/cpu_reference/cpu_executor.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Limits of the executor on the CPU.
+// Limits of the model and of the options. By default the KV cache gets a part of the memory.
 #include "backends/cpu_reference/cpu_limits.h"
 
 #include <unistd.h>

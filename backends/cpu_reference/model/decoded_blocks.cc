@@ -1,4 +1,4 @@
-// Decodes what attention reads.
+// Decodes the blocks that the window or the sinks of some row can see.
 #include "backends/cpu_reference/model/decoded_blocks.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace nereid::cpu {
 
 int32_t DecodedBlocks::Decode(const KvCache& cache, int32_t layer, int32_t num_tokens,
                               int32_t num_tail_blocks, PagedAttentionParams& params) {
-  int32_t shortest = params.rows[0].context;
+  int32_t shortest = params.rows[0].context;  // its window begins first
   for (int32_t row = 0; row < params.num_rows; ++row) {
     shortest = std::min(shortest, params.rows[row].context);
   }

@@ -1,5 +1,5 @@
-// The blocks of one head of an encoded KV cache as floats, for one call of the attention. Keeps
-// scratch memory: one for each thread.
+// The blocks of one head of an encoded KV cache as floats, for one call of the attention. Owns
+// scratch memory, so that each thread has an object of its own. [one thread at a time]
 #pragma once
 
 #include <cstdint>

@@ -227,7 +227,6 @@ void Decoder::WriteCache(const llm::BatchEntry& sequence, const AttentionTile& t
 // A tile is a few consecutive tokens of one sequence, so that long prompts read each key and value
 // once for several tokens.
 void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
-  const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   PagedAttentionParams shared;
   shared.window = spec_.layers[layer].sliding_window;
   shared.num_sinks = spec_.num_sink_tokens;
@@ -237,39 +236,44 @@ void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
   const auto run_units = [&](int64_t first, int64_t last, int thread) {
     PagedAttentionParams params = shared;
     params.scratch = scores_[thread].data();
-    std::vector<AttentionRow>& rows = rows_[thread];
     for (int64_t unit = first; unit < last; ++unit) {
       const AttentionTile& tile = tiles_[unit / spec_.num_kv_heads];
-      const llm::BatchEntry& sequence = batch.entries[tile.sequence];
       params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
       if (is_decode(batch)) PrepareHeads(batch, tile, layer, params.kv_head, params.kv_head + 1);
-      rows.clear();
-      for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
-        for (int32_t query = 0; query < queries; ++query) {
-          const int64_t head = int64_t{params.kv_head} * queries + query;
-          const int64_t offset = (int64_t{token} * spec_.num_heads + head) * spec_.head_dim;
-          rows.push_back({q_.data() + offset, attention_.data() + offset, positions_[token] + 1});
-        }
-      }
-      params.rows = rows.data();
-      params.num_rows = static_cast<int32_t>(rows.size());
-      params.block_table = sequence.block_table.data();
-      int32_t first_tail_block = cache_.first_spare_block() + thread * kMaxTailBlocks;
-      if (cache_.is_encoded()) {
-        const int32_t num_seen =
-            tile.is_tree ? sequence.num_cached + sequence.num_tokens : rows.back().context;
-        first_tail_block = decoded_[thread].Decode(cache_, layer, num_seen,
-                                                   tile.is_tree ? kMaxTailBlocks : 0, params);
-      }
-      if (tile.is_tree) {
-        draft_tables_[thread].Attend(ops_, sequence, tile.first_token, tile.num_tokens,
-                                     first_tail_block, params);
-      } else {
-        ops_.paged_attention(params);
-      }
+      AttendTile(batch.entries[tile.sequence], tile, layer, thread, params);
     }
   };
   pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, run_units);
+}
+
+void Decoder::AttendTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
+                         int thread, PagedAttentionParams params) {
+  const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
+  std::vector<AttentionRow>& rows = rows_[thread];
+  rows.clear();
+  for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
+    for (int32_t query = 0; query < queries; ++query) {
+      const int64_t head = int64_t{params.kv_head} * queries + query;
+      const int64_t offset = (int64_t{token} * spec_.num_heads + head) * spec_.head_dim;
+      rows.push_back({q_.data() + offset, attention_.data() + offset, positions_[token] + 1});
+    }
+  }
+  params.rows = rows.data();
+  params.num_rows = static_cast<int32_t>(rows.size());
+  params.block_table = sequence.block_table.data();
+  int32_t first_tail_block = cache_.first_spare_block() + thread * kMaxTailBlocks;
+  if (cache_.is_encoded()) {
+    const int32_t num_seen =
+        tile.is_tree ? sequence.num_cached + sequence.num_tokens : rows.back().context;
+    first_tail_block =
+        decoded_[thread].Decode(cache_, layer, num_seen, tile.is_tree ? kMaxTailBlocks : 0, params);
+  }
+  if (tile.is_tree) {
+    draft_tables_[thread].Attend(ops_, sequence, tile.first_token, tile.num_tokens,
+                                 first_tail_block, params);
+  } else {
+    ops_.paged_attention(params);
+  }
 }
 
 void Decoder::RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows,

@@ -1,4 +1,4 @@
-// The softmax of the router's scores, of the chosen experts or of all.
+// Weights are the softmax of the router's scores, over the chosen experts or over all of them.
 #include "backends/cpu_reference/model/expert_routing.h"
 
 #include <algorithm>

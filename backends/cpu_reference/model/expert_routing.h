@@ -14,8 +14,8 @@ struct RoutedToken {
   float weight;   // of the expert's output
 };
 
-// `scores` [num_tokens, num_experts] of the router. Returns the tokens of each expert, in order. Of
-// experts with equal scores, the first counts.
+// `scores` [num_tokens, num_experts] are the router's outputs. Returns the tokens of each expert,
+// in ascending order. Of experts with equal scores, those with the lower numbers are chosen.
 std::vector<std::vector<RoutedToken>> RouteTokens(std::span<const float> scores,
                                                   const llm::MoeSpec& moe);
 

@@ -1,4 +1,4 @@
-// Anonymous memory for keys and values, layer by layer.
+// Addresses within the memory, which holds keys and values layer by layer.
 #include "backends/cpu_reference/model/kv_cache.h"
 
 #include <sys/mman.h>

@@ -35,7 +35,6 @@ class KvCache {
   KvCacheView Layer(int32_t layer) const;
   // Copies keys and values of all layers.
   void CopyBlock(int32_t from, int32_t to) const;
-
   // Copies key and value of one token in all layers.
   void CopyToken(int32_t from_block, int32_t from_index, int32_t to_block, int32_t to_index) const;
 

@@ -6,7 +6,7 @@
 namespace nereid::cpu {
 namespace {
 
-constexpr int32_t kMostKeptStates = 1 << 16;  // allocated when they are first written
+constexpr int32_t kMaxKeptStates = 1 << 16;  // allocated when they are first written
 
 // The final norm of the target and, where the heads share it, the lm_head. With tied embeddings
 // that is the matrix of the embedding.
@@ -43,7 +43,7 @@ MedusaLayers::MedusaLayers(std::shared_ptr<const llm::Checkpoint> checkpoint,
                            llm::MedusaWeights heads, std::shared_ptr<const llm::Checkpoint> target,
                            CpuWeights weights, CpuWeights target_weights,
                            const llm::DecoderSpec& target_spec, int32_t num_threads)
-    : MedusaHeads(kMostKeptStates),
+    : MedusaHeads(kMaxKeptStates),
       checkpoint_(std::move(checkpoint)),
       target_(std::move(target)),
       heads_(std::move(heads)),

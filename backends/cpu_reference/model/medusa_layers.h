@@ -37,9 +37,9 @@ class MedusaLayers : public llm::MedusaHeads {
   MedusaLayers(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::MedusaWeights heads,
                std::shared_ptr<const llm::Checkpoint> target, CpuWeights weights,
                CpuWeights target_weights, const llm::DecoderSpec& target_spec, int32_t num_threads);
-  // Fills normed_ with the rows of the store, behind the target's final norm.
+  // Fills normed_ with the target's final norm of these rows of the store.
   void NormRows(std::span<const int32_t> rows);
-  // Fills logits_ with those of one head.
+  // Fills logits_ with the logits of one head for the rows of normed_.
   void RunHead(int32_t head, int64_t num_rows);
   void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out);
 

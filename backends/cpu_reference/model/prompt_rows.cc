@@ -1,4 +1,4 @@
-// Embeddings in place of tokens.
+// Looks up the rows of virtual tokens as the embedding does those of tokens.
 #include "backends/cpu_reference/model/prompt_rows.h"
 
 #include <algorithm>

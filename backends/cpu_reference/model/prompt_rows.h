@@ -15,7 +15,8 @@ class PromptRows {
   // Both must outlive the object.
   PromptRows(const llm::DecoderSpec& spec, const OpTable& ops) : spec_(spec), ops_(ops) {}
 
-  // The ids of the step, with a valid one in place of each virtual token.
+  // The ids of the step, with a valid one in place of each virtual token. Valid until the next
+  // call, or as long as `batch`.
   const int32_t* TokensOf(const llm::StepBatch& batch);
   // Repeats `step`, the embedding of all tokens of the step, for the virtual ones, with the
   // clients' rows as the table.

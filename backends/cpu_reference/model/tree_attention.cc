@@ -1,4 +1,4 @@
-// Blocks with the end of a sequence for one draft.
+// Places and positions of drafts, and copies of the end of a sequence for one draft.
 #include "backends/cpu_reference/model/tree_attention.h"
 
 #include <algorithm>

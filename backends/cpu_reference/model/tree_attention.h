@@ -33,7 +33,8 @@ void PlaceDrafts(const llm::BatchEntry& entry, std::span<int32_t> positions);
 void CopyToken(const KvCacheView& view, int32_t head, int32_t from_block, int32_t from_index,
                int32_t to_block, int32_t to_index);
 
-// The block table of one draft. Keeps scratch memory: one for each thread.
+// Makes the block tables of drafts, one at a time. Owns scratch memory, so that each thread has an
+// object of its own. [one thread at a time]
 class DraftBlockTable {
  public:
   // Copies the tokens from the block of the first draft's place to `draft` into the blocks
@@ -41,8 +42,8 @@ class DraftBlockTable {
   // Returns the table of the draft; valid until the next call.
   const int32_t* Make(const llm::BatchEntry& entry, const int32_t* block_table, int32_t draft,
                       const KvCacheView& view, int32_t head, int32_t first_tail_block);
-  // The attention of consecutive drafts, the first of which is token `first_token` of the step.
-  // `params` has as many rows for each.
+  // Computes the attention of consecutive drafts, the first of which is token `first_token` of the
+  // step. `params` has the rows of all of them, equally many for each.
   void Attend(const OpTable& ops, const llm::BatchEntry& entry, int32_t first_token,
               int32_t num_drafts, int32_t first_tail_block, PagedAttentionParams params);
 
