@@ -245,23 +245,9 @@ void ActiveRequest::Send(SequenceState& sequence, std::span<const SequenceUpdate
 Status ActiveRequest::FillResponse(ResponseTensors tensors, SequenceState& sequence,
                                    std::span<const SequenceUpdate> all) {
   Item& item = items_[sequence.item];
-  const size_t num_echoed = !is_streaming_ && !exclude_input_ ? item.prompt.size() : 0;
   size_t longest = 0;
   for (const SequenceUpdate& update : all) longest = std::max(longest, update.ids.size());
-  llm::TokenIds ids;
-  std::vector<int32_t> lengths;
-  int32_t num_output = 0;
-  for (const SequenceUpdate& update : all) {
-    const auto prompt = item.prompt.begin();
-    ids.insert(ids.end(), prompt, prompt + static_cast<ptrdiff_t>(num_echoed));
-    ids.insert(ids.end(), update.ids.begin(), update.ids.end());
-    ids.insert(ids.end(), longest - update.ids.size(), kIdPadding);
-    lengths.push_back(static_cast<int32_t>(num_echoed + update.ids.size()));
-    num_output += update.num_output;
-  }
-  const auto num_ids = static_cast<int64_t>(num_echoed + longest);
-  NEREID_RETURN_IF_ERROR(tensors.Set<int32_t>("output_ids", {std::ssize(all), num_ids}, ids));
-  NEREID_RETURN_IF_ERROR(tensors.SetAll("sequence_length", lengths));
+  NEREID_RETURN_IF_ERROR(FillIds(tensors, item.prompt, all, longest));
   NEREID_RETURN_IF_ERROR(tensors.SetAll("prior_ids", sequence.prior_ids));
   NEREID_RETURN_IF_ERROR(tensors.SetText("finish_reason", llm::FinishReasonText(all[0].finish)));
   // Clients of releases before 0.14 read it in every response.
@@ -272,13 +258,7 @@ Status ActiveRequest::FillResponse(ResponseTensors tensors, SequenceState& seque
     NEREID_RETURN_IF_ERROR(tensors.SetOne("sequence_index", sequence.sequence_index));
   }
   NEREID_RETURN_IF_ERROR(FillStreamPosition(tensors, sequence));
-  if (returns_num_input_tokens_) {
-    NEREID_RETURN_IF_ERROR(
-        tensors.SetOne("num_input_tokens", static_cast<int32_t>(item.prompt.size())));
-  }
-  if (returns_num_output_tokens_) {
-    NEREID_RETURN_IF_ERROR(tensors.SetOne("num_output_tokens", num_output));
-  }
+  NEREID_RETURN_IF_ERROR(FillCounts(tensors, item.prompt, all));
   const llm::TokenIds* prompt = std::exchange(item.has_sent_prompt, true) ? nullptr : &item.prompt;
   NEREID_RETURN_IF_ERROR(SetExtraOutputs(tensors, item.extras, all, longest, prompt,
                                          /*is_first=*/sequence.prior_ids.empty()));
@@ -288,6 +268,34 @@ Status ActiveRequest::FillResponse(ResponseTensors tensors, SequenceState& seque
     sequence.prior_ids.erase(sequence.prior_ids.begin(), sequence.prior_ids.end() - kMaxPriorIds);
   }
   return {};
+}
+
+Status ActiveRequest::FillIds(ResponseTensors& tensors, const llm::TokenIds& prompt,
+                              std::span<const SequenceUpdate> all, size_t longest) {
+  const bool repeats_prompt = !is_streaming_ && !exclude_input_;
+  const size_t num_repeated = repeats_prompt ? prompt.size() : 0;
+  llm::TokenIds ids;
+  std::vector<int32_t> lengths;
+  for (const SequenceUpdate& update : all) {
+    if (repeats_prompt) ids.insert(ids.end(), prompt.begin(), prompt.end());
+    ids.insert(ids.end(), update.ids.begin(), update.ids.end());
+    ids.insert(ids.end(), longest - update.ids.size(), kIdPadding);
+    lengths.push_back(static_cast<int32_t>(num_repeated + update.ids.size()));
+  }
+  const auto num_ids = static_cast<int64_t>(num_repeated + longest);
+  NEREID_RETURN_IF_ERROR(tensors.Set<int32_t>("output_ids", {std::ssize(all), num_ids}, ids));
+  return tensors.SetAll("sequence_length", lengths);
+}
+
+Status ActiveRequest::FillCounts(ResponseTensors& tensors, const llm::TokenIds& prompt,
+                                 std::span<const SequenceUpdate> all) {
+  if (returns_num_input_tokens_) {
+    NEREID_RETURN_IF_ERROR(tensors.SetOne("num_input_tokens", static_cast<int32_t>(prompt.size())));
+  }
+  if (!returns_num_output_tokens_) return {};
+  int32_t num_output = 0;
+  for (const SequenceUpdate& update : all) num_output += update.num_output;
+  return tensors.SetOne("num_output_tokens", num_output);
 }
 
 // Models behind the engine keep a state for each stream under its number, which is random, so that

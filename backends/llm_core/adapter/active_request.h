@@ -92,6 +92,12 @@ class ActiveRequest : public std::enable_shared_from_this<ActiveRequest> {
   void Send(SequenceState& sequence, std::span<const SequenceUpdate> all);
   Status FillResponse(ResponseTensors tensors, SequenceState& sequence,
                       std::span<const SequenceUpdate> all);
+  // Sets the ids of all sequences, padded to `longest`.
+  Status FillIds(ResponseTensors& tensors, const llm::TokenIds& prompt,
+                 std::span<const SequenceUpdate> all, size_t longest);
+  // Sets the numbers of tokens that the request returns.
+  Status FillCounts(ResponseTensors& tensors, const llm::TokenIds& prompt,
+                    std::span<const SequenceUpdate> all);
   Status FillStreamPosition(ResponseTensors& tensors, SequenceState& sequence);
 
   const std::string id_;
