@@ -1,3 +1,4 @@
+// Reads commands from the parameters of requests and runs them one by one.
 #include "backends/llm_core/adapter/adapter_commands.h"
 
 #include <utility>

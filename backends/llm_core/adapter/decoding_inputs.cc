@@ -1,4 +1,4 @@
-// Beams, rules on tokens, and the decoding mode.
+// Reads beams and rules on tokens, and compares them with the decoding mode.
 #include "backends/llm_core/adapter/decoding_inputs.h"
 
 #include <algorithm>

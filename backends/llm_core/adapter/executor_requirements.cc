@@ -1,4 +1,4 @@
-// Parameters that not every executor supports.
+// Compares the parameters that not every executor supports with the features of this one.
 #include "backends/llm_core/adapter/executor_requirements.h"
 
 namespace nereid::llm {
@@ -17,7 +17,7 @@ Status CheckExecutor(const LlmParameters& parameters, Executor& executor) {
   }
   if (parameters.is_batch_invariant && !features.batch_invariant) {
     return UnsupportedError(
-        "parameter 'batch_invariant' is true: this backend's results may depend ",
+        "parameter 'batch_invariant' is true: this backend's results may depend "
         "on what else is in a batch");
   }
   if (parameters.lora.names_adapters() && !features.adapters) {

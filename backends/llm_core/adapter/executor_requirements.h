@@ -7,7 +7,7 @@
 
 namespace nereid::llm {
 
-// UNSUPPORTED names the parameter, its value and the feature that the executor lacks.
+// UNSUPPORTED names the parameter and what the executor lacks for it.
 Status CheckExecutor(const LlmParameters& parameters, Executor& executor);
 
 }  // namespace nereid::llm

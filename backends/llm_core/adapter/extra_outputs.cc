@@ -1,4 +1,4 @@
-// Outputs that only some responses have.
+// Collects what the engine reports, and makes the tensors of a response of it.
 #include "backends/llm_core/adapter/extra_outputs.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The outputs that come with a few requests only: log probabilities, logits, likely tokens, the
-// prompt, statistics. What a request asks for, what the engine has made of it so far, and the
-// tensors of a response.
+// prompt, statistics. The types say which of them an item has, and what the engine has reported so
+// far; the function makes the tensors of a response.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace nereid::llm {
 
-// Which of them an item has. [any thread]
+// Which extra outputs an item has. [any thread]
 struct ExtraOutputs {
   bool log_probs = false;
   int32_t num_top_log_probs = 0;
@@ -28,7 +28,8 @@ struct ExtraOutputs {
   std::optional<bool> skips_special_tokens;  // in the text of the output
 };
 
-// Their content for one sequence, from one or more steps. [engine thread, then response thread]
+// The content of the extra outputs of one sequence, from one or more steps. [engine thread, then
+// response thread]
 struct ExtraResults {
   std::vector<float> log_probs;
   std::vector<llm::SampledToken> top_tokens;  // num_top_log_probs for each id
@@ -41,9 +42,9 @@ struct ExtraResults {
   int64_t num_draft_tokens = 0;
   int64_t num_accepted_draft_tokens = 0;
 
-  // What comes only once, with the first output of a request.
+  // Adds what comes only once, with the first output of a request.
   void AppendPrompt(const llm::SequenceOutput& output);
-  // What comes with the ids from `first` on. `num_ids`: all ids of the update, with those that
+  // Adds what comes with the ids from `first` on. `num_ids`: all ids of the update, with those that
   // follow the output's and were not sampled.
   void AppendTokens(const llm::SequenceOutput& output, size_t first, size_t num_ids,
                     const ExtraOutputs& asked);

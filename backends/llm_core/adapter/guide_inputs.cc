@@ -1,4 +1,4 @@
-// Guides and reasoning budgets.
+// A guide comes from two tensors of an item, or from one parameter of the request.
 #include "backends/llm_core/adapter/guide_inputs.h"
 
 #include <optional>
@@ -10,7 +10,8 @@
 namespace nereid::llm {
 namespace {
 
-// The budget has no effect where the preprocessing knows no text that would end the reasoning.
+// The budget has no effect without thinking_end_ids: the preprocessing then knows no text that ends
+// the reasoning.
 Status ReadReasoning(BatchInputs& inputs, int64_t row, GenerationRequest& generation) {
   if (inputs.Find("thinking_token_budget") == nullptr) return {};
   ReasoningLimit limit;
@@ -25,7 +26,7 @@ Status ReadReasoning(BatchInputs& inputs, int64_t row, GenerationRequest& genera
   return {};
 }
 
-// `what` names the tensor or parameter that has the guide.
+// `what` begins the message: it names the tensor or parameter that has the guide.
 Status RefuseBeams(const std::string& what, const GenerationRequest& generation) {
   if (!generation.uses_beams()) return {};
   return UnsupportedError(what, "'beam_width' is ", generation.beams.width,

@@ -1,4 +1,4 @@
-// Rules of inputs.
+// Evaluates the rules of inputs that are not used as such.
 #include "backends/llm_core/adapter/input_rules.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ Result<bool> IsEmpty(TensorView& view) {
                      [](std::string_view text) { return text.empty(); });
 }
 
-// Whether the tensor's value asks for the feature that the rule refuses. `num_rows` is the number
-// of batch items in the request.
+// Whether the tensor's value asks for the feature that the rule refuses. `num_rows`: the number of
+// batch items in the request.
 Result<bool> AsksForFeature(TensorView& view, InputRule rule, int64_t num_rows) {
   switch (rule) {
     case InputRule::kUsed:

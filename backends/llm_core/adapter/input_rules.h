@@ -9,8 +9,8 @@
 
 namespace nereid::llm {
 
-// Refuses what asks for a feature that does not exist. Returns the inputs of the request that are
-// only noted.
+// UNSUPPORTED for an input whose value asks for a feature that does not exist. Returns the inputs
+// of the request that have no effect, which the log names.
 Result<std::vector<const EngineInput*>> ApplyInputRules(BatchInputs& inputs);
 // Refuses the parameter by which a client divides a request into its context and its generation:
 // UNSUPPORTED for a text, INVALID_ARG for another type.

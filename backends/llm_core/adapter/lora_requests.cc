@@ -1,3 +1,4 @@
+// Finds adapters by name, and by the tensors of TensorRT-LLM's tasks.
 #include "backends/llm_core/adapter/lora_requests.h"
 
 #include <limits>

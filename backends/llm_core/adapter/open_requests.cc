@@ -1,4 +1,4 @@
-// Requests by id.
+// Ended requests stay in the map until it has grown, because nobody reports their end.
 #include "backends/llm_core/adapter/open_requests.h"
 
 #include <algorithm>

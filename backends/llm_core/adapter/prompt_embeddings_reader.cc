@@ -1,4 +1,4 @@
-// See prompt_embeddings_reader.h.
+// Copies the rows that the prompt refers to, each once for every extra id.
 #include "backends/llm_core/adapter/prompt_embeddings_reader.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the log says of inputs without effect.
+// Writes each line once.
 #include "backends/llm_core/adapter/request_notes.h"
 
 #include <algorithm>

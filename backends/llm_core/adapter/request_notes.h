@@ -12,6 +12,7 @@ namespace nereid::llm {
 
 class RequestNotes {
  public:
+  // Logs what `client` notes and no request before it did. `model`: the name for the log.
   void Note(const ClientRequest& client, const std::string& model);
 
  private:

@@ -1,4 +1,4 @@
-// Outputs that requests ask for.
+// Reads the flags that ask for outputs.
 #include "backends/llm_core/adapter/requested_outputs.h"
 
 #include <string_view>

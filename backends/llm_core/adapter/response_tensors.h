@@ -29,7 +29,7 @@ class ResponseTensors {
     if (!IsRequested(name)) return {};
     return response_.SetOutput<T>(name, Shape(dims), values);
   }
-  // One dim, of the number of values.
+  // A tensor of one dim, the number of values.
   template <typename T>
   Status SetAll(const char* name, const std::vector<T>& values) {
     return Set<T>(name, {static_cast<int64_t>(values.size())}, values);

@@ -1,4 +1,4 @@
-// End ids and stop words.
+// Reads end ids and stop words, and decides what is searched in the text.
 #include "backends/llm_core/adapter/stop_inputs.h"
 
 #include <algorithm>

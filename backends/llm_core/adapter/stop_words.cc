@@ -1,4 +1,4 @@
-// See stop_words.h.
+// Encodes texts and decodes ids to decide how each word is matched.
 #include "backends/llm_core/adapter/stop_words.h"
 
 #include <algorithm>
