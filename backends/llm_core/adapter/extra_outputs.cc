@@ -78,12 +78,14 @@ Status SetContextLogits(ResponseTensors& to, std::span<const float> logits) {
                    logits);
 }
 
-Status SetGenerationLogits(ResponseTensors& to, std::span<const SequenceUpdate> all) {
+// Zeros are the logits of ids that were not sampled, and pad the shorter sequences. `num_ids`: of
+// the longest sequence.
+Status SetGenerationLogits(ResponseTensors& to, const ExtraOutputs& asked,
+                           std::span<const SequenceUpdate> all, size_t num_ids) {
   constexpr const char* kName = "generation_logits";
   const ConfiguredOutputs& outputs = to.outputs();
-  size_t longest = 0;
-  for (const SequenceUpdate& update : all)
-    longest = std::max(longest, update.extras.generation_logits.size());
+  const size_t longest =
+      asked.generation_logits ? num_ids * static_cast<size_t>(outputs.vocab_size) : 0;
   if ((longest == 0 && !outputs.fills_unrequested) || !to.IsRequested(kName)) return {};
   if (longest == 0) return SetLogits(to, kName, outputs.generation_logits, {1, 1, 1}, kNoLogits);
   std::vector<float> logits;
@@ -175,7 +177,7 @@ Status SetExtraOutputs(ResponseTensors& to, const ExtraOutputs& asked,
     NEREID_RETURN_IF_ERROR(to.SetAll("prompt_log_probs", first.extras.prompt_log_probs));
   }
   NEREID_RETURN_IF_ERROR(SetContextLogits(to, first.extras.context_logits));
-  NEREID_RETURN_IF_ERROR(SetGenerationLogits(to, all));
+  NEREID_RETURN_IF_ERROR(SetGenerationLogits(to, asked, all, longest));
   return SetStatistics(to, asked, first);
 }
 

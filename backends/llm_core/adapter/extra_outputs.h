@@ -21,6 +21,7 @@ struct ExtraOutputs {
   bool log_probs = false;
   int32_t num_top_log_probs = 0;
   int32_t num_prompt_top_log_probs = 0;
+  bool generation_logits = false;
   bool prompt_ids = false;
   bool token_ids = false;                    // return_token_ids
   bool cache_stats = false;                  // return_kv_cache_reuse_stats

@@ -57,6 +57,7 @@ Status ReadRequestedOutputs(BatchInputs& inputs, int64_t row, const RequestDefau
   extras.log_probs = generation.sampling.returns_log_probs;
   extras.num_top_log_probs = generation.sampling.num_top_log_probs;
   extras.num_prompt_top_log_probs = generation.num_prompt_top_log_probs;
+  extras.generation_logits = generation.returns_generation_logits;
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, extras.cache_stats));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, extras.perf_metrics));

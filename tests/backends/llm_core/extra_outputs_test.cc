@@ -88,7 +88,7 @@ TEST_F(ExtraOutputsTest, WhatASequenceHasIsAppendedFromTheFirstNewIdOn) {
 
 TEST_F(ExtraOutputsTest, ShorterSequencesArePadded) {
   ExtraOutputs asked;
-  asked.log_probs = true;
+  asked.log_probs = asked.generation_logits = true;
   std::vector<SequenceUpdate> all(2);
   all[0].ids = {7, 8};
   all[0].extras.log_probs = {-1, -2};
@@ -108,6 +108,18 @@ TEST_F(ExtraOutputsTest, ShorterSequencesArePadded) {
   EXPECT_EQ(ValuesOf<float>(outputs.at("generation_logits")),
             (std::vector<float>{1, 2, 3, 4, 5, 6, 0, 0}));
   EXPECT_EQ(outputs.at("generation_logits").shape, (std::vector<int64_t>{1, 2, 2, 2}));
+}
+
+// A stop string that begins within the first token: the only id of the output was not sampled.
+TEST_F(ExtraOutputsTest, IdsThatWereNotSampledHaveLogitsOfZero) {
+  ExtraOutputs asked;
+  asked.generation_logits = true;
+  std::vector<SequenceUpdate> all(1);
+  all[0].ids = {7};
+  const auto outputs = Set(asked, all, 1, {{"generation_logits", "TYPE_FP32", 3}});
+  ASSERT_EQ(outputs.count("generation_logits"), 1u);
+  EXPECT_EQ(outputs.at("generation_logits").shape, (std::vector<int64_t>{1, 1, 1, 2}));
+  EXPECT_EQ(ValuesOf<float>(outputs.at("generation_logits")), (std::vector<float>{0, 0}));
 }
 
 TEST_F(ExtraOutputsTest, WhatNobodyAskedForIsLeftOut) {
